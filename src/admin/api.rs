@@ -206,8 +206,8 @@ pub(super) async fn explain(
     let rules = settings.hosts_of(user.as_deref()).get(authority.host()).rules.clone().asked_for(&tokens, &purposes);
     let own_tokens = user.as_ref().map_or(&[][..], |user| &user.product_tokens);
     let request = Request { product_tokens: own_tokens, ..Request::new(&authority, target.as_bytes()) };
-    let explained = admin.gate().explain(&request, &rules).await;
-    let explained = user.iter().fold(explained, |it, user| it.within(&user.listed, authority.host()));
+    let listed = user.as_ref().map(|user| &user.listed);
+    let explained = admin.gate().explain(&request, &rules).await.within(listed, authority.host());
     let mut explanation = json::explanation(&explained);
     explanation["pace"] = json::pace(admin.gate().pace(&authority).unwrap_or_default());
     explanation["offer"] = json!(admin.proxy.offers.of(&authority));

@@ -1,50 +1,20 @@
 //! Whose process listens at an address of this machine: what is secret is not said to another user's, who may have taken a port that
-//! is free. Linux says so in `/proc/net/tcp`; elsewhere nobody knows.
+//! is free.
 
-use std::net::{IpAddr, SocketAddr};
+use super::tcp_table::{rows, tables};
+use std::net::SocketAddr;
 
 /// The user (uid) whose process listens there. `None`: nobody does, or it is not known.
 pub(super) fn listener_owner(address: SocketAddr) -> Option<u32> {
     tables().iter().find_map(|table| owner_in(table, address))
 }
 
-#[cfg(target_os = "linux")]
-fn tables() -> [String; 2] {
-    ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn tables() -> [String; 0] {
-    []
-}
-
-/// By one of the tables: `sl local_address rem_address st tx:rx tr:when retrnsmt uid …`. An address of all zeros listens at every one.
+/// By one of the tables. An address of all zeros listens at every one.
 fn owner_in(table: &str, address: SocketAddr) -> Option<u32> {
     let here = address.ip().to_canonical();
-    table.lines().skip(1).find_map(|line| {
-        let fields: Vec<_> = line.split_ascii_whitespace().collect();
-        let (ip, port) = fields.get(1)?.split_once(':')?;
-        let is_there = u16::from_str_radix(port, 16) == Ok(address.port()) && *fields.get(3)? == LISTEN;
-        let ip = ip_of(ip)?;
-        fields.get(7)?.parse().ok().filter(|_| is_there && (ip == here || ip.is_unspecified()))
-    })
+    let mut listening = rows(table).filter(|row| row.is_listening && row.local.port() == address.port());
+    listening.find(|row| row.local.ip() == here || row.local.ip().is_unspecified()).map(|row| row.user)
 }
-
-/// Words of 32 bits, each in the machine's order of bytes.
-fn ip_of(hex: &str) -> Option<IpAddr> {
-    let words = hex.as_bytes().chunks(8).map(|word| {
-        let number = u32::from_str_radix(str::from_utf8(word).ok()?, 16).ok()?;
-        Some(number.to_ne_bytes())
-    });
-    let bytes = words.collect::<Option<Vec<_>>>()?.concat();
-    let ip = match bytes.len() {
-        4 => IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?),
-        _ => IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?),
-    };
-    Some(ip.to_canonical())
-}
-
-const LISTEN: &str = "0A";
 
 #[cfg(test)]
 mod tests {

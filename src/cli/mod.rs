@@ -31,6 +31,7 @@ mod status;
 mod supervise;
 #[cfg(any(not(target_os = "linux"), test))]
 mod supervise_alone;
+mod tcp_table;
 mod trust;
 
 use crate::telemetry;

@@ -121,11 +121,11 @@ impl Explanation {
         }
     }
 
-    /// Refused if the allowlist does not have the host.
-    pub fn within(self, listed: &Allowlist, host: &Host) -> Self {
-        match listed.check(host, "GET") {
-            Ok(()) => self,
-            Err(why) => self.refused(&Refusal::EgressDenied { why }),
+    /// Refused if the allowlist, where there is one, does not have the host.
+    pub fn within(self, listed: Option<&Allowlist>, host: &Host) -> Self {
+        match listed.map(|listed| listed.check(host, "GET")) {
+            None | Some(Ok(())) => self,
+            Some(Err(why)) => self.refused(&Refusal::EgressDenied { why }),
         }
     }
 

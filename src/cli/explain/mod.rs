@@ -80,9 +80,9 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
             Ok::<_, CommandError>((explanation, of_runs::of_runs(settings, &gate, &request, &rules).await))
         })??,
     };
-    let within = |it| user.iter().fold(it, |it: Explanation, user| it.within(&user.listed, authority.host()));
-    let of_runs = of_runs.map(|known| known.map(within));
-    explanation = within(explanation);
+    let listed = user.as_ref().map(|user| &user.listed);
+    explanation = explanation.within(listed, authority.host());
+    let of_runs = of_runs.map(|known| known.map(|it| it.within(listed, authority.host())));
     let mut running = args.robots.is_none().then(|| known_to_running(&args.config, &authority)).flatten();
     // A proxy that knows the site may know what the page has said.
     let asks = running.is_some() && explanation.allowed;

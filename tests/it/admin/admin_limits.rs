@@ -40,16 +40,21 @@ async fn an_idle_connection_is_closed() {
     assert_eq!(client.rest().await, b"");
 }
 
-/// More of them than it serves at a time.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_hold_connections_hold_off_nobody_for_long() {
-    let proxy = Proxy::start(IMPATIENT).await;
+/// Clients with half a head each, more than it serves at a time.
+async fn held(proxy: &Proxy) -> Vec<Client> {
     let mut held = Vec::new();
     for _ in 0..300 {
         let mut client = Client::open(proxy.admin_address()).await;
         client.send("GET /healthz HTTP/1.1\r\n").await;
         held.push(client);
     }
+    held
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_hold_connections_hold_off_nobody_for_long() {
+    let proxy = Proxy::start(IMPATIENT).await;
+    let _held = held(&proxy).await;
     assert_eq!(asked(proxy.admin_address(), "GET", "/healthz", "").await.status(), 200);
 }
 
@@ -57,12 +62,7 @@ async fn clients_that_hold_connections_hold_off_nobody_for_long() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heads_that_do_not_end_make_room_for_who_asks() {
     let proxy = Proxy::start(&format!("{ON}\nlimits: {{ header_timeout: 1h }}")).await;
-    let mut held = Vec::new();
-    for _ in 0..300 {
-        let mut client = Client::open(proxy.admin_address()).await;
-        client.send("GET /healthz HTTP/1.1\r\n").await;
-        held.push(client);
-    }
+    let _held = held(&proxy).await;
     assert_eq!(asked(proxy.admin_address(), "GET", "/healthz", "").await.status(), 200);
 }
 

@@ -1,17 +1,15 @@
 //! What the command's processes have connected to, by /proc.
 
 use super::{Bypass, BypassWatch};
+use crate::cli::tcp_table::{rows, tables};
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 
 impl BypassWatch {
     pub(super) fn find(&self) -> Option<Bypass> {
-        let sockets =
-            direct(&["tcp", "tcp6"].map(|name| read(Path::new("/proc/net").join(name))).concat(), |address| {
-                self.is_site(address)
-            });
+        let sockets = direct(&tables().concat(), |address| self.is_site(address));
         if sockets.is_empty() {
             return None;
         }
@@ -44,29 +42,10 @@ impl BypassWatch {
 /// The connections to sites in the kernel's table, by socket. A connection that a listening socket of this machine has accepted is not
 /// one.
 fn direct(table: &str, is_site: impl Fn(SocketAddr) -> bool) -> HashMap<u64, SocketAddr> {
-    let rows = table.lines().filter_map(|line| {
-        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        let (local, remote) = (socket_address(fields.get(1)?)?, socket_address(fields.get(2)?)?);
-        Some((local.port(), remote, *fields.get(3)? == LISTEN, fields.get(9)?.parse().ok()?))
-    });
-    let rows: Vec<(u16, SocketAddr, bool, u64)> = rows.collect();
-    let listening: HashSet<u16> = rows.iter().filter(|row| row.2).map(|row| row.0).collect();
-    let to_sites = rows.into_iter().filter(|(local, remote, _, _)| !listening.contains(local) && is_site(*remote));
-    to_sites.map(|(_, remote, _, socket)| (socket, remote)).collect()
-}
-
-/// Such as `0100007F:0050`: each word in the machine's byte order, the port as a number.
-fn socket_address(text: &str) -> Option<SocketAddr> {
-    let (address, port) = text.split_once(':')?;
-    let word = |at: usize| Some(u32::from_str_radix(address.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
-    let ip = match address.len() {
-        8 => IpAddr::V4(Ipv4Addr::from(word(0)?)),
-        _ => {
-            let words = [word(0)?, word(8)?, word(16)?, word(24)?].concat();
-            IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(words).ok()?))
-        }
-    };
-    Some(SocketAddr::new(ip.to_canonical(), u16::from_str_radix(port, 16).ok()?))
+    let rows: Vec<_> = rows(table).collect();
+    let listening: HashSet<u16> = rows.iter().filter(|row| row.is_listening).map(|row| row.local.port()).collect();
+    let to_sites = rows.iter().filter(|row| !listening.contains(&row.local.port()) && is_site(row.remote));
+    to_sites.map(|row| (row.socket, row.remote)).collect()
 }
 
 /// The descendants of a process, by the children of each thread.
@@ -85,8 +64,6 @@ fn below(root: u32) -> Vec<u32> {
 fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
-
-const LISTEN: &str = "0A";
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,10 @@
 //! Guests: fetches of files that other sites redirect or link to this host. One at a time is in the queue, behind the host's own clients.
 //! Where those come, guests take a tenth of the starts that a delay allows: otherwise any site could use up another one's pace.
 
-use crate::gate::fair_places::FairPlaces;
+use crate::gate::fair_places::{FairPlace, FairPlaces, Taker};
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
+use tokio::time::sleep_until;
 
 pub(in crate::gate) struct Guests {
     pub places: FairPlaces,
@@ -17,12 +18,21 @@ impl Default for Guests {
 }
 
 impl Guests {
+    /// Waits for the place, and until its guest may enter the queue. `host_start`: as for [`due`](Self::due).
+    pub async fn place(&self, taker: Taker, gap: Duration, host_start: impl Fn() -> Option<Instant>) -> FairPlace {
+        let place = self.places.take(taker).await;
+        if let Some(due) = self.due(gap, host_start) {
+            sleep_until(due.into()).await;
+        }
+        place
+    }
+
     pub fn started(&self) {
         *self.last_start.lock() = Some(Instant::now());
     }
 
     /// When the next guest may enter the queue. `host_start`: the host's last start, a guest's or not.
-    pub fn due(&self, gap: Duration, host_start: impl FnOnce() -> Option<Instant>) -> Option<Instant> {
+    fn due(&self, gap: Duration, host_start: impl FnOnce() -> Option<Instant>) -> Option<Instant> {
         let last = (*self.last_start.lock())?;
         let is_shared = host_start().is_some_and(|start| start >= last + gap);
         is_shared.then(|| last + gap * GAPS_APART)

@@ -4,12 +4,12 @@
 mod driver;
 mod ends;
 mod groups;
-mod guest_place;
 mod guests;
 mod sharing;
 
 use super::permit::{Permit, Waiting};
 use super::waiters::Waiters;
+use crate::gate::fair_places::{FairPlace, Taker};
 use crate::gate::fleet::{Fleet, Machine};
 use crate::gate::report_mode::Reported;
 use crate::policy::pace::{ClientId, Observed, Refused, Schedule, Slot, Terms, Ticket, Turn};
@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
 
 /// A host queue.
 pub(in crate::gate) struct HostQueue {
@@ -119,6 +120,23 @@ impl HostQueue {
             let page = Some(Arc::downgrade(self));
             Arc::new(Self::new(Schedule::default(), self.key.clone(), page, self.shared.clone()))
         })
+    }
+
+    pub fn guests(&self) -> &Guests {
+        self.guests.get_or_init(Box::default)
+    }
+
+    /// Waits for the guests' place, as long as a request may wait for its slot.
+    pub async fn guest_place(&self, taker: Taker, terms: &Terms) -> Result<FairPlace, Refusal> {
+        let mut waits = self.shared.waiters.enter(taker.client, terms.max_waiting);
+        let host_start = || self.state.lock().schedule.last_starts().last_start;
+        tokio::select! {
+            biased;
+            place = timeout(terms.max_wait, self.guests().place(taker, terms.gap(), host_start)) => {
+                place.map_err(|_| Refused::TooLong { retry_after: GUESTS_AWAITED }.into_refusal(terms.max_wait))
+            }
+            refusal = waits.crowded_out() => Err(refusal),
+        }
     }
 
     /// Waits for a slot. Dropping the future gives the place in the queue back.
@@ -271,5 +289,7 @@ impl Drop for HostQueue {
     }
 }
 
+/// Retry-After, since the end of earlier guests is unknown.
+const GUESTS_AWAITED: Duration = Duration::from_secs(1);
 /// Shorter debts are not stored.
 const LEAST_DEBT: Duration = Duration::from_secs(1);

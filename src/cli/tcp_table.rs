@@ -1,0 +1,54 @@
+//! The TCP sockets of this machine, as Linux lists them in `/proc/net/tcp`; elsewhere nobody knows them.
+
+use std::net::{IpAddr, SocketAddr};
+
+pub struct TcpRow {
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+    pub is_listening: bool,
+    /// The uid.
+    pub user: u32,
+    /// The inode.
+    pub socket: u64,
+}
+
+#[cfg(target_os = "linux")]
+pub fn tables() -> [String; 2] {
+    ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn tables() -> [String; 0] {
+    []
+}
+
+/// Of one of the tables: `sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode …`.
+pub fn rows(table: &str) -> impl Iterator<Item = TcpRow> {
+    table.lines().filter_map(|line| {
+        let fields: Vec<_> = line.split_ascii_whitespace().collect();
+        Some(TcpRow {
+            local: address(fields.get(1)?)?,
+            remote: address(fields.get(2)?)?,
+            is_listening: *fields.get(3)? == LISTEN,
+            user: fields.get(7)?.parse().ok()?,
+            socket: fields.get(9)?.parse().ok()?,
+        })
+    })
+}
+
+/// Such as `0100007F:0050`: words of 32 bits, each in the machine's order of bytes, and the port as a number.
+fn address(text: &str) -> Option<SocketAddr> {
+    let (ip, port) = text.split_once(':')?;
+    let words = ip.as_bytes().chunks(8).map(|word| {
+        let number = u32::from_str_radix(str::from_utf8(word).ok()?, 16).ok()?;
+        Some(number.to_ne_bytes())
+    });
+    let bytes = words.collect::<Option<Vec<_>>>()?.concat();
+    let ip = match bytes.len() {
+        4 => IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?),
+        _ => IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?),
+    };
+    Some(SocketAddr::new(ip.to_canonical(), u16::from_str_radix(port, 16).ok()?))
+}
+
+const LISTEN: &str = "0A";
