@@ -108,6 +108,9 @@ pub(super) fn broken(verified: &Verified) -> Option<String> {
 
 /// Parses a time as people write it: RFC 3339, a date, or how long ago it was (`7d`).
 pub(super) fn when(text: &str) -> Result<SystemTime, String> {
+    if text == "now" {
+        return Ok(SystemTime::now());
+    }
     if let Some(at) = rfc3339::parse(text) {
         return Ok(at);
     }
@@ -116,7 +119,7 @@ pub(super) fn when(text: &str) -> Result<SystemTime, String> {
     }
     let ago = parse_duration(text).ok().and_then(|ago| SystemTime::now().checked_sub(ago));
     ago.ok_or_else(|| {
-        format!("`{text}` is not a time: write 2026-11-22T18:30:00Z, 2026-11-22, or 7d for seven days ago")
+        format!("`{text}` is not a time: write 2026-11-22T18:30:00Z, 2026-11-22, now, or 7d for seven days ago")
     })
 }
 

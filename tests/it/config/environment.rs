@@ -12,7 +12,7 @@ fn the_environment_overrides_the_file() {
         &[
             ("POLITELY_PACE__MAX_WAIT", "10s"),
             ("POLITELY_EGRESS__PORTS", "[80, 443, \"8000-9000\"]"),
-            ("POLITELY_IDENTITY__CONTACT", "https://example.com/bot#who: me"),
+            ("POLITELY_IDENTITY__USER_AGENT", "Bot/1 (+https://example.com/bot#who: me)"),
             ("POLITELY_INTERCEPT__CA__DIRECTORY", "ca"),
             ("POLITELY_FLEET", ""),
             ("POLITELY_PORT", "tcp://10.0.0.1:3128"),
@@ -23,7 +23,7 @@ fn the_environment_overrides_the_file() {
     assert_eq!(settings.pace.max_wait, Duration::from_secs(10));
     assert_eq!(settings.pace.queue, 7);
     assert_eq!(settings.egress.ports.len(), 3);
-    assert_eq!(settings.identity.contact, "https://example.com/bot#who: me");
+    assert_eq!(settings.identity.user_agent.as_deref(), Some("Bot/1 (+https://example.com/bot#who: me)"));
     assert_eq!(settings.intercept.ca, CaSource::Directory(Some(home.path().join("ca"))));
     assert_eq!(policy(&settings, "a.example").rules.robots, RobotsOverride::Ignore);
 }
