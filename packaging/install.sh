@@ -19,13 +19,16 @@ main() {
         if [ "$(id -u)" = 0 ]; then PREFIX=/usr/local; else PREFIX=$HOME/.local; fi
     fi
     case $(uname -s)-$(uname -m) in
-    Linux-x86_64) target=x86_64-unknown-linux-gnu ;;
-    Linux-aarch64) target=aarch64-unknown-linux-gnu ;;
+    Linux-x86_64 | Linux-aarch64) ;;
     *) fail "there is no politely for $(uname -s) on $(uname -m)" ;;
     esac
-    name=politely-$version-$target
-    expected=$(echo "$checksums" | sed -n "s/^\([0-9a-f]*\) [ *]$name\.tar\.gz\$/\1/p")
-    [ -n "$expected" ] || fail "this script has no checksum of $name.tar.gz" "take install.sh from a release"
+    # The one for glibc is found where a release has no other.
+    for system in musl gnu; do
+        name=politely-$version-$(uname -m)-unknown-linux-$system
+        expected=$(echo "$checksums" | sed -n "s/^\([0-9a-f]*\) [ *]$name\.tar\.gz\$/\1/p")
+        [ -z "$expected" ] || break
+    done
+    [ -n "$expected" ] || fail "this script has no checksum of a politely for $(uname -m)" "take install.sh from a release"
 
     place=$(mktemp -d)
     trap 'rm -rf "$place"' EXIT
@@ -33,7 +36,7 @@ main() {
     found=$(sha256 "$place/archive")
     [ "$found" = "$expected" ] || fail "the checksum of $name.tar.gz is $found, not $expected" "nothing was installed; try again"
     tar -xzf "$place/archive" -C "$place"
-    "$place/$name/bin/politely" --version >/dev/null || fail "politely does not run here" "it takes glibc; build it from source instead"
+    "$place/$name/bin/politely" --version >/dev/null || fail "politely does not run here" "build it from source instead"
 
     mkdir -p "$PREFIX"
     PREFIX=$(cd "$PREFIX" && pwd)

@@ -2,7 +2,7 @@
 class Politely < Formula
   desc "Forward proxy that makes any crawler obey robots.txt"
   homepage "@REPOSITORY@"
-  url "@URL@/politely-@VERSION@-x86_64-unknown-linux-gnu.tar.gz"
+  url "@URL@/@ARCHIVE@"
   version "@VERSION@"
   sha256 "@SHA256@"
   license "Apache-2.0"

@@ -174,7 +174,7 @@ fn raise_loopback() -> io::Result<()> {
     interface.ifr_name[..2].copy_from_slice(&[b'l' as libc::c_char, b'o' as libc::c_char]);
     interface.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
     // SAFETY: the request takes an `ifreq`, which outlives the call.
-    checked(unsafe { libc::ioctl(any.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const interface) })
+    checked(unsafe { libc::ioctl(any.as_raw_fd(), libc::SIOCSIFFLAGS as libc::Ioctl, &raw const interface) })
 }
 
 /// Whether it succeeds in a child process.

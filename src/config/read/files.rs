@@ -40,9 +40,9 @@ impl ConfigFiles {
             });
             for file in found.into_iter().filter(|file| !is_same(file, &main)) {
                 let name = file.display().to_string();
-                let text = read_included(&file);
-                let text =
-                    text.map_err(|(what, hint)| self.faults.push(at, Complaint::new(format!("{name}: {what}"), hint)));
+                let text = read_included(&file).map_err(|Complaint { what, hint }| {
+                    self.faults.push(at, Complaint::new(format!("{name}: {what}"), hint));
+                });
                 let Some(node) = text.ok().and_then(|text| self.read(&name, text)) else { continue };
                 if let Some(nested) = node.below("include") {
                     let hint = "name the files in the first one";
@@ -102,12 +102,12 @@ fn read(text: &str, file: usize, faults: &mut Faults) -> Result<YamlNode, (Confi
 
 /// The text, or what is wrong with it and a hint. An empty file may be in the course of being written, or the disk may be full: its
 /// settings must not silently vanish.
-fn read_included(file: &Path) -> Result<String, (String, &'static str)> {
-    match read_text(file, true) {
-        Ok(text) if text.is_empty() && file.is_file() => {
-            Err(("it is empty".to_owned(), "write `{}` into it, or move it away"))
+fn read_included(file: &Path) -> Result<String, Complaint> {
+    match read_text(file, true)? {
+        text if text.is_empty() && file.is_file() => {
+            Err(Complaint::new("it is empty", "write `{}` into it, or move it away"))
         }
-        read => read.map_err(|fault| (fault.what, "check that it is the right file and readable, or move it away")),
+        text => Ok(text),
     }
 }
 

@@ -13,6 +13,10 @@ pub(in crate::config) fn read_text(path: &Path, is_included: bool) -> Result<Str
     let bytes = read.map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::FileTooLarge => "check that it is the right file",
+            io::ErrorKind::PermissionDenied => {
+                "the systemd service has a user of its own: `chmod 644` the file, and give secrets as `credential:NAME`"
+            }
+            _ if is_included => "check that it is the right file and readable, or move it away",
             _ => "give the path of a readable file; without one the defaults are used",
         };
         Complaint::new(format!("the configuration cannot be read: {error}"), hint)
