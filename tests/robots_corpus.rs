@@ -4,7 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
+use politely::policy::freshness::Freshness;
+use politely::policy::{Access, Authority, Entry, HostRules, PolicyOptions, Request, Ruling, SiteAnswer, decide};
 use politely::robots::{ParseOptions, ProductToken, RobotsTxt};
 use serde_json::Value;
 
@@ -51,6 +55,51 @@ fn corpus_probes_are_decided_as_collected() {
     show(&wrong_lines);
     tally.conclude("corpus probes");
     assert!(wrong_lines.is_empty(), "{} lines differ", wrong_lines.len());
+}
+
+/// The price of judging a path in the forms that servers make of it, by the questions with one right answer.
+#[test]
+fn what_as_served_refuses_beyond_rfc_9309_is_what_the_docs_say() {
+    let Some(corpora) = corpora() else { return };
+    let (files, now) = (files(&corpora), SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
+    let known = |robots| {
+        let freshness = Freshness::new(now, Duration::from_secs(3600), 0.0);
+        Entry::answered(SiteAnswer::new(Access::Rules(robots), 200, freshness))
+    };
+    let authority = Authority::from_url("https://example.com").unwrap();
+    let mut parsed: Option<(String, Entry)> = None;
+    let [mut allowed, mut refused, mut with_slashes, mut disallowed, mut let_through] = [0_u32; 5];
+    for probe in rows(&corpora.join("corpus/probes.jsonl.gz")) {
+        let (id, url) = (text(&probe, "file"), text(&probe, "url"));
+        let Ok(token) = ProductToken::parse(text(&probe, "agent")) else { continue };
+        if probe.get("google_quirk").is_some() {
+            continue;
+        }
+        if parsed.as_ref().is_none_or(|(last, _)| last != id) {
+            parsed = Some((id.to_owned(), known(RobotsTxt::parse(&files[id]))));
+        }
+        let (_, entry) = parsed.as_ref().expect("parsed above");
+        let after = url.split_once("://").map(|(_, rest)| rest.find(['/', '?', '#']).map_or("/", |at| &rest[at..]));
+        let target = after.unwrap_or(url).split('#').next().unwrap_or_default();
+        let rules = HostRules::new(Arc::new(PolicyOptions { product_tokens: vec![token], ..PolicyOptions::default() }));
+        let decision = decide(entry, &rules, &Request::new(&authority, target.as_bytes()), now);
+        let is_refused = matches!(decision.ruling, Ruling::Refuse(_));
+        if probe["allowed"] == true {
+            allowed += 1;
+            refused += u32::from(is_refused);
+            let path = target.split('?').next().unwrap_or_default();
+            with_slashes += u32::from(is_refused && path.contains("//"));
+        } else {
+            disallowed += 1;
+            let_through += u32::from(!is_refused);
+        }
+    }
+    assert_eq!(let_through, 0);
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/conformance.md")).unwrap();
+    let page = page.replace(',', "");
+    for figure in [allowed, refused, with_slashes, disallowed] {
+        assert!(page.contains(&format!(" {figure} ")), "{allowed} {refused} {with_slashes} {disallowed}");
+    }
 }
 
 #[test]

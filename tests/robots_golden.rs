@@ -74,7 +74,7 @@ fn utf16_is_decoded_and_lines_keep_their_numbers() {
         assert_eq!((verdict.is_allowed(), rule.line(), rule.pattern()), (false, 3, "/caf\u{e9}"));
         assert_eq!(robots.sitemaps().collect::<Vec<_>>(), ["https://example.com/\u{1f5fa}"]);
         assert_eq!(robots.source(), text.as_bytes());
-        let warned: Vec<_> = robots.warnings().map(|warning| (warning.line(), warning.code().as_str())).collect();
+        let warned: Vec<_> = robots.warnings().map(|found| (found.place.line, found.code)).collect();
         assert_eq!(warned, [(1, "utf-16")]);
         // What is kept of it is read again after a restart.
         assert!(!RobotsTxt::parse(robots.source()).rules_for(&["Foo"]).check("/caf%C3%A9/x").is_allowed());

@@ -10,10 +10,11 @@ fuzz_target!(|bytes: &[u8]| {
         let robots = RobotsTxt::parse_with(bytes, &options);
         let lines = lines(robots.source());
         let mut last = 1;
-        for warning in robots.warnings() {
-            assert!(warning.line() >= last && warning.line() <= lines, "{warning} of {lines} lines");
-            assert!(warning.column() >= 1 && warning.len() >= 1, "{warning}");
-            last = warning.line();
+        for found in robots.warnings() {
+            let place = found.place;
+            assert!(place.line >= last && place.line <= lines, "{found} of {lines} lines");
+            assert!(place.column >= 1 && place.len >= 1, "{found}");
+            last = place.line;
         }
         let texts = robots.sitemaps().chain(robots.licenses());
         assert!(texts.map(str::len).sum::<usize>() <= 3 * bytes.len());

@@ -149,7 +149,7 @@ pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry, o
     if let Some(robots) = entry.robots_txt() {
         let warnings = robots
             .warnings()
-            .map(|warning| json!({ "line": warning.line(), "column": warning.column(), "message": warning.message() }));
+            .map(|found| json!({ "line": found.place.line, "column": found.place.column, "message": found.message }));
         value["robots_txt"] = String::from_utf8_lossy(robots.source()).into();
         value["sitemaps"] = robots.sitemaps().collect();
         value["licenses"] = robots.licenses().collect();

@@ -2,13 +2,13 @@
 
 use super::listener_owner::listener_owner;
 use super::running_file::{self, RunningProxy};
-use super::{CommandError, ConfigArg, Format};
+use super::{CommandError, ConfigArg, Format, http_client};
 use crate::config::{AdminToken, ListenAddress, as_line, read_argument};
 use crate::policy::Authority;
 use rustix::process::geteuid;
 use serde_json::Value;
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -169,14 +169,9 @@ pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
 
 fn exchange(address: SocketAddr, method: &str, target: &str, token: Option<&str>) -> io::Result<(u16, Value)> {
     let (status, body) = answer(address, method, target, token)?;
-    Ok((
-        status,
-        serde_json::from_slice(&body).map_err(|_| fault("the answer is not JSON, so this is not an admin address"))?,
-    ))
-}
-
-fn fault(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+    let what = "the answer is not JSON, so this is not an admin address";
+    let body = serde_json::from_slice(&body).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, what))?;
+    Ok((status, body))
 }
 
 /// Asks the admin address; returns status and body.
@@ -187,48 +182,19 @@ pub(super) fn answer(
     token: Option<&str>,
 ) -> io::Result<(u16, Vec<u8>)> {
     let token = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
-    let stream = connect(address)?;
     let request = format!(
         "{method} {target} HTTP/1.1\r\nHost: {address}\r\n{token}Content-Length: 0\r\nConnection: close\r\n\r\n"
     );
     // A refresh takes as long as the origin and its pace.
-    send(stream, &request, if target.ends_with("/refresh") { REFRESH } else { READ })
-}
-
-pub(super) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    TcpStream::connect_timeout(&address, CONNECT).map_err(|error| match error.kind() {
-        // No connection: probably no proxy listens there.
-        io::ErrorKind::TimedOut => {
-            io::Error::new(io::ErrorKind::NotConnected, format!("no connection within {} s", CONNECT.as_secs()))
-        }
-        _ => error,
-    })
-}
-
-/// Sends a request; returns status and body.
-pub(super) fn send(mut stream: TcpStream, request: &str, patience: Duration) -> io::Result<(u16, Vec<u8>)> {
-    stream.set_read_timeout(Some(patience))?;
-    stream.write_all(request.as_bytes())?;
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => {
-            io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", patience.as_secs()))
-        }
-        _ => error,
-    })?;
-    let mut fields = [httparse::EMPTY_HEADER; 32];
-    let mut head = httparse::Response::new(&mut fields);
-    let length = match head.parse(&bytes) {
-        Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) | Err(_) => return Err(fault("the answer is not HTTP")),
-    };
-    Ok((head.code.unwrap_or_default(), bytes.split_off(length)))
+    let patience = if target.ends_with("/refresh") { REFRESH } else { READ };
+    http_client::exchange(address, request.as_bytes(), patience, LONGEST)
 }
 
 const NOBODY_RUNS: &str = "hint: no running proxy was found for this file, and without a valid file its admin address is unknown; pass `--admin ADDR`";
-const CONNECT: Duration = Duration::from_secs(5);
 pub(super) const READ: Duration = Duration::from_secs(10);
 const REFRESH: Duration = Duration::from_secs(600);
+/// Bytes of an answer.
+pub(super) const LONGEST: usize = 64 << 20;
 
 #[cfg(test)]
 mod tests {

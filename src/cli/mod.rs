@@ -11,6 +11,7 @@ mod evidence;
 mod explain;
 mod hand_over;
 mod hash_password;
+mod http_client;
 mod identity;
 mod last_run;
 mod lint;

@@ -1,7 +1,8 @@
 //! `politely ca env --from`: gets the certificate of a proxy on another machine.
 
 use super::CommandError;
-use super::admin_client::{READ, answer, connect, send, token};
+use super::admin_client::{LONGEST, READ, answer, token};
+use super::http_client::exchange;
 use crate::policy::Host;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -95,7 +96,7 @@ impl Asked<'_> {
         let request = format!(
             "GET http://{setup_host}/ca.pem HTTP/1.1\r\nHost: {setup_host}\r\n{shown}Connection: close\r\n\r\n"
         );
-        match connect(address).and_then(|stream| send(stream, &request, READ)) {
+        match exchange(address, request.as_bytes(), READ, LONGEST) {
             Ok((200, pem)) if pem.starts_with(PEM.as_bytes()) => Ok(RemoteProxy {
                 name: self.name.clone(),
                 ca_pem: String::from_utf8_lossy(&pem).into_owned(),

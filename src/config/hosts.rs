@@ -15,7 +15,7 @@ use super::written::origin_tls::{OriginTls, TlsVersions};
 use super::written::values::PathPattern;
 
 /// The settings for one host, complete.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct HostPolicy {
     /// The rules for deciding requests.
     pub rules: HostRules,
@@ -24,26 +24,24 @@ pub struct HostPolicy {
     pub intercept_key: Arc<str>,
     /// `None`: as for all origins.
     pub tls: Option<Arc<OriginTls>>,
-    /// The source of `rules.own_rules`.
-    allow: Arc<[PathPattern]>,
-    deny: Arc<[PathPattern]>,
 }
 
 /// The policies of all hosts. Each entry is already merged with the less specific entries that match it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hosts {
-    hosts: HashMap<Host, HostPolicy>,
-    below: HashMap<Arc<str>, HostPolicy>,
+    /// By the end that the names of an entry have: `www.example.com` of a host, `.example.com` of `*.example.com`.
+    by_end: HashMap<Box<str>, HostPolicy>,
     any: HostPolicy,
 }
 
 impl Hosts {
-    /// The policy of the most specific entry that names this host: constant time, no allocation.
+    /// The policy of the most specific entry that names this host, in constant time.
     pub fn get(&self, host: &Host) -> &HostPolicy {
-        if self.hosts.is_empty() && self.below.is_empty() {
-            return &self.any;
+        match host {
+            _ if self.by_end.is_empty() => &self.any,
+            Host::Name(name) => self.of_end(name),
+            Host::Ip(_) => self.of_end(&host.to_string()),
         }
-        self.hosts.get(host).unwrap_or_else(|| self.covering(host.name().unwrap_or_default()))
     }
 
     /// Merges entries from less specific to more specific; of two that set the same key, the more specific one counts.
@@ -80,28 +78,21 @@ impl Hosts {
         let mut built = self.clone();
         // Each pattern gets a policy of its own, as it stands here.
         entries.keys().for_each(|pattern| built.lay(pattern, &Override::default(), None));
-        let overlay = |policy: &mut HostPolicy, name: &str, own: HostPattern| {
-            let above = name.rmatch_indices('.').map(|(dot, _)| HostPattern::Below(name[dot + 1..].into()));
-            for pattern in [HostPattern::Any].into_iter().chain(above).chain([own]) {
-                step();
-                if let Some(entry) = entries.get(&pattern) {
-                    *policy = policy.overlaid(&pattern, entry, None);
-                }
+        let by_end: HashMap<_, _> = entries.iter().map(|entry| (end(&entry.0.to_string()).to_owned(), entry)).collect();
+        let overlay = |policy: &mut HostPolicy, own: &str| {
+            let ends: Vec<_> = [own].into_iter().chain(wider(own)).inspect(|_| step()).collect();
+            for (pattern, entry) in ends.into_iter().rev().filter_map(|end| by_end.get(end)) {
+                *policy = policy.overlaid(pattern, entry, None);
             }
         };
-        for (host, policy) in &mut built.hosts {
-            overlay(policy, host.name().unwrap_or_default(), HostPattern::Host(host.clone()));
-        }
-        for (name, policy) in &mut built.below {
-            overlay(policy, name, HostPattern::Below(Arc::clone(name)));
-        }
-        overlay(&mut built.any, "", HostPattern::Any);
+        built.by_end.iter_mut().for_each(|(end, policy)| overlay(policy, end));
+        overlay(&mut built.any, "");
         built
     }
 
     /// Every distinct policy.
     pub fn all(&self) -> impl Iterator<Item = &HostPolicy> {
-        self.hosts.values().chain(self.below.values()).chain([&self.any])
+        self.by_end.values().chain([&self.any])
     }
 
     /// The policy of hosts that match no entry.
@@ -113,16 +104,15 @@ impl Hosts {
     pub fn unverified(&self) -> Vec<String> {
         // Of patterns it is refused.
         let is = |policy: &HostPolicy| policy.tls.as_ref().is_some_and(|tls| !tls.verify);
-        let mut all: Vec<_> =
-            self.hosts.iter().filter(|(_, policy)| is(policy)).map(|(host, _)| host.to_string()).collect();
+        let all = self.by_end.iter().filter(|(end, policy)| !end.starts_with('.') && is(policy));
+        let mut all: Vec<_> = all.map(|(host, _)| host.to_string()).collect();
         all.sort();
         all
     }
 
     /// Resolves relative paths against `base`.
     pub(super) fn base(&mut self, base: &Path) {
-        let policies = self.hosts.values_mut().chain(self.below.values_mut()).chain([&mut self.any]);
-        for tls in policies.filter_map(|policy| policy.tls.as_mut()) {
+        for tls in self.by_end.values_mut().chain([&mut self.any]).filter_map(|policy| policy.tls.as_mut()) {
             if let Some(pair) = &mut Arc::make_mut(tls).client_certificate {
                 (pair.certificate, pair.key) = (base.join(&pair.certificate), base.join(&pair.key));
             }
@@ -131,47 +121,36 @@ impl Hosts {
 
     /// Lays one entry over the less specific ones. `key`: its key in `intercept`, if it is not in `hosts`.
     fn lay(&mut self, pattern: &HostPattern, own: &Override, key: Option<Arc<str>>) {
-        match pattern {
-            HostPattern::Any => self.any = self.any.overlaid(pattern, own, key),
-            HostPattern::Below(name) => {
-                let policy = self.below.get(name).unwrap_or_else(|| self.covering(name)).overlaid(pattern, own, key);
-                self.below.insert(Arc::clone(name), policy);
-            }
-            HostPattern::Host(host) => {
-                let policy = self.get(host).overlaid(pattern, own, key);
-                self.hosts.insert(host.clone(), policy);
-            }
+        let name = pattern.to_string();
+        let policy = self.of_end(end(&name)).overlaid(pattern, own, key);
+        match end(&name) {
+            "" => self.any = policy,
+            end => _ = self.by_end.insert(end.into(), policy),
         }
     }
 
-    /// The policy of the longest pattern that matches this name.
-    fn covering(&self, name: &str) -> &HostPolicy {
-        if self.below.is_empty() {
-            return &self.any;
-        }
-        let above = name.match_indices('.').map(|(dot, _)| &name[dot + 1..]);
-        above.into_iter().inspect(|_| step()).find_map(|parent| self.below.get(parent)).unwrap_or(&self.any)
+    /// The most specific policy of the names with this end.
+    fn of_end(&self, end: &str) -> &HostPolicy {
+        let ends = [end].into_iter().chain(wider(end)).inspect(|_| step());
+        ends.into_iter().find_map(|end| self.by_end.get(end)).unwrap_or(&self.any)
     }
+}
+
+/// Of a pattern what follows its star, and a host as it is: the end of all names that it matches.
+pub(super) fn end(pattern: &str) -> &str {
+    pattern.strip_prefix('*').unwrap_or(pattern)
+}
+
+/// The ends of the patterns that match all names with this end, and more; the most specific first.
+pub(super) fn wider(end: &str) -> impl Iterator<Item = &str> {
+    let name = end.strip_prefix('.').unwrap_or(end);
+    name.match_indices('.').map(|(dot, _)| &name[dot..]).chain(Some("").filter(|_| !end.is_empty()))
 }
 
 impl Default for HostPolicy {
     fn default() -> Self {
-        let (rules, paths) = (HostRules::new(Arc::default()), Arc::<[PathPattern]>::default());
-        let (intercept, intercept_key) = (InterceptMode::default(), "intercept.default".into());
-        Self { rules, intercept, intercept_key, tls: None, allow: Arc::clone(&paths), deny: paths }
-    }
-}
-
-impl PartialEq for HostPolicy {
-    fn eq(&self, other: &Self) -> bool {
-        // `own_rules` follow from `allow` and `deny`, and `intercept_key` makes no difference.
-        let HostRules { robots, crawl_delay, product_tokens, purposes, usage, manners, own_rules: _, options } =
-            &self.rules;
-        (*robots, *crawl_delay) == (other.rules.robots, other.rules.crawl_delay)
-            && (product_tokens, options) == (&other.rules.product_tokens, &other.rules.options)
-            && (purposes, *usage, manners) == (&other.rules.purposes, other.rules.usage, &other.rules.manners)
-            && (self.intercept, &self.tls) == (other.intercept, &other.tls)
-            && (&self.allow, &self.deny) == (&other.allow, &other.deny)
+        let (rules, intercept) = (HostRules::new(Arc::default()), InterceptMode::default());
+        Self { rules, intercept, intercept_key: "intercept.default".into(), tls: None }
     }
 }
 
@@ -179,8 +158,6 @@ impl HostPolicy {
     /// The policy with the entry for `pattern` applied. `key`: its key in `intercept`, if it is not in `hosts`.
     fn overlaid(&self, pattern: &HostPattern, own: &Override, key: Option<Arc<str>>) -> Self {
         step();
-        let allow = own.allow.as_ref().map_or_else(|| Arc::clone(&self.allow), |allow| allow[..].into());
-        let deny = own.deny.as_ref().map_or_else(|| Arc::clone(&self.deny), |deny| deny[..].into());
         let before = &self.rules;
         let rules = HostRules {
             robots: own.robots.unwrap_or(before.robots),
@@ -189,10 +166,7 @@ impl HostPolicy {
             purposes: own.purpose.as_deref().map(Arc::from).or_else(|| before.purposes.clone()),
             usage: own.usage.over(before.usage),
             manners: own.manners().over(&before.manners),
-            own_rules: match own.allow.is_some() || own.deny.is_some() {
-                true => Some(OwnRules::new(&pattern.to_string(), &allow, &deny)),
-                false => before.own_rules.clone(),
-            },
+            own_rules: rules_overlaid(before.own_rules.as_ref(), pattern, own),
             options: Arc::clone(&before.options),
         };
         Self {
@@ -203,10 +177,21 @@ impl HostPolicy {
                 None => Arc::clone(&self.intercept_key),
             },
             tls: tls_overlaid(self.tls.as_ref(), own),
-            allow,
-            deny,
         }
     }
+}
+
+/// The operator's rules of a less specific entry with this one applied: `allow` and `deny` each replace the list before.
+fn rules_overlaid(before: Option<&OwnRules>, pattern: &HostPattern, own: &Override) -> Option<OwnRules> {
+    if own.allow.is_none() && own.deny.is_none() {
+        return before.cloned();
+    }
+    let (allow, deny) = before.map_or((&[][..], &[][..]), OwnRules::written);
+    let list = |own: &Option<Vec<PathPattern>>, before: &[Box<str>]| match own {
+        Some(own) => own.iter().map(|pattern| pattern.as_ref().into()).collect(),
+        None => before.to_vec(),
+    };
+    Some(OwnRules::new(&pattern.to_string(), &list(&own.allow, allow), &list(&own.deny, deny)))
 }
 
 /// The TLS terms of a less specific entry with this one applied. `None`: as for all origins.

@@ -9,7 +9,7 @@ use super::compared::key_path;
 use super::overrides::{OverrideInForce, overrides};
 use super::read::error::{ConfigPlace, ConfigText};
 use super::read::tree::{Value, YamlNode};
-use super::replaced::{Replacement, WrittenNode, is_same, replaced};
+use super::replaced::{Replaced, WrittenKey, WrittenNode, is_same, replaced};
 use super::settings::Settings;
 use super::shown::without_secrets;
 use super::written::defaults::defaults;
@@ -39,24 +39,6 @@ pub struct PlacedOverride {
     pub place: String,
 }
 
-/// A written value that is not in force, or not for all of its hosts and users.
-#[derive(Serialize)]
-pub struct Replaced {
-    #[serde(flatten)]
-    pub before: WrittenKey,
-    /// Further values that `by` replaces, of the same key for other hosts.
-    pub more: usize,
-    pub by: WrittenKey,
-}
-
-/// A key and its value without secrets, and the file and line, variable or argument that says so.
-#[derive(Serialize)]
-pub struct WrittenKey {
-    pub key: String,
-    pub value: serde_json::Value,
-    pub place: String,
-}
-
 impl Differences {
     pub fn is_empty(&self) -> bool {
         self.overrides.is_empty() && self.replaced.is_empty() && self.set.is_empty()
@@ -76,11 +58,9 @@ impl Layers {
         }
         set.sort_by(|a, b| a.node.at.cmp(&b.node.at));
         let placed = |set: OverrideInForce| PlacedOverride { place: self.at(&set.path).line(&self.sources), set };
-        let replaced_by =
-            |Replacement { before, more, by }| Replaced { before: self.written(before), more, by: self.written(by) };
         Differences {
             set: set.into_iter().map(|node| self.written(node)).collect(),
-            replaced: replaced.into_iter().map(replaced_by).collect(),
+            replaced: replaced.into_iter().map(|it| it.map(|node| self.written(node))).collect(),
             overrides: overrides.into_iter().map(placed).collect(),
         }
     }

@@ -31,10 +31,11 @@ pub use files::{
 };
 pub use hosts::{HostPolicy, Hosts};
 pub use instance::{instance_name, keep_instance_name};
-pub use layers::{Differences, Layers, WrittenKey};
+pub use layers::{Differences, Layers};
 pub use overrides::{OverrideInForce, overrides};
 pub use read::environment::KeyArgument;
 pub use read::error::{Complaint, ConfigErrors, ConfigFault, ConfigPlace};
+pub use replaced::WrittenKey;
 pub use settings::Settings;
 pub use written::access::{AccessSettings, CertificateName, User};
 pub use written::defaults::DEFAULTS;

@@ -3,7 +3,10 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::Serialize;
+
 use super::compared::plain;
+use super::hosts::{end, wider};
 use super::read::error::ConfigPlace;
 use super::read::tree::{Value, YamlNode};
 use super::shown::json;
@@ -15,22 +18,36 @@ pub(super) struct WrittenNode<'a> {
     pub node: &'a YamlNode,
 }
 
-/// A value, and the one in its place.
-pub(super) struct Replacement<'a> {
-    pub before: WrittenNode<'a>,
-    /// Further values that it replaces, of the same key for other hosts.
-    pub more: usize,
-    pub by: WrittenNode<'a>,
+/// A key and its value without secrets, and the file and line, variable or argument that says so.
+#[derive(Serialize)]
+pub struct WrittenKey {
+    pub key: String,
+    pub value: serde_json::Value,
+    pub place: String,
 }
 
-impl<'a> Replacement<'a> {
-    fn new(before: WrittenNode<'a>, by: WrittenNode<'a>) -> Self {
+/// A written value that is not in force, or not for all of its hosts and users, and the one in its place.
+#[derive(Serialize)]
+pub struct Replaced<K = WrittenKey> {
+    #[serde(flatten)]
+    pub before: K,
+    /// Further values that `by` replaces, of the same key for other hosts.
+    pub more: usize,
+    pub by: K,
+}
+
+impl<K> Replaced<K> {
+    fn new(before: K, by: K) -> Self {
         Self { before, more: 0, by }
+    }
+
+    pub(super) fn map<L>(self, shown: impl Fn(K) -> L) -> Replaced<L> {
+        Replaced { before: shown(self.before), more: self.more, by: shown(self.by) }
     }
 }
 
 /// `stages`: as in [`Layers`](super::layers::Layers). Sorted by place; no more than the written values.
-pub(super) fn replaced(stages: &[YamlNode]) -> Vec<Replacement<'_>> {
+pub(super) fn replaced(stages: &[YamlNode]) -> Vec<Replaced<WrittenNode<'_>>> {
     let mut all = Vec::new();
     for stages in stages.windows(2) {
         compare(&mut Vec::new(), &stages[0], &stages[1], &mut all);
@@ -41,7 +58,12 @@ pub(super) fn replaced(stages: &[YamlNode]) -> Vec<Replacement<'_>> {
 }
 
 /// The values of `before` that are another in `after`, or gone. A list is one value, but users are added.
-fn compare<'a>(path: &mut Vec<&'a str>, before: &'a YamlNode, after: &'a YamlNode, into: &mut Vec<Replacement<'a>>) {
+fn compare<'a>(
+    path: &mut Vec<&'a str>,
+    before: &'a YamlNode,
+    after: &'a YamlNode,
+    into: &mut Vec<Replaced<WrittenNode<'a>>>,
+) {
     let is_kept = match (&before.value, &after.value) {
         (Value::Map(entries), Value::Map(others)) => {
             for (key, (_, value)) in entries {
@@ -61,20 +83,20 @@ fn compare<'a>(path: &mut Vec<&'a str>, before: &'a YamlNode, after: &'a YamlNod
     };
     if !is_kept {
         let found = |node| WrittenNode { path: path.clone(), node };
-        into.push(Replacement::new(found(before), found(after)));
+        into.push(Replaced::new(found(before), found(after)));
     }
 }
 
 /// What `hosts` and users set otherwise than another file does for all, or for a pattern that covers theirs.
-fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replacement<'a>>) {
+fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replaced<WrittenNode<'a>>>) {
     let is_other = |before: &YamlNode, by: &YamlNode| is_elsewhere(before, by) && !is_same(before, by);
     let one = |before: WrittenNode<'a>, by: &WrittenNode<'a>| {
-        is_other(before.node, by.node).then(|| Replacement::new(before, by.clone()))
+        is_other(before.node, by.node).then(|| Replaced::new(before, by.clone()))
     };
     let general = Entries::new(vec!["hosts"], root.below("hosts"));
     let of_all = general.leaves();
     for (pattern, keys, by) in &of_all {
-        let before = covering(pattern).find_map(|wider| general.get(wider, keys));
+        let before = wider(end(pattern)).find_map(|wider| general.get(wider, keys));
         into.extend(before.or_else(|| for_all(root, keys)).and_then(|before| one(before, by)));
     }
     let mut by_keys = BTreeMap::<_, Vec<_>>::new();
@@ -90,17 +112,18 @@ fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replacement<'a>>) {
         let own = Entries::new([&path[..], &["hosts"]].concat(), user.below("hosts"));
         let leaves = own.leaves();
         for (pattern, keys, by) in &leaves {
-            let before = [end(pattern)].into_iter().chain(covering(pattern)).find_map(|wider| general.get(wider, keys));
+            let before =
+                [end(pattern)].into_iter().chain(wider(end(pattern))).find_map(|wider| general.get(wider, keys));
             into.extend(before.or_else(|| for_all(root, keys)).and_then(|before| one(before, by)));
         }
         // A user's pattern overrides what is set for fewer hosts, too: for how many, since each user may do so for every host.
         for keys in leaves.iter().map(|(_, keys, _)| keys).collect::<BTreeSet<_>>() {
-            let mut found = BTreeMap::<&str, Replacement<'a>>::new();
+            let mut found = BTreeMap::<&str, Replaced<WrittenNode<'a>>>::new();
             for (pattern, before) in by_keys.get(keys).into_iter().flatten() {
-                let by = covering(pattern).find_map(|wider| Some((wider, own.get(wider, keys)?)));
+                let by = wider(end(pattern)).find_map(|wider| Some((wider, own.get(wider, keys)?)));
                 let Some((wider, by)) = by.filter(|(_, by)| is_other(before.node, by.node)) else { continue };
                 match found.entry(wider) {
-                    Entry::Vacant(place) => drop(place.insert(Replacement::new((*before).clone(), by))),
+                    Entry::Vacant(place) => drop(place.insert(Replaced::new((*before).clone(), by))),
                     Entry::Occupied(mut first) => first.get_mut().more += 1,
                 }
             }
@@ -154,17 +177,6 @@ fn for_all<'a>(root: &'a YamlNode, keys: &[&'a str]) -> Option<WrittenNode<'a>> 
         _ => return None,
     };
     Some(WrittenNode { node: root.under(&path)?, path })
-}
-
-/// The ends of the patterns that match all that this one does, and more; the most specific first.
-fn covering(pattern: &str) -> impl Iterator<Item = &str> {
-    let name = pattern.strip_prefix("*.").unwrap_or(pattern);
-    name.match_indices('.').map(|(dot, _)| &name[dot..]).chain(Some("").filter(|_| pattern != "*"))
-}
-
-/// A host as it is; of a pattern what follows its star.
-fn end(pattern: &str) -> &str {
-    pattern.strip_prefix('*').unwrap_or(pattern)
 }
 
 /// Whether another file, or a variable, says it; the first file may say what it likes.

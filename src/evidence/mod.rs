@@ -2,52 +2,33 @@
 //! is based on. Written by a thread of its own; read by `politely evidence`, `report` and
 //! `explain --at`. docs/evidence.md has the format.
 //!
-//! To write: `record` makes a line, `queue` takes it to the thread of `writer`, which appends it to `chain`, in files of
-//! `segment`; `start` finds the end of an earlier chain. To read: `read` reads the lines, `line` and `decision` parse them; `verify`, `report`, `counted` and
-//! `past` use them; `own_fetch` is what they say of politely's own fetches. `timestamp` reads an authority's time stamp of a line.
+//! `record` makes a line, and `writer` appends it to the chain, in the files of `segment`. `reader` reads the lines again and verifies
+//! them, `report` adds them up, and `timestamp` reads an authority's time stamp of a line.
 
-mod basis;
-mod chain;
-mod counted;
-mod decision;
-mod line;
-mod own_fetch;
-mod owner;
-mod past;
-mod queue;
-mod read;
+mod reader;
 mod record;
 mod report;
 mod segment;
-mod selection;
-mod start;
 mod timestamp;
-mod verify;
 mod writer;
 
-pub use basis::{Basis, ConfigUse, CopyUse, Instance, MOST_NAMES, SiteBasis};
-pub use counted::each_counted;
-pub use decision::{Decision, Figure, SiteCopy};
-pub use line::ReadError;
-pub use own_fetch::FileFetch;
-pub use past::{Found, Past, PastCopy, PastFile, find};
-pub use read::{FileError, stored_file};
+pub use reader::{Decision, Fault, Figure, FileError, ReadError, SiteCopy, Verified, stored_file, verify};
 pub use record::{Draft, Hash, digest_of, digits, from_hex, sha256};
-pub use report::{By, Group, Report, report};
+pub use report::{
+    Basis, By, ConfigUse, CopyUse, FileFetch, Found, Group, HostSelection, Instance, MOST_NAMES, Past, PastCopy,
+    PastFile, Report, Selection, SiteBasis, each_counted, find, report,
+};
 pub use segment::foreign;
-pub use selection::{HostSelection, Selection};
-pub use start::OpenError;
 pub use timestamp::{MOST_RESPONSE, Stamp, StampError, check, query};
-pub use verify::{Fault, Verified, verify};
+pub use writer::OpenError;
 
 use crate::policy::Entry;
-use queue::Queue;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
-use writer::Writer;
+use writer::{Queue, Writer};
 
 /// A directory to which evidence is written. Dropping it writes the queued records.
 pub struct Evidence {

@@ -1,9 +1,8 @@
 //! The files of a chain: `00000001-20261122T183000Z.jsonl` and so on, by number and beginning. Only the last is written to;
 //! those before it are compressed, and how old they are their names say. What a segment's records refer to is in the same segment.
 
-use super::owner::{is_foreign, open};
 use super::record::{Hash, from_hex};
-use crate::config::{give_to_owner, is_same};
+use crate::config::{give_to_owner, is_ours, is_same, open_ours};
 use crate::rfc3339;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -12,7 +11,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 /// A segment on the disk, by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,58 +174,20 @@ pub(super) fn clear_up(directory: &Path) {
     }
 }
 
-/// How long ago each segment ended but the last, which goes on: by the clock of now, and by what the chain shows of the time from
-/// each beginning to the next. Of that no more than a part of `keep` is believed at once, so that whatever a clock says that
-/// has gone wrong, no more than that part goes for it.
-pub(super) fn ages(begun: &[SystemTime], keep: Duration, now: SystemTime) -> Vec<Duration> {
-    let (most, mut latest) = (DAY.max(keep / BELIEVED), SystemTime::UNIX_EPOCH);
-    let gaps = begun.iter().zip(begun.iter().skip(1).chain([&now])).map(|(began, next)| {
-        latest = latest.max(*began);
-        let gap = next.duration_since(*began).unwrap_or_default();
-        // It may have been behind for a while, as after a start without a battery.
-        if gap > most { next.duration_since(latest).unwrap_or_default().min(most) } else { gap }
-    });
-    let gaps: Vec<_> = gaps.collect();
-    let (mut ended, mut passed) = (now, Duration::ZERO);
-    let mut ages: Vec<_> = begun
-        .iter()
-        .zip(gaps)
-        .skip(1)
-        .rev()
-        .map(|(began, gap)| {
-            passed += gap;
-            // It ended before any later one began, whatever the clock of then said.
-            ended = ended.min(*began);
-            now.duration_since(ended).unwrap_or_default().min(passed)
-        })
-        .collect();
-    ages.reverse();
-    ages
-}
-
-/// Tells a clock that was set from time that has passed.
-#[derive(Default)]
-pub struct Clock {
-    seen: Option<(SystemTime, Instant)>,
-    stepped: Option<Instant>,
-}
-
-impl Clock {
-    /// Whether it has not been set forward lately: what is old by a wrong clock is not removed at once.
-    pub fn is_steady(&mut self, now: SystemTime) -> bool {
-        let (wall, since) = *self.seen.get_or_insert_with(|| (now, Instant::now()));
-        let expected = wall + since.elapsed();
-        if now.duration_since(expected).is_ok_and(|ahead| ahead > STEP) {
-            (self.seen, self.stepped) = (Some((now, Instant::now())), Some(Instant::now()));
-        }
-        self.stepped.is_none_or(|stepped| stepped.elapsed() > DISTRUST)
-    }
-}
-
 /// Files that other users have put into the directory under names of segments. They are not read.
 pub fn foreign(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let all = entries(directory)?.into_iter().filter(|path| is_foreign(path));
     Ok(all.filter_map(Stored::of).map(|stored| stored.path).collect())
+}
+
+/// Opens a segment, which must be ours or the directory's owner's.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    open_ours(path, path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Whether another user has put a file there. What has just been removed was ours.
+pub(super) fn is_foreign(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| !is_ours(&found, path.parent().unwrap_or(Path::new("."))))
 }
 
 /// Removes what a killed process left half done.
@@ -286,11 +247,6 @@ const COMPRESSED: &str = ".gz";
 const HALF_DONE: &str = ".tmp";
 /// Records come out at a twelfth of their size, in less than half the time that the usual level takes for a fourteenth.
 const LEVEL: Compression = Compression::new(2);
-/// A gap between segments longer than this part of `keep`, and than a day, may be a clock gone wrong.
-const BELIEVED: u32 = 3;
-const DAY: Duration = Duration::from_secs(86_400);
-const STEP: Duration = Duration::from_secs(60);
-const DISTRUST: Duration = Duration::from_secs(6 * 3600);
 /// The folder in which 1.0.0-rc.1 kept the files that records refer to.
 pub(super) const RC1_FILES: &str = "bodies";
 
@@ -309,39 +265,5 @@ mod tests {
         pub fn make_room(&mut self, (file, path): (File, PathBuf)) {
             (self.file, self.path) = (file, path);
         }
-    }
-
-    /// Ages in days, of segments that began on these days.
-    fn days(begun: &[u32], now: u32) -> Vec<u64> {
-        let at = |day: u32| SystemTime::UNIX_EPOCH + day * DAY;
-        let begun: Vec<_> = begun.iter().map(|day| at(*day)).collect();
-        ages(&begun, 90 * DAY, at(now)).iter().map(|age| age.as_secs() / 86_400).collect()
-    }
-
-    #[test]
-    fn a_segment_is_as_old_as_the_time_since_the_next_began() {
-        assert_eq!(days(&[1000, 1001, 1002, 1003], 1010), [9, 8, 7]);
-        assert_eq!(days(&[1000, 1020, 1045], 1060), [40, 15], "weeks without a record are time that has passed");
-        assert_eq!((days(&[1000], 2000), days(&[], 2000)), (vec![], vec![]));
-    }
-
-    #[test]
-    fn a_jump_of_the_clock_counts_for_a_third_of_keep_whenever_it_came() {
-        assert_eq!(days(&[1000, 1001, 1002, 1003], 5000), [32, 31, 30], "at the end: the clock of now");
-        assert_eq!(days(&[1000, 1001, 5000, 5001], 5002), [32, 2, 1], "before the last start");
-        assert_eq!(days(&[1000, 5000, 1001, 1002], 1003), [2, 2, 1], "it was put back since");
-    }
-
-    #[test]
-    fn segments_of_a_day_each_are_believed_however_short_they_are_kept() {
-        let at = |day: u32| SystemTime::UNIX_EPOCH + day * DAY;
-        assert_eq!(ages(&[at(1), at(2), at(3)], DAY / 24, at(4)), [2 * DAY, DAY]);
-    }
-
-    #[test]
-    fn a_clock_that_is_behind_makes_nothing_old() {
-        assert_eq!(days(&[1000, 1001, 5, 1003], 1004), [3, 3, 1], "it has been put right");
-        assert_eq!(days(&[1000, 1001, 5, 1002, 6, 1003], 1004), [3, 3, 2, 2, 1], "at each start again");
-        assert_eq!(days(&[1000, 1001, 1002], 5), [0, 0]);
     }
 }

@@ -4,10 +4,17 @@ use std::borrow::Cow;
 
 /// At most 1,000 bytes of it, and `…` for the rest.
 pub fn clipped(text: &str) -> Cow<'_, str> {
-    if text.len() <= MOST {
-        return text.into();
-    }
-    format!("{}…", &text[..text.floor_char_boundary(MOST)]).into()
+    beginning(text, MOST).map_or(text.into(), |begin| format!("{begin}…").into())
+}
+
+/// At most 256 bytes of a text of a client that nobody knows, and how many it has: who has no password must not fill a disk.
+pub fn shortened(text: &str) -> Cow<'_, str> {
+    beginning(text, MOST_OF_STRANGERS).map_or(text.into(), |begin| format!("{begin}… ({} bytes)", text.len()).into())
+}
+
+/// `None`: all of it fits.
+fn beginning(text: &str, most: usize) -> Option<&str> {
+    (text.len() > most).then(|| &text[..text.floor_char_boundary(most)])
 }
 
 /// Whether a character hides text, or has it shown elsewhere than where it stands: of Unicode's general categories Cc, Zl, Zp and, of
@@ -20,15 +27,23 @@ pub fn is_unseen(c: char) -> bool {
 }
 
 const MOST: usize = 1000;
+const MOST_OF_STRANGERS: usize = 256;
 
 #[cfg(test)]
 mod tests {
-    use super::clipped;
+    use super::{clipped, shortened};
 
     #[test]
     fn what_is_long_is_cut_between_characters() {
         assert_eq!(clipped("a\u{e9}"), "a\u{e9}");
         let long = format!("a{}", "\u{e9}".repeat(100_000));
         assert_eq!(clipped(&long), format!("a{}…", "\u{e9}".repeat(499)));
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters_and_its_length_told() {
+        assert_eq!(shortened(&"x".repeat(256)), "x".repeat(256));
+        assert_eq!(shortened(&"é".repeat(200)), format!("{}… (400 bytes)", "é".repeat(128)));
+        assert_eq!(shortened(&format!("x{}", "é".repeat(200))), format!("x{}… (401 bytes)", "é".repeat(127)));
     }
 }

@@ -1,9 +1,25 @@
-//! Entity tags in If-None-Match (RFC 9110 §8.8.3, §13.1.2). Pure.
+//! Entity tags in If-None-Match, and what a client has by its conditions (RFC 9110 §8.8.3, §13.1.2). Pure.
+
+use super::date::http_date;
 
 /// Whether one of the tags in these values matches, by weak comparison; `*` matches any.
 pub fn matches(values: &[&[u8]], etag: Option<&[u8]>) -> bool {
     let etag = etag.map(opaque);
     values.iter().flat_map(|value| list(value)).any(|tag| tag == b"*" || Some(opaque(tag)) == etag)
+}
+
+/// Whether the client has what these validators are of (§13.2.2): If-None-Match decides if it is there, else If-Modified-Since.
+pub fn is_known(
+    none_match: &[&[u8]],
+    modified_since: Option<&[u8]>,
+    etag: Option<&[u8]>,
+    modified: Option<&[u8]>,
+) -> bool {
+    let dates = || modified.and_then(http_date).zip(modified_since.and_then(http_date));
+    match none_match {
+        [] => dates().is_some_and(|(modified, since)| modified <= since),
+        tags => matches(tags, etag),
+    }
 }
 
 /// Splits at commas outside quotes.

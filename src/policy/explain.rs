@@ -32,7 +32,7 @@ pub struct Explanation {
     pub preferences: Vec<(PreferenceEvidence, Box<str>)>,
     /// The entry of tdmrep.json or of the licence file that decided, if one did.
     pub reservation: Option<EntryEvidence>,
-    pub robots: RobotsState,
+    pub robots: SiteFileState,
     /// `None`: it does not matter.
     pub tdmrep: Option<SiteFileState>,
     pub license: Option<SiteFileState>,
@@ -44,18 +44,22 @@ pub struct Explanation {
     pub licenses: Vec<String>,
 }
 
-/// What is known of the authority's tdmrep.json, or of its licence file.
+/// What is known of one of the authority's files.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SiteFileState {
     pub url: String,
-    /// HTTP status of the answer; `None`: no answer.
+    /// HTTP status of the answer; `None`: no answer, or none over HTTP.
     pub status: Option<u16>,
-    /// `entries`, `none` or `unknown`.
+    /// Set if the first answer rejected our request as malformed.
+    pub asked_again: Option<AskedAgain>,
+    /// Of robots.txt `rules`, `allow-all` or `disallow-all`; of the others `entries`, `none` or `unknown`.
     pub access: &'static str,
+    /// An HTML page stands in the place of robots.txt.
+    pub is_html: bool,
     pub fetched_at: Option<SystemTime>,
     pub expires_at: Option<SystemTime>,
-    /// The part that cannot be understood, or why the file could not be fetched.
+    /// The part that cannot be understood, or why the file could not be fetched; not of robots.txt.
     pub fault: Option<String>,
     /// Why the last fetch failed.
     pub failure: Option<String>,
@@ -70,37 +74,17 @@ impl SiteFileState {
 
     /// What is not as it should be, for people.
     pub fn note(&self) -> Option<String> {
-        let Self { url, status, access, fault, .. } = self;
+        let Self { url, status, access, is_html, fault, .. } = self;
+        if *is_html {
+            let hint = "`politely lint` shows what is read of it";
+            return Some(format!("{url} is an HTML page, in which there are hardly any rules; {hint}"));
+        }
         let why = fault.as_ref()?;
         Some(match (*access, status) {
             ("unknown", None) => format!("{url} is not known, and reserves nothing: {why}"),
             ("unknown", Some(_)) => format!("{url} is not understood, and reserves nothing: {why}"),
             _ => format!("{url} is not understood in part: {why}"),
         })
-    }
-}
-
-/// What is known of the authority's robots.txt.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct RobotsState {
-    pub url: String,
-    /// HTTP status of the answer; `None`: no answer, or none over HTTP.
-    pub status: Option<u16>,
-    /// Set if the first answer rejected our request as malformed.
-    pub asked_again: Option<AskedAgain>,
-    pub access: &'static str,
-    /// It is an HTML page.
-    pub is_html: bool,
-    pub fetched_at: Option<SystemTime>,
-    pub expires_at: Option<SystemTime>,
-}
-
-impl RobotsState {
-    /// What is not as it should be, for people.
-    pub fn note(&self) -> Option<String> {
-        let hint = "`politely lint` shows what is read of it";
-        self.is_html.then(|| format!("{} is an HTML page, in which there are hardly any rules; {hint}", self.url))
     }
 }
 
@@ -242,18 +226,15 @@ pub fn access(answer: &SiteAnswer, options: &PolicyOptions) -> &'static str {
     }
 }
 
-fn state(entry: &Entry, authority: &Authority, options: &PolicyOptions, now: SystemTime) -> RobotsState {
+fn state(entry: &Entry, authority: &Authority, options: &PolicyOptions, now: SystemTime) -> SiteFileState {
     let answer = entry.usable(now).map(|(answer, _)| answer);
     let is_open = options.allow_long_unreachable && entry.trouble.as_ref().is_some_and(|trouble| trouble.is_long(now));
     let without_answer = if is_open { "allow-all" } else { "disallow-all" };
-    RobotsState {
-        url: authority.robots_url(),
-        status: answer.map(|answer| answer.status),
-        asked_again: answer.and_then(|answer| answer.asked_again),
+    SiteFileState {
         access: answer.map_or(without_answer, |answer| access(answer, options)),
         is_html: answer.is_some() && entry.is_html(),
-        fetched_at: answer.map(|answer| answer.freshness.validated_at()),
-        expires_at: answer.map(|answer| answer.freshness.expires_at()),
+        fault: None,
+        ..site_file(entry, authority.robots_url(), now)
     }
 }
 
@@ -264,6 +245,8 @@ pub fn site_file(entry: &Entry, url: String, now: SystemTime) -> SiteFileState {
     SiteFileState {
         url,
         status: answer.map(|answer| answer.status),
+        asked_again: answer.and_then(|answer| answer.asked_again),
+        is_html: false,
         access: match answer.map(|answer| &answer.access) {
             Some(Access::Reservations(file)) if file.is_empty() && file.fault().is_some() => "unknown",
             Some(Access::Licenses(file)) if file.is_empty() && file.fault().is_some() => "unknown",

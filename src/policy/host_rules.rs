@@ -9,7 +9,7 @@ use super::{Entry, Manners, Paths, Request, RobotsOverride, UsageModes};
 use crate::robots::{ProductToken, Purpose};
 
 /// The settings that apply to one host, with all overrides resolved.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct HostRules {
     pub robots: RobotsOverride,
     /// Overrides the crawl delay of robots.txt.

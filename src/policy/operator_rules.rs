@@ -20,6 +20,13 @@ struct Compiled {
     rules: Patterns<RuleRank>,
     /// As configured: `allow` first, then `deny`.
     written: Vec<Box<str>>,
+    allowed: usize,
+}
+
+impl PartialEq for OwnRules {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.0.host, self.written()) == (&other.0.host, other.written())
+    }
 }
 
 /// What the operator's rules say of a path.
@@ -42,7 +49,12 @@ impl OwnRules {
             let kind = if (place as usize) < allow.len() { RuleKind::Allow } else { RuleKind::Disallow };
             rules.add(pattern.as_bytes(), |bytes| RuleRank::new(Precedence::MostSpecific, kind, place, bytes));
         }
-        Self(Arc::new(Compiled { host: host.into(), rules: rules.finish(), written }))
+        Self(Arc::new(Compiled { host: host.into(), rules: rules.finish(), written, allowed: allow.len() }))
+    }
+
+    /// `allow` and `deny`, as configured.
+    pub fn written(&self) -> (&[Box<str>], &[Box<str>]) {
+        self.0.written.split_at(self.0.allowed)
     }
 
     /// `target` is path and query as sent. Denied if any form that servers make of it is denied; allowed only if all forms are allowed.

@@ -1,7 +1,6 @@
 //! What is done with a page that is fetched again sooner than it may be (`min_revisit`). Pure; time is an argument.
 
 use super::cache::CacheControl;
-use super::date::http_date;
 use super::{Refusal, Reservation, entity_tag};
 use crate::robots::path::{self, PathByte};
 use std::borrow::Cow;
@@ -128,15 +127,10 @@ impl Visit {
         self.fields().find(|(it, _)| *it == name).map(|(_, value)| value)
     }
 
-    /// RFC 9110 §13.2.2: If-None-Match decides if it is there, else If-Modified-Since.
-    fn is_known_to(&self, conditions: &Conditions<'_>) -> bool {
-        if !conditions.none_match.is_empty() {
-            // `*` does not show what the client has.
-            let is_any = conditions.none_match.iter().any(|value| value.trim_ascii() == b"*");
-            return !is_any && entity_tag::matches(conditions.none_match, self.value(ETAG));
-        }
-        let modified = self.value(LAST_MODIFIED).and_then(http_date);
-        modified.zip(conditions.modified_since.and_then(http_date)).is_some_and(|(modified, since)| modified <= since)
+    fn is_known_to(&self, Conditions { none_match, modified_since }: &Conditions<'_>) -> bool {
+        // `*` does not show what the client has.
+        let is_any = none_match.iter().any(|value| value.trim_ascii() == b"*");
+        !is_any && entity_tag::is_known(none_match, *modified_since, self.value(ETAG), self.value(LAST_MODIFIED))
     }
 }
 

@@ -53,7 +53,7 @@ pub use tdm_rep::{TdmRep, TdmReservation};
 pub use usage::{Purpose, PurposeError};
 pub(crate) use usage::{UsageLine, read_signal, read_usage};
 pub use verdict::{PreferenceRef, Reason, RuleRef, Verdict};
-pub use warning::{Warning, WarningCode};
+pub use warning::WarningCode;
 
 pub(crate) use steps::count as steps_count;
 /// Counts the steps that reading a file takes.

@@ -1,56 +1,5 @@
 //! The kinds of warnings about a robots.txt, with their texts. `lint` finds them. Pure.
 
-use std::fmt;
-
-/// One warning about a file. Warnings never keep the rest of the file from being read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Warning {
-    pub(crate) place: TextPlace,
-    pub(crate) code: WarningCode,
-}
-
-impl Warning {
-    /// The line, from 1.
-    pub fn line(&self) -> u32 {
-        self.place.line
-    }
-
-    /// The column in characters, from 1.
-    pub fn column(&self) -> u32 {
-        self.place.column
-    }
-
-    /// Number of marked characters; at least 1.
-    pub fn len(&self) -> u32 {
-        self.place.len
-    }
-
-    /// Always false: a warning points at one character at least.
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
-    pub fn code(&self) -> WarningCode {
-        self.code
-    }
-
-    /// What is odd.
-    pub fn message(&self) -> &'static str {
-        self.code.message()
-    }
-
-    /// What to do about it.
-    pub fn hint(&self) -> &'static str {
-        self.code.hint()
-    }
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.line(), self.column(), self.message())
-    }
-}
-
 /// The severity of a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Severity {

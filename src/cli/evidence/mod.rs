@@ -90,7 +90,7 @@ pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CommandError> {
 /// On a terminal, what could steer it is escaped; elsewhere come the very bytes.
 fn file(args: &FileArgs) -> Result<ExitCode, CommandError> {
     let directory = directory(args.directory.as_deref(), &args.config)?;
-    let bytes = stored_file(&directory, &args.sha256).map_err(|error| {
+    let bytes = stored_file(&directory, None, &args.sha256).map_err(|error| {
         let what = format!("the file {} in {}: {error}", digits(&args.sha256), directory.display());
         CommandError::usage(what, "`politely explain URL --at TIME` names the files of a site by their SHA-256")
     })?;

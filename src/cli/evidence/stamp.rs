@@ -1,15 +1,16 @@
 //! `politely evidence stamp`: gets a time stamp of the chain's head over plain HTTP (RFC 3161 §3.4), as the answer is signed.
 
 use super::source::{authorities, directory, unreadable};
+use crate::cli::http_client::exchange;
 use crate::cli::{CommandError, ConfigArg, print};
 use crate::evidence::{MOST_RESPONSE, Stamp, check, digits, query, verify};
 use crate::rfc3339;
 use ring::rand::{SecureRandom, SystemRandom};
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use url::{Position, Url};
 
 #[derive(Debug, clap::Args)]
@@ -65,29 +66,9 @@ fn parse_tsa(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Sends one request, in HTTP/1.0, so that the body ends with the connection.
+/// Asks in HTTP/1.0, at the first of its addresses that accepts a connection.
 fn ask(url: &Url, query: &[u8]) -> io::Result<Vec<u8>> {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(80));
-    let until = Instant::now() + PATIENCE;
-    let left = || until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()).ok_or_else(too_slow);
-    let mut failed = io::Error::new(io::ErrorKind::NotFound, "it has no address");
-    let addresses = (host.trim_matches(['[', ']']), port).to_socket_addrs()?;
-    for address in addresses {
-        match TcpStream::connect_timeout(&address, left()?.min(CONNECT)) {
-            Ok(stream) => return exchange(stream, url, query, left),
-            Err(error) => failed = error,
-        }
-    }
-    Err(failed)
-}
-
-fn exchange(
-    mut stream: TcpStream,
-    url: &Url,
-    query: &[u8],
-    left: impl Fn() -> io::Result<Duration>,
-) -> io::Result<Vec<u8>> {
-    stream.set_write_timeout(Some(left()?))?;
     let head = format!(
         "POST {} HTTP/1.0\r\nHost: {}\r\nUser-Agent: politely/{}\r\nContent-Type: application/timestamp-query\r\n\
          Accept: application/timestamp-reply\r\nContent-Length: {}\r\n\r\n",
@@ -96,60 +77,16 @@ fn exchange(
         env!("CARGO_PKG_VERSION"),
         query.len(),
     );
-    stream.write_all(&[head.as_bytes(), query].concat())?;
-    let (mut bytes, mut piece) = (Vec::new(), [0; 16 << 10]);
-    loop {
-        stream.set_read_timeout(Some(left()?))?;
-        let read = stream.read(&mut piece).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => too_slow(),
-            _ => error,
-        })?;
-        bytes.extend_from_slice(&piece[..read]);
-        if bytes.len() as u64 > MOST_RESPONSE {
-            return Err(invalid("its answer is too long"));
-        }
-        if let Some(body) = body(&bytes, read == 0)? {
-            return Ok(body);
+    let request = [head.as_bytes(), query].concat();
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "it has no address");
+    for address in (host.trim_matches(['[', ']']), port).to_socket_addrs()? {
+        match exchange(address, &request, PATIENCE, MOST_RESPONSE as usize) {
+            Ok((200, body)) => return Ok(body),
+            Ok((status, _)) => return Err(io::Error::other(format!("it answers with status {status}"))),
+            Err(error) => failed = error,
         }
     }
+    Err(failed)
 }
 
-/// The body of an answer, once complete. `is_over`: no more bytes will come.
-fn body(bytes: &[u8], is_over: bool) -> io::Result<Option<Vec<u8>>> {
-    let mut fields = [httparse::EMPTY_HEADER; 64];
-    let mut head = httparse::Response::new(&mut fields);
-    let begin = match head.parse(bytes) {
-        Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) if !is_over => return Ok(None),
-        Ok(httparse::Status::Partial) | Err(_) => return Err(invalid("it does not answer in HTTP")),
-    };
-    match head.code {
-        Some(200) => {}
-        code => return Err(invalid(&format!("it answers with status {}", code.unwrap_or_default()))),
-    }
-    let field = |name: &str| head.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name));
-    if field("transfer-encoding").is_some() {
-        return Err(invalid("it answers HTTP/1.0 in chunks"));
-    }
-    let length = field("content-length").and_then(|field| str::from_utf8(field.value).ok()?.parse().ok());
-    let body = &bytes[begin..];
-    match length {
-        Some(length) if body.len() >= length => Ok(Some(body[..length].to_vec())),
-        Some(_) if is_over => Err(invalid("its answer is cut")),
-        None if is_over => Ok(Some(body.to_vec())),
-        Some(_) | None => Ok(None),
-    }
-}
-
-fn invalid(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
-}
-
-fn too_slow() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("no whole answer within {} s", PATIENCE.as_secs()))
-}
-
-/// For the whole exchange.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// For connecting to each address.
-const CONNECT: Duration = Duration::from_secs(5);

@@ -1,7 +1,6 @@
 //! The chain as it is written and as it is read again: after kills, on full disks, and where somebody has been at it.
 
-use super::read::MOST_LINE;
-use super::read::{Lines, Tail};
+use super::reader::{Lines, MOST_LINE, Tail};
 use super::segment::Stored;
 use super::*;
 use crate::policy::freshness::Freshness;
@@ -228,7 +227,7 @@ fn a_file_that_is_not_text_is_kept_to_the_byte() {
         evidence.put(draft, &config(), [&entry]);
         evidence.close();
         good(directory.path());
-        assert_eq!(read::file_of(directory.path(), 1, &digest).unwrap(), entry.source().unwrap());
+        assert_eq!(stored_file(directory.path(), Some(1), &digest).unwrap(), entry.source().unwrap());
     }
 }
 
@@ -243,7 +242,7 @@ fn each_segment_has_the_files_that_its_records_refer_to() {
         drop(evidence);
         age(directory.path());
         let last = Stored::all(directory.path()).unwrap().pop().unwrap();
-        assert!(matches!(read::file_of(directory.path(), last.number, &digest()), Ok(body) if body == ROBOTS));
+        assert!(matches!(stored_file(directory.path(), Some(last.number), &digest()), Ok(body) if body == ROBOTS));
         chain = Some(last.number);
     }
     assert_eq!(chain, Some(3));
@@ -420,7 +419,7 @@ fn a_full_segment_is_compressed_and_the_chain_goes_on() {
         draft.hash("config", &record::sha256(b"{}"));
         draft.object("robots", |members| members.hash("sha256", &digest()));
         draft.end(|line| queue.put(line, Some(&config), [&entry], SystemTime::now()));
-        let Some(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else { panic!("one was put") };
+        let Some(batch) = queue.take(writer::Batch::default(), Duration::ZERO) else { panic!("one was put") };
         writer.write(&batch);
         writer.chain.next_segment(SystemTime::now(), false);
     }
@@ -508,7 +507,7 @@ fn relinked(directory: &Path, change: impl Fn(&str) -> Option<String>) {
 fn relinked_as(directory: &Path, change: impl Fn(u64, &str) -> Option<String>) {
     let mut head = NOTHING;
     for stored in Stored::all(directory).unwrap() {
-        let (mut lines, mut out) = (read::Lines::of(&stored).unwrap(), Vec::new());
+        let (mut lines, mut out) = (reader::Lines::of(&stored).unwrap(), Vec::new());
         while let Some(line) = lines.next() {
             let text = String::from_utf8(line.unwrap().0.to_vec()).unwrap();
             let rest = format!("{{{}", text.split_once(',').unwrap().1);

@@ -42,7 +42,7 @@ fn ending_with(segment: u64) -> TempDir {
 /// What is opened by the hourly search for old segments, and when another day begins.
 fn opened_beside(segments: u64) -> [Vec<String>; 2] {
     let directory = ending_with(segments);
-    let queue = Arc::new(queue::Queue::new(9 * KEEP));
+    let queue = Arc::new(Queue::new(9 * KEEP));
     let mut writer = writer::Writer::open(directory.path(), queue, "test-1", "{}").unwrap();
     let opened = Opened::watch(directory.path());
     let mut look_after = |now| {

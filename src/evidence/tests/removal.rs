@@ -30,7 +30,7 @@ fn days<const N: usize>(days: [u32; N]) -> [Duration; N] {
 /// As at a start, and nothing is under way.
 pub fn rest(writer: &mut Writer) {
     writer.helper.take().into_iter().for_each(|helper| helper.join().unwrap());
-    writer.clock = segment::Clock::default();
+    writer.clock = Default::default();
 }
 
 /// Goes on, for a moment.
@@ -87,7 +87,7 @@ fn a_segment_that_says_that_a_later_one_was_removed_is_a_forgery() {
     let directory = written(1);
     let mut head = NOTHING;
     let stored = Stored::all(directory.path()).unwrap().remove(0);
-    let mut lines = read::Lines::of(&stored).unwrap();
+    let mut lines = reader::Lines::of(&stored).unwrap();
     while let Some(line) = lines.next() {
         head = line.unwrap().1;
     }
@@ -102,7 +102,7 @@ fn a_segment_that_says_that_a_later_one_was_removed_is_a_forgery() {
 
 #[test]
 fn nothing_is_removed_by_a_clock_that_was_just_set_forward() {
-    let mut clock = segment::Clock::default();
+    let mut clock = writer::Clock::default();
     let now = SystemTime::now();
     assert!(clock.is_steady(now));
     assert!(clock.is_steady(now - Duration::from_secs(3600)), "back is no reason to remove anything");

@@ -10,7 +10,7 @@ fn what_there_was_no_room_for_is_said_in_the_chain() {
     let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     record(&evidence, "http://a.example/", at);
     // For this one there is none, ever.
-    record(&evidence, &"x".repeat(queue::MOST_RECORD), at);
+    record(&evidence, &"x".repeat(writer::MOST_RECORD), at);
     evidence.close();
     let (figures, verified) = (evidence.figures(), good(directory.path()));
     assert_eq!((figures.written, figures.lost), (1, 1));
@@ -24,7 +24,7 @@ fn a_disk_that_was_full_is_said_in_the_chain_when_there_is_room_again() {
     let (mut writer, queue) = writer(directory.path());
     let batch = |at| {
         queue.put(b"{\"type\":\"other\",\"time\":\"2001-09-09T01:46:40.000Z\"}\n", None, [], at);
-        queue.take(queue::Batch::default(), Duration::ZERO).expect("one was put")
+        queue.take(writer::Batch::default(), Duration::ZERO).expect("one was put")
     };
     let at = SystemTime::UNIX_EPOCH;
     writer.write(&batch(at));
@@ -110,7 +110,7 @@ fn while_there_is_no_room_it_is_looked_for_now_and_then() {
     let write = |writer: &mut Writer| {
         let line = b"{\"type\":\"other\",\"time\":\"2001-09-09T01:46:40.000Z\"}\n";
         queue.put(line, None, [], SystemTime::now());
-        let Some(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else { panic!("one was put") };
+        let Some(batch) = queue.take(writer::Batch::default(), Duration::ZERO) else { panic!("one was put") };
         writer.write(&batch);
     };
     let room = writer.chain.segment.fill_up();

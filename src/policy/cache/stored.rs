@@ -127,16 +127,10 @@ impl StoredHead {
 
     /// §4.3.2: whether the client has this already.
     pub fn is_known_to(&self, wanted: &Wanted) -> bool {
-        if self.status != 200 {
-            return false;
-        }
-        if !wanted.none_match.is_empty() {
-            let tags: Vec<&[u8]> = wanted.none_match.iter().map(Vec::as_slice).collect();
-            return entity_tag::matches(&tags, self.value(b"etag"));
-        }
-        let modified = self.value(b"last-modified").or_else(|| self.value(b"date")).and_then(http_date);
-        let since = wanted.modified_since.as_deref().and_then(http_date);
-        modified.zip(since).is_some_and(|(modified, since)| modified <= since)
+        let tags: Vec<&[u8]> = wanted.none_match.iter().map(Vec::as_slice).collect();
+        let modified = self.value(b"last-modified").or_else(|| self.value(b"date"));
+        self.status == 200
+            && entity_tag::is_known(&tags, wanted.modified_since.as_deref(), self.value(b"etag"), modified)
     }
 
     /// What a GET gets of this answer, whose body has so many bytes. Call after the other conditions (RFC 9110 §13.2.2).

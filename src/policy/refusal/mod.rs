@@ -4,11 +4,10 @@
 mod egress_reason;
 mod evidence;
 mod sentence;
-mod shortened;
 
+pub(crate) use super::clipped::shortened;
 pub use egress_reason::{EgressReason, ListedBy};
 pub use evidence::{EntryEvidence, PreferenceEvidence, Reservation, RuleEvidence};
-pub(crate) use shortened::shortened;
 
 use std::sync::Arc;
 use std::time::Duration;

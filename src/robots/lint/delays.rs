@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::finding::Findings;
+use super::findings::Findings;
 use super::outline::Outline;
 use crate::robots::parse::delay::StatedPace;
 

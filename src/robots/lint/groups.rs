@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::finding::Findings;
+use super::findings::Findings;
 use super::outline::{Outline, OutlineEntry};
 use crate::robots::ProductToken;
 use crate::robots::parse::key::RecordKey;

@@ -3,17 +3,16 @@
 
 mod delays;
 mod finding;
+mod findings;
 mod groups;
-mod line_warnings;
 mod outline;
 mod rules;
 mod urls;
 
-use super::warning::Warning;
 pub use super::warning::{Severity, TextPlace};
 use super::{ProductToken, RobotsTxt};
-use finding::Findings;
 pub use finding::{Finding, Related};
+use findings::Findings;
 use outline::Outline;
 
 /// The findings for one file, in the file's order.
@@ -44,7 +43,6 @@ impl LintReport {
     pub fn with_policy_tokens(robots: &RobotsTxt, host: Option<&str>, policy_tokens: &[ProductToken]) -> Self {
         let outline = Outline::new(robots);
         let mut findings = Findings::new(&outline);
-        line_warnings::find(&outline, &mut findings);
         groups::find(&outline, policy_tokens, &mut findings);
         rules::find(&outline, robots.options(), &mut findings);
         delays::find(&outline, &mut findings);
@@ -67,8 +65,8 @@ impl LintReport {
 }
 
 impl RobotsTxt {
-    /// The warnings about single lines and the encoding, in the file's order. Reads the file again.
-    pub fn warnings(&self) -> impl Iterator<Item = Warning> {
+    /// The findings about single lines and the encoding, in the file's order. Reads the file again.
+    pub fn warnings(&self) -> impl Iterator<Item = Finding> {
         Outline::new(self).warnings.into_iter()
     }
 }

@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
+use super::finding::{Finding, MOST_WARNINGS};
 use crate::robots::parse::delay::StatedPace;
 use crate::robots::parse::key::RecordKey;
 use crate::robots::parse::line::{self, LineContent, Record, SourceLine, SourceLines};
 use crate::robots::product_token::is_token_byte;
 use crate::robots::steps;
 use crate::robots::usage::{self, Vocabulary};
-use crate::robots::warning::{TextPlace, Warning, WarningCode};
+use crate::robots::warning::{TextPlace, WarningCode};
 use crate::robots::{ParseOptions, RobotsTxt};
 
 /// The lines of a file, the records that were understood, and the warnings.
@@ -16,7 +17,7 @@ pub(super) struct Outline<'a> {
     pub(super) text: &'a [u8],
     options: &'a ParseOptions,
     pub(super) records: Vec<OutlineEntry>,
-    pub(super) warnings: Vec<Warning>,
+    pub(super) warnings: Vec<Finding>,
     /// Offset of each line's first byte.
     pub(super) lines: Vec<usize>,
     has_agent: bool,
@@ -52,7 +53,7 @@ impl<'a> Outline<'a> {
             (robots.is_unreadable(), WarningCode::UnknownEncoding),
             (text.starts_with(b"\x1f\x8b"), WarningCode::Compressed),
         ] {
-            outline.warnings.extend(is_so.then_some(Warning { place: FILE, code }));
+            outline.warnings.extend(is_so.then(|| Finding::of(code, FILE)));
         }
         let (mut before, mut last) = (0_u32, 0);
         for line in SourceLines::new(text) {
@@ -94,7 +95,12 @@ impl<'a> Outline<'a> {
             (str::from_utf8(self.value(&entry)).is_err(), WarningCode::NotUtf8, value.clone()),
         ] {
             if is_so {
-                self.warn(code, line, before, at);
+                let mut found = Finding::of(code, place(self.text, line, before, at));
+                if code == WarningCode::MisspeltKey {
+                    found.message = format!("misspelt key `{}`", self.shown(name)).into();
+                    found.hint = format!("write `{}`; few crawlers read it as meant", entry.key.as_str()).into();
+                }
+                self.push(found);
             }
         }
         self.check_value(&entry);
@@ -139,17 +145,26 @@ impl<'a> Outline<'a> {
             RecordKey::Sitemap | RecordKey::Host | RecordKey::CleanParam | RecordKey::License => None,
         };
         if let Some((code, at)) = fault {
-            self.warn(code, &entry.line, entry.before, at);
+            let mut found = Finding::of(code, self.place(entry, &at));
+            if let Some(why) = why_no_delay(value).filter(|_| code == WarningCode::BadDelay) {
+                found.message = why.into();
+            }
+            self.push(found);
         }
     }
 
     fn warn(&mut self, code: WarningCode, line: &SourceLine, before: u32, at: Range<usize>) {
-        let code = match MOST_WARNINGS - self.warnings.len() {
-            0 => return,
-            1 => WarningCode::TooMany,
-            _ => code,
-        };
-        self.warnings.push(Warning { place: place(self.text, line, before, at), code });
+        if self.warnings.len() < MOST_WARNINGS {
+            self.push(Finding::of(code, place(self.text, line, before, at)));
+        }
+    }
+
+    fn push(&mut self, found: Finding) {
+        match MOST_WARNINGS - self.warnings.len() {
+            0 => {}
+            1 => self.warnings.push(Finding::of(WarningCode::TooMany, found.place)),
+            _ => self.warnings.push(found),
+        }
     }
 
     /// The groups: user agents with everything up to the next user agent after a rule. Lines before the first user agent are in none.
@@ -204,6 +219,18 @@ fn chars(bytes: &[u8]) -> u32 {
     u32::try_from(count.sum::<usize>()).unwrap_or(u32::MAX)
 }
 
+/// Why a delay is not a number of seconds.
+fn why_no_delay(value: &[u8]) -> Option<&'static str> {
+    let value = value.to_ascii_lowercase();
+    let magnitude = value.strip_prefix(b"-").or(value.strip_prefix(b"+")).unwrap_or(&value);
+    match magnitude.first() {
+        None if value.is_empty() => Some("the delay has no value"),
+        Some(b'0'..=b'9' | b'.') if value.starts_with(b"-") => Some("a negative delay"),
+        Some(_) if magnitude.starts_with(b"nan") || magnitude.starts_with(b"inf") => Some("not a finite number"),
+        Some(_) | None => None,
+    }
+}
+
 /// The first malformed escape, and its range.
 fn bad_escape(pattern: &[u8]) -> Option<(WarningCode, Range<usize>)> {
     memchr::memchr_iter(b'%', pattern).find_map(|at| {
@@ -214,8 +241,6 @@ fn bad_escape(pattern: &[u8]) -> Option<(WarningCode, Range<usize>)> {
     })
 }
 
-/// Most warnings that are kept; a hostile file could otherwise cause one for every two bytes.
-pub(super) const MOST_WARNINGS: usize = 1_000;
 /// The place of warnings about the file as a whole.
 const FILE: TextPlace = TextPlace { line: 1, column: 1, len: 1 };
 const SHOWN: usize = 60;

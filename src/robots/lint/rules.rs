@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 
-use super::finding::Findings;
+use super::findings::Findings;
 use super::outline::{Outline, OutlineEntry};
 use crate::robots::parse::key::RecordKey;
 use crate::robots::patterns::pattern::{STAR, Shape};

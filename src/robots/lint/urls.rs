@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use super::finding::Findings;
+use super::findings::Findings;
 use super::outline::Outline;
 use crate::robots::parse::key::RecordKey;
 use crate::robots::{RobotsTxt, RuleKind, is_license_url};

@@ -1,11 +1,10 @@
 //! Where a chain continues: after its last whole line, however the process that wrote it ended. Reads the end of the newest segment
 //! only.
 
-use super::line::{Kind, Line, ReadError, parse};
-use super::read::{Lines, Tail};
-use super::record::{Draft, Hash, NOTHING, link, sha256};
-use super::segment::{Segment, Stored};
 use crate::config::{LOCK, NO_LOCK, open_file, open_lock};
+use crate::evidence::reader::{Kind, Line, Lines, ReadError, Tail, parse};
+use crate::evidence::record::{Draft, Hash, NOTHING, link, sha256};
+use crate::evidence::segment::{Segment, Stored};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -41,14 +40,14 @@ impl OpenError {
 }
 
 /// How the chain so far ended.
-pub(super) struct End {
+pub struct End {
     pub is_first: bool,
     is_clean: bool,
     torn: Vec<u8>,
 }
 
 /// Where the chain ends.
-pub(super) fn resume(directory: &Path, now: SystemTime, instance: &str) -> Result<(Segment, Hash, End), OpenError> {
+pub fn resume(directory: &Path, now: SystemTime, instance: &str) -> Result<(Segment, Hash, End), OpenError> {
     let io = |source| OpenError::Io { path: directory.to_owned(), source };
     let mut all = Stored::all(directory).map_err(io)?;
     let mut torn = Vec::new();
@@ -60,37 +59,33 @@ pub(super) fn resume(directory: &Path, now: SystemTime, instance: &str) -> Resul
         let lines = Lines::of(&last).map_err(io)?;
         let tail = Tail::of(&last, lines).map_err(|error| broken(error.to_string()))?;
         let line = tail.last.as_deref().map(parse);
-        let is_stop = matches!(line, Some(Ok(Line { kind: Kind::Stop, .. })));
-        let head = tail.last.as_deref().map_or(NOTHING, sha256);
         match line {
-            _ if last.is_compressed => {
-                if !tail.torn.is_empty() {
-                    return Err(broken(ReadError::Torn.to_string()));
-                }
-                let (segment, head) = begin(directory, last.number + 1, head, now, instance, None).map_err(io)?;
-                return Ok((segment, head, End { is_first: false, is_clean: is_stop && torn.is_empty(), torn }));
-            }
+            _ if last.is_compressed && !tail.torn.is_empty() => return Err(broken(ReadError::Torn.to_string())),
             // A segment that was just being begun.
-            None => {
+            None if !last.is_compressed => {
                 torn = tail.torn;
                 fs::remove_file(&last.path).map_err(io)?;
+                continue;
             }
             // The proxy never leaves such a line: nothing is appended to what somebody else has written.
-            Some(Err(error)) => return Err(broken(format!("its last line: {error}"))),
-            Some(Ok(_)) => {
-                let is_clean = is_stop && tail.torn.is_empty() && torn.is_empty();
-                torn.extend(tail.torn);
-                let segment = Segment::resume(last, tail.length).map_err(io)?;
-                return Ok((segment, head, End { is_first: false, is_clean, torn }));
-            }
+            Some(Err(error)) if !last.is_compressed => return Err(broken(format!("its last line: {error}"))),
+            _ => {}
         }
+        torn.extend(tail.torn);
+        let is_clean = torn.is_empty() && matches!(line, Some(Ok(Line { kind: Kind::Stop, .. })));
+        let head = tail.last.as_deref().map_or(NOTHING, sha256);
+        let (segment, head) = match last.is_compressed {
+            true => begin(directory, last.number + 1, head, now, instance, None).map_err(io)?,
+            false => (Segment::resume(last, tail.length).map_err(io)?, head),
+        };
+        return Ok((segment, head, End { is_first: false, is_clean, torn }));
     }
     let (segment, head) = begin(directory, 1, NOTHING, now, instance, None).map_err(io)?;
     Ok((segment, head, End { is_first: torn.is_empty(), is_clean: torn.is_empty(), torn }))
 }
 
 /// Begins a segment. `head`: the hash of the last line so far. `loss`: the second line.
-pub(super) fn begin(
+pub fn begin(
     directory: &Path,
     number: u64,
     mut head: Hash,
@@ -109,7 +104,7 @@ pub(super) fn begin(
     Ok((Segment::create(directory, number, now, &first)?, head))
 }
 
-pub(super) fn start(now: SystemTime, instance: &str, config: &Hash, end: &End) -> Draft {
+pub fn start(now: SystemTime, instance: &str, config: &Hash, end: &End) -> Draft {
     let mut draft = Draft::new("start", now);
     draft.text("version", env!("CARGO_PKG_VERSION"));
     draft.text("instance", instance);
@@ -124,7 +119,7 @@ pub(super) fn start(now: SystemTime, instance: &str, config: &Hash, end: &End) -
     draft
 }
 
-pub(super) fn lock(directory: &Path) -> Result<File, OpenError> {
+pub fn lock(directory: &Path) -> Result<File, OpenError> {
     let io = |source| OpenError::Io { path: directory.to_owned(), source };
     let mut file = open_lock(directory).map_err(io)?;
     if !locks(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -138,7 +133,7 @@ pub(super) fn lock(directory: &Path) -> Result<File, OpenError> {
 }
 
 /// Whether the disk is full.
-pub(super) fn is_full(error: &io::Error) -> bool {
+pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 

@@ -1,10 +1,9 @@
 //! politely's own fetches of a site's files: no record is of one, but the records that rest on the file say when it was fetched. The
 //! User-Agent follows from the version and the configuration in force then.
 
-use super::decision::SiteCopy;
-use super::line::{Kind, Line};
-use super::record::Hash;
 use crate::config::Settings;
+use crate::evidence::reader::{Kind, Line, SiteCopy};
+use crate::evidence::record::Hash;
 use std::time::SystemTime;
 
 /// Who fetches: a version of politely, and its configuration.
@@ -17,7 +16,7 @@ pub struct Fetcher {
 
 impl Fetcher {
     /// The User-Agent of its fetches. `config`: the configuration as it is stored. `None`: it cannot be read.
-    pub(super) fn agent(&self, config: &[u8]) -> Option<String> {
+    pub fn agent(&self, config: &[u8]) -> Option<String> {
         let settings = Settings::of_shown("the configuration of that time", str::from_utf8(config).ok()?).ok()?;
         Some(settings.own_user_agent(self.version.as_deref().unwrap_or("…")))
     }
@@ -25,7 +24,7 @@ impl Fetcher {
 
 /// Since when which version and configuration were in force, as lines of the chain say.
 #[derive(Debug, Clone, Default)]
-pub(super) struct InForce(Vec<(SystemTime, Fetcher)>);
+pub struct InForce(Vec<(SystemTime, Fetcher)>);
 
 impl InForce {
     pub fn see(&mut self, line: &Line) {
@@ -68,7 +67,7 @@ pub struct FileFetch {
 
 impl FileFetch {
     /// Those up to `at` that a copy tells of.
-    pub(super) fn of(copy: &SiteCopy, at: SystemTime, (segment, line): (u64, u64)) -> impl Iterator<Item = Self> {
+    pub fn of(copy: &SiteCopy, at: SystemTime, (segment, line): (u64, u64)) -> impl Iterator<Item = Self> {
         let fetched = copy.fetched.map(|at| (at, Ok(copy.clone())));
         let failed = copy.failing_since.zip(copy.failure.clone()).map(|(since, why)| (since, Err(why)));
         let of = move |(at, found)| Self { at, found, agent: None, segment, line };

@@ -1,14 +1,24 @@
-//! Totals over records: by host, domain, user or rule.
+//! What records add up to: totals by host, domain, user or rule, the records behind them, what they rest on (`basis`), and what they say
+//! of a time (`past`).
 
-use super::basis::{Basis, MOST_NAMES, bounded};
-use super::decision::{Decision, Figure};
-use super::line::{Kind, ReadError, parse};
-use super::read::each_line;
-use super::selection::{Selection, authority, user_of};
+mod basis;
+mod own_fetch;
+mod past;
+mod selection;
+
+pub use basis::{Basis, ConfigUse, CopyUse, Instance, MOST_NAMES, SiteBasis};
+pub use own_fetch::FileFetch;
+pub use past::{Past, PastCopy, PastFile, find};
+pub use selection::{HostSelection, Selection};
+
+use crate::evidence::reader::{Decision, Figure, Kind, Line, ReadError, each_line, parse};
 use crate::policy::{Authority, clipped};
+use basis::bounded;
+use selection::{authority, user_of};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -94,6 +104,43 @@ pub struct Group {
     pub undeclared: u64,
 }
 
+/// A record, and where it is.
+#[derive(Debug, Clone)]
+pub struct Found {
+    pub segment: u64,
+    pub line: u64,
+    /// The record's own time.
+    pub came: SystemTime,
+    pub decision: Decision,
+}
+
+impl Found {
+    /// When the site could see the request.
+    pub fn at(&self) -> SystemTime {
+        self.decision.seen(self.came)
+    }
+}
+
+/// Hands each record that a report counts to `see`, in the order of the chain.
+///
+/// # Errors
+/// A segment cannot be read, or `see` fails.
+pub fn each_counted(
+    directory: &Path,
+    selection: &Selection,
+    mut see: impl FnMut(&Found) -> io::Result<()>,
+) -> Result<(), ReadError> {
+    each_line(directory, |segment, number, line| {
+        let Line { time: came, kind, .. } = parse(line)?;
+        match kind {
+            Kind::Decision(decision) if selection.counts(&decision, decision.seen(came)) => {
+                Ok(see(&Found { segment, line: number, came, decision: *decision })?)
+            }
+            _ => Ok(()),
+        }
+    })
+}
+
 /// Adds up the selected records.
 ///
 /// # Errors
@@ -157,7 +204,7 @@ impl Group {
         self.forwarded - self.status_4xx - self.status_5xx
     }
 
-    pub(super) fn add(&mut self, decision: &Decision, at: SystemTime) {
+    pub fn add(&mut self, decision: &Decision, at: SystemTime) {
         self.requests += 1;
         let verdict = decision.verdict.as_deref();
         let figure = decision.figure();

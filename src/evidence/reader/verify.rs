@@ -1,14 +1,12 @@
 //! Verifies a chain: each line names the hash of the one before, no segment is missing but those older than `keep`, and the files that
 //! records refer to are there unchanged.
 
-use super::line::{Kind, Line, ReadError, parse};
-use super::owner::is_foreign;
-use super::read::{Lines, decoded, rc1_file};
-use super::record::{Hash, NOTHING, digits};
-use super::segment::{self, RC1_FILES, Stored, entries, rc1_hash};
-use super::start::is_locked;
-use super::timestamp::{Stamp, stamped};
+use super::{Kind, Line, Lines, ReadError, decoded, parse, rc1_file};
 use crate::config::LOCK;
+use crate::evidence::record::{Hash, NOTHING, digits};
+use crate::evidence::segment::{self, RC1_FILES, Stored, entries, is_foreign, rc1_hash};
+use crate::evidence::timestamp::{Stamp, stamped};
+use crate::evidence::writer::is_locked;
 use crate::rfc3339;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};

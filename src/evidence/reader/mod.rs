@@ -1,9 +1,16 @@
-//! What was written, line by line, from plain segments and compressed ones.
+//! Reads the chain, line by line, from plain segments and compressed ones: `line` and `decision` say what a line means, `verify` whether
+//! the chain is whole.
 
-use super::line::{Kind, Line, ReadError, parse};
-use super::owner::open;
-use super::record::{Hash, digits, hex, sha256};
-use super::segment::{RC1_FILES, Stored};
+mod decision;
+mod line;
+mod verify;
+
+pub use decision::{Decision, Figure, SiteCopy};
+pub use line::{Kind, Line, ReadError, parse};
+pub use verify::{Fault, Verified, verify};
+
+use crate::evidence::record::{Hash, digits, hex, sha256};
+use crate::evidence::segment::{RC1_FILES, Stored, open};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use flate2::read::MultiGzDecoder;
@@ -12,7 +19,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
 /// The lines of a segment. Nothing comes after an error that is the file's.
-pub(super) struct Lines {
+pub struct Lines {
     input: BufReader<Box<dyn Read>>,
     line: Vec<u8>,
     is_over: bool,
@@ -71,7 +78,7 @@ impl Lines {
 }
 
 /// Hands each line of a directory to `see`, with its segment and its number. The last may be being written.
-pub(super) fn each_line(
+pub fn each_line(
     directory: &Path,
     mut see: impl FnMut(u64, u64, &[u8]) -> Result<(), ReadError>,
 ) -> Result<(), ReadError> {
@@ -94,7 +101,7 @@ pub(super) fn each_line(
 
 /// How a segment ends.
 #[derive(Default)]
-pub(super) struct Tail {
+pub struct Tail {
     /// Bytes of its whole lines.
     pub length: u64,
     /// The last whole line, with its end.
@@ -146,18 +153,21 @@ const TAIL: u64 = 1 << 16;
 impl Stored {
     /// Its first line, which names the last of the segment before.
     pub fn first(&self) -> Result<Line, ReadError> {
-        let mut lines = Lines::of(self)?;
-        let (line, _) = lines.next().unwrap_or(Err(ReadError::Empty))?;
-        parse(line)
+        self.line_after(0)
     }
 
     /// Its second line tells whether fsync failed for the segment before: then, the last line of that one that is on the disk.
     pub fn synced_before(&self) -> Option<Hash> {
-        let mut lines = Lines::of(self).ok()?;
-        lines.next()?.ok()?;
-        let (line, _) = lines.next()?.ok()?;
-        let Kind::Lost { synced, .. } = parse(line).ok()?.kind else { return None };
+        let Kind::Lost { synced, .. } = self.line_after(1).ok()?.kind else { return None };
         synced
+    }
+
+    fn line_after(&self, before: usize) -> Result<Line, ReadError> {
+        let mut lines = Lines::of(self)?;
+        for _ in 0..before {
+            lines.next().transpose()?;
+        }
+        parse(lines.next().unwrap_or(Err(ReadError::Empty))?.0)
     }
 }
 
@@ -173,7 +183,7 @@ pub enum FileError {
 }
 
 /// The bytes of a file line, as they were.
-pub(super) fn decoded(hash: &Hash, text: Option<String>, base64: Option<String>) -> Result<Vec<u8>, FileError> {
+pub fn decoded(hash: &Hash, text: Option<String>, base64: Option<String>) -> Result<Vec<u8>, FileError> {
     let bytes = match (text, base64) {
         (Some(text), _) => text.into_bytes(),
         (None, base64) => BASE64_STANDARD.decode(base64.unwrap_or_default()).map_err(|_| FileError::Changed)?,
@@ -181,22 +191,15 @@ pub(super) fn decoded(hash: &Hash, text: Option<String>, base64: Option<String>)
     if sha256(&bytes) == *hash { Ok(bytes) } else { Err(FileError::Changed) }
 }
 
-/// A file that a record in this segment refers to: in the segment, or where 1.0.0-rc.1 kept it.
-pub(super) fn file_of(directory: &Path, segment: u64, hash: &Hash) -> Result<Vec<u8>, FileError> {
-    let all = Stored::all(directory)?;
-    let stored = all.iter().find(|stored| stored.number == segment).ok_or(FileError::Missing)?;
-    file_in(stored, hash)?.map_or_else(|| rc1_file(directory, hash), Ok)
-}
-
-/// A file that any record refers to.
+/// A file that a record refers to, in this segment or in any, or where 1.0.0-rc.1 kept it.
 ///
 /// # Errors
 /// It is not there as it was.
-pub fn stored_file(directory: &Path, hash: &Hash) -> Result<Vec<u8>, FileError> {
+pub fn stored_file(directory: &Path, segment: Option<u64>, hash: &Hash) -> Result<Vec<u8>, FileError> {
     // It may be in several segments, and damaged in some.
     let mut damaged = None;
-    for stored in Stored::all(directory)? {
-        match file_in(&stored, hash) {
+    for stored in Stored::all(directory)?.iter().filter(|stored| segment.is_none_or(|it| it == stored.number)) {
+        match file_in(stored, hash) {
             Ok(Some(file)) => return Ok(file),
             Ok(None) => {}
             Err(error) => damaged = Some(error),
@@ -221,7 +224,7 @@ fn file_in(stored: &Stored, hash: &Hash) -> Result<Option<Vec<u8>>, FileError> {
 }
 
 /// A file where 1.0.0-rc.1 kept it: below the directory, by its SHA-256.
-pub(super) fn rc1_file(directory: &Path, hash: &Hash) -> Result<Vec<u8>, FileError> {
+pub fn rc1_file(directory: &Path, hash: &Hash) -> Result<Vec<u8>, FileError> {
     let name = digits(hash);
     let path = directory.join(RC1_FILES).join(&name[..2]).join(name + ".gz");
     let file = File::open(path).map_err(|error| match error.kind() {
@@ -242,4 +245,4 @@ pub(super) fn rc1_file(directory: &Path, hash: &Hash) -> Result<Vec<u8>, FileErr
 /// The largest `robots.max_size`, and one byte to see what is longer.
 const MOST_FILE: u64 = (64 << 20) + 1;
 /// The longest line: such a file, of which each character may have to be escaped, and what is around it.
-pub(super) const MOST_LINE: usize = (2 * MOST_FILE + (1 << 10)) as usize;
+pub const MOST_LINE: usize = (2 * MOST_FILE + (1 << 10)) as usize;

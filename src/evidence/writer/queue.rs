@@ -1,10 +1,10 @@
 //! Records on their way to the thread that writes them. A record always fits while the writer goes on, whatever files a site has; who
 //! has filled the queue waits then before it brings another. A record is lost only when the writer stands still, and the chain says so.
 
-use super::record::{Draft, Hash, digest_of};
+use crate::evidence::record::{Draft, Hash, digest_of};
 use crate::policy::Entry;
 use parking_lot::{Condvar, Mutex};
-use std::collections::BTreeMap;
+use std::collections::btree_map::{self, BTreeMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
@@ -13,7 +13,7 @@ use tokio::time::timeout_at;
 
 /// What requests and the thread that writes share.
 #[derive(Default)]
-pub(super) struct Queue {
+pub struct Queue {
     state: Mutex<State>,
     more: Condvar,
     done: Condvar,
@@ -43,7 +43,7 @@ struct State {
 
 /// The records since the last batch.
 #[derive(Default)]
-pub(super) struct Batch {
+pub struct Batch {
     /// Lines that are not linked to the chain yet.
     pub lines: Vec<u8>,
     pub records: u64,
@@ -60,7 +60,7 @@ pub(super) struct Batch {
 }
 
 /// A file that records refer to.
-pub(super) enum EvidenceFile {
+pub enum EvidenceFile {
     Site(Arc<Entry>),
     Config(Arc<str>, Hash),
 }
@@ -80,7 +80,7 @@ impl EvidenceFile {
 
 /// Records that were lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Lost {
+pub struct Lost {
     pub count: u64,
     pub from: SystemTime,
     pub to: SystemTime,
@@ -115,20 +115,8 @@ impl Queue {
         at: SystemTime,
     ) {
         let mut state = self.state.lock();
-        let (is_closed, batch) = (state.is_closed, &state.batch);
-        // Usually the batch has all of them already.
-        let sites = entries.into_iter().filter_map(|entry| {
-            let place = Arc::as_ptr(entry).addr();
-            (!batch.files.contains_key(&place)).then(|| (place, EvidenceFile::Site(entry.clone())))
-        });
-        let mut files: Vec<_> = sites.collect();
-        files.extend(config.and_then(|(text, hash)| {
-            let place = Arc::as_ptr(text).addr();
-            (!batch.files.contains_key(&place)).then(|| (place, EvidenceFile::Config(text.clone(), *hash)))
-        }));
-        let new: usize = files.iter().filter_map(|(_, file)| file.body()).map(|(_, bytes)| bytes.len()).sum();
         let why = match state.full_at {
-            _ if is_closed => Some("it is closed"),
+            _ if state.is_closed => Some("it is closed"),
             _ if line.len() > MOST_RECORD => Some("a record is longer than 4 MiB"),
             Some(at) if at.elapsed() >= STANDSTILL => Some("nothing could be written for 5 s"),
             _ => None,
@@ -141,8 +129,12 @@ impl Queue {
             self.lost.fetch_add(1, Relaxed);
             return;
         }
-        batch.held += new;
-        batch.files.extend(files);
+        for entry in entries {
+            batch.refer(Arc::as_ptr(entry).addr(), || EvidenceFile::Site(entry.clone()));
+        }
+        if let Some((text, hash)) = config {
+            batch.refer(Arc::as_ptr(text).addr(), || EvidenceFile::Config(text.clone(), *hash));
+        }
         batch.records += 1;
         batch.lines.extend_from_slice(line);
         batch.times = Some(batch.times.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
@@ -232,6 +224,13 @@ impl Batch {
         self.lines.is_empty() && self.lost.is_none()
     }
 
+    /// Adds a file, which usually the batch has already. `place`: its address in memory.
+    fn refer(&mut self, place: usize, file: impl FnOnce() -> EvidenceFile) {
+        let btree_map::Entry::Vacant(new) = self.files.entry(place) else { return };
+        let file = new.insert(file());
+        self.held += file.body().map_or(0, |(_, bytes)| bytes.len());
+    }
+
     fn reset(&mut self) {
         self.lines.clear();
         self.lines.shrink_to(KEPT);
@@ -240,12 +239,12 @@ impl Batch {
 }
 
 /// Bytes of lines that wait, some ten thousand records, and as much of what they name, before those who bring more have to wait.
-pub(super) const ROOM: usize = 8 << 20;
+pub const ROOM: usize = 8 << 20;
 /// How long the writer may write nothing while the batch is full, before records are lost.
 const STANDSTILL: Duration = Duration::from_secs(5);
 const KEPT: usize = 1 << 16;
 /// The longest record: a request's head is at most 1 MiB, and may take more when it is written as JSON.
-pub(super) const MOST_RECORD: usize = (4 << 20) - 128;
+pub const MOST_RECORD: usize = (4 << 20) - 128;
 const MOMENT: Duration = Duration::from_millis(20);
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The record of a request, and what it means: the figure that it counts in, who has decided, whether the site has answered.
 
-use super::record::{Hash, from_hex};
+use crate::evidence::record::{Hash, from_hex};
 use serde::{Deserialize, Deserializer, de};
 use std::time::{Duration, SystemTime};
 
@@ -201,16 +201,16 @@ pub struct SiteCopy {
     pub failing_since: Option<SystemTime>,
 }
 
-pub(super) fn hash<'de, D: Deserializer<'de>>(from: D) -> Result<Hash, D::Error> {
+pub fn hash<'de, D: Deserializer<'de>>(from: D) -> Result<Hash, D::Error> {
     let text = String::deserialize(from)?;
     from_hex(&text).ok_or_else(|| de::Error::custom("a SHA-256 has 64 digits"))
 }
 
-pub(super) fn some_hash<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Hash>, D::Error> {
+pub fn some_hash<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Hash>, D::Error> {
     hash(from).map(Some)
 }
 
-pub(super) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<SystemTime, D::Error> {
+pub fn time<'de, D: Deserializer<'de>>(from: D) -> Result<SystemTime, D::Error> {
     let text = String::deserialize(from)?;
     crate::rfc3339::parse(&text).ok_or_else(|| de::Error::custom("a time is written as RFC 3339 has it"))
 }

@@ -1,10 +1,8 @@
 //! What the records of a report rest on: the instances that wrote them, the configurations in force, and the files of the sites.
 
-use super::decision::{Decision, SiteCopy};
-use super::line::{Kind, ReadError, parse};
 use super::own_fetch::{Fetcher, InForce};
-use super::read::{decoded, each_line, rc1_file};
-use super::record::Hash;
+use crate::evidence::reader::{Decision, Kind, ReadError, SiteCopy, decoded, each_line, parse, rc1_file};
+use crate::evidence::record::Hash;
 use crate::robots::{ProductToken, RobotsTxt, RslFile, TdmRep, TdmReservation};
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,7 +17,7 @@ pub struct Basis {
     pub configs: HashMap<Hash, ConfigUse>,
     /// By origin, such as `https://example.com`.
     pub sites: BTreeMap<String, SiteBasis>,
-    pub(super) in_force: InForce,
+    pub in_force: InForce,
     /// Who fetched the files that records rest on, and with which User-Agent.
     fetchers: BTreeMap<Fetcher, Option<String>>,
 }
@@ -71,7 +69,7 @@ pub struct CopyUse {
 
 impl Basis {
     /// A process began at this time, or a segment did that it writes. Restarts of the same version are one.
-    pub(super) fn start(&mut self, name: String, version: Option<String>, since: SystemTime) {
+    pub fn start(&mut self, name: String, version: Option<String>, since: SystemTime) {
         match self.instances.last_mut() {
             Some(last)
                 if last.name == name && (last.version == version || last.version.is_none() || version.is_none()) =>
@@ -83,7 +81,7 @@ impl Basis {
     }
 
     /// Leaves the instances that wrote in a period.
-    pub(super) fn between(&mut self, since: Option<SystemTime>, until: Option<SystemTime>) {
+    pub fn between(&mut self, since: Option<SystemTime>, until: Option<SystemTime>) {
         let ends: Vec<_> = self.instances.iter().skip(1).map(|next| Some(next.since)).chain([None]).collect();
         let mut ends = ends.into_iter();
         self.instances.retain(|instance| {
@@ -94,7 +92,7 @@ impl Basis {
     }
 
     /// A selected record. `site`: its origin, and the registrable domain.
-    pub(super) fn add(&mut self, decision: &Decision, site: Option<(String, String)>, at: SystemTime) {
+    pub fn add(&mut self, decision: &Decision, site: Option<(String, String)>, at: SystemTime) {
         if let Some(config) = decision.config {
             let used = self.configs.entry(config).or_insert(ConfigUse { requests: 0, times: (at, at), text: None });
             used.requests += 1;
@@ -226,7 +224,7 @@ fn some(mut all: impl Iterator<Item = (String, String)>) -> Vec<(String, String)
 }
 
 /// Adds a name, unless there are many.
-pub(super) fn bounded(all: &mut BTreeSet<String>, name: &str) {
+pub fn bounded(all: &mut BTreeSet<String>, name: &str) {
     if all.len() < MOST_NAMES && !all.contains(name) {
         all.insert(name.to_owned());
     }

@@ -1,14 +1,14 @@
 //! What the lines of a chain say.
 
 use super::decision::{Decision, hash, some_hash, time};
-use super::record::Hash;
+use crate::evidence::record::Hash;
 use serde::Deserialize;
 use std::io;
 use std::time::SystemTime;
 
 /// A line of any kind.
 #[derive(Debug, Deserialize)]
-pub(super) struct Line {
+pub struct Line {
     #[serde(deserialize_with = "hash")]
     pub prev: Hash,
     #[serde(deserialize_with = "time")]
@@ -30,7 +30,7 @@ impl Line {
 /// What a line is about.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
-pub(super) enum Kind {
+pub enum Kind {
     /// The first of its segment.
     Segment {
         segment: u64,
@@ -107,6 +107,6 @@ impl From<ReadError> for io::Error {
 }
 
 /// What a line says.
-pub(super) fn parse(line: &[u8]) -> Result<Line, ReadError> {
+pub fn parse(line: &[u8]) -> Result<Line, ReadError> {
     Ok(serde_json::from_slice(line)?)
 }

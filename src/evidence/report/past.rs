@@ -1,34 +1,15 @@
 //! What was known of an authority at a time, by the records of then.
 
-use super::decision::{Decision, SiteCopy};
-use super::line::{Kind, parse};
 use super::own_fetch::{FileFetch, InForce};
-use super::read::{each_line, file_of, stored_file};
-use super::record::{Hash, digits};
-use super::report::Group;
+use super::{Found, Group};
+use crate::evidence::reader::{Decision, Kind, SiteCopy, each_line, parse, stored_file};
+use crate::evidence::record::{Hash, digits};
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Authority, Entry, SiteAnswer, SiteFile, Trouble};
 use crate::robots::{ParseOptions, RobotsTxt, TdmRep};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
-
-/// A record, and where it is.
-#[derive(Debug, Clone)]
-pub struct Found {
-    pub segment: u64,
-    pub line: u64,
-    /// The record's own time.
-    pub came: SystemTime,
-    pub decision: Decision,
-}
-
-impl Found {
-    /// When the site could see the request.
-    pub fn at(&self) -> SystemTime {
-        self.decision.seen(self.came)
-    }
-}
 
 /// What records say of a time. Each part by the last record before it that has that part; else by the first after it whose
 /// file had been fetched by then.
@@ -152,7 +133,7 @@ pub fn find(
     let past = |nearest: Nearest| nearest.best().map(|(found, copy)| PastCopy::new(found, copy, directory)).transpose();
     let (robots, tdmrep) = (past(robots)?, past(tdmrep)?);
     let Some(known) = known.or_else(|| Some(robots.as_ref()?.found.clone())) else { return Ok(None) };
-    let config = known.decision.config.and_then(|hash| file_of(directory, known.segment, &hash).ok());
+    let config = known.decision.config.and_then(|hash| stored_file(directory, Some(known.segment), &hash).ok());
     let config = config.and_then(|config| String::from_utf8(config).ok());
     let is_named = |past: &PastCopy| match &past.file {
         PastFile::Body(body) => RobotsTxt::parse(body).license_url() == Some(url),
@@ -161,8 +142,9 @@ pub fn find(
     let is_file = file.is_some() || robots.as_ref().is_some_and(is_named);
     let mut fetches: Vec<_> = if is_file { fetches.into_values().collect() } else { Vec::new() };
     for fetch in &mut fetches {
-        fetch.agent =
-            in_force.at(fetch.at).and_then(|fetcher| fetcher.agent(&stored_file(directory, &fetcher.config).ok()?));
+        fetch.agent = in_force
+            .at(fetch.at)
+            .and_then(|fetcher| fetcher.agent(&stored_file(directory, None, &fetcher.config).ok()?));
     }
     let [license, price] = [license, price].map(|last| last.map(|(_, said)| said));
     let license_file = license_file.best().map(|(_, copy)| copy);
@@ -216,7 +198,7 @@ impl PastCopy {
         let reason = found.decision.reason.as_deref();
         let is_unreachable = matches!(reason, Some("robots-unreachable" | "long-unreachable"));
         let read = |hash: &Hash| {
-            let read = file_of(directory, found.segment, hash);
+            let read = stored_file(directory, Some(found.segment), hash);
             read.map_err(|error| format!("the file of then, {}: {error}", digits(hash)))
         };
         let file = match (&copy, &copy.failure) {

@@ -1,12 +1,23 @@
-//! The thread that writes: it appends records to the chain, begins new segments, and removes segments older than `keep`.
+//! The thread that writes: it takes records from `queue`, appends them to `chain`, begins new segments, and removes segments older than
+//! `keep`. `start` finds the end of an earlier chain.
 
-use super::chain::Chain;
-use super::queue::{Batch, Lost, Queue};
-use super::record::{Draft, digits, sha256};
-use super::segment::{Clock, Stored, ages, clear_up, foreign, tidy};
-use super::start::{OpenError, is_full, lock, resume, start};
-use super::timestamp;
+mod chain;
+mod queue;
+mod retention;
+mod start;
+
+pub use queue::{Batch, Queue};
+pub use retention::Clock;
+pub use start::{OpenError, is_locked};
+
 use crate::config::{LOCK, is_same, private_directory, warn_of_foreign, warn_of_others};
+use crate::evidence::record::{Draft, digits, sha256};
+use crate::evidence::segment::{Stored, clear_up, foreign, tidy};
+use crate::evidence::timestamp;
+use chain::Chain;
+use queue::Lost;
+use retention::ages;
+use start::{is_full, lock, resume, start};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +26,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-pub(super) struct Writer {
+pub struct Writer {
     directory: PathBuf,
     queue: Arc<Queue>,
     pub chain: Chain,
@@ -69,12 +80,11 @@ impl Writer {
             writer.chain.keep(&digest, config.as_bytes())?;
             writer.chain.say(start(now, instance, &digest, &end))
         };
-        begin(&mut writer)
-            .or_else(|error| match is_full(&error) && writer.remove_old(now).is_ok_and(|removed| removed) {
-                true => begin(&mut writer),
-                false => Err(error),
-            })
-            .map_err(io)?;
+        let mut begun = begin(&mut writer);
+        if begun.as_ref().is_err_and(is_full) && writer.remove_old(now).is_ok_and(|removed| removed) {
+            begun = begin(&mut writer);
+        }
+        begun.map_err(io)?;
         writer.look_after(now);
         Ok(writer)
     }
@@ -146,9 +156,7 @@ impl Writer {
 
     fn is_to_be_logged(&mut self) -> bool {
         let is_quiet = self.logged.is_some_and(|logged| logged.elapsed() <= QUIET);
-        if !is_quiet {
-            self.logged = Some(Instant::now());
-        }
+        self.logged = self.logged.filter(|_| is_quiet).or_else(|| Some(Instant::now()));
         !is_quiet
     }
 
@@ -242,12 +250,13 @@ impl Writer {
             draft.time("to", now.checked_sub(age).unwrap_or(now));
             let line = draft.end(<[u8]>::to_vec);
             let said = self.catch_up().and_then(|()| self.chain.line(&line)).and_then(|()| self.chain.sync());
-            if let Some(error) = said.as_ref().err().filter(|error| !is_full(error)) {
-                return Err(io::Error::other(error.to_string()));
-            }
+            let is_said = match said {
+                Err(error) if !is_full(&error) => return Err(error),
+                said => said.is_ok(),
+            };
             fs::remove_file(&pair[0].path)?;
             removed = Some(pair[1].number);
-            if said.is_err() {
+            if !is_said {
                 // The line that says so takes the room that this has made.
                 self.pending.push(line);
                 let _ = self.catch_up();
@@ -272,9 +281,7 @@ impl Writer {
                 break;
             }
         }
-        if let Some(helper) = self.helper.take() {
-            let _ = helper.join();
-        }
+        let _ = self.helper.take().map(JoinHandle::join);
         let (segment, lost) = (self.chain.segment.number, self.queue.lost.load(Relaxed));
         tracing::info!(segment, head = %digits(&self.chain.head()), lost, "evidence is closed");
     }
@@ -290,3 +297,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(3600);
 /// Minimum time between two log lines about losses.
 const QUIET: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+pub use queue::MOST_RECORD;

@@ -1,9 +1,9 @@
 //! Appends lines to the chain: knows which files the segment has and which lines are synced, and begins new segments.
 
 use super::queue::{Batch, EvidenceFile, Lost, Queue};
-use super::record::{Draft, Hash, digits, hex, link};
-use super::segment::Segment;
 use super::start::begin;
+use crate::evidence::record::{Draft, Hash, digits, hex, link};
+use crate::evidence::segment::Segment;
 use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
-pub(super) struct Chain {
+pub struct Chain {
     directory: PathBuf,
     queue: Arc<Queue>,
     /// The name of this process.

@@ -1,6 +1,6 @@
 //! Which records a report counts: by period, host, user and declared use.
 
-use super::decision::Decision;
+use crate::evidence::reader::Decision;
 use crate::policy::{Authority, HostPattern, HostPatternError};
 use crate::robots::Purpose;
 use std::fmt;
@@ -58,7 +58,7 @@ impl fmt::Display for HostSelection {
 
 impl Selection {
     /// Whether a report counts this record.
-    pub(super) fn counts(&self, decision: &Decision, at: SystemTime) -> bool {
+    pub fn counts(&self, decision: &Decision, at: SystemTime) -> bool {
         let is_host = |host: &Authority| self.hosts.iter().any(|selected| selected.matches(host));
         // The requests inside have records of their own.
         decision.outcome != "intercepted"
@@ -68,17 +68,17 @@ impl Selection {
             && self.purpose.as_ref().is_none_or(|purpose| decision.purpose.iter().any(|it| it == purpose.as_str()))
     }
 
-    pub(super) fn overlaps(&self, from: SystemTime, to: SystemTime) -> bool {
+    pub fn overlaps(&self, from: SystemTime, to: SystemTime) -> bool {
         self.since.is_none_or(|since| to >= since) && self.until.is_none_or(|until| from < until)
     }
 }
 
 /// The site. `None`: no request could be read.
-pub(super) fn authority(decision: &Decision) -> Option<Authority> {
+pub fn authority(decision: &Decision) -> Option<Authority> {
     Authority::from_url(decision.url.as_deref()?).ok()
 }
 
 /// The user, or the address of a client without one.
-pub(super) fn user_of(decision: &Decision) -> &str {
+pub fn user_of(decision: &Decision) -> &str {
     decision.user.as_deref().unwrap_or(&decision.client)
 }

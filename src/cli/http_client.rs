@@ -1,0 +1,75 @@
+//! One request over HTTP/1, for commands: to a proxy, its admin address, or a time-stamping authority.
+
+use crate::http1::{Body, read_response};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Sends a request; returns the status and the body, of at most `most` bytes. `patience`: from the connection to the end of the answer.
+pub(super) fn exchange(
+    address: SocketAddr,
+    request: &[u8],
+    patience: Duration,
+    most: usize,
+) -> io::Result<(u16, Vec<u8>)> {
+    let mut stream = TcpStream::connect_timeout(&address, CONNECT).map_err(|error| match error.kind() {
+        // No connection: probably no proxy listens there.
+        io::ErrorKind::TimedOut => {
+            io::Error::new(io::ErrorKind::NotConnected, format!("no connection within {} s", CONNECT.as_secs()))
+        }
+        _ => error,
+    })?;
+    let until = Instant::now() + patience;
+    stream.set_write_timeout(Some(patience))?;
+    stream.write_all(request)?;
+    let (mut bytes, mut scanned, mut answer) = (Vec::new(), 0, None);
+    loop {
+        let is_over = read_more(&mut stream, until, patience, &mut bytes)? == 0;
+        if answer.is_none() {
+            let read = read_response(&mut bytes, &mut scanned, LONGEST_HEAD, "GET", |head| {
+                (head.len, head.status, Body::of_response(head.framing))
+            });
+            if let Some((length, status, body)) = read.map_err(|_| invalid("the answer is not HTTP"))? {
+                bytes.drain(..length);
+                answer = Some((status, body, Vec::new()));
+            }
+        }
+        let Some((status, body, content)) = &mut answer else {
+            if is_over { return Err(invalid("the answer is not HTTP")) } else { continue }
+        };
+        while !body.is_done() && !bytes.is_empty() {
+            let piece = body.decode(&bytes).map_err(|error| invalid(&format!("its answer has a {error}")))?;
+            content.extend_from_slice(&bytes[piece.data]);
+            bytes.drain(..piece.consumed);
+        }
+        if content.len() > most {
+            return Err(invalid("its answer is too long"));
+        }
+        if is_over {
+            body.on_end_of_stream().map_err(|_| invalid("its answer is cut"))?;
+        }
+        if body.is_done() {
+            return Ok((*status, std::mem::take(content)));
+        }
+    }
+}
+
+fn read_more(stream: &mut TcpStream, until: Instant, patience: Duration, into: &mut Vec<u8>) -> io::Result<usize> {
+    let too_slow = || io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", patience.as_secs()));
+    let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
+    stream.set_read_timeout(Some(left.ok_or_else(too_slow)?))?;
+    let mut piece = [0; 16 << 10];
+    let read = stream.read(&mut piece).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => too_slow(),
+        _ => error,
+    })?;
+    into.extend_from_slice(&piece[..read]);
+    Ok(read)
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+}
+
+const CONNECT: Duration = Duration::from_secs(5);
+const LONGEST_HEAD: usize = 64 << 10;
