@@ -23,7 +23,7 @@ pub(super) struct MachineShare {
     next: Option<Instant>,
     busy_since: Option<Instant>,
     /// The origin's backoff and latency as in the file.
-    seen: (Duration, Observed, Option<Instant>),
+    seen: (Observed, Option<Instant>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl MachineShare {
         let Some(phase) = self.machine.reach().alone else { return };
         if (self.reserved.take().is_some() || self.turn != ShareTurn::None) && phase.instances > 1 {
             // No other process's last start is reported any more.
-            schedule.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() }, schedule.backoff());
+            schedule.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() });
         }
         self.turn = ShareTurn::None;
         schedule.follow(TurnSource::Partitioned(phase));
@@ -149,10 +149,9 @@ impl MachineShare {
 
     /// Publishes a changed backoff or latency.
     pub fn learned<W>(&mut self, schedule: &Schedule<W>) {
-        let learned = (schedule.backoff(), schedule.observed(), schedule.last_starts().hold);
+        let learned @ (observed, hold) = (schedule.observed(), schedule.last_starts().hold);
         if self.seen != learned {
-            let (backoff, observed, hold) = learned;
-            self.machine.learn(self.id, backoff, observed, hold);
+            self.machine.learn(self.id, observed, hold);
             self.seen = learned;
         }
     }
@@ -167,7 +166,7 @@ impl MachineShare {
     /// Adopts the others' starts and answers.
     fn look<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
         self.look_at = Some(now + LOOK_EVERY);
-        let Some(MachineView { starts, backoff, observed, .. }) = self.machine.view(self.id, now) else {
+        let Some(MachineView { starts, observed, .. }) = self.machine.view(self.id, now) else {
             // The entry may have been evicted.
             self.seen = Default::default();
             return;
@@ -181,9 +180,9 @@ impl MachineShare {
             ShareTurn::Next | ShareTurn::Of(_) => (None, None),
             ShareTurn::None => (newer(starts.last_start, own.last_start), newer(starts.last_fetch, own.last_fetch)),
         };
-        schedule.adopt(LastStarts { last_start, last_fetch, hold: newer(starts.hold, own.hold) }, backoff);
+        schedule.adopt(LastStarts { last_start, last_fetch, hold: newer(starts.hold, own.hold) });
         schedule.adopt_observed(observed);
-        self.seen = (schedule.backoff(), schedule.observed(), schedule.last_starts().hold);
+        self.seen = (schedule.observed(), schedule.last_starts().hold);
     }
 
     fn tell<W>(&self, schedule: &mut Schedule<W>) {

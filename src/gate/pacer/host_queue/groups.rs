@@ -17,7 +17,6 @@ impl HostQueue {
         if let Some(debt) = shared.debts.as_ref().and_then(|debts| debts.debt(debts.id(&key.to_string()), now)) {
             schedule.restore(now, debt);
         }
-        schedule.adopt(before, schedule.backoff());
         Self::new(schedule, key, None, shared)
     }
 
