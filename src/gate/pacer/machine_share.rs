@@ -156,6 +156,15 @@ impl MachineShare {
         }
     }
 
+    /// Whether the file has all that an unused schedule knows: a new one can take its place.
+    pub fn keeps<W>(&self, schedule: &Schedule<W>, now: Instant) -> bool {
+        let last = schedule.last_starts();
+        let last = LastStarts { hold: last.hold.filter(|hold| *hold > now), ..last };
+        let knows = |view: MachineView| last.newer_than(view.starts) == LastStarts::default();
+        let is_calm = schedule.is_unused() && schedule.observed().is_calm();
+        is_calm && !self.machine.is_lost() && self.machine.view(self.id, now).is_some_and(knows)
+    }
+
     /// Adopts the others' answers before another answer is counted.
     pub fn catch_up<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
         if !self.machine.is_lost() {

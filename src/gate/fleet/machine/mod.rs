@@ -85,7 +85,10 @@ impl Machine {
     /// file, that is a hold alone, as it is told of the starts.
     pub fn debt(&self, id: u64, at: Instant) -> Option<Debt> {
         let MachineView { starts, owed, observed } = self.view(id, at)?;
-        let until = owed.max(starts.hold).or((!observed.is_calm()).then_some(at))?;
+        let until = match starts.last_start.max(starts.last_fetch) {
+            Some(start) if start >= self.opened => starts.hold.unwrap_or(at),
+            _ => owed.max(starts.hold).or((!observed.is_calm()).then_some(at))?,
+        };
         let Observed { backoff, refusals, .. } = observed;
         Some(Debt { until, backoff, refusals })
     }

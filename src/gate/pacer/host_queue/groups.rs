@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl HostQueue {
-    /// Restores an earlier process's debt. `before`: the last starts to keep a distance from.
+    /// Restores what is owed. `before`: the last starts that a new key keeps its distance from.
     pub(in crate::gate::pacer) fn of(key: PaceKey, before: LastStarts, shared: Arc<PacerShared>) -> Self {
         let (mut schedule, now) = (Schedule::default(), Instant::now());
-        if let Some(debt) = shared.debts.as_ref().and_then(|debts| debts.debt(debts.id(&key.to_string()), now)) {
-            schedule.restore(now, debt);
+        match shared.debts.as_ref().and_then(|debts| debts.debt(debts.id(&key.to_string()), now)) {
+            Some(debt) => schedule.restore(now, debt),
+            None => schedule.adopt(before),
         }
         Self::new(schedule, key, None, shared)
     }
