@@ -50,12 +50,8 @@ impl MachineShare {
             return self.tell(schedule);
         }
         let Some(phase) = self.machine.reach().alone else { return };
-        if (self.reserved.take().is_some() || self.turn != ShareTurn::None) && phase.instances > 1 {
-            // No other process's last start is reported any more.
-            schedule.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() });
-        }
-        self.turn = ShareTurn::None;
-        schedule.follow(TurnSource::Partitioned(phase));
+        (self.reserved, self.turn) = (None, ShareTurn::None);
+        schedule.part(phase, Some(now));
     }
 
     /// Reserves a start for the next waiting request, and takes the turn if it is due.

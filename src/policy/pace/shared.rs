@@ -19,9 +19,13 @@ impl<W> Schedule<W> {
         matches!(self.source, TurnSource::Fleet { known: false, .. })
     }
 
-    /// Whether the fleet cannot be asked.
-    pub fn is_partitioned(&self) -> bool {
-        matches!(self.source, TurnSource::Partitioned(_))
+    /// Goes on in this instance's part of the time. `last_start`: others, whose starts are not heard of any more, may have started
+    /// something until then.
+    pub fn part(&mut self, phase: Phase, last_start: Option<Instant>) {
+        if phase.instances > 1 && !matches!(self.source, TurnSource::Partitioned(_)) {
+            self.adopt(LastStarts { last_start, ..LastStarts::default() });
+        }
+        self.follow(TurnSource::Partitioned(phase));
     }
 
     /// A request waits while another instance may start.

@@ -81,20 +81,14 @@ impl FleetShare {
         if self.reserved.is_some_and(|reserved| reserved.latest(ways) < now.max(reserved.due(self.busy))) {
             self.unused = self.reserved.take();
         }
-        let parted = alone.filter(|_| link == 0 || self.fails && self.reserved.is_none());
-        if parted.is_some_and(|phase| phase.instances > 1) && !schedule.is_partitioned() {
-            // A partitioned instance no longer hears of others' last starts, and the others have not noticed the partition yet.
+        if let Some(phase) = alone.filter(|_| link == 0 || self.fails && self.reserved.is_none()) {
+            // The others may not have noticed the partition yet.
             let last_start = if link == 0 { settled_at } else { schedule.is_behind_another().then_some(now) };
-            schedule.adopt(LastStarts { last_start, ..LastStarts::default() });
+            return schedule.part(phase, last_start);
         }
-        schedule.follow(match parted {
-            Some(phase) => TurnSource::Partitioned(phase),
-            None => {
-                let reserved = self.reserved.as_ref().map(|reserved| reserved.due(self.busy));
-                let has_turn = self.known && reserved.is_some_and(|due| due <= now);
-                TurnSource::Fleet { known: self.known, has_turn, rivals: self.rivals, reserved, shares }
-            }
-        });
+        let reserved = self.reserved.as_ref().map(|reserved| reserved.due(self.busy));
+        let has_turn = self.known && reserved.is_some_and(|due| due <= now);
+        schedule.follow(TurnSource::Fleet { known: self.known, has_turn, rivals: self.rivals, reserved, shares });
     }
 
     /// Returns the call to make now, if any.
