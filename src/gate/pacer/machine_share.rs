@@ -161,6 +161,13 @@ impl MachineShare {
         is_calm && !self.machine.is_lost() && self.machine.view(self.id, now).is_some_and(knows)
     }
 
+    /// Notes the last start, if the file does not have it.
+    pub fn keep<W>(&self, schedule: &Schedule<W>) {
+        if let Some(start) = schedule.last_starts().last_start {
+            self.machine.left(self.id, MachineStart { gap: Duration::ZERO, is_fetch: false }, start, true);
+        }
+    }
+
     /// Adopts the others' answers before another answer is counted.
     pub fn catch_up<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
         if !self.machine.is_lost() {

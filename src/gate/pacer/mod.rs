@@ -153,7 +153,7 @@ const QUEUE_BYTES: usize = size_of::<HostQueue>() + 4 * size_of::<usize>() + 2 *
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::pace::PaceOutcome;
+    use crate::policy::pace::{ARRIVAL, PaceOutcome};
 
     #[test]
     fn a_full_table_drops_the_queues_that_owe_nothing_and_no_other() {
@@ -176,22 +176,34 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let machine = Machine::open(directory.path(), Duration::from_secs(3600)).map(Arc::new).expect("it is writable");
         let pacer = Pacer::new(Some(Arc::new(Fleet::on_machine(machine.clone()))), Some(machine));
-        let host = PaceKey::from_text("a.example").expect("a key");
-        let (delay, group) = (Duration::from_secs(100), Duration::from_secs(50));
-        let terms = Terms { crawl_delay: delay, group_delay: group, max_wait: Duration::MAX, ..Terms::default() };
-        let visit = async |terms: &Terms| {
-            let mut permit = pacer.queue(&host).turn(ClientId(1), terms).await.expect("it may wait");
+        let terms = |delay, group| Terms {
+            crawl_delay: Duration::from_secs(delay),
+            group_delay: Duration::from_secs(group),
+            max_wait: Duration::MAX,
+            ..Terms::default()
+        };
+        // The operator's delay, a group's, and a group's that has changed.
+        for (name, before, now, owed) in
+            [("a", (100, 0), (100, 0), 100), ("b", (0, 50), (0, 50), 50), ("c", (0, 50), (0, 200), 200)]
+        {
+            let host = PaceKey::from_text(&format!("{name}.example")).expect("a key");
+            let began = Instant::now();
+            let mut permit = pacer.queue(&host).turn(ClientId(1), &terms(before.0, before.1)).await.expect("at once");
             permit.leaves(false);
             permit.note_left();
             permit.outcome = PaceOutcome::Success;
-        };
-        visit(&terms).await;
-        pacer.sweep();
-        assert!(pacer.find(&host).is_none(), "the queue is dropped");
-        for (terms, owed) in [(&terms.of_host(), delay), (&Terms { crawl_delay: Duration::ZERO, ..terms.clone() }, group)] {
-            let Ok(Stand::Wait(waiting)) = pacer.queue(&host).stand(ClientId(1), terms) else { panic!("it is owed") };
-            let left = waiting.due().expect("it is known") - Instant::now();
-            assert!(left > owed - Duration::from_secs(20) && left <= owed + Duration::from_secs(1), "{left:?} of {owed:?}");
+            drop(permit);
+            let (owed, left_by) = (Duration::from_secs(owed), Instant::now());
+            // Its driver ends.
+            while Arc::strong_count(&pacer.find(&host).expect("it is here")) > 2 {
+                tokio::task::yield_now().await;
+            }
+            pacer.sweep();
+            assert!(pacer.find(&host).is_none(), "{name}: the queue is dropped");
+            let stand = pacer.queue(&host).stand(ClientId(1), &terms(now.0, now.1));
+            let Ok(Stand::Wait(waiting)) = stand else { panic!("{name}: it is owed") };
+            let due = waiting.due().expect("it is known");
+            assert!(due >= began + owed && due <= left_by + owed + ARRIVAL, "{name}: {:?}", due - began);
         }
     }
 }
