@@ -2,15 +2,17 @@
 
 use super::super::processes::{Ends, free_address, listening};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 use tokio::time::sleep;
 
-/// A process that has no replica takes no writes (docs/fleet.md).
+/// A master that has no replica takes no writes (docs/fleet.md).
 const OPTIONS: [&str; 6] = ["--bind", "127.0.0.1", "--save", "", "--min-replicas-to-write", "1"];
 
 pub struct Watched {
+    /// Where each server has its own directory: a replica writes what it is sent to a file.
+    directory: PathBuf,
     servers: [(u16, Ends); 2],
     sentinel: (u16, Ends),
 }
@@ -18,7 +20,7 @@ pub struct Watched {
 impl Watched {
     pub async fn start(directory: &Path) -> Self {
         let [master, replica, sentinel] = [(); 3].map(|()| free_address().port());
-        let servers = [(master, server(master, None)), (replica, server(replica, Some(master)))];
+        let servers = [(master, server(directory, master, None)), (replica, server(directory, replica, Some(master)))];
         let file = directory.join("sentinel.conf");
         let text = format!(
             "port {sentinel}\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 {master} 1\n\
@@ -27,8 +29,9 @@ impl Watched {
         std::fs::write(&file, text).expect("the directory is writable");
         let mut command = Command::new("redis-server");
         command.arg(&file).arg("--sentinel").stdout(Stdio::null());
-        let watched = Self { servers, sentinel: (sentinel, Ends(command.spawn().expect("redis-server is installed"))) };
-        listening(SocketAddr::from(([127, 0, 0, 1], sentinel))).await;
+        let sentinel = (sentinel, Ends(command.spawn().expect("redis-server is installed")));
+        let watched = Self { directory: directory.to_owned(), servers, sentinel };
+        listening(SocketAddr::from(([127, 0, 0, 1], watched.sentinel.0))).await;
         watched.is_whole().await;
         watched
     }
@@ -48,7 +51,7 @@ impl Watched {
         }
         let now = self.master();
         let (_, master) = self.servers.iter_mut().find(|(it, _)| *it == port).expect("it is one of the two");
-        *master = server(port, Some(now));
+        *master = server(&self.directory, port, Some(now));
         self.is_whole().await;
         began
     }
@@ -71,9 +74,11 @@ impl Watched {
     }
 }
 
-fn server(port: u16, master: Option<u16>) -> Ends {
+fn server(directory: &Path, port: u16, master: Option<u16>) -> Ends {
+    let directory = directory.join(port.to_string());
+    std::fs::create_dir_all(&directory).expect("the directory is writable");
     let mut command = Command::new("redis-server");
-    command.args(OPTIONS).args(["--port", &port.to_string()]).stdout(Stdio::null());
+    command.args(OPTIONS).args(["--port", &port.to_string()]).arg("--dir").arg(directory).stdout(Stdio::null());
     if let Some(master) = master {
         command.args(["--replicaof", "127.0.0.1", &master.to_string()]);
     }
