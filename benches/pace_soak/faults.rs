@@ -1,6 +1,9 @@
 //! The pace under faults: three instances of a fleet, and beside them a `serve` and two `run`s with one store, all of which ask the same
 //! kinds of hosts all the time, while Redis hangs, is killed and comes back with nothing, is emptied, while one instance is cut off from
-//! it, is stopped, has its clock set, and a `run` is killed. The judge is at the origin and knows only when requests came, by the kernel.
+//! it, is stopped, has its clock set, and a `run` is killed. Two more instances are a fleet by Sentinels, whose master is killed. The judge is at the origin and knows only when requests came, by the kernel.
+
+#[path = "failover.rs"]
+mod failover;
 
 use super::processes::{Ends, binary, free_address, read_head, serve, spawn_redis};
 use std::collections::BTreeMap;
@@ -16,14 +19,16 @@ use tokio::time::sleep;
 #[path = "../../tests/it/support/relay.rs"]
 mod relay;
 
+use failover::Watched;
 use relay::Relay;
 
 /// By host, when its requests came.
 type Starts = Arc<Mutex<BTreeMap<String, Vec<SystemTime>>>>;
 
-/// Of the hosts that the fleet asks (`f…`), and of those that the processes with one store ask (`m…`).
+/// Of the hosts that the fleet asks (`f…`), the fleet with Sentinels (`s…`), and the processes with one store (`m…`).
 const DELAYS: [Duration; 4] = [ms(300), ms(500), ms(1000), ms(3000)];
 const INSTANCES: u32 = 3;
+const WATCHED_INSTANCES: u32 = 2;
 /// Requests open at each host, of each process.
 const OPEN: usize = 2;
 /// What estimates of the server's clock may differ by (docs/fleet.md), on one machine that has much to do.
@@ -37,8 +42,8 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// What went wrong, from when to when, by the wall clock.
-type Faults = Vec<(&'static str, SystemTime, SystemTime)>;
+/// For which hosts, by their first letter; what went wrong, from when to when, by the wall clock.
+type Faults = Vec<(char, &'static str, SystemTime, SystemTime)>;
 
 pub async fn soak(length: Duration) -> bool {
     let (starts, directory) = (Starts::default(), tempfile::tempdir().expect("a directory"));
@@ -56,10 +61,19 @@ pub async fn soak(length: Duration) -> bool {
         let instance = Proxy::serve(&directory, &yaml, (number == 1).then_some(&clock)).await;
         fleet.push((relay, instance));
     }
+    let mut watched = Watched::start(at).await;
+    let mut by_sentinels = Vec::new();
+    for number in 0..WATCHED_INSTANCES {
+        let directory = at.join(format!("s{number}"));
+        let store = format!("store: {{ directory: '{}/store' }}", directory.display());
+        let yaml = format!("{store}\nfleet: {{ url: '{}', instances: {WATCHED_INSTANCES} }}\n", watched.url());
+        by_sentinels.push(Proxy::serve(&directory, &yaml, None).await);
+    }
     let shared = at.join("shared");
     let beside = Proxy::serve(&at.join("m"), &format!("store: {{ directory: '{}' }}\n", shared.display()), None).await;
     let mut runs = [0, 1].map(|number| run(at, number, &shared, origin));
     let crawls = fleet.iter().map(|(_, it)| (it.address, 'f')).chain([(beside.address, 'm')]);
+    let crawls = crawls.chain(by_sentinels.iter().map(|it| (it.address, 's')));
     crawls.for_each(|(proxy, kind)| crawl(proxy, origin, kind));
     sleep(Duration::from_secs(10)).await;
     // The clock of the server is known, and each robots.txt.
@@ -67,7 +81,14 @@ pub async fn soak(length: Duration) -> bool {
     let (began, mut faults, mut round) = (Instant::now(), Faults::new(), 0);
     while began.elapsed() + ROUND <= length {
         let next = began + ROUND * (round + 1);
-        faulty_round(&mut redis, &fleet, &mut runs[round as usize % 2], &mut faults, &clock).await;
+        let fails_over = async {
+            sleep(Duration::from_secs(30)).await;
+            let began = watched.fail_over().await;
+            ('s', "the master killed", began, SystemTime::now())
+        };
+        let faulty = faulty_round(&mut redis, &fleet, &mut runs[round as usize % 2], &mut faults, &clock);
+        let (failed_over, ()) = tokio::join!(fails_over, faulty);
+        faults.push(failed_over);
         let killed = round as usize % 2;
         runs[killed] = run(at, killed as u32, &shared, origin);
         tokio::time::sleep_until(next.into()).await;
@@ -79,14 +100,14 @@ pub async fn soak(length: Duration) -> bool {
         );
     }
     let starts = starts.lock().expect("no panic").clone();
-    drop((fleet, runs));
+    drop((fleet, by_sentinels, runs));
     starts.iter().fold(true, |good, (host, starts)| judge(host, starts, &faults) && good)
 }
 
 const ROUND: Duration = Duration::from_secs(100);
 
 async fn faulty_round(redis: &mut Redis, fleet: &[(Relay, Proxy)], run: &mut Ends, faults: &mut Faults, clock: &Path) {
-    let mut fault = |what, from: SystemTime| faults.push((what, from, SystemTime::now()));
+    let mut fault = |what, from: SystemTime| faults.push(('f', what, from, SystemTime::now()));
     let now = SystemTime::now();
     signal("STOP", &redis.child.0);
     sleep(ms(6000)).await;
@@ -121,18 +142,17 @@ async fn faulty_round(redis: &mut Redis, fleet: &[(Relay, Proxy)], run: &mut End
 
 /// One host's starts. False: something is not as documented.
 fn judge(host: &str, starts: &[SystemTime], faults: &Faults) -> bool {
-    let (is_fleet, delay) = (host.starts_with('f'), delay(host).expect("it was asked for"));
-    let (clocks, longest) = match is_fleet {
-        true => (CLOCKS, delay * (INSTANCES + 1) + SLACK),
-        false => (Duration::ZERO, delay * 4 + SLACK),
+    let (kind, delay) = (host.chars().next().expect("a name"), delay(host).expect("it was asked for"));
+    let instances = if kind == 'f' { INSTANCES } else { WATCHED_INSTANCES };
+    let (clocks, longest) = match kind {
+        'm' => (Duration::ZERO, delay * 4 + SLACK),
+        _ => (CLOCKS, delay * (instances + 1) + SLACK),
     };
+    let faults: Vec<_> =
+        faults.iter().filter(|fault| fault.0 == kind).map(|fault| (fault.1, fault.2, fault.3)).collect();
     let disturbed = |from: SystemTime, to: SystemTime| {
-        let rejoins = SETTLED + delay * (INSTANCES + 1);
-        faults
-            .iter()
-            .filter(|_| is_fleet)
-            .find(|(_, since, until)| *since <= to && from <= *until + rejoins)
-            .map(|it| it.0)
+        let rejoins = SETTLED + delay * (instances + 1);
+        faults.iter().find(|(_, since, until)| *since <= to && from <= *until + rejoins).map(|it| it.0)
     };
     let since_begin = |at: SystemTime| at.duration_since(starts[0]).unwrap_or_default();
     let (mut early, mut late, mut gaps) = (Vec::new(), Vec::new(), Vec::new());
@@ -160,10 +180,10 @@ fn judge(host: &str, starts: &[SystemTime], faults: &Faults) -> bool {
     );
     // Where one is cut off it has its own part of the rate, and the others leave it that: the mean is kept.
     let mut are_kept = true;
-    for (what, since, until) in faults.iter().filter(|_| is_fleet) {
+    for (what, since, until) in &faults {
         let (from, to) = (since_begin(*since), since_begin(*until) + SETTLED);
         let count = starts.iter().filter(|at| (from..to).contains(&since_begin(**at))).count();
-        let most = (to - from).as_secs_f64() / delay.as_secs_f64() + f64::from(INSTANCES) + 1.0;
+        let most = (to - from).as_secs_f64() / delay.as_secs_f64() + f64::from(instances) + 1.0;
         if count as f64 > most {
             println!("  {what}: {count} starts of {most:.1}");
             are_kept = false;

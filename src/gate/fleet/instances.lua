@@ -1,33 +1,27 @@
 -- Registers an instance, or removes one that ends, and answers with the state of the fleet.
--- KEYS[1]  politely:instances: when each instance was last heard of, in milliseconds, plus ten seconds, by which earlier
---          versions see that an instance is late
+-- KEYS[1]  politely:instances: when each instance was last heard of, in milliseconds
 -- ARGV     1 the instance's name    2 milliseconds of silence until an instance is missing    3 until it is forgotten
 --          4 "1": the instance ends
 -- Answers  connected instances; all, including missing ones; how many of these have a lesser name; 1 if this instance was
 --          registered before; the time in microseconds
-local AHEAD = 10000
 local key, me = KEYS[1], ARGV[1]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local function score(at)
-    return string.format('%.0f', at + AHEAD)
-end
-
 local was_there = redis.call('ZSCORE', key, me)
 if ARGV[4] == '1' then
     redis.call('ZREM', key, me)
 else
-    redis.call('ZADD', key, score(now), me)
+    redis.call('ZADD', key, now, me)
 end
-redis.call('ZREMRANGEBYSCORE', key, '-inf', score(now - ARGV[3]))
-redis.call('PEXPIRE', key, ARGV[3] + AHEAD)
+redis.call('ZREMRANGEBYSCORE', key, '-inf', now - ARGV[3])
+redis.call('PEXPIRE', key, ARGV[3])
 local connected, all, rank = 0, 0, 0
 local heard = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
 for i = 1, #heard, 2 do
-    local silent = now + AHEAD - heard[i + 1]
+    local silent = now - heard[i + 1]
     if silent < 0 then
         -- The clock was set back.
-        redis.call('ZADD', key, score(now), heard[i])
+        redis.call('ZADD', key, now, heard[i])
     end
     connected = connected + (silent <= tonumber(ARGV[2]) and 1 or 0)
     all = all + 1

@@ -21,8 +21,7 @@ pub(in crate::gate) struct PaceCall {
     pub starts: LastStarts,
     /// How long a request will still be in flight; zero: it has ended.
     pub in_flight: Option<Duration>,
-    /// The last value heard, and the current one.
-    pub backoff: [Duration; 2],
+    /// The last values heard, and the current ones.
     pub observed: [Observed; 2],
     /// Upper limit of a debt.
     pub most: Duration,
@@ -63,7 +62,6 @@ pub(in crate::gate) struct PaceAnswer {
     /// A request of an instance is in flight at least until then.
     pub busy: Option<Instant>,
     pub hold: Option<Instant>,
-    pub backoff: Duration,
     pub observed: Observed,
     /// The longest round trip of an instance.
     pub way: Duration,
@@ -93,7 +91,6 @@ impl PaceCall {
         let wants = self.wants.unwrap_or_default();
         let unused = self.unused.unwrap_or_default();
         let (late, by) = self.late.unwrap_or_default();
-        let [backoff_heard, backoff] = self.backoff;
         let [heard, observed] = self.observed;
         [
             number(wants.number),
@@ -109,8 +106,8 @@ impl PaceCall {
             at(self.starts.last_fetch),
             span(self.starts.hold.map_or(Duration::ZERO, |hold| hold.saturating_duration_since(now))),
             self.in_flight.map_or(-1, span),
-            span(backoff_heard),
-            span(backoff),
+            span(heard.backoff),
+            span(observed.backoff),
             span(heard.latency),
             span(observed.latency),
             i64::from(heard.refusals),
@@ -133,8 +130,11 @@ impl PaceCall {
             put_off,
             busy: later(busy),
             hold: later(hold),
-            backoff: Duration::from_micros(backoff),
-            observed: Observed { latency: Duration::from_micros(latency.min(FAR)), refusals },
+            observed: Observed {
+                backoff: Duration::from_micros(backoff),
+                latency: Duration::from_micros(latency.min(FAR)),
+                refusals,
+            },
             way: Duration::from_micros(way.min(FAR)),
             arrival: now.saturating_duration_since(clock.instant(time)),
         }

@@ -23,7 +23,7 @@ pub(super) struct MachineShare {
     next: Option<Instant>,
     busy_since: Option<Instant>,
     /// The origin's backoff and latency as in the file.
-    seen: (Duration, Observed, Option<Instant>),
+    seen: (Observed, Option<Instant>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,12 +50,8 @@ impl MachineShare {
             return self.tell(schedule);
         }
         let Some(phase) = self.machine.reach().alone else { return };
-        if (self.reserved.take().is_some() || self.turn != ShareTurn::None) && phase.instances > 1 {
-            // No other process's last start is reported any more.
-            schedule.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() }, schedule.backoff());
-        }
-        self.turn = ShareTurn::None;
-        schedule.follow(TurnSource::Partitioned(phase));
+        (self.reserved, self.turn) = (None, ShareTurn::None);
+        schedule.part(phase, Some(now));
     }
 
     /// Reserves a start for the next waiting request, and takes the turn if it is due.
@@ -149,11 +145,26 @@ impl MachineShare {
 
     /// Publishes a changed backoff or latency.
     pub fn learned<W>(&mut self, schedule: &Schedule<W>) {
-        let learned = (schedule.backoff(), schedule.observed(), schedule.last_starts().hold);
+        let learned @ (observed, hold) = (schedule.observed(), schedule.last_starts().hold);
         if self.seen != learned {
-            let (backoff, observed, hold) = learned;
-            self.machine.learn(self.id, backoff, observed, hold);
+            self.machine.learn(self.id, observed, hold);
             self.seen = learned;
+        }
+    }
+
+    /// Whether the file has all that an unused schedule knows: a new one can take its place.
+    pub fn keeps<W>(&self, schedule: &Schedule<W>, now: Instant) -> bool {
+        let last = schedule.last_starts();
+        let last = LastStarts { hold: last.hold.filter(|hold| *hold > now), ..last };
+        let knows = |view: MachineView| last.newer_than(view.starts) == LastStarts::default();
+        let is_calm = schedule.is_unused() && schedule.observed().is_calm();
+        is_calm && !self.machine.is_lost() && self.machine.view(self.id, now).is_some_and(knows)
+    }
+
+    /// Notes the last start, if the file does not have it.
+    pub fn keep<W>(&self, schedule: &Schedule<W>) {
+        if let Some(start) = schedule.last_starts().last_start {
+            self.machine.left(self.id, MachineStart { gap: Duration::ZERO, is_fetch: false }, start, true);
         }
     }
 
@@ -167,7 +178,7 @@ impl MachineShare {
     /// Adopts the others' starts and answers.
     fn look<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
         self.look_at = Some(now + LOOK_EVERY);
-        let Some(MachineView { starts, backoff, observed, .. }) = self.machine.view(self.id, now) else {
+        let Some(MachineView { starts, observed, .. }) = self.machine.view(self.id, now) else {
             // The entry may have been evicted.
             self.seen = Default::default();
             return;
@@ -181,9 +192,9 @@ impl MachineShare {
             ShareTurn::Next | ShareTurn::Of(_) => (None, None),
             ShareTurn::None => (newer(starts.last_start, own.last_start), newer(starts.last_fetch, own.last_fetch)),
         };
-        schedule.adopt(LastStarts { last_start, last_fetch, hold: newer(starts.hold, own.hold) }, backoff);
+        schedule.adopt(LastStarts { last_start, last_fetch, hold: newer(starts.hold, own.hold) });
         schedule.adopt_observed(observed);
-        self.seen = (schedule.backoff(), schedule.observed(), schedule.last_starts().hold);
+        self.seen = (schedule.observed(), schedule.last_starts().hold);
     }
 
     fn tell<W>(&self, schedule: &mut Schedule<W>) {

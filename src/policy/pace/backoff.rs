@@ -85,12 +85,12 @@ impl Backoff {
     }
 
     /// Adopts the fleet's backoff. `starts`: the newest start. If the backoff was raised, starts until now say nothing about it.
-    pub fn adopt(&mut self, delay: Duration, starts: u64) {
+    pub fn adopt(&mut self, delay: Duration, refusals: u32, starts: u64) {
         let delay = delay.min(MAX);
         if delay > self.delay {
             self.raised_at = starts;
         }
-        self.delay = delay;
+        (self.delay, self.refusals) = (delay, refusals);
     }
 
     /// Adopts the backoff of an earlier process.

@@ -30,7 +30,6 @@ mod last_starts;
 mod observed;
 mod outcome;
 mod owed;
-mod pending_start;
 mod phase;
 mod shared;
 mod source;
@@ -46,7 +45,6 @@ pub use super::client_id::ClientId;
 use backoff::Backoff;
 pub use last_starts::LastStarts;
 pub use observed::Observed;
-use pending_start::PendingStart;
 pub use phase::Phase;
 pub use source::{Shares, TurnSource};
 use terms::SlotRequest;
@@ -78,7 +76,9 @@ pub struct Schedule<W = ()> {
     in_flight: u32,
     /// Unfinished requests of each client; includes requests that others need not wait for.
     held: HashMap<ClientId, u32>,
-    pending: Option<PendingStart>,
+    /// The number of the start under a gap whose request has not left: until it does, the next start's time is unknown. `None` once
+    /// another instance has started something.
+    pending: Option<u64>,
     source: TurnSource,
     wait_queue: Option<Box<WaitQueue<W>>>,
 }

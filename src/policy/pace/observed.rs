@@ -1,14 +1,32 @@
-//! A host's observed behaviour (latency, consecutive refusals), as input to its pace.
+//! What the answers of a host have said, as input to its pace.
 
 use std::time::Duration;
 
-/// Zero: no answer yet, or unused.
+/// Zero: nothing yet, or unused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Observed {
+    /// The part of the gap that is due to 429 and 503 answers.
+    pub backoff: Duration,
     /// Time to first byte, smoothed.
     pub latency: Duration,
     /// Consecutive refusals.
     pub refusals: u32,
+}
+
+impl Observed {
+    /// Whether the host has not asked for time.
+    pub fn is_calm(&self) -> bool {
+        self.backoff.is_zero() && self.refusals == 0
+    }
+
+    /// `heard`, with the fields that are not as in `seen`.
+    pub fn told(self, seen: Self, heard: Self) -> Self {
+        Self {
+            backoff: if self.backoff == seen.backoff { heard.backoff } else { self.backoff },
+            latency: if self.latency == seen.latency { heard.latency } else { self.latency },
+            refusals: if self.refusals == seen.refusals { heard.refusals } else { self.refusals },
+        }
+    }
 }
 
 #[cfg(test)]

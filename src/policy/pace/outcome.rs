@@ -9,12 +9,12 @@ impl<W> Schedule<W> {
         let mark = self.last.of(slot.first_fetch);
         *mark = (*mark).max(Some(at));
         self.pushed_back();
-        is_gone && self.pending.take_if(|pending| pending.number == slot.number).is_some()
+        is_gone && self.pending.take_if(|pending| *pending == slot.number).is_some()
     }
 
-    /// The observed latency and refusals.
+    /// What the answers have said.
     pub fn observed(&self) -> Observed {
-        Observed { latency: self.latency, refusals: self.backoff.refusals }
+        Observed { backoff: self.backoff(), latency: self.latency, refusals: self.backoff.refusals }
     }
 
     /// Counts the latency of an answer to a request with an [`adaptive`](super::Terms::adaptive) gap, with half the weight. Unless
@@ -37,7 +37,7 @@ impl<W> Schedule<W> {
     pub fn finished(&mut self, now: impl Fn() -> Instant, slot: Slot, outcome: PaceOutcome) {
         self.in_flight -= u32::from(slot.in_flight);
         self.let_go(&slot);
-        self.pending.take_if(|pending| pending.number == slot.number);
+        self.pending.take_if(|pending| *pending == slot.number);
         self.learn(now, &slot, outcome);
     }
 

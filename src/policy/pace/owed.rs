@@ -44,11 +44,15 @@ impl<W> Schedule<W> {
 
     /// Whether the schedule can be dropped without loss. Backoff and refusals are kept for an hour after the last start.
     pub fn is_idle(&self, now: Instant) -> bool {
-        let is_calm = self.backoff().is_zero() && self.backoff.refusals == 0;
-        let memory = if is_calm { Duration::ZERO } else { backoff::MAX };
+        let memory = if self.observed().is_calm() { Duration::ZERO } else { backoff::MAX };
         let fetched = self.last.last_fetch.map(|at| at + self.delay());
         let owed = self.owed_until().max(fetched);
-        self.in_flight == 0 && self.wait_queue.is_none() && owed.is_none_or(|until| until + memory <= now)
+        self.is_unused() && owed.is_none_or(|until| until + memory <= now)
+    }
+
+    /// Whether no request is in flight or waits.
+    pub fn is_unused(&self) -> bool {
+        self.in_flight == 0 && self.wait_queue.is_none()
     }
 
     /// A shorter gap does not replace a longer one still owed.

@@ -19,9 +19,13 @@ impl<W> Schedule<W> {
         matches!(self.source, TurnSource::Fleet { known: false, .. })
     }
 
-    /// Whether the fleet cannot be asked.
-    pub fn is_partitioned(&self) -> bool {
-        matches!(self.source, TurnSource::Partitioned(_))
+    /// Goes on in this instance's part of the time. `last_start`: others, whose starts are not heard of any more, may have started
+    /// something until then.
+    pub fn part(&mut self, phase: Phase, last_start: Option<Instant>) {
+        if phase.instances > 1 && !matches!(self.source, TurnSource::Partitioned(_)) {
+            self.adopt(LastStarts { last_start, ..LastStarts::default() });
+        }
+        self.follow(TurnSource::Partitioned(phase));
     }
 
     /// A request waits while another instance may start.
@@ -56,24 +60,24 @@ impl<W> Schedule<W> {
         self.last
     }
 
-    /// Adopts the fleet's knowledge: others' starts, and the backoff in place of its own.
-    pub fn adopt(&mut self, others: LastStarts, backoff: Duration) {
+    /// Adopts others' starts.
+    pub fn adopt(&mut self, others: LastStarts) {
         let last = self.last.max(others);
-        if self.last != last || self.backoff.delay != backoff {
-            let is_overtaken = self.last.last_start != last.last_start;
-            self.pending.iter_mut().for_each(|pending| pending.is_overtaken |= is_overtaken);
-            self.starts += u64::from(self.last != last);
+        if self.last != last {
+            // A start that has not left is overtaken.
+            self.pending.take_if(|_| self.last.last_start != last.last_start);
+            self.starts += 1;
             self.last = last;
-            self.backoff.adopt(backoff, self.starts);
             self.pushed_back();
         }
     }
 
-    /// Adopts the fleet's latency and refusals.
+    /// Adopts what others have observed, in place of its own.
     pub fn adopt_observed(&mut self, observed: Observed) {
         if self.observed() != observed {
-            self.latency = observed.latency;
-            self.backoff.refusals = observed.refusals;
+            let Observed { backoff, latency, refusals } = observed;
+            self.latency = latency;
+            self.backoff.adopt(backoff, refusals, self.starts);
             self.pushed_back();
         }
     }
@@ -87,8 +91,7 @@ impl<W> Schedule<W> {
             (TurnSource::Fleet { .. }, false) => slot.gap.is_zero(),
             (TurnSource::Partitioned(_), is_shared) => !is_shared,
         };
-        let is_overtaken = self.pending.is_some_and(|it| it.is_overtaken && it.number == slot.number);
-        is_there && (slot.gap.is_zero() || !is_overtaken)
+        is_there && (slot.gap.is_zero() || self.pending == Some(slot.number))
     }
 
     /// For a partitioned instance: its part of the time, and the gap that divides it.

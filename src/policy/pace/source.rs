@@ -91,7 +91,7 @@ pub(super) const ASKING: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::pace::{ClientId, LastStarts, NextTurn, PaceOutcome, Refused, Schedule, Terms, Turn};
+    use crate::policy::pace::{ClientId, LastStarts, NextTurn, Observed, PaceOutcome, Refused, Schedule, Terms, Turn};
 
     const A: ClientId = ClientId(1);
 
@@ -101,6 +101,10 @@ mod tests {
 
     fn delay(crawl_delay: u64) -> Terms {
         Terms { crawl_delay: ms(crawl_delay), ..Terms::default() }
+    }
+
+    fn backoff(backoff: u64) -> Observed {
+        Observed { backoff: ms(backoff), ..Observed::default() }
     }
 
     fn fleet(known: bool, has_turn: bool) -> TurnSource {
@@ -137,7 +141,7 @@ mod tests {
     #[test]
     fn the_starts_of_others_count() {
         let (mut schedule, now) = schedule(fleet(true, true));
-        schedule.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() }, ms(0));
+        schedule.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() });
         assert!(matches!(schedule.request(now + ms(400), A, &delay(1000), || "it"), Turn::Wait { .. }));
         assert_eq!(schedule.poll(now + ms(400)), NextTurn::WaitUntil(now + ms(1000)));
     }
@@ -146,7 +150,7 @@ mod tests {
     fn and_still_do_when_a_start_of_its_own_was_never_made() {
         let (mut schedule, now) = schedule(fleet(true, true));
         let Turn::Go(slot) = schedule.request(now, A, &delay(1000), || "") else { panic!("at once") };
-        schedule.adopt(LastStarts { last_start: Some(now + ms(400)), ..LastStarts::default() }, ms(0));
+        schedule.adopt(LastStarts { last_start: Some(now + ms(400)), ..LastStarts::default() });
         schedule.finished(|| now + ms(500), slot, PaceOutcome::Unused);
         assert_eq!(schedule.forecast(now + ms(500), A, &delay(1000)), now + ms(1400));
     }
@@ -164,10 +168,11 @@ mod tests {
         [first, slot].into_iter().for_each(|slot| schedule.finished(|| now, slot, PaceOutcome::Success));
         // A backoff makes the fleet grant the starts.
         let held = LastStarts { hold: Some(now + ms(2000)), ..LastStarts::default() };
-        schedule.adopt(held, ms(2000));
+        schedule.adopt(held);
+        schedule.adopt_observed(backoff(2000));
         assert!(matches!(schedule.request(now, A, &delay(0), || "it"), Turn::Wait { until: Some(_), .. }));
         assert!(schedule.head_start().is_some());
-        schedule.adopt(LastStarts::default(), Duration::ZERO);
+        schedule.adopt_observed(backoff(0));
         assert_eq!(schedule.head_start(), None, "and its end makes them its own");
     }
 
@@ -175,7 +180,7 @@ mod tests {
     fn a_refusal_from_before_a_backoff_was_adopted_does_not_double_it() {
         let (mut schedule, now) = schedule(fleet(true, false));
         let Turn::Go(slot) = schedule.request(now, A, &delay(0), || "") else { panic!("at once") };
-        schedule.adopt(LastStarts::default(), ms(1000));
+        schedule.adopt_observed(backoff(1000));
         schedule.finished(|| now, slot, PaceOutcome::Backoff { retry_after: None });
         assert_eq!(schedule.backoff(), ms(1000));
     }
@@ -186,7 +191,7 @@ mod tests {
         let (mut schedule, now) = schedule(fleet(true, false));
         assert!(matches!(schedule.request(now, A, &terms, || "it"), Turn::Wait { .. }));
         let told = now + ms(1);
-        schedule.adopt(LastStarts { last_start: Some(told - ms(4000)), ..LastStarts::default() }, ms(0));
+        schedule.adopt(LastStarts { last_start: Some(told - ms(4000)), ..LastStarts::default() });
         assert_eq!(schedule.poll(told), NextTurn::Refuse("it", Refused::TooLong { retry_after: ms(5000) }));
         assert_eq!(
             schedule.request(told, A, &terms, || "it"),
@@ -226,11 +231,11 @@ mod tests {
         let Turn::Go(slot) = schedule.request(now, A, &delay(1000), || "") else { panic!("at once") };
         schedule.dry_run(now, A, &delay(1000));
         let others = LastStarts { last_fetch: Some(now), last_start: Some(now - ms(5)), hold: Some(now + ms(3000)) };
-        schedule.adopt(others, ms(0));
+        schedule.adopt(others);
         assert!(schedule.holds(&slot, true));
         assert!(!schedule.holds(&slot, false), "it is over");
         let longest = LastStarts { last_start: Some(now + ms(10_000)), ..LastStarts::default() };
-        schedule.adopt(longest, ms(0));
+        schedule.adopt(longest);
         assert!(!schedule.holds(&slot, true));
     }
 

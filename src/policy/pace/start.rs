@@ -2,7 +2,6 @@
 //! slow downloads) and must not shut out others: a client without a request in flight at the host is lent a place after a wait. So at
 //! most `max_concurrent` requests and one for each client are in flight.
 
-use super::pending_start::PendingStart;
 use super::terms::SlotRequest;
 use super::{NextTurn, Schedule, Slot};
 use crate::policy::client_id::ClientId;
@@ -41,7 +40,7 @@ impl<W> Schedule<W> {
         let exclusive = self.limit(demand) == 1;
         let gap = demand.gap(self.latency).max(self.backoff());
         let (number, first_fetch) = (self.starts, demand.first_fetch);
-        self.pending = (!gap.is_zero()).then_some(PendingStart { number, is_overtaken: false });
+        self.pending = (!gap.is_zero()).then_some(number);
         Slot { number, client, first_fetch, before, shared, exclusive, in_flight: true, gap, group_gap: Duration::ZERO }
     }
 

@@ -26,6 +26,5 @@ pub(in crate::gate) struct MachineView {
     pub starts: LastStarts,
     /// The end of the longest gap owed.
     pub owed: Option<Instant>,
-    pub backoff: Duration,
     pub observed: Observed,
 }

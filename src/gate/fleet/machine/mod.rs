@@ -81,11 +81,15 @@ impl Machine {
         Some(self.slots.find(id)?.view(at, self.most))
     }
 
-    /// A key's debt from earlier processes.
+    /// What a new schedule of a key owes. `None`: the key has no slot, or owes nothing. After starts since this process has opened the
+    /// file, that is a hold alone, as it is told of the starts.
     pub fn debt(&self, id: u64, at: Instant) -> Option<Debt> {
-        let MachineView { starts, owed, backoff, observed: Observed { refusals, .. } } = self.view(id, at)?;
-        let is_calm = backoff.is_zero() && refusals == 0;
-        let until = owed.max(starts.hold).or((!is_calm).then_some(at))?;
+        let MachineView { starts, owed, observed } = self.view(id, at)?;
+        let until = match starts.last_start.max(starts.last_fetch) {
+            Some(start) if start >= self.opened => starts.hold.unwrap_or(at),
+            _ => owed.max(starts.hold).or((!observed.is_calm()).then_some(at))?,
+        };
+        let Observed { backoff, refusals, .. } = observed;
         Some(Debt { until, backoff, refusals })
     }
 
@@ -127,9 +131,9 @@ impl Machine {
         }
     }
 
-    /// Records a host's backoff, latency and hold.
-    pub fn learn(&self, id: u64, backoff: Duration, observed: Observed, hold: Option<Instant>) {
-        self.of(id, |slot| slot.learn(backoff, observed, hold.map_or(0, micros_up)));
+    /// Records what a host's answers have said, and its hold.
+    pub fn learn(&self, id: u64, observed: Observed, hold: Option<Instant>) {
+        self.of(id, |slot| slot.learn(observed, hold.map_or(0, micros_up)));
     }
 
     /// Records a key's debt for later processes.

@@ -35,11 +35,12 @@ impl<'a> KeySlot<'a> {
         let until = |word| instant(self.get(word).min(now + most)).filter(|until| *until > at);
         let backoff = self.get(BACKOFF);
         let refusals = u32::try_from(backoff & LOW).unwrap_or(u32::MAX);
+        let backoff = Duration::from_micros((backoff >> 16).min(most));
+        let latency = Duration::from_micros(self.get(LATENCY).min(HOUR));
         MachineView {
             starts: LastStarts { last_start: last(START), last_fetch: last(FETCH), hold: until(HOLD) },
             owed: until(OWED),
-            backoff: Duration::from_micros((backoff >> 16).min(most)),
-            observed: Observed { latency: Duration::from_micros(self.get(LATENCY).min(HOUR)), refusals },
+            observed: Observed { backoff, latency, refusals },
         }
     }
 
@@ -155,13 +156,14 @@ impl<'a> KeySlot<'a> {
         let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, |word| (word as u32 == me).then_some(0));
     }
 
-    /// Records a host's backoff, latency and hold.
-    pub fn learn(&self, backoff: Duration, Observed { latency, refusals }: Observed, hold: u64) {
+    /// Records what a host's answers have said, and its hold.
+    pub fn learn(&self, observed: Observed, hold: u64) {
+        let Observed { backoff, latency, refusals } = observed;
         let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).min(HOUR);
         self.words[BACKOFF].store(micros(backoff) << 16 | u64::from(refusals).min(LOW), SeqCst);
         self.words[LATENCY].store(micros(latency), SeqCst);
         self.words[HOLD].fetch_max(hold, SeqCst);
-        if !backoff.is_zero() || refusals > 0 {
+        if !observed.is_calm() {
             self.keep(hold.saturating_add(HOUR));
         }
     }
@@ -170,7 +172,7 @@ impl<'a> KeySlot<'a> {
     pub fn owe(&self, until: u64, backoff: Duration, refusals: u32) {
         let latency = Duration::from_micros(self.get(LATENCY));
         self.words[OWED].fetch_max(until, SeqCst);
-        self.learn(backoff, Observed { latency, refusals }, 0);
+        self.learn(Observed { backoff, latency, refusals }, 0);
         self.keep(until);
     }
 

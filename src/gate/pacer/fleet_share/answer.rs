@@ -3,7 +3,7 @@
 use super::reserved::ReservedStart;
 use super::{FleetShare, TICK};
 use crate::gate::fleet::{PaceAnswer, PaceCall, ServerClock, WantedStart};
-use crate::policy::pace::{LastStarts, Schedule};
+use crate::policy::pace::{LastStarts, Observed, Schedule};
 use std::time::{Duration, Instant};
 
 impl FleetShare {
@@ -16,7 +16,7 @@ impl FleetShare {
         asked: Instant,
         now: Instant,
     ) {
-        let Some((link, (backoff, observed))) = self.calling.take() else { return };
+        let Some((link, told)) = self.calling.take() else { return };
         if link != self.link {
             // The call may have gone to another server, whose answer says nothing about this one.
             return;
@@ -31,16 +31,17 @@ impl FleetShare {
         self.busy = answer.busy;
         self.unused.take_if(|unused| Some(unused.window) == call.unused);
         self.used = self.used.take().and_then(|used| used.told(call, asked));
-        self.heard = (answer.backoff, answer.observed);
+        self.heard = answer.observed;
         let hold = answer.hold.filter(|at| schedule.last_starts().hold.is_none_or(|own| *at > own + TICK));
-        let raised = schedule.backoff() != backoff;
-        let adopted = if raised { schedule.backoff().max(answer.backoff) } else { answer.backoff };
-        schedule.adopt(LastStarts { hold, ..LastStarts::default() }, adopted);
-        self.seen.0 = if raised { backoff } else { schedule.backoff() };
-        self.seen.1 = observed;
-        if schedule.observed() == observed {
+        schedule.adopt(LastStarts { hold, ..LastStarts::default() });
+        let observed = schedule.observed();
+        if observed == told {
             schedule.adopt_observed(answer.observed);
-            self.seen.1 = answer.observed;
+            self.seen = schedule.observed();
+        } else {
+            // Answers came during the call.
+            schedule.adopt_observed(Observed { backoff: observed.backoff.max(answer.observed.backoff), ..observed });
+            self.seen = told;
         }
         self.told = self.told.max(call.starts).max(LastStarts { hold: schedule.last_starts().hold, ..self.told });
         let Some(WantedStart { is_fetch, .. }) = call.wants else { return };
@@ -71,7 +72,7 @@ impl FleetShare {
                 true => LastStarts { last_fetch: before, ..LastStarts::default() },
                 false => LastStarts { last_start: before, ..LastStarts::default() },
             };
-            schedule.adopt(starts, schedule.backoff());
+            schedule.adopt(starts);
             self.told = self.told.max(starts);
         }
     }

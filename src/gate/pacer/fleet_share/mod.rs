@@ -27,14 +27,14 @@ pub(super) struct FleetShare {
     /// Number of the latest reservation request, until the answer.
     number: Option<u64>,
     /// A call under way: its link, and the values sent.
-    calling: Option<(u64, Learnt)>,
+    calling: Option<(u64, Observed)>,
     /// Earliest next reservation, and after a failed call earliest next report.
     ask_at: Option<Instant>,
     /// Starts that the fleet knows of.
     told: LastStarts,
-    /// Backoff and latency as the server had them, and as the schedule adopted them.
-    heard: Learnt,
-    seen: Learnt,
+    /// What the answers of the host have said, as the server had it, and as the schedule adopted it.
+    heard: Observed,
+    seen: Observed,
     /// Another instance's request is in flight at least until then.
     busy: Option<Instant>,
     /// The key's state changed during a call, and the order of the two is unknown.
@@ -54,8 +54,6 @@ pub(super) struct FleetShare {
     /// Total time that the machine had been suspended at the last look.
     slept: Duration,
 }
-
-type Learnt = (Duration, Observed);
 
 impl FleetShare {
     /// Records whether the fleet can be asked, and whether the reserved start is due.
@@ -83,20 +81,14 @@ impl FleetShare {
         if self.reserved.is_some_and(|reserved| reserved.latest(ways) < now.max(reserved.due(self.busy))) {
             self.unused = self.reserved.take();
         }
-        let parted = alone.filter(|_| link == 0 || self.fails && self.reserved.is_none());
-        if parted.is_some_and(|phase| phase.instances > 1) && !schedule.is_partitioned() {
-            // A partitioned instance no longer hears of others' last starts, and the others have not noticed the partition yet.
+        if let Some(phase) = alone.filter(|_| link == 0 || self.fails && self.reserved.is_none()) {
+            // The others may not have noticed the partition yet.
             let last_start = if link == 0 { settled_at } else { schedule.is_behind_another().then_some(now) };
-            schedule.adopt(LastStarts { last_start, ..LastStarts::default() }, schedule.backoff());
+            return schedule.part(phase, last_start);
         }
-        schedule.follow(match parted {
-            Some(phase) => TurnSource::Partitioned(phase),
-            None => {
-                let reserved = self.reserved.as_ref().map(|reserved| reserved.due(self.busy));
-                let has_turn = self.known && reserved.is_some_and(|due| due <= now);
-                TurnSource::Fleet { known: self.known, has_turn, rivals: self.rivals, reserved, shares }
-            }
-        });
+        let reserved = self.reserved.as_ref().map(|reserved| reserved.due(self.busy));
+        let has_turn = self.known && reserved.is_some_and(|due| due <= now);
+        schedule.follow(TurnSource::Fleet { known: self.known, has_turn, rivals: self.rivals, reserved, shares });
     }
 
     /// Returns the call to make now, if any.
@@ -110,10 +102,9 @@ impl FleetShare {
         }
         let head = schedule.head_start().filter(|_| may_ask && self.reserved.is_none());
         let debt = schedule.debt(now);
-        let learnt = (schedule.backoff(), schedule.observed());
-        let (backoff, observed) = learnt;
-        let is_raised = backoff > self.seen.0
-            || observed.refusals > self.seen.1.refusals
+        let observed = schedule.observed();
+        let is_raised = observed.backoff > self.seen.backoff
+            || observed.refusals > self.seen.refusals
             || debt.is_some() && schedule.last_starts().newer_than(self.told).hold.is_some();
         let is_lowered = self.is_calmer(schedule) && may_ask;
         let is_asked = !self.known && self.reserved.is_some() && may_ask;
@@ -126,7 +117,7 @@ impl FleetShare {
             let number = *self.number.get_or_insert_with(number);
             WantedStart { number, is_fetch, lead: self.arrival * 9 / 8 + TICK, margin }
         });
-        self.calling = Some((self.link, learnt));
+        self.calling = Some((self.link, observed));
         (self.nudged, self.put_off) = (false, 0);
         let own = schedule.last_starts();
         Some(PaceCall {
@@ -136,8 +127,7 @@ impl FleetShare {
             late: self.used.and_then(|used| used.late(now)),
             starts: LastStarts { hold: own.newer_than(self.told).hold, ..own },
             in_flight: self.used.and_then(|used| used.in_flight(now, self.ways())),
-            backoff: [self.heard.0, if backoff == self.seen.0 { self.heard.0 } else { backoff }],
-            observed: [self.heard.1, if observed == self.seen.1 { self.heard.1 } else { observed }],
+            observed: [self.heard, observed.told(self.seen, self.heard)],
             most: schedule.longest_debt(),
             way: self.way,
         })
@@ -221,7 +211,8 @@ impl FleetShare {
 
     /// Whether backoff or refusals are below the fleet's, and no request is left to report it.
     fn is_calmer<W>(&self, schedule: &Schedule<W>) -> bool {
-        let is_less = schedule.backoff() < self.seen.0 || schedule.observed().refusals < self.seen.1.refusals;
+        let observed = schedule.observed();
+        let is_less = observed.backoff < self.seen.backoff || observed.refusals < self.seen.refusals;
         is_less && schedule.waiting() == 0 && schedule.in_flight() == 0
     }
 

@@ -21,7 +21,7 @@ pub(super) struct ReservedStart {
 impl ReservedStart {
     pub fn new(window: StartWindow, answer: &PaceAnswer, gap: Duration, is_fetch: bool, missed: Duration) -> Self {
         let [start, until] = [window.start, window.end].map(|micros| answer.clock.instant(micros));
-        Self { window, start, until, gap: gap.max(answer.backoff), is_fetch, missed, put_off: answer.put_off }
+        Self { window, start, until, gap: gap.max(answer.observed.backoff), is_fetch, missed, put_off: answer.put_off }
     }
 
     /// Earliest time to leave.

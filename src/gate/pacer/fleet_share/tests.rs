@@ -49,7 +49,7 @@ impl Instance {
     }
 
     /// Answers a call; a reserved start is `start` after `zero`.
-    fn answer(&mut self, call: &PaceCall, start: Duration, backoff: Duration, observed: Observed) {
+    fn answer(&mut self, call: &PaceCall, start: Duration, observed: Observed) {
         let clock = self.reach.clock.expect("it has one");
         let start = clock.micros(self.zero + start);
         let answer = PaceAnswer {
@@ -58,7 +58,6 @@ impl Instance {
             put_off: 0,
             busy: None,
             hold: None,
-            backoff,
             observed,
             way: Duration::ZERO,
             arrival: Duration::ZERO,
@@ -69,7 +68,7 @@ impl Instance {
     fn reserve(&mut self, start: Duration) {
         let call = self.call().expect("it asks");
         assert_eq!(call.wants.map(|wants| (wants.number, wants.is_fetch)), Some((7, false)));
-        self.answer(&call, start, Duration::ZERO, Observed::default());
+        self.answer(&call, start, Observed::default());
     }
 
     /// Starts a request that is answered at once.
@@ -106,7 +105,7 @@ fn what_is_put_off_while_it_is_reserved_starts_later() {
     let news = WaitNews { put_off: 30_000, busy: 0, way: 0 };
     instance.share.hears(Some(news), instance.now);
     // The server answered before that.
-    instance.answer(&call, ms(50), Duration::ZERO, Observed::default());
+    instance.answer(&call, ms(50), Observed::default());
     let later = Some(instance.zero + ms(80));
     assert_eq!(instance.share.next(&instance.schedule, instance.now), later);
     instance.share.hears(Some(news), instance.now);
@@ -124,7 +123,7 @@ fn a_start_that_nobody_waits_for_is_given_back_and_one_of_before_a_suspension_is
     let call = instance.call().expect("it asks");
     instance.reach.slept = ms(60_000);
     instance.follow();
-    instance.answer(&call, ms(5000), Duration::ZERO, Observed::default());
+    instance.answer(&call, ms(5000), Observed::default());
     assert!(instance.call().expect("the answer says nothing any more").wants.is_some());
 
     let mut instance = Instance::waiting();
@@ -158,7 +157,7 @@ fn another_server_is_told_what_is_owed_before_anything_is_reserved() {
     (instance.reach.link, instance.reach.settled_at) = (2, Some(instance.now + ms(2000)));
     let call = instance.call().expect("it owes");
     assert_eq!((call.wants, call.starts, call.gap), (None, last, GAP));
-    instance.answer(&call, ms(0), Duration::ZERO, Observed::default());
+    instance.answer(&call, ms(0), Observed::default());
     assert_eq!(instance.call(), None, "others may owe more");
     instance.now += ms(2000);
     assert!(instance.call().expect("all have told").wants.is_some());
@@ -173,16 +172,16 @@ fn a_refusal_is_told_at_once_and_what_others_have_seen_to_pass_is_not_raised_aga
     assert_eq!(call, None);
     instance.start(PaceOutcome::Backoff { retry_after: Some(ms(4000)) });
     let call = instance.call().expect("it tells");
-    assert_eq!(call.backoff, [ms(0), ms(4000)]);
+    assert_eq!(call.observed.map(|observed| observed.backoff), [ms(0), ms(4000)]);
     assert_eq!(call.starts.hold, Some(instance.now + ms(4000)));
-    let slow = Observed { latency: ms(3000), refusals: 2 };
-    instance.answer(&call, ms(5000), ms(4000), slow);
+    let slow = Observed { backoff: ms(4000), latency: ms(3000), refusals: 2 };
+    instance.answer(&call, ms(5000), slow);
     // Nothing has changed here; meanwhile the others find that the host has recovered.
     instance.now = instance.zero + ms(5000);
     instance.share.hears(None, instance.now);
     let call = instance.call().expect("it asks");
-    assert_eq!((call.backoff, call.observed), ([ms(4000); 2], [slow; 2]));
-    let good = Observed { latency: ms(200), refusals: 0 };
-    instance.answer(&call, ms(5000), Duration::ZERO, good);
-    assert_eq!((instance.schedule.backoff(), instance.schedule.observed()), (Duration::ZERO, good));
+    assert_eq!(call.observed, [slow; 2]);
+    let good = Observed { latency: ms(200), ..Observed::default() };
+    instance.answer(&call, ms(5000), good);
+    assert_eq!(instance.schedule.observed(), good);
 }

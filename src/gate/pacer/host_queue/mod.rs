@@ -229,21 +229,13 @@ impl HostQueue {
         let (state, now) = (self.state.lock(), Instant::now());
         let schedule = &state.schedule;
         let paused = schedule.paused_until(now).map_or(Duration::ZERO, |until| until - now);
-        let Observed { latency, refusals } = schedule.observed();
+        let Observed { backoff, latency, refusals } = schedule.observed();
         let (mut waiting, mut owed, in_flight) = (schedule.waiting(), schedule.owed(now), schedule.in_flight());
         for group in &*self.groups.lock() {
             let of_group = group.state.lock();
             (waiting, owed) = (waiting + of_group.schedule.waiting(), owed.max(of_group.schedule.owed(now)));
         }
-        PaceFigures { waiting, in_flight, backoff: schedule.backoff(), owed, latency, refusals, paused }
-    }
-
-    /// Whether this queue and its dependent queues are unused and owe nothing.
-    pub(super) fn is_idle(&self, now: Instant) -> bool {
-        let is_free = |inner: &Arc<Self>| Arc::strong_count(inner) == 1 && inner.is_idle(now);
-        self.state.lock().schedule.is_idle(now)
-            && self.beside.get().is_none_or(is_free)
-            && self.groups.lock().iter().all(is_free)
+        PaceFigures { waiting, in_flight, backoff, owed, latency, refusals, paused }
     }
 
     /// Stores the debt, in case this process ends before it is paid.

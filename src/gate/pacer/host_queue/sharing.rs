@@ -73,8 +73,7 @@ impl Sharing {
     /// Adopts the others' backoff and latency before an answer is counted. `changes_more`: the answer is a refusal or has a latency, so it
     /// changes more than an existing backoff.
     pub fn catch_up<W>(&mut self, schedule: &mut Schedule<W>, changes_more: bool) {
-        let is_calm = schedule.backoff().is_zero() && schedule.observed().refusals == 0;
-        if let Some(share) = self.machine().filter(|_| changes_more || !is_calm) {
+        if let Some(share) = self.machine().filter(|_| changes_more || !schedule.observed().is_calm()) {
             share.catch_up(schedule, Instant::now());
         }
     }

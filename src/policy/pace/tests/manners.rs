@@ -197,11 +197,11 @@ fn who_comes_after_a_restart_still_leaves_it_alone() {
 fn what_others_of_the_fleet_have_met_with_counts() {
     let (mut host, terms) = (Host::new(), breaker(3, 60_000));
     host.visit(0, &terms, AWAY);
-    host.schedule.adopt_observed(Observed { latency: ms(0), refusals: 2 });
+    host.schedule.adopt_observed(Observed { refusals: 2, ..Observed::default() });
     host.visit(0, &terms, AWAY);
     assert_eq!(host.open_at(0, &terms), 60_000);
     let mut host = Host::new();
-    host.schedule.adopt_observed(Observed { latency: ms(200), refusals: 0 });
+    host.schedule.adopt_observed(Observed { latency: ms(200), ..Observed::default() });
     let terms = adaptive(0, 5000);
     host.visit(0, &terms, OK);
     assert_eq!(host.open_at(0, &terms), 1000);

@@ -149,7 +149,7 @@ fn nonsense_in_it_holds_nobody_up_for_more_than_a_gap() {
             let _ = machine.debt(machine.a(), at);
             let _ = machine.view(machine.a(), at);
             machine.reserve(machine.a(), gap(1000), at);
-            machine.learn(machine.a(), NOW, Observed::default(), None);
+            machine.learn(machine.a(), Observed::default(), None);
             assert!(machine.due(at, 1000) <= ms(1020), "{nonsense}");
         }
         // The words of the key itself as well.
@@ -158,10 +158,10 @@ fn nonsense_in_it_holds_nobody_up_for_more_than_a_gap() {
             slot.free_word(word).store(u64::from_le_bytes([nonsense; 8]), Ordering::Relaxed);
         });
         let view = other.view(other.a(), at).expect("it is there");
-        assert!(view.backoff <= MOST && view.observed.latency <= MOST);
+        assert!(view.observed.backoff <= MOST && view.observed.latency <= MOST);
         assert!(view.starts.hold.is_none_or(|hold| hold <= at + MOST + ms(20)));
         let _ = (other.debt(other.a(), at), other.reserve(other.a(), gap(1000), at));
-        other.learn(other.a(), NOW, Observed::default(), None);
+        other.learn(other.a(), Observed::default(), None);
         assert!(other.due(at + MOST + ms(20), 1000) <= ms(1020), "{nonsense}");
         assert_eq!(other.due(at + MOST + ms(1100), 1000), NOW, "{nonsense}");
     }
@@ -186,7 +186,7 @@ fn after_a_boot_no_time_has_passed() {
     {
         let one = open(&directory);
         one.starts(now, 3000);
-        one.learn(one.a(), ms(500), Observed::default(), Some(now + ms(60_000)));
+        one.learn(one.a(), Observed { backoff: ms(500), ..Observed::default() }, Some(now + ms(60_000)));
         drop(open(&directory));
         assert!(is_about(one.due(now, 3000), ms(60_000)), "the same boot");
         // The process is killed while it has the turn.
@@ -206,7 +206,7 @@ fn after_a_boot_what_an_origin_has_asked_for_ends() {
     let (directory, now) = (place(), Instant::now());
     {
         let one = open(&directory);
-        one.learn(one.a(), ms(500), Observed::default(), Some(now + ms(5000)));
+        one.learn(one.a(), Observed { backoff: ms(500), ..Observed::default() }, Some(now + ms(5000)));
     }
     writable(&directory).write_all_at(&[7; 8], 8).expect("it is ours");
     let one = Machine::open(directory.path(), ms(10_000)).expect("it is there");

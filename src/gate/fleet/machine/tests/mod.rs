@@ -192,14 +192,14 @@ fn first_fetches_keep_their_distance_from_each_other_and_requests_do_not() {
 fn what_an_origin_has_asked_for_is_known_to_all() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     assert_eq!(other.view(other.a(), now), None);
-    let observed = Observed { latency: ms(40), refusals: 3 };
-    one.learn(one.a(), ms(1000), observed, Some(now + ms(5000)));
+    let observed = Observed { backoff: ms(1000), latency: ms(40), refusals: 3 };
+    one.learn(one.a(), observed, Some(now + ms(5000)));
     let view = other.view(other.a(), now).expect("it has learned");
-    assert_eq!((view.backoff, view.observed), (ms(1000), observed));
+    assert_eq!(view.observed, observed);
     assert!(view.starts.hold.is_some_and(|hold| is_about(hold - now, ms(5000))));
     assert!(is_about(other.due(now, 0), ms(5000)));
-    other.learn(other.a(), NOW, Observed::default(), None);
-    assert_eq!(one.view(one.a(), now + ms(5001)).map(|view| view.backoff), Some(NOW), "it has passed");
+    other.learn(other.a(), Observed::default(), None);
+    assert_eq!(one.view(one.a(), now + ms(5001)).map(|view| view.observed.backoff), Some(NOW), "it has passed");
     assert_eq!(one.due(now + ms(5001), 0), NOW);
 }
 
