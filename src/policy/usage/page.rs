@@ -1,6 +1,6 @@
 //! What a page says about its use: `<meta name="robots">` and those with a crawler's own name (draft-illyes-repext-03, Google),
 //! `<meta name="tdm-reservation">` and `<meta name="tdm-policy">` (W3C TDMRep), `<link rel="license">` (RSL 1.0). They belong into its
-//! head, and count wherever they stand, as search engines have it. Pure.
+//! head; one that stands behind it counts if it has come with it. Pure.
 
 use super::answer::UsageLines;
 use super::field::UsageField;
@@ -176,6 +176,7 @@ impl<'a> PageReading<'a> {
                 CallbackEvent::AttributeName { name } => tag.attribute(name),
                 CallbackEvent::AttributeValue { value } => tag.value(value),
                 CallbackEvent::EndTag { name } => seen.end(name),
+                CallbackEvent::Doctype { .. } => seen.doctype(),
                 CallbackEvent::CloseStartTag { .. } => {
                     seen.start(&tag.name);
                     self.tag(&tag.name, |name| tag.get(name));
@@ -354,7 +355,7 @@ mod tests {
         }
     }
 
-    /// In its head, behind that, and in its body: Google takes a robots tag from wherever it stands.
+    /// In its head, behind that, and in its body: who misplaces a tag says no as well.
     #[test]
     fn it_is_read_up_to_its_bound() {
         let tag = "<meta name=robots content=noindex>";
@@ -389,6 +390,16 @@ mod tests {
                 }
                 assert!(!has("text/html", &format!("\0{page}")), "it may be in UTF-16");
             }
+        }
+        for (page, is_whole) in [
+            ("<!doctype html><title>a</title><meta charset=utf-8><link rel=icon href=a><p", false),
+            ("<!doctype html><title>a</title><meta charset=utf-8><link rel=icon href=a><p>", true),
+            ("<!doctype html><html lang=en><style>a</style><noscript><p></noscript><script>'<p>'</script>", false),
+            ("<!doctype html><html lang=en><style>a</style><noscript><p></noscript><h1>", true),
+            ("<br><b>Warning</b><!doctype html><html><head><title>a</title><p>", false),
+            ("<title>a</title><p>", false),
+        ] {
+            assert_eq!(has("text/html", page), is_whole, "{page}");
         }
         assert!(!read(&[b"<head></head>", b"<head>"], "text/html", &[]).unwrap().has_head, "in one of two codings");
     }
