@@ -32,8 +32,8 @@ impl HeadSeen {
             _ if self.templates + self.noscripts > 0 => {}
             b"body" | b"frameset" => self.has_come = true,
             b"head" => self.is_outside = false,
-            b"html" | b"base" | b"basefont" | b"bgsound" | b"link" | b"meta" | b"noframes" | b"script"
-            | b"style" | b"title" => {}
+            b"html" | b"base" | b"basefont" | b"bgsound" | b"link" | b"meta" | b"noframes" | b"script" | b"style"
+            | b"title" => {}
             _ => self.has_come |= self.is_outside,
         }
     }
