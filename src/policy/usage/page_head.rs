@@ -4,6 +4,8 @@
 #[derive(Default)]
 pub(super) struct HeadSeen {
     pub has_come: bool,
+    /// Bytes that were read. `None`: all.
+    pub read: Option<usize>,
     has_noscript: bool,
     /// End tags of `noscript`.
     noscript_ends: usize,
@@ -50,6 +52,7 @@ impl HeadSeen {
     /// Whether a client that runs scripts, which reads no tags in `noscript`, sees tags that others do not: not where each end of one is
     /// the end for all.
     pub fn differs_with_scripts(&self, text: &[u8]) -> bool {
+        let text = self.read.and_then(|read| text.get(..read)).unwrap_or(text);
         let is_end = |at: &usize| text[*at..].get(..END.len()).is_some_and(|it| it.eq_ignore_ascii_case(END));
         self.has_noscript && memchr::memchr_iter(b'<', text).filter(is_end).count() != self.noscript_ends
     }
