@@ -386,18 +386,23 @@ fn usage_preferences_say_no_to_a_purpose() {
         ("ai-input", "a /robots.txt => allow"),
         ("ai-input", "b /art => allow @8"),
     ] {
-        let purposes: Vec<_> = purposes.split_whitespace().map(|name| Purpose::parse(name).unwrap()).collect();
-        let (question, _) = golden.split_once(" => ").unwrap();
-        let (agent, path) = question.split_once(' ').unwrap();
-        let rules = RobotsTxt::parse(file.as_bytes()).rules_for(&[agent]);
-        let verdict = rules.check_for(path, &purposes);
-        let word = if verdict.is_allowed() { "allow" } else { "disallow" };
-        let place = match (verdict.preference(), verdict.rule()) {
-            (Some(preference), _) => format!(" @usage {}", preference.line()),
-            (None, rule) => rule.map_or(String::new(), |rule| format!(" @{}", rule.line())),
-        };
-        assert_eq!(format!("{question} => {word}{place}"), golden, "{purposes:?}");
+        for_purposes(purposes, file, golden);
     }
+}
+
+/// `AGENT PATH => allow @LINE`, where some uses are declared.
+fn for_purposes(purposes: &str, file: &str, golden: &str) {
+    let purposes: Vec<_> = purposes.split_whitespace().map(|name| Purpose::parse(name).unwrap()).collect();
+    let (question, _) = golden.split_once(" => ").unwrap();
+    let (agent, path) = question.split_once(' ').unwrap();
+    let rules = RobotsTxt::parse(file.as_bytes()).rules_for(&[agent]);
+    let verdict = rules.check_for(path, &purposes);
+    let word = if verdict.is_allowed() { "allow" } else { "disallow" };
+    let place = match (verdict.preference(), verdict.rule()) {
+        (Some(preference), _) => format!(" @usage {}", preference.line()),
+        (None, rule) => rule.map_or(String::new(), |rule| format!(" @{}", rule.line())),
+    };
+    assert_eq!(format!("{question} => {word}{place}"), golden, "{purposes:?}");
 }
 
 /// draft-ietf-aipref-attach, "Content-Usage Rule Semantics" and "Processing Content-Usage Rules", line by line: for which
@@ -447,6 +452,20 @@ fn aipref_rules_are_chosen_as_rules_are() {
             }
         });
         assert_eq!(told.collect::<Vec<_>>().join(", "), golden, "{file}");
+    }
+}
+
+/// draft-ietf-aipref-attach-05, its example of "Processing Content-Usage Rules", whole.
+#[test]
+fn the_example_of_aipref_reads_as_it_says() {
+    let file = "User-Agent: *\nAllow: /\nDisallow: /never/\nContent-Usage: train-ai=n\nContent-Usage: /ai-ok/ train-ai=y\n\n\
+        User-Agent: ExampleBot\nAllow: /\nContent-Usage: train-ai=y\n";
+    for golden in ["Foo /test => disallow @usage 4", "Foo /ai-ok/ => allow @2", "Foo /never/ => disallow @3"] {
+        for_purposes("ai-train", file, golden);
+        for_purposes("search", file, &golden.replace("disallow @usage 4", "allow @2"));
+    }
+    for path in ["/test", "/ai-ok/", "/never/"] {
+        for_purposes("ai-train", file, &format!("ExampleBot {path} => allow @8"));
     }
 }
 

@@ -2,13 +2,20 @@
 
 use std::time::{Duration, SystemTime};
 
+use time::format_description::BorrowedFormatItem;
 use time::format_description::well_known::Rfc2822;
 use time::macros::format_description;
-use time::{Date, OffsetDateTime};
+use time::{Date, OffsetDateTime, PrimitiveDateTime};
 
-/// Parses an HTTP date in any of its three forms (RFC 9110 §5.6.7).
+/// Parses an HTTP date in any of its three forms (RFC 9110 §5.6.7). As in nginx and Squid, its names have no case, and the day of the
+/// week changes nothing.
 pub(super) fn http_date(value: &[u8]) -> Option<SystemTime> {
-    httpdate::parse_http_date(str::from_utf8(value).ok()?.trim()).ok()
+    let text = str::from_utf8(value).ok()?.trim();
+    let as_meant = || {
+        let text = text.to_ascii_lowercase();
+        FORMS.iter().find_map(|form| PrimitiveDateTime::parse(&text, form).ok()).map(|date| date.assume_utc().into())
+    };
+    httpdate::parse_http_date(text).ok().or_else(as_meant)
 }
 
 /// An HTTP date. 1970 for what there is none for: a clock may say anything.
@@ -33,6 +40,16 @@ pub(super) fn is_past(date: &str, now: SystemTime) -> Option<bool> {
     (rest.is_empty() || rest.starts_with(['T', ' '])).then(|| day < now.date())
 }
 
+const FORMS: [&[BorrowedFormatItem<'_>]; 2] = [
+    format_description!(
+        "[weekday repr:short case_sensitive:false], [day] [month repr:short case_sensitive:false] [year] \
+         [hour]:[minute]:[second] gmt"
+    ),
+    format_description!(
+        "[weekday repr:short case_sensitive:false] [month repr:short case_sensitive:false] [day padding:space] \
+         [hour]:[minute]:[second] [year]"
+    ),
+];
 const YEAR_10000: u64 = 253_402_300_800;
 
 #[cfg(test)]
@@ -51,6 +68,13 @@ mod tests {
             ("Fri, 25 Jun 2010 22:31:00 UTC", Some(false)),
             ("Friday, 25-Jun-10 22:29:59 GMT", Some(true)),
             ("Fri Jun 25 22:29:59 2010", Some(true)),
+            ("FRI, 25 jun 2010 22:29:59 gmt", Some(true)),
+            ("Mon, 25 Jun 2010 22:29:59 GMT", Some(true)),
+            ("Mon, 25 Jun 2010 22:31:00 UTC", Some(false)),
+            ("Mon, 25 Jun 2010 17:29:59 EST", Some(true)),
+            ("Mon Jun  7 22:29:59 2010", Some(true)),
+            ("Tue Jun  7 22:29:59 2010", Some(true)),
+            ("Fri, 31 Jun 2010 22:29:59 GMT", None),
             ("2010-06-24T23:00:00Z", Some(true)),
             ("2010-06-25", Some(false)),
             ("2010-06-2", None),

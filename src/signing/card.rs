@@ -136,6 +136,51 @@ mod tests {
         assert_eq!(card(&Settings::parse("", "").unwrap()), None);
     }
 
+    /// draft-meunier-webbotauth-registry, "Signature Agent Card": its example, but for what no configuration says.
+    #[test]
+    fn a_card_is_of_the_form_of_the_drafts_example() {
+        let example = json!({
+            "client_id": "https://example.com/bot",
+            "client_name": "Example Bot",
+            "client_uri": "https://example.com/bot/about.html",
+            "logo_uri": "https://example.com/logo.png",
+            "contacts": ["mailto:bot-support@example.com"],
+            "jwks_uri": "https://example.com/.well-known/http-message-signatures-directory",
+            "web_bot_auth": {
+                "expected-user-agent": "Mozilla/5.0 ExampleBot",
+                "rfc9309-product-token": "ExampleBot",
+                "rfc9309-compliance": false,
+                "trigger": "fetcher",
+                "purpose": "search",
+                "targeted-content": "Cat pictures",
+                "rate-control": "429",
+                "rate-expectation": "avg=10rps;max=100rps",
+                "known-urls": ["/", "/robots.txt", "*.png"],
+                "ips_uri": "https://example.com/ips.json",
+            },
+        });
+        for contact in ["https://bot.example/about", "bot@example.com"] {
+            let card = card(&settings(&format!(
+                "product_tokens: [ExampleBot], contact: '{contact}', purpose: [search, train-ai], \
+                 user_agent: 'Mozilla/5.0 ExampleBot', addresses: [192.0.2.0/24]"
+            )));
+            is_of_form(&card.unwrap(), &example);
+        }
+    }
+
+    fn is_of_form(value: &Value, example: &Value) {
+        assert_eq!(std::mem::discriminant(value), std::mem::discriminant(example), "{value} {example}");
+        for (name, member) in value.as_object().into_iter().flatten() {
+            is_of_form(member, example.get(name).unwrap_or_else(|| panic!("the draft knows no {name}")));
+        }
+        for item in value.as_array().into_iter().flatten() {
+            is_of_form(item, &example[0]);
+        }
+        if let (Some(value), Some(example)) = (value.as_str(), example.as_str()) {
+            assert_eq!(Url::parse(value).is_ok(), Url::parse(example).is_ok(), "{value} {example}");
+        }
+    }
+
     /// The draft's first example, by its members.
     #[test]
     fn addresses_are_listed_as_the_draft_has_them() {

@@ -203,7 +203,9 @@ impl Item {
 
     fn refusal(&self, now: SystemTime) -> Refusal {
         let Self { of, budget, .. } = self;
-        Refusal::BudgetSpent { retry_after: self.within.per.end(now).1, of: of.clone(), budget: *budget }
+        let is_ever = self.within.has_room(&Spent::default());
+        let retry_after = is_ever.then(|| self.within.per.end(now).1);
+        Refusal::BudgetSpent { retry_after, of: of.clone(), budget: *budget }
     }
 }
 

@@ -67,8 +67,8 @@ pub enum Refusal {
     RevisitTooSoon { retry_after: Duration },
     /// The budget of this period is used up.
     BudgetSpent {
-        /// Time until the next period.
-        retry_after: Duration,
+        /// Time until the next period. `None`: no period allows it.
+        retry_after: Option<Duration>,
         /// A pace key, or `user=NAME`.
         of: Box<str>,
         budget: Budget,
@@ -206,13 +206,13 @@ impl Refusal {
             Self::RobotsUnreachable { retry_after, .. }
             | Self::CrawlDelay { retry_after, .. }
             | Self::HostPaused { retry_after, .. }
-            | Self::BudgetSpent { retry_after, .. }
             | Self::RevisitTooSoon { retry_after }
             | Self::Closed { retry_after, .. }
             | Self::QueueFull { retry_after }
             | Self::Draining { retry_after }
             | Self::FleetLost { retry_after, .. }
             | Self::OwnLimit { retry_after, .. } => Some(*retry_after),
+            Self::BudgetSpent { retry_after, .. } => *retry_after,
             _ => None,
         }
     }

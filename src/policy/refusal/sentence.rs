@@ -60,6 +60,9 @@ impl Refusal {
             Self::RevisitTooSoon { .. } => {
                 write!(f, "this page was fetched less than `min_revisit` ago; try again in {wait}")
             }
+            Self::BudgetSpent { of, budget, retry_after: None } => {
+                write!(f, "budget of {of} never allows this: {budget} (UTC)")
+            }
             Self::BudgetSpent { of, budget, .. } => {
                 write!(f, "budget of {of} spent: {budget} (UTC); try again in {wait}")
             }

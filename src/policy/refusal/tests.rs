@@ -80,7 +80,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         ),
         (
             Refusal::BudgetSpent {
-                retry_after: second,
+                retry_after: Some(second),
                 of: "example.com".into(),
                 budget: Budget { requests: Some(100), bytes: Some(1024), per: Period::Hour, money: None },
             },

@@ -192,6 +192,8 @@ mod tests {
             ("search", "examplebot: noindex", true),
             ("search", "otherbot: noindex", false),
             ("search", "otherbot: nofollow, noindex", false),
+            ("search", "*: noindex", true),
+            ("search", "otherbot: nofollow, *: noindex", true),
             ("search", "noindex, otherbot: nofollow", true),
             ("search", "otherbot: noindex, ExampleBot: nofollow, noindex", true),
             ("search", "max-snippet: 20, noindex", true),

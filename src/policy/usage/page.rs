@@ -1,6 +1,6 @@
 //! What a page says about its use: `<meta name="robots">` and those with a crawler's own name (draft-illyes-repext-03, Google),
 //! `<meta name="tdm-reservation">` and `<meta name="tdm-policy">` (W3C TDMRep), `<link rel="license">` (RSL 1.0). They belong into its
-//! head, and count wherever they stand, as search engines have it. Pure.
+//! head; one that stands behind it counts if it has come with it. Pure.
 
 use super::answer::UsageLines;
 use super::field::UsageField;
@@ -167,31 +167,37 @@ impl<'a> PageReading<'a> {
         PageReading { lines, policy: None, product_tokens }
     }
 
-    /// `scripts`: whether they run.
+    /// `scripts`: whether they run. Behind the head, nothing is read that cannot say anything: most of most pages.
     fn html(mut self, text: &[u8], scripts: bool) -> HeadSeen {
-        let (mut seen, mut tag) = (HeadSeen::default(), OpenTag::default());
-        let emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, _: Span<()>| {
+        let (mut seen, mut tag, last) = (HeadSeen::default(), OpenTag::default(), last_tag(text));
+        let emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, span: Span| {
             match event {
                 CallbackEvent::OpenStartTag { name } => tag.begin(name),
                 CallbackEvent::AttributeName { name } => tag.attribute(name),
                 CallbackEvent::AttributeValue { value } => tag.value(value),
                 CallbackEvent::EndTag { name } => seen.end(name),
+                CallbackEvent::Doctype { .. } => seen.doctype(),
                 CallbackEvent::CloseStartTag { .. } => {
                     seen.start(&tag.name);
                     self.tag(&tag.name, |name| tag.get(name));
-                    return match &tag.name[..] {
+                    if seen.has_come && last.is_none_or(|last| last < span.end) {
+                        seen.read = Some(span.end);
+                        return Some(None);
+                    }
+                    let state = match &tag.name[..] {
                         b"noframes" => naive_next_state(b"style"),
                         // Crawlers run no scripts, so that they see what is in it.
                         NOSCRIPT if !scripts => None,
                         name => naive_next_state(name),
                     };
+                    return state.map(Some);
                 }
                 _ => {}
             }
             None
         });
         let mut tokens = Tokenizer::new_with_emitter(text, emitter);
-        while let Some(Ok(state)) = tokens.next() {
+        while let Some(Ok(Some(state))) = tokens.next() {
             tokens.set_state(state);
         }
         drop(tokens);
@@ -264,6 +270,15 @@ impl<'a> PageReading<'a> {
             self.lines.take(b"link", &[b"<", target, b">; rel=license", media_type].concat());
         }
     }
+}
+
+/// Where the name ends of the last tag that may say something, if there is one.
+fn last_tag(text: &[u8]) -> Option<usize> {
+    let is_tag = |end: &usize| {
+        let name = text.get(end - "meta".len()..*end);
+        name.is_some_and(|name| name.eq_ignore_ascii_case(b"meta") || name.eq_ignore_ascii_case(b"link"))
+    };
+    memchr::memrchr_iter(b'<', text).map(|at| at + "<meta".len()).find(is_tag)
 }
 
 /// Steps to find a named character.
@@ -354,7 +369,7 @@ mod tests {
         }
     }
 
-    /// In its head, behind that, and in its body: Google takes a robots tag from wherever it stands.
+    /// In its head, behind that, and in its body: who misplaces a tag says no as well.
     #[test]
     fn it_is_read_up_to_its_bound() {
         let tag = "<meta name=robots content=noindex>";
@@ -363,6 +378,47 @@ mod tests {
             let far = format!("{before}{}{tag}", " ".repeat(LONGEST_HEAD));
             assert_eq!(said(&far), "", "no more of a page is read");
         }
+    }
+
+    /// One without attributes says nothing, but as it stands at the end, all is read.
+    fn assert_reads_as_with_a_tag_at_its_end(page: &str) {
+        let whole = format!("{page}<meta>");
+        for kind in ["text/html", "application/xhtml+xml"] {
+            assert_eq!(said_as(kind, page.as_bytes()), said_as(kind, whole.as_bytes()), "{page:?}");
+        }
+        let has = |page: &str| read(&[page.as_bytes()], "text/html", &[]).unwrap().has_head;
+        assert_eq!(has(page), has(&whole), "{page:?}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_not_read_says_nothing(
+            pieces in proptest::collection::vec(
+                proptest::sample::select(vec![
+                    "<!doctype html>", "<html>", "<head>", "</head>", "<body>", "<p>", "<meta name=robots content=noai>",
+                    "<META NAME=robots CONTENT=noindex>", "<meta name=robots content=\"no", "index\">", "<link rel=license href=a>",
+                    "<noscript>", "</noscript>", "<template>", "</template>", "<!--", "-->", "<script>", "</script>", "<style>",
+                    "</style>", "<title>", "</title>", "\r\n", "\u{fc}", "&amp;", "&notit;", "\"", "'", "<a title=\"", " ", "text", "<", ">",
+                    "<noscript><style></noscript>", "<noframes>", "</noframes>", "<meta", "<lin",
+                ]),
+                0..24,
+            )
+        ) {
+            assert_reads_as_with_a_tag_at_its_end(&(pieces.concat() + "<p>"));
+        }
+    }
+
+    /// A page of which the head says all is not read any further.
+    #[test]
+    fn few_bytes_are_read_behind_a_head() {
+        let head = "<!doctype html><head><meta name=robots content=all></head><body>";
+        let named = "&No".repeat(1_000);
+        let (mut lines, text) = (UsageLines::default(), format!("{head}{named}<p>"));
+        let seen = PageReading::new(&mut lines, &[]).html(text.as_bytes(), false);
+        assert_eq!(seen.read, Some(head.len()));
+        let tag = format!("{head}{named}<p><link>{named}<p>");
+        let seen = PageReading::new(&mut lines, &[]).html(tag.as_bytes(), false);
+        assert_eq!(seen.read, Some(tag.len() - named.len() - "<p>".len()));
     }
 
     /// All of it, however it is read.
@@ -389,6 +445,16 @@ mod tests {
                 }
                 assert!(!has("text/html", &format!("\0{page}")), "it may be in UTF-16");
             }
+        }
+        for (page, is_whole) in [
+            ("<!doctype html><title>a</title><meta charset=utf-8><link rel=icon href=a><p", false),
+            ("<!doctype html><title>a</title><meta charset=utf-8><link rel=icon href=a><p>", true),
+            ("<!doctype html><html lang=en><style>a</style><noscript><p></noscript><script>'<p>'</script>", false),
+            ("<!doctype html><html lang=en><style>a</style><noscript><p></noscript><h1>", true),
+            ("<br><b>Warning</b><!doctype html><html><head><title>a</title><p>", false),
+            ("<title>a</title><p>", false),
+        ] {
+            assert_eq!(has("text/html", page), is_whole, "{page}");
         }
         assert!(!read(&[b"<head></head>", b"<head>"], "text/html", &[]).unwrap().has_head, "in one of two codings");
     }

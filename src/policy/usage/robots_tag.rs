@@ -47,7 +47,7 @@ impl RobotsTag {
             let name =
                 bare_item.as_token().map(|token| token.as_str()).or(bare_item.as_string().map(|text| text.as_str()));
             tag.is_malformed |= name.is_none();
-            if !name.is_some_and(|name| name == "*" || is_named(name, to)) {
+            if !name.is_some_and(|name| is_named(name, to)) {
                 continue;
             }
             for (rule, value) in params {
@@ -152,9 +152,9 @@ fn without_case(value: &[u8]) -> Vec<u8> {
     value.iter().map(lower).collect()
 }
 
-/// The crawler's own name.
+/// The crawler's own name, or `*`: everybody's in the standard form, and in the other where sites mix them.
 fn is_named(name: &str, to: &Use<'_>) -> bool {
-    to.product_tokens.iter().any(|token| token.as_str().eq_ignore_ascii_case(name))
+    name == "*" || to.product_tokens.iter().any(|token| token.as_str().eq_ignore_ascii_case(name))
 }
 
 /// Since 1970.

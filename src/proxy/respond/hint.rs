@@ -37,6 +37,7 @@ pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) ->
         Refusal::RevisitTooSoon { .. } => {
             return format!("Use the copy that you have, or wait {wait} s, then try again (`min_revisit`).").into();
         }
+        Refusal::BudgetSpent { retry_after: None, .. } => "Ask the proxy's operator for a larger `budget`.",
         Refusal::BudgetSpent { .. } => {
             return format!("Wait {wait} s, then try again, or ask the proxy's operator for a larger `budget`.").into();
         }

@@ -61,13 +61,15 @@ async fn nothing_is_promised_beyond_the_budget_and_what_was_not_charged_is_free_
     assert_eq!(offer(at, &url, "crawler-exact-price: USD 0.01\r\n").await.status(), 200, "there is a cent left");
     settled("USD 0.05").await;
     assert_eq!(offer(at, &url, &max("USD 0.000001")).await.status(), 429);
+    assert!(refused.field("retry-after").is_some());
     for (what, fields, status) in [
         ("nothing is promised", String::new(), 402),
         ("another currency is not within it", max("EUR 0.01"), 429),
         ("more than there ever is", max("USD 999999999999"), 429),
         ("zero is nothing", max("USD 0"), 200),
     ] {
-        assert_eq!(offer(at, &url, &fields).await.status(), status, "{what}");
+        let answer = offer(at, &url, &fields).await;
+        assert_eq!((answer.status(), answer.field("retry-after")), (status, None), "{what}: no wait helps");
     }
     assert_eq!(origin.log.all().iter().filter(|seen| seen.field("crawler-max-price") == Some("USD 0.02")).count(), 4);
     let budgets = json(proxy.admin_address(), "/api/v1/status").await["budgets"].clone();

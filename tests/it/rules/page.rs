@@ -410,8 +410,12 @@ async fn a_page_goes_on_when_its_head_has_come() {
         client
     };
     for coding in CODINGS {
-        for (meta, status) in [("<meta name=otherbot content=noai>", 200), ("<meta name=robots content=noai>", 403)] {
-            let begun = encode(coding, format!("<head>{meta}</head><body>so far").as_bytes(), false);
+        for (begun, status) in [
+            ("<head><meta name=otherbot content=noai></head><body>so far", 200),
+            ("<!doctype html><meta name=otherbot content=noai><p>so far", 200),
+            ("<head><meta name=robots content=noai></head><body>so far", 403),
+        ] {
+            let begun = encode(coding, begun.as_bytes(), false);
             let head = format!(
                 "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: {coding}\r\nContent-Length: 9999\r\n\r\n"
             );
