@@ -58,6 +58,10 @@ impl<S: BodySource> BodySource for Tee<'_, S> {
         self.from.poll_more(cx)
     }
 
+    fn has_ended(&self) -> bool {
+        self.from.has_ended()
+    }
+
     fn trailers(&mut self) -> Option<HeaderMap> {
         self.from.trailers()
     }
