@@ -146,18 +146,9 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, state: Arc<Lis
         }
     }
     let drain = proxy.settings.load().limits.drain_timeout;
-    let over = async {
-        proxy.stopped_after_grace().await;
-        proxy.room.close();
-        std::future::pending().await
-    };
-    let drained = timeout(drain, async {
-        tokio::select! {
-            () = async { while connections.join_next().await.is_some() {} } => {}
-            () = over => {}
-        }
-    });
-    if drained.await.is_err() {
+    let ended = async { while connections.join_next().await.is_some() {} };
+    let drained = timeout(drain, proxy.close_until(ended)).await;
+    if drained.is_err() {
         tracing::warn!(left = connections.len(), "cut off the connections still open after {drain:?}");
     }
 }
