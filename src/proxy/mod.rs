@@ -169,6 +169,19 @@ impl Proxy {
         sleep(STOP_GRACE.min(self.settings.load().limits.drain_timeout)).await;
     }
 
+    /// Tells connections to end, once clients have had time to send. Resolves when they have `ended`.
+    async fn close_until(&self, ended: impl Future<Output = ()>) {
+        let close = async {
+            self.stopped_after_grace().await;
+            self.room.close();
+            std::future::pending().await
+        };
+        tokio::select! {
+            () = ended => {}
+            () = close => {}
+        }
+    }
+
     fn account_detail(&self) -> AccountDetail {
         let basis = self.evidence.is_some();
         AccountDetail { rule: basis || self.is_logging.load(Relaxed), basis }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// A crawler's name, such as `ExampleBot`; compared without regard to case.
 ///
@@ -133,9 +133,13 @@ pub(crate) fn leading_token(value: &[u8]) -> &[u8] {
 const MAX_LEN: usize = 256;
 
 /// Names of browsers, engines and platforms, in lower case.
-const BROWSERS: &str = "android applewebkit build chrome chromium compatible cros crios edg edga edge edgios firefox fxios \
+static BROWSERS: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    "android applewebkit build chrome chromium compatible cros crios edg edga edge edgios firefox fxios \
      gecko khtml like linux macintosh mobile mozilla msie nt opera opr presto safari samsungbrowser \
-     trident ubuntu vivaldi version webkit windows wow64 x11 yabrowser";
+     trident ubuntu vivaldi version webkit windows wow64 x11 yabrowser"
+        .split(' ')
+        .collect()
+});
 
 /// The text within the parentheses that `header` begins with, and what follows them. Comments nest (RFC 9110 §5.6.5).
 fn split_comment(header: &[u8]) -> (&[u8], &[u8]) {
@@ -191,7 +195,7 @@ fn push(word: &[u8], tokens: &mut Vec<ProductToken>) {
     let is_name = name.first().is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
         && name.iter().any(u8::is_ascii_alphabetic)
         && !is_address(word)
-        && !BROWSERS.as_bytes().split(|byte| *byte == b' ').any(|browser| name.eq_ignore_ascii_case(browser));
+        && !BROWSERS.iter().any(|browser| name.eq_ignore_ascii_case(browser.as_bytes()));
     let Some(token) = is_name.then(|| str::from_utf8(name).ok()).flatten() else {
         return;
     };

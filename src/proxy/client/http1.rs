@@ -15,9 +15,9 @@ use super::wire::Wire;
 use crate::http1::{self, FieldRoom, Framing};
 use crate::policy::{Authority, Refusal};
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
@@ -47,13 +47,12 @@ impl Connection {
         if self.wire.is_h2() {
             return http2::serve(proxy, self).await;
         }
-        let mut stop = Stop { stopped: Box::pin(proxy.stopped_after_grace()), is_set: false };
         let mut since = Instant::now();
         loop {
-            let next = match self.idle(proxy, since, &mut stop).await {
+            let next = match self.idle(proxy, since).await {
                 Next::Head => {
                     // Boxed, so that an idle connection does not hold the state of a request. `Box::pin` would copy it.
-                    let requests = self.requests(proxy, &mut since, &mut stop);
+                    let requests = self.requests(proxy, &mut since);
                     Box::into_pin(Box::write(Box::new_uninit(), requests)).await
                 }
                 next => next,
@@ -79,12 +78,12 @@ impl Connection {
     }
 
     /// Waits for the start of a head and forgets the last host. `since`: start of the idle time.
-    async fn idle(&mut self, proxy: &Proxy, since: Instant, stop: &mut Stop<'_>) -> Next {
+    async fn idle(&mut self, proxy: &Proxy, since: Instant) -> Next {
         self.last_place = LastPlace::default();
         // Settings are not borrowed across an await: that would keep old ones alive and slow other borrowers down.
         let until = since + proxy.settings.load().limits.idle_timeout;
         while self.input.is_empty() {
-            match self.more(proxy, since, until, stop).await {
+            match self.more(since, until).await {
                 Ok(()) => {}
                 Err(Next::Idle) => return Next::Close,
                 Err(next) => return next,
@@ -94,10 +93,10 @@ impl Connection {
     }
 
     /// Serves requests until the connection is idle.
-    async fn requests(&mut self, proxy: &Arc<Proxy>, since: &mut Instant, stop: &mut Stop<'_>) -> Next {
+    async fn requests(&mut self, proxy: &Arc<Proxy>, since: &mut Instant) -> Next {
         let mut head = Buffer::new();
         loop {
-            match self.next_head(proxy, &mut head, since, stop).await {
+            match self.next_head(proxy, &mut head, since).await {
                 Ok(Next::Head) => {}
                 Ok(next) => return next,
                 Err(refusal) => {
@@ -119,13 +118,7 @@ impl Connection {
     }
 
     /// Reads a whole head and moves it to `head`. `since`: start of the idle time.
-    async fn next_head(
-        &mut self,
-        proxy: &Proxy,
-        head: &mut Buffer,
-        since: &Instant,
-        stop: &mut Stop<'_>,
-    ) -> Result<Next, Refusal> {
+    async fn next_head(&mut self, proxy: &Proxy, head: &mut Buffer, since: &Instant) -> Result<Next, Refusal> {
         let (idle, header, size) = {
             let limits = &proxy.settings.load().limits;
             (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
@@ -158,7 +151,7 @@ impl Connection {
                 deadline = Some(Instant::now() + header);
             }
             let at = deadline.unwrap_or(*since + idle.min(FORGET));
-            match self.more(proxy, *since, at, stop).await {
+            match self.more(*since, at).await {
                 Ok(()) => {}
                 Err(Next::Idle) if deadline.is_some() => return Err(Refusal::HeadTimeout { limit: header }),
                 Err(next) => return Ok(next),
@@ -167,14 +160,14 @@ impl Connection {
     }
 
     /// Reads once, until `at`. `since`: start of the idle time.
-    async fn more(&mut self, proxy: &Proxy, since: Instant, at: Instant, stop: &mut Stop<'_>) -> Result<(), Next> {
+    async fn more(&mut self, since: Instant, at: Instant) -> Result<(), Next> {
         let Connection { wire, input, timer, permit, .. } = self;
         let more = poll_fn(|cx| {
             Poll::Ready(match input.poll_fill(cx, wire) {
                 Poll::Ready(Ok(0)) if matches!(wire, Wire::Tcp(_)) => Err(Next::Cut),
                 Poll::Ready(Ok(0) | Err(_)) => Err(Next::Close),
                 Poll::Ready(Ok(_)) => Ok(()),
-                Poll::Pending if stop.poll(cx, proxy).is_ready() => Err(Next::Close),
+                Poll::Pending if permit.is_over() => Err(Next::Close),
                 Poll::Pending if input.is_empty() && permit.poll_idle(cx, since).is_ready() => Err(Next::MakeRoom),
                 Poll::Pending => return timer.poll(cx, at).map(|()| Err(Next::Idle)),
             })
@@ -260,23 +253,6 @@ async fn drain(client: &mut Http1Client<'_>, timer: &mut Timer) -> bool {
         }
     });
     timer.limit(at, drained).await.unwrap_or(false)
-}
-
-/// The stop signal for one connection, delayed until requests in flight have been read.
-struct Stop<'a> {
-    stopped: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
-    /// The stop signal will wake the task.
-    is_set: bool,
-}
-
-impl Stop<'_> {
-    fn poll(&mut self, cx: &mut Context<'_>, proxy: &Proxy) -> Poll<()> {
-        if self.is_set && !proxy.is_stopping() {
-            return Poll::Pending;
-        }
-        self.is_set = true;
-        self.stopped.as_mut().poll(cx)
-    }
 }
 
 /// Start of the HTTP/2 preface.

@@ -146,7 +146,8 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, state: Arc<Lis
         }
     }
     let drain = proxy.settings.load().limits.drain_timeout;
-    let drained = timeout(drain, async { while connections.join_next().await.is_some() {} }).await;
+    let ended = async { while connections.join_next().await.is_some() {} };
+    let drained = timeout(drain, proxy.close_until(ended)).await;
     if drained.is_err() {
         tracing::warn!(left = connections.len(), "cut off the connections still open after {drain:?}");
     }

@@ -271,9 +271,11 @@ async fn send_body<C: Client>(
     moved: &mut u64,
 ) -> Result<(), FlowError> {
     let min_rate = MinRate { rate: settings.limits.min_rate, over: settings.limits.read_timeout };
-    let mut flow = Flow::new(Instant::now() + min_rate.over);
+    let began = Instant::now();
+    let (mut flow, mut first) = (Flow::new(began + min_rate.over), Some(began));
     poll_fn(|cx| {
-        let polled = flow.poll(cx, body, client.side(), min_rate);
+        let now = first.take().unwrap_or_else(Instant::now);
+        let polled = flow.poll(cx, body, client.side(), min_rate, now);
         *moved = flow.moved;
         match polled {
             Poll::Ready(sent) => Poll::Ready(sent),

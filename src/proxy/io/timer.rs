@@ -4,6 +4,7 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -32,10 +33,12 @@ impl Timer {
     fn poll_anew(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
         loop {
             if self.sleep.is_elapsed() || self.sleep.deadline() > at || !self.set {
-                if Instant::now() >= at {
+                let now = Instant::now();
+                if now >= at {
                     return Poll::Ready(());
                 }
-                self.sleep.as_mut().reset(at);
+                // Most connections and streams are short: the first deadline is early enough for all that they set.
+                self.sleep.as_mut().reset(if self.set { at } else { at.min(now + FIRST) });
             }
             // A task that has used up its budget could not set the timer.
             self.set = pin!(unconstrained(self.sleep.as_mut())).poll(cx).is_pending();
@@ -56,10 +59,12 @@ impl Timer {
     }
 }
 
+/// The runtime wakes a new timer after this, at the latest.
+const FIRST: Duration = Duration::from_secs(1);
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
     use tokio::time::sleep;
 
     #[tokio::test(start_paused = true)]

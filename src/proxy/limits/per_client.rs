@@ -1,7 +1,7 @@
 //! Concurrency limits by client: connections by address and by user, waiting requests by user.
 
+use hashbrown::HashMap;
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;

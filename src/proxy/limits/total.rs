@@ -1,15 +1,17 @@
 //! Limit on all client connections (`limits.max_connections`, and the limit on open files). Tracks which are idle, so
 //! that they can make room for new ones. If none is, it cuts others.
 
+use futures_util::task::AtomicWaker;
+use hashbrown::HashMap;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 /// The open connections.
@@ -24,6 +26,7 @@ struct Open {
     members: Mutex<HashMap<u64, Arc<Member>>>,
     next: AtomicU64,
     began: Instant,
+    is_over: AtomicBool,
 }
 
 /// The state of one connection.
@@ -33,7 +36,6 @@ struct Member {
     /// It has sent a whole head, and not been turned away.
     is_heard: AtomicBool,
     is_cut: AtomicBool,
-    cut: Notify,
     /// Milliseconds since the start, plus one; 0: busy.
     idle_since: AtomicU64,
     /// Input has arrived.
@@ -42,7 +44,8 @@ struct Member {
     /// Its listener, and whether that is closed.
     listener: AtomicU64,
     is_last: AtomicBool,
-    waker: Mutex<Option<Waker>>,
+    /// The task that serves it.
+    task: AtomicWaker,
 }
 
 /// A connection's place, released on drop.
@@ -56,7 +59,8 @@ impl Room {
     /// `most`: connections for which there are descriptors.
     pub fn new(most: usize) -> Self {
         let (count, members, next) = (watch::Sender::new(0), Mutex::default(), AtomicU64::new(0));
-        Room { open: Arc::new(Open { count, members, next, began: Instant::now() }), most }
+        let (began, is_over) = (Instant::now(), false.into());
+        Room { open: Arc::new(Open { count, members, next, began, is_over }), most }
     }
 
     /// Waits until fewer than `limit` are open. Meanwhile closes idle ones or, if there are none, cuts others.
@@ -119,7 +123,7 @@ impl Room {
         };
         if let Some((_, member)) = silent.or_else(greedy) {
             member.is_cut.store(true, Relaxed);
-            member.cut.notify_one();
+            member.task.wake();
         }
     }
 
@@ -128,8 +132,15 @@ impl Room {
         let members: Vec<_> = self.open.members.lock().values().cloned().collect();
         for member in members.iter().filter(|member| member.listener.load(Relaxed) == listener) {
             member.is_last.store(true, Relaxed);
-            member.wake();
+            member.task.wake();
         }
+    }
+
+    /// Tells all connections that the proxy stops: those without a request in flight end.
+    pub fn close(&self) {
+        self.open.is_over.store(true, Relaxed);
+        let members: Vec<_> = self.open.members.lock().values().cloned().collect();
+        members.iter().for_each(|member| member.task.wake());
     }
 
     /// Asks the longest idle connections to close: a quarter of the idle ones, at least `least`. Returns how many.
@@ -152,7 +163,7 @@ impl Room {
         idle.truncate(count(idle.len()));
         for (_, member) in &idle {
             member.is_to_go.store(true, Relaxed);
-            member.wake();
+            member.task.wake();
         }
         idle.len()
     }
@@ -165,19 +176,12 @@ impl Member {
             began: Instant::now(),
             is_heard: false.into(),
             is_cut: false.into(),
-            cut: Notify::new(),
             idle_since: 0.into(),
             is_used: false.into(),
             is_to_go: false.into(),
             listener: 0.into(),
             is_last: false.into(),
-            waker: Mutex::default(),
-        }
-    }
-
-    fn wake(&self) {
-        if let Some(waker) = self.waker.lock().take() {
-            waker.wake();
+            task: AtomicWaker::new(),
         }
     }
 }
@@ -190,10 +194,7 @@ impl ConnectionPermit {
             let since = since.saturating_duration_since(self.open.began).as_millis() as u64 + 1;
             member.idle_since.store(since, Relaxed);
         }
-        let mut waker = member.waker.lock();
-        if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            *waker = Some(cx.waker().clone());
-        }
+        member.task.register(cx.waker());
         let goes = member.is_to_go.load(Relaxed) || member.is_last.load(Relaxed);
         if goes { Poll::Ready(()) } else { Poll::Pending }
     }
@@ -201,11 +202,21 @@ impl ConnectionPermit {
     /// Serves the connection until it ends or is cut for another.
     pub async fn serve<F: Future<Output = ()>>(self, serve: impl FnOnce(Self) -> F) {
         let member = self.member.clone();
-        let serving = pin!(serve(self));
-        tokio::select! {
-            () = serving => {}
-            () = member.cut.notified() => tracing::debug!(client = %member.client, "cut a connection for another client"),
-        }
+        let mut serving = pin!(serve(self));
+        poll_fn(|cx| {
+            member.task.register(cx.waker());
+            if member.is_cut.load(Relaxed) {
+                tracing::debug!(client = %member.client, "cut a connection for another client");
+                return Poll::Ready(());
+            }
+            serving.as_mut().poll(cx)
+        })
+        .await;
+    }
+
+    /// Whether the proxy stops. [`serve`](Self::serve) is woken when it does.
+    pub fn is_over(&self) -> bool {
+        self.open.is_over.load(Relaxed)
     }
 
     /// Whether it has sent a whole head, and was not turned away.
@@ -251,8 +262,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::future::poll_fn;
     use std::net::Ipv4Addr;
+    use std::task::Waker;
 
     const ONE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
     const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));

@@ -225,6 +225,11 @@ impl<'a> AnswerHead<'a> {
         let mut head = http::Response::new(());
         *head.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_GATEWAY);
         let fields = head.headers_mut();
+        let passed = match self.fields {
+            Fields::Http1(head) => head.fields.len(),
+            Fields::Http2(fields) => fields.len(),
+        };
+        fields.reserve(passed + MOST_ADDED);
         // RFC 9113 §8.2.1: clients end the stream or the connection if white space surrounds a value.
         let mut append = |name: &[u8], value: &[u8]| {
             if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value.trim_ascii())) {
@@ -279,6 +284,8 @@ fn length(digits: &[u8]) -> &[u8] {
     &digits[zeros.min(digits.len().saturating_sub(1))..]
 }
 
+/// Fields of [`Added`].
+const MOST_ADDED: usize = 3;
 /// The names of `FieldKind::Signal`.
 const SIGNALS: [&str; 8] = [
     "link",

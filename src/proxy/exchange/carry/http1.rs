@@ -184,6 +184,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> BodySource for Http1<'_, T> {
         }
     }
 
+    fn has_ended(&self) -> bool {
+        self.is_received()
+    }
+
     fn trailers(&mut self) -> Option<HeaderMap> {
         let mut trailers = None;
         for Field { name, value, .. } in self.body.trailers() {

@@ -166,6 +166,10 @@ impl BodySource for Http2 {
         }
     }
 
+    fn has_ended(&self) -> bool {
+        self.current.is_empty() && self.replay.is_empty() && self.is_received()
+    }
+
     fn gather(&mut self, cx: &mut Context<'_>) {
         let Some(receiving) = &mut self.receiving else { return };
         for _ in 0..PIECES {
@@ -189,7 +193,10 @@ impl Side for Http2 {
     fn poll_send<S: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), SideError>> {
         let n = ready!(self.poll_room(cx, from.bytes().len()))?;
         let Some(sending) = &mut self.sending else { return Poll::Ready(Err(SideError::Ended)) };
-        let sent = sending.send_data(from.take(n), false);
+        let piece = from.take(n);
+        // The end goes with the last piece: an empty frame of its own costs as much as one with content.
+        self.ended = from.has_ended();
+        let sent = sending.send_data(piece, self.ended);
         Poll::Ready(sent.map_err(SideError::from))
     }
 

@@ -44,6 +44,10 @@ impl BodySource for LocalBody {
         Poll::Ready(Ok(!self.piece.is_empty()))
     }
 
+    fn has_ended(&self) -> bool {
+        self.piece.start == self.len
+    }
+
     fn trailers(&mut self) -> Option<HeaderMap> {
         None
     }

@@ -20,6 +20,11 @@ pub trait BodySource {
     /// Gets the next piece, once the current one is consumed. `false`: the content has ended.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, SideError>>;
 
+    /// Whether neither content nor trailers follow what was taken. `false`: unknown.
+    fn has_ended(&self) -> bool {
+        false
+    }
+
     /// Queues incoming content while the current piece waits, if it would block other streams.
     fn gather(&mut self, _: &mut Context<'_>) {}
 
