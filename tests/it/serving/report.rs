@@ -286,7 +286,7 @@ async fn what_cannot_be_asked_for_is_refused_with_its_place_and_a_hint() {
     for (arguments, said) in [
         (&["--host", "a*.example.com"][..], ["--host <PATTERN>", "`*.example.com`"]),
         (&["--host", "*.192.0.2.1"], ["--host <PATTERN>", "an address has no names below it"]),
-        (&["--until", "soon"], ["--until <WHEN>", "write 2026-11-22T18:30:00Z, 2026-11-22, or 7d"]),
+        (&["--until", "soon"], ["--until <WHEN>", "write 2026-11-22T18:30:00Z, 2026-11-22, now, or 7d"]),
         (&["--purpose", "ai train"], ["--purpose <PURPOSE>", "such as `ai-train`"]),
         (&["--since", "2026-11-23", "--until", "2026-11-22"], ["is not before `--until`", "hint: "]),
         (&["--since", "2026-11-22", "--until", "2026-11-22"], ["is not before `--until`", "hint: "]),
