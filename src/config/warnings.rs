@@ -64,7 +64,23 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
             "add `access.users`, or name your networks, such as `clients: [10.0.0.0/8]`",
         )
     });
-    longer.map(warning).chain(purposes).chain(suffixes).chain(unused).chain(shut_out).chain(open).collect()
+    let contact = &settings.identity.contact;
+    let is_contact = contact.is_empty() || contact.contains("://") || contact.contains('@');
+    let nobody = (!is_contact).then(|| {
+        Complaint::new(
+            format!("`identity.contact: {contact}` is neither a URL nor a mail address"),
+            "write `https://bot.example/about`, or `crawler@example.org`",
+        )
+    });
+    longer
+        .map(warning)
+        .chain(nobody)
+        .chain(purposes)
+        .chain(suffixes)
+        .chain(unused)
+        .chain(shut_out)
+        .chain(open)
+        .collect()
 }
 
 /// Patterns such as `*.co.uk` and `*.com`, without duplicates: keys and values of whatever section.
@@ -95,6 +111,20 @@ fn unknown_purposes(settings: &Settings) -> BTreeSet<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_contact_that_leads_to_nobody_is_warned_of() {
+        for (contact, is_told) in [
+            ("me at uni", true),
+            ("https://bot.example", false),
+            ("bot@a.example", false),
+            ("mailto:b@a.example", false),
+        ] {
+            let settings = Settings::parse("", &format!("identity: {{ contact: '{contact}' }}")).unwrap();
+            let told = settings.warnings().iter().filter(|it| it.what.contains("neither a URL nor a mail address"));
+            assert_eq!(told.count(), usize::from(is_told), "{contact}");
+        }
+    }
 
     #[test]
     fn a_pattern_over_a_public_suffix_is_warned_of_wherever_it_stands() {

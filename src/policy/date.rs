@@ -8,7 +8,7 @@ use time::macros::format_description;
 use time::{Date, OffsetDateTime, PrimitiveDateTime};
 
 /// Parses an HTTP date in any of its three forms (RFC 9110 §5.6.7). As in nginx and Squid, its names have no case, and the day of the
-/// week changes nothing.
+/// week changes nothing, but in the form of RFC 850, which nobody sends any more.
 pub(super) fn http_date(value: &[u8]) -> Option<SystemTime> {
     let text = str::from_utf8(value).ok()?.trim();
     let as_meant = || {

@@ -66,7 +66,7 @@ fn parse_tsa(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Asks in HTTP/1.0, at the first of its addresses that accepts a connection.
+/// Asks in HTTP/1.0, at the first of its addresses that answers.
 fn ask(url: &Url, query: &[u8]) -> io::Result<Vec<u8>> {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(80));
     let head = format!(

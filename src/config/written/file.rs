@@ -82,7 +82,7 @@ pub struct IdentitySettings {
     /// Empty: taken from each request's `User-Agent`.
     pub product_tokens: Vec<ProductToken>,
     /// A URL or address for the `User-Agent` of robots.txt fetches; empty: none.
-    #[serde(deserialize_with = "values::contact")]
+    #[serde(deserialize_with = "text::one")]
     pub contact: String,
     /// If set, replaces every request's `User-Agent`.
     #[serde(default, deserialize_with = "text::some")]

@@ -286,18 +286,6 @@ pub(in crate::config) fn address_or_off<'de, D: Deserializer<'de>>(
     })
 }
 
-/// For `#[serde(deserialize_with)]`: a URL, a mail address, or nothing.
-pub(in crate::config) fn contact<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    read_with(deserializer, "text", CONTACT_FORMS, |text| {
-        let text = parse_printable(text)?;
-        let is_one = text.starts_with("https://") || text.starts_with("http://") || text.contains('@');
-        match text.is_empty() || is_one && !text.contains([' ', '(', ')']) {
-            true => Ok(text),
-            false => Err(Complaint::new(format!("`{text}` is neither a URL nor a mail address"), CONTACT_FORMS)),
-        }
-    })
-}
-
 read_from_text! {
     ListenAddress, "an address to listen on", LISTEN_FORMS, ListenAddress::parse;
     PortRange, "a port", PORT_FORMS, PortRange::parse;
@@ -319,7 +307,6 @@ from_text! {
     PathBuf, "a path", PATHNAME_FORMS, parse_path;
 }
 
-const CONTACT_FORMS: &str = "write `https://bot.example/about`, or `crawler@example.org`";
 const LISTEN_FORMS: &str = "write `127.0.0.1:3128`, `[::1]:3128`, or `fd:NAME` for a socket that systemd passes";
 const PORT_FORMS: &str = "a port is a number from 1 to 65535, a range of them \"8000-9000\"";
 const NETWORK_FORMS: &str = "a network is written `10.0.0.0/8`, `2001:db8::/32`, or as one address";

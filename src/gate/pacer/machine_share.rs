@@ -50,8 +50,9 @@ impl MachineShare {
             return self.tell(schedule);
         }
         let Some(phase) = self.machine.reach().alone else { return };
-        (self.reserved, self.turn) = (None, ShareTurn::None);
-        schedule.part(phase, Some(now));
+        let had_turn = self.reserved.take().is_some() || self.turn != ShareTurn::None;
+        self.turn = ShareTurn::None;
+        schedule.part(phase, had_turn.then_some(now));
     }
 
     /// Reserves a start for the next waiting request, and takes the turn if it is due.
@@ -149,22 +150,6 @@ impl MachineShare {
         if self.seen != learned {
             self.machine.learn(self.id, observed, hold);
             self.seen = learned;
-        }
-    }
-
-    /// Whether the file has all that an unused schedule knows: a new one can take its place.
-    pub fn keeps<W>(&self, schedule: &Schedule<W>, now: Instant) -> bool {
-        let last = schedule.last_starts();
-        let last = LastStarts { hold: last.hold.filter(|hold| *hold > now), ..last };
-        let knows = |view: MachineView| last.newer_than(view.starts) == LastStarts::default();
-        let is_calm = schedule.is_unused() && schedule.observed().is_calm();
-        is_calm && !self.machine.is_lost() && self.machine.view(self.id, now).is_some_and(knows)
-    }
-
-    /// Notes the last start, if the file does not have it.
-    pub fn keep<W>(&self, schedule: &Schedule<W>) {
-        if let Some(start) = schedule.last_starts().last_start {
-            self.machine.left(self.id, MachineStart { gap: Duration::ZERO, is_fetch: false }, start, true);
         }
     }
 

@@ -36,7 +36,7 @@ pub(super) struct Pacer {
 #[derive(Default)]
 struct Shard {
     queues: HashTable<Arc<HostQueue>>,
-    /// Number of queues at which those that are not needed are dropped.
+    /// Number of queues at which those without debt are dropped.
     sweep_at: usize,
 }
 
@@ -68,7 +68,7 @@ impl Pacer {
         self.shared.queues.load(Ordering::Relaxed) * QUEUE_BYTES
     }
 
-    /// Drops the queues that are not needed.
+    /// Drops the queues without debt.
     pub fn sweep(&self) {
         self.shards.iter().for_each(|shard| shard.write().sweep());
     }
@@ -125,7 +125,7 @@ impl Pacer {
 }
 
 impl Shard {
-    /// Drops the queues that are not needed.
+    /// Drops the queues without debt.
     fn sweep(&mut self) {
         let now = Instant::now();
         self.queues.retain(|queue| Arc::strong_count(queue) > 1 || !queue.is_idle(now));
@@ -153,7 +153,6 @@ const QUEUE_BYTES: usize = size_of::<HostQueue>() + 4 * size_of::<usize>() + 2 *
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::pace::{ARRIVAL, PaceOutcome};
 
     #[test]
     fn a_full_table_drops_the_queues_that_owe_nothing_and_no_other() {
@@ -168,42 +167,5 @@ mod tests {
         keys.take(MIN_SWEEP).for_each(|key| drop(pacer.queue(&key)));
         assert!(kept() <= MIN_SWEEP, "{}", kept());
         assert!(Arc::ptr_eq(&held, &pacer.queue(held.key())));
-    }
-
-    /// A million hosts may owe a delay at a time.
-    #[tokio::test]
-    async fn what_the_file_keeps_takes_no_memory_and_is_owed_all_the_same() {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let machine = Machine::open(directory.path(), Duration::from_secs(3600)).map(Arc::new).expect("it is writable");
-        let pacer = Pacer::new(Some(Arc::new(Fleet::on_machine(machine.clone()))), Some(machine));
-        let terms = |delay, group| Terms {
-            crawl_delay: Duration::from_secs(delay),
-            group_delay: Duration::from_secs(group),
-            max_wait: Duration::MAX,
-            ..Terms::default()
-        };
-        // The operator's delay, a group's, and a group's that has changed.
-        for (name, before, now, owed) in
-            [("a", (100, 0), (100, 0), 100), ("b", (0, 50), (0, 50), 50), ("c", (0, 50), (0, 200), 200)]
-        {
-            let host = PaceKey::from_text(&format!("{name}.example")).expect("a key");
-            let began = Instant::now();
-            let mut permit = pacer.queue(&host).turn(ClientId(1), &terms(before.0, before.1)).await.expect("at once");
-            permit.leaves(false);
-            permit.note_left();
-            permit.outcome = PaceOutcome::Success;
-            drop(permit);
-            let (owed, left_by) = (Duration::from_secs(owed), Instant::now());
-            // Its driver ends.
-            while Arc::strong_count(&pacer.find(&host).expect("it is here")) > 2 {
-                tokio::task::yield_now().await;
-            }
-            pacer.sweep();
-            assert!(pacer.find(&host).is_none(), "{name}: the queue is dropped");
-            let stand = pacer.queue(&host).stand(ClientId(1), &terms(now.0, now.1));
-            let Ok(Stand::Wait(waiting)) = stand else { panic!("{name}: it is owed") };
-            let due = waiting.due().expect("it is known");
-            assert!(due >= began + owed && due <= left_by + owed + ARRIVAL, "{name}: {:?}", due - began);
-        }
     }
 }

@@ -47,12 +47,7 @@ impl<W> Schedule<W> {
         let memory = if self.observed().is_calm() { Duration::ZERO } else { backoff::MAX };
         let fetched = self.last.last_fetch.map(|at| at + self.delay());
         let owed = self.owed_until().max(fetched);
-        self.is_unused() && owed.is_none_or(|until| until + memory <= now)
-    }
-
-    /// Whether no request is in flight or waits.
-    pub fn is_unused(&self) -> bool {
-        self.in_flight == 0 && self.wait_queue.is_none()
+        self.in_flight == 0 && self.wait_queue.is_none() && owed.is_none_or(|until| until + memory <= now)
     }
 
     /// A shorter gap does not replace a longer one still owed.

@@ -81,14 +81,10 @@ impl Machine {
         Some(self.slots.find(id)?.view(at, self.most))
     }
 
-    /// What a new schedule of a key owes. `None`: the key has no slot, or owes nothing. After starts since this process has opened the
-    /// file, that is a hold alone, as it is told of the starts.
+    /// A key's debt from earlier processes.
     pub fn debt(&self, id: u64, at: Instant) -> Option<Debt> {
         let MachineView { starts, owed, observed } = self.view(id, at)?;
-        let until = match starts.last_start.max(starts.last_fetch) {
-            Some(start) if start >= self.opened => starts.hold.unwrap_or(at),
-            _ => owed.max(starts.hold).or((!observed.is_calm()).then_some(at))?,
-        };
+        let until = owed.max(starts.hold).or((!observed.is_calm()).then_some(at))?;
         let Observed { backoff, refusals, .. } = observed;
         Some(Debt { until, backoff, refusals })
     }

@@ -3,7 +3,7 @@
 //! crawler does not delay the others.
 
 use super::super::permit::{Permit, Waiting};
-use super::{HostQueue, HostQueueState, PacerShared, Stand};
+use super::{HostQueue, PacerShared, Stand};
 use crate::policy::pace::{ClientId, Debt, LastStarts, Schedule, Terms};
 use crate::policy::{PaceKey, Refusal};
 use std::iter::once;
@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl HostQueue {
-    /// Restores what is owed. `before`: the last starts that a new key keeps its distance from.
+    /// Restores an earlier process's debt. `before`: the last starts to keep a distance from.
     pub(in crate::gate::pacer) fn of(key: PaceKey, before: LastStarts, shared: Arc<PacerShared>) -> Self {
         let (mut schedule, now) = (Schedule::default(), Instant::now());
-        match shared.debts.as_ref().and_then(|debts| debts.debt(debts.id(&key.to_string()), now)) {
-            Some(debt) => schedule.restore(now, debt),
-            None => schedule.adopt(before),
+        if let Some(debt) = shared.debts.as_ref().and_then(|debts| debts.debt(debts.id(&key.to_string()), now)) {
+            schedule.restore(now, debt);
         }
+        schedule.adopt(before);
         Self::new(schedule, key, None, shared)
     }
 
@@ -68,11 +68,7 @@ impl HostQueue {
             return group;
         }
         let now = Instant::now();
-        let last_start = {
-            let mut state = self.state.lock();
-            self.follow(&mut state, now);
-            state.schedule.last_starts().last_start
-        };
+        let last_start = self.state.lock().schedule.last_starts().last_start;
         let group = Arc::new(Self::of(key, LastStarts { last_start, ..LastStarts::default() }, self.shared.clone()));
         let mut groups = self.groups.lock();
         if groups.len() >= MOST_IDLE {
@@ -94,21 +90,6 @@ impl HostQueue {
     pub(in crate::gate::pacer) fn with_groups(self: Arc<Self>) -> impl Iterator<Item = Arc<Self>> {
         let groups = self.groups.lock().clone();
         once(self).chain(groups)
-    }
-
-    /// Whether this queue and its dependent queues are unused, and owe nothing that is not kept elsewhere. If so, the machine's file is
-    /// told of the last start, which counts if a group's delay changes.
-    pub(in crate::gate::pacer) fn is_idle(&self, now: Instant) -> bool {
-        let is_free = |inner: &Arc<Self>| Arc::strong_count(inner) == 1 && inner.is_idle(now);
-        let HostQueueState { schedule, sharing, .. } = &mut *self.state.lock();
-        let (share, groups) = (sharing.machine(), self.groups.lock());
-        let is_idle = (schedule.is_idle(now) || share.as_ref().is_some_and(|share| share.keeps(schedule, now)))
-            && self.beside.get().is_none_or(is_free)
-            && groups.iter().all(is_free);
-        if let Some(share) = share.filter(|_| is_idle && !groups.is_empty()) {
-            share.keep(schedule);
-        }
-        is_idle
     }
 
     /// The host has asked for time, which may be too long for requests that wait in a group.

@@ -238,6 +238,14 @@ impl HostQueue {
         PaceFigures { waiting, in_flight, backoff, owed, latency, refusals, paused }
     }
 
+    /// Whether this queue and its dependent queues are unused and owe nothing.
+    pub(super) fn is_idle(&self, now: Instant) -> bool {
+        let is_free = |inner: &Arc<Self>| Arc::strong_count(inner) == 1 && inner.is_idle(now);
+        self.state.lock().schedule.is_idle(now)
+            && self.beside.get().is_none_or(is_free)
+            && self.groups.lock().iter().all(is_free)
+    }
+
     /// Stores the debt, in case this process ends before it is paid.
     fn note_debt(&self, state: &HostQueueState, now: Instant) {
         // With `Sharing::Machine`, each start is stored already.
