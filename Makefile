@@ -18,7 +18,7 @@ doc = $(DESTDIR)$(PREFIX)/share/doc/politely
 share = $(DESTDIR)$(PREFIX)/share/politely
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test ci build dist portable install uninstall deb needs
+.PHONY: help demo test ci build dist portable static zig install uninstall deb needs
 
 help:
 	@echo "make demo       crawl a sample site on this machine through the proxy, each answer explained"
@@ -28,7 +28,8 @@ help:
 	@echo "                configuration and systemd service, below /etc"
 	@echo "make uninstall  removes them, but for configuration and state"
 	@echo "make dist       target/dist/politely: optimised further, several times longer to build"
-	@echo "make portable   target/*-unknown-linux-musl/dist/politely: for any Linux, all libraries linked in"
+	@echo "make portable   target/*-unknown-linux-gnu/dist/politely: for any Linux with glibc 2.17, OpenSSL linked in"
+	@echo "make static     target/*-unknown-linux-musl/dist/politely: for any Linux, such as Alpine: takes no libraries of the system's"
 	@echo "make deb        a Debian package of that one"
 	@echo "make ci         everything that must hold before a change goes in"
 
@@ -47,11 +48,16 @@ build: needs
 dist: needs
 	@$(CARGO) build --locked --profile dist
 
-# Zig's compiler and linker, and musl: nothing is left to the system's libraries.
-portable: needs
-	@[ -x target/zig/bin/cargo-zigbuild ] || { python3 -m venv target/zig && target/zig/bin/pip install --quiet ziglang==0.17.1 cargo-zigbuild==0.24.1; }
+# Zig's compiler and linker have the symbols of each glibc; of this version, manylinux2014's, Rust's own library takes all.
+portable: needs zig
+	@PATH="$(CURDIR)/target/zig/bin:$$PATH" $(CARGO) zigbuild --locked --profile dist --features vendored-openssl --target $$(uname -m)-unknown-linux-gnu.2.17
+
+static: needs zig
 	@! command -v rustup >/dev/null || rustup target add $$(uname -m)-unknown-linux-musl
 	@PATH="$(CURDIR)/target/zig/bin:$$PATH" $(CARGO) zigbuild --locked --profile dist --features vendored-openssl --target $$(uname -m)-unknown-linux-musl
+
+zig:
+	@[ -x target/zig/bin/cargo-zigbuild ] || { python3 -m venv target/zig && target/zig/bin/pip install --quiet ziglang==0.17.1 cargo-zigbuild==0.24.1; }
 
 # Of what is built already: root may have no cargo.
 install:

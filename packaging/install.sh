@@ -22,21 +22,24 @@ main() {
     Linux-x86_64 | Linux-aarch64) ;;
     *) fail "there is no politely for $(uname -s) on $(uname -m)" ;;
     esac
-    # The one for glibc is found where a release has no other.
-    for system in musl gnu; do
-        name=politely-$version-$(uname -m)-unknown-linux-$system
-        expected=$(echo "$checksums" | sed -n "s/^\([0-9a-f]*\) [ *]$name\.tar\.gz\$/\1/p")
-        [ -z "$expected" ] || break
-    done
-    [ -n "$expected" ] || fail "this script has no checksum of a politely for $(uname -m)" "take install.sh from a release"
-
     place=$(mktemp -d)
     trap 'rm -rf "$place"' EXIT
-    fetch "$url/$name.tar.gz" "$place/archive" || fail "cannot fetch $url/$name.tar.gz"
-    found=$(sha256 "$place/archive")
-    [ "$found" = "$expected" ] || fail "the checksum of $name.tar.gz is $found, not $expected" "nothing was installed; try again"
-    tar -xzf "$place/archive" -C "$place"
-    "$place/$name/bin/politely" --version >/dev/null || fail "politely does not run here" "build it from source instead"
+    # The first that runs here: without glibc, or with an old one, it is the static one.
+    is_known=
+    for system in gnu musl; do
+        name=politely-$version-$(uname -m)-unknown-linux-$system
+        expected=$(echo "$checksums" | sed -n "s/^\([0-9a-f]*\) [ *]$name\.tar\.gz\$/\1/p")
+        [ -n "$expected" ] || continue
+        is_known=yes
+        fetch "$url/$name.tar.gz" "$place/archive" || fail "cannot fetch $url/$name.tar.gz"
+        found=$(sha256 "$place/archive")
+        [ "$found" = "$expected" ] || fail "the checksum of $name.tar.gz is $found, not $expected" "nothing was installed; try again"
+        tar -xzf "$place/archive" -C "$place"
+        ! "$place/$name/bin/politely" --version >/dev/null 2>&1 || break
+        name=
+    done
+    [ -n "$is_known" ] || fail "this script has no checksum of a politely for $(uname -m)" "take install.sh from a release"
+    [ -n "$name" ] || fail "politely does not run here" "build it from source instead"
 
     mkdir -p "$PREFIX"
     PREFIX=$(cd "$PREFIX" && pwd)

@@ -9,11 +9,14 @@ const TIMEOUT = 660;
 /** Path of the command, from the package for this platform. */
 exports.binary = function binary() {
   const platform = `politely-proxy-${process.platform}-${process.arch}`;
-  try {
-    return require.resolve(`${platform}/politely`);
-  } catch {
-    throw new Error(`politely has no package ${platform}, or it was not installed: npm install without --omit=optional`);
+  for (const name of [platform, `${platform}-musl`]) {
+    try {
+      return require.resolve(`${name}/politely`);
+    } catch {
+      // npm has installed the one for this system's C library.
+    }
   }
+  throw new Error(`politely has no package ${platform}, or it was not installed: npm install without --omit=optional`);
 };
 
 /** Starts a proxy on a free loopback port, with options of `politely run`. It stops when this process ends, in whatever way. */
