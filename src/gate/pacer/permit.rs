@@ -62,6 +62,11 @@ impl Permit {
         self.group.as_ref().map_or(own, |group| group.gap().max(own))
     }
 
+    /// The delay of the group whose queue it has come through; zero: through none.
+    pub fn group_delay(&self) -> Duration {
+        self.terms.group_delay
+    }
+
     /// Whether the pace depends on when the request leaves.
     #[inline]
     pub fn is_paced(&self) -> bool {

@@ -6,6 +6,7 @@ use crate::support::client::get;
 use crate::support::h2_client;
 use crate::support::{Alpn, Origin, Proxy, Reply, Response, assert_refused, eventually};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -413,6 +414,39 @@ async fn a_longer_delay_holds_for_those_who_wait_already() {
     proxy.reload("pace: { min_delay: 5s }").expect("a good configuration");
     assert!(waiting.await.unwrap().iter().all(|response| response.status() == 200));
     assert_gaps(&origin, 2, Duration::from_secs(5));
+}
+
+/// A shorter one, of robots.txt: they do not go on at the old pace beside those who come at the new one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shorter_delay_of_a_site_holds_for_those_who_wait_already() {
+    let delay = Arc::new(AtomicUsize::new(3));
+    let origin = Origin::http({
+        let delay = delay.clone();
+        move |seen| match seen.path().as_str() {
+            "/robots.txt" => Reply::text(format!("User-agent: *\nCrawl-delay: {}\n", delay.load(Ordering::Relaxed))),
+            _ => Reply::text("page"),
+        }
+    })
+    .await;
+    let proxy = Arc::new(Proxy::start("robots: { min_ttl: 1s, max_ttl: 1s }").await);
+    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
+    let ask = |numbers: std::ops::Range<u32>| {
+        let (proxy, urls) =
+            (proxy.clone(), numbers.map(|number| origin.url(&format!("/page{number}"))).collect::<Vec<_>>());
+        tokio::spawn(async move { all(&proxy, urls).await })
+    };
+    let before = ask(2..6);
+    eventually("those that wait", || proxy.waiting() == 4).await;
+    delay.store(1, Ordering::Relaxed);
+    // The copy has expired.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert_eq!(proxy.get(&origin.url("/robots.txt")).await.text(), "User-agent: *\nCrawl-delay: 1\n");
+    let after = ask(6..8);
+    for responses in [before, after] {
+        assert!(responses.await.unwrap().iter().all(|response| response.status() == 200));
+    }
+    let gaps = origin.log.gaps("/page");
+    assert!(gaps.len() == 6 && gaps.iter().all(|gap| *gap >= Duration::from_secs(1)), "{gaps:?}");
 }
 
 /// Nor does a group's in robots.txt.
