@@ -180,18 +180,19 @@ impl ServerLink {
     fn adopt(&self, url: &SecretUrl, connection: ServerConnection, history: Option<String>) {
         let mut live = self.live.borrow().clone();
         let remembers = live.connection.is_some() && history.is_some() && live.history == history;
-        if remembers {
-            tracing::info!("reconnected to the fleet's server");
-        } else {
-            match self.keeps {
-                Keeps::Paces => tracing::info!(instances = live.membership.connected, "joined the fleet at {url}"),
-                Keeps::Copies => tracing::info!("copies of robots.txt are shared at {url}"),
-            }
+        if !remembers {
             live.server += 1;
             // An instance that starts has lost no state, and need not wait for others that have.
             live.settled_at = (live.server > 1).then(|| Instant::now() + SETTLING);
         }
+        let instances = live.membership.connected;
         self.live.send_replace(Live { is_tried: true, connection: Some(connection), history, ..live });
+        // Whoever reads this is served.
+        match self.keeps {
+            _ if remembers => tracing::info!("reconnected to the fleet's server"),
+            Keeps::Paces => tracing::info!(instances, "joined the fleet at {url}"),
+            Keeps::Copies => tracing::info!("copies of robots.txt are shared at {url}"),
+        }
         self.announce();
     }
 
