@@ -30,7 +30,7 @@ help:
 	@echo "make dist       target/dist/politely: optimised further, several times longer to build"
 	@echo "make portable   target/*-unknown-linux-gnu/dist/politely: for any Linux with glibc 2.17, OpenSSL linked in"
 	@echo "make static     target/*-unknown-linux-musl/dist/politely: for any Linux, such as Alpine: takes no libraries of the system's"
-	@echo "make deb        a Debian package of that one"
+	@echo "make deb        a Debian package of target/dist/politely"
 	@echo "make ci         everything that must hold before a change goes in"
 
 demo: needs

@@ -1,6 +1,7 @@
 //! The pace under faults: three instances of a fleet, and beside them a `serve` and two `run`s with one store, all of which ask the same
 //! kinds of hosts all the time, while Redis hangs, is killed and comes back with nothing, is emptied, while one instance is cut off from
-//! it, is stopped, has its clock set, and a `run` is killed. Two more instances are a fleet by Sentinels, whose master is killed. The judge is at the origin and knows only when requests came, by the kernel.
+//! it, is stopped, has its clock set, and a `run` is killed. Two more instances are a fleet by Sentinels, whose master is killed. The judge
+//! is at the origin and knows only when requests came, by the kernel.
 
 #[path = "failover.rs"]
 mod failover;

@@ -285,7 +285,7 @@ impl Gate {
         };
         let (queue, terms) = self.queue_and_terms(&settings, host, request, crawl_delay, Duration::ZERO);
         let is_out_of_burst = Arc::ptr_eq(queue, host.queue) && !Arc::ptr_eq(queue, permit.queue());
-        // Beside the queue of another delay that of the old one would go on.
+        // The queue of an old delay must not go on beside that of the new one.
         if is_out_of_burst || permit.gap() < terms.gap() || permit.group_delay() != terms.group_delay {
             return Ok(None);
         }
