@@ -271,11 +271,9 @@ async fn send_body<C: Client>(
     moved: &mut u64,
 ) -> Result<(), FlowError> {
     let min_rate = MinRate { rate: settings.limits.min_rate, over: settings.limits.read_timeout };
-    let began = Instant::now();
-    let (mut flow, mut first) = (Flow::new(began + min_rate.over), Some(began));
+    let mut flow = Flow::new(Instant::now() + min_rate.over);
     poll_fn(|cx| {
-        let now = first.take().unwrap_or_else(Instant::now);
-        let polled = flow.poll(cx, body, client.side(), min_rate, now);
+        let polled = flow.poll(cx, body, client.side(), min_rate);
         *moved = flow.moved;
         match polled {
             Poll::Ready(sent) => Poll::Ready(sent),

@@ -75,12 +75,12 @@ pub async fn run<A: Side, B: Side>(
     let any = MinRate { rate: 0, over: idle };
     poll_fn(|cx| {
         loop {
-            let (before, now) = ((up.at, down.at), Instant::now());
-            let ups = step(&mut up, cx, client, origin, any, now, &mut moved.up);
+            let before = (up.at, down.at);
+            let ups = step(&mut up, cx, client, origin, any, &mut moved.up);
             if matches!(ups, Poll::Ready(Err(_))) {
                 return Poll::Ready(());
             }
-            let downs = step(&mut down, cx, origin, client, any, now, &mut moved.down);
+            let downs = step(&mut down, cx, origin, client, any, &mut moved.down);
             if matches!(downs, Poll::Ready(Err(_))) || ups.is_ready() && downs.is_ready() {
                 return Poll::Ready(());
             }
@@ -101,13 +101,12 @@ fn step<A: Side, B: Side>(
     from: &mut A,
     to: &mut B,
     any: MinRate,
-    now: Instant,
     moved: &mut u64,
 ) -> Poll<Result<(), FlowError>> {
     if flow.is_done {
         return Poll::Ready(Ok(()));
     }
-    let polled = flow.poll(cx, from, to, any, now);
+    let polled = flow.poll(cx, from, to, any);
     *moved = flow.moved;
     polled
 }
