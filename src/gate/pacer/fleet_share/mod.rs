@@ -48,8 +48,8 @@ pub(super) struct FleetShare {
     way_on: Duration,
     /// Expected time from a call to the server's reading of its clock.
     arrival: Duration,
-    /// By how much the last start missed its window while it waited for a connection or for the host's pacing slot. The next window is
-    /// that much longer.
+    /// By how much the last start missed its window: its answer or this process was late, or it waited for a connection or for the host's
+    /// pacing slot. The next window is that much longer.
     missed: Duration,
     /// Total time that the machine had been suspended at the last look.
     slept: Duration,
@@ -78,8 +78,9 @@ impl FleetShare {
         }
         self.busy.take_if(|busy| *busy <= now);
         let ways = self.ways();
-        if self.reserved.is_some_and(|reserved| reserved.latest(ways) < now.max(reserved.due(self.busy))) {
-            self.unused = self.reserved.take();
+        if let Some(reserved) = self.reserved.take_if(|it| it.latest(ways) < now.max(it.due(self.busy))) {
+            self.missed = self.missed.max(reserved.missed_by(now, ways).min(MOST_MISSED));
+            self.unused = Some(reserved);
         }
         if let Some(phase) = alone.filter(|_| link == 0 || self.fails && self.reserved.is_none()) {
             // The others may not have noticed the partition yet.
@@ -88,7 +89,8 @@ impl FleetShare {
         }
         let reserved = self.reserved.as_ref().map(|reserved| reserved.due(self.busy));
         let has_turn = self.known && reserved.is_some_and(|due| due <= now);
-        schedule.follow(TurnSource::Fleet { known: self.known, has_turn, rivals: self.rivals, reserved, shares });
+        let rivals = self.rivals.min(shares.connected);
+        schedule.follow(TurnSource::Fleet { known: self.known, has_turn, rivals, reserved, shares });
     }
 
     /// Returns the call to make now, if any.

@@ -1,6 +1,7 @@
 //! What an instance reports to its fleet, and how it treats a lost or a new server.
 
 use super::*;
+use crate::gate::fleet::pace_twin::pace;
 use crate::gate::fleet::{PaceAnswer, StartWindow};
 use crate::policy::pace::{ClientId, NextTurn, PaceOutcome, Phase, Terms, Turn};
 
@@ -99,6 +100,28 @@ fn a_start_that_is_reserved_is_one_and_no_more() {
 }
 
 #[test]
+fn a_window_that_has_passed_before_it_is_seen_makes_the_next_longer() {
+    let mut instance = Instance::waiting();
+    let call = instance.call().expect("it asks");
+    let window = call.wants.expect("a start").margin;
+    instance.now += ms(1500);
+    instance.answer(&call, ms(50), Observed::default());
+    let again = instance.call().expect("it asks again").wants.expect("a start");
+    let late = ms(1450) - GAP;
+    assert!((late..late + ms(50)).contains(&(again.margin - window)), "{again:?} after {window:?}");
+}
+
+#[test]
+fn a_start_far_ahead_does_not_make_more_rivals_than_there_are_instances() {
+    let mut instance = Instance::waiting();
+    instance.reserve(ms(20_000));
+    instance.follow();
+    let terms = Terms { crawl_delay: GAP, max_wait: HOUR, ..Terms::default() };
+    let forecast = instance.schedule.forecast(instance.now, ClientId(100), &terms);
+    assert_eq!(forecast - instance.zero, ms(20_000) + GAP * 100, "one gap for each request that waits");
+}
+
+#[test]
 fn what_is_put_off_while_it_is_reserved_starts_later() {
     let mut instance = Instance::waiting();
     let call = instance.call().expect("it asks");
@@ -184,4 +207,24 @@ fn a_refusal_is_told_at_once_and_what_others_have_seen_to_pass_is_not_raised_aga
     let good = Observed { latency: ms(200), ..Observed::default() };
     instance.answer(&call, ms(5000), good);
     assert_eq!(instance.schedule.observed(), good);
+}
+
+#[test]
+fn who_has_not_heard_that_a_backoff_is_over_does_not_raise_it_again() {
+    let mut instance = Instance::waiting();
+    instance.reserve(ms(50));
+    instance.now += ms(50);
+    instance.start(PaceOutcome::Backoff { retry_after: Some(ms(4000)) });
+    let refused = instance.call().expect("it tells");
+    let (mut entry, mut time, clock) = (None, 0, instance.reach.clock.expect("it has one"));
+    let mut told = |call: &PaceCall, me| {
+        time += 1_000_000;
+        pace(&mut entry, time, me, &call.numbers(&clock, instance.now)).0[6]
+    };
+    assert_eq!(told(&refused, 1), 4_000_000);
+    let [_, raised] = refused.observed;
+    let starts = LastStarts { hold: None, ..refused.starts };
+    let succeeded = PaceCall { observed: [raised, Observed::default()], starts, ..refused };
+    assert_eq!(told(&succeeded, 2), 0);
+    assert_eq!(told(&PaceCall { observed: [raised; 2], starts, ..refused }, 1), 0, "no news");
 }

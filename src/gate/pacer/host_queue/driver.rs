@@ -20,8 +20,10 @@ impl HostQueue {
         loop {
             let until = {
                 let mut state = self.state.lock();
-                let until = self.advance(&mut state);
-                let (now, HostQueueState { schedule, sharing, driven }) = (Instant::now(), &mut *state);
+                // One look at the clock: what comes due between two is in the past for the second and not due for the first.
+                let now = Instant::now();
+                let until = self.advance(&mut state, now);
+                let HostQueueState { schedule, sharing, driven } = &mut *state;
                 if let (None, Some(fleet), Some(share)) = (&call, self.fleet(), sharing.server()) {
                     call = share.call(schedule, now, || fleet.next_number()).map(|call| self.call(call, now));
                 }
@@ -52,9 +54,8 @@ impl HostQueue {
     }
 
     /// Grants the slots that are due. Returns when to call again at the latest; `None`: no request waits.
-    pub(super) fn advance(self: &Arc<Self>, state: &mut HostQueueState) -> Option<Instant> {
+    pub(super) fn advance(self: &Arc<Self>, state: &mut HostQueueState, now: Instant) -> Option<Instant> {
         loop {
-            let now = Instant::now();
             self.follow(state, now);
             let HostQueueState { schedule, sharing, .. } = state;
             if let Some(share) = sharing.machine() {

@@ -178,7 +178,7 @@ impl HostQueue {
                 let mut answer = answer.expect("a waiter was made for the line");
                 if matches!(state.sharing, Sharing::Machine(_)) {
                     // A slot that needs no call may be free at once.
-                    self.advance(&mut state);
+                    self.advance(&mut state, Instant::now());
                     match answer.try_recv() {
                         Ok(Ok(slot)) => return Ok(Stand::Go(Permit::new(self, Some(slot), terms))),
                         Ok(Err(refused)) => return Err(refused.into_refusal(terms.max_wait)),
