@@ -30,12 +30,6 @@ pub(crate) struct ComparedPath<'a> {
     pub(crate) is_folded: bool,
 }
 
-impl<'a> ComparedPath<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, byte_set: ByteSet::of(bytes), is_folded: false }
-    }
-}
-
 /// Whether there may be a dot segment: a dot after a slash. Tests eight bytes at a time, as most paths with a dot end in `.html` or so.
 #[inline]
 pub(crate) fn may_have_dot_segment(path: &[u8]) -> bool {

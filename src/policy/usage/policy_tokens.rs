@@ -3,9 +3,8 @@
 //! themselves, so that none allows what another disallows; the group of `*` is nobody's. Pure.
 
 use crate::policy::{HostRules, PolicyToken, PreferenceEvidence, Refusal, Request};
-use crate::robots::budget::StepBudget;
-use crate::robots::path_forms::{AskedPath, JudgedPath};
-use crate::robots::{Reason, RobotsTxt};
+use crate::robots::RobotsTxt;
+use crate::robots::path_forms::{JudgedPath, Paths};
 
 /// Why a page that the crawler may fetch is refused for a declared purpose.
 pub(in crate::policy) fn disallowed_for_purpose(
@@ -17,12 +16,11 @@ pub(in crate::policy) fn disallowed_for_purpose(
     let declared = |(purpose, _): &&PolicyToken| rules.purposes().contains(purpose);
     rules.options.policy_tokens.iter().filter(declared).find_map(|(purpose, token)| {
         let group = robots.rules_naming(token.as_ref(), &mut path.budget)?;
-        let refused = path.first_refused(|asked, budget| {
-            let verdict = group.check_within(asked, &[], budget);
-            (!verdict.is_allowed()).then(|| (verdict.reason(), verdict.rule()))
-        });
-        let ((reason, rule), matched_path) = refused?;
-        let Some(rule) = rule.filter(|_| reason != Reason::TooComplex) else {
+        let (verdict, matched_path) = group.check_within(path, &[]);
+        if verdict.is_allowed() {
+            return None;
+        }
+        let Some(rule) = verdict.rule() else {
             return Some(Refusal::RulesTooComplex { rules: request.authority.robots_url().into() });
         };
         Some(Refusal::UsageDisallowed {
@@ -41,9 +39,9 @@ pub(in crate::policy) fn reserved_purposes(
     target: &[u8],
 ) -> Vec<(PreferenceEvidence, Box<str>)> {
     let reserved = |(purpose, token): &PolicyToken| {
-        let mut budget = StepBudget::new();
-        let group = robots.rules_naming(token.as_ref(), &mut budget)?;
-        let verdict = group.check_within(AskedPath::AsSent(target), &[], &mut budget);
+        let mut path = JudgedPath::new(target, Paths::AsSent);
+        let group = robots.rules_naming(token.as_ref(), &mut path.budget)?;
+        let (verdict, _) = group.check_within(&mut path, &[]);
         let rule = verdict.rule().filter(|_| !verdict.is_allowed())?;
         Some((PreferenceEvidence::of_rule(rule, None), purpose.as_str().into()))
     };
