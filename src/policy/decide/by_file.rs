@@ -7,7 +7,7 @@ use super::decision::{Allowance, Ruling};
 use crate::policy::entry::{Entry, Trouble};
 use crate::policy::freshness::CopyState;
 use crate::policy::usage::policy_tokens::disallowed_for_purpose;
-use crate::policy::{Authority, HostRules, PreferenceEvidence, Refusal, Request, RuleEvidence, SiteFile};
+use crate::policy::{Authority, HostRules, LineEvidence, Refusal, Request, SiteFile};
 use crate::robots::path_forms::JudgedPath;
 use crate::robots::{PreferenceRef, ProductToken, Reason, RobotsTxt, RuleSet};
 
@@ -61,7 +61,7 @@ impl Case<'_> {
             );
         }
         if !verdict.is_allowed() {
-            let rule = verdict.rule().map(|rule| RuleEvidence::new(rule, matched_path));
+            let rule = verdict.rule().map(|rule| LineEvidence::of_rule(rule, matched_path));
             return Ruling::Refuse(self.disallowed(rule).into());
         }
         if !self.rules.options.policy_tokens.is_empty()
@@ -93,7 +93,7 @@ impl Case<'_> {
         (Ruling::Refuse(why.into()), false)
     }
 
-    fn disallowed(self, rule: Option<RuleEvidence>) -> Refusal {
+    fn disallowed(self, rule: Option<LineEvidence>) -> Refusal {
         Refusal::Disallowed { authority: self.authority(), product_tokens: self.names(), rule }
     }
 
@@ -102,7 +102,7 @@ impl Case<'_> {
             authority: self.authority(),
             product_tokens: self.names(),
             purpose: preference.purpose().into(),
-            preference: PreferenceEvidence::new(preference, matched_path),
+            preference: LineEvidence::of_preference(preference, matched_path),
         }
     }
 
