@@ -176,10 +176,8 @@ impl Settings {
             paths.extend([&mut tls.certificate, &mut tls.key]);
             paths.extend(tls.client_ca.as_mut());
         }
-        match &mut self.intercept.ca {
-            CaSource::Directory(directory) => paths.extend(directory.as_mut()),
-            CaSource::Files { certificate, key } => paths.extend([certificate, key]),
-        }
+        let CaSource { directory, certificate, key } = &mut self.intercept.ca;
+        paths.extend([directory, certificate, key].into_iter().flatten());
         paths.extend(self.admin.token_file.as_mut());
         paths.extend(self.identity.signature.key.as_mut());
         paths.extend(&mut self.identity.signature.other_keys);

@@ -62,14 +62,14 @@ impl Trusted {
 }
 
 impl Ca {
-    /// The configured authority; `Directory(None)` is `ca` in the state directory.
+    /// The configured authority.
     ///
     /// # Errors
     /// As [`Self::open`].
     pub fn configured(source: &CaSource) -> Result<Self, UnusableFile> {
-        match source {
-            CaSource::Directory(_) => Self::open_or_create(&directory(source)),
-            CaSource::Files { certificate, key } => Self::open(certificate, key),
+        match source.files() {
+            Some((certificate, key)) => Self::open(certificate, key),
+            None => Self::open_or_create(&directory(source)),
         }
     }
 
@@ -254,12 +254,9 @@ impl std::fmt::Debug for Ca {
     }
 }
 
-/// The directory for files that belong to the authority.
+/// The directory for files that belong to the authority: by default `ca` in the state directory.
 pub fn directory(source: &CaSource) -> PathBuf {
-    match source {
-        CaSource::Directory(Some(directory)) => directory.clone(),
-        CaSource::Directory(None) | CaSource::Files { .. } => state_directory().join("ca"),
-    }
+    source.directory.clone().unwrap_or_else(|| state_directory().join("ca"))
 }
 
 /// Whether the authority in this file has expired, so that it cannot sign any more.
