@@ -90,7 +90,7 @@ pub fn check_owner(file: &File, directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a secret for reading. Returns its mode too, if others than its owner can read it; of systemd's credentials the mode tells nothing.
+/// Opens a secret for reading. Returns its mode too if others than its owner can read it. The mode of systemd's credentials does not count.
 ///
 /// # Errors
 /// As [`open_file`].

@@ -43,9 +43,9 @@ impl<'a> JudgedPath<'a> {
         JudgedPath { target, paths, sent: None, forms: None, budget: StepBudget::new() }
     }
 
-    /// Calls `refuses` with the path as sent, with its dot segments removed, and with each form that servers make of it. Returns the first
-    /// refusal, with the form if servers have made it. Allocates nothing for a path that all servers take as it is and all clients write
-    /// alike.
+    /// Calls `refuses` with the path as sent, with the path without its dot segments, and with each form that servers make of it. Returns
+    /// the first refusal, with the form if servers make it. Allocates nothing for a path that all servers take as it is and all clients
+    /// write alike.
     #[inline]
     pub fn first_refused<R>(
         &mut self,

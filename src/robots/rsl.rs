@@ -125,7 +125,7 @@ impl RslFile {
         Some(found.ok()??.0)
     }
 
-    /// The same of one form of its path, within the budget of a decision.
+    /// Why this form of the path is not licensed, within the budget of a decision.
     pub(crate) fn refusal_at(
         &self,
         purpose: &Purpose,

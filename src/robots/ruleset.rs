@@ -52,8 +52,8 @@ impl RuleSet {
         self.check_within(&mut JudgedPath::new(target, Paths::AsSent), purposes).0
     }
 
-    /// The verdict on the path as sent, or on the first of its forms that is disallowed, within the budget of a decision; with the form, if
-    /// servers have made it.
+    /// The verdict on the first form of the path that is disallowed, with that form if servers make it, else on the path as sent. Within the
+    /// budget of a decision.
     #[inline]
     pub(crate) fn check_within(
         &self,
@@ -177,7 +177,7 @@ impl RuleSet {
         Ok(best.map_or(VerdictGround::NoRule, |rank| VerdictGround::Rule(rule(rank.place()), rank.kind())))
     }
 
-    /// The first preference against some use of a path for which `is_meant`, which takes so many `steps`.
+    /// The first preference that refuses some use of a path and that `is_meant` accepts. A call of `is_meant` takes `steps`.
     fn unwelcome<'a>(
         &'a self,
         path: ComparedPath<'_>,

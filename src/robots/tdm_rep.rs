@@ -75,7 +75,7 @@ impl TdmRep {
         Some(found.ok()??.0)
     }
 
-    /// The same of one form of its path, within the budget of a decision.
+    /// The entry that reserves this form of the path, within the budget of a decision.
     pub(crate) fn reservation_at(
         &self,
         path: ComparedPath<'_>,

@@ -1,4 +1,4 @@
-//! What can be wrong with the certificate authority's files, and what to do about it.
+//! Errors of the certificate authority's files, and what to do about them.
 
 use std::io;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::config::UnusableFile;
 use crate::tls_words;
 
-/// A file of the authority's that cannot be read or written.
+/// Makes the error for a file of the authority that cannot be read or written.
 pub(super) fn fault(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> UnusableFile {
     move |source| {
         let path = path.display();

@@ -12,7 +12,7 @@ pub struct LicenseLink<'a> {
     pub is_rsl: bool,
 }
 
-/// A Link line's links whose relation is `license`. `None`: it cannot be read.
+/// A Link line's links whose relation is `license`. `None`: the line is malformed.
 pub fn licenses(line: &[u8]) -> Option<Vec<LicenseLink<'_>>> {
     let mut rest = str::from_utf8(line).ok()?.trim();
     let mut found = Vec::new();

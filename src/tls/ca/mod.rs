@@ -259,7 +259,7 @@ pub fn directory(source: &CaSource) -> PathBuf {
     source.directory.clone().unwrap_or_else(|| state_directory().join("ca"))
 }
 
-/// Whether the authority in this file has expired, so that it cannot sign any more.
+/// Whether the authority in this file has expired.
 pub fn has_expired(certificate: &Path) -> bool {
     let until = anchor_in(certificate).and_then(|anchor| Trusted::of(&anchor)).map(|anchor| anchor.until);
     until.is_some_and(|until| until <= OffsetDateTime::now_utc())
