@@ -28,7 +28,7 @@ fn says_no(name: &str, values: &[&[u8]], purpose: &str) -> bool {
     // 2026-03-01.
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_772_323_200);
     let to = Use { purposes: &purposes, product_tokens: &product_tokens, modes: UsageModes::default(), now };
-    let noted = UsageReport::of(&lines, 200, &to);
+    let noted = UsageReport::judged(&lines, 200, &to).0;
     let found = lines.reservation(&to);
     if let Some((reservation, _)) = &found {
         assert_eq!(reservation.field.as_str(), name);

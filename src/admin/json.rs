@@ -3,9 +3,7 @@
 use crate::gate::cache::PageCacheFigures;
 use crate::gate::{BudgetFigures, Gate, HeldFor, HeldRequest, PaceFigures, Reported};
 use crate::policy::explain::{self, Explanation, SiteFileState};
-use crate::policy::{
-    AskedAgain, Authority, Entry, EntryEvidence, Manners, Money, PreferenceEvidence, Reservation, SiteFile,
-};
+use crate::policy::{AskedAgain, Authority, Entry, EntryEvidence, LineEvidence, Manners, Money, Reservation, SiteFile};
 use crate::proxy::{Distrusted, RecentDecision, RememberedReservation, UserFigures, Who, evidence};
 use crate::rfc3339;
 use crate::tls::Ca;
@@ -91,23 +89,19 @@ pub(super) fn remembered(remembered: RememberedReservation) -> Value {
 }
 
 /// A line of robots.txt that reserves a use.
-fn preference(preference: &(PreferenceEvidence, Box<str>)) -> Value {
-    let (PreferenceEvidence { line, key, value, .. }, purpose) = preference;
+fn preference(preference: &(LineEvidence, Box<str>)) -> Value {
+    let (LineEvidence { line, key, value, .. }, purpose) = preference;
     json!({ "line": line, "kind": key.to_ascii_lowercase(), "pattern": value, "purpose": purpose })
 }
 
 /// The line or entry that decided.
 fn rule(explanation: &Explanation) -> Option<Value> {
-    let line = |line: u32, kind: &str, pattern: &str| json!({ "line": line, "kind": kind, "pattern": pattern });
     if let Some(EntryEvidence { url, entry, location, term, policy, .. }) = &explanation.reservation {
         let (kind, policy) = if term.is_some() { ("license", Some(url)) } else { ("tdm-reservation", policy.as_ref()) };
         return Some(json!({ "line": null, "entry": entry, "kind": kind, "pattern": location, "policy": policy }));
     }
-    if let Some(preference) = &explanation.preference {
-        return Some(line(preference.line, &preference.key.to_ascii_lowercase(), &preference.value));
-    }
-    let rule = explanation.rule.as_ref()?;
-    Some(line(rule.line, if rule.allow { "allow" } else { "disallow" }, &rule.pattern))
+    let LineEvidence { line, key, value, .. } = explanation.line.as_ref()?;
+    Some(json!({ "line": line, "kind": key.to_ascii_lowercase(), "pattern": value }))
 }
 
 /// Validity of the certificate authority.

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use time::OffsetDateTime;
 
-use crate::config::{CaSource, ListenAddress, Settings, state_directory};
-use crate::tls::{Ca, CaError, ca, roots, secret_file};
+use crate::config::{ListenAddress, Settings, state_directory};
+use crate::tls::{Ca, ca, roots, secret_file};
 
 use super::admin_client;
 use super::remote_proxy;
@@ -105,17 +105,17 @@ fn init(config: &super::ConfigArg) -> Result<ExitCode, CommandError> {
     let directory = ca::directory(&settings.intercept.ca);
     let was_there = directory.join(ca::CERTIFICATE).exists();
     let ca = warned(Ca::configured(&settings.intercept.ca)?);
-    let what = match (&settings.intercept.ca, was_there) {
-        (CaSource::Directory(_), false) => "made",
-        (CaSource::Directory(_), true) => "there already:",
-        (CaSource::Files { .. }, _) => "your own:",
+    let what = match was_there {
+        _ if settings.intercept.ca.files().is_some() => "your own:",
+        true => "there already:",
+        false => "made",
     };
     print_steps(what, &ca)
 }
 
 fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
     let settings = args.config.load()?;
-    if let CaSource::Files { certificate, .. } = &settings.intercept.ca {
+    if let Some((certificate, _)) = settings.intercept.ca.files() {
         let what = format!("{} is your own", certificate.display());
         return Err(CommandError::usage(&what, "replace it and its key, which `intercept.ca` names"));
     }
@@ -131,7 +131,7 @@ fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
     let now = match Ca::open(&certificate, &directory.join(ca::KEY)) {
         Ok(now) if !args.finish => now,
         // It can be repaired, and clients trust it.
-        Err(error) if !args.finish && certificate.exists() && !matches!(error, CaError::Expired { .. }) => {
+        Err(error) if !args.finish && certificate.exists() && !ca::has_expired(&certificate) => {
             return Err(error.into());
         }
         Ok(_) | Err(_) => {

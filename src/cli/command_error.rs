@@ -1,10 +1,8 @@
 //! Why a command failed, and its exit code.
 
-use crate::config::ConfigErrors;
+use crate::config::{ConfigErrors, UnusableFile};
 use crate::server::StartError;
-use crate::signing::KeyError;
 use crate::telemetry::is_colorful;
-use crate::tls::{CaError, RootsError};
 use std::ffi::OsStr;
 use std::io;
 use std::process::ExitCode;
@@ -56,7 +54,7 @@ macro_rules! with_hint {
     )+};
 }
 
-with_hint! { CaError, KeyError, RootsError, StartError }
+with_hint! { StartError, UnusableFile }
 
 impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {

@@ -90,6 +90,18 @@ pub fn check_owner(file: &File, directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Opens a secret for reading. Returns its mode too if others than its owner can read it. The mode of systemd's credentials does not count.
+///
+/// # Errors
+/// As [`open_file`].
+pub fn open_private(path: &Path) -> io::Result<(File, Option<u32>)> {
+    let file = open_file(path)?;
+    let mode = file.metadata()?.mode() & 0o7777;
+    let credentials = env::var_os("CREDENTIALS_DIRECTORY").filter(|directory| !directory.is_empty());
+    let is_credential = credentials.is_some_and(|directory| path.parent() == Some(Path::new(&directory)));
+    Ok((file, (mode & 0o077 != 0 && !is_credential).then_some(mode)))
+}
+
 /// Opens for reading what was written in this directory. Unlike [`open_own`], also for a reader who is not the writer.
 ///
 /// # Errors

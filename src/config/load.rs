@@ -42,10 +42,10 @@ impl Settings {
         environment: impl IntoIterator<Item = (OsString, OsString)>,
         arguments: &[KeyArgument],
     ) -> Result<Self, ConfigErrors> {
-        Self::load_from(path, environment, arguments, None)
+        Self::load_in_layers(path, environment, arguments).map(|(settings, _)| settings)
     }
 
-    /// Like [`load_with`](Self::load_with), and keeps what it is made of.
+    /// Like [`load_with`](Self::load_with), and what it is made of.
     ///
     /// # Errors
     /// What is wrong with it: of each section the values that cannot be read, or all that its keys mean together.
@@ -54,16 +54,6 @@ impl Settings {
         environment: impl IntoIterator<Item = (OsString, OsString)>,
         arguments: &[KeyArgument],
     ) -> Result<(Self, Layers), ConfigErrors> {
-        let mut layers = Layers::default();
-        Self::load_from(path, environment, arguments, Some(&mut layers)).map(|settings| (settings, layers))
-    }
-
-    fn load_from(
-        path: Option<&Path>,
-        environment: impl IntoIterator<Item = (OsString, OsString)>,
-        arguments: &[KeyArgument],
-        layers: Option<&mut Layers>,
-    ) -> Result<Self, ConfigErrors> {
         let environment: Vec<_> = environment.into_iter().collect();
         let credentials = environment.iter().find(|(name, value)| name == "CREDENTIALS_DIRECTORY" && !value.is_empty());
         let credentials = credentials.map(|(_, directory)| PathBuf::from(directory));
@@ -71,9 +61,9 @@ impl Settings {
         variables.extend_from_slice(arguments);
         let name = path.map_or_else(String::new, |path| path.display().to_string());
         let text = path.map_or_else(|| Ok(String::new()), |path| read_text(path, false));
-        let mut settings = Self::build(&name, text, &variables, credentials.as_deref(), layers)?;
+        let (mut settings, layers) = Self::build(&name, text, &variables, credentials.as_deref())?;
         settings.warnings.extend(strange);
-        Ok(settings)
+        Ok((settings, layers))
     }
 
     /// Reads `text` as the file `name`, without the environment.
@@ -81,7 +71,7 @@ impl Settings {
     /// # Errors
     /// What is wrong with it: of each section the values that cannot be read, or all that its keys mean together.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
-        Self::build(name, Ok(text.to_owned()), &[], None, None)
+        Self::build(name, Ok(text.to_owned()), &[], None).map(|(settings, _)| settings)
     }
 
     /// Reads a configuration that was shown once, to evaluate it again. It has no passwords, so that nobody can log in, and it is
@@ -98,25 +88,23 @@ impl Settings {
         Self::parse(name, &shown.to_string()).map_err(|errors| errors.to_string())
     }
 
-    /// `credentials`: where systemd puts those of a service (`LoadCredential=`). `layers`: to be filled, unless nobody asks.
+    /// `credentials`: where systemd puts those of a service (`LoadCredential=`).
     fn build(
         name: &str,
         text: Result<String, Complaint>,
         variables: &[KeyArgument],
         credentials: Option<&Path>,
-        mut layers: Option<&mut Layers>,
-    ) -> Result<Self, ConfigErrors> {
-        let mut files = ConfigFiles::default();
+    ) -> Result<(Self, Layers), ConfigErrors> {
+        let (mut files, mut layers) = (ConfigFiles::default(), Layers::default());
         let text = text.unwrap_or_else(|complaint| {
             files.faults.push(&ConfigPlace::File(0), complaint);
             String::new()
         });
-        let Some(mut root) = files.read(name, text) else { return files.checked(Self::default()) };
+        let Some(mut root) = files.read(name, text) else { return files.checked((Self::default(), layers)) };
         // What is wrong in a file is wrong even where another or a variable takes its place.
         let judge = |node: &YamlNode, faults: &mut Faults| Self::read(&mut Sections::new(node.clone(), faults));
         judge(&root, &mut files.faults);
-        let mut keep = |root: &YamlNode| layers.iter_mut().for_each(|layers| layers.stages.push(root.clone()));
-        keep(&root);
+        layers.stages.push(root.clone());
         let mut overlaid = root.clone();
         environment::overlay(&mut overlaid, variables, defaults(), &mut files.faults);
         let include = judge(&overlaid, &mut files.faults).include;
@@ -126,10 +114,10 @@ impl Settings {
         // The arguments come after the variables.
         let arguments = variables.iter().take_while(|variable| variable.is_of_environment()).count();
         for variables in <[_; 2]>::from(variables.split_at(arguments)) {
-            keep(&root);
+            layers.stages.push(root.clone());
             environment::overlay(&mut root, variables, defaults(), &mut files.faults);
         }
-        keep(&root);
+        layers.stages.push(root.clone());
         root.each_value(&mut |node| locate_credential(node, credentials, &mut files.faults));
 
         let mut sections = Sections::new(root, &mut files.faults);
@@ -147,10 +135,8 @@ impl Settings {
         if settings.cache.directory.is_some() {
             settings.cache.place = whole.along(&["cache", "directory"]).at.shown(&files.sources).unwrap_or_default();
         }
-        if let Some(layers) = layers {
-            layers.sources.clone_from(&files.sources);
-        }
-        files.checked(settings.based(Path::new(name).parent()))
+        layers.sources.clone_from(&files.sources);
+        files.checked((settings.based(Path::new(name).parent()), layers))
     }
 
     /// Sets what follows from the keys.
@@ -176,10 +162,8 @@ impl Settings {
             paths.extend([&mut tls.certificate, &mut tls.key]);
             paths.extend(tls.client_ca.as_mut());
         }
-        match &mut self.intercept.ca {
-            CaSource::Directory(directory) => paths.extend(directory.as_mut()),
-            CaSource::Files { certificate, key } => paths.extend([certificate, key]),
-        }
+        let CaSource { directory, certificate, key } = &mut self.intercept.ca;
+        paths.extend([directory, certificate, key].into_iter().flatten());
         paths.extend(self.admin.token_file.as_mut());
         paths.extend(self.identity.signature.key.as_mut());
         paths.extend(&mut self.identity.signature.other_keys);

@@ -16,6 +16,7 @@ mod replaced;
 mod settings;
 mod shown;
 mod steps;
+mod unusable_file;
 mod validate;
 mod warnings;
 mod written;
@@ -24,7 +25,7 @@ pub use admin_token::AdminToken;
 pub use changes::Changes;
 pub(crate) use files::{
     LOCK, NO_LOCK, as_line, check_lock, check_owner, is_ours, is_same, open_file, open_lock, open_ours, open_own,
-    open_regular, read_argument, read_file, read_whole, write_once,
+    open_private, open_regular, read_argument, read_file, read_whole, write_once,
 };
 pub use files::{
     cache_directory, give_to_owner, private_directory, private_folder, state_directory, warn_of_foreign, warn_of_others,
@@ -37,6 +38,7 @@ pub use read::environment::KeyArgument;
 pub use read::error::{Complaint, ConfigErrors, ConfigFault, ConfigPlace};
 pub use replaced::WrittenKey;
 pub use settings::Settings;
+pub use unusable_file::UnusableFile;
 pub use written::access::{AccessSettings, CertificateName, User};
 pub use written::defaults::DEFAULTS;
 pub use written::file::{

@@ -1,7 +1,7 @@
 //! What happened to one request in the gate, for the log.
 
 use super::budget::{Bill, Charge};
-use crate::policy::{Allowance, Entry, Refusal, RuleEvidence, SiteFile};
+use crate::policy::{Allowance, Entry, LineEvidence, Refusal, SiteFile};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ pub struct Account {
     basis: DecidedBy,
     /// `None`: refused or not decided yet.
     pub allowance: Option<Allowance>,
-    pub rule: Option<RuleEvidence>,
+    pub rule: Option<LineEvidence>,
     held: Duration,
     /// Start of the current wait.
     since: Option<Instant>,

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use super::usage::policy_tokens::reserved_purposes;
 use super::{
-    Access, Allowance, Allowlist, AskedAgain, Authority, Entry, EntryEvidence, Host, HostRules, Known, Manners,
-    PolicyOptions, PreferenceEvidence, Refusal, Request, RuleEvidence, Ruling, SiteAnswer, SiteFile, decide,
-    may_fetch_license, may_fetch_tdmrep,
+    Access, Allowance, Allowlist, AskedAgain, Authority, Entry, EntryEvidence, Host, HostRules, Known, LineEvidence,
+    Manners, PolicyOptions, Refusal, Request, Ruling, SiteAnswer, SiteFile, decide, may_fetch_license,
+    may_fetch_tdmrep,
 };
 use crate::robots::RobotsTxt;
 
@@ -25,11 +25,10 @@ pub struct Explanation {
     pub reason: &'static str,
     /// The reason for people.
     pub detail: String,
-    pub rule: Option<RuleEvidence>,
-    /// The usage preference that decided, if one did.
-    pub preference: Option<PreferenceEvidence>,
+    /// The line of robots.txt that decided, if one did: a rule or a usage preference.
+    pub line: Option<LineEvidence>,
     /// The preferences in robots.txt against some use of an allowed URL, with the use, whatever is declared.
-    pub preferences: Vec<(PreferenceEvidence, Box<str>)>,
+    pub preferences: Vec<(LineEvidence, Box<str>)>,
     /// The entry of tdmrep.json or of the licence file that decided, if one did.
     pub reservation: Option<EntryEvidence>,
     pub robots: SiteFileState,
@@ -93,16 +92,7 @@ impl Explanation {
     #[must_use]
     pub fn refused(self, why: &Refusal) -> Self {
         let (reason, detail) = (why.slug(), why.to_string());
-        Self {
-            allowed: false,
-            reason,
-            detail,
-            rule: None,
-            preference: None,
-            preferences: Vec::new(),
-            reservation: None,
-            ..self
-        }
+        Self { allowed: false, reason, detail, line: None, preferences: Vec::new(), reservation: None, ..self }
     }
 
     /// Refused if the allowlist, where there is one, does not have the host.
@@ -115,9 +105,8 @@ impl Explanation {
 
     /// The disallowed form of the path, if it is not the path as sent but a form that servers make of it.
     pub fn matched_path(&self) -> Option<&str> {
-        let preference = self.preference.as_ref().and_then(|preference| preference.matched_path.as_deref());
         let reservation = self.reservation.as_ref().and_then(|reservation| reservation.matched_path.as_deref());
-        preference.or(reservation).or(self.rule.as_ref().and_then(|rule| rule.matched_path.as_deref()))
+        reservation.or(self.line.as_ref().and_then(|line| line.matched_path.as_deref()))
     }
 }
 
@@ -142,14 +131,14 @@ pub fn explain<'a>(
         Ruling::Report(why) | Ruling::Refuse(why) => Some(&**why),
         Ruling::Allow(_) | Ruling::Fetch(_) => None,
     };
-    let rule = match &decision.ruling {
+    let line = match &decision.ruling {
         Ruling::Allow(allowance) => allowance.rule(entry),
-        _ => why.and_then(Refusal::rule),
+        _ => why.and_then(Refusal::line).cloned(),
     };
     let of_file = |file: &RobotsTxt| {
         let crawlers = file.rules_for(&tokens);
         let all = crawlers.preferences_for(request.target).into_iter().take(MOST_PREFERENCES);
-        let all = all.map(|it| (PreferenceEvidence::new(it, None), it.purpose().into()));
+        let all = all.map(|it| (LineEvidence::of_preference(it, None), it.purpose().into()));
         all.chain(reserved_purposes(file, &rules.options.policy_tokens, request.target)).collect()
     };
     let preferences = file.filter(|_| allowed).map(of_file).unwrap_or_default();
@@ -161,8 +150,7 @@ pub fn explain<'a>(
         allowed,
         reason,
         detail,
-        rule,
-        preference: why.and_then(Refusal::preference),
+        line,
         preferences,
         reservation: why.and_then(Refusal::reservation).cloned(),
         robots: state(entry, request.authority, &rules.options, now),
@@ -182,9 +170,9 @@ pub fn explain<'a>(
 
 impl Allowance {
     /// The rule that allows the request, if one does. `entry`: the file that was used.
-    pub fn rule(self, entry: &Entry) -> Option<RuleEvidence> {
+    pub fn rule(self, entry: &Entry) -> Option<LineEvidence> {
         let Self::Rule { place } = self else { return None };
-        entry.robots_txt().map(|file| RuleEvidence::new(file.rule_at(place), None))
+        entry.robots_txt().map(|file| LineEvidence::of_rule(file.rule_at(place), None))
     }
 
     /// The reason in answers of the API. Stable.

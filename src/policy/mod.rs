@@ -55,7 +55,7 @@ pub use money::{Currency, Money};
 pub use operator_rules::{OwnRules, OwnVerdict};
 pub use pace_key::{KeyBy, PaceKey};
 pub use reference::resolved;
-pub use refusal::{EgressReason, EntryEvidence, ListedBy, PreferenceEvidence, Refusal, Reservation, RuleEvidence};
+pub use refusal::{EgressReason, EntryEvidence, LineEvidence, ListedBy, Refusal, Reservation};
 pub use request::Request;
 pub use retry_after::retry_after;
 pub use revisit::{Again, Conditions, Visit, is_for_one, normalised};

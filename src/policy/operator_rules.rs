@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::Refusal;
-use crate::robots::budget::{StepBudget, StepsSpent};
-use crate::robots::path_forms::{AskedPath, JudgedPath, Paths};
+use crate::robots::budget::StepsSpent;
+use crate::robots::path_forms::{JudgedPath, Paths};
 use crate::robots::patterns::{Patterns, PatternsBuilder};
 use crate::robots::rule::RuleRank;
 use crate::robots::{Precedence, RuleKind};
@@ -64,44 +64,27 @@ impl OwnRules {
 
     /// Like [`judge`](Self::judge), within the budget of a decision.
     pub(super) fn judge_within(&self, path: &mut JudgedPath<'_>) -> OwnVerdict {
-        let Compiled { host, written, .. } = &*self.0;
+        let Compiled { host, rules, written, .. } = &*self.0;
         let mut all_allowed = true;
-        let denied = path.first_refused(|asked, budget| match self.best(asked, budget) {
-            Err(StepsSpent) => Some(Err(StepsSpent)),
-            Ok(best) => {
-                all_allowed &= best.is_some_and(|rank| rank.kind() == RuleKind::Allow);
-                let denies = best.filter(|rank| rank.kind() == RuleKind::Disallow)?;
-                Some(Ok(&written[denies.place() as usize]))
-            }
+        let denied = path.first_refused(|path, budget| {
+            // robots.txt itself cannot be denied.
+            let is_robots = path.bytes == b"/robots.txt";
+            let best = if is_robots { None } else { rules.best(path, budget)? };
+            all_allowed &= best.is_some_and(|rank| rank.kind() == RuleKind::Allow);
+            Ok(best.filter(|rank| rank.kind() == RuleKind::Disallow))
         });
         match denied {
-            Some((Ok(pattern), matched_path)) => {
-                let pattern = pattern.clone();
+            Ok(Some((rank, matched_path))) => {
+                let pattern = written[rank.place() as usize].clone();
                 OwnVerdict::Deny(Refusal::OperatorDenied { host: host.clone(), pattern, matched_path })
             }
-            Some((Err(StepsSpent), _)) => {
+            Err(StepsSpent) => {
                 let rules = format!("`hosts: {host}` of the configuration").into();
                 OwnVerdict::Deny(Refusal::RulesTooComplex { rules })
             }
-            None if all_allowed => OwnVerdict::Allow,
-            None => OwnVerdict::Silent,
+            Ok(None) if all_allowed => OwnVerdict::Allow,
+            Ok(None) => OwnVerdict::Silent,
         }
-    }
-
-    /// The rule that decides: the first that denies the path as sent or after removing dot segments; a rule that allows only if both
-    /// are allowed.
-    fn best(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<Option<RuleRank>, StepsSpent> {
-        let mut weakest: Option<Option<RuleRank>> = None;
-        for path in asked.paths(budget)? {
-            // robots.txt itself cannot be denied.
-            let is_robots = *path == *b"/robots.txt";
-            let best = if is_robots { None } else { self.0.rules.best(asked.compared(&path), budget)? };
-            if best.is_some_and(|rank| rank.kind() == RuleKind::Disallow) {
-                return Ok(best);
-            }
-            weakest = Some(weakest.map_or(best, |before| before.and(best)));
-        }
-        Ok(weakest.flatten())
     }
 }
 

@@ -146,13 +146,12 @@ fn unescaped(path: &[u8]) -> Cow<'_, [u8]> {
     if !path.contains(&b'%') {
         return path.into();
     }
-    let (mut out, mut rest) = (Vec::with_capacity(path.len()), path);
-    while let Some((byte, after)) = path::next(rest) {
-        match byte {
+    let mut out = Vec::with_capacity(path.len());
+    for piece in path::pieces(path) {
+        match piece {
             PathByte::Byte(byte) => out.push(byte),
             PathByte::Literal(byte) | PathByte::Escaped(byte) => path::push_escaped(byte, &mut out),
         }
-        rest = after;
     }
     out.into()
 }

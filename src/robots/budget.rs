@@ -32,11 +32,6 @@ impl StepBudget {
         self.spend(bytes / 4)
     }
 
-    /// From now on nothing more can be compared.
-    pub(crate) fn exhaust(&mut self) {
-        _ = self.spend(usize::MAX);
-    }
-
     /// The steps left.
     pub(crate) fn left(&self) -> usize {
         self.left

@@ -43,6 +43,7 @@ pub use access::AccessKind;
 pub use license::is_license_url;
 pub use options::{ParseOptions, Precedence, UserAgentMatch};
 pub use parse::delay::{RequestRate, VisitTime};
+pub(crate) use parse::encoding::Layout;
 pub use product_token::{ProductToken, TokenError};
 pub use robots_txt::RobotsTxt;
 pub use rsl::{RslFile, RslTerm};

@@ -30,12 +30,6 @@ pub(crate) struct ComparedPath<'a> {
     pub(crate) is_folded: bool,
 }
 
-impl<'a> ComparedPath<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, byte_set: ByteSet::of(bytes), is_folded: false }
-    }
-}
-
 /// Whether there may be a dot segment: a dot after a slash. Tests eight bytes at a time, as most paths with a dot end in `.html` or so.
 #[inline]
 pub(crate) fn may_have_dot_segment(path: &[u8]) -> bool {
@@ -55,13 +49,12 @@ pub(crate) fn may_have_dot_segment(path: &[u8]) -> bool {
 /// A path and query in the form that is compared: escapes of unreserved bytes decoded, other escapes in upper
 /// case, bytes that no URI may hold escaped. `%2A` and `%24` are decoded too, as patterns mean `*` and `$` by them.
 pub(crate) fn normalise(path: &[u8]) -> Vec<u8> {
-    let (mut out, mut rest) = (Vec::with_capacity(path.len() + 16), path);
-    while let Some((piece, after)) = next(rest) {
+    let mut out = Vec::with_capacity(path.len() + 16);
+    for piece in pieces(path) {
         match piece {
             PathByte::Byte(byte) | PathByte::Literal(byte) => out.push(byte),
             PathByte::Escaped(byte) => push_escaped(byte, &mut out),
         }
-        rest = after;
     }
     out
 }
@@ -77,17 +70,22 @@ pub(crate) enum PathByte {
     Escaped(u8),
 }
 
-/// Reads the next byte or escape.
+/// The bytes and escapes of a path or pattern.
 #[inline]
-pub(crate) fn next(bytes: &[u8]) -> Option<(PathByte, &[u8])> {
-    let (&first, rest) = bytes.split_first()?;
-    match escape(bytes) {
-        Some(byte) if is_unreserved(byte) => Some((PathByte::Byte(byte), &bytes[3..])),
-        Some(byte @ (b'*' | b'$')) => Some((PathByte::Literal(byte), &bytes[3..])),
-        Some(byte) => Some((PathByte::Escaped(byte), &bytes[3..])),
-        None if must_escape(first) => Some((PathByte::Escaped(first), rest)),
-        None => Some((PathByte::Byte(first), rest)),
-    }
+pub(crate) fn pieces(text: &[u8]) -> impl Iterator<Item = PathByte> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let &first = rest.first()?;
+        let (piece, read) = match escape(rest) {
+            Some(byte) if is_unreserved(byte) => (PathByte::Byte(byte), 3),
+            Some(byte @ (b'*' | b'$')) => (PathByte::Literal(byte), 3),
+            Some(byte) => (PathByte::Escaped(byte), 3),
+            None if must_escape(first) => (PathByte::Escaped(first), 1),
+            None => (PathByte::Byte(first), 1),
+        };
+        rest = &rest[read..];
+        Some(piece)
+    })
 }
 
 /// The byte of the escape that a text begins with.

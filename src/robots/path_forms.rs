@@ -14,7 +14,7 @@ use super::fold::{fold, has_folded, is_folded, is_folded_in_path};
 use super::path::{
     self, ComparedPath, escape, may_have_dot_segment, normalise, parts, path_and_query, rewritten, without_dot_segments,
 };
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 /// Which forms of a path are judged: `robots.paths`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,9 +29,10 @@ pub enum Paths {
 
 /// The path of one decision, its forms, and the budget of steps shared by all rules that judge it.
 pub(crate) struct JudgedPath<'a> {
-    pub target: &'a [u8],
+    target: &'a [u8],
     paths: Paths,
-    /// Made on first use.
+    /// Made on first use, as `forms` are.
+    sent: Option<SentPaths<'a>>,
     forms: Option<Forms>,
     pub budget: StepBudget,
 }
@@ -39,74 +40,71 @@ pub(crate) struct JudgedPath<'a> {
 impl<'a> JudgedPath<'a> {
     /// `target`: path and query as sent.
     pub fn new(target: &'a [u8], paths: Paths) -> Self {
-        JudgedPath { target, paths, forms: None, budget: StepBudget::new() }
+        JudgedPath { target, paths, sent: None, forms: None, budget: StepBudget::new() }
     }
 
-    /// Calls `refuses` with the target, then with each form that servers make of it. Returns the first refusal, with the form if it is
-    /// not the target itself. Allocates nothing for a path that all servers take as it is and all clients write alike.
+    /// Calls `refuses` with the path as sent, with the path without its dot segments, and with each form that servers make of it. Returns
+    /// the first refusal, with the form if servers make it. Allocates nothing for a path that all servers take as it is and all clients
+    /// write alike.
+    #[inline]
     pub fn first_refused<R>(
         &mut self,
-        mut refuses: impl FnMut(AskedPath<'_>, &mut StepBudget) -> Option<R>,
-    ) -> Option<(R, Option<Box<str>>)> {
-        let Self { target, paths, forms: made, budget } = self;
-        if let Some(said) = refuses(AskedPath::AsSent(target), budget) {
-            return Some((said, None));
-        }
-        let made = made.get_or_insert_with(|| match paths {
-            Paths::AsSent => Forms::new(),
-            Paths::AsServed => forms(target, budget).unwrap_or_else(|StepsSpent| {
-                // The next rule that is compared reports it.
-                budget.exhaust();
-                smallvec![target.to_vec()]
-            }),
-        });
-        made.iter().find_map(|form| {
-            let said = refuses(AskedPath::AsServed(form), budget)?;
-            Some((said, Some(String::from_utf8_lossy(form).into())))
-        })
-    }
-}
-
-/// A path that rules are asked about.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum AskedPath<'a> {
-    /// A target as sent: compared by RFC 9309, and again with its dot segments removed.
-    AsSent(&'a [u8]),
-    /// Path and query in a form that servers make of them: compared with patterns after [`fold`].
-    AsServed(&'a [u8]),
-}
-
-impl<'a> AskedPath<'a> {
-    /// The paths to compare.
-    pub(crate) fn paths(
-        self,
-        budget: &mut StepBudget,
-    ) -> Result<impl Iterator<Item = Cow<'a, [u8]>> + use<'a>, StepsSpent> {
-        let target = match self {
-            Self::AsServed(form) => {
-                budget.spend_on_bytes(form.len())?;
-                return Ok([Some(Cow::Borrowed(form)), None].into_iter().flatten());
-            }
-            Self::AsSent(target) => target,
+        mut refuses: impl FnMut(ComparedPath<'_>, &mut StepBudget) -> Result<Option<R>, StepsSpent>,
+    ) -> Result<Option<FirstRefusal<R>>, StepsSpent> {
+        let Self { target, paths, sent, forms, budget } = self;
+        let sent = match sent {
+            Some(sent) => sent,
+            None => sent.insert(sent_paths(target, budget)?),
         };
-        budget.spend_on_bytes(target.len())?;
-        let mut path = path_and_query(target);
-        if ByteSet::of(&path).has_odd() {
-            budget.spend(NORMALISED * path.len())?;
-            path = normalise(&path).into();
+        for (bytes, byte_set) in &*sent {
+            budget.spend_on_bytes(bytes.len())?;
+            let path = ComparedPath { bytes, byte_set: *byte_set, is_folded: false };
+            if let Some(said) = refuses(path, budget)? {
+                return Ok(Some((said, None)));
+            }
         }
-        if may_have_dot_segment(&path) {
-            budget.spend(RESOLVED * parts(&path).0.len())?;
+        if *paths == Paths::AsSent {
+            return Ok(None);
         }
-        let resolved =
-            Some(&path).filter(|path| may_have_dot_segment(path)).and_then(|path| without_dot_segments(path));
-        Ok([Some(path), resolved.map(Cow::Owned)].into_iter().flatten())
+        let forms = match forms {
+            Some(forms) => forms,
+            None => forms.insert(served_forms(target, sent, budget)?),
+        };
+        for form in forms {
+            budget.spend_on_bytes(form.len())?;
+            let path = ComparedPath { bytes: form, byte_set: ByteSet::of(form), is_folded: true };
+            if let Some(said) = refuses(path, budget)? {
+                return Ok(Some((said, Some(String::from_utf8_lossy(form).into()))));
+            }
+        }
+        Ok(None)
     }
+}
 
-    /// A path ready to be compared.
-    pub(crate) fn compared(self, bytes: &[u8]) -> ComparedPath<'_> {
-        ComparedPath { is_folded: matches!(self, Self::AsServed(_)), ..ComparedPath::new(bytes) }
+/// What refuses a path, and the form that it refuses, if servers make it.
+type FirstRefusal<R> = (R, Option<Box<str>>);
+
+/// The path and query of a target as RFC 9309 compares them, and the same without dot segments, if there are any.
+type SentPaths<'a> = SmallVec<[(Cow<'a, [u8]>, ByteSet); 2]>;
+
+#[inline]
+fn sent_paths<'a>(target: &'a [u8], budget: &mut StepBudget) -> Result<SentPaths<'a>, StepsSpent> {
+    let mut path = path_and_query(target);
+    let mut byte_set = ByteSet::of(&path);
+    if byte_set.has_odd() {
+        budget.spend(NORMALISED * path.len())?;
+        path = normalise(&path).into();
+        byte_set = ByteSet::of(&path);
     }
+    let mut resolved = None;
+    if byte_set.has_dot() && may_have_dot_segment(&path) {
+        budget.spend(RESOLVED * parts(&path).0.len())?;
+        resolved = without_dot_segments(&path).map(|path| (ByteSet::of(&path), path));
+    }
+    let mut sent = SentPaths::new();
+    sent.push((path, byte_set));
+    sent.extend(resolved.map(|(byte_set, path)| (path.into(), byte_set)));
+    Ok(sent)
 }
 
 /// What servers make of a path with its query, where that is compared differently from the path as sent; without duplicates.
@@ -121,7 +119,7 @@ const RESOLVED: usize = 4;
 const FORMED: (usize, usize) = (24, 4);
 
 /// Fails too if there are more than are judged.
-fn forms(target: &[u8], budget: &mut StepBudget) -> Result<Forms, StepsSpent> {
+fn served_forms(target: &[u8], sent: &SentPaths<'_>, budget: &mut StepBudget) -> Result<Forms, StepsSpent> {
     budget.spend_on_bytes(target.len())?;
     if is_ordinary(target) {
         return Ok(Forms::new());
@@ -130,18 +128,12 @@ fn forms(target: &[u8], budget: &mut StepBudget) -> Result<Forms, StepsSpent> {
     budget.spend(FORMED.0 * path.len() + FORMED.1 * query.len())?;
     let query = normalise(&query[..memchr::memchr(b'#', query).unwrap_or(query.len())]);
     let normal = normalise(path);
-    let sent = match path.first() {
-        Some(b'/') if memchr::memchr(b'#', path).is_none() => [normal.as_slice(), &query].concat(),
-        _ => normalise(&path_and_query(target)),
-    };
-    let resolved = without_dot_segments(&sent);
-    let sent: SmallVec<[_; 2]> = [Some(sent), resolved].into_iter().flatten().collect();
     let query = fold(&query, 0);
     let mut forms = Forms::new();
     for form in [Some(cleaned(&normal)), node(path, &normal), tomcat(&normal), iis(path, &normal)].into_iter().flatten()
     {
         let form = [&form, &*query].concat();
-        let is_judged = sent.contains(&form) && !has_folded(&form);
+        let is_judged = sent.iter().any(|(path, _)| **path == *form) && !has_folded(&form);
         if !is_judged && !forms.contains(&form) {
             forms.push(form);
         }
@@ -352,15 +344,16 @@ mod tests {
         }
     }
 
+    fn forms(target: &[u8], budget: &mut StepBudget) -> Result<Forms, StepsSpent> {
+        served_forms(target, &sent_paths(target, &mut StepBudget::new())?, budget)
+    }
+
     fn refused(rules: &str, target: &str) -> Option<String> {
         let everyone: [&str; 0] = [];
         let rules = RobotsTxt::parse(format!("User-agent: *\n{rules}").as_bytes()).rules_for(&everyone);
         let mut path = JudgedPath::new(target.as_bytes(), Paths::AsServed);
-        let (_, form) = path.first_refused(|asked, budget| {
-            let verdict = rules.check_within(asked, &[], budget);
-            (!verdict.is_allowed()).then_some(())
-        })?;
-        Some(form.map_or(target.to_owned(), String::from))
+        let (verdict, form) = rules.check_within(&mut path, &[]);
+        (!verdict.is_allowed()).then(|| form.map_or(target.to_owned(), String::from))
     }
 
     #[test]
@@ -488,10 +481,10 @@ mod tests {
     fn as_sent_judges_no_other_form() {
         let asks = |paths| {
             let mut path = JudgedPath::new(b"//private/x", paths);
-            path.first_refused(|asked, _| matches!(asked, AskedPath::AsServed(_)).then_some(()))
+            path.first_refused(|path, _| Ok(path.is_folded.then_some(())))
         };
-        assert_eq!(asks(Paths::AsSent), None);
-        assert!(asks(Paths::AsServed).is_some());
+        assert_eq!(asks(Paths::AsSent), Ok(None));
+        assert!(asks(Paths::AsServed).is_ok_and(|asked| asked.is_some()));
     }
 
     /// What a path is compared as if all its readings are compared, and whether with folded patterns: as sent, without dot segments, and
@@ -523,12 +516,11 @@ mod tests {
     /// What is compared of a path, and whether with folded patterns. `None`: it is refused.
     fn judged(target: &[u8]) -> Option<Vec<(Vec<u8>, bool)>> {
         let (mut all, mut path) = (Vec::new(), JudgedPath::new(target, Paths::AsServed));
-        path.first_refused(|asked, budget| {
-            let paths = asked.paths(budget).ok()?;
-            all.extend(paths.map(|path| (path.into_owned(), matches!(asked, AskedPath::AsServed(_)))));
-            None::<()>
+        let refused = path.first_refused(|path, _| {
+            all.push((path.bytes.to_vec(), path.is_folded));
+            Ok(None::<()>)
         });
-        path.budget.spend(1).is_ok().then_some(all)
+        refused.is_ok().then_some(all)
     }
 
     /// Paths of up to ten pieces that servers treat in different ways.

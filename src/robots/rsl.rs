@@ -8,7 +8,8 @@ use url::Url;
 
 use super::Purpose;
 use super::budget::{StepBudget, StepsSpent};
-use super::path_forms::AskedPath;
+use super::path::ComparedPath;
+use super::path_forms::{JudgedPath, Paths};
 use super::patterns::{Patterns, PatternsBuilder};
 use super::rsl_xml::{RslContent, contents};
 use super::steps;
@@ -118,35 +119,33 @@ impl RslFile {
 
     /// Why a page is not licensed for a purpose. `origin`: its site, `https://example.com`. `target`: path and query.
     pub fn refusal(&self, purpose: &Purpose, origin: &str, target: &[u8]) -> Option<RslTerm<'_>> {
-        let mut budget = StepBudget::unlimited();
-        self.refusal_within(purpose, origin, AskedPath::AsSent(target), &mut budget).ok().flatten()
+        let mut path = JudgedPath::new(target, Paths::AsSent);
+        path.budget = StepBudget::unlimited();
+        let found = path.first_refused(|path, budget| self.refusal_at(purpose, origin, path, budget));
+        Some(found.ok()??.0)
     }
 
-    /// The same as a part of a decision, which has a budget for all its parts.
-    pub(crate) fn refusal_within(
+    /// Why this form of the path is not licensed, within the budget of a decision.
+    pub(crate) fn refusal_at(
         &self,
         purpose: &Purpose,
         origin: &str,
-        asked: AskedPath<'_>,
+        path: ComparedPath<'_>,
         budget: &mut StepBudget,
     ) -> Result<Option<RslTerm<'_>>, StepsSpent> {
         // What RSL has no word for is automated processing all the same.
         let used = USES.iter().position(|used| *used == purpose.as_str()).unwrap_or(USES.len() - 1);
-        for path in asked.paths(budget)? {
-            let mut best: Option<Said> = None;
-            for site in &self.0.sites {
-                if site.origin.as_deref().is_none_or(|of| of == origin) {
-                    best = best.max(site.by_use[used].best(asked.compared(&path), budget)?);
-                }
-            }
-            if let Some(said) = best.filter(|said| said.is_refused) {
-                let RslContent { number, url, permits, prohibits } = &self.0.contents[said.place.0];
-                let (element, uses) = if said.is_prohibited { ("prohibits", prohibits) } else { ("permits", permits) };
-                let uses = uses.as_deref().unwrap_or_default();
-                return Ok(Some(RslTerm { content: *number, location: url, element, uses }));
+        let mut best: Option<Said> = None;
+        for site in &self.0.sites {
+            if site.origin.as_deref().is_none_or(|of| of == origin) {
+                best = best.max(site.by_use[used].best(path, budget)?);
             }
         }
-        Ok(None)
+        Ok(best.filter(|said| said.is_refused).map(|said| {
+            let RslContent { number, url, permits, prohibits } = &self.0.contents[said.place.0];
+            let (element, uses) = if said.is_prohibited { ("prohibits", prohibits) } else { ("permits", permits) };
+            RslTerm { content: *number, location: url, element, uses: uses.as_deref().unwrap_or_default() }
+        }))
     }
 
     /// What it permits and prohibits, as written.

@@ -9,8 +9,8 @@ use super::parse::RobotsFile;
 use super::parse::delay::{RequestRate, VisitTime};
 use super::parse::selection::GroupSelection;
 use super::parse::span::Span;
-use super::path::{self, ComparedPath};
-use super::path_forms::AskedPath;
+use super::path::ComparedPath;
+use super::path_forms::{JudgedPath, Paths};
 use super::usage::Purpose;
 use super::verdict::{PreferenceRef, RuleRef, Verdict, VerdictGround};
 
@@ -38,7 +38,7 @@ impl RuleSet {
 
     /// As [`check`](Self::check), for a target that may not be UTF-8.
     pub fn check_bytes(&self, target: &[u8]) -> Verdict<'_> {
-        self.check_within(AskedPath::AsSent(target), &[], &mut StepBudget::new())
+        self.check_bytes_for(target, &[])
     }
 
     /// As [`check`](Self::check), for a crawler that declares what it will use the content for: a URL that may be fetched is
@@ -49,27 +49,39 @@ impl RuleSet {
 
     /// As [`check_for`](Self::check_for), for a target that may not be UTF-8.
     pub fn check_bytes_for(&self, target: &[u8], purposes: &[Purpose]) -> Verdict<'_> {
-        self.check_within(AskedPath::AsSent(target), purposes, &mut StepBudget::new())
+        self.check_within(&mut JudgedPath::new(target, Paths::AsSent), purposes).0
     }
 
-    /// Like [`check_bytes_for`](Self::check_bytes_for), within the budget of a decision.
+    /// The verdict on the first form of the path that is disallowed, with that form if servers make it, else on the path as sent. Within the
+    /// budget of a decision.
     #[inline]
     pub(crate) fn check_within(
         &self,
-        asked: AskedPath<'_>,
+        path: &mut JudgedPath<'_>,
         purposes: &[Purpose],
-        budget: &mut StepBudget,
-    ) -> Verdict<'_> {
-        Verdict(self.ground(asked, purposes, budget).unwrap_or(VerdictGround::TooComplex))
+    ) -> (Verdict<'_>, Option<Box<str>>) {
+        let mut as_sent = None;
+        let refused = path.first_refused(|path, budget| {
+            let verdict = Verdict(self.ground(path, purposes, budget)?);
+            as_sent.get_or_insert(verdict);
+            Ok((!verdict.is_allowed()).then_some(verdict))
+        });
+        match refused {
+            Ok(Some(refused)) => refused,
+            Ok(None) => (as_sent.unwrap_or(Verdict(VerdictGround::NoRule)), None),
+            Err(StepsSpent) => (Verdict(VerdictGround::TooComplex), None),
+        }
     }
 
     /// The preferences that refuse some use of the target, whatever purposes are declared.
     pub fn preferences_for(&self, target: &[u8]) -> Vec<PreferenceRef<'_>> {
-        let (mut all, mut budget) = (Vec::new(), StepBudget::new());
+        let mut all = Vec::new();
         // A decision that takes too long is refused before its preferences are asked for.
-        _ = self.each_unwelcome(AskedPath::AsSent(target), USE, &mut budget, |preference| {
-            all.push(preference);
-            None::<()>
+        _ = JudgedPath::new(target, Paths::AsSent).first_refused(|path, budget| {
+            self.unwelcome(path, USE, budget, |preference| {
+                all.push(*preference);
+                false
+            })
         });
         all
     }
@@ -96,7 +108,12 @@ impl RuleSet {
         let mut lines: Vec<Span> = groups.usages.lines(&self.selection.groups).collect();
         lines.extend(groups.signals.lines(&self.selection.sections));
         lines.sort_unstable_by_key(|line| line.start);
-        lines.into_iter().map(|line| (source.line_of(line.start as usize), source.str_at(line)))
+        let (mut number, mut at) = (1, 0);
+        lines.into_iter().map(move |line| {
+            number += source.line_ends(at..line.start as usize);
+            at = line.start as usize;
+            (number, source.str_at(line))
+        })
     }
 
     /// Number of rules, without those that have no path.
@@ -118,14 +135,14 @@ impl RuleSet {
     #[inline]
     fn ground(
         &self,
-        asked: AskedPath<'_>,
+        path: ComparedPath<'_>,
         purposes: &[Purpose],
         budget: &mut StepBudget,
     ) -> Result<VerdictGround<'_>, StepsSpent> {
         if self.selection.is_cut {
             return Err(StepsSpent);
         }
-        let ground = self.by_rules(asked, budget)?;
+        let ground = self.judge(path, budget)?;
         let may_be_unwelcome = match &ground {
             // robots.txt itself has to be read to learn of any preference.
             VerdictGround::RobotsTxt => false,
@@ -134,36 +151,10 @@ impl RuleSet {
         if purposes.is_empty() || !may_be_unwelcome {
             return Ok(ground);
         }
-        let refuses = |said: PreferenceRef<'_>| purposes.contains(&said.said.purpose);
-        let refusal =
-            self.each_unwelcome(asked, USE * (1 + purposes.len()), budget, |said| refuses(said).then_some(said))?;
+        let refusal = self.unwelcome(path, USE * (1 + purposes.len()), budget, |preference| {
+            purposes.contains(&preference.said.purpose)
+        })?;
         Ok(refusal.map_or(ground, VerdictGround::Usage))
-    }
-
-    #[inline]
-    fn by_rules(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
-        let AskedPath::AsSent(target) = asked else { return self.by_paths(asked, budget) };
-        let path = ComparedPath::new(target);
-        budget.spend_on_bytes(target.len())?;
-        let is_plain = target.first() == Some(&b'/') && !path.byte_set.has_odd();
-        if is_plain && !(path.byte_set.has_dot() && path::may_have_dot_segment(target)) {
-            return self.judge(path, budget);
-        }
-        self.by_paths(asked, budget)
-    }
-
-    /// Judges a target that may be more than a path, or need normalising or resolving.
-    #[inline(never)]
-    fn by_paths(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
-        let mut as_sent = None;
-        for path in asked.paths(budget)? {
-            let ground = self.judge(asked.compared(&path), budget)?;
-            if !Verdict(ground).is_allowed() {
-                return Ok(ground);
-            }
-            as_sent.get_or_insert(ground);
-        }
-        Ok(as_sent.unwrap_or(VerdictGround::NoRule))
     }
 
     #[inline(never)]
@@ -186,28 +177,26 @@ impl RuleSet {
         Ok(best.map_or(VerdictGround::NoRule, |rank| VerdictGround::Rule(rule(rank.place()), rank.kind())))
     }
 
-    /// Calls `ask`, which takes so many `steps`, with each preference that refuses some use, until it returns an answer.
-    fn each_unwelcome<'a, R>(
+    /// The first preference that refuses some use of a path and that `is_meant` accepts. A call of `is_meant` takes `steps`.
+    fn unwelcome<'a>(
         &'a self,
-        asked: AskedPath<'_>,
+        path: ComparedPath<'_>,
         steps: usize,
         budget: &mut StepBudget,
-        mut ask: impl FnMut(PreferenceRef<'a>) -> Option<R>,
-    ) -> Result<Option<R>, StepsSpent> {
+        mut is_meant: impl FnMut(&PreferenceRef<'a>) -> bool,
+    ) -> Result<Option<PreferenceRef<'a>>, StepsSpent> {
         let RobotsFile { source, groups, options, .. } = &*self.file;
         if groups.usages.is_empty() && groups.signals.is_empty() {
             return Ok(None);
         }
-        for path in asked.paths(budget)? {
-            let path = asked.compared(&path);
-            for (preferences, owners) in
-                [(&groups.signals, &self.selection.sections), (&groups.usages, &self.selection.groups)]
-            {
-                for said in preferences.unwelcome(owners, path, (source, options), budget)?.into_iter().flatten() {
-                    budget.spend(steps)?;
-                    if let Some(answer) = ask(PreferenceRef { source, said }) {
-                        return Ok(Some(answer));
-                    }
+        for (preferences, owners) in
+            [(&groups.signals, &self.selection.sections), (&groups.usages, &self.selection.groups)]
+        {
+            for said in preferences.unwelcome(owners, path, (source, options), budget)?.into_iter().flatten() {
+                budget.spend(steps)?;
+                let preference = PreferenceRef { source, said };
+                if is_meant(&preference) {
+                    return Ok(Some(preference));
                 }
             }
         }

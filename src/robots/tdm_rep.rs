@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Map, Value};
 
 use super::budget::{StepBudget, StepsSpent};
-use super::path_forms::AskedPath;
+use super::path::ComparedPath;
+use super::path_forms::{JudgedPath, Paths};
 use super::patterns::{Patterns, PatternsBuilder};
 
 /// A parsed tdmrep.json. Immutable; a clone shares the file.
@@ -68,23 +69,21 @@ impl TdmRep {
     /// The entry that reserves a page: the first whose location matches decides. `target` is a path with query. Where the path
     /// has dot segments, what they lead to is judged too, and either can be reserved.
     pub fn reservation(&self, target: &[u8]) -> Option<TdmReservation<'_>> {
-        self.reservation_within(AskedPath::AsSent(target), &mut StepBudget::unlimited()).ok().flatten()
+        let mut path = JudgedPath::new(target, Paths::AsSent);
+        path.budget = StepBudget::unlimited();
+        let found = path.first_refused(|path, budget| self.reservation_at(path, budget));
+        Some(found.ok()??.0)
     }
 
-    /// Like [`reservation`](Self::reservation), within the budget of a decision.
-    pub(crate) fn reservation_within(
+    /// The entry that reserves this form of the path, within the budget of a decision.
+    pub(crate) fn reservation_at(
         &self,
-        asked: AskedPath<'_>,
+        path: ComparedPath<'_>,
         budget: &mut StepBudget,
     ) -> Result<Option<TdmReservation<'_>>, StepsSpent> {
         let TdmRepInner { entries, locations, .. } = &*self.0;
-        for path in asked.paths(budget)? {
-            let Some(Reverse(first)) = locations.best(asked.compared(&path), budget)? else { continue };
-            if let Some(reservation) = entries[first].reservation() {
-                return Ok(Some(reservation));
-            }
-        }
-        Ok(None)
+        let first = locations.best(path, budget)?;
+        Ok(first.and_then(|Reverse(first)| entries[first].reservation()))
     }
 
     /// The entries that reserve pages, in the file's order.

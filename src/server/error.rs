@@ -1,9 +1,7 @@
 //! Why the proxy could not start or apply changed settings, and what to do about it.
 
-use crate::config::{AccessLog, LogSettings, NO_LOCK};
+use crate::config::{AccessLog, LogSettings, NO_LOCK, UnusableFile};
 use crate::evidence::OpenError;
-use crate::tls::{CaError, ListenerTlsError, RootsError};
-use crate::upstream::SetupError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,17 +21,11 @@ pub enum StartError {
     #[error("anybody who can reach `{0}` could use this proxy")]
     OpenToAll(SocketAddr),
     #[error(transparent)]
-    Ca(#[from] CaError),
-    #[error(transparent)]
-    Roots(#[from] RootsError),
+    File(#[from] UnusableFile),
     #[error("cannot listen on {address} for the admin address: {source}")]
     Admin { address: String, source: io::Error },
     #[error("cannot read the token in {path}: {source}")]
     Token { path: PathBuf, source: io::Error },
-    #[error(transparent)]
-    ListenerTls(#[from] ListenerTlsError),
-    #[error(transparent)]
-    Setup(#[from] SetupError),
     #[error("cannot open the access log {path}: {source}")]
     Log { path: PathBuf, source: io::Error },
     #[error("cannot use the cache {path}: {source}")]
@@ -89,15 +81,7 @@ impl StartError {
                 _ => "choose another `admin.address`, or write `off`".into(),
             },
             Self::Token { .. } => "`admin.token_file` must name a readable file that contains only the token".into(),
-            Self::Ca(error) => error.hint(),
-            Self::Roots(error) => error.hint().into(),
-            Self::ListenerTls(_) => {
-                "correct `listen[].tls`: `certificate` with its chain, `key` and `client_ca` are PEM files".into()
-            }
-            Self::Setup(SetupError::Key(error)) => error.hint(),
-            Self::Setup(SetupError::Trust(_)) => {
-                "correct `client_certificate` in `hosts`: `certificate` with its chain and `key` are PEM files".into()
-            }
+            Self::File(error) => error.hint().into(),
             Self::Log { source, .. } => match source.kind() {
                 io::ErrorKind::NotFound => {
                     "create its directory, or correct `log.access`; under systemd `LogsDirectory=` creates it".into()

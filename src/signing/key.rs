@@ -1,6 +1,6 @@
 //! Ed25519 keys in files: read, created, and named by their thumbprint (RFC 8037, RFC 7638).
 
-use crate::config::open_file;
+use crate::config::{UnusableFile, open_private, read_whole};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
@@ -8,9 +8,9 @@ use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::{Value, json};
 use std::fs::{self, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 /// A signing key.
 pub struct SigningKey {
@@ -18,74 +18,44 @@ pub struct SigningKey {
     id: String,
 }
 
-/// Why a key cannot be used. Never contains the file's content.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyError {
-    #[error("cannot read the signing key {}: {source}", .path.display())]
-    Unreadable { path: PathBuf, source: io::Error },
-    #[error("the signing key {} can be read by others than its owner (mode {mode:04o})", .path.display())]
-    Open { path: PathBuf, mode: u32 },
-    #[error("{} does not hold an Ed25519 key: {why}", .path.display())]
-    Malformed { path: PathBuf, why: String },
-    #[error("cannot create the signing key {}: {source}", .path.display())]
-    Unwritable { path: PathBuf, source: io::Error },
-    #[error("the system provides no random numbers")]
-    NoRandomness,
-    /// With the place in the configuration that names the file.
-    #[error("{error}\n  --> {place}")]
-    Named { error: Box<KeyError>, place: String },
-}
-
-impl KeyError {
-    /// `place`: where the configuration names the file; empty: nowhere.
-    pub(super) fn named_at(self, place: Option<&String>) -> Self {
-        match place.filter(|place| !place.is_empty()) {
-            Some(place) => Self::Named { error: Box::new(self), place: place.clone() },
-            None => self,
-        }
-    }
-
-    /// The remedy.
-    pub fn hint(&self) -> String {
-        match self {
-            Self::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                "correct `identity.signature`, or make one with `politely identity keygen FILE`".into()
-            }
-            Self::Unreadable { .. } => "let the user that the proxy runs as read it".into(),
-            Self::Open { path, .. } => format!("`chmod 600 {}`", path.display()),
-            Self::Malformed { .. } => {
-                "make one with `politely identity keygen`, or with `openssl genpkey -algorithm ed25519`".into()
-            }
-            Self::Unwritable { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
-                "the file exists and is not replaced: name another file".into()
-            }
-            Self::Unwritable { .. } => "name a file in a directory that you may write to".into(),
-            Self::Named { error, .. } => error.hint(),
-            Self::NoRandomness => "check that /dev/urandom exists and can be read".into(),
-        }
-    }
-}
-
 impl SigningKey {
     /// Reads a PEM file that only its owner can read, or a systemd credential.
-    pub fn read(path: &Path) -> Result<Self, KeyError> {
-        let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
-        let file = open_file(path).map_err(unreadable)?;
-        let mode = file.metadata().map_err(unreadable)?.permissions().mode() & 0o777;
-        if mode & 0o077 != 0 && !is_credential(path) {
-            return Err(KeyError::Open { path: path.to_owned(), mode });
+    pub fn read(path: &Path) -> Result<Self, UnusableFile> {
+        let shown = path.display();
+        let unreadable = |error: io::Error| {
+            let hint = match error.kind() {
+                io::ErrorKind::NotFound => {
+                    "correct `identity.signature`, or make one with `politely identity keygen FILE`"
+                }
+                _ => "let the user that the proxy runs as read it",
+            };
+            UnusableFile::new(format!("cannot read the signing key {shown}: {error}"), hint)
+        };
+        let (file, open) = open_private(path).map_err(unreadable)?;
+        if let Some(mode) = open {
+            let what = format!("the signing key {shown} can be read by others than its owner (mode {mode:04o})");
+            return Err(UnusableFile::new(what, format!("`chmod 600 {shown}`")));
         }
-        let mut text = String::new();
-        file.take(MAX_BYTES).read_to_string(&mut text).map_err(unreadable)?;
-        Self::from_pem(&text).map_err(|why| KeyError::Malformed { path: path.to_owned(), why })
+        Self::from_pem(&read_whole(file).map_err(unreadable)?).map_err(|why| {
+            let hint = "make one with `politely identity keygen`, or with `openssl genpkey -algorithm ed25519`";
+            UnusableFile::new(format!("{shown} does not hold an Ed25519 key: {why}"), hint)
+        })
     }
 
     /// Creates a key in a new file that only its owner can read. Fails if the file exists.
-    pub fn make(path: &Path) -> Result<Self, KeyError> {
+    pub fn make(path: &Path) -> Result<Self, UnusableFile> {
         let mut seed = [0; 32];
-        SystemRandom::new().fill(&mut seed).map_err(|_| KeyError::NoRandomness)?;
+        SystemRandom::new().fill(&mut seed).map_err(|_| {
+            UnusableFile::new("the system provides no random numbers", "check that /dev/urandom exists and can be read")
+        })?;
         let pem = pem::encode(&pem::Pem::new(PEM_TAG, [PKCS8, &seed[..]].concat()));
-        let unwritable = |source| KeyError::Unwritable { path: path.to_owned(), source };
+        let unwritable = |error: io::Error| {
+            let hint = match error.kind() {
+                io::ErrorKind::AlreadyExists => "the file exists and is not replaced: name another file",
+                _ => "name a file in a directory that you may write to",
+            };
+            UnusableFile::new(format!("cannot create the signing key {}: {error}", path.display()), hint)
+        };
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(unwritable)?;
         let written = file.write_all(pem.as_bytes()).and_then(|()| file.sync_all());
         if let Err(error) = written {
@@ -93,11 +63,11 @@ impl SigningKey {
             let _ = fs::remove_file(path);
             return Err(unwritable(error));
         }
-        Self::from_pem(&pem).map_err(|why| KeyError::Malformed { path: path.to_owned(), why })
+        Self::read(path)
     }
 
     /// The error is the reason.
-    pub(super) fn from_pem(text: &str) -> Result<Self, String> {
+    pub(super) fn from_pem(text: impl AsRef<[u8]>) -> Result<Self, String> {
         let pem = pem::parse(text).map_err(|_| "not a PEM file")?;
         if pem.tag() != PEM_TAG {
             return Err(format!("a `{}` instead of a `{PEM_TAG}`", pem.tag()));
@@ -132,21 +102,14 @@ fn thumbprint_input(x: &str) -> String {
     format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}"#)
 }
 
-/// systemd gives credentials to the service's user only; their mode depends on how.
-fn is_credential(path: &Path) -> bool {
-    let directory = std::env::var_os("CREDENTIALS_DIRECTORY").filter(|directory| !directory.is_empty());
-    directory.is_some_and(|directory| path.parent() == Some(Path::new(&directory)))
-}
-
 const PEM_TAG: &str = "PRIVATE KEY";
 /// What precedes the 32 bytes of an Ed25519 key (RFC 8410 §7).
 const PKCS8: &[u8] = &[0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
-/// Bytes read from a file; a key takes 119.
-const MAX_BYTES: u64 = 16 * 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_key_is_made_once_and_for_its_owner_alone() {

@@ -16,7 +16,7 @@ mod requests;
 
 pub use challenge::{FIELD as ACCEPT_SIGNATURE, SignatureRequest};
 pub use directory::{Directory, PATH as DIRECTORY_PATH, Published};
-pub use key::{KeyError, SigningKey};
+pub use key::SigningKey;
 pub use requests::{Challenge, ChallengedRequest, PriceField, RequestSigner, Signed, Signer};
 
 /// The default label of a signature.

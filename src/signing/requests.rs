@@ -4,8 +4,8 @@
 use super::challenge::{SignatureRequest, TAG};
 use super::key::SigningKey;
 use super::message::{Component, Fields, Part, number, sign, string};
-use super::{Directory, KeyError, LABEL};
-use crate::config::{AgentForm, SignWhen, SignatureSettings};
+use super::{Directory, LABEL};
+use crate::config::{AgentForm, SignWhen, SignatureSettings, UnusableFile};
 use crate::policy::Authority;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -97,11 +97,11 @@ impl Signer {
     ///
     /// # Errors
     /// A key cannot be read, or others can read it.
-    pub fn of(settings: &SignatureSettings, before: Option<&Arc<Self>>) -> Result<Option<Arc<Self>>, KeyError> {
+    pub fn of(settings: &SignatureSettings, before: Option<&Arc<Self>>) -> Result<Option<Arc<Self>>, UnusableFile> {
         let (Some(path), Some(agent)) = (&settings.key, &settings.agent) else { return Ok(None) };
         let keys = [path].into_iter().chain(&settings.other_keys).enumerate();
-        let keys = keys
-            .map(|(number, path)| SigningKey::read(path).map_err(|error| error.named_at(settings.places.get(number))));
+        let place = |number: usize| settings.places.get(number).map_or("", String::as_str);
+        let keys = keys.map(|(number, path)| SigningKey::read(path).map_err(|error| error.named_at(place(number))));
         let settings = &SignatureSettings { places: Vec::new(), ..settings.clone() };
         let directory = Directory::new(agent.clone(), keys.collect::<Result<_, _>>()?);
         let is_same = |own: &OwnKeys| own.settings == *settings && own.directory.ids().eq(directory.ids());

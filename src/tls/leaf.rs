@@ -16,10 +16,10 @@ use rustls::server::{NoServerSessionStorage, ProducesTickets};
 use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
 use time::{Date, Duration, OffsetDateTime, Time};
 
+use crate::config::UnusableFile;
 use crate::policy::Host;
 
 use super::ca::Ca;
-use super::error::CaError;
 use super::{provider, serial};
 
 /// The leaves of one process. All share one key for the life of the process: it never touches the disk, and a key for each host would
@@ -45,7 +45,7 @@ impl LeafCache {
     ///
     /// # Errors
     /// The key cannot be created, or the authority cannot sign.
-    pub fn new(ca: Ca, capacity: usize) -> Result<Self, CaError> {
+    pub fn new(ca: Ca, capacity: usize) -> Result<Self, UnusableFile> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let der = PrivatePkcs8KeyDer::from(key.serialize_der());
         let signing_key = provider().key_provider.load_private_key(der.into())?;
@@ -66,7 +66,7 @@ impl LeafCache {
     ///
     /// # Errors
     /// It cannot sign.
-    pub fn prepare(&self, ca: Ca) -> Result<Arc<Ca>, CaError> {
+    pub fn prepare(&self, ca: Ca) -> Result<Arc<Ca>, UnusableFile> {
         self.try_out(&ca)?;
         Ok(Arc::new(ca))
     }
@@ -122,11 +122,11 @@ impl LeafCache {
         config
     }
 
-    fn try_out(&self, ca: &Ca) -> Result<(), CaError> {
+    fn try_out(&self, ca: &Ca) -> Result<(), UnusableFile> {
         self.mint(ca, &Host::Name("politely.invalid".into()), OffsetDateTime::now_utc()).map(drop)
     }
 
-    fn mint(&self, ca: &Ca, host: &Host, now: OffsetDateTime) -> Result<Arc<ServerConfig>, CaError> {
+    fn mint(&self, ca: &Ca, host: &Host, now: OffsetDateTime) -> Result<Arc<ServerConfig>, UnusableFile> {
         let mut certificates = vec![self.sign(ca, host, now)?];
         certificates.extend_from_slice(ca.chain());
         let certified = CertifiedKey::new(certificates, Arc::clone(&self.signing_key));
@@ -144,7 +144,7 @@ impl LeafCache {
         Ok(Arc::new(config))
     }
 
-    fn sign(&self, ca: &Ca, host: &Host, now: OffsetDateTime) -> Result<CertificateDer<'static>, CaError> {
+    fn sign(&self, ca: &Ca, host: &Host, now: OffsetDateTime) -> Result<CertificateDer<'static>, UnusableFile> {
         let (ca_from, ca_until) = ca.validity();
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();

@@ -1,39 +1,31 @@
 //! TLS between clients and the proxy itself (`listen[].tls`).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
+use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
-use crate::config::{ListenerTls, read_file};
+use crate::config::{ListenerTls, UnusableFile, read_file};
 use crate::tls_words;
 
 use super::client_verifier::ClientVerifier;
 use super::provider;
 
-/// Why a listener cannot use TLS. The content of the files is never repeated.
-#[derive(Debug, thiserror::Error)]
-pub enum ListenerTlsError {
-    #[error("{} cannot be read as {what}: {source}", .path.display())]
-    File { path: PathBuf, what: &'static str, source: pem::Error },
-    #[error("{} and {} cannot be used: {}", .certificate.display(), .key.display(), tls_words::in_plain(.source))]
-    Pair { certificate: PathBuf, key: PathBuf, source: rustls::Error },
-    #[error("{} cannot be used as an authority for client certificates: {source}", .path.display())]
-    ClientCa { path: PathBuf, source: VerifierBuilderError },
-}
-
 /// TLS configuration of a listener: HTTP/2 or HTTP/1, and client certificates if an authority is named.
 ///
 /// # Errors
 /// A file is missing or has unexpected content.
-pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, ListenerTlsError> {
+pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, UnusableFile> {
     let chain = certificates(&tls.certificate)?;
     let key = read_file(&tls.key).map_err(pem::Error::Io).and_then(|text| PrivateKeyDer::from_pem_slice(&text));
-    let key = key.map_err(|source| ListenerTlsError::File { path: tls.key.clone(), what: "a PEM key", source })?;
-    let pair = |source| ListenerTlsError::Pair { certificate: tls.certificate.clone(), key: tls.key.clone(), source };
+    let key = key.map_err(|error| not_pem(&tls.key, "a PEM key", &error))?;
+    let pair = |error| {
+        let (certificate, key) = (tls.certificate.display(), tls.key.display());
+        UnusableFile::new(format!("{certificate} and {key} cannot be used: {}", tls_words::in_plain(error)), HINT)
+    };
     let builder =
         ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().map_err(pair)?;
     let builder = match &tls.client_ca {
@@ -43,8 +35,13 @@ pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, ListenerT
             // Certificates that are not authorities are left out; if none is left, the verifier fails below.
             roots.add_parsable_certificates(certificates(path)?);
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
-            let verifier =
-                verifier.build().map_err(|source| ListenerTlsError::ClientCa { path: path.clone(), source })?;
+            let verifier = verifier.build().map_err(|error| {
+                let path = path.display();
+                UnusableFile::new(
+                    format!("{path} cannot be used as an authority for client certificates: {error}"),
+                    HINT,
+                )
+            })?;
             builder.with_client_cert_verifier(Arc::new(ClientVerifier(verifier)))
         }
     };
@@ -53,8 +50,14 @@ pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, ListenerT
     Ok(Arc::new(config))
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ListenerTlsError> {
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, UnusableFile> {
     let text = read_file(path).map_err(pem::Error::Io);
     let read = text.and_then(|text| CertificateDer::pem_slice_iter(&text).collect());
-    read.map_err(|source| ListenerTlsError::File { path: path.to_owned(), what: "PEM certificates", source })
+    read.map_err(|error| not_pem(path, "PEM certificates", &error))
 }
+
+fn not_pem(path: &Path, what: &str, error: &pem::Error) -> UnusableFile {
+    UnusableFile::new(format!("{} cannot be read as {what}: {error}", path.display()), HINT)
+}
+
+const HINT: &str = "correct `listen[].tls`: `certificate` with its chain, `key` and `client_ca` are PEM files";

@@ -17,10 +17,9 @@ pub use crate::tls_provider::provider;
 pub use ca::{Ca, Trusted};
 pub use client_certificate::ClientCertificate;
 pub use distrust::Distrust;
-pub use error::{CaError, RootsError};
 pub use hello::{HelloReader, UNRECOGNIZED_NAME, UnreadableHello};
 pub use leaf::LeafCache;
-pub use listener::{ListenerTlsError, listener_config};
+pub use listener::listener_config;
 pub use roots::Roots;
 
 /// A random serial number: positive and of full length (RFC 5280 §4.1.2.2).

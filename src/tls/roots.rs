@@ -8,9 +8,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::certificate::to_pem;
-use super::error::{CaError, RootsError};
 use super::secret_file;
-use crate::config::read_file;
+use crate::config::{UnusableFile, read_file};
 use crate::tls_words;
 
 /// Roots that rustls accepts, in two forms.
@@ -35,7 +34,7 @@ pub enum Source {
 ///
 /// # Errors
 /// `ca_file` has an unusable certificate, or none.
-pub fn bundle(ca_file: Option<&Path>) -> Result<Roots, RootsError> {
+pub fn bundle(ca_file: Option<&Path>) -> Result<Roots, UnusableFile> {
     collect(rustls_native_certs::load_native_certs().certs, ca_file)
 }
 
@@ -43,7 +42,7 @@ pub fn bundle(ca_file: Option<&Path>) -> Result<Roots, RootsError> {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write_bundle(path: &Path, roots: &Roots, ca_pem: &str) -> Result<(), CaError> {
+pub fn write_bundle(path: &Path, roots: &Roots, ca_pem: &str) -> Result<(), UnusableFile> {
     secret_file::write(path, together(roots, ca_pem), 0o644)
 }
 
@@ -51,7 +50,7 @@ pub fn write_bundle(path: &Path, roots: &Roots, ca_pem: &str) -> Result<(), CaEr
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write_java(path: &Path, roots: &Roots, ca_pem: &str) -> Result<(), CaError> {
+pub fn write_java(path: &Path, roots: &Roots, ca_pem: &str) -> Result<(), UnusableFile> {
     let pem = together(roots, ca_pem);
     let all: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes()).flatten().collect();
     let mut out = JKS_TRUSTED.to_vec();
@@ -89,7 +88,7 @@ const JKS_TRUSTED: [u8; 8] = [0xfe, 0xed, 0xfe, 0xed, 0, 0, 0, 2];
 /// The default password of Java's key stores.
 const JAVA_PASSWORD: &[u8] = b"changeit";
 
-fn collect(system: Vec<CertificateDer<'static>>, ca_file: Option<&Path>) -> Result<Roots, RootsError> {
+fn collect(system: Vec<CertificateDer<'static>>, ca_file: Option<&Path>) -> Result<Roots, UnusableFile> {
     let mut store = RootCertStore::empty();
     let mut pem = String::new();
     let mut add = |certificate: CertificateDer<'static>| {
@@ -107,16 +106,24 @@ fn collect(system: Vec<CertificateDer<'static>>, ca_file: Option<&Path>) -> Resu
         }
     }
     if let Some(path) = ca_file {
-        let text = read_file(path).map_err(|source| RootsError::Unreadable { path: path.to_owned(), source })?;
+        let shown = path.display();
+        let text = read_file(path).map_err(|source| {
+            let what = format!("the certificates in {shown} cannot be read: {source}");
+            UnusableFile::new(what, "correct `egress.ca_file`, or make the file readable")
+        })?;
         let mut number = 0;
         for certificate in CertificateDer::pem_slice_iter(&text) {
             number += 1;
             let read = certificate.map_err(|error| error.to_string());
             let added = read.and_then(|certificate| add(certificate).map_err(tls_words::in_plain));
-            added.map_err(|why| RootsError::Unusable { path: path.to_owned(), number, why })?;
+            added.map_err(|why| {
+                let what = format!("certificate {number} in {shown} cannot be used: {why}");
+                UnusableFile::new(what, "remove it from the file, or replace it with a complete one")
+            })?;
         }
         if number == 0 {
-            return Err(RootsError::Empty { path: path.to_owned() });
+            let hint = "`egress.ca_file` is a PEM file: `-----BEGIN CERTIFICATE-----` …";
+            return Err(UnusableFile::new(format!("{shown} holds no certificate"), hint));
         }
     }
     Ok(Roots { store: Arc::new(store), pem, source })

@@ -1,7 +1,6 @@
 //! Files with secrets: in a directory that only its owner can write, never readable by others, not even while being written, and safe
 //! if several processes write at once.
 
-use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -11,20 +10,27 @@ use rcgen::KeyPair;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::{self, PemObject};
 
-use super::error::CaError;
-use crate::config::{give_to_owner, open_file, open_regular, private_directory, read_whole};
+use super::error::fault;
+use crate::config::{UnusableFile, give_to_owner, open_private, open_regular, private_directory, read_whole};
 
 /// Creates the directory, mode 0700, if it does not exist.
-pub(crate) fn directory(path: &Path) -> Result<(), CaError> {
+pub(crate) fn directory(path: &Path) -> Result<(), UnusableFile> {
     private_directory(path).map_err(fault(path, "made"))?;
     let mode = fs::metadata(path).map_err(fault(path, "read"))?.mode() & 0o7777;
     // Anyone who can write here can replace our key.
-    if mode & 0o022 != 0 { Err(CaError::DirectoryOpen { path: path.to_owned(), mode }) } else { Ok(()) }
+    if mode & 0o022 != 0 {
+        let path = path.display();
+        let what = format!("the directory {path} can be written by others (mode {mode:04o})");
+        return Err(UnusableFile::new(what, format!("chmod 700 {path}")));
+    }
+    Ok(())
 }
 
 /// Loads a key (PKCS #8, PEM) of a kind that can sign certificates.
-pub(super) fn load_key(path: &Path) -> Result<KeyPair, CaError> {
-    let unusable = |why, hint| CaError::KeyUnusable { path: path.to_owned(), why, hint };
+pub(super) fn load_key(path: &Path) -> Result<KeyPair, UnusableFile> {
+    let unusable = |why: &str, hint: &str| {
+        UnusableFile::new(format!("{} holds no key that can be used: {why}", path.display()), hint)
+    };
     let text = read_key(path)?;
     match PrivateKeyDer::from_pem_slice(&text) {
         Ok(PrivateKeyDer::Pkcs8(key)) => KeyPair::try_from(&key).map_err(|_| {
@@ -46,7 +52,7 @@ pub(super) fn load_key(path: &Path) -> Result<KeyPair, CaError> {
 }
 
 /// Waits for an exclusive lock on the directory, held until the file is dropped.
-pub(super) fn lock(directory: &Path) -> Result<File, CaError> {
+pub(super) fn lock(directory: &Path) -> Result<File, UnusableFile> {
     let path = directory.join(".lock");
     let mut options = OpenOptions::new();
     let file = open_regular(options.create(true).truncate(false).write(true).mode(0o600), &path);
@@ -57,7 +63,7 @@ pub(super) fn lock(directory: &Path) -> Result<File, CaError> {
 }
 
 /// Writes a file atomically. Call under [`lock`] if other processes may write it.
-pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>, mode: u32) -> Result<(), CaError> {
+pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>, mode: u32) -> Result<(), UnusableFile> {
     let new = path.with_added_extension("new");
     // A leftover of a process that was killed here.
     match fs::remove_file(&new) {
@@ -76,21 +82,12 @@ pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>, mode: u32) -> Result
 }
 
 /// Reads a key, which only its owner may be able to read.
-pub(super) fn read_key(path: &Path) -> Result<Vec<u8>, CaError> {
-    let file = open_file(path).map_err(fault(path, "read"))?;
-    let mode = file.metadata().map_err(fault(path, "read"))?.mode() & 0o7777;
-    if mode & 0o077 != 0 && !is_credential(path) {
-        return Err(CaError::KeyOpen { path: path.to_owned(), mode });
+pub(super) fn read_key(path: &Path) -> Result<Vec<u8>, UnusableFile> {
+    let (file, open) = open_private(path).map_err(fault(path, "read"))?;
+    if let Some(mode) = open {
+        let path = path.display();
+        let hint = format!("if nobody can have read it, chmod 600 {path}; otherwise delete it and its certificate");
+        return Err(UnusableFile::new(format!("the key {path} can be read by others (mode {mode:04o})"), hint));
     }
     read_whole(file).map_err(fault(path, "read"))
-}
-
-/// systemd's credentials are in the service's directory, with an access list that appears as group permissions.
-fn is_credential(path: &Path) -> bool {
-    env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|directory| !directory.is_empty() && path.starts_with(directory))
-}
-
-pub(super) fn fault(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> CaError {
-    let path = path.to_owned();
-    move |source| CaError::File { path, doing, source }
 }

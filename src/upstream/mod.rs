@@ -35,18 +35,17 @@ pub use dial_error::{DialError, DialFault, is_own_limit};
 pub use egress::Denied;
 pub use get::{Got, Sent, Unanswered};
 pub use http2::{Http2Link, SentHead, asks_for_calm, is_broken_off, is_unprocessed, wants_http1};
-pub use origin_settings::SetupError;
 pub use outgoing::{NotForHttp2, Outgoing, OutgoingFields};
 pub use private::PrivateConnections;
 pub use reach_error::ReachError;
 pub use resolve::{KEEP as DEAD_NAME_KEPT, ResolveError};
 pub use route::Route;
 pub use stream::Stream;
-pub use trust::{OriginRoots, TrustError};
+pub use trust::OriginRoots;
 pub use turns::TaskTurns;
 pub use write_batch::Gathered;
 
-use crate::config::{Hosts, OriginTls, Settings, instance_name};
+use crate::config::{Hosts, OriginTls, Settings, UnusableFile, instance_name};
 use crate::histogram::Distribution;
 use crate::policy::Authority;
 use crate::policy::pace::ClientId;
@@ -113,7 +112,7 @@ impl Upstream {
     ///
     /// # Errors
     /// A client certificate or a signing key cannot be read.
-    pub fn new(settings: &Arc<Settings>, roots: OriginRoots, listeners: Vec<SocketAddr>) -> Result<Self, SetupError> {
+    pub fn new(settings: &Arc<Settings>, roots: OriginRoots, listeners: Vec<SocketAddr>) -> Result<Self, UnusableFile> {
         let reach = OriginSettings::new(settings, roots, Arc::<Dialler>::default(), listeners, None)?;
         reach.dialler.pool.keep_for(reach.limits().idle_timeout);
         let reach = ArcSwap::from_pointee(reach);
@@ -162,7 +161,7 @@ impl Upstream {
         settings: &Arc<Settings>,
         roots: Option<OriginRoots>,
         listeners: Vec<SocketAddr>,
-    ) -> Result<Prepared, SetupError> {
+    ) -> Result<Prepared, UnusableFile> {
         let before = self.reach.load();
         let roots = roots.unwrap_or_else(|| before.roots.clone());
         OriginSettings::new(settings, roots, before.dialler.clone(), listeners, Some(&before)).map(Prepared)

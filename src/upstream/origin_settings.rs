@@ -3,11 +3,11 @@
 use super::dialler::Dialler;
 use super::egress::Guard;
 use super::hop;
-use super::trust::{OriginRoots, Trust, TrustError};
+use super::trust::{OriginRoots, Trust};
 use super::upstream_proxy::UpstreamProxy;
-use crate::config::{DenyEntry, Hosts, LimitSettings, OriginTls, PortRange, Settings};
+use crate::config::{DenyEntry, Hosts, LimitSettings, OriginTls, PortRange, Settings, UnusableFile};
 use crate::policy::Authority;
-use crate::signing::{KeyError, Signer};
+use crate::signing::Signer;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -23,15 +23,6 @@ pub(super) struct OriginSettings {
     pub signer: Option<Arc<Signer>>,
 }
 
-/// Why settings cannot be applied: a file that they name is unusable.
-#[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    #[error(transparent)]
-    Trust(#[from] TrustError),
-    #[error(transparent)]
-    Key(#[from] KeyError),
-}
-
 impl OriginSettings {
     /// `listeners`: where this proxy listens. `before`: the previous settings, to be reused where unchanged.
     pub fn new(
@@ -40,7 +31,7 @@ impl OriginSettings {
         dialler: Arc<Dialler>,
         listeners: Vec<SocketAddr>,
         before: Option<&Self>,
-    ) -> Result<Self, SetupError> {
+    ) -> Result<Self, UnusableFile> {
         let egress = &settings.egress;
         let (mut deny, mut deny_hosts) = (Vec::new(), Vec::new());
         for closed in &egress.deny {

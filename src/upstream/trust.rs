@@ -3,7 +3,7 @@
 
 use super::identity::{PinMismatch, ShownIdentity, key_digest};
 use super::wide::WideTls;
-use crate::config::{CertificatePair, OriginTls, read_file};
+use crate::config::{CertificatePair, OriginTls, UnusableFile, read_file};
 use crate::tls_provider::{MAX_CHAIN, MAX_INTERMEDIATES, provider};
 use crate::tls_words::{self, LONG_CHAIN};
 use rustls::client::WebPkiServerVerifier;
@@ -49,27 +49,16 @@ pub(super) struct TlsTerms {
     pub wide: Arc<WideTls>,
 }
 
-/// Why TLS cannot be set up as configured. The content of the files is never repeated.
-#[derive(Debug, thiserror::Error)]
-pub enum TrustError {
-    #[error("{} cannot be read as {what}: {source}", .path.display())]
-    File { path: PathBuf, what: &'static str, source: pem::Error },
-    #[error("{} and {} cannot be used: {}", .certificate.display(), .key.display(), tls_words::in_plain(.source))]
-    Pair { certificate: PathBuf, key: PathBuf, source: Error },
-    #[error("TLS cannot be set up: {0}")]
-    Setup(String),
-}
-
 impl Trust {
     pub fn new<'a>(
         roots: &OriginRoots,
         own: impl Iterator<Item = &'a Arc<OriginTls>>,
         before: Option<&Self>,
-    ) -> Result<Self, TrustError> {
-        let setup = |error: &dyn std::fmt::Display| TrustError::Setup(error.to_string());
+    ) -> Result<Self, UnusableFile> {
+        let setup = |error: &dyn std::fmt::Display| unusable(format!("TLS cannot be set up: {error}"));
         let webpki = WebPkiServerVerifier::builder_with_provider(roots.store.clone(), provider());
         let webpki = webpki.build().map_err(|error| setup(&error))?;
-        let config = |terms: &OriginTls| -> Result<TlsTerms, TrustError> {
+        let config = |terms: &OriginTls| -> Result<TlsTerms, UnusableFile> {
             let pins: Vec<_> = terms.pins.iter().map(|pin| pin.0).collect();
             let identity = terms.client_certificate.as_ref().map(read).transpose()?.map(Arc::new);
             let wide = WideTls {
@@ -88,10 +77,9 @@ impl Trust {
                 None => builder.with_no_client_auth(),
                 Some((pair, identity)) => {
                     let (chain, key) = (identity.chain.clone(), identity.key.clone_key());
-                    builder.with_client_auth_cert(chain, key).map_err(|source| TrustError::Pair {
-                        certificate: pair.certificate.clone(),
-                        key: pair.key.clone(),
-                        source,
+                    builder.with_client_auth_cert(chain, key).map_err(|error| {
+                        let (certificate, key) = (pair.certificate.display(), pair.key.display());
+                        unusable(format!("{certificate} and {key} cannot be used: {}", tls_words::in_plain(error)))
                     })?
                 }
             };
@@ -138,14 +126,21 @@ impl Trust {
     }
 }
 
-fn read(pair: &CertificatePair) -> Result<ShownIdentity, TrustError> {
-    let file = |path: &PathBuf, what, source| TrustError::File { path: path.clone(), what, source };
+fn read(pair: &CertificatePair) -> Result<ShownIdentity, UnusableFile> {
+    let file = |path: &PathBuf, what: &str, error: pem::Error| {
+        unusable(format!("{} cannot be read as {what}: {error}", path.display()))
+    };
     let text = |path: &PathBuf| read_file(path).map_err(pem::Error::Io);
     let chain = text(&pair.certificate).and_then(|text| CertificateDer::pem_slice_iter(&text).collect());
     let chain = chain.map_err(|source| file(&pair.certificate, "PEM certificates", source))?;
     let key = text(&pair.key).and_then(|text| PrivateKeyDer::from_pem_slice(&text));
     let key = key.map_err(|source| file(&pair.key, "a PEM key", source))?;
     Ok(ShownIdentity { chain, key })
+}
+
+fn unusable(what: String) -> UnusableFile {
+    let hint = "correct `client_certificate` in `hosts`: `certificate` with its chain and `key` are PEM files";
+    UnusableFile::new(what, hint)
 }
 
 /// Verifies by the roots, and by pins if there are any.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::config::{
-    CaSource, Complaint, ConfigErrors, Settings, SignWhen, check_lock,
+    Complaint, ConfigErrors, Settings, SignWhen, check_lock,
     units::{show_duration, show_size},
 };
 use crate::evidence::OpenError;
@@ -180,15 +180,9 @@ fn existing(directory: &Path) -> Result<PathBuf, String> {
 /// Whether the certificate authority can be opened, if it exists.
 fn authority(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
     let source = &settings.intercept.ca;
-    let made_later = match source {
-        CaSource::Directory(_) => {
-            let directory = ca::directory(source);
-            let there = is_there(&directory.join(ca::CERTIFICATE)) || is_there(&directory.join(ca::KEY));
-            (!there).then_some(directory)
-        }
-        CaSource::Files { .. } => None,
-    };
-    if let Some(directory) = made_later {
+    let directory = ca::directory(source);
+    let is_made = [ca::CERTIFICATE, ca::KEY].iter().any(|name| is_there(&directory.join(name)));
+    if source.files().is_none() && !is_made {
         told.say(&format!("creates its certificate authority in {} on first use", directory.display()));
         return Ok(());
     }

@@ -11,7 +11,7 @@ use crate::admin;
 use crate::config::{Settings, read_argument, read_whole};
 use crate::policy::explain::{Explanation, SiteFileState, explain};
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, Authority, Entry, EntryEvidence, HostRules, PreferenceEvidence, Request, SiteAnswer};
+use crate::policy::{Access, Authority, Entry, EntryEvidence, HostRules, LineEvidence, Request, SiteAnswer};
 use crate::robots::{ProductToken, Purpose, RobotsTxt};
 use crate::server;
 use serde_json::Value;
@@ -191,24 +191,22 @@ fn offered(offer: &Value) -> String {
 
 /// `verdict`: instead of "allowed" or "disallowed".
 fn text(explanation: &Explanation, verdict: Option<&str>, max_crawl_delay: Duration) -> String {
-    let Explanation { url, detail, rule, preference, reservation, robots, .. } = explanation;
+    let Explanation { url, detail, line, reservation, robots, .. } = explanation;
     let verdict = verdict.unwrap_or(if explanation.allowed { "allowed" } else { "disallowed" });
     let tokens = match explanation.product_tokens.as_slice() {
         [] => "any crawler".to_owned(),
         tokens => tokens.join(", "),
     };
     let mut out = format!("{verdict}: {url}\n  for {tokens}: {detail}\n");
-    let shown = |line: u32, key: &str, value: &str| {
-        format!("  --> {}:{line}\n   |\n{line:>3} | {key}: {value}\n   |\n", robots.url)
-    };
-    out += &match (reservation, preference, rule) {
-        (Some(EntryEvidence { url, entry, location, term, .. }), ..) => match term {
+    out += &match (reservation, line) {
+        (Some(EntryEvidence { url, entry, location, term, .. }), _) => match term {
             Some(term) => format!("  --> {url}, content {entry}: url=\"{location}\", {term}\n"),
             None => format!("  --> {url}, entry {entry}: \"location\": \"{location}\"\n"),
         },
-        (None, Some(preference), _) => shown(preference.line, &preference.key, &preference.value),
-        (None, None, Some(rule)) => shown(rule.line, rule.key(), &rule.pattern),
-        (None, None, None) => format!("  --> {} ({})\n", robots.url, robots.access),
+        (None, Some(LineEvidence { line, key, value, .. })) => {
+            format!("  --> {}:{line}\n   |\n{line:>3} | {key}: {value}\n   |\n", robots.url)
+        }
+        (None, None) => format!("  --> {} ({})\n", robots.url, robots.access),
     };
     if let (Some(again), Some(status)) = (robots.asked_again, robots.status) {
         let (first, version) = (again.first_status, again.first_version);
@@ -229,7 +227,7 @@ fn text(explanation: &Explanation, verdict: Option<&str>, max_crawl_delay: Durat
         out += &format!("  note: {note}\n");
     }
     for (preference, purpose) in &explanation.preferences {
-        let PreferenceEvidence { line, key, value, .. } = preference;
+        let LineEvidence { line, key, value, .. } = preference;
         out += &format!("  note: line {line}, `{key}: {value}`, says no to `{purpose}`, which is not declared\n");
     }
     for license in &explanation.licenses {

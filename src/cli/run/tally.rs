@@ -108,7 +108,7 @@ impl RuleTally {
     fn of(refusal: &Refusal) -> Option<Self> {
         let (file, line, text) = match refusal {
             Refusal::Disallowed { authority, rule: Some(rule), .. } => {
-                (authority.robots_url(), Some(rule.line), format!("{}: {}", rule.key(), rule.pattern))
+                (authority.robots_url(), Some(rule.line), format!("{}: {}", rule.key, rule.value))
             }
             Refusal::Disallowed { authority, rule: None, .. } => {
                 (authority.robots_url(), None, "everything, by its state".to_owned())

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::firefox_policy;
-use crate::config::{Network, Settings, read_file};
-use crate::tls::{CaError, Roots, roots, secret_file};
+use crate::config::{Network, Settings, UnusableFile, read_file};
+use crate::tls::{Roots, roots, secret_file};
 
 /// The inputs for the variables.
 pub(in crate::cli) struct TrustFiles<'a> {
@@ -43,7 +43,7 @@ impl TrustFiles<'_> {
     ///
     /// # Errors
     /// A file that most programs need cannot be written.
-    pub fn variables(&self, set: impl Fn(&str) -> Option<OsString>) -> Result<Variables, CaError> {
+    pub fn variables(&self, set: impl Fn(&str) -> Option<OsString>) -> Result<Variables, UnusableFile> {
         let set = |name| set(name).filter(|value| !value.is_empty());
         let bundle = self.directory.join("bundle.pem");
         roots::write_bundle(&bundle, self.roots, self.ca_pem)?;

@@ -1,7 +1,7 @@
 //! `intercept`: how to treat `CONNECT`, and with which certificate authority.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -26,34 +26,26 @@ pub struct Intercept {
     pub(in crate::config) hosts: HostMap<InterceptMode>,
 }
 
-/// Where the certificate authority comes from.
+/// Where the certificate authority comes from: our own, created on first use, unless the operator's is named.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(from = "CaFiles")]
-#[non_exhaustive]
-pub enum CaSource {
-    /// Our own, created on first use. `None`: in the state directory.
-    Directory(Option<PathBuf>),
-    /// The operator's: a PEM file with the certificate, which intermediates may follow, and the file of its key.
-    Files { certificate: PathBuf, key: PathBuf },
-}
-
-#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CaFiles {
+#[non_exhaustive]
+pub struct CaSource {
+    /// That of our own. `None`: in the state directory.
     #[serde(default, deserialize_with = "text::some")]
-    directory: Option<PathBuf>,
+    pub directory: Option<PathBuf>,
+    /// The operator's: a PEM file with the certificate, which intermediates may follow.
     #[serde(default, deserialize_with = "text::some")]
-    certificate: Option<PathBuf>,
+    pub certificate: Option<PathBuf>,
+    /// The file of its key.
     #[serde(default, deserialize_with = "text::some")]
-    key: Option<PathBuf>,
+    pub key: Option<PathBuf>,
 }
 
-impl From<CaFiles> for CaSource {
-    fn from(CaFiles { directory, certificate, key }: CaFiles) -> Self {
-        match certificate.zip(key) {
-            Some((certificate, key)) => Self::Files { certificate, key },
-            None => Self::Directory(directory),
-        }
+impl CaSource {
+    /// The files of the operator's certificate and its key.
+    pub fn files(&self) -> Option<(&Path, &Path)> {
+        self.certificate.as_deref().zip(self.key.as_deref())
     }
 }
 

@@ -13,5 +13,5 @@ mod wanted;
 
 pub use control::CacheControl;
 pub use range::BodyPart;
-pub use stored::{Received, StoredHead, Usable};
+pub use stored::{Received, StoredHead};
 pub use wanted::{Wanted, is_of_one_client};

@@ -40,14 +40,6 @@ pub struct Received<'a> {
     pub fetch: &'a str,
 }
 
-/// What can be done with a stored answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Usable {
-    Fresh,
-    /// It has to be confirmed first.
-    Stale,
-}
-
 impl StoredHead {
     /// `each`: passes the answer's fields. `field`: the request's value of a field, its lines joined.
     pub fn new(
@@ -99,24 +91,25 @@ impl StoredHead {
         self.selected_by.iter().all(|(name, value)| field(name) == *value)
     }
 
-    /// `at_least`: it is fresh for so long whatever it says, but for what it says that it must not (`min_revisit`).
-    pub fn usable(&self, asked: &CacheControl, at_least: Duration, now: SystemTime) -> Usable {
+    /// Whether it answers a request that asks so; otherwise it has to be confirmed first. `at_least`: it is fresh for so long whatever it
+    /// says, but for what it says that it must not (`min_revisit`).
+    pub fn is_fresh_for(&self, asked: &CacheControl, at_least: Duration, now: SystemTime) -> bool {
         let own = self.control();
-        let Some(age) = self.age(now).filter(|_| !own.no_cache && !asked.no_cache) else { return Usable::Stale };
+        let Some(age) = self.age(now).filter(|_| !own.no_cache && !asked.no_cache) else { return false };
         let lifetime = self.lifetime();
         let is_too_old = asked.max_age.is_some_and(|most| age > most);
         let is_too_stale_soon = asked.min_fresh.is_some_and(|left| lifetime.saturating_sub(age) < left);
         if is_too_old || is_too_stale_soon {
-            return Usable::Stale;
+            return false;
         }
         if age < lifetime {
-            return Usable::Fresh;
+            return true;
         }
         // §4.2.4: those of s-maxage are those of proxy-revalidate (§5.2.2.10).
         let may_be_stale = !own.must_revalidate && own.s_maxage.is_none();
         let is_accepted = asked.max_stale.is_some_and(|most| age - lifetime <= most);
         let is_recent = millis(now).saturating_sub(self.received) < whole_millis(at_least);
-        if may_be_stale && (is_accepted || is_recent) { Usable::Fresh } else { Usable::Stale }
+        may_be_stale && (is_accepted || is_recent)
     }
 
     /// §4.2.3. `None`: the clock was set back, so that nobody knows.
@@ -295,7 +288,7 @@ pub(super) mod tests {
 
     fn usable(fields: &[(&str, &str)], asked: &str, after: u64) -> bool {
         let asked = CacheControl::read([asked.as_bytes()]);
-        head(200, fields).usable(&asked, Duration::ZERO, at(after)) == Usable::Fresh
+        head(200, fields).is_fresh_for(&asked, Duration::ZERO, at(after))
     }
 
     #[test]
@@ -356,7 +349,7 @@ pub(super) mod tests {
         let slow = StoredHead::new(&slow, of(&[("age", "7")]), |_| None);
         assert_eq!(slow.age(at(3)), Some(Duration::from_secs(15)));
         assert_eq!(slow.age(SystemTime::UNIX_EPOCH), None, "the clock was set back");
-        assert_eq!(slow.usable(&CacheControl::default(), Duration::MAX, SystemTime::UNIX_EPOCH), Usable::Stale);
+        assert!(!slow.is_fresh_for(&CacheControl::default(), Duration::MAX, SystemTime::UNIX_EPOCH));
     }
 
     #[test]
@@ -388,7 +381,7 @@ pub(super) mod tests {
         let hour = Duration::from_secs(3600);
         let fresh = |control: &str, asked: &str, after| {
             let head = head(200, &[("cache-control", control)]);
-            head.usable(&CacheControl::read([asked.as_bytes()]), hour, at(after)) == Usable::Fresh
+            head.is_fresh_for(&CacheControl::read([asked.as_bytes()]), hour, at(after))
         };
         assert!(fresh("max-age=1", "", 3599) && !fresh("max-age=1", "", 3600));
         for control in ["no-cache", "max-age=1, must-revalidate", "s-maxage=1"] {

@@ -7,9 +7,9 @@ use super::decision::{Allowance, Ruling};
 use crate::policy::entry::{Entry, Trouble};
 use crate::policy::freshness::CopyState;
 use crate::policy::usage::policy_tokens::disallowed_for_purpose;
-use crate::policy::{Authority, HostRules, PreferenceEvidence, Refusal, Request, RuleEvidence, SiteFile};
-use crate::robots::path_forms::{AskedPath, JudgedPath};
-use crate::robots::{PreferenceRef, ProductToken, Reason, RobotsTxt, RuleSet, Verdict};
+use crate::policy::{Authority, HostRules, LineEvidence, Refusal, Request, SiteFile};
+use crate::robots::path_forms::JudgedPath;
+use crate::robots::{PreferenceRef, ProductToken, Reason, RobotsTxt, RuleSet};
 
 /// The inputs of all steps of a decision.
 #[derive(Clone, Copy)]
@@ -51,7 +51,7 @@ impl Case<'_> {
     }
 
     fn by_rules(self, (robots, file): (&RobotsTxt, &RuleSet), path: &mut JudgedPath<'_>) -> Ruling {
-        let (verdict, matched_path) = self.verdict(file, path);
+        let (verdict, matched_path) = file.check_within(path, self.rules.purposes());
         if let Some(preference) = verdict.preference() {
             return Ruling::Refuse(self.unwelcome(preference, matched_path).into());
         }
@@ -61,7 +61,7 @@ impl Case<'_> {
             );
         }
         if !verdict.is_allowed() {
-            let rule = verdict.rule().map(|rule| RuleEvidence::new(rule, matched_path));
+            let rule = verdict.rule().map(|rule| LineEvidence::of_rule(rule, matched_path));
             return Ruling::Refuse(self.disallowed(rule).into());
         }
         if !self.rules.options.policy_tokens.is_empty()
@@ -82,19 +82,6 @@ impl Case<'_> {
         })
     }
 
-    /// The verdict for the path as sent, or for the first form of it that servers make and the rules disallow, with that form.
-    fn verdict<'f>(self, file: &'f RuleSet, path: &mut JudgedPath<'_>) -> (Verdict<'f>, Option<Box<str>>) {
-        let as_sent = file.check_within(AskedPath::AsSent(path.target), self.rules.purposes(), &mut path.budget);
-        let refused = path.first_refused(|asked, budget| {
-            let verdict = match asked {
-                AskedPath::AsSent(_) => as_sent,
-                AskedPath::AsServed(_) => file.check_within(asked, self.rules.purposes(), budget),
-            };
-            (!verdict.is_allowed()).then_some(verdict)
-        });
-        refused.unwrap_or((as_sent, None))
-    }
-
     /// RFC 9309 §2.3.1.4: complete disallow; after a reasonably long time the file may be treated as unavailable.
     fn unreachable(self, trouble: &Trouble) -> (Ruling, bool) {
         let left_alone = trouble.left_alone_for(self.now);
@@ -106,7 +93,7 @@ impl Case<'_> {
         (Ruling::Refuse(why.into()), false)
     }
 
-    fn disallowed(self, rule: Option<RuleEvidence>) -> Refusal {
+    fn disallowed(self, rule: Option<LineEvidence>) -> Refusal {
         Refusal::Disallowed { authority: self.authority(), product_tokens: self.names(), rule }
     }
 
@@ -115,7 +102,7 @@ impl Case<'_> {
             authority: self.authority(),
             product_tokens: self.names(),
             purpose: preference.purpose().into(),
-            preference: PreferenceEvidence::new(preference, matched_path),
+            preference: LineEvidence::of_preference(preference, matched_path),
         }
     }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::policy::entry::{SiteAnswer, Trouble, Validators};
 use crate::policy::explain::explain;
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, Authority, OwnRules, Paths, PolicyOptions, PreferenceEvidence, RuleEvidence, Scheme};
+use crate::policy::{Access, Authority, LineEvidence, OwnRules, Paths, PolicyOptions, Scheme};
 use crate::robots::{ProductToken, Purpose, RobotsTxt, RslFile, TdmRep, VisitTime};
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,10 +80,10 @@ fn example() -> Authority {
 }
 
 fn disallowed(line: u32, pattern: &str) -> Refusal {
-    refusal(Some(RuleEvidence { line, allow: false, pattern: pattern.into(), matched_path: None }))
+    refusal(Some(LineEvidence { line, key: "Disallow", value: pattern.into(), matched_path: None }))
 }
 
-fn refusal(rule: Option<RuleEvidence>) -> Refusal {
+fn refusal(rule: Option<LineEvidence>) -> Refusal {
     Refusal::Disallowed { authority: example(), product_tokens: "FooBot".into(), rule }
 }
 
@@ -320,12 +320,7 @@ fn a_preference_disallows_for_a_declared_purpose_only() {
         authority: example(),
         product_tokens: "FooBot".into(),
         purpose: "ai-train".into(),
-        preference: PreferenceEvidence {
-            line: 2,
-            key: "Content-Usage".into(),
-            value: "/art train-ai=n".into(),
-            matched_path: None,
-        },
+        preference: LineEvidence { line: 2, key: "Content-Usage", value: "/art train-ai=n".into(), matched_path: None },
     };
     assert_eq!(ask("/art/1", &purposes), Said::Refuse { why: unwelcome.clone(), refresh: false });
     assert_eq!(ask("/x/../art/1", &purposes), Said::Refuse { why: unwelcome, refresh: false });

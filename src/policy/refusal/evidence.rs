@@ -6,44 +6,42 @@ use std::fmt::{self, Write};
 use crate::policy::UsageField;
 use crate::robots::{PreferenceRef, RuleKind, RuleRef};
 
-/// The rule of robots.txt that decided, as written there.
+/// The line of robots.txt that decided: a rule, or a usage preference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct RuleEvidence {
+pub struct LineEvidence {
     /// From 1.
     pub line: u32,
-    /// Whether the rule is `Allow:` rather than `Disallow:`.
-    pub allow: bool,
-    /// The path pattern as written.
-    pub pattern: Box<str>,
-    /// The form of the path that it matches, if that is not the path as sent but one that servers make of it.
+    /// `Allow` or `Disallow`; of a preference `Content-Signal` or `Content-Usage`, or `Disallow` in the group of a policy token.
+    pub key: &'static str,
+    /// The path pattern as written; of a preference the line's value, such as `/ train-ai=n`.
+    pub value: Box<str>,
+    /// The form of the path that it is about, if that is not the path as sent but one that servers make of it.
     pub matched_path: Option<Box<str>>,
 }
 
-impl RuleEvidence {
-    pub(in crate::policy) fn new(rule: RuleRef<'_>, matched_path: Option<Box<str>>) -> Self {
-        let allow = rule.kind() == RuleKind::Allow;
-        Self { line: rule.line(), allow, pattern: rule.pattern().into(), matched_path }
+impl LineEvidence {
+    pub(in crate::policy) fn of_rule(rule: RuleRef<'_>, matched_path: Option<Box<str>>) -> Self {
+        let key = if rule.kind() == RuleKind::Allow { "Allow" } else { "Disallow" };
+        Self { line: rule.line(), key, value: rule.pattern().into(), matched_path }
     }
 
-    /// The key of the rule's line.
-    pub fn key(&self) -> &'static str {
-        if self.allow { "Allow" } else { "Disallow" }
+    pub(in crate::policy) fn of_preference(preference: PreferenceRef<'_>, matched_path: Option<Box<str>>) -> Self {
+        Self { line: preference.line(), key: preference.key(), value: preference.value().into(), matched_path }
     }
 
+    /// Without the formatter, as clients may be refused thousands of times.
     pub(super) fn write(&self, f: &mut impl Write) -> fmt::Result {
         f.write_str("line ")?;
         f.write_str(itoa::Buffer::new().format(self.line))?;
-        f.write_str(", `")?;
-        f.write_str(self.key())?;
-        f.write_str(": ")?;
-        f.write_str(&self.pattern)?;
-        f.write_str("`")?;
+        for piece in [", `", self.key, ": ", &self.value, "`"] {
+            f.write_str(piece)?;
+        }
         served_as(f, &self.matched_path)
     }
 }
 
-impl fmt::Display for RuleEvidence {
+impl fmt::Display for LineEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(f)
     }
@@ -53,39 +51,6 @@ pub(super) fn served_as(f: &mut impl Write, matched_path: &Option<Box<str>>) -> 
     match matched_path {
         Some(path) => write!(f, ", which matches `{path}`: servers may take this URL's path for that"),
         None => Ok(()),
-    }
-}
-
-/// The usage preference of robots.txt that decided, as written there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PreferenceEvidence {
-    /// From 1.
-    pub line: u32,
-    /// `Content-Signal` or `Content-Usage`; or `Disallow`, in the group of a policy token.
-    pub key: Box<str>,
-    /// The line's value, such as `/ train-ai=n`, or the path pattern.
-    pub value: Box<str>,
-    /// The form of the path that it is about, if that is not the path as sent but one that servers make of it.
-    pub matched_path: Option<Box<str>>,
-}
-
-impl PreferenceEvidence {
-    pub(in crate::policy) fn new(preference: PreferenceRef<'_>, matched_path: Option<Box<str>>) -> Self {
-        Self { line: preference.line(), key: preference.key().into(), value: preference.value().into(), matched_path }
-    }
-
-    /// A rule in the group of a policy token.
-    pub(in crate::policy) fn of_rule(rule: RuleRef<'_>, matched_path: Option<Box<str>>) -> Self {
-        let RuleEvidence { line, pattern, matched_path, .. } = RuleEvidence::new(rule, matched_path);
-        Self { line, key: "Disallow".into(), value: pattern, matched_path }
-    }
-}
-
-impl fmt::Display for PreferenceEvidence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, `{}: {}`", self.line, self.key, self.value)?;
-        served_as(f, &self.matched_path)
     }
 }
 

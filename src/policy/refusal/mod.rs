@@ -7,7 +7,7 @@ mod sentence;
 
 pub(crate) use super::clipped::shortened;
 pub use egress_reason::{EgressReason, ListedBy};
-pub use evidence::{EntryEvidence, PreferenceEvidence, Reservation, RuleEvidence};
+pub use evidence::{EntryEvidence, LineEvidence, Reservation};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub enum Refusal {
         /// The product tokens used, separated by commas.
         product_tokens: Arc<str>,
         /// `None`: everything is disallowed without a rule (`on_unavailable: disallow` and the like).
-        rule: Option<RuleEvidence>,
+        rule: Option<LineEvidence>,
     },
     /// A preference in robots.txt (Content-Signal, Content-Usage) refuses the declared purpose.
     UsageDisallowed {
@@ -34,7 +34,7 @@ pub enum Refusal {
         product_tokens: Arc<str>,
         /// The purpose as the operator declared it: `ai-train`, `search`, …
         purpose: Box<str>,
-        preference: PreferenceEvidence,
+        preference: LineEvidence,
     },
     /// The site's tdmrep.json reserves the URL from the declared purpose, or its licence file does not license the URL for that.
     EntryReserved(Box<EntryEvidence>),
@@ -182,16 +182,13 @@ impl Refusal {
         }
     }
 
-    /// The rule of robots.txt that decided.
-    pub fn rule(&self) -> Option<RuleEvidence> {
-        let Self::Disallowed { rule, .. } = self else { return None };
-        rule.clone()
-    }
-
-    /// The preference that decided.
-    pub fn preference(&self) -> Option<PreferenceEvidence> {
-        let Self::UsageDisallowed { preference, .. } = self else { return None };
-        Some(preference.clone())
+    /// The line of robots.txt that decided.
+    pub fn line(&self) -> Option<&LineEvidence> {
+        match self {
+            Self::Disallowed { rule, .. } => rule.as_ref(),
+            Self::UsageDisallowed { preference, .. } => Some(preference),
+            _ => None,
+        }
     }
 
     /// The entry of tdmrep.json or of the licence file that decided.

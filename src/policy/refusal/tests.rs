@@ -7,13 +7,13 @@ fn example() -> Authority {
     Authority::from_url("https://example.com").unwrap()
 }
 
-fn disallowed(rule: Option<RuleEvidence>) -> Refusal {
+fn disallowed(rule: Option<LineEvidence>) -> Refusal {
     Refusal::Disallowed { authority: example(), product_tokens: "FooBot, Foo".into(), rule }
 }
 
 #[test]
 fn each_refusal_is_one_sentence_with_its_evidence() {
-    let rule = RuleEvidence { line: 14, allow: false, pattern: "/private*".into(), matched_path: None };
+    let rule = LineEvidence { line: 14, key: "Disallow", value: "/private*".into(), matched_path: None };
     let second = Duration::from_millis(1001);
     for (refusal, slug, sentence) in [
         (
@@ -31,9 +31,9 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
                 authority: example(),
                 product_tokens: "".into(),
                 purpose: "ai-train".into(),
-                preference: PreferenceEvidence {
+                preference: LineEvidence {
                     line: 3,
-                    key: "Content-Usage".into(),
+                    key: "Content-Usage",
                     value: "/ train-ai=n".into(),
                     matched_path: None,
                 },

@@ -20,11 +20,10 @@ pub(in crate::policy) fn not_licensed(
     }
     let origin = request.authority.to_string();
     rules.licensed_purposes().iter().find_map(|purpose| {
-        let found =
-            path.first_refused(|asked, budget| file.refusal_within(purpose, &origin, asked, budget).transpose());
-        let (found, matched_path) = match found? {
-            (Ok(found), matched_path) => (found, matched_path),
-            (Err(StepsSpent), _) => return Some(Refusal::RulesTooComplex { rules: url.into() }),
+        let found = path.first_refused(|path, budget| file.refusal_at(purpose, &origin, path, budget));
+        let (found, matched_path) = match found {
+            Ok(found) => found?,
+            Err(StepsSpent) => return Some(Refusal::RulesTooComplex { rules: url.into() }),
         };
         Some(Refusal::EntryReserved(Box::new(EntryEvidence {
             url: url.into(),

@@ -3,10 +3,6 @@
 
 use crate::policy::Money;
 
-/// What cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Malformed;
-
 /// A link to a licence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LicenseLink<'a> {
@@ -16,26 +12,26 @@ pub struct LicenseLink<'a> {
     pub is_rsl: bool,
 }
 
-/// A Link line's links whose relation is `license`.
-pub fn licenses(line: &[u8]) -> Result<Vec<LicenseLink<'_>>, Malformed> {
-    let mut rest = str::from_utf8(line).ok().ok_or(Malformed)?.trim();
+/// A Link line's links whose relation is `license`. `None`: the line is malformed.
+pub fn licenses(line: &[u8]) -> Option<Vec<LicenseLink<'_>>> {
+    let mut rest = str::from_utf8(line).ok()?.trim();
     let mut found = Vec::new();
     while !rest.is_empty() {
-        let (target, after) = rest.strip_prefix('<').and_then(|rest| rest.split_once('>')).ok_or(Malformed)?;
+        let (target, after) = rest.strip_prefix('<')?.split_once('>')?;
         let (is_license, is_rsl, after) = parameters(after)?;
         if is_license {
             if target.is_empty() || target.contains(|c: char| c.is_control() || c.is_whitespace()) {
-                return Err(Malformed);
+                return None;
             }
             found.push(LicenseLink { target, is_rsl });
         }
         rest = after;
     }
-    Ok(found)
+    Some(found)
 }
 
 /// Whether a link's parameters, up to the next link, make it a licence, and one in RSL; and that next link.
-fn parameters(text: &str) -> Result<(bool, bool, &str), Malformed> {
+fn parameters(text: &str) -> Option<(bool, bool, &str)> {
     let (mut rest, mut relation, mut media_type) = (text.trim_start(), None, None);
     while let Some(after) = rest.strip_prefix(';') {
         let end = after.find([';', ',', '=']).unwrap_or(after.len());
@@ -56,17 +52,16 @@ fn parameters(text: &str) -> Result<(bool, bool, &str), Malformed> {
         relation.is_some_and(|it| it.split_ascii_whitespace().any(|it| it.eq_ignore_ascii_case("license")));
     let is_rsl = media_type.is_some_and(|it| it.trim().eq_ignore_ascii_case(RSL));
     match rest.strip_prefix(',') {
-        Some(next) => Ok((is_license, is_rsl, next.trim_start_matches([',', ' ', '\t']))),
-        None if rest.is_empty() => Ok((is_license, is_rsl, "")),
-        None => Err(Malformed),
+        Some(next) => Some((is_license, is_rsl, next.trim_start_matches([',', ' ', '\t']))),
+        None => rest.is_empty().then_some((is_license, is_rsl, "")),
     }
 }
 
 /// A token or a quoted string, and what follows it.
-fn value(text: &str) -> Result<(&str, &str), Malformed> {
+fn value(text: &str) -> Option<(&str, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([';', ',']).unwrap_or(text.len());
-        return Ok((text[..end].trim_end(), &text[end..]));
+        return Some((text[..end].trim_end(), &text[end..]));
     };
     let mut escaped = false;
     let end = quoted.find(|c| {
@@ -74,20 +69,20 @@ fn value(text: &str) -> Result<(&str, &str), Malformed> {
         escaped = c == '\\' && !escaped;
         ends
     });
-    end.map(|end| (&quoted[..end], &quoted[end + 1..])).ok_or(Malformed)
+    end.map(|end| (&quoted[..end], &quoted[end + 1..]))
 }
 
 /// `USD 0.01`: a currency (ISO 4217) and an amount.
-pub fn price(value: &[u8]) -> Result<&str, Malformed> {
-    let text = str::from_utf8(value).map_err(|_| Malformed)?.trim();
-    Money::parse(text).map(|_| text).ok_or(Malformed)
+pub fn price(value: &[u8]) -> Option<&str> {
+    let text = str::from_utf8(value).ok()?.trim();
+    Money::parse(text).map(|_| text)
 }
 
 /// Why a site has not taken a price: `InvalidCrawlerMaxPrice`, one word.
-pub fn crawler_error(value: &[u8]) -> Result<&str, Malformed> {
-    let text = str::from_utf8(value).map_err(|_| Malformed)?.trim();
+pub fn crawler_error(value: &[u8]) -> Option<&str> {
+    let text = str::from_utf8(value).ok()?.trim();
     let is_word = (1..=64).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_alphanumeric());
-    is_word.then_some(text).ok_or(Malformed)
+    is_word.then_some(text)
 }
 
 /// The media type of a licence file (RSL 1.0).
@@ -127,27 +122,27 @@ mod tests {
             "<a b>; rel=license",
             "</l>; rel=license; x=\"\\\"",
         ] {
-            assert_eq!(licenses(line.as_bytes()), Err(Malformed), "{line}");
+            assert_eq!(licenses(line.as_bytes()), None, "{line}");
         }
-        assert_eq!(licenses(b"</\xff>; rel=license"), Err(Malformed));
-        assert_eq!(licenses("</l>; rel=license,".repeat(100).as_bytes()).map(|all| all.len()), Ok(100));
+        assert_eq!(licenses(b"</\xff>; rel=license"), None);
+        assert_eq!(licenses("</l>; rel=license,".repeat(100).as_bytes()).map(|all| all.len()), Some(100));
     }
 
     #[test]
     fn a_price_is_a_currency_and_an_amount() {
         for (value, expected) in [
-            ("USD 0.01", Ok("USD 0.01")),
-            (" EUR 3 ", Ok("EUR 3")),
-            ("usd 0.01", Err(Malformed)),
-            ("0.01", Err(Malformed)),
-            ("USD -1", Err(Malformed)),
-            ("USD .1", Err(Malformed)),
-            ("USD 1.2.3", Err(Malformed)),
-            ("USD 1234567890123", Err(Malformed)),
-            ("", Err(Malformed)),
+            ("USD 0.01", Some("USD 0.01")),
+            (" EUR 3 ", Some("EUR 3")),
+            ("usd 0.01", None),
+            ("0.01", None),
+            ("USD -1", None),
+            ("USD .1", None),
+            ("USD 1.2.3", None),
+            ("USD 1234567890123", None),
+            ("", None),
         ] {
             assert_eq!(price(value.as_bytes()), expected, "{value}");
         }
-        assert_eq!(price(b"USD \xff"), Err(Malformed));
+        assert_eq!(price(b"USD \xff"), None);
     }
 }

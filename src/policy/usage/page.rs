@@ -548,7 +548,7 @@ mod tests {
             <meta name=tdm-reservation content=1><meta name=TDM-Policy content=https://a.example/p></head>";
         let lines = read(&[page], "text/html", &[]).unwrap().lines;
         let to = Use { purposes: &[], product_tokens: &[], modes: UsageModes::default(), now: SystemTime::UNIX_EPOCH };
-        let noted = UsageReport::of(&lines, 200, &to);
+        let (noted, _) = UsageReport::judged(&lines, 200, &to);
         assert_eq!(noted.licenses, [Box::from("https://a.example/l.xml")]);
         assert_eq!(noted.reserved_text().as_deref(), Some("meta tdm-reservation: 1, tdm-policy: https://a.example/p"));
         assert!(noted.malformed.is_empty());
@@ -578,6 +578,6 @@ mod tests {
         assert_eq!(said(&many), "search");
         let lines = read(&[many.as_bytes()], "text/html", &[]).unwrap().lines;
         let to = Use { purposes: &[], product_tokens: &[], modes: UsageModes::default(), now: SystemTime::UNIX_EPOCH };
-        assert_eq!(UsageReport::of(&lines, 200, &to).reserved.len(), 1);
+        assert_eq!(UsageReport::judged(&lines, 200, &to).0.reserved.len(), 1);
     }
 }

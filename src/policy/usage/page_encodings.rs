@@ -4,19 +4,16 @@
 
 use std::borrow::Cow;
 
+use crate::robots::Layout;
+
 /// The page as it is, unless it has markup in UTF-16 or UTF-32 alone, and as each other encoding that it has markup in has it.
 pub(super) fn in_encodings(page: &[u8]) -> Vec<Cow<'_, [u8]>> {
     let mut texts = Vec::new();
     if memchr::memchr(0, page).is_some() {
-        let is_in = |layout: fn(&[u8], usize) -> bool| memchr::memchr_iter(b'<', page).any(|at| layout(page, at));
-        let wide = [
-            is_in(utf_16_le).then(|| wide(page, |unit| u16::from_le_bytes(unit).into())),
-            is_in(utf_16_be).then(|| wide(page, |unit| u16::from_be_bytes(unit).into())),
-            is_in(utf_32_le).then(|| wide(page, u32::from_le_bytes)),
-            is_in(utf_32_be).then(|| wide(page, u32::from_be_bytes)),
-        ];
-        texts.extend(wide.into_iter().flatten().map(Cow::from));
-        if !texts.is_empty() && !is_in(|page, at| is_letter(page, at + 1)) {
+        let has = |is_tag: &dyn Fn(usize) -> bool| memchr::memchr_iter(b'<', page).any(is_tag);
+        let wide = Layout::KNOWN.into_iter().filter(|layout| has(&|at| is_tag(page, at, *layout)));
+        texts.extend(wide.filter_map(|layout| layout.decode(page)).map(|text| Cow::from(text.into_bytes())));
+        if !texts.is_empty() && !has(&|at| page.get(at + 1).is_some_and(u8::is_ascii_alphabetic)) {
             return texts;
         }
     }
@@ -27,29 +24,15 @@ pub(super) fn in_encodings(page: &[u8]) -> Vec<Cow<'_, [u8]>> {
     texts
 }
 
-/// Whether a tag in this encoding begins with the `<` there.
-fn utf_16_le(page: &[u8], at: usize) -> bool {
-    at.is_multiple_of(2) && is_zero(page, at + 1, 1) && is_letter(page, at + 2) && is_zero(page, at + 3, 1)
-}
-
-fn utf_16_be(page: &[u8], at: usize) -> bool {
-    at % 2 == 1 && is_zero(page, at - 1, 1) && is_zero(page, at + 1, 1) && is_letter(page, at + 2)
-}
-
-fn utf_32_le(page: &[u8], at: usize) -> bool {
-    at.is_multiple_of(4) && is_zero(page, at + 1, 3) && is_letter(page, at + 4) && is_zero(page, at + 5, 3)
-}
-
-fn utf_32_be(page: &[u8], at: usize) -> bool {
-    at % 4 == 3 && is_zero(page, at - 3, 3) && is_zero(page, at + 1, 3) && is_letter(page, at + 4)
-}
-
-fn is_letter(page: &[u8], at: usize) -> bool {
-    page.get(at).is_some_and(u8::is_ascii_alphabetic)
-}
-
-fn is_zero(page: &[u8], at: usize, count: usize) -> bool {
-    page.get(at..at + count).is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0))
+/// Whether a tag in this encoding begins with the `<` there: a letter follows, and all bytes between are zero.
+fn is_tag(page: &[u8], at: usize, layout: Layout) -> bool {
+    let Layout { width, at: letter } = layout;
+    let Some(start) = at.checked_sub(letter).filter(|start| start.is_multiple_of(width)) else { return false };
+    let is_in_place = |(place, byte): (usize, &u8)| match place % width == letter {
+        true => place < width || byte.is_ascii_alphabetic(),
+        false => *byte == 0,
+    };
+    page.get(start..start + 2 * width).is_some_and(|units| units.iter().enumerate().all(is_in_place))
 }
 
 /// Without the characters of two bytes in ISO-2022-JP (RFC 1468).
@@ -66,12 +49,6 @@ fn without_jis(page: &[u8]) -> Vec<u8> {
         }
     }
     text
-}
-
-/// Units of so many bytes as UTF-8, but for pairs of them.
-fn wide<const N: usize>(page: &[u8], read: fn([u8; N]) -> u32) -> Vec<u8> {
-    let char = |unit: &[u8; N]| char::from_u32(read(*unit)).unwrap_or(char::REPLACEMENT_CHARACTER);
-    page.as_chunks().0.iter().map(char).collect::<String>().into_bytes()
 }
 
 const ESCAPE: u8 = 0x1b;

@@ -2,10 +2,9 @@
 //! what they disallow is not for that purpose, whatever the crawler's own group allows. Each token's groups are asked for
 //! themselves, so that none allows what another disallows; the group of `*` is nobody's. Pure.
 
-use crate::policy::{HostRules, PolicyToken, PreferenceEvidence, Refusal, Request};
-use crate::robots::budget::StepBudget;
-use crate::robots::path_forms::{AskedPath, JudgedPath};
-use crate::robots::{Reason, RobotsTxt};
+use crate::policy::{HostRules, LineEvidence, PolicyToken, Refusal, Request};
+use crate::robots::RobotsTxt;
+use crate::robots::path_forms::{JudgedPath, Paths};
 
 /// Why a page that the crawler may fetch is refused for a declared purpose.
 pub(in crate::policy) fn disallowed_for_purpose(
@@ -17,19 +16,18 @@ pub(in crate::policy) fn disallowed_for_purpose(
     let declared = |(purpose, _): &&PolicyToken| rules.purposes().contains(purpose);
     rules.options.policy_tokens.iter().filter(declared).find_map(|(purpose, token)| {
         let group = robots.rules_naming(token.as_ref(), &mut path.budget)?;
-        let refused = path.first_refused(|asked, budget| {
-            let verdict = group.check_within(asked, &[], budget);
-            (!verdict.is_allowed()).then(|| (verdict.reason(), verdict.rule()))
-        });
-        let ((reason, rule), matched_path) = refused?;
-        let Some(rule) = rule.filter(|_| reason != Reason::TooComplex) else {
+        let (verdict, matched_path) = group.check_within(path, &[]);
+        if verdict.is_allowed() {
+            return None;
+        }
+        let Some(rule) = verdict.rule() else {
             return Some(Refusal::RulesTooComplex { rules: request.authority.robots_url().into() });
         };
         Some(Refusal::UsageDisallowed {
             authority: request.authority.clone(),
             product_tokens: token.shared(),
             purpose: purpose.as_str().into(),
-            preference: PreferenceEvidence::of_rule(rule, matched_path),
+            preference: LineEvidence::of_rule(rule, matched_path),
         })
     })
 }
@@ -39,13 +37,13 @@ pub(in crate::policy) fn reserved_purposes(
     robots: &RobotsTxt,
     policy_tokens: &[PolicyToken],
     target: &[u8],
-) -> Vec<(PreferenceEvidence, Box<str>)> {
+) -> Vec<(LineEvidence, Box<str>)> {
     let reserved = |(purpose, token): &PolicyToken| {
-        let mut budget = StepBudget::new();
-        let group = robots.rules_naming(token.as_ref(), &mut budget)?;
-        let verdict = group.check_within(AskedPath::AsSent(target), &[], &mut budget);
+        let mut path = JudgedPath::new(target, Paths::AsSent);
+        let group = robots.rules_naming(token.as_ref(), &mut path.budget)?;
+        let (verdict, _) = group.check_within(&mut path, &[]);
         let rule = verdict.rule().filter(|_| !verdict.is_allowed())?;
-        Some((PreferenceEvidence::of_rule(rule, None), purpose.as_str().into()))
+        Some((LineEvidence::of_rule(rule, None), purpose.as_str().into()))
     };
     policy_tokens.iter().filter_map(reserved).collect()
 }
@@ -56,7 +54,7 @@ mod tests {
     use crate::policy::explain::explain;
     use crate::policy::freshness::Freshness;
     use crate::policy::{
-        Access, Authority, HostRules, OwnRules, PolicyOptions, Request, RobotsOverride, Ruling, Scheme, decide,
+        Access, Authority, HostRules, OwnRules, PolicyOptions, Refusal, Request, RobotsOverride, Ruling, Scheme, decide,
     };
     use crate::robots::{ProductToken, Purpose, RobotsTxt};
     use std::sync::Arc;
@@ -103,12 +101,12 @@ Disallow: /star
         match decide(file, rules, &request, SystemTime::UNIX_EPOCH).ruling {
             Ruling::Allow(_) => "allow".into(),
             Ruling::Report(_) => "report".into(),
-            Ruling::Refuse(why) => match (why.preference(), why.to_string()) {
-                (Some(said), text) => {
+            Ruling::Refuse(why) => match (&*why, why.to_string()) {
+                (Refusal::UsageDisallowed { preference: said, .. }, text) => {
                     let token = text.split_once(" for ").and_then(|(_, rest)| rest.split_once(':')).unwrap().0;
                     format!("{token} @{} {}: {}", said.line, said.key, said.value)
                 }
-                (None, _) => why.slug().into(),
+                _ => why.slug().into(),
             },
             Ruling::Fetch(_) => panic!("it is there"),
         }

@@ -26,12 +26,7 @@ pub struct UsageReport {
 }
 
 impl UsageReport {
-    /// `status`: of the answer.
-    pub fn of(lines: &UsageLines, status: u16, to: &Use<'_>) -> Self {
-        Self::judged(lines, status, to).0
-    }
-
-    /// The same, and [`UsageLines::reservation`].
+    /// What the lines say, and [`UsageLines::reservation`]. `status`: of the answer.
     pub fn judged(lines: &UsageLines, status: u16, to: &Use<'_>) -> (Self, Option<(Reservation, RobotsOverride)>) {
         let mut noted = UsageReport { payment_required: status == 402, ..UsageReport::default() };
         let read = lines.read(to);
@@ -49,35 +44,29 @@ impl UsageReport {
         }
         for line in &lines.links {
             match offer::licenses(line) {
-                Ok(licenses) => {
+                Some(licenses) => {
                     let rsl = licenses.iter().find(|license| license.is_rsl).map(|license| license.target.into());
                     noted.rsl = noted.rsl.or(rsl);
                     noted.licenses.extend(licenses.into_iter().map(|license| Box::from(license.target)));
                 }
                 // Of a line that is about something else nothing is wanted.
-                Err(_) if memchr::memmem::find(&line.to_ascii_lowercase(), b"license").is_none() => {}
-                Err(_) => noted.malformed.push(Signal::License),
+                None if memchr::memmem::find(&line.to_ascii_lowercase(), b"license").is_none() => {}
+                None => noted.malformed.push(Signal::License),
             }
         }
         noted.licenses.truncate(MOST_LICENSES);
-        if let (true, Some(price)) = (noted.payment_required, &lines.price) {
-            match offer::price(price) {
-                Ok(price) => noted.price = Some(price.into()),
-                Err(_) => noted.malformed.push(Signal::PaymentRequired),
-            }
-        }
-        if let Some(charged) = &lines.charged {
-            match offer::price(charged).ok().and_then(Money::parse) {
-                Some(charged) => noted.charged = Some(charged),
-                None => noted.malformed.push(Signal::Charged),
-            }
-        }
-        if let Some(error) = &lines.crawler_error {
-            match offer::crawler_error(error) {
-                Ok(error) => noted.crawler_error = Some(error.into()),
-                Err(_) => noted.malformed.push(Signal::CrawlerError),
-            }
-        }
+        let price = lines.price.as_ref().filter(|_| noted.payment_required).map(|price| offer::price(price));
+        let charged = lines.charged.as_ref().map(|charged| offer::price(charged).and_then(Money::parse));
+        let error = lines.crawler_error.as_ref().map(|error| offer::crawler_error(error));
+        let unread = [
+            (Signal::PaymentRequired, price == Some(None)),
+            (Signal::Charged, charged == Some(None)),
+            (Signal::CrawlerError, error == Some(None)),
+        ];
+        noted.malformed.extend(unread.into_iter().filter(|(_, is_so)| *is_so).map(|(signal, _)| signal));
+        noted.price = price.flatten().map(Box::from);
+        noted.charged = charged.flatten();
+        noted.crawler_error = error.flatten().map(Box::from);
         noted.malformed.sort_by_key(|signal| signal.slug());
         noted.malformed.dedup();
         (noted, reservation)
@@ -140,7 +129,7 @@ mod tests {
             read.take(name.as_bytes(), value.as_bytes());
         }
         let (modes, now) = (UsageModes::default(), SystemTime::UNIX_EPOCH);
-        UsageReport::of(&read, status, &Use { purposes: &[], product_tokens: &[], modes, now })
+        UsageReport::judged(&read, status, &Use { purposes: &[], product_tokens: &[], modes, now }).0
     }
 
     #[test]

@@ -13,11 +13,9 @@ pub(in crate::policy) fn reserved_by_tdmrep(
     path: &mut JudgedPath<'_>,
 ) -> Option<Refusal> {
     let (file, purpose) = entry.tdm_rep().zip(rules.mining_purpose())?;
-    let found = path.first_refused(|asked, budget| file.reservation_within(asked, budget).transpose());
-    let (found, matched_path) = found?;
     let url = request.authority.url(SiteFile::TdmRep.path()).into();
-    let found = match found {
-        Ok(found) => found,
+    let (found, matched_path) = match path.first_refused(|path, budget| file.reservation_at(path, budget)) {
+        Ok(found) => found?,
         Err(StepsSpent) => return Some(Refusal::RulesTooComplex { rules: url }),
     };
     Some(Refusal::EntryReserved(Box::new(EntryEvidence {

@@ -43,7 +43,7 @@ impl EndedExchange<'_> {
                 Some(reported.slug())
             }
             Some(RequestVerdict::Allowed(allowance, by)) => {
-                rule = by.map(|rule| format!("{}: {}", rule.key(), rule.pattern));
+                rule = by.map(|rule| format!("{}: {}", rule.key, rule.value));
                 line = by.map(|rule| rule.line.into());
                 Some(allowance.slug())
             }

@@ -7,7 +7,7 @@ use super::users::Cost;
 use crate::config::Settings;
 use crate::gate::Reported;
 use crate::policy::refusal::shortened;
-use crate::policy::{Allowance, Refusal, RuleEvidence};
+use crate::policy::{Allowance, LineEvidence, Refusal};
 use crate::proxy::Proxy;
 use crate::proxy::client::Peer;
 use crate::proxy::respond::{Answer, Failure};
@@ -68,7 +68,7 @@ pub(super) enum RequestVerdict<'a> {
     /// Not enforced, in report mode.
     Reported(&'a Reported),
     /// With the rule that matched, if any.
-    Allowed(Allowance, Option<&'a RuleEvidence>),
+    Allowed(Allowance, Option<&'a LineEvidence>),
 }
 
 /// An exchange at its end. `request`: `Err` if it could not be read.

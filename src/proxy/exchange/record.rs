@@ -106,7 +106,7 @@ impl RequestVerdict<'_> {
             draft.texts("reasons", iter::once(reason).chain(others));
         }
         if let RequestVerdict::Allowed(_, Some(rule)) = self {
-            draft.pieces("rule", &[rule.key(), ": ", &rule.pattern]);
+            draft.pieces("rule", &[rule.key, ": ", &rule.value]);
             draft.number("line", rule.line.into());
         }
         let Some(refusal) = refusal else { return };

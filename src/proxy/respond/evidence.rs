@@ -1,6 +1,6 @@
 //! The basis of a refusal, as members of the answer and the API.
 
-use crate::policy::{Authority, Refusal};
+use crate::policy::{Authority, LineEvidence, Refusal};
 use serde_json::{Map, Value};
 
 /// The value of a member.
@@ -16,22 +16,18 @@ pub enum Member<'a> {
 /// Passes each member by name.
 pub fn each_member(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'_>)) {
     match refusal {
-        Refusal::Disallowed { authority, product_tokens, rule } => {
+        Refusal::Disallowed { authority, product_tokens, .. }
+        | Refusal::UsageDisallowed { authority, product_tokens, .. } => {
             put("robots_url", Member::RobotsUrl(authority));
             put("product_token", Member::Text(&[product_tokens]));
-            if let Some(rule) = rule {
-                put("rule", Member::Text(&[rule.key(), ": ", &rule.pattern]));
-                put("line", Member::Number(rule.line.into()));
-                rule.matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
+            if let Refusal::UsageDisallowed { purpose, .. } = refusal {
+                put("purpose", Member::Text(&[purpose]));
             }
-        }
-        Refusal::UsageDisallowed { authority, product_tokens, purpose, preference } => {
-            put("robots_url", Member::RobotsUrl(authority));
-            put("product_token", Member::Text(&[product_tokens]));
-            put("purpose", Member::Text(&[purpose]));
-            put("rule", Member::Text(&[&preference.key, ": ", &preference.value]));
-            put("line", Member::Number(preference.line.into()));
-            preference.matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
+            if let Some(LineEvidence { line, key, value, matched_path }) = refusal.line() {
+                put("rule", Member::Text(&[key, ": ", value]));
+                put("line", Member::Number((*line).into()));
+                matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
+            }
         }
         Refusal::EntryReserved(evidence) => {
             let location = &evidence.location;

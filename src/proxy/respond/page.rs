@@ -106,7 +106,7 @@ mod tests {
     use super::super::Answer;
     use super::*;
     use crate::config::Settings;
-    use crate::policy::{Authority, RuleEvidence};
+    use crate::policy::{Authority, LineEvidence};
     use std::time::Duration;
 
     #[test]
@@ -126,7 +126,7 @@ mod tests {
     }
 
     fn disallowed(pattern: &str) -> Refusal {
-        let rule = RuleEvidence { line: 7, allow: false, pattern: pattern.into(), matched_path: None };
+        let rule = LineEvidence { line: 7, key: "Disallow", value: pattern.into(), matched_path: None };
         let authority = Authority::from_url("https://a.example").unwrap();
         Refusal::Disallowed { authority, product_tokens: "examplebot".into(), rule: Some(rule) }
     }

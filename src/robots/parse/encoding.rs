@@ -14,11 +14,35 @@ pub(crate) enum Encoding {
 
 /// How ASCII letters are laid out in a file: one byte each, with NULs between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Layout {
+pub(crate) struct Layout {
     /// Bytes from one letter to the next: 2, 4, or a width that no encoding has.
-    width: usize,
+    pub(crate) width: usize,
     /// Offset of the letter in its unit: the first byte (little-endian) or the last (big-endian). No encoding has others.
-    at: usize,
+    pub(crate) at: usize,
+}
+
+impl Layout {
+    /// Those of UTF-16 and UTF-32, little-endian and big-endian.
+    pub(crate) const KNOWN: [Self; 4] =
+        [Self { width: 2, at: 0 }, Self { width: 2, at: 1 }, Self { width: 4, at: 0 }, Self { width: 4, at: 3 }];
+
+    /// The text, in which U+FFFD stands for ill-formed units. `None`: no encoding has this layout.
+    pub(crate) fn decode(self, bytes: &[u8]) -> Option<String> {
+        Some(match (self.width, self.at) {
+            (2, 0) => decode_utf16(bytes, u16::from_le_bytes),
+            (2, 1) => decode_utf16(bytes, u16::from_be_bytes),
+            (4, 0) => decode_utf32(bytes, u32::from_le_bytes),
+            (4, 3) => decode_utf32(bytes, u32::from_be_bytes),
+            _ => return None,
+        })
+    }
+
+    /// Whether a text begins with the byte order mark of the other byte order.
+    fn is_contradicted(self, bytes: &[u8]) -> bool {
+        let mark = [0xFF, 0xFE, 0, 0].into_iter().take(self.width);
+        let other: Vec<u8> = if self.at == 0 { mark.rev().collect() } else { mark.collect() };
+        bytes.starts_with(&other)
+    }
 }
 
 /// A file has the encoding in which it has ASCII words, since keys are ASCII. `is_cut`: the file may end inside a unit.
@@ -36,16 +60,8 @@ pub(crate) fn detect(bytes: &[u8], is_cut: bool) -> Encoding {
         [layout] if (is_cut || bytes.len().is_multiple_of(layout.width)) && !has_key_in_bytes(bytes) => *layout,
         _ => return Encoding::Unknown,
     };
-    let units = |bytes: &[u8]| -> Option<String> {
-        Some(match (layout.width, layout.at) {
-            (2, 0) => decode_utf16(bytes, u16::from_le_bytes)?,
-            (2, 1) => decode_utf16(bytes, u16::from_be_bytes)?,
-            (4, 0) => decode_utf32(bytes, u32::from_le_bytes)?,
-            (4, 3) => decode_utf32(bytes, u32::from_be_bytes)?,
-            _ => return None,
-        })
-    };
-    units(bytes).map_or(Encoding::Unknown, |text| Encoding::Wide(text.into_bytes()))
+    let decoded = layout.decode(bytes).filter(|_| !layout.is_contradicted(bytes));
+    decoded.map_or(Encoding::Unknown, |text| Encoding::Wide(text.into_bytes()))
 }
 
 /// The layouts in which a word of four letters occurs: single-byte text has no NULs in such places.
@@ -74,20 +90,15 @@ fn has_key_in_bytes(bytes: &[u8]) -> bool {
     keys.iter().any(|key| bytes.windows(key.len()).any(|word| word.eq_ignore_ascii_case(key)))
 }
 
-/// Decodes UTF-16. `None` if the byte order mark contradicts the byte order.
-fn decode_utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<String> {
+fn decode_utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
     let units = bytes.as_chunks::<2>().0.iter().map(|bytes| unit(*bytes));
-    let decoded = char::decode_utf16(units.clone()).map(|read| read.unwrap_or(char::REPLACEMENT_CHARACTER));
-    (units.clone().next() != Some(MARK.swap_bytes())).then(|| decoded.collect())
+    char::decode_utf16(units).map(|read| read.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
 }
 
-fn decode_utf32(bytes: &[u8], unit: fn([u8; 4]) -> u32) -> Option<String> {
+fn decode_utf32(bytes: &[u8], unit: fn([u8; 4]) -> u32) -> String {
     let units = bytes.as_chunks::<4>().0.iter().map(|bytes| unit(*bytes));
-    let decoded = units.clone().map(|unit| char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER));
-    (units.clone().next() != Some(u32::from(MARK).swap_bytes())).then(|| decoded.collect())
+    units.map(|unit| char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
 }
-
-const MARK: u16 = 0xFEFF;
 
 #[cfg(test)]
 mod tests {

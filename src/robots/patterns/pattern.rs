@@ -51,14 +51,13 @@ pub(crate) struct Shape {
 impl Shape {
     pub(crate) fn new(written: &[u8]) -> Self {
         let body = written.strip_suffix(b"$").unwrap_or(written);
-        let (mut text, mut rest) = (Vec::with_capacity(written.len()), body);
-        while let Some((piece, after)) = path::next(rest) {
+        let mut text = Vec::with_capacity(written.len());
+        for piece in path::pieces(body) {
             match piece {
                 PathByte::Byte(b'*') => text.push(STAR),
                 PathByte::Byte(byte) | PathByte::Literal(byte) => text.push(byte),
                 PathByte::Escaped(byte) => path::push_escaped(byte, &mut text),
             }
-            rest = after;
         }
         let is_anchored = body.len() < written.len();
         let bytes = text.len() + usize::from(is_anchored);

@@ -14,9 +14,10 @@ use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
 
 use super::Ca;
+use crate::config::UnusableFile;
 use crate::tls::certificate::{mark, parse};
-use crate::tls::error::CaError;
-use crate::tls::secret_file::{self, fault};
+use crate::tls::error::fault;
+use crate::tls::secret_file;
 use crate::tls::serial;
 
 /// File names of the authority.
@@ -32,11 +33,11 @@ impl Ca {
     ///
     /// # Errors
     /// As [`Self::open`], and if the files cannot be created.
-    pub fn open_or_create(directory: &Path) -> Result<Self, CaError> {
+    pub fn open_or_create(directory: &Path) -> Result<Self, UnusableFile> {
         Self::open_or_create_at(directory, OffsetDateTime::now_utc())
     }
 
-    pub(super) fn open_or_create_at(directory: &Path, now: OffsetDateTime) -> Result<Self, CaError> {
+    pub(super) fn open_or_create_at(directory: &Path, now: OffsetDateTime) -> Result<Self, UnusableFile> {
         let (certificate, key) = (directory.join(CERTIFICATE), directory.join(KEY));
         if !is_there(&certificate)? || is_halfway(directory)? {
             secret_file::directory(directory)?;
@@ -47,7 +48,10 @@ impl Ca {
             }
         }
         if !is_there(&key)? {
-            return Err(CaError::KeyMissing { certificate, key });
+            let (certificate, key) = (certificate.display(), key.display());
+            let what = format!("the certificate {certificate} exists, but its key {key} does not");
+            let hint = format!("put the key back, or delete {certificate} to create both again");
+            return Err(UnusableFile::new(what, hint));
         }
         secret_file::directory(directory)?;
         Self::open_at(&certificate, &key, now)
@@ -58,7 +62,7 @@ impl Ca {
     ///
     /// # Errors
     /// The files cannot be created.
-    pub fn prepare(directory: &Path) -> Result<bool, CaError> {
+    pub fn prepare(directory: &Path) -> Result<bool, UnusableFile> {
         secret_file::directory(directory)?;
         let _lock = secret_file::lock(directory)?;
         settle(directory)?;
@@ -79,7 +83,7 @@ impl Ca {
     ///
     /// # Errors
     /// As [`Self::open_or_create`].
-    pub fn rotate(directory: &Path) -> Result<Self, CaError> {
+    pub fn rotate(directory: &Path) -> Result<Self, UnusableFile> {
         Self::prepare(directory)?;
         {
             let _lock = secret_file::lock(directory)?;
@@ -111,7 +115,7 @@ pub(super) fn next(directory: &Path) -> [PathBuf; 2] {
 }
 
 /// Whether a rotation was interrupted: the successor's certificate is in place, but not its key.
-fn is_halfway(directory: &Path) -> Result<bool, CaError> {
+fn is_halfway(directory: &Path) -> Result<bool, UnusableFile> {
     let [certificate, key] = next(directory);
     if !is_there(&key)? || is_there(&certificate)? {
         return Ok(false);
@@ -126,7 +130,7 @@ fn is_pair(certificate: &CertificateDer<'_>, key: &KeyPair) -> bool {
 }
 
 /// Completes a rotation that another process began.
-fn settle(directory: &Path) -> Result<(), CaError> {
+fn settle(directory: &Path) -> Result<(), UnusableFile> {
     if is_halfway(directory)? {
         let [_, key] = next(directory);
         let place = directory.join(KEY);
@@ -139,12 +143,12 @@ fn only_missing(error: std::io::Error) -> std::io::Result<()> {
     if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-fn is_there(path: &Path) -> Result<bool, CaError> {
+fn is_there(path: &Path) -> Result<bool, UnusableFile> {
     path.try_exists().map_err(fault(path, "read"))
 }
 
 /// Writes the key first: a certificate without its key would be useless, but a key without certificate gets one the next time.
-fn create(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<(), CaError> {
+fn create(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<(), UnusableFile> {
     let key_pair = if is_there(key)? {
         secret_file::load_key(key)?
     } else {
@@ -156,7 +160,7 @@ fn create(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<(), CaE
     secret_file::write(certificate, made.pem(), 0o644)
 }
 
-pub(super) fn parameters(now: OffsetDateTime) -> Result<CertificateParams, CaError> {
+pub(super) fn parameters(now: OffsetDateTime) -> Result<CertificateParams, UnusableFile> {
     let serial = serial()?;
     // Tells apart authorities made on the same machine and day.
     let mark = mark(&serial.to_bytes());

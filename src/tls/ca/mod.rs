@@ -13,11 +13,11 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use time::{Duration, OffsetDateTime};
 
-use crate::config::{CaSource, open_file, read_file, read_whole, state_directory};
+use crate::config::{CaSource, UnusableFile, open_file, read_file, read_whole, state_directory};
 
 use super::certificate::{anchor_in, mark, may_sign, parse, shown, to_pem};
-use super::error::CaError;
-use super::secret_file::{self, fault};
+use super::error::fault;
+use super::secret_file;
 
 use directory::{NEXT, OLD};
 
@@ -62,14 +62,14 @@ impl Trusted {
 }
 
 impl Ca {
-    /// The configured authority; `Directory(None)` is `ca` in the state directory.
+    /// The configured authority.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn configured(source: &CaSource) -> Result<Self, CaError> {
-        match source {
-            CaSource::Directory(_) => Self::open_or_create(&directory(source)),
-            CaSource::Files { certificate, key } => Self::open(certificate, key),
+    pub fn configured(source: &CaSource) -> Result<Self, UnusableFile> {
+        match source.files() {
+            Some((certificate, key)) => Self::open(certificate, key),
+            None => Self::open_or_create(&directory(source)),
         }
     }
 
@@ -89,12 +89,15 @@ impl Ca {
     /// Either file cannot be read or used, others can read the key, the two do not match, or the certificate has expired. A certificate
     /// that is not yet valid is accepted, with a [`warning`](Self::warning): the clock may be wrong for a while after boot, and not all
     /// requests need the authority.
-    pub fn open(certificate: &Path, key: &Path) -> Result<Self, CaError> {
+    pub fn open(certificate: &Path, key: &Path) -> Result<Self, UnusableFile> {
         Self::open_at(certificate, key, OffsetDateTime::now_utc())
     }
 
-    fn open_at(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<Self, CaError> {
-        let unusable = |why: &str| CaError::CertificateUnusable { path: certificate.to_owned(), why: why.to_owned() };
+    fn open_at(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<Self, UnusableFile> {
+        let unusable = |why: &str| {
+            let hint = "name a PEM file that begins with a CA certificate; its intermediates may follow";
+            UnusableFile::new(format!("{} cannot be used: {why}", certificate.display()), hint)
+        };
         let file = open_file(certificate).map_err(fault(certificate, "read"))?;
         // File systems without locks are ignored. A check of `is_in_use` may hold the lock for a moment.
         for _ in 0..LOOKS {
@@ -115,13 +118,22 @@ impl Ca {
         }
         let ours = parsed.iter().position(|x509| x509.public_key().subject_public_key.data == key_pair.der_bytes());
         let Some(ours) = ours else {
-            return Err(CaError::Mismatch { certificate: certificate.to_owned(), key: key.to_owned() });
+            let (certificate, key) = (certificate.display(), key.display());
+            let what = format!("the key {key} does not belong to the certificate {certificate}");
+            let hint = format!("restore the matching pair, or delete {certificate} and {key}");
+            return Err(UnusableFile::new(what, hint));
         };
         may_sign(&parsed[ours]).map_err(unusable)?;
         let validity = &parsed[ours].validity;
         let validity = (validity.not_before.to_datetime(), validity.not_after.to_datetime());
         if validity.1 <= now {
-            return Err(CaError::Expired { path: certificate.to_owned(), until: validity.1, now });
+            let hint = format!(
+                "the clock says {}; if that is right, make another with `politely ca rotate` (or replace your own), and \
+                 have clients trust it",
+                shown(now)
+            );
+            let what = format!("{} expired on {}", certificate.display(), shown(validity.1));
+            return Err(UnusableFile::new(what, hint));
         }
         let roots: Vec<bool> = parsed.iter().map(|x509| x509.subject() == x509.issuer()).collect();
         let issuer = Issuer::from_ca_cert_der(&all[ours], key_pair);
@@ -242,12 +254,15 @@ impl std::fmt::Debug for Ca {
     }
 }
 
-/// The directory for files that belong to the authority.
+/// The directory for files that belong to the authority: by default `ca` in the state directory.
 pub fn directory(source: &CaSource) -> PathBuf {
-    match source {
-        CaSource::Directory(Some(directory)) => directory.clone(),
-        CaSource::Directory(None) | CaSource::Files { .. } => state_directory().join("ca"),
-    }
+    source.directory.clone().unwrap_or_else(|| state_directory().join("ca"))
+}
+
+/// Whether the authority in this file has expired.
+pub fn has_expired(certificate: &Path) -> bool {
+    let until = anchor_in(certificate).and_then(|anchor| Trusted::of(&anchor)).map(|anchor| anchor.until);
+    until.is_some_and(|until| until <= OffsetDateTime::now_utc())
 }
 
 /// Whether some process signs with the authority in this file.

@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
+use politely::config::UnusableFile;
 use politely::policy::Host;
 use politely::tls::{self, Ca, LeafCache, roots};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
@@ -29,9 +30,9 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-fn complaint(opened: Result<Ca, tls::CaError>) -> (String, String) {
+fn complaint(opened: Result<Ca, UnusableFile>) -> (String, String) {
     let error = opened.expect_err("this authority must be refused");
-    (error.to_string(), error.hint())
+    (error.to_string(), error.hint().to_owned())
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn the_environment_overrides_the_file() {
     assert_eq!(settings.pace.queue, 7);
     assert_eq!(settings.egress.ports.len(), 3);
     assert_eq!(settings.identity.user_agent.as_deref(), Some("Bot/1 (+https://example.com/bot#who: me)"));
-    assert_eq!(settings.intercept.ca, CaSource::Directory(Some(home.path().join("ca"))));
+    assert_eq!(settings.intercept.ca.directory, Some(home.path().join("ca")));
     assert_eq!(policy(&settings, "a.example").rules.robots, RobotsOverride::Ignore);
 }
 

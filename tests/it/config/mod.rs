@@ -20,7 +20,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use politely::config::{
-    AccessLog, CaSource, ConfigPlace, HostPolicy, InterceptMode, KeyArgument, ListenAddress, Mode, PortRange, Settings,
+    AccessLog, ConfigPlace, HostPolicy, InterceptMode, KeyArgument, ListenAddress, Mode, PortRange, Settings,
 };
 use politely::policy::operator_rules::OwnVerdict;
 use politely::policy::{Host, KeyBy, RobotsOverride};
@@ -135,7 +135,7 @@ log: { level: debug, format: json, access: /var/log/access.log }
     assert_eq!(settings.robots.parse_options().max_size, 1 << 20);
     assert_eq!(settings.pace.key, KeyBy::Site);
     assert_eq!((settings.pace.max_concurrent.get(), settings.pace.queue), (2, 0));
-    assert_eq!(settings.intercept.ca, CaSource::Directory(Some(PathBuf::from("/etc/ca"))));
+    assert_eq!(settings.intercept.ca.directory, Some(PathBuf::from("/etc/ca")));
     let allowed: Vec<String> = settings.egress.allow.iter().map(|network| network.0.to_string()).collect();
     assert_eq!(allowed, ["10.0.0.0/8", "::1/128"]);
     assert_eq!(settings.egress.ports[1], PortRange { first: 8000, last: 9000 });
@@ -148,7 +148,7 @@ fn relative_paths_start_at_the_files_directory() {
     let yaml = "intercept: { ca: { certificate: ca.pem, key: /k.pem } }\negress: { ca_file: roots.pem }\nlog: { access: ./a.log }";
     let settings = Settings::parse("/etc/politely/politely.yaml", yaml).unwrap();
     let (certificate, key) = (PathBuf::from("/etc/politely/ca.pem"), PathBuf::from("/k.pem"));
-    assert_eq!(settings.intercept.ca, CaSource::Files { certificate, key });
+    assert_eq!(settings.intercept.ca.files(), Some((&*certificate, &*key)));
     assert_eq!(settings.egress.ca_file, Some(PathBuf::from("/etc/politely/roots.pem")));
     assert_eq!(settings.log.access, AccessLog::File(PathBuf::from("/etc/politely/./a.log")));
 }

@@ -55,7 +55,7 @@ async fn admitted(gate: &Gate, authority: &Authority, target: &str) -> u32 {
 /// As [`admitted`]. `None`: the copy was lost, as the disk did not keep up, and cannot be fetched again here.
 async fn admitted_if_kept(gate: &Gate, authority: &Authority, target: &str) -> Option<u32> {
     match gate.admit(&Request::new(authority, target.as_bytes()), None).await {
-        Err(Refusal::Disallowed { rule: Some(rule), .. }) => Some(version_of(&rule.pattern)),
+        Err(Refusal::Disallowed { rule: Some(rule), .. }) => Some(version_of(&rule.value)),
         Err(Refusal::RobotsUnreachable { .. }) => None,
         Err(other) => panic!("{other:?}"),
         Ok(_) => panic!("every version disallows it"),
@@ -66,7 +66,7 @@ async fn admitted_if_kept(gate: &Gate, authority: &Authority, target: &str) -> O
 async fn explained(gate: &Gate, authority: &Authority, target: &str) -> u32 {
     let request = Request::new(authority, target.as_bytes());
     let why = gate.explain(&request, &HostRules::new(Arc::default())).await;
-    let version = version_of(&why.rule.expect("a rule").pattern);
+    let version = version_of(&why.line.expect("a rule").value);
     assert_eq!(why.sitemaps, [format!("https://s/{version}")], "half of one copy and half of another");
     version
 }

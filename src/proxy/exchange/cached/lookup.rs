@@ -4,7 +4,6 @@ use super::super::Exchange;
 use super::super::head::SentFields;
 use super::super::per_user::rules;
 use crate::gate::cache::{PageFetch, StoredAnswer};
-use crate::policy::cache::Usable;
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 
@@ -30,7 +29,7 @@ impl Exchange<'_> {
         loop {
             cached.seen = cached.cache.made(cached.key);
             match cached.find(sent).await {
-                Some(stored) if stored.head.usable(&control, at_least, SystemTime::now()) == Usable::Fresh => {
+                Some(stored) if stored.head.is_fresh_for(&control, at_least, SystemTime::now()) => {
                     return CacheLookup::Hit(stored);
                 }
                 stale => cached.stale = stale,
@@ -74,7 +73,7 @@ impl Exchange<'_> {
             return None;
         }
         let stored = cached.find(sent).await?;
-        let is_fresh = stored.head.usable(&cached.wanted.control, at_least, SystemTime::now()) == Usable::Fresh;
+        let is_fresh = stored.head.is_fresh_for(&cached.wanted.control, at_least, SystemTime::now());
         is_fresh.then_some(stored)
     }
 
