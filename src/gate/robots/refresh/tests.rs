@@ -10,7 +10,7 @@ use crate::gate::robots::{FetchReason, RobotsCache};
 use crate::gate::store::tests::unwritten;
 use crate::gate::store::{Store, digest};
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, Authority, SiteAnswer};
+use crate::policy::{Access, Authority, HttpVersion, SiteAnswer};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -123,7 +123,8 @@ fn answer(lines: usize) -> Fetched {
 
 fn answered(body: Bytes) -> Fetched {
     let (asked, headers) = (SystemTime::now(), http::HeaderMap::new());
-    Fetched::Answer { asked, status: 200, headers, body, is_redirected: false, is_foreign: false, asked_again: None }
+    let reply = Reply { asked, status: 200, headers, body, version: HttpVersion::Http1, wanted: None };
+    Fetched::Answer { reply, is_redirected: false, is_foreign: false, asked_again: None }
 }
 
 #[tokio::test]
