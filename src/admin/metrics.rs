@@ -5,7 +5,7 @@ use super::problem::problem;
 use crate::gate::Gate;
 use crate::gate::cache::PageCacheFigures;
 use crate::histogram::Distribution;
-use crate::policy::Money;
+use crate::policy::{Money, SiteFile};
 use crate::proxy::{Counts, Details, Proxy};
 use crate::telemetry;
 use axum::extract::State;
@@ -144,12 +144,14 @@ fn gate(all: &mut Metrics, gate: &Gate) {
     let (figures, times) = (gate.figures(), gate.times());
     let robots = &figures.robots;
     let [answered, failed] = [[("result", "answered")], [("result", "failed")]];
-    let fetches = [(labels(answered), robots.fetched), (labels(failed), robots.failed)];
-    all.counters("robots_fetches", "Fetches of robots.txt, by result", fetches);
-    let fetches = [(labels(answered), robots.tdmrep_fetched), (labels(failed), robots.tdmrep_failed)];
-    all.counters("tdmrep_fetches", "Fetches of tdmrep.json, by result", fetches);
-    let fetches = [(labels(answered), robots.license_fetched), (labels(failed), robots.license_failed)];
-    all.counters("license_fetches", "Fetches of licence files (RSL), by result", fetches);
+    for (file, name, help) in [
+        (SiteFile::Robots, "robots_fetches", "Fetches of robots.txt, by result"),
+        (SiteFile::TdmRep, "tdmrep_fetches", "Fetches of tdmrep.json, by result"),
+        (SiteFile::License, "license_fetches", "Fetches of licence files (RSL), by result"),
+    ] {
+        let [fetched, not_fetched] = [robots.fetched, robots.failed].map(|counts| counts[file as usize]);
+        all.counters(name, help, [(labels(answered), fetched), (labels(failed), not_fetched)]);
+    }
     let help = "Age of the cached copy when a fetch replaced it or failed to, by result";
     all.histogram("robots_copy_age_seconds", help, [(answered, times.answered_age), (failed, times.failed_age)]);
     all.gauge("authorities", "Authorities in memory", robots.authorities);
