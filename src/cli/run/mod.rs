@@ -13,7 +13,7 @@ mod tally;
 
 use super::hand_over::{Control, INSIDE};
 use super::trust::{PROXY, TrustFiles, direct};
-use super::{CommandError, INTERRUPTED, last_run, orphans};
+use super::{CommandError, INTERRUPTED, command_error, last_run, orphans};
 use crate::config::{self, AccessLog, LogLevel, Settings};
 use crate::policy::is_background;
 use crate::proxy::RecentDecision;
@@ -29,14 +29,15 @@ use progress::{HELD_LONG, Progress};
 use report_to::ReportTo;
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::json;
-use signals::{RunSignals, end_if_interrupted, exit_code, is_by_signal, is_interrupted, is_to_end, pass_on};
+use signals::{RunSignals, end_if_interrupted, is_by_signal, is_interrupted, is_to_end, pass_on};
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::process::ExitCode;
+use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 use summary::{Summary, without_background};
 use tally::Tally;
@@ -149,7 +150,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         };
         let Some(listener) = control.take_over(&mut child).await? else {
             // It has said why.
-            return Ok(ExitCode::from(exit_code(child.wait().await?)));
+            return Ok(ExitCode::from(exit_code(&child.wait().await?)));
         };
         Ok((server::start_on(settings, vec![listener]).await?, child))
     } else {
@@ -206,7 +207,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     if !control.has_started() {
         // It has said why.
         running.shutdown().await;
-        return Ok(ExitCode::from(exit_code(status)));
+        return Ok(ExitCode::from(exit_code(&status)));
     }
     // Clients that ended with the command are seen to have left: the proxy's end would refuse what they no longer wait for.
     let until = Instant::now() + GONE;
@@ -226,7 +227,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         // Without it `explain` is told the crawler by hand.
         let _ = last_run::remember(&product_tokens);
     }
-    let code = exit_code(status);
+    let code = exit_code(&status);
     // A command that has gone on after it was not ended by it, whoever got it.
     let is_cut_off = is_by_signal(code);
     let still_waiting = if is_cut_off { still_waiting } else { 0 };
@@ -254,6 +255,10 @@ fn own_program() -> io::Result<PathBuf> {
     return Ok("/proc/self/exe".into());
     #[cfg(not(target_os = "linux"))]
     return std::env::current_exe();
+}
+
+fn exit_code(status: &ExitStatus) -> u8 {
+    command_error::exit_code(status.code(), status.signal())
 }
 
 /// The command may have closed the terminal.
