@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::timeout;
-use writer::{Bounds, LEAST_BETWEEN, WriterShared};
+use writer::{LEAST_BETWEEN, WriterShared};
 
 /// The store. Without a disk it keeps nothing.
 #[derive(Default)]
@@ -45,10 +45,9 @@ impl Store {
         if settings.disk == 0 {
             return Self::memory();
         }
-        let bounds = Bounds { queued: queued(settings).into(), is_shared };
         config::warn_of_others(&directory(settings), "the store");
         let location = Location { directory: directory(settings), size: Arc::new(settings.disk.into()) };
-        match WriterShared::start(location, bounds) {
+        match WriterShared::start(location, queued(settings), is_shared) {
             Ok((disk, writer)) => Store { disk: Some(disk), writer: Mutex::new(Some(writer)) },
             Err(error) => {
                 tracing::warn!(%error, "cannot start the store's writer thread");
@@ -60,7 +59,7 @@ impl Store {
     /// Applies changed limits. What exceeds the new size on disk is dropped with the next write.
     pub fn resize(&self, settings: &config::StoreSettings) {
         if let Some(disk) = &self.disk {
-            disk.bounds.queued.store(queued(settings), Ordering::Relaxed);
+            disk.most_queued.store(queued(settings), Ordering::Relaxed);
             disk.location.size.store(settings.disk, Ordering::Relaxed);
         }
     }

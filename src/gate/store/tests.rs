@@ -32,7 +32,8 @@ pub(in crate::gate) fn unwritten() -> Store {
     let directory = tempfile::tempdir().unwrap().path().to_owned();
     let disk = WriterShared {
         location: Location { directory, size: Arc::new(MIB.into()) },
-        bounds: Bounds { queued: LEAST_QUEUED.into(), is_shared: false },
+        most_queued: LEAST_QUEUED.into(),
+        is_shared: false,
         disk: Default::default(),
         queue: Mutex::default(),
         more: Default::default(),

@@ -11,25 +11,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// Limits of the queue.
-#[derive(Debug)]
-pub(super) struct Bounds {
-    /// Most bytes in memory waiting to be written; may change.
-    pub queued: AtomicUsize,
-    /// If another process has the store open, entries are obtained from that process.
-    pub is_shared: bool,
-}
-
-impl Bounds {
-    fn queued(&self) -> usize {
-        self.queued.load(Ordering::Relaxed)
-    }
-}
-
 /// Shared by the writer thread and the requests.
 pub(super) struct WriterShared {
     pub location: Location,
-    pub bounds: Bounds,
+    /// Most bytes in memory waiting to be written; may change.
+    pub most_queued: AtomicUsize,
+    /// If another process has the store open, entries are obtained from that process.
+    pub is_shared: bool,
     /// `None` while the store cannot be opened.
     pub disk: RwLock<Option<Disk>>,
     pub queue: Mutex<WriteQueue>,
@@ -43,10 +31,11 @@ pub(super) struct WriterShared {
 
 impl WriterShared {
     /// Starts the thread, after opening the store if possible.
-    pub fn start(location: Location, bounds: Bounds) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
+    pub fn start(location: Location, queued: usize, is_shared: bool) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
         let shared = Arc::new(WriterShared {
             location,
-            bounds,
+            most_queued: queued.into(),
+            is_shared,
             disk: RwLock::default(),
             queue: Mutex::default(),
             more: Condvar::new(),
@@ -76,7 +65,7 @@ impl WriterShared {
         if queue.is_closing() {
             return false;
         }
-        let has_room = queue.next.len() < MOST_QUEUED && queue.bytes() < self.bounds.queued();
+        let has_room = queue.next.len() < MOST_QUEUED && queue.bytes() < self.most_queued.load(Ordering::Relaxed);
         if has_room {
             let was_empty = queue.next.is_empty();
             add(&mut queue.next);
@@ -91,7 +80,7 @@ impl WriterShared {
     }
 
     fn is_half_full(&self, queue: &WriteQueue) -> bool {
-        queue.next.len() > MOST_QUEUED / 2 || queue.bytes() > self.bounds.queued() / 2
+        queue.next.len() > MOST_QUEUED / 2 || queue.bytes() > self.most_queued.load(Ordering::Relaxed) / 2
     }
 
     /// Whether the disk is slow, though it does not fail: new files have to wait.
@@ -247,7 +236,7 @@ impl WriterShared {
 
     /// Another process has the store open and is asked for entries.
     fn is_elsewhere(&self, failure: &DiskError) -> bool {
-        self.bounds.is_shared && matches!(failure, DiskError::InUse)
+        self.is_shared && matches!(failure, DiskError::InUse)
     }
 
     /// An unusable store does not stop the proxy.
