@@ -101,7 +101,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Json<Value> {
             "round_trips": fleet.calls,
             "losses": fleet.lost,
         })),
-        "cache": admin.proxy.cache.as_ref().map(|cache| json::cache(&cache.figures())),
+        "cache": admin.proxy.cache.as_ref().map(|cache| cache.figures()),
         "evidence": admin.proxy.evidence.as_ref().map(|evidence| {
             let mut figures = json!(evidence.figures());
             figures["directory"] = json!(evidence.directory());
