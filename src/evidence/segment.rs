@@ -180,9 +180,12 @@ pub fn foreign(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(all.filter_map(Stored::of).map(|stored| stored.path).collect())
 }
 
-/// Opens a segment, which must be ours or the directory's owner's.
+/// Opens a segment, which must be ours or the directory's owner's. An error names it.
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    open_ours(path, path.parent().unwrap_or(Path::new(".")))
+    let opened = open_ours(path, path.parent().unwrap_or(Path::new("."))).and_then(|file| {
+        if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
+    });
+    opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
 /// Whether another user has put a file there. What has just been removed was ours.

@@ -132,74 +132,62 @@ fn text(directory: &Path, verified: &Verified, untrusted: Option<&[Fault]>) -> S
     let Verified { segments, records, times, head, lost, removed_to, unclean, is_written, is_cut, bodies, .. } =
         verified;
     let Verified { removed_heads, others, faults, stamps, .. } = verified;
+    let distrusted = untrusted.unwrap_or_default();
     let mut out = String::new();
-    for fault in faults.iter().take(MOST_SHOWN) {
-        let _ = writeln!(out, "broken: {fault}");
-    }
-    if faults.len() > MOST_SHOWN {
-        let _ = writeln!(out, "… and {} more", faults.len() - MOST_SHOWN);
-    }
-    for fault in untrusted.unwrap_or_default().iter().take(MOST_SHOWN) {
-        let _ = writeln!(out, "not trusted: {fault}");
-    }
+    let broken = first(faults, |fault| format!("broken: {fault}"));
+    broken.chain(first(distrusted, |fault| format!("not trusted: {fault}"))).for_each(|line| out += &(line + "\n"));
     let verdict = if faults.is_empty() { "whole" } else { "BROKEN" };
-    let stamped = match untrusted.map(<[_]>::len) {
-        None | Some(0) => String::new(),
-        Some(count) => format!("; {} NOT TRUSTED, by `--tsa-ca`", super::counted(count as u64, "time stamp")),
+    let stamped = match distrusted.len() {
+        0 => String::new(),
+        count => format!("; {} NOT TRUSTED, by `--tsa-ca`", counted(count as u64, "time stamp")),
     };
-    let _ = writeln!(out, "{}: {verdict}{stamped}", directory.display());
-    let _ = writeln!(
-        out,
-        "  records:  {records} in {}, resting on {}",
-        counted(*segments, "segment"),
-        counted(*bodies, "file")
-    );
-    if let Some((from, to)) = times {
-        let (from, to) = (rfc3339::millis(*from), rfc3339::millis(*to));
-        let _ = writeln!(out, "  period:   {from} to {to}, by when requests came");
-    }
-    for (count, from, to) in lost {
-        let (from, to) = (rfc3339::millis(*from), rfc3339::millis(*to));
-        let _ = writeln!(out, "  lost:     {} of {from} to {to}", counted(*count, "record"));
-    }
-    if let Some(last) = removed_to {
-        let _ = writeln!(out, "  removed:  segments up to {last}, as `keep` says");
-    }
-    if *unclean > 0 {
-        let _ = writeln!(out, "  killed:   the proxy ended {} without closing the chain", times_of(*unclean));
-    }
-    if *is_cut {
-        let _ = writeln!(out, "  cut:      the last line is not whole; the next start says so in the chain");
-    }
-    if *is_written {
-        let _ = writeln!(out, "  open:     a proxy writes to it now");
-    }
-    for stamp in stamps {
-        let unknown = if untrusted.is_some() {
-            ""
-        } else {
-            ", by an authority that was not verified: name it with `--tsa-ca FILE`"
-        };
-        let _ = writeln!(out, "  stamped:  {} by {}{unknown}", digits(&stamp.head), rfc3339::millis(stamp.time));
-    }
-    for noted in removed_heads {
-        let _ = writeln!(
-            out,
-            "  noted:    {} is known only as the head of a removed segment, so what was in that segment cannot be verified",
-            digits(noted)
-        );
-    }
-    for other in others.iter().take(MOST_SHOWN) {
-        let _ = writeln!(out, "  other:    {} is not part of the evidence", other.display());
-    }
-    if others.len() > MOST_SHOWN {
-        let _ = writeln!(out, "  other:    … and {} more", others.len() - MOST_SHOWN);
+    out += &format!("{}: {verdict}{stamped}\n", directory.display());
+    let by = match untrusted {
+        Some(_) => "",
+        None => ", by an authority that was not verified: name it with `--tsa-ca FILE`",
+    };
+    let period = |(from, to): &(_, _)| format!("{} to {}", rfc3339::millis(*from), rfc3339::millis(*to));
+    let said = |is: bool, what: &str| is.then(|| what.to_owned()).into_iter().collect();
+    let rows: [(&str, Vec<String>); 10] = [
+        (
+            "records",
+            vec![format!("{records} in {}, resting on {}", counted(*segments, "segment"), counted(*bodies, "file"))],
+        ),
+        ("period", times.iter().map(|times| format!("{}, by when requests came", period(times))).collect()),
+        (
+            "lost",
+            lost.iter()
+                .map(|(count, from, to)| format!("{} of {}", counted(*count, "record"), period(&(*from, *to))))
+                .collect(),
+        ),
+        ("removed", removed_to.iter().map(|last| format!("segments up to {last}, as `keep` says")).collect()),
+        ("killed", said(*unclean > 0, &format!("the proxy ended {} without closing the chain", times_of(*unclean)))),
+        ("cut", said(*is_cut, "the last line is not whole; the next start says so in the chain")),
+        ("open", said(*is_written, "a proxy writes to it now")),
+        (
+            "stamped",
+            stamps.iter().map(|it| format!("{} by {}{by}", digits(&it.head), rfc3339::millis(it.time))).collect(),
+        ),
+        ("noted", removed_heads.iter().map(|noted| format!("{} {OF_REMOVED}", digits(noted))).collect()),
+        ("other", first(others, |other| format!("{} is not part of the evidence", other.display())).collect()),
+    ];
+    for (name, said) in rows {
+        said.iter().for_each(|said| out += &format!("  {:<9} {said}\n", format!("{name}:")));
     }
     if faults.is_empty() {
-        let _ = writeln!(out, "  head:     {}", digits(head));
+        out += &format!("  head:     {}\n", digits(head));
     }
     super::inert(&out)
 }
+
+/// The first ones as they are shown, and how many more there are.
+fn first<T>(all: &[T], shown: impl Fn(&T) -> String) -> impl Iterator<Item = String> {
+    let more = all.len().saturating_sub(MOST_SHOWN);
+    all.iter().take(MOST_SHOWN).map(shown).chain((more > 0).then(|| format!("… and {more} more")))
+}
+
+const OF_REMOVED: &str =
+    "is known only as the head of a removed segment, so what was in that segment cannot be verified";
 
 pub(super) fn as_json(verified: &Verified) -> serde_json::Value {
     let stamped = |stamp: &Stamp| {

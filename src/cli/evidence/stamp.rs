@@ -10,7 +10,7 @@ use std::io;
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use url::{Position, Url};
 
 #[derive(Debug, clap::Args)]
@@ -66,7 +66,7 @@ fn parse_tsa(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Asks in HTTP/1.0, at the first of its addresses that answers.
+/// Asks in HTTP/1.0, at the first of its addresses that answers. All of them have [`PATIENCE`].
 fn ask(url: &Url, query: &[u8]) -> io::Result<Vec<u8>> {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(80));
     let head = format!(
@@ -79,8 +79,13 @@ fn ask(url: &Url, query: &[u8]) -> io::Result<Vec<u8>> {
     );
     let request = [head.as_bytes(), query].concat();
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "it has no address");
+    let until = Instant::now() + PATIENCE;
     for address in (host.trim_matches(['[', ']']), port).to_socket_addrs()? {
-        match exchange(address, &request, PATIENCE, MOST_RESPONSE as usize) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        match exchange(address, &request, left, MOST_RESPONSE as usize) {
             Ok((200, body)) => return Ok(body),
             Ok((status, _)) => return Err(io::Error::other(format!("it answers with status {status}"))),
             Err(error) => failed = error,

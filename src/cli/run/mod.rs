@@ -71,11 +71,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     settings.pace.max_wait = args.max_wait.unwrap_or(most);
     // The terminal is the command's; faults are shown all the same.
     settings.log.access = AccessLog::Off;
-    settings.log.level = match (args.quiet, args.verbose) {
-        (true, _) => LogLevel::Error,
-        (false, true) => LogLevel::Info,
-        (false, false) => LogLevel::Warn,
-    };
+    settings.log.level = if args.quiet { LogLevel::Error } else { LogLevel::Warn };
     telemetry::init(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
     settings.log_warnings();
     if settings.egress.upstream_proxy.is_none()
@@ -129,7 +125,8 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let mut signals = RunSignals::catch()?;
     let (control, theirs) = Control::pair()?;
     let supervise = |proxy| {
-        let mut command = Command::new(own_program()?);
+        let own = own_program()?;
+        let mut command = Command::new(&own);
         command.arg0("politely").arg("supervise").arg(theirs.as_raw_fd().to_string());
         command.args(args.isolate.then_some("--isolate")).args(args.quiet.then_some("--quiet"));
         command.arg("--").args(&args.command);
@@ -141,7 +138,10 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         // SAFETY: it makes one call, and an error of a number.
         unsafe { command.pre_exec(move || Ok(fcntl_setfd(&theirs, FdFlags::empty())?)) };
         // The other end is the child's alone from then on.
-        Ok::<_, CommandError>(command.spawn()?)
+        command.spawn().map_err(|error| {
+            let what = format!("cannot start {} beside the command: {error}", own.display());
+            CommandError::usage(what, "check that /proc is mounted")
+        })
     };
     let started = if args.isolate {
         let mut child = match supervise(INSIDE) {

@@ -44,7 +44,7 @@ async fn a_panic_is_a_failure_that_is_not_repeated_at_once() {
     let trouble = entry.trouble.as_ref().expect("it is noted");
     assert_eq!((trouble.failures, &*trouble.why), (1, "an internal error of the proxy"));
     assert!(!entry.may_fetch(SystemTime::now()), "it is left alone for a while");
-    assert_eq!(cache.figures().failed, 1);
+    assert_eq!(cache.figures().failed, [1, 0, 0]);
     assert_eq!(cache.or_failed(&host, async { 7 }).await, Some(7));
 }
 
@@ -272,7 +272,7 @@ async fn a_copy_that_comes_while_the_store_is_waited_for_is_not_overwritten_by_a
     let mut stream = asked(&listener).await;
     cache.store.fall_behind();
     stream.write_all(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n").await.unwrap();
-    while cache.figures().failed == 0 {
+    while cache.figures().failed == [0; 3] {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     cache.keep(&host, Arc::new(copy(0)));
