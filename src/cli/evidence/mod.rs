@@ -10,7 +10,6 @@ use crate::config::units::parse_duration;
 use crate::evidence::{Fault, Hash, Stamp, Verified, digits, from_hex, stored_file, verify};
 use crate::rfc3339;
 use serde_json::json;
-use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
