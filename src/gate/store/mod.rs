@@ -77,8 +77,8 @@ impl Store {
     /// Whether the store works, and the size of its file in bytes. `None`: nothing is kept.
     pub fn on_disk(&self) -> Option<(bool, u64)> {
         let disk = self.disk.as_ref()?;
-        let is_lost = disk.queue.lock().is_lost;
-        Some((!is_lost, std::fs::metadata(disk.location.file()).map_or(0, |file| file.len())))
+        let is_open = disk.queue.lock().outage.as_ref().is_none_or(|outage| outage.is_elsewhere);
+        Some((is_open, std::fs::metadata(disk.location.file()).map_or(0, |file| file.len())))
     }
 
     /// Bytes in memory waiting to be written.
@@ -154,7 +154,7 @@ impl Store {
     pub fn flush(&self) {
         let Some(disk) = &self.disk else { return };
         let mut queue = disk.queue.lock();
-        while !queue.is_closing() && !queue.stuck && (!queue.next.is_empty() || !queue.writing.is_empty()) {
+        while !queue.is_closing() && queue.outage.is_none() && (!queue.next.is_empty() || !queue.writing.is_empty()) {
             queue.is_urgent = true;
             disk.more.notify_all();
             disk.written.wait(&mut queue);
