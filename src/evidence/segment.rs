@@ -182,8 +182,7 @@ pub fn foreign(directory: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Opens a segment, which must be ours or the directory's owner's. An error names it.
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    let opened = open_ours(path, path.parent().unwrap_or(Path::new(".")))
-        .and_then(|file| if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) });
+    let opened = open_ours(path, path.parent().unwrap_or(Path::new(".")));
     opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
