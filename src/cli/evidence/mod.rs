@@ -5,17 +5,14 @@ mod stamp;
 
 pub(super) use source::{directory, unreadable};
 
-use super::{CommandError, ConfigArg, Format, NO, counted};
-use crate::config::units::parse_duration;
+use super::{CommandError, Format, NO, counted};
 use crate::evidence::{Fault, Hash, Stamp, Verified, digits, from_hex, stored_file, verify};
 use crate::rfc3339;
 use serde_json::json;
+use source::EvidenceArg;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::SystemTime;
-use time::macros::format_description;
-use time::{Date, OffsetDateTime, Time};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct EvidenceArgs {
@@ -37,18 +34,14 @@ enum EvidenceCommand {
 struct FileArgs {
     #[arg(value_name = "SHA256", value_parser = parse_head)]
     sha256: Hash,
-    /// The directory [default: evidence.directory of the configuration]
-    directory: Option<PathBuf>,
     #[command(flatten)]
-    config: ConfigArg,
+    evidence: EvidenceArg,
 }
 
 #[derive(Debug, clap::Args)]
 struct Verify {
-    /// The directory [default: evidence.directory of the configuration]
-    directory: Option<PathBuf>,
     #[command(flatten)]
-    config: ConfigArg,
+    evidence: EvidenceArg,
     /// A head that was noted elsewhere and must be in the chain; may be given several times
     #[arg(long = "head", value_name = "SHA256", value_parser = parse_head)]
     heads: Vec<Hash>,
@@ -65,7 +58,7 @@ pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CommandError> {
         EvidenceCommand::Stamp(args) => return stamp::run(args),
         EvidenceCommand::File(args) => return file(args),
     };
-    let directory = directory(args.directory.as_deref(), &args.config)?;
+    let directory = args.evidence.directory()?;
     let authorities = args.tsa_ca.as_deref().map_or(Ok(Vec::new()), source::authorities)?;
     let verified = verify(&directory, &args.heads).map_err(|error| unreadable(&directory, &error))?;
     let untrusted = |stamp: &Stamp| {
@@ -88,7 +81,7 @@ pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CommandError> {
 
 /// On a terminal, what could steer it is escaped; elsewhere come the very bytes.
 fn file(args: &FileArgs) -> Result<ExitCode, CommandError> {
-    let directory = directory(args.directory.as_deref(), &args.config)?;
+    let directory = args.evidence.directory()?;
     let bytes = stored_file(&directory, None, &args.sha256).map_err(|error| {
         let what = format!("the file {} in {}: {error}", digits(&args.sha256), directory.display());
         CommandError::usage(what, "`politely explain URL --at TIME` names the files of a site by their SHA-256")
@@ -103,23 +96,6 @@ fn file(args: &FileArgs) -> Result<ExitCode, CommandError> {
 /// That the chain is broken, and where first. `None`: it is whole.
 pub(super) fn broken(verified: &Verified) -> Option<String> {
     verified.faults.first().map(|fault| format!("the chain of the evidence is broken ({fault})"))
-}
-
-/// Parses a time as people write it: RFC 3339, a date, or how long ago it was (`7d`).
-pub(super) fn when(text: &str) -> Result<SystemTime, String> {
-    if text == "now" {
-        return Ok(SystemTime::now());
-    }
-    if let Some(at) = rfc3339::parse(text) {
-        return Ok(at);
-    }
-    if let Ok(date) = Date::parse(text, format_description!("[year]-[month]-[day]")) {
-        return Ok(OffsetDateTime::new_utc(date, Time::MIDNIGHT).into());
-    }
-    let ago = parse_duration(text).ok().and_then(|ago| SystemTime::now().checked_sub(ago));
-    ago.ok_or_else(|| {
-        format!("`{text}` is not a time: write 2026-11-22T18:30:00Z, 2026-11-22, now, or 7d for seven days ago")
-    })
 }
 
 fn parse_head(text: &str) -> Result<Hash, &'static str> {
@@ -221,18 +197,3 @@ pub(super) fn times_of(count: u64) -> String {
 
 /// Most faults, and most other files, that are shown.
 const MOST_SHOWN: usize = 50;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn people_name_a_day_or_say_how_long_ago() {
-        assert_eq!(when("1970-01-03"), Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(2 * 86_400)));
-        let then = when("7d").unwrap();
-        let week = SystemTime::now().duration_since(then).unwrap();
-        assert_eq!(week.as_secs() / 86_400, 7);
-        assert!(when("yesterday").is_err());
-    }
-}

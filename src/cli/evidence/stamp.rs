@@ -1,8 +1,8 @@
 //! `politely evidence stamp`: gets a time stamp of the chain's head over plain HTTP (RFC 3161 §3.4), as the answer is signed.
 
-use super::source::{authorities, directory, unreadable};
+use super::source::{EvidenceArg, authorities, unreadable};
 use crate::cli::http_client::exchange;
-use crate::cli::{CommandError, ConfigArg, print};
+use crate::cli::{CommandError, print};
 use crate::evidence::{MOST_RESPONSE, Stamp, check, digits, query, verify};
 use crate::rfc3339;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -15,10 +15,8 @@ use url::{Position, Url};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StampArgs {
-    /// The directory [default: evidence.directory of the configuration]
-    directory: Option<PathBuf>,
     #[command(flatten)]
-    config: ConfigArg,
+    evidence: EvidenceArg,
     /// The time-stamping authority, such as `http://tsa.example/tsr`
     #[arg(long, value_name = "URL", value_parser = parse_tsa)]
     tsa: Url,
@@ -28,7 +26,7 @@ pub(super) struct StampArgs {
 }
 
 pub(super) fn run(args: &StampArgs) -> Result<ExitCode, CommandError> {
-    let directory = directory(args.directory.as_deref(), &args.config)?;
+    let directory = args.evidence.directory()?;
     let authorities = args.tsa_ca.as_deref().map_or(Ok(Vec::new()), authorities)?;
     let verified = verify(&directory, &[]).map_err(|error| unreadable(&directory, &error))?;
     if !verified.faults.is_empty() {
