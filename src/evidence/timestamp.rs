@@ -4,7 +4,6 @@
 use super::record::{Hash, digits, from_hex};
 use super::segment::entries;
 use crate::config::write_once;
-use crate::rfc3339;
 use openssl::cms::{CMSOptions, CmsContentInfo};
 use openssl::error::ErrorStack;
 use openssl::x509::store::{X509Store, X509StoreBuilder};
@@ -14,6 +13,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use time::PrimitiveDateTime;
+use time::macros::format_description;
 use x509_parser::asn1_rs::{Any, Class, FromDer, Tag};
 
 /// A stored time stamp that is for the line it names.
@@ -199,10 +200,8 @@ impl<'a> TstInfo<'a> {
 
 /// `20261122183000.5Z` (RFC 3161 §2.4.2: UTC, with any fraction).
 fn generalized(text: &[u8]) -> Option<SystemTime> {
-    let text = str::from_utf8(text).ok()?;
-    let parts = [0..4, 4..6, 6..8, 8..10, 10..12].map(|part| text.get(part));
-    let [year, month, day, hour, minute] = parts;
-    rfc3339::parse(&format!("{}-{}-{}T{}:{}:{}", year?, month?, day?, hour?, minute?, text.get(12..)?))
+    let form = format_description!(version = 2, "[year][month][day][hour][minute][second][optional [.[subsecond]]]Z");
+    PrimitiveDateTime::parse(str::from_utf8(text).ok()?, form).ok().map(|time| time.assume_utc().into())
 }
 
 /// The members of a SEQUENCE.
@@ -253,6 +252,7 @@ const CADES: u32 = 0x10_0000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rfc3339;
 
     #[test]
     fn an_authority_writes_utc_with_any_fraction() {
