@@ -71,7 +71,12 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     settings.pace.max_wait = args.max_wait.unwrap_or(most);
     // The terminal is the command's; faults are shown all the same.
     settings.log.access = AccessLog::Off;
-    settings.log.level = if args.quiet { LogLevel::Error } else { LogLevel::Warn };
+    settings.log.level = match (args.quiet, args.verbose) {
+        (true, _) => LogLevel::Error,
+        (false, true) => LogLevel::Info,
+        (false, false) => LogLevel::Warn,
+    };
+    telemetry::leave_out_refusals();
     telemetry::init(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
     settings.log_warnings();
     if settings.egress.upstream_proxy.is_none()

@@ -116,24 +116,26 @@ fn figures(page: &Page<'_>, out: &mut String) {
 
 /// The class of each, and what it says.
 fn paragraphs(out: &mut String, all: impl IntoIterator<Item = (&'static str, String)>) {
-    all.into_iter().for_each(|(class, said)| *out += &format!("<p{class}>{said}\n"));
+    all.into_iter().for_each(|(class, said)| *out += &format!("<p{class}>{said}</p>\n"));
 }
 
 fn chain(page: &Page<'_>, out: &mut String) {
     let Verified { records, segments, times, head, faults, lost, unclean, bodies, .. } = page.verified;
     let (records, segments) = (counted(*records, "record"), counted(*segments, "segment"));
-    let chain = match faults.as_slice() {
-        [] => {
+    let (class, chain) = match faults.len() as u64 {
+        0 => {
             let times = times.map(|(from, to)| format!(", from {} to {}", time(from), time(to))).unwrap_or_default();
             let files = counted(*bodies, "file");
             (GOOD, format!("The chain is whole: {records} in {segments}{times}, and {files} that they rest on."))
         }
-        faults => {
-            let places = counted(faults.len() as u64, "place");
-            let listed = faults.iter().take(20).map(|fault| format!("<li>{}</li>\n", escape(&fault.to_string())));
-            (BAD, format!("The chain is broken, in {places}:\n<ul>\n{}</ul>", listed.collect::<String>()))
-        }
+        places => (BAD, format!("The chain is broken, in {}:", counted(places, "place"))),
     };
+    out.push_str("<h2>What this rests on</h2>\n");
+    paragraphs(out, [(PLAIN, CHAIN.to_owned()), (class, chain)]);
+    let listed = faults.iter().take(20).map(|fault| format!("<li>{}</li>\n", escape(&fault.to_string())));
+    if !faults.is_empty() {
+        *out += &format!("<ul>\n{}</ul>\n", listed.collect::<String>());
+    }
     let lost = lost.iter().map(|(count, from, to)| {
         (PLAIN, format!("{count} records between {} and {} were lost, as {LOST}.", time(*from), time(*to)))
     });
@@ -148,8 +150,7 @@ fn chain(page: &Page<'_>, out: &mut String) {
             format!("{stamps} of its lines stored with it, the last of {last}; <code>--tsa-ca</code> says by whom."),
         )
     });
-    out.push_str("<h2>What this rests on</h2>\n");
-    paragraphs(out, [(PLAIN, CHAIN.to_owned()), chain].into_iter().chain(lost).chain(unclean).chain(stamped));
+    paragraphs(out, lost.chain(unclean).chain(stamped));
     let stamps = if page.verified.stamps.is_empty() { "" } else { " --tsa-ca FILE" };
     let directory = fs::canonicalize(page.directory);
     let directory = directory.as_deref().unwrap_or(page.directory).display().to_string();
