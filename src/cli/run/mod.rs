@@ -148,7 +148,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
             CommandError::usage(what, "check that /proc is mounted")
         })
     };
-    let started = if args.isolate {
+    let (running, started) = if args.isolate {
         let mut child = match supervise(INSIDE) {
             Err(_) if is_interrupted() => return Ok(ExitCode::from(INTERRUPTED)),
             child => child?,
@@ -157,23 +157,20 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
             // It has said why.
             return Ok(ExitCode::from(exit_code(&child.wait().await?)));
         };
-        Ok((server::start_on(settings, vec![listener]).await?, child))
+        (server::start_on(settings, vec![listener]).await?, Ok(child))
     } else {
         let running = server::start(settings).await?;
-        match supervise(running.addresses()[0]) {
-            Ok(child) => Ok((running, child)),
-            Err(failed) => Err((running, failed)),
-        }
+        let child = supervise(running.addresses()[0]);
+        (running, child)
     };
-    let (running, mut child) = match started {
-        Ok((running, child)) if !is_interrupted() => (running, child),
-        Ok((running, _)) => {
+    let mut child = match started {
+        Ok(child) if !is_interrupted() => child,
+        child => {
             running.shutdown().await;
-            return Ok(ExitCode::from(INTERRUPTED));
-        }
-        Err((running, failed)) => {
-            running.shutdown().await;
-            return if is_interrupted() { Ok(ExitCode::from(INTERRUPTED)) } else { Err(failed) };
+            return match child {
+                Err(failed) if !is_interrupted() => Err(failed),
+                Ok(_) | Err(_) => Ok(ExitCode::from(INTERRUPTED)),
+            };
         }
     };
     control.go();
