@@ -1,6 +1,7 @@
 //! `/metrics`, in Prometheus text or, on request, in OpenMetrics.
 
 use super::Admin;
+use super::histograms::{Histograms, Labels};
 use super::problem::problem;
 use crate::gate::Gate;
 use crate::gate::cache::PageCacheFigures;
@@ -11,20 +12,16 @@ use crate::telemetry;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
+use prometheus_client::encoding::prometheus_text;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet, prometheus_text};
-use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use std::collections::{BTreeMap, HashSet};
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-
-type Labels = Vec<(&'static str, String)>;
 
 pub(super) async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Response {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
@@ -284,24 +281,6 @@ impl Metrics {
     ) {
         let read = read.map(|(named, read)| (labels(named), read));
         self.0.register(name, help, Histograms(read.into()));
-    }
-}
-
-#[derive(Debug)]
-struct Histograms(Vec<(Labels, Distribution)>);
-
-impl EncodeMetric for Histograms {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|(labels, read)| {
-            let encode = |encoder: &mut MetricEncoder<'_>| {
-                encoder.encode_histogram::<NoLabelSet>(read.sum, read.count(), &read.buckets, None)
-            };
-            if labels.is_empty() { encode(&mut encoder) } else { encode(&mut encoder.encode_family(labels)?) }
-        })
-    }
-
-    fn metric_type(&self) -> MetricType {
-        MetricType::Histogram
     }
 }
 

@@ -51,8 +51,8 @@ pub fn leave_out_refusals() {
 }
 
 static LEAVES_OUT_REFUSALS: AtomicBool = AtomicBool::new(false);
-/// The target of refusals.
-pub const REFUSALS: &str = "politely::refusals";
+/// The target of the proxy's refusals.
+const REFUSALS: &str = "politely::refusals";
 
 /// Changed log settings, ready to apply. Unchanged settings reopen the access log, as is necessary after its file was moved.
 pub struct LogChange {

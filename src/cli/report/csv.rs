@@ -23,8 +23,10 @@ pub(super) fn write(directory: &Path, selection: &Selection) -> Result<io::Resul
     Ok(written)
 }
 
-/// Each column's name and cell.
-const COLUMNS: [(&str, fn(&Found) -> String); 19] = [
+/// A column's name and cell.
+type CsvColumn = (&'static str, fn(&Found) -> String);
+
+const COLUMNS: [CsvColumn; 19] = [
     ("time", |found| rfc3339::millis(found.came)),
     ("figure", |found| found.decision.figure().as_str().to_owned()),
     ("url", |found| or_empty(found.decision.url.clone())),

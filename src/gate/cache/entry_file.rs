@@ -150,7 +150,7 @@ pub fn short(sum: Context) -> EntrySum {
 type HeadFields = Vec<(Vec<u8>, Vec<u8>)>;
 type HeadRecord = (Vec<u8>, u16, u8, HeadFields, Vec<(Vec<u8>, Option<Vec<u8>>)>, u64, u64, (String, u64));
 /// With the body's length and checksum. Both take as many bytes whatever they are, as they are known only after the body.
-type EntryRecord = ([u8; 8], EntrySum, HeadRecord);
+type StoredRecord = ([u8; 8], EntrySum, HeadRecord);
 
 /// All that comes before the body.
 fn encode(head: &StoredHead, body_len: u64, body_sum: &EntrySum) -> Vec<u8> {
@@ -162,7 +162,7 @@ fn encode(head: &StoredHead, body_len: u64, body_sum: &EntrySum) -> Vec<u8> {
 }
 
 fn decode(bytes: &[u8]) -> Option<(StoredHead, u64, EntrySum)> {
-    let (body_len, body_sum, head): EntryRecord = postcard::from_bytes(bytes).ok()?;
+    let (body_len, body_sum, head): StoredRecord = postcard::from_bytes(bytes).ok()?;
     let (url, status, version, fields, selected_by, received, initial_age, fetch) = head;
     let head = StoredHead { url, status, version, fields, selected_by, received, initial_age, fetch };
     Some((head, u64::from_le_bytes(body_len), body_sum))
