@@ -6,7 +6,7 @@ use super::parameters::{PathAuthority, QueryFields};
 use super::problem::{ApiProblem, problem};
 use super::{Admin, Reload};
 use crate::config::{Changes, Complaint};
-use crate::policy::{Authority, Budget, Entry, Request};
+use crate::policy::{Authority, Budget, Entry, Request, SiteFile};
 use crate::proxy::{UserFigures, Who};
 use crate::robots::{ProductToken, Purpose};
 use crate::signing::{DIRECTORY_PATH, Published, card};
@@ -101,7 +101,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Json<Value> {
             "round_trips": fleet.calls,
             "losses": fleet.lost,
         })),
-        "cache": admin.proxy.cache.as_ref().map(|cache| json::cache(&cache.figures())),
+        "cache": admin.proxy.cache.as_ref().map(|cache| cache.figures()),
         "evidence": admin.proxy.evidence.as_ref().map(|evidence| {
             let mut figures = json!(evidence.figures());
             figures["directory"] = json!(evidence.directory());
@@ -111,8 +111,8 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Json<Value> {
             "authorities": figures.robots.authorities,
             "files": figures.robots.files,
             "memory": figures.robots.bytes(),
-            "fetched": figures.robots.fetched,
-            "failed": figures.robots.failed,
+            "fetched": figures.robots.fetched[SiteFile::Robots as usize],
+            "failed": figures.robots.failed[SiteFile::Robots as usize],
         },
         "authorities": latest(&admin, DEFAULT_LIMIT),
     }))

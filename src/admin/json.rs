@@ -1,6 +1,5 @@
 //! The API's JSON: the shapes that scripts rely on.
 
-use crate::gate::cache::PageCacheFigures;
 use crate::gate::{BudgetFigures, Gate, HeldFor, HeldRequest, PaceFigures, Reported};
 use crate::policy::explain::{self, Explanation, SiteFileState};
 use crate::policy::{AskedAgain, Authority, Entry, EntryEvidence, LineEvidence, Manners, Money, Reservation, SiteFile};
@@ -235,22 +234,6 @@ pub(super) fn user(figures: &UserFigures, budget: Option<&BudgetFigures>) -> Val
 /// An address as clients are counted: in IPv6 a /64 network.
 fn network(address: IpAddr) -> String {
     if address.is_ipv6() { format!("{address}/64") } else { address.to_string() }
-}
-
-/// The cache of answers.
-pub(super) fn cache(figures: &PageCacheFigures) -> Value {
-    json!({
-        "up": figures.is_ready,
-        "hits": figures.hits,
-        "revalidated": figures.revalidated,
-        "misses": figures.misses,
-        "stored": figures.stored,
-        "evicted": figures.evicted,
-        "failed": figures.failed,
-        "entries": figures.entries,
-        "bytes": figures.bytes,
-        "max_bytes": figures.limit,
-    })
 }
 
 /// A client that rejects our certificates.

@@ -1,30 +1,27 @@
 //! `/metrics`, in Prometheus text or, on request, in OpenMetrics.
 
 use super::Admin;
+use super::histograms::{Histograms, Labels};
 use super::problem::problem;
 use crate::gate::Gate;
 use crate::gate::cache::PageCacheFigures;
 use crate::histogram::Distribution;
-use crate::policy::Money;
-use crate::proxy::{Counts, Details, Proxy};
+use crate::policy::{Money, SiteFile};
+use crate::proxy::{Counts, Details, Proxy, UserFigures, Who};
 use crate::telemetry;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
+use prometheus_client::encoding::prometheus_text;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet, prometheus_text};
-use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use std::collections::BTreeMap;
-use std::fmt;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-
-type Labels = Vec<(&'static str, String)>;
 
 pub(super) async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Response {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
@@ -54,8 +51,14 @@ fn registry(admin: &Admin, names: bool) -> Registry {
     let (proxy, mut details) = (&admin.proxy, admin.proxy.counters.details());
     let (noted, charged) = (std::mem::take(&mut details.noted), std::mem::take(&mut details.charged));
     connections(&mut all, proxy, details.handshakes);
+    if names {
+        users(&mut all, &proxy.counters.busiest(usize::MAX), &details);
+    }
     requests(&mut all, &proxy.counters.read(), details, names);
     signals(&mut all, noted, proxy.gate.figures().robots.malformed);
+    let charged = charged
+        .into_iter()
+        .map(|Money { currency, micros }| (labels([("currency", currency.as_str())]), micros as f64 / 1e6));
     all.amounts("charged", "What answers have charged (crawler-charged), by currency", charged);
     gate(&mut all, &proxy.gate);
     if let Some(signer) = proxy.upstream.signer() {
@@ -116,6 +119,20 @@ fn requests(all: &mut Metrics, counts: &Counts, details: Details, names: bool) {
     all.counters("origin_sends", help, sent.map(|(reused, count)| (labels(reused), count)));
 }
 
+/// What the users with a label have cost.
+fn users(all: &mut Metrics, figures: &[UserFigures], details: &Details) {
+    let labelled: HashSet<_> = details.users.iter().map(|(name, _)| name).collect();
+    let of = |figures: &UserFigures| match &figures.who {
+        Who::User(name) if labelled.contains(name) => Some((labels([("user", name)]), figures.clone())),
+        Who::User(_) | Who::Address(_) => None,
+    };
+    let of: Vec<_> = figures.iter().filter_map(of).collect();
+    let bytes = of.iter().map(|(user, figures)| (user.clone(), figures.bytes));
+    all.counters("user_bytes", "Bytes of answers from origins, by user", bytes);
+    let waited = of.iter().map(|(user, figures)| (user.clone(), figures.waited.as_secs_f64()));
+    all.amounts("user_waited_seconds", "Time that requests were held, by user", waited);
+}
+
 fn cache(all: &mut Metrics, figures: PageCacheFigures) {
     let results = [("hit", figures.hits), ("revalidated", figures.revalidated), ("miss", figures.misses)];
     let results = results.map(|(result, count)| (labels([("result", result)]), count));
@@ -144,12 +161,13 @@ fn gate(all: &mut Metrics, gate: &Gate) {
     let (figures, times) = (gate.figures(), gate.times());
     let robots = &figures.robots;
     let [answered, failed] = [[("result", "answered")], [("result", "failed")]];
-    let fetches = [(labels(answered), robots.fetched), (labels(failed), robots.failed)];
-    all.counters("robots_fetches", "Fetches of robots.txt, by result", fetches);
-    let fetches = [(labels(answered), robots.tdmrep_fetched), (labels(failed), robots.tdmrep_failed)];
-    all.counters("tdmrep_fetches", "Fetches of tdmrep.json, by result", fetches);
-    let fetches = [(labels(answered), robots.license_fetched), (labels(failed), robots.license_failed)];
-    all.counters("license_fetches", "Fetches of licence files (RSL), by result", fetches);
+    let fetches = |file: SiteFile| {
+        let [fetched, not_fetched] = [robots.fetched, robots.failed].map(|counts| counts[file as usize]);
+        [(labels(answered), fetched), (labels(failed), not_fetched)]
+    };
+    all.counters("robots_fetches", "Fetches of robots.txt, by result", fetches(SiteFile::Robots));
+    all.counters("tdmrep_fetches", "Fetches of tdmrep.json, by result", fetches(SiteFile::TdmRep));
+    all.counters("license_fetches", "Fetches of licence files (RSL), by result", fetches(SiteFile::License));
     let help = "Age of the cached copy when a fetch replaced it or failed to, by result";
     all.histogram("robots_copy_age_seconds", help, [(answered, times.answered_age), (failed, times.failed_age)]);
     all.gauge("authorities", "Authorities in memory", robots.authorities);
@@ -227,11 +245,10 @@ impl Metrics {
         self.0.register(name, help, family);
     }
 
-    fn amounts(&mut self, name: &str, help: &str, values: Vec<Money>) {
+    fn amounts(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, f64)>) {
         let family = Family::<Labels, Counter<f64, AtomicU64>>::default();
-        for Money { currency, micros } in values {
-            let of = labels([("currency", currency.as_str())]);
-            family.get_or_create(&of).inc_by(micros as f64 / 1e6);
+        for (labels, value) in values {
+            family.get_or_create(&labels).inc_by(value);
         }
         self.0.register(name, help, family);
     }
@@ -264,24 +281,6 @@ impl Metrics {
     ) {
         let read = read.map(|(named, read)| (labels(named), read));
         self.0.register(name, help, Histograms(read.into()));
-    }
-}
-
-#[derive(Debug)]
-struct Histograms(Vec<(Labels, Distribution)>);
-
-impl EncodeMetric for Histograms {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|(labels, read)| {
-            let encode = |encoder: &mut MetricEncoder<'_>| {
-                encoder.encode_histogram::<NoLabelSet>(read.sum, read.count(), &read.buckets, None)
-            };
-            if labels.is_empty() { encode(&mut encoder) } else { encode(&mut encoder.encode_family(labels)?) }
-        })
-    }
-
-    fn metric_type(&self) -> MetricType {
-        MetricType::Histogram
     }
 }
 

@@ -4,6 +4,7 @@ mod api;
 mod dashboard;
 mod decisions;
 mod guard;
+mod histograms;
 mod json;
 mod metrics;
 mod parameters;

@@ -66,7 +66,13 @@ impl From<io::Error> for CommandError {
 pub(super) const NO: u8 = 1;
 pub(super) const USAGE: u8 = 2;
 pub(super) const DEFECT: u8 = 70;
-/// As shells report it.
-pub(super) const INTERRUPTED: u8 = 128 + libc::SIGINT as u8;
+/// The exit code of an ended process, as shells report it: that of the process, or 128 and the number of the signal that ended it.
+pub(super) fn exit_code(code: Option<i32>, signal: Option<i32>) -> u8 {
+    let code = code.or(signal.map(|signal| i32::from(BY_SIGNAL) + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+pub(super) const BY_SIGNAL: u8 = 128;
+pub(super) const INTERRUPTED: u8 = BY_SIGNAL + libc::SIGINT as u8;
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;

@@ -1,7 +1,11 @@
 //! Arguments shared by several subcommands.
 
-use crate::config::{ConfigErrors, KeyArgument, Layers, Settings, cache_directory, state_directory};
-use std::path::PathBuf;
+use super::CommandError;
+use crate::config::{
+    ConfigErrors, KeyArgument, Layers, Settings, cache_directory, read_argument, read_whole, state_directory,
+};
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// For every command that reads the configuration.
 #[derive(Debug, Clone, clap::Args)]
@@ -62,6 +66,16 @@ pub(super) fn share_store(settings: &mut Settings) {
 pub(super) fn key_argument(name: &str, key: &str, value: &impl serde::Serialize) -> KeyArgument {
     let value = serde_json::to_string(value).expect("texts and lists of them");
     KeyArgument { name: name.to_owned(), key: key.to_owned(), value }
+}
+
+/// The name and the bytes of a file, or for `-` of standard input. `hint`: what the argument takes.
+pub(super) fn read_or_input(file: &Path, hint: &str) -> Result<(String, Vec<u8>), CommandError> {
+    let (name, bytes) = match file.as_os_str() == "-" {
+        true => ("standard input".to_owned(), read_whole(io::stdin().lock())),
+        false => (file.display().to_string(), read_argument(file)),
+    };
+    let bytes = bytes.map_err(|error| CommandError::usage(format!("cannot read {name}: {error}"), hint))?;
+    Ok((name, bytes))
 }
 
 fn parse_set(text: &str) -> Result<KeyArgument, String> {

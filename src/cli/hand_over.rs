@@ -1,6 +1,7 @@
 //! What `run` starts in place of the command, and the socket between the two: signals go in, and the listening socket of another
 //! network comes out.
 
+use super::CommandError;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 #[cfg(target_os = "linux")]
@@ -13,6 +14,8 @@ use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process;
 use tokio::io::Interest;
 use tokio::process::Child;
 
@@ -38,6 +41,27 @@ impl SuperviseArgs {
         let control = unsafe { UnixStream::from_raw_fd(self.control) };
         fcntl_setfd(&control, FdFlags::CLOEXEC)?;
         Ok(control)
+    }
+
+    /// Starts the command when `run` says so. `prepare` is called in what becomes the command, and only makes system calls. `None`:
+    /// `run` could not begin, and has said why.
+    pub fn start(
+        &self,
+        mut control: &UnixStream,
+        prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
+    ) -> Result<Option<process::Child>, CommandError> {
+        if control.read(&mut [0])? == 0 {
+            return Ok(None);
+        }
+        let (program, arguments) = self.command.split_first().expect("clap requires one");
+        let mut command = process::Command::new(program);
+        command.args(arguments);
+        // SAFETY: as said of it.
+        unsafe { command.pre_exec(prepare) };
+        let child = command.spawn().map_err(|error| CommandError::not_run(program, &error))?;
+        // Where `run` has gone, this fails, and its end of the socket says so again.
+        let _ = control.write_all(&[0]);
+        Ok(Some(child))
     }
 }
 

@@ -1,6 +1,6 @@
 //! `politely lint`: shows a robots.txt's faults, line by line, in the style of a compiler.
 
-use super::{CommandError, ConfigArg, Format, NO, block_on, inert};
+use super::{CommandError, ConfigArg, Format, NO, block_on, inert, read_or_input};
 use crate::config::Settings;
 use crate::policy::{Access, Authority, Entry, is_unseen};
 use crate::robots::lint::{Finding, LintReport, Related, Severity, TextPlace};
@@ -9,8 +9,8 @@ use crate::server;
 use crate::telemetry::is_colorful;
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 use serde_json::{Value, json};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -28,28 +28,16 @@ pub(super) fn run(args: &LintArgs) -> Result<ExitCode, CommandError> {
     let (name, report) = if args.source.contains("://") {
         by_network(&args.source, &args.config)?
     } else {
-        let name = if args.source == "-" { "standard input" } else { &args.source };
-        let robots = RobotsTxt::parse(&read(&args.source)?);
-        (name.to_owned(), LintReport::with_policy_tokens(&robots, None, &policy_tokens(&args.config.load()?)))
+        let hint = "`lint` takes a robots.txt, `-` for standard input, or a URL such as https://example.com/";
+        let (name, bytes) = read_or_input(Path::new(&args.source), hint)?;
+        let robots = RobotsTxt::parse(&bytes);
+        (name, LintReport::with_policy_tokens(&robots, None, &policy_tokens(&args.config.load()?)))
     };
     match args.format {
         Format::Text => super::print(&text(&name, &report, is_colorful(&io::stdout())))?,
         Format::Json => super::print(&super::inert_json(&format!("{:#}\n", json(&name, &report))))?,
     };
     Ok(if report.findings().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
-}
-
-fn read(file: &str) -> Result<Vec<u8>, CommandError> {
-    let mut bytes = Vec::new();
-    // One byte more shows that the file is too long.
-    let most = ParseOptions::MIN_SIZE as u64 + 1;
-    let read = match file {
-        "-" => io::stdin().lock().take(most).read_to_end(&mut bytes),
-        file => File::open(file).and_then(|file| file.take(most).read_to_end(&mut bytes)),
-    };
-    let hint = "`lint` takes a robots.txt, `-` for standard input, or a URL such as https://example.com/";
-    read.map_err(|error| CommandError::usage(format!("cannot read {file}: {error}"), hint))?;
-    Ok(bytes)
 }
 
 /// Fetches the file like a request's robots.txt: with the same guard, redirects and limits. Parses it as most crawlers do, whatever

@@ -37,24 +37,7 @@ pub(super) fn fetch(url: &str, token_file: Option<&Path>, setup_host: &Host) -> 
         Asked { name: format!("{host}:{port}"), host, port, setup_host, credentials, token: token(token_file)? };
     let addresses = (host.trim_matches(['[', ']']), port).to_socket_addrs();
     let addresses = addresses.map_err(|error| asked.wrong(&error))?;
-    let had = from_first(addresses, |address| asked.at(address));
-    had.map_err(|failed| failed.map_or_else(|| asked.wrong(&"it has no address"), |Failed { why, .. }| why))
-}
-
-/// The result of the first address that succeeds; otherwise the error of the address where the request got furthest.
-fn from_first<T>(
-    addresses: impl Iterator<Item = SocketAddr>,
-    mut ask: impl FnMut(SocketAddr) -> Result<T, Failed>,
-) -> Result<T, Option<Failed>> {
-    let mut furthest: Option<Failed> = None;
-    for address in addresses {
-        match ask(address) {
-            Ok(had) => return Ok(had),
-            Err(failed) if furthest.as_ref().is_none_or(|before| before.came < failed.came) => furthest = Some(failed),
-            Err(_) => {}
-        }
-    }
-    Err(furthest)
+    asked.first_of(addresses)
 }
 
 /// A failure at one address.
@@ -85,6 +68,19 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
+    /// The result of the first address that succeeds; otherwise the error of the first where the request got furthest.
+    fn first_of(&self, addresses: impl Iterator<Item = SocketAddr>) -> Result<RemoteProxy, CommandError> {
+        let mut failed = Vec::new();
+        for address in addresses {
+            match self.at(address) {
+                Ok(remote) => return Ok(remote),
+                Err(why) => failed.push(why),
+            }
+        }
+        let furthest = failed.into_iter().rev().max_by_key(|failed| failed.came);
+        Err(furthest.map_or_else(|| self.wrong(&"it has no address"), |failed| failed.why))
+    }
+
     fn at(&self, address: SocketAddr) -> Result<RemoteProxy, Failed> {
         // As a proxy first: a proxy would count what an admin address is asked as a bad request.
         let Self { setup_host, credentials, .. } = self;
@@ -186,8 +182,7 @@ mod tests {
         let (name, credentials) = ("proxy.example:3129".to_owned(), String::new());
         let asked =
             Asked { name, host: "proxy.example", port: 3129, setup_host: &setup_host, credentials, token: None };
-        from_first(addresses.iter().copied(), |address| asked.at(address))
-            .map_err(|failed| failed.expect("there are addresses").why.message)
+        asked.first_of(addresses.iter().copied()).map_err(|why| why.message)
     }
 
     #[test]

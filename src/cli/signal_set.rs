@@ -29,6 +29,14 @@ impl SignalSet {
     }
 }
 
+/// Whether the signal is ignored, as by nohup. To be asked before a handler is set.
+pub(super) fn is_ignored(signal: libc::c_int) -> bool {
+    // SAFETY: all zeros is valid.
+    let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: writes only to `now`.
+    unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut now) == 0 && now.sa_sigaction == libc::SIG_IGN }
+}
+
 /// Signals on which the process stops in an orderly way.
 pub(super) const STOP: [SignalKind; 3] = [SignalKind::interrupt(), SignalKind::quit(), SignalKind::terminate()];
 /// Signals without a fixed meaning: some programs reopen their logs, others ignore them.

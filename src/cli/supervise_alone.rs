@@ -2,12 +2,13 @@
 //! has gone. Of what the command has started it knows nothing.
 
 use super::CommandError;
+use super::command_error::exit_code;
 use super::hand_over::SuperviseArgs;
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitCode};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitCode};
 use std::thread;
 use std::time::Duration;
 
@@ -20,21 +21,11 @@ pub(super) fn run(args: &SuperviseArgs) -> Result<ExitCode, CommandError> {
             "leave it out: then a command that ignores the proxy variables bypasses the proxy",
         ));
     }
-    let mut control = args.control()?;
-    if control.read(&mut [0])? == 0 {
-        // `run` could not begin, and has said why.
-        return Ok(ExitCode::FAILURE);
-    }
-    let (program, arguments) = args.command.split_first().expect("clap requires one");
-    let mut command = Command::new(program);
-    command.args(arguments);
+    let control = args.control()?;
     // The terminal sends them to the command, too, which decides.
     let before = SIGNALS.map(|signal| (signal, ignore(signal)));
-    // SAFETY: calls of the system, of numbers.
-    unsafe { command.pre_exec(move || before.iter().try_for_each(|(signal, handler)| restore(*signal, *handler))) };
-    let child = command.spawn().map_err(|error| CommandError::not_run(program, &error))?;
-    // Where `run` has gone there is nobody to tell, and all the more to end.
-    let _ = control.write_all(&[0]);
+    let restore = move || before.iter().try_for_each(|(signal, handler)| restore(*signal, *handler));
+    let Some(child) = args.start(&control, restore)? else { return Ok(ExitCode::FAILURE) };
     Ok(ExitCode::from(watch(child, control)?))
 }
 
@@ -55,8 +46,7 @@ fn watch(mut child: Child, mut control: UnixStream) -> io::Result<u8> {
         send(Signal::KILL);
     });
     let status = child.wait()?;
-    let code = status.code().or(status.signal().map(|signal| BY_SIGNAL + signal));
-    Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+    Ok(exit_code(status.code(), status.signal()))
 }
 
 /// Returns what was done before.
@@ -76,15 +66,13 @@ fn restore(signal: libc::c_int, handler: libc::sighandler_t) -> io::Result<()> {
 /// What `run` passes on, or a terminal sends to all.
 const SIGNALS: [libc::c_int; 7] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM];
-/// 128 and the number of the signal that ended it, as a shell says it.
-const BY_SIGNAL: i32 = 128;
 const ONCE_TOLD: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{BufRead, BufReader};
-    use std::process::Stdio;
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
 
     /// A shell that has set its traps.
     fn shell(script: &str) -> Child {

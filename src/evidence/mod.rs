@@ -15,8 +15,8 @@ mod writer;
 pub use reader::{Decision, Fault, Figure, FileError, ReadError, SiteCopy, Verified, stored_file, verify};
 pub use record::{Draft, Hash, digest_of, digits, from_hex, sha256};
 pub use report::{
-    Basis, By, ConfigUse, CopyUse, FileFetch, Found, Group, HostSelection, Instance, MOST_NAMES, Past, PastCopy,
-    PastFile, Report, Selection, SiteBasis, each_counted, find, report,
+    Basis, By, ConfigUse, CopyUse, FileFetch, Found, Group, Instance, MOST_NAMES, Past, PastCopy, PastFile, Report,
+    Selection, SiteBasis, each_counted, find, report, when,
 };
 pub use segment::foreign;
 pub use timestamp::{MOST_RESPONSE, Stamp, StampError, check, query};

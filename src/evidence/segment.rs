@@ -12,6 +12,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use time::PrimitiveDateTime;
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
 
 /// A segment on the disk, by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,12 +43,8 @@ impl Stored {
         let (plain, is_compressed) = name.strip_suffix(COMPRESSED).map_or((name, false), |plain| (plain, true));
         let stem = plain.strip_suffix(PLAIN)?;
         let number = stem.get(..stem.find('-').unwrap_or(stem.len()))?.parse().ok().filter(|number| *number > 0)?;
-        let time = |text: &str| {
-            let parts = [0..4, 4..6, 6..11, 11..13, 13..16].map(|part| text.get(part));
-            let [year, month, day, minute, second] = parts;
-            rfc3339::parse(&format!("{}-{}-{}:{}:{}", year?, month?, day?, minute?, second?))
-        };
-        let dated = stem.split_once('-').and_then(|(_, text)| time(text));
+        let dated = stem.split_once('-').and_then(|(_, text)| PrimitiveDateTime::parse(text, BEGAN).ok());
+        let dated = dated.map(|dated| dated.assume_utc().into());
         (plain == file_name(number, dated)).then_some(Stored { number, dated, path, is_compressed })
     }
 
@@ -180,9 +179,10 @@ pub fn foreign(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(all.filter_map(Stored::of).map(|stored| stored.path).collect())
 }
 
-/// Opens a segment, which must be ours or the directory's owner's.
+/// Opens a segment, which must be ours or the directory's owner's. An error names it.
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    open_ours(path, path.parent().unwrap_or(Path::new(".")))
+    let opened = open_ours(path, path.parent().unwrap_or(Path::new(".")));
+    opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
 /// Whether another user has put a file there. What has just been removed was ours.
@@ -242,6 +242,8 @@ fn day(at: SystemTime) -> u64 {
     at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs() / 86_400
 }
 
+/// As in the name of its file.
+const BEGAN: &[BorrowedFormatItem<'_>] = format_description!("[year][month][day]T[hour][minute][second]Z");
 const PLAIN: &str = ".jsonl";
 const COMPRESSED: &str = ".gz";
 const HALF_DONE: &str = ".tmp";

@@ -4,7 +4,6 @@
 use super::record::{Hash, digits, from_hex};
 use super::segment::entries;
 use crate::config::write_once;
-use crate::rfc3339;
 use openssl::cms::{CMSOptions, CmsContentInfo};
 use openssl::error::ErrorStack;
 use openssl::x509::store::{X509Store, X509StoreBuilder};
@@ -14,6 +13,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use time::PrimitiveDateTime;
+use time::macros::format_description;
 use x509_parser::asn1_rs::{Any, Class, FromDer, Tag};
 
 /// A stored time stamp that is for the line it names.
@@ -145,33 +146,21 @@ fn positive(mut nonce: [u8; 8]) -> [u8; 8] {
 fn token(response: &[u8]) -> Result<&[u8], StampError> {
     let malformed = StampError::Malformed;
     let (_, all) = Any::from_der(response).map_err(|_| malformed("it is not DER"))?;
-    let Ok((token, info)) = Any::from_der(all.data) else { return Err(malformed("it has no status")) };
-    let info = sequence(&info).ok_or(malformed("it has no status"))?;
-    let status = info.first().filter(|status| status.tag() == Tag::Integer).and_then(|status| status.data.last());
-    match status {
-        None => return Err(malformed("it has no status")),
-        Some(0 | 1) => {}
-        Some(status) => {
-            let texts = info.get(1).and_then(sequence).unwrap_or_default();
+    let status = at(response, &[0, 0]).filter(|status| status.tag() == Tag::Integer);
+    match status.and_then(|status| status.data.last().copied()).ok_or(malformed("it has no status"))? {
+        0 | 1 => {}
+        status => {
+            let texts = at(response, &[0, 1]).and_then(|texts| members(&texts)).unwrap_or_default();
             let why: Vec<_> = texts.iter().map(|text| String::from_utf8_lossy(text.data)).collect();
             let why = if why.is_empty() { "it does not say why".to_owned() } else { why.join("; ") };
-            return Err(StampError::Refused { status: *status, why });
+            return Err(StampError::Refused { status, why });
         }
     }
-    is_signed_info(token).then_some(token).ok_or(malformed("its token is not a signed TSTInfo"))
-}
-
-/// Whether it is a ContentInfo with SignedData (RFC 5652 §3, §5.1) over a TSTInfo.
-fn is_signed_info(token: &[u8]) -> bool {
-    let is = || {
-        let (_, token) = Any::from_der(token).ok()?;
-        let [kind, signed] = &*sequence(&token)? else { return None };
-        let (_, signed) = Any::from_der(inside(signed, 0)?).ok()?;
-        let signed = sequence(&signed)?;
-        let content = sequence(signed.get(2)?)?;
-        Some(is_oid(kind, SIGNED_DATA) && is_oid(content.first()?, TST_INFO))
-    };
-    is() == Some(true)
+    let (token, _) = Any::from_der(all.data).map_err(|_| malformed("it has no status"))?;
+    // A ContentInfo with SignedData (RFC 5652 §3, §5.1) over a TSTInfo.
+    let is = |path: &[usize], oid| at(token, path).is_some_and(|it| it.tag() == Tag::Oid && it.data == oid);
+    let is_signed_info = is(&[0], SIGNED_DATA) && is(&[1, 0, 2, 0], TST_INFO);
+    is_signed_info.then_some(token).ok_or(malformed("its token is not a signed TSTInfo"))
 }
 
 /// What an authority signs (RFC 3161 §2.4.2).
@@ -184,45 +173,37 @@ struct TstInfo<'a> {
 
 impl<'a> TstInfo<'a> {
     fn parse(der: &'a [u8]) -> Option<Self> {
-        let (_, info) = Any::from_der(der).ok()?;
-        let info = sequence(&info)?;
-        let [_version, _policy, imprint, _serial, time, rest @ ..] = &*info else { return None };
-        let imprint = sequence(imprint)?;
-        let [algorithm, hashed] = &*imprint else { return None };
-        let algorithm = sequence(algorithm)?.first()?.data;
-        let time = Some(time).filter(|time| time.tag() == Tag::GeneralizedTime)?;
-        let nonce = rest.iter().find(|member| member.class() == Class::Universal && member.tag() == Tag::Integer);
-        let hashed = Some(hashed).filter(|hashed| hashed.tag() == Tag::OctetString)?.data;
-        Some(TstInfo { algorithm, hashed, time: generalized(time.data)?, nonce: nonce.map(|nonce| nonce.data) })
+        let of = |path: &[usize], tag| at(der, path).filter(|it| it.tag() == tag).map(|it| it.data);
+        let mut others = members(&at(der, &[])?)?.into_iter().skip(5);
+        let nonce = others.find(|it| it.class() == Class::Universal && it.tag() == Tag::Integer);
+        let (algorithm, hashed) = (of(&[2, 0, 0], Tag::Oid)?, of(&[2, 1], Tag::OctetString)?);
+        let time = generalized(of(&[4], Tag::GeneralizedTime)?)?;
+        Some(TstInfo { algorithm, hashed, time, nonce: nonce.map(|nonce| nonce.data) })
     }
 }
 
 /// `20261122183000.5Z` (RFC 3161 §2.4.2: UTC, with any fraction).
 fn generalized(text: &[u8]) -> Option<SystemTime> {
-    let text = str::from_utf8(text).ok()?;
-    let parts = [0..4, 4..6, 6..8, 8..10, 10..12].map(|part| text.get(part));
-    let [year, month, day, hour, minute] = parts;
-    rfc3339::parse(&format!("{}-{}-{}T{}:{}:{}", year?, month?, day?, hour?, minute?, text.get(12..)?))
+    let form = format_description!(version = 2, "[year][month][day][hour][minute][second][optional [.[subsecond]]]Z");
+    PrimitiveDateTime::parse(str::from_utf8(text).ok()?, form).ok().map(|time| time.assume_utc().into())
 }
 
-/// The members of a SEQUENCE.
-fn sequence<'a>(item: &Any<'a>) -> Option<Vec<Any<'a>>> {
-    let (mut rest, mut all) = (Some(item).filter(|item| item.tag() == Tag::Sequence)?.data, Vec::new());
+/// What is there: the number of the member, of the member of that, and so on.
+fn at<'a>(der: &'a [u8], path: &[usize]) -> Option<Any<'a>> {
+    let (_, all) = Any::from_der(der).ok()?;
+    path.iter().try_fold(all, |item, number| members(&item)?.into_iter().nth(*number))
+}
+
+/// The members of a SEQUENCE, or what is in an explicit tag.
+fn members<'a>(item: &Any<'a>) -> Option<Vec<Any<'a>>> {
+    let is_sequence = item.tag() == Tag::Sequence || item.class() == Class::ContextSpecific;
+    let (mut rest, mut all) = (Some(item).filter(|_| is_sequence)?.data, Vec::new());
     while !rest.is_empty() {
-        let item;
-        (rest, item) = Any::from_der(rest).ok()?;
-        all.push(item);
+        let member;
+        (rest, member) = Any::from_der(rest).ok()?;
+        all.push(member);
     }
     Some(all)
-}
-
-/// What is in an explicit tag of this number.
-fn inside<'a>(item: &Any<'a>, number: u32) -> Option<&'a [u8]> {
-    (item.class() == Class::ContextSpecific && item.tag().0 == number).then_some(item.data)
-}
-
-fn is_oid(item: &Any<'_>, oid: &[u8]) -> bool {
-    item.tag() == Tag::Oid && item.data == oid
 }
 
 /// Any of these ends a chain, for a certificate for time stamps that was valid then.
@@ -253,6 +234,7 @@ const CADES: u32 = 0x10_0000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rfc3339;
 
     #[test]
     fn an_authority_writes_utc_with_any_fraction() {

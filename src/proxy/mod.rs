@@ -207,7 +207,7 @@ impl Proxy {
             let user = user.map(|user| user.name.as_ref());
             // Refusals since the last logged one.
             let others = Some(left_out).filter(|others| *others > 0);
-            tracing::info!(%client, user, url, refusal = slug, others, "{refusal}");
+            tracing::info!(target: "politely::refusals", %client, user, url, refusal = slug, others, "{refusal}");
         }
         self.decisions.refused(peer.address.ip(), peer.user.as_deref(), url.map(Box::from), refusal, at);
     }

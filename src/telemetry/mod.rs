@@ -45,6 +45,15 @@ pub fn init(log: &LogSettings) -> io::Result<()> {
     change.apply()
 }
 
+/// Logs no refusals, as the caller shows them. Call before [`init`].
+pub fn leave_out_refusals() {
+    LEAVES_OUT_REFUSALS.store(true, Ordering::Relaxed);
+}
+
+static LEAVES_OUT_REFUSALS: AtomicBool = AtomicBool::new(false);
+/// The target of the proxy's refusals.
+const REFUSALS: &str = "politely::refusals";
+
 /// Changed log settings, ready to apply. Unchanged settings reopen the access log, as is necessary after its file was moved.
 pub struct LogChange {
     log: LogSettings,
@@ -123,6 +132,10 @@ fn filter(log: &LogSettings) -> Targets {
     let others = level.min(if level > Level::INFO { level } else { Level::ERROR });
     Targets::new()
         .with_target("politely", level)
+        .with_target(
+            REFUSALS,
+            if LEAVES_OUT_REFUSALS.load(Ordering::Relaxed) { LevelFilter::OFF } else { level.into() },
+        )
         .with_default(others)
         .with_target(ACCESS, if log.access == AccessLog::Off { LevelFilter::OFF } else { LevelFilter::INFO })
 }

@@ -5,18 +5,14 @@ mod stamp;
 
 pub(super) use source::{directory, unreadable};
 
-use super::{CommandError, ConfigArg, Format, NO, counted};
-use crate::config::units::parse_duration;
+use super::{CommandError, Format, NO, counted};
 use crate::evidence::{Fault, Hash, Stamp, Verified, digits, from_hex, stored_file, verify};
 use crate::rfc3339;
 use serde_json::json;
-use std::fmt::Write as _;
+use source::EvidenceArg;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::SystemTime;
-use time::macros::format_description;
-use time::{Date, OffsetDateTime, Time};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct EvidenceArgs {
@@ -38,18 +34,14 @@ enum EvidenceCommand {
 struct FileArgs {
     #[arg(value_name = "SHA256", value_parser = parse_head)]
     sha256: Hash,
-    /// The directory [default: evidence.directory of the configuration]
-    directory: Option<PathBuf>,
     #[command(flatten)]
-    config: ConfigArg,
+    evidence: EvidenceArg,
 }
 
 #[derive(Debug, clap::Args)]
 struct Verify {
-    /// The directory [default: evidence.directory of the configuration]
-    directory: Option<PathBuf>,
     #[command(flatten)]
-    config: ConfigArg,
+    evidence: EvidenceArg,
     /// A head that was noted elsewhere and must be in the chain; may be given several times
     #[arg(long = "head", value_name = "SHA256", value_parser = parse_head)]
     heads: Vec<Hash>,
@@ -66,7 +58,7 @@ pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CommandError> {
         EvidenceCommand::Stamp(args) => return stamp::run(args),
         EvidenceCommand::File(args) => return file(args),
     };
-    let directory = directory(args.directory.as_deref(), &args.config)?;
+    let directory = args.evidence.directory()?;
     let authorities = args.tsa_ca.as_deref().map_or(Ok(Vec::new()), source::authorities)?;
     let verified = verify(&directory, &args.heads).map_err(|error| unreadable(&directory, &error))?;
     let untrusted = |stamp: &Stamp| {
@@ -89,7 +81,7 @@ pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CommandError> {
 
 /// On a terminal, what could steer it is escaped; elsewhere come the very bytes.
 fn file(args: &FileArgs) -> Result<ExitCode, CommandError> {
-    let directory = directory(args.directory.as_deref(), &args.config)?;
+    let directory = args.evidence.directory()?;
     let bytes = stored_file(&directory, None, &args.sha256).map_err(|error| {
         let what = format!("the file {} in {}: {error}", digits(&args.sha256), directory.display());
         CommandError::usage(what, "`politely explain URL --at TIME` names the files of a site by their SHA-256")
@@ -106,23 +98,6 @@ pub(super) fn broken(verified: &Verified) -> Option<String> {
     verified.faults.first().map(|fault| format!("the chain of the evidence is broken ({fault})"))
 }
 
-/// Parses a time as people write it: RFC 3339, a date, or how long ago it was (`7d`).
-pub(super) fn when(text: &str) -> Result<SystemTime, String> {
-    if text == "now" {
-        return Ok(SystemTime::now());
-    }
-    if let Some(at) = rfc3339::parse(text) {
-        return Ok(at);
-    }
-    if let Ok(date) = Date::parse(text, format_description!("[year]-[month]-[day]")) {
-        return Ok(OffsetDateTime::new_utc(date, Time::MIDNIGHT).into());
-    }
-    let ago = parse_duration(text).ok().and_then(|ago| SystemTime::now().checked_sub(ago));
-    ago.ok_or_else(|| {
-        format!("`{text}` is not a time: write 2026-11-22T18:30:00Z, 2026-11-22, now, or 7d for seven days ago")
-    })
-}
-
 fn parse_head(text: &str) -> Result<Hash, &'static str> {
     from_hex(text).ok_or("a SHA-256 has 64 digits, 0 to 9 and a to f")
 }
@@ -132,74 +107,62 @@ fn text(directory: &Path, verified: &Verified, untrusted: Option<&[Fault]>) -> S
     let Verified { segments, records, times, head, lost, removed_to, unclean, is_written, is_cut, bodies, .. } =
         verified;
     let Verified { removed_heads, others, faults, stamps, .. } = verified;
+    let distrusted = untrusted.unwrap_or_default();
     let mut out = String::new();
-    for fault in faults.iter().take(MOST_SHOWN) {
-        let _ = writeln!(out, "broken: {fault}");
-    }
-    if faults.len() > MOST_SHOWN {
-        let _ = writeln!(out, "… and {} more", faults.len() - MOST_SHOWN);
-    }
-    for fault in untrusted.unwrap_or_default().iter().take(MOST_SHOWN) {
-        let _ = writeln!(out, "not trusted: {fault}");
-    }
+    let broken = first(faults, |fault| format!("broken: {fault}"));
+    broken.chain(first(distrusted, |fault| format!("not trusted: {fault}"))).for_each(|line| out += &(line + "\n"));
     let verdict = if faults.is_empty() { "whole" } else { "BROKEN" };
-    let stamped = match untrusted.map(<[_]>::len) {
-        None | Some(0) => String::new(),
-        Some(count) => format!("; {} NOT TRUSTED, by `--tsa-ca`", super::counted(count as u64, "time stamp")),
+    let stamped = match distrusted.len() {
+        0 => String::new(),
+        count => format!("; {} NOT TRUSTED, by `--tsa-ca`", counted(count as u64, "time stamp")),
     };
-    let _ = writeln!(out, "{}: {verdict}{stamped}", directory.display());
-    let _ = writeln!(
-        out,
-        "  records:  {records} in {}, resting on {}",
-        counted(*segments, "segment"),
-        counted(*bodies, "file")
-    );
-    if let Some((from, to)) = times {
-        let (from, to) = (rfc3339::millis(*from), rfc3339::millis(*to));
-        let _ = writeln!(out, "  period:   {from} to {to}, by when requests came");
-    }
-    for (count, from, to) in lost {
-        let (from, to) = (rfc3339::millis(*from), rfc3339::millis(*to));
-        let _ = writeln!(out, "  lost:     {} of {from} to {to}", counted(*count, "record"));
-    }
-    if let Some(last) = removed_to {
-        let _ = writeln!(out, "  removed:  segments up to {last}, as `keep` says");
-    }
-    if *unclean > 0 {
-        let _ = writeln!(out, "  killed:   the proxy ended {} without closing the chain", times_of(*unclean));
-    }
-    if *is_cut {
-        let _ = writeln!(out, "  cut:      the last line is not whole; the next start says so in the chain");
-    }
-    if *is_written {
-        let _ = writeln!(out, "  open:     a proxy writes to it now");
-    }
-    for stamp in stamps {
-        let unknown = if untrusted.is_some() {
-            ""
-        } else {
-            ", by an authority that was not verified: name it with `--tsa-ca FILE`"
-        };
-        let _ = writeln!(out, "  stamped:  {} by {}{unknown}", digits(&stamp.head), rfc3339::millis(stamp.time));
-    }
-    for noted in removed_heads {
-        let _ = writeln!(
-            out,
-            "  noted:    {} is known only as the head of a removed segment, so what was in that segment cannot be verified",
-            digits(noted)
-        );
-    }
-    for other in others.iter().take(MOST_SHOWN) {
-        let _ = writeln!(out, "  other:    {} is not part of the evidence", other.display());
-    }
-    if others.len() > MOST_SHOWN {
-        let _ = writeln!(out, "  other:    … and {} more", others.len() - MOST_SHOWN);
+    out += &format!("{}: {verdict}{stamped}\n", directory.display());
+    let by = match untrusted {
+        Some(_) => "",
+        None => ", by an authority that was not verified: name it with `--tsa-ca FILE`",
+    };
+    let period = |(from, to): &(_, _)| format!("{} to {}", rfc3339::millis(*from), rfc3339::millis(*to));
+    let said = |is: bool, what: &str| is.then(|| what.to_owned()).into_iter().collect();
+    let rows: [(&str, Vec<String>); 10] = [
+        (
+            "records",
+            vec![format!("{records} in {}, resting on {}", counted(*segments, "segment"), counted(*bodies, "file"))],
+        ),
+        ("period", times.iter().map(|times| format!("{}, by when requests came", period(times))).collect()),
+        (
+            "lost",
+            lost.iter()
+                .map(|(count, from, to)| format!("{} of {}", counted(*count, "record"), period(&(*from, *to))))
+                .collect(),
+        ),
+        ("removed", removed_to.iter().map(|last| format!("segments up to {last}, as `keep` says")).collect()),
+        ("killed", said(*unclean > 0, &format!("the proxy ended {} without closing the chain", times_of(*unclean)))),
+        ("cut", said(*is_cut, "the last line is not whole; the next start says so in the chain")),
+        ("open", said(*is_written, "a proxy writes to it now")),
+        (
+            "stamped",
+            stamps.iter().map(|it| format!("{} by {}{by}", digits(&it.head), rfc3339::millis(it.time))).collect(),
+        ),
+        ("noted", removed_heads.iter().map(|noted| format!("{} {OF_REMOVED}", digits(noted))).collect()),
+        ("other", first(others, |other| format!("{} is not part of the evidence", other.display())).collect()),
+    ];
+    for (name, said) in rows {
+        said.iter().for_each(|said| out += &format!("  {:<9} {said}\n", format!("{name}:")));
     }
     if faults.is_empty() {
-        let _ = writeln!(out, "  head:     {}", digits(head));
+        out += &format!("  head:     {}\n", digits(head));
     }
     super::inert(&out)
 }
+
+/// The first ones as they are shown, and how many more there are.
+fn first<T>(all: &[T], shown: impl Fn(&T) -> String) -> impl Iterator<Item = String> {
+    let more = all.len().saturating_sub(MOST_SHOWN);
+    all.iter().take(MOST_SHOWN).map(shown).chain((more > 0).then(|| format!("… and {more} more")))
+}
+
+const OF_REMOVED: &str =
+    "is known only as the head of a removed segment, so what was in that segment cannot be verified";
 
 pub(super) fn as_json(verified: &Verified) -> serde_json::Value {
     let stamped = |stamp: &Stamp| {
@@ -234,18 +197,3 @@ pub(super) fn times_of(count: u64) -> String {
 
 /// Most faults, and most other files, that are shown.
 const MOST_SHOWN: usize = 50;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn people_name_a_day_or_say_how_long_ago() {
-        assert_eq!(when("1970-01-03"), Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(2 * 86_400)));
-        let then = when("7d").unwrap();
-        let week = SystemTime::now().duration_since(then).unwrap();
-        assert_eq!(week.as_secs() / 86_400, 7);
-        assert!(when("yesterday").is_err());
-    }
-}

@@ -5,6 +5,21 @@ use crate::evidence::{ReadError, foreign};
 use openssl::x509::X509;
 use std::path::{Path, PathBuf};
 
+/// For a command about the evidence alone.
+#[derive(Debug, clap::Args)]
+pub struct EvidenceArg {
+    /// The directory [default: evidence.directory of the configuration]
+    directory: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArg,
+}
+
+impl EvidenceArg {
+    pub fn directory(&self) -> Result<PathBuf, CommandError> {
+        directory(self.directory.as_deref(), &self.config)
+    }
+}
+
 /// The directory given, or else the configured one.
 pub fn directory(named: Option<&Path>, config: &ConfigArg) -> Result<PathBuf, CommandError> {
     let directory = named.map_or_else(|| configured(config), |named| Ok(named.to_owned()))?;

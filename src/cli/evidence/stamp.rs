@@ -1,8 +1,8 @@
 //! `politely evidence stamp`: gets a time stamp of the chain's head over plain HTTP (RFC 3161 §3.4), as the answer is signed.
 
-use super::source::{authorities, directory, unreadable};
+use super::source::{EvidenceArg, authorities, unreadable};
 use crate::cli::http_client::exchange;
-use crate::cli::{CommandError, ConfigArg, print};
+use crate::cli::{CommandError, print};
 use crate::evidence::{MOST_RESPONSE, Stamp, check, digits, query, verify};
 use crate::rfc3339;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -10,15 +10,13 @@ use std::io;
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use url::{Position, Url};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StampArgs {
-    /// The directory [default: evidence.directory of the configuration]
-    directory: Option<PathBuf>,
     #[command(flatten)]
-    config: ConfigArg,
+    evidence: EvidenceArg,
     /// The time-stamping authority, such as `http://tsa.example/tsr`
     #[arg(long, value_name = "URL", value_parser = parse_tsa)]
     tsa: Url,
@@ -28,7 +26,7 @@ pub(super) struct StampArgs {
 }
 
 pub(super) fn run(args: &StampArgs) -> Result<ExitCode, CommandError> {
-    let directory = directory(args.directory.as_deref(), &args.config)?;
+    let directory = args.evidence.directory()?;
     let authorities = args.tsa_ca.as_deref().map_or(Ok(Vec::new()), authorities)?;
     let verified = verify(&directory, &[]).map_err(|error| unreadable(&directory, &error))?;
     if !verified.faults.is_empty() {
@@ -66,7 +64,7 @@ fn parse_tsa(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Asks in HTTP/1.0, at the first of its addresses that answers.
+/// Asks in HTTP/1.0, at the first of its addresses that answers. All of them have [`PATIENCE`].
 fn ask(url: &Url, query: &[u8]) -> io::Result<Vec<u8>> {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(80));
     let head = format!(
@@ -79,8 +77,13 @@ fn ask(url: &Url, query: &[u8]) -> io::Result<Vec<u8>> {
     );
     let request = [head.as_bytes(), query].concat();
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "it has no address");
+    let until = Instant::now() + PATIENCE;
     for address in (host.trim_matches(['[', ']']), port).to_socket_addrs()? {
-        match exchange(address, &request, PATIENCE, MOST_RESPONSE as usize) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        match exchange(address, &request, left, MOST_RESPONSE as usize) {
             Ok((200, body)) => return Ok(body),
             Ok((status, _)) => return Err(io::Error::other(format!("it answers with status {status}"))),
             Err(error) => failed = error,

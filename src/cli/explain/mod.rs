@@ -6,9 +6,9 @@ mod past;
 
 use super::admin_client::{ask_running, segment};
 use super::check::unknown_user;
-use super::{CommandError, ConfigArg, Format, NO, kept, last_run};
+use super::{CommandError, ConfigArg, Format, NO, kept, last_run, read_or_input};
 use crate::admin;
-use crate::config::{Settings, read_argument, read_whole};
+use crate::config::Settings;
 use crate::policy::explain::{Explanation, SiteFileState, explain};
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Authority, Entry, EntryEvidence, HostRules, LineEvidence, Request, SiteAnswer};
@@ -131,14 +131,7 @@ fn by_file(
     rules: &HostRules,
     settings: &Settings,
 ) -> Result<Explanation, CommandError> {
-    let (name, bytes) = if file.as_os_str() == "-" {
-        ("standard input".to_owned(), read_whole(std::io::stdin().lock()))
-    } else {
-        (file.display().to_string(), read_argument(file))
-    };
-    let bytes = bytes.map_err(|error| {
-        CommandError::usage(format!("cannot read {name}: {error}"), "`--robots` takes a robots.txt, or `-`")
-    })?;
+    let (name, bytes) = read_or_input(file, "`--robots` takes a robots.txt, or `-`")?;
     let now = SystemTime::now();
     let robots = RobotsTxt::parse_with(&bytes, &settings.robots.parse_options());
     let mut explanation = explain(&as_fetched(robots, now), rules, request, now);

@@ -3,10 +3,10 @@
 use super::on_record::{on_record, own_fetch_as_json};
 use super::{ExplainArgs, offered, refused_by_page, text};
 use crate::admin;
-use crate::cli::evidence::{broken, directory, when};
+use crate::cli::evidence::{broken, directory};
 use crate::cli::{CommandError, Format, NO, inert, inert_json, print};
 use crate::config::Settings;
-use crate::evidence::{Decision, Found, Past, SiteCopy, digits, find, verify};
+use crate::evidence::{Decision, Found, Past, SiteCopy, digits, find, verify, when};
 use crate::policy::explain::{Explanation, UNKNOWN, explain};
 use crate::policy::{Authority, HostRules, Known, Request};
 use crate::rfc3339;

@@ -9,10 +9,10 @@ use std::path::Path;
 /// Writes to standard output, record by record: however many there are, none is left out. The inner result is that of writing.
 pub(super) fn write(directory: &Path, selection: &Selection) -> Result<io::Result<()>, ReadError> {
     let mut out = BufWriter::new(io::stdout().lock());
-    let mut written = writeln!(out, "{}", COLUMNS.join(","));
+    let mut written = writeln!(out, "{}", COLUMNS.map(|(name, _)| name).join(","));
     let read = each_counted(directory, selection, |found| {
         if written.is_ok() {
-            written = writeln!(out, "{}", row(found).map(|it| cell(&it)).join(","));
+            written = writeln!(out, "{}", COLUMNS.map(|(_, of)| cell(&of(found))).join(","));
         }
         written.as_ref().copied().map_err(|error| error.kind().into())
     });
@@ -23,54 +23,33 @@ pub(super) fn write(directory: &Path, selection: &Selection) -> Result<io::Resul
     Ok(written)
 }
 
-const COLUMNS: [&str; 19] = [
-    "time",
-    "figure",
-    "url",
-    "status",
-    "site_status",
-    "bytes",
-    "reason",
-    "rule",
-    "method",
-    "client",
-    "user",
-    "product_tokens",
-    "purpose",
-    "record",
-    "sent",
-    "held_ms",
-    "verdict",
-    "decided_by",
-    "agent",
+/// A column's name and cell.
+type CsvColumn = (&'static str, fn(&Found) -> String);
+
+const COLUMNS: [CsvColumn; 19] = [
+    ("time", |found| rfc3339::millis(found.came)),
+    ("figure", |found| found.decision.figure().as_str().to_owned()),
+    ("url", |found| or_empty(found.decision.url.clone())),
+    ("status", |found| found.decision.status.to_string()),
+    ("site_status", |found| or_empty(found.decision.site_status())),
+    ("bytes", |found| or_empty(found.decision.site_bytes())),
+    ("reason", |found| or_empty(found.decision.reason.clone())),
+    ("rule", |found| or_empty(found.decision.named_rule())),
+    ("method", |found| or_empty(found.decision.method.clone())),
+    ("client", |found| found.decision.client.clone()),
+    ("user", |found| or_empty(found.decision.user.clone())),
+    ("product_tokens", |found| found.decision.product_tokens.join(" ")),
+    ("purpose", |found| found.decision.purpose.join(" ")),
+    ("record", |Found { segment, line, .. }| format!("segment {segment} line {line}")),
+    ("sent", |found| or_empty(found.decision.sent_ms.map(|_| rfc3339::millis(found.at())))),
+    ("held_ms", |found| found.decision.held_ms.to_string()),
+    ("verdict", |found| or_empty(found.decision.verdict.clone())),
+    ("decided_by", |found| or_empty(found.decision.decided_by())),
+    ("agent", |found| or_empty(found.decision.agent.clone())),
 ];
 
-fn row(found: &Found) -> [String; COLUMNS.len()] {
-    let Found { segment, line, came, decision } = found;
-    let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
-    let sent = decision.sent_ms.map(|_| found.at());
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    [
-        rfc3339::millis(*came),
-        decision.figure().as_str().to_owned(),
-        text(&decision.url),
-        decision.status.to_string(),
-        number(decision.site_status().map(u64::from)),
-        number(decision.site_bytes()),
-        text(&decision.reason),
-        text(&decision.named_rule()),
-        text(&decision.method),
-        decision.client.clone(),
-        text(&decision.user),
-        decision.product_tokens.join(" "),
-        decision.purpose.join(" "),
-        format!("segment {segment} line {line}"),
-        sent.map_or_else(String::new, rfc3339::millis),
-        decision.held_ms.to_string(),
-        text(&decision.verdict),
-        text(&decision.decided_by()),
-        text(&decision.agent),
-    ]
+fn or_empty(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
 }
 
 /// Quoted where it has to be. What a spreadsheet would take for a formula begins with an apostrophe.

@@ -7,11 +7,10 @@ mod overrides;
 mod page;
 mod training;
 
-use super::evidence::{broken, directory, unreadable, when};
+use super::evidence::{broken, directory, unreadable};
 use super::{CommandError, ConfigArg, counted};
-use crate::evidence::{By, Group, HostSelection, Selection, report, verify};
+use crate::evidence::{By, Group, Selection, report, verify};
 use crate::rfc3339;
-use crate::robots::Purpose;
 use page::{MOST_SHOWN, Page, let_through, meaning, named, refused as refused_how, undeclared};
 pub(super) use page::{outcomes, size};
 use std::fmt::Write;
@@ -29,22 +28,8 @@ pub(super) struct ReportArgs {
     evidence: Option<PathBuf>,
     #[command(flatten)]
     config: ConfigArg,
-    /// Only requests since this time: `7d` ago, a date, or a time such as 2026-11-22T18:30:00Z
-    #[arg(long, value_name = "WHEN", value_parser = when)]
-    since: Option<SystemTime>,
-    /// Only requests before this time, in the same notation
-    #[arg(long, value_name = "WHEN", value_parser = when)]
-    until: Option<SystemTime>,
-    /// Only requests to this host: `example.com`, `example.com:8443` or a URL at that port alone, or `*.example.com` for all below
-    /// it; may be given several times
-    #[arg(long = "host", value_name = "PATTERN")]
-    hosts: Vec<HostSelection>,
-    /// Only requests of this user, or of a client without a user name, by its address
-    #[arg(long, value_name = "NAME")]
-    user: Option<String>,
-    /// Only requests with this declared use, such as ai-train
-    #[arg(long, value_name = "PURPOSE")]
-    purpose: Option<Purpose>,
+    #[command(flatten)]
+    selection: Selection,
     #[arg(long, value_enum, default_value_t)]
     by: By,
     /// Output format; html is one self-contained page
@@ -67,7 +52,14 @@ enum Form {
 
 /// Exit code 0, or 1 if the chain is broken, which the report then says.
 pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
-    let selection = args.selection()?;
+    let selection = &args.selection;
+    if let (Some(since), Some(until)) = (selection.since, selection.until)
+        && since >= until
+    {
+        let [since, until] = [since, until].map(rfc3339::millis);
+        let what = format!("`--since` ({since}) is not before `--until` ({until})");
+        return Err(CommandError::usage(what, "nothing lies between them; `--until` is the first instant left out"));
+    }
     let by = if matches!(args.format, Form::TrainingSummary) { By::Domain } else { args.by };
     let directory = directory(args.directory.as_deref().or(args.evidence.as_deref()), &args.config)?;
     let failed = |error| unreadable(&directory, &error);
@@ -82,42 +74,18 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
             if let Some(broken) = broken(&verified) {
                 eprintln!("warning: {}: do not rely on these lines", super::inert(&broken));
             }
-            csv::write(&directory, &selection).map_err(failed)??;
+            csv::write(&directory, selection).map_err(failed)??;
             return Ok(code);
         }
     };
-    let mut report = report(&directory, by, &selection).map_err(failed)?;
+    let mut report = report(&directory, by, selection).map_err(failed)?;
     if !matches!(args.format, Form::Text) {
         report.basis.read_files(&directory).map_err(failed)?;
     }
-    let page = Page {
-        directory: &directory,
-        by,
-        selection: &selection,
-        made: SystemTime::now(),
-        report: &report,
-        verified: &verified,
-    };
+    let page =
+        Page { directory: &directory, by, selection, made: SystemTime::now(), report: &report, verified: &verified };
     super::print(&render(&page))?;
     Ok(code)
-}
-
-impl ReportArgs {
-    fn selection(&self) -> Result<Selection, CommandError> {
-        let Self { since, until, hosts, user, purpose, .. } = self;
-        if let (Some(since), Some(until)) = (since, until)
-            && since >= until
-        {
-            let [since, until] = [since, until].map(|at| rfc3339::millis(*at));
-            let what = format!("`--since` ({since}) is not before `--until` ({until})");
-            return Err(CommandError::usage(
-                what,
-                "nothing lies between them; `--until` is the first instant left out",
-            ));
-        }
-        let (hosts, user, purpose) = (hosts.clone(), user.clone(), purpose.clone());
-        Ok(Selection { since: *since, until: *until, hosts, user, purpose })
-    }
 }
 
 fn text(page: &Page<'_>) -> String {

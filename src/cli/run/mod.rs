@@ -13,7 +13,7 @@ mod tally;
 
 use super::hand_over::{Control, INSIDE};
 use super::trust::{PROXY, TrustFiles, direct};
-use super::{CommandError, INTERRUPTED, last_run, orphans};
+use super::{CommandError, INTERRUPTED, command_error, last_run, orphans};
 use crate::config::{self, AccessLog, LogLevel, Settings};
 use crate::policy::is_background;
 use crate::proxy::RecentDecision;
@@ -29,14 +29,15 @@ use progress::{HELD_LONG, Progress};
 use report_to::ReportTo;
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::json;
-use signals::{RunSignals, end_if_interrupted, exit_code, is_by_signal, is_interrupted, is_to_end, pass_on};
+use signals::{RunSignals, end_if_interrupted, is_by_signal, is_interrupted, is_to_end, pass_on};
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::process::ExitCode;
+use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 use summary::{Summary, without_background};
 use tally::Tally;
@@ -75,6 +76,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
         (false, true) => LogLevel::Info,
         (false, false) => LogLevel::Warn,
     };
+    telemetry::leave_out_refusals();
     telemetry::init(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
     settings.log_warnings();
     if settings.egress.upstream_proxy.is_none()
@@ -128,7 +130,8 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let mut signals = RunSignals::catch()?;
     let (control, theirs) = Control::pair()?;
     let supervise = |proxy| {
-        let mut command = Command::new(own_program()?);
+        let own = own_program()?;
+        let mut command = Command::new(&own);
         command.arg0("politely").arg("supervise").arg(theirs.as_raw_fd().to_string());
         command.args(args.isolate.then_some("--isolate")).args(args.quiet.then_some("--quiet"));
         command.arg("--").args(&args.command);
@@ -140,34 +143,34 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         // SAFETY: it makes one call, and an error of a number.
         unsafe { command.pre_exec(move || Ok(fcntl_setfd(&theirs, FdFlags::empty())?)) };
         // The other end is the child's alone from then on.
-        Ok::<_, CommandError>(command.spawn()?)
+        command.spawn().map_err(|error| {
+            let what = format!("cannot start {} beside the command: {error}", own.display());
+            CommandError::usage(what, "check that /proc is mounted")
+        })
     };
-    let started = if args.isolate {
+    let (running, started) = if args.isolate {
         let mut child = match supervise(INSIDE) {
             Err(_) if is_interrupted() => return Ok(ExitCode::from(INTERRUPTED)),
             child => child?,
         };
         let Some(listener) = control.take_over(&mut child).await? else {
             // It has said why.
-            return Ok(ExitCode::from(exit_code(child.wait().await?)));
+            return Ok(ExitCode::from(exit_code(&child.wait().await?)));
         };
-        Ok((server::start_on(settings, vec![listener]).await?, child))
+        (server::start_on(settings, vec![listener]).await?, Ok(child))
     } else {
         let running = server::start(settings).await?;
-        match supervise(running.addresses()[0]) {
-            Ok(child) => Ok((running, child)),
-            Err(failed) => Err((running, failed)),
-        }
+        let child = supervise(running.addresses()[0]);
+        (running, child)
     };
-    let (running, mut child) = match started {
-        Ok((running, child)) if !is_interrupted() => (running, child),
-        Ok((running, _)) => {
+    let mut child = match started {
+        Ok(child) if !is_interrupted() => child,
+        child => {
             running.shutdown().await;
-            return Ok(ExitCode::from(INTERRUPTED));
-        }
-        Err((running, failed)) => {
-            running.shutdown().await;
-            return if is_interrupted() { Ok(ExitCode::from(INTERRUPTED)) } else { Err(failed) };
+            return match child {
+                Err(failed) if !is_interrupted() => Err(failed),
+                Ok(_) | Err(_) => Ok(ExitCode::from(INTERRUPTED)),
+            };
         }
     };
     control.go();
@@ -206,7 +209,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     if !control.has_started() {
         // It has said why.
         running.shutdown().await;
-        return Ok(ExitCode::from(exit_code(status)));
+        return Ok(ExitCode::from(exit_code(&status)));
     }
     // Clients that ended with the command are seen to have left: the proxy's end would refuse what they no longer wait for.
     let until = Instant::now() + GONE;
@@ -226,7 +229,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         // Without it `explain` is told the crawler by hand.
         let _ = last_run::remember(&product_tokens);
     }
-    let code = exit_code(status);
+    let code = exit_code(&status);
     // A command that has gone on after it was not ended by it, whoever got it.
     let is_cut_off = is_by_signal(code);
     let still_waiting = if is_cut_off { still_waiting } else { 0 };
@@ -254,6 +257,10 @@ fn own_program() -> io::Result<PathBuf> {
     return Ok("/proc/self/exe".into());
     #[cfg(not(target_os = "linux"))]
     return std::env::current_exe();
+}
+
+fn exit_code(status: &ExitStatus) -> u8 {
+    command_error::exit_code(status.code(), status.signal())
 }
 
 /// The command may have closed the terminal.

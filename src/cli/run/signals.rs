@@ -1,10 +1,9 @@
 //! The signals that a run gets: which of them reach the command by themselves, which it gets from us, and what its end says.
 
+use crate::cli::command_error::BY_SIGNAL;
 use crate::cli::hand_over::Control;
-use crate::cli::signal_set::{OTHER, STOP, SignalSet};
+use crate::cli::signal_set::{OTHER, STOP, SignalSet, is_ignored};
 use std::io;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::signal::unix::SignalKind;
 
@@ -20,9 +19,8 @@ impl RunSignals {
             unsafe { signal_hook_registry::register_sigaction(kind.as_raw_value(), move |info| _ = note(info)) }?;
         }
         // What is ignored, as by nohup, is so here and by the command.
-        let ignored = ignored();
         let others = [SignalKind::hangup()].into_iter().chain(OTHER.map(|(kind, _)| kind));
-        let heard = others.filter(|kind| ignored & (1 << (kind.as_raw_value() - 1)) == 0);
+        let heard = others.filter(|kind| !is_ignored(kind.as_raw_value()));
         let signals = SignalSet::catch(&STOP.into_iter().chain(heard).collect::<Vec<_>>())?;
         // One that came before there was a command did not reach it.
         // SAFETY: a store to an atomic may be done in any signal handler.
@@ -62,18 +60,6 @@ fn is_somebodys(info: &libc::siginfo_t) -> bool {
     return info.si_code == 0x10001;
 }
 
-/// As the parent process has left them, a bit for each; read before a handler is set.
-fn ignored() -> u64 {
-    let is_ignored = |signal: &libc::c_int| {
-        // SAFETY: numbers alone; all of it may be zero.
-        let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: it writes to `now` alone, which outlives it.
-        let read = unsafe { libc::sigaction(*signal, std::ptr::null(), &raw mut now) };
-        read == 0 && now.sa_sigaction == libc::SIG_IGN
-    };
-    (1..32).filter(is_ignored).map(|signal| 1 << (signal - 1)).sum()
-}
-
 /// To the command, unless it reaches it by itself: the terminal's Ctrl-C or Ctrl-\ does, as it is in our process group; it decides,
 /// and we report its end.
 pub(super) fn pass_on(control: &Control, kind: SignalKind) {
@@ -89,15 +75,9 @@ pub(super) fn is_to_end(kind: SignalKind) -> bool {
     STOP.contains(&kind) || kind == SignalKind::hangup()
 }
 
-/// As a shell reports it: 128 and the signal's number for a command that a signal ended.
-pub(super) fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().or(status.signal().map(|signal| BY_SIGNAL + signal)).unwrap_or(1);
-    u8::try_from(code).unwrap_or(1)
-}
-
 /// Whether that is the code of a command that a signal ended which somebody sends to end it.
 pub(super) fn is_by_signal(code: u8) -> bool {
-    ENDING.contains(&i32::from(code).saturating_sub(BY_SIGNAL))
+    ENDING.contains(&i32::from(code.saturating_sub(BY_SIGNAL)))
 }
 
 /// Those of the terminal's keys, and whether somebody else has sent the last.
@@ -106,7 +86,6 @@ static IS_QUIT_SENT: AtomicBool = AtomicBool::new(false);
 const SENT: [(SignalKind, &AtomicBool); 2] =
     [(SignalKind::interrupt(), &IS_INT_SENT), (SignalKind::quit(), &IS_QUIT_SENT)];
 static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
-const BY_SIGNAL: i32 = 128;
 /// Signals that end a command.
 const ENDING: [i32; 7] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM, libc::SIGTERM];

@@ -66,12 +66,7 @@ impl Tally {
         {
             let used = self.rules.entry(rule).or_default();
             used.requests += 1;
-            if let Some(url) = &decision.url
-                && used.urls.len() < MOST_URLS_OF_A_RULE
-                && !used.urls.contains(url)
-            {
-                used.urls.push(url.clone());
-            }
+            note(&mut used.urls, decision, MOST_URLS_OF_A_RULE);
         }
         if let Refusal::EgressDenied { why: EgressReason::Address { address, .. } } = &**refusal {
             self.private_in_all += 1;
@@ -86,12 +81,7 @@ impl Tally {
         if let Refusal::CrawlDelay { retry_after, .. } | Refusal::HostPaused { retry_after, .. } = &**refusal {
             self.too_long_in_all += 1;
             self.longest_wait = self.longest_wait.max(*retry_after);
-            if let Some(url) = &decision.url
-                && self.too_long.len() < MOST_URLS
-                && !self.too_long.contains(url)
-            {
-                self.too_long.push(url.clone());
-            }
+            note(&mut self.too_long, decision, MOST_URLS);
         }
     }
 
@@ -102,6 +92,12 @@ impl Tally {
         all.truncate(most);
         all
     }
+}
+
+/// Adds the decision's URL to the first ones, each once.
+fn note(urls: &mut Vec<Box<str>>, decision: &RecentDecision, most: usize) {
+    let new = decision.url.iter().filter(|_| urls.len() < most).find(|url| !urls.contains(url));
+    urls.extend(new.cloned());
 }
 
 impl RuleTally {
@@ -141,25 +137,8 @@ impl RuleTally {
             Refusal::Closed { authority, hours, .. } => {
                 (authority.robots_url(), None, format!("Visit-time: {hours} (UTC)"))
             }
-            Refusal::CrawlDelay { .. }
-            | Refusal::HostPaused { .. }
-            | Refusal::RevisitTooSoon { .. }
-            | Refusal::BudgetSpent { .. }
-            | Refusal::QueueFull { .. }
-            | Refusal::ConnectionLimit { .. }
-            | Refusal::EgressDenied { .. }
-            | Refusal::ClientDenied { .. }
-            | Refusal::AuthorityMismatch { .. }
-            | Refusal::BadRequest { .. }
-            | Refusal::NotAProxyRequest
-            | Refusal::HeadTooLarge { .. }
-            | Refusal::HeadTimeout { .. }
-            | Refusal::ExpectationFailed
-            | Refusal::Loop
-            | Refusal::Draining { .. }
-            | Refusal::FleetLost { .. }
-            | Refusal::OwnLimit { .. }
-            | Refusal::RulesTooComplex { .. } => return None,
+            // All others: `proxy::evidence` lists those that no line of anybody's decides.
+            _ => return None,
         };
         Some(RuleTally { file: file.into(), line, text: text.into() })
     }

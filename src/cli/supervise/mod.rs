@@ -11,6 +11,7 @@ mod processes;
 mod signal_fd;
 
 use super::CommandError;
+use super::command_error::{BY_SIGNAL, exit_code};
 use super::hand_over::{self, SuperviseArgs};
 use processes::{Descendant, checked, descendants, end_with_parent, left, send};
 use rustix::process::{Pid, Signal, WaitOptions, wait};
@@ -19,8 +20,7 @@ use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Runs the command. The exit code is the command's.
@@ -32,23 +32,12 @@ pub(super) fn run(args: &SuperviseArgs) -> Result<ExitCode, CommandError> {
     {
         return Ok(ExitCode::from(code));
     }
-    let mut go = [0];
-    if (&control).read(&mut go)? == 0 {
-        // The start failed, and the reason was printed.
-        return Ok(ExitCode::FAILURE);
-    }
-    control.set_nonblocking(true)?;
     become_reaper()?;
-    let (program, arguments) = args.command.split_first().expect("clap requires one");
-    let mut command = Command::new(program);
-    command.args(arguments);
     let restore = signals.restore();
-    // SAFETY: only system calls with integers.
-    unsafe { command.pre_exec(move || restore().and_then(|()| end_with_parent(libc::SIGTERM))) };
-    let child = command.spawn().map_err(|error| CommandError::not_run(program, &error))?;
-    let command = Pid::from_child(&child);
-    // If `run` is gone, the write fails, and the loop below ends the command.
-    let _ = (&control).write_all(&[0]);
+    let prepare = move || restore().and_then(|()| end_with_parent(libc::SIGTERM));
+    let Some(child) = args.start(&control, prepare)? else { return Ok(ExitCode::FAILURE) };
+    control.set_nonblocking(true)?;
+    let (command, program) = (Pid::from_child(&child), &args.command[0]);
     Ok(ExitCode::from(Supervisor { command, program, quiet: args.quiet, control, signals }.watch()))
 }
 
@@ -212,12 +201,7 @@ impl Supervisor<'_> {
                 Err(_) => return false,
             };
             if pid == self.command {
-                let by_signal = || status.terminating_signal().map(|signal| BY_SIGNAL + signal);
-                *code = status
-                    .exit_status()
-                    .or_else(by_signal)
-                    .and_then(|code| u8::try_from(code).ok())
-                    .or(Some(NOT_KNOWN));
+                *code = Some(exit_code(status.exit_status(), status.terminating_signal()));
             }
         }
     }
@@ -254,15 +238,13 @@ fn is_writable(stream: &impl AsRawFd) -> bool {
 
 /// Whether the exit code says that a signal ended the command.
 fn is_by_signal(code: u8) -> bool {
-    ENDING.iter().any(|signal| i32::from(code) == BY_SIGNAL + signal.as_raw())
+    ENDING.iter().any(|signal| i32::from(code) == i32::from(BY_SIGNAL) + signal.as_raw())
 }
 
 /// Signals that reach every process of the command, as the terminal's Ctrl-C does.
 const STOP: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
 /// Signals that end most commands, and after the command's end, what it has left behind.
 const ENDING: [Signal; 4] = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP];
-/// Offset of exit codes for signals, as in shells.
-const BY_SIGNAL: i32 = 128;
 const NOT_KNOWN: u8 = 1;
 /// Time for leftover processes to end by themselves, as they may be writing their last output.
 const BY_ITSELF: Duration = Duration::from_secs(5);

@@ -212,8 +212,7 @@ pub(super) fn ended(child: Pid) -> Option<u8> {
 fn code(child: Pid, options: WaitOptions) -> Option<u8> {
     match waitpid(Some(child), options) {
         Ok(Some((_, status))) => {
-            let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
-            code.map(|code| u8::try_from(code).unwrap_or(1))
+            Some(crate::cli::command_error::exit_code(status.exit_status(), status.terminating_signal()))
         }
         Ok(None) | Err(rustix::io::Errno::INTR) => None,
         Err(_) => Some(1),

@@ -1,6 +1,7 @@
 //! Signals read from a descriptor, with their senders.
 
 use super::processes::checked;
+use crate::cli::signal_set::is_ignored;
 use rustix::process::Signal;
 use std::fs::File;
 use std::io::{self, Read};
@@ -79,14 +80,6 @@ impl AsRawFd for SignalFd {
     fn as_raw_fd(&self) -> RawFd {
         self.file.as_raw_fd()
     }
-}
-
-/// Whether the signal was ignored at the start, as by nohup.
-fn is_ignored(signal: libc::c_int) -> bool {
-    // SAFETY: all zeros is valid.
-    let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: writes only to `now`.
-    unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut now) == 0 && now.sa_sigaction == libc::SIG_IGN }
 }
 
 const STOP_SIGNALS: [libc::c_int; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGCHLD];

@@ -9,7 +9,7 @@ mod selection;
 pub use basis::{Basis, ConfigUse, CopyUse, Instance, MOST_NAMES, SiteBasis};
 pub use own_fetch::FileFetch;
 pub use past::{Past, PastCopy, PastFile, find};
-pub use selection::{HostSelection, Selection};
+pub use selection::{Selection, when};
 
 use crate::evidence::reader::{Decision, Figure, Kind, Line, ReadError, each_line, parse};
 use crate::policy::{Authority, clipped};

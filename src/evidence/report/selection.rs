@@ -1,22 +1,34 @@
 //! Which records a report counts: by period, host, user and declared use.
 
+use crate::config::units::parse_duration;
 use crate::evidence::reader::Decision;
 use crate::policy::{Authority, HostPattern, HostPatternError};
+use crate::rfc3339;
 use crate::robots::Purpose;
 use std::fmt;
 use std::str::FromStr;
 use std::time::SystemTime;
+use time::macros::format_description;
+use time::{Date, OffsetDateTime, Time};
 
 /// Which records count. What is empty selects all.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct Selection {
+    /// Only requests since this time: `7d` ago, a date, or a time such as 2026-11-22T18:30:00Z
+    #[arg(long, value_name = "WHEN", value_parser = when)]
     pub since: Option<SystemTime>,
-    /// Exclusive.
+    /// Only requests before this time, in the same notation
+    #[arg(long, value_name = "WHEN", value_parser = when)]
     pub until: Option<SystemTime>,
+    /// Only requests to this host: `example.com`, `example.com:8443` or a URL at that port alone, or `*.example.com` for all below
+    /// it; may be given several times
+    #[arg(long = "host", value_name = "PATTERN")]
     pub hosts: Vec<HostSelection>,
-    /// A user, or the address of a client without one.
+    /// Only requests of this user, or of a client without a user name, by its address
+    #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// A declared use.
+    /// Only requests with this declared use, such as ai-train
+    #[arg(long, value_name = "PURPOSE")]
     pub purpose: Option<Purpose>,
 }
 
@@ -81,4 +93,36 @@ pub fn authority(decision: &Decision) -> Option<Authority> {
 /// The user, or the address of a client without one.
 pub fn user_of(decision: &Decision) -> &str {
     decision.user.as_deref().unwrap_or(&decision.client)
+}
+
+/// Parses a time as people write it: RFC 3339, a date, or how long ago it was (`7d`).
+pub fn when(text: &str) -> Result<SystemTime, String> {
+    if text == "now" {
+        return Ok(SystemTime::now());
+    }
+    if let Some(at) = rfc3339::parse(text) {
+        return Ok(at);
+    }
+    if let Ok(date) = Date::parse(text, format_description!("[year]-[month]-[day]")) {
+        return Ok(OffsetDateTime::new_utc(date, Time::MIDNIGHT).into());
+    }
+    let ago = parse_duration(text).ok().and_then(|ago| SystemTime::now().checked_sub(ago));
+    ago.ok_or_else(|| {
+        format!("`{text}` is not a time: write 2026-11-22T18:30:00Z, 2026-11-22, now, or 7d for seven days ago")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn people_name_a_day_or_say_how_long_ago() {
+        assert_eq!(when("1970-01-03"), Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(2 * 86_400)));
+        let then = when("7d").unwrap();
+        let week = SystemTime::now().duration_since(then).unwrap();
+        assert_eq!(week.as_secs() / 86_400, 7);
+        assert!(when("yesterday").is_err());
+    }
 }

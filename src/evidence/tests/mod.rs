@@ -435,6 +435,19 @@ fn a_full_segment_is_compressed_and_the_chain_goes_on() {
 }
 
 #[test]
+fn what_has_the_name_of_a_segment_and_is_no_file_is_named() {
+    let directory = written(1);
+    let path = directory.path().join("00000002-20261122T183000Z.jsonl");
+    fs::create_dir(&path).unwrap();
+    let opened = Evidence::open(directory.path(), KEEP, "test-1", "{}").err().unwrap();
+    assert!(opened.to_string().contains(&*path.to_string_lossy()), "{opened}");
+    fs::remove_dir(&path).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let opened = Evidence::open(directory.path(), KEEP, "test-1", "{}").err().unwrap();
+    assert!(opened.to_string().contains(&*path.to_string_lossy()), "{opened}");
+}
+
+#[test]
 fn what_root_writes_in_a_services_directory_is_the_services() {
     use std::os::unix::fs::{MetadataExt, chown};
     if !rustix::process::geteuid().is_root() {

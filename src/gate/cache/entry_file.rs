@@ -1,4 +1,4 @@
-//! The file of a stored answer: lengths and checksums, the head, the body. It is renamed when complete, without fsync: the checksums
+//! The file of a stored answer: the head, with lengths and checksums, and the body. It is renamed when complete, without fsync: the checksums
 //! detect a write torn by a power cut, which is a miss.
 
 use super::index::on_disk;
@@ -23,14 +23,6 @@ pub struct OpenEntry {
     pub body_sum: EntrySum,
 }
 
-/// The beginning of the file.
-struct EntryPrologue {
-    head_len: u32,
-    body_len: u64,
-    body_sum: EntrySum,
-    head_sum: EntrySum,
-}
-
 impl OpenEntry {
     /// `Ok(None)`: it is damaged, or of another version. `PermissionDenied`: it is neither ours nor of the owner of the cache's directory.
     pub fn open(path: &Path, cache: &Path) -> io::Result<Option<Self>> {
@@ -38,23 +30,21 @@ impl OpenEntry {
         let length = file.metadata()?.len();
         let mut start = vec![0; usize::try_from(length.min(FIRST_READ)).expect("it is short")];
         file.read_exact_at(&mut start, 0)?;
-        let Some(EntryPrologue { head_len, body_len, body_sum, head_sum }) = EntryPrologue::read(&start) else {
-            return Ok(None);
-        };
-        let (head_len, body_at) = (head_len as usize, PROLOGUE as u64 + u64::from(head_len));
-        if head_len > MOST_HEAD || body_at.checked_add(body_len) != Some(length) {
+        let Some((record_sum, record_len)) = prologue(&start) else { return Ok(None) };
+        let body_at = (PROLOGUE + record_len) as u64;
+        if record_len > MOST_RECORD || body_at > length {
             return Ok(None);
         }
-        if start.len() < PROLOGUE + head_len {
-            start.resize(PROLOGUE + head_len, 0);
+        if start.len() < PROLOGUE + record_len {
+            start.resize(PROLOGUE + record_len, 0);
             file.read_exact_at(&mut start, 0)?;
         }
-        let head = &start[PROLOGUE..PROLOGUE + head_len];
-        if sum_of_head(head, body_len, &body_sum) != head_sum {
+        let record = &start[PROLOGUE..PROLOGUE + record_len];
+        let Some((head, body_len, body_sum)) = decode(record).filter(|_| sum(record) == record_sum) else {
             return Ok(None);
-        }
-        let Some(head) = decode(head) else { return Ok(None) };
-        Ok(Some(OpenEntry { file, head, body_at, body_len, body_sum }))
+        };
+        let is_whole = body_at.checked_add(body_len) == Some(length);
+        Ok(is_whole.then_some(OpenEntry { file, head, body_at, body_len, body_sum }))
     }
 }
 
@@ -63,23 +53,25 @@ pub struct EntryWriter {
     file: File,
     /// `None`: it has been renamed.
     path: Option<PathBuf>,
-    head: Vec<u8>,
+    head: StoredHead,
     body_len: u64,
     sum: Context,
+    /// Of the whole file, when it is finished.
+    length: u64,
 }
 
 impl EntryWriter {
     /// `path`: its place until it is complete.
     pub fn create(path: PathBuf, head: &StoredHead) -> io::Result<Self> {
-        let head = encode(head);
-        if head.len() > MOST_HEAD {
+        let start = encode(head, 0, &EntrySum::default());
+        if start.len() > PROLOGUE + MOST_RECORD {
             return Err(io::Error::other("the head is too long"));
         }
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
         let path = Some(path);
         // From here on the file has to be removed on failure.
-        let started = file.write_all(&[0; PROLOGUE]).and_then(|()| file.write_all(&head));
-        let writer = EntryWriter { file, path, head, body_len: 0, sum: Context::new(&SHA256) };
+        let started = file.write_all(&start);
+        let writer = EntryWriter { file, path, head: head.clone(), body_len: 0, sum: Context::new(&SHA256), length: 0 };
         started.map(|()| writer)
     }
 
@@ -95,7 +87,7 @@ impl EntryWriter {
     /// Completes the file after its body.
     pub fn finish(&mut self) -> io::Result<()> {
         let (sum, length) = (short(self.sum.clone()), self.body_len);
-        self.end(length, sum)
+        self.end(length, &sum)
     }
 
     /// Completes the file with the body of another.
@@ -105,20 +97,18 @@ impl EntryWriter {
         if io::copy(&mut from, &mut self.file)? != other.body_len {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.end(other.body_len, other.body_sum)
+        self.end(other.body_len, &other.body_sum)
     }
 
-    fn end(&mut self, body_len: u64, body_sum: EntrySum) -> io::Result<()> {
-        self.body_len = body_len;
-        let head_len = u32::try_from(self.head.len()).expect("it is bounded");
-        let prologue =
-            EntryPrologue { head_len, body_len, body_sum, head_sum: sum_of_head(&self.head, body_len, &body_sum) };
-        self.file.write_all_at(&prologue.to_bytes(), 0)
+    fn end(&mut self, body_len: u64, body_sum: &EntrySum) -> io::Result<()> {
+        let start = encode(&self.head, body_len, body_sum);
+        self.length = start.len() as u64 + body_len;
+        self.file.write_all_at(&start, 0)
     }
 
     /// Size on disk.
     pub fn size(&self) -> u64 {
-        on_disk((PROLOGUE + self.head.len()) as u64 + self.body_len)
+        on_disk(self.length)
     }
 
     /// Gives the finished file its name.
@@ -140,30 +130,15 @@ impl Drop for EntryWriter {
     }
 }
 
-impl EntryPrologue {
-    fn read(bytes: &[u8]) -> Option<Self> {
-        let rest = bytes.strip_prefix(MAGIC)?;
-        let (head_len, rest) = rest.split_first_chunk()?;
-        let (body_len, rest) = rest.split_first_chunk()?;
-        let (body_sum, rest) = rest.split_first_chunk()?;
-        Some(EntryPrologue {
-            head_len: u32::from_le_bytes(*head_len),
-            body_len: u64::from_le_bytes(*body_len),
-            body_sum: *body_sum,
-            head_sum: *rest.first_chunk()?,
-        })
-    }
-
-    fn to_bytes(&self) -> [u8; PROLOGUE] {
-        let (head_len, body_len) = (self.head_len.to_le_bytes(), self.body_len.to_le_bytes());
-        let parts: [&[u8]; 5] = [MAGIC, &head_len, &body_len, &self.body_sum, &self.head_sum];
-        parts.concat().try_into().expect("their lengths are known")
-    }
+/// The checksum and the length of the record, if it is a file of this version.
+fn prologue(bytes: &[u8]) -> Option<(EntrySum, usize)> {
+    let (sum, rest) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
+    Some((*sum, u32::from_le_bytes(*rest.first_chunk()?) as usize))
 }
 
-fn sum_of_head(head: &[u8], body_len: u64, body_sum: &EntrySum) -> EntrySum {
+fn sum(record: &[u8]) -> EntrySum {
     let mut sum = Context::new(&SHA256);
-    [&body_len.to_le_bytes(), &body_sum[..], head].iter().for_each(|part| sum.update(part));
+    sum.update(record);
     short(sum)
 }
 
@@ -174,26 +149,32 @@ pub fn short(sum: Context) -> EntrySum {
 
 type HeadFields = Vec<(Vec<u8>, Vec<u8>)>;
 type HeadRecord = (Vec<u8>, u16, u8, HeadFields, Vec<(Vec<u8>, Option<Vec<u8>>)>, u64, u64, (String, u64));
+/// With the body's length and checksum. Both take as many bytes whatever they are, as they are known only after the body.
+type StoredRecord = ([u8; 8], EntrySum, HeadRecord);
 
-fn encode(head: &StoredHead) -> Vec<u8> {
+/// All that comes before the body.
+fn encode(head: &StoredHead, body_len: u64, body_sum: &EntrySum) -> Vec<u8> {
     let StoredHead { url, status, version, fields, selected_by, received, initial_age, fetch } = head;
-    let record = (url, status, version, fields, selected_by, received, initial_age, fetch);
-    postcard::to_allocvec(&record).expect("it is written to memory")
+    let head = (url, status, version, fields, selected_by, received, initial_age, fetch);
+    let record = postcard::to_allocvec(&(body_len.to_le_bytes(), body_sum, head)).expect("it is written to memory");
+    let length = u32::try_from(record.len()).unwrap_or(u32::MAX).to_le_bytes();
+    [&MAGIC[..], &sum(&record), &length, &record].concat()
 }
 
-fn decode(bytes: &[u8]) -> Option<StoredHead> {
-    let record: HeadRecord = postcard::from_bytes(bytes).ok()?;
-    let (url, status, version, fields, selected_by, received, initial_age, fetch) = record;
-    Some(StoredHead { url, status, version, fields, selected_by, received, initial_age, fetch })
+fn decode(bytes: &[u8]) -> Option<(StoredHead, u64, EntrySum)> {
+    let (body_len, body_sum, head): StoredRecord = postcard::from_bytes(bytes).ok()?;
+    let (url, status, version, fields, selected_by, received, initial_age, fetch) = head;
+    let head = StoredHead { url, status, version, fields, selected_by, received, initial_age, fetch };
+    Some((head, u64::from_le_bytes(body_len), body_sum))
 }
 
 /// Changes with the file format: other versions are misses.
-const MAGIC: &[u8; 8] = b"politec1";
-const PROLOGUE: usize = MAGIC.len() + 4 + 8 + 16 + 16;
+const MAGIC: &[u8; 8] = b"politec2";
+const PROLOGUE: usize = MAGIC.len() + size_of::<EntrySum>() + 4;
 /// Most heads are shorter.
 const FIRST_READ: u64 = 8 * 1024;
 /// Bytes.
-const MOST_HEAD: usize = 256 * 1024;
+const MOST_RECORD: usize = 256 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -36,7 +36,7 @@ pub struct PageCache {
 }
 
 /// Figures on the cache.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct PageCacheFigures {
     /// Requests answered without the site.
@@ -52,8 +52,10 @@ pub struct PageCacheFigures {
     pub entries: usize,
     /// On disk.
     pub bytes: u64,
+    #[serde(rename = "max_bytes")]
     pub limit: u64,
     /// The index is complete, and no other process uses the files.
+    #[serde(rename = "up")]
     pub is_ready: bool,
 }
 

@@ -17,14 +17,9 @@ use tokio::task::spawn_blocking;
 /// Receives the answer's pieces. If it is dropped before [`finish`](Self::finish), nothing is stored.
 pub struct StoringAnswer {
     shared: Arc<CacheShared>,
-    pieces: UnboundedSender<AnswerPiece>,
+    /// `None` is sent at the end. Without a sender, the answer is given up: the task sees the end of its queue.
+    pieces: Option<UnboundedSender<Option<Bytes>>>,
     length: u64,
-    is_given_up: bool,
-}
-
-enum AnswerPiece {
-    Content(Bytes),
-    End,
 }
 
 /// An answer's place, and what it depends on.
@@ -42,7 +37,7 @@ impl StoringAnswer {
     pub(super) fn begin(shared: &Arc<CacheShared>, head: StoredHead, order: StoreOrder) -> Self {
         let (pieces, from) = unbounded_channel();
         tokio::spawn(store(shared.clone(), head, order, from));
-        StoringAnswer { shared: shared.clone(), pieces, length: 0, is_given_up: false }
+        StoringAnswer { shared: shared.clone(), pieces: Some(pieces), length: 0 }
     }
 
     /// Adds a piece of the content.
@@ -51,31 +46,21 @@ impl StoringAnswer {
         self.length += length as u64;
         let most = self.shared.most_of_one();
         let is_too_much = self.shared.queued.load(Relaxed) + length > MOST_QUEUED || self.length > most;
-        if self.is_given_up || is_too_much {
-            self.give_up();
-            return;
+        if is_too_much {
+            self.pieces = None;
         }
+        let Some(pieces) = &self.pieces else { return };
         self.shared.queued.fetch_add(length, Relaxed);
-        if self.pieces.send(AnswerPiece::Content(piece)).is_err() {
+        if pieces.send(Some(piece)).is_err() {
             self.shared.queued.fetch_sub(length, Relaxed);
-            self.is_given_up = true;
-        }
-    }
-
-    fn give_up(&mut self) {
-        if !self.is_given_up {
-            self.is_given_up = true;
-            // The task sees the end of its queue.
-            self.pieces = unbounded_channel().0;
+            self.pieces = None;
         }
     }
 
     /// Completes the answer.
     pub fn finish(self) {
-        if !self.is_given_up {
-            // The task has ended if it could not write.
-            let _ = self.pieces.send(AnswerPiece::End);
-        }
+        // The task has ended if it could not write.
+        self.pieces.iter().for_each(|pieces| _ = pieces.send(None));
     }
 }
 
@@ -84,21 +69,16 @@ async fn store(
     shared: Arc<CacheShared>,
     head: StoredHead,
     order: StoreOrder,
-    mut pieces: UnboundedReceiver<AnswerPiece>,
+    mut pieces: UnboundedReceiver<Option<Bytes>>,
 ) {
     let order = Arc::new(order);
     let mut writing = Writing { shared: shared.clone(), head, file: None, reserved: 0 };
     let mut batch = Vec::new();
     let mut length = 0;
     while let Some(piece) = pieces.recv().await {
-        let is_last = match piece {
-            AnswerPiece::Content(piece) => {
-                length += piece.len();
-                batch.push(piece);
-                false
-            }
-            AnswerPiece::End => true,
-        };
+        let is_last = piece.is_none();
+        length += piece.as_ref().map_or(0, Bytes::len);
+        batch.extend(piece);
         if length < BATCH && !is_last {
             continue;
         }
@@ -121,13 +101,9 @@ async fn store(
             break;
         }
     }
-    shared.queued.fetch_sub(length, Relaxed);
     pieces.close();
-    while let Ok(piece) = pieces.try_recv() {
-        if let AnswerPiece::Content(piece) = piece {
-            shared.queued.fetch_sub(piece.len(), Relaxed);
-        }
-    }
+    let left = std::iter::from_fn(|| pieces.try_recv().ok()).flatten().map(|piece| piece.len()).sum::<usize>();
+    shared.queued.fetch_sub(length + left, Relaxed);
     // An incomplete file is removed on a blocking thread.
     let _ = spawn_blocking(move || drop(writing)).await;
     // Those that wait go on.

@@ -35,7 +35,7 @@ pub(super) struct FileRequest<'a> {
 }
 
 /// A final answer.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct Reply {
     /// When the request was sent: the time as of which the answer holds, however late it is read.
     pub asked: SystemTime,

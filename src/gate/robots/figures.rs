@@ -19,15 +19,9 @@ pub struct CacheFigures {
     /// Bytes of memory for paces, and for entries that wait to be written to the store, without their files.
     pub pace_bytes: usize,
     pub unwritten_bytes: usize,
-    /// Answered and failed fetches of robots.txt.
-    pub fetched: u64,
-    pub failed: u64,
-    /// Answered and failed fetches of tdmrep.json.
-    pub tdmrep_fetched: u64,
-    pub tdmrep_failed: u64,
-    /// Answered and failed fetches of licence files.
-    pub license_fetched: u64,
-    pub license_failed: u64,
+    /// Answered and failed fetches, by kind of file.
+    pub fetched: [u64; SiteFile::COUNT],
+    pub failed: [u64; SiteFile::COUNT],
     /// Fetched files that cannot be understood: preferences in robots.txt, licences in robots.txt, tdmrep.json, licence files.
     pub malformed: [u64; 4],
 }
@@ -42,7 +36,7 @@ impl CacheFigures {
 impl RobotsCache {
     pub fn figures(&self) -> CacheFigures {
         let Self { hosts, files, pacer, store, fetched, failed, malformed, .. } = self;
-        let count = |of: &[AtomicU64; SiteFile::COUNT], file| of[file as usize].load(Ordering::Relaxed);
+        let counts = |of: &[AtomicU64; SiteFile::COUNT]| of.each_ref().map(|count| count.load(Ordering::Relaxed));
         CacheFigures {
             authorities: hosts.count(SiteFile::Robots),
             files: files.count(SiteFile::Robots),
@@ -51,12 +45,8 @@ impl RobotsCache {
             file_bytes: files.bytes(),
             pace_bytes: pacer.bytes(),
             unwritten_bytes: store.own_bytes(),
-            fetched: count(fetched, SiteFile::Robots),
-            failed: count(failed, SiteFile::Robots),
-            tdmrep_fetched: count(fetched, SiteFile::TdmRep),
-            tdmrep_failed: count(failed, SiteFile::TdmRep),
-            license_fetched: count(fetched, SiteFile::License),
-            license_failed: count(failed, SiteFile::License),
+            fetched: counts(fetched),
+            failed: counts(failed),
             malformed: malformed.each_ref().map(|count| count.load(Ordering::Relaxed)),
         }
     }

@@ -28,11 +28,12 @@ use super::pacer::Pacer;
 use super::store::Store;
 use crate::config::Settings;
 use crate::histogram::{Distribution, Histogram};
-use crate::policy::{Authority, Entry, Refusal, SiteFile};
+use crate::policy::{Authority, Entry, HttpVersion, Refusal, SiteFile};
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use compare::{is_due, is_unknown};
+use fetch::Reply;
 use fetch_table::{BACKGROUND, Fetch, FetchRow, FetchTable};
 use host_table::HostTable;
 use http::HeaderMap;
@@ -136,9 +137,9 @@ impl RobotsCache {
     pub fn insert(self: &Arc<Self>, authority: &Authority, status: u16, headers: &HeaderMap, body: &[u8]) {
         let host = self.host(SiteFile::Robots, authority);
         let (old, settings, asked) = (host.load_full(), self.settings.load(), SystemTime::now());
-        let (headers, body, asked_again) = (headers.clone(), Bytes::copy_from_slice(body), None);
-        let (is_redirected, is_foreign) = (false, false);
-        let fetched = Fetched::Answer { asked, status, headers, body, is_redirected, is_foreign, asked_again };
+        let (headers, body, version) = (headers.clone(), Bytes::copy_from_slice(body), HttpVersion::Http1);
+        let reply = Reply { asked, status, headers, body, version, wanted: None };
+        let fetched = Fetched::Answer { reply, is_redirected: false, is_foreign: false, asked_again: None };
         let entry = interpret_response(host.file, &old, &fetched, &self.files, &settings, asked);
         self.keep(&host, Arc::new(entry));
         self.trim();

@@ -1,12 +1,12 @@
 //! What an answer to a fetch of robots.txt or tdmrep.json means for what is known (RFC 9309 §2.3.1, RFC 9111).
 
+use super::fetch::Reply;
 use super::intern::Intern;
 use super::redirect::DeadEnd;
 use crate::config::Settings;
 use crate::policy::freshness::{CacheFields, Freshness, FreshnessLimits};
 use crate::policy::{self, Access, AskedAgain, Entry, SiteAnswer, SiteFile, Validators, manners, retry_after};
 use crate::robots::access::{AccessKind, from_status};
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::time::{Duration, SystemTime};
 
@@ -15,10 +15,7 @@ use std::time::{Duration, SystemTime};
 pub(super) enum Fetched {
     /// Any final answer; of 3xx only 304.
     Answer {
-        asked: SystemTime,
-        status: u16,
-        headers: HeaderMap,
-        body: Bytes,
+        reply: Reply,
         /// A redirect was followed.
         is_redirected: bool,
         /// The redirect led to another host.
@@ -34,7 +31,7 @@ pub(super) enum Fetched {
 impl Fetched {
     /// Whether our copy is used on: it is still the file, or none could be had.
     pub fn needs_copy(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::Answer { status: 304 | 429 | 500.., .. })
+        matches!(self, Self::Unreachable(_) | Self::Answer { reply: Reply { status: 304 | 429 | 500.., .. }, .. })
     }
 }
 
@@ -47,9 +44,9 @@ pub(super) fn interpret_response(
     settings: &Settings,
     now: SystemTime,
 ) -> Entry {
-    let (asked, status, headers, body, is_redirected, is_foreign, asked_again) = match fetched {
-        Fetched::Answer { asked, status, headers, body, is_redirected, is_foreign, asked_again } => {
-            (*asked, *status, headers, body, *is_redirected, *is_foreign, *asked_again)
+    let (reply, is_redirected, is_foreign, asked_again) = match fetched {
+        Fetched::Answer { reply, is_redirected, is_foreign, asked_again } => {
+            (reply, *is_redirected, *is_foreign, *asked_again)
         }
         Fetched::DeadEnd { asked, status, why } => {
             tracing::debug!(?why, "the redirects of {} cannot be followed", file.name());
@@ -58,11 +55,13 @@ pub(super) fn interpret_response(
         }
         Fetched::Unreachable(why) => return old.failed(now, why, None, fastrand::f64()),
     };
+    let Reply { asked, status, headers, body, .. } = reply;
+    let status = *status;
     if let Some(field) = manners::challenge(|name| headers.get(name)) {
         let why = format!("status {status}, and `{field}` says that it is a challenge");
         return old.failed(now, &why, asked_to_wait(headers, now), fastrand::f64());
     }
-    let freshness = freshness(file, headers, settings, asked);
+    let freshness = freshness(file, headers, settings, *asked);
     // A site that redirects cannot validate the file of another one.
     let validators = if is_redirected { Validators::default() } else { validators(headers) };
     if status == 304

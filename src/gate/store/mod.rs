@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::timeout;
-use writer::{Bounds, LEAST_BETWEEN, WriterShared};
+use writer::{LEAST_BETWEEN, WriterShared};
 
 /// The store. Without a disk it keeps nothing.
 #[derive(Default)]
@@ -45,10 +45,9 @@ impl Store {
         if settings.disk == 0 {
             return Self::memory();
         }
-        let bounds = Bounds { queued: queued(settings).into(), is_shared };
         config::warn_of_others(&directory(settings), "the store");
         let location = Location { directory: directory(settings), size: Arc::new(settings.disk.into()) };
-        match WriterShared::start(location, bounds) {
+        match WriterShared::start(location, queued(settings), is_shared) {
             Ok((disk, writer)) => Store { disk: Some(disk), writer: Mutex::new(Some(writer)) },
             Err(error) => {
                 tracing::warn!(%error, "cannot start the store's writer thread");
@@ -60,7 +59,7 @@ impl Store {
     /// Applies changed limits. What exceeds the new size on disk is dropped with the next write.
     pub fn resize(&self, settings: &config::StoreSettings) {
         if let Some(disk) = &self.disk {
-            disk.bounds.queued.store(queued(settings), Ordering::Relaxed);
+            disk.most_queued.store(queued(settings), Ordering::Relaxed);
             disk.location.size.store(settings.disk, Ordering::Relaxed);
         }
     }
@@ -78,8 +77,8 @@ impl Store {
     /// Whether the store works, and the size of its file in bytes. `None`: nothing is kept.
     pub fn on_disk(&self) -> Option<(bool, u64)> {
         let disk = self.disk.as_ref()?;
-        let is_lost = disk.queue.lock().is_lost;
-        Some((!is_lost, std::fs::metadata(disk.location.file()).map_or(0, |file| file.len())))
+        let is_open = disk.queue.lock().outage.as_ref().is_none_or(|outage| outage.is_elsewhere);
+        Some((is_open, std::fs::metadata(disk.location.file()).map_or(0, |file| file.len())))
     }
 
     /// Bytes in memory waiting to be written.
@@ -155,7 +154,7 @@ impl Store {
     pub fn flush(&self) {
         let Some(disk) = &self.disk else { return };
         let mut queue = disk.queue.lock();
-        while !queue.is_closing() && !queue.stuck && (!queue.next.is_empty() || !queue.writing.is_empty()) {
+        while !queue.is_closing() && queue.outage.is_none() && (!queue.next.is_empty() || !queue.writing.is_empty()) {
             queue.is_urgent = true;
             disk.more.notify_all();
             disk.written.wait(&mut queue);

@@ -3,7 +3,7 @@
 use super::batch::WriteBatch;
 use super::disk::DiskError;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Changes to be written.
 #[derive(Default)]
@@ -22,11 +22,18 @@ pub(super) struct WriteQueue {
     /// A caller waits for the next commit.
     pub is_urgent: bool,
     /// The last attempt to write failed.
-    pub stuck: bool,
-    /// The attempt failed, and not because another process has the store open and serves this one.
-    pub is_lost: bool,
+    pub outage: Option<Outage>,
     /// The last error of a reader.
     pub complaint: Option<DiskError>,
+}
+
+/// A period in which the disk cannot be written.
+pub(super) struct Outage {
+    /// When to try again.
+    pub until: Instant,
+    pub pause: Duration,
+    /// Another process has the store open, and serves this one.
+    pub is_elsewhere: bool,
 }
 
 impl WriteQueue {

@@ -2,6 +2,7 @@
 
 use super::batch::WriteBatch;
 use super::disk::Disk;
+use super::queue::Outage;
 use super::*;
 use crate::policy::freshness::Freshness;
 use crate::policy::{Authority, SiteAnswer, SiteFile, Validators};
@@ -32,7 +33,8 @@ pub(in crate::gate) fn unwritten() -> Store {
     let directory = tempfile::tempdir().unwrap().path().to_owned();
     let disk = WriterShared {
         location: Location { directory, size: Arc::new(MIB.into()) },
-        bounds: Bounds { queued: LEAST_QUEUED.into(), is_shared: false },
+        most_queued: LEAST_QUEUED.into(),
+        is_shared: false,
         disk: Default::default(),
         queue: Mutex::default(),
         more: Default::default(),
@@ -262,9 +264,9 @@ async fn new_files_wait_for_a_slow_disk_and_for_no_other() {
     let stalled = disk.stalled.lock();
     save(&store, 15..30);
     assert!(store.room().now_or_never().is_none());
-    disk.queue.lock().stuck = true;
+    disk.queue.lock().outage = Some(Outage { until: Instant::now(), pause: Duration::ZERO, is_elsewhere: false });
     assert!(store.room().now_or_never().is_some(), "what fails may fail for long");
-    disk.queue.lock().stuck = false;
+    disk.queue.lock().outage = None;
     drop(stalled);
     store.close();
     assert!(store.room().now_or_never().is_some());

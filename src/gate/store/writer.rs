@@ -2,7 +2,7 @@
 
 use super::batch::WriteBatch;
 use super::disk::{Disk, DiskError, Location};
-use super::queue::WriteQueue;
+use super::queue::{Outage, WriteQueue};
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::io;
 use std::sync::Arc;
@@ -11,25 +11,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// Limits of the queue.
-#[derive(Debug)]
-pub(super) struct Bounds {
-    /// Most bytes in memory waiting to be written; may change.
-    pub queued: AtomicUsize,
-    /// If another process has the store open, entries are obtained from that process.
-    pub is_shared: bool,
-}
-
-impl Bounds {
-    fn queued(&self) -> usize {
-        self.queued.load(Ordering::Relaxed)
-    }
-}
-
 /// Shared by the writer thread and the requests.
 pub(super) struct WriterShared {
     pub location: Location,
-    pub bounds: Bounds,
+    /// Most bytes in memory waiting to be written; may change.
+    pub most_queued: AtomicUsize,
+    /// If another process has the store open, entries are obtained from that process.
+    pub is_shared: bool,
     /// `None` while the store cannot be opened.
     pub disk: RwLock<Option<Disk>>,
     pub queue: Mutex<WriteQueue>,
@@ -43,10 +31,11 @@ pub(super) struct WriterShared {
 
 impl WriterShared {
     /// Starts the thread, after opening the store if possible.
-    pub fn start(location: Location, bounds: Bounds) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
+    pub fn start(location: Location, queued: usize, is_shared: bool) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
         let shared = Arc::new(WriterShared {
             location,
-            bounds,
+            most_queued: queued.into(),
+            is_shared,
             disk: RwLock::default(),
             queue: Mutex::default(),
             more: Condvar::new(),
@@ -55,15 +44,11 @@ impl WriterShared {
             #[cfg(test)]
             stalled: Mutex::default(),
         });
-        let outage = shared.open(false).err().map(|failure| {
-            let mut queue = shared.queue.lock();
-            (queue.stuck, queue.is_lost) = (true, !shared.is_elsewhere(&failure));
-            drop(queue);
-            shared.warn(&failure);
-            Outage::of(RETRY_FIRST)
-        });
+        if let Err(failure) = shared.open(false) {
+            shared.note_failure(&mut shared.queue.lock(), &failure);
+        }
         let writes = shared.clone();
-        let writer = thread::Builder::new().name("politely-store".into()).spawn(move || writes.run(outage))?;
+        let writer = thread::Builder::new().name("politely-store".into()).spawn(move || writes.run())?;
         Ok((shared, writer))
     }
 
@@ -76,7 +61,7 @@ impl WriterShared {
         if queue.is_closing() {
             return false;
         }
-        let has_room = queue.next.len() < MOST_QUEUED && queue.bytes() < self.bounds.queued();
+        let has_room = queue.next.len() < MOST_QUEUED && queue.bytes() < self.most_queued.load(Ordering::Relaxed);
         if has_room {
             let was_empty = queue.next.is_empty();
             add(&mut queue.next);
@@ -91,14 +76,14 @@ impl WriterShared {
     }
 
     fn is_half_full(&self, queue: &WriteQueue) -> bool {
-        queue.next.len() > MOST_QUEUED / 2 || queue.bytes() > self.bounds.queued() / 2
+        queue.next.len() > MOST_QUEUED / 2 || queue.bytes() > self.most_queued.load(Ordering::Relaxed) / 2
     }
 
     /// Whether the disk is slow, though it does not fail: new files have to wait.
     pub fn is_behind(&self) -> bool {
         let queue = self.queue.lock();
         let is_hung = || queue.began.is_some_and(|began| began.elapsed() > HUNG);
-        !queue.stuck && !queue.is_closing() && self.is_half_full(&queue) && !is_hung()
+        queue.outage.is_none() && !queue.is_closing() && self.is_half_full(&queue) && !is_hung()
     }
 
     /// A fetch has waited for a while.
@@ -113,32 +98,33 @@ impl WriterShared {
         self.room.notify_waiters();
     }
 
-    fn run(&self, mut outage: Option<Outage>) {
+    /// The disk cannot be written, until it is tried again.
+    fn note_failure(&self, queue: &mut WriteQueue, failure: &DiskError) {
+        let (before, is_elsewhere) = (queue.outage.take(), self.is_elsewhere(failure));
+        if before.is_none() {
+            self.warn(failure);
+        }
+        let pause = match before {
+            // The process that has the store open may end soon.
+            _ if is_elsewhere => RETRY_ELSEWHERE,
+            Some(before) => (before.pause * 2).min(RETRY_MAX),
+            None => RETRY_FIRST,
+        };
+        queue.outage = Some(Outage { until: Instant::now() + pause, pause, is_elsewhere });
+    }
+
+    fn run(&self) {
         let (mut checked, mut took) = (None, Duration::ZERO);
         loop {
-            let closing = self.wait(outage.as_ref());
+            let closing = self.wait();
             let began = Instant::now();
             self.queue.lock().began = Some(began);
             let done = self.attempt(&mut checked, took);
-            {
-                let mut queue = self.queue.lock();
-                queue.began = None;
-                queue.stuck = done.is_err();
-                queue.is_lost = done.as_ref().is_err_and(|failure| !self.is_elsewhere(failure));
-            }
-            self.tell();
+            let mut queue = self.queue.lock();
+            queue.began = None;
             match done {
                 Err(failure) => {
-                    if outage.is_none() {
-                        self.warn(&failure);
-                    }
-                    outage = Some(Outage::of(match outage {
-                        // The process that has the store open may end soon.
-                        _ if self.is_elsewhere(&failure) => RETRY_ELSEWHERE,
-                        Some(before) => (before.pause * 2).min(RETRY_MAX),
-                        None => RETRY_FIRST,
-                    }));
-                    let mut queue = self.queue.lock();
+                    self.note_failure(&mut queue, &failure);
                     if self.is_elsewhere(&failure) && self.is_half_full(&queue) {
                         // That process has these entries too.
                         queue.next = WriteBatch::default();
@@ -146,13 +132,13 @@ impl WriterShared {
                 }
                 Ok(time) => {
                     took = time;
-                    if outage.take().is_some() {
+                    if queue.outage.take().is_some() {
                         tracing::info!("the store {} is written again", self.location.file().display());
                     }
                 }
             }
-            let mut queue = self.queue.lock();
-            if queue.is_slow && outage.is_none() && took <= LEAST_BETWEEN && !self.is_half_full(&queue) {
+            self.tell();
+            if queue.is_slow && queue.outage.is_none() && took <= LEAST_BETWEEN && !self.is_half_full(&queue) {
                 queue.is_slow = false;
                 tracing::info!("the store's disk keeps up again");
             }
@@ -174,10 +160,10 @@ impl WriterShared {
     }
 
     /// Waits for work. True: this is the last round.
-    fn wait(&self, outage: Option<&Outage>) -> bool {
+    fn wait(&self) -> bool {
         let mut queue = self.queue.lock();
-        match outage {
-            Some(outage) => while !queue.is_closing() && !self.more.wait_until(&mut queue, outage.until).timed_out() {},
+        match queue.outage.as_ref().map(|outage| outage.until) {
+            Some(until) => while !queue.is_closing() && !self.more.wait_until(&mut queue, until).timed_out() {},
             None => {
                 while queue.next.is_empty() && queue.complaint.is_none() && !queue.is_closing() {
                     self.more.wait(&mut queue);
@@ -247,7 +233,7 @@ impl WriterShared {
 
     /// Another process has the store open and is asked for entries.
     fn is_elsewhere(&self, failure: &DiskError) -> bool {
-        self.bounds.is_shared && matches!(failure, DiskError::InUse)
+        self.is_shared && matches!(failure, DiskError::InUse)
     }
 
     /// An unusable store does not stop the proxy.
@@ -269,19 +255,6 @@ impl WriterShared {
             "the store {} cannot be written: {failure}; copies are kept in memory only until it can; {hint}",
             self.location.file().display()
         );
-    }
-}
-
-/// A period in which the disk cannot be written.
-struct Outage {
-    /// When to try again.
-    until: Instant,
-    pause: Duration,
-}
-
-impl Outage {
-    fn of(pause: Duration) -> Self {
-        Self { until: Instant::now() + pause, pause }
     }
 }
 

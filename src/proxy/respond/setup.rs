@@ -40,7 +40,7 @@ fn answer(status: StatusCode, fields: &str, body: &[u8]) -> Answer {
 }
 
 fn html(ca: &Ca, host: &str) -> Vec<u8> {
-    let mut out = Vec::new();
+    let (mut out, platforms) = (Vec::new(), PLATFORMS.replace(HOST, host));
     // Writing to memory does not fail.
     let _ = write!(
         out,
@@ -55,23 +55,15 @@ fn html(ca: &Ca, host: &str) -> Vec<u8> {
     out.extend_from_slice(
         b"<p><a href=\"/ca.pem\">Download the certificate</a> (PEM), <a href=\"/ca.crt\">the same as .crt</a> (DER)</p>\n",
     );
-    for (platform, commands) in PLATFORMS {
-        let commands = commands.replace(HOST, host);
+    for (platform, commands) in platforms.split("\n\n").filter_map(|block| block.split_once(":\n")) {
+        let commands = commands.lines().map(str::trim_start).collect::<Vec<_>>().join("\n");
         let _ = writeln!(out, "<details><summary>{platform}</summary><pre>{}</pre></details>", Html(&commands));
     }
     out
 }
 
 fn plain(ca: &Ca, host: &str) -> Vec<u8> {
-    let mut out = introduction(ca).join("\n").into_bytes();
-    for (platform, commands) in PLATFORMS {
-        let _ = write!(out, "\n\n{platform}:");
-        for line in commands.replace(HOST, host).lines() {
-            let _ = write!(out, "\n    {line}");
-        }
-    }
-    out.push(b'\n');
-    out
+    (introduction(ca).join("\n") + "\n\n" + &PLATFORMS.replace(HOST, host)).into_bytes()
 }
 
 fn introduction(ca: &Ca) -> Vec<String> {
@@ -96,58 +88,5 @@ fn introduction(ca: &Ca) -> Vec<String> {
 /// Placeholder for the requested name.
 const HOST: &str = "HOST";
 
-/// The commands go through the proxy, by `http_proxy` or the system's settings.
-const PLATFORMS: &[(&str, &str)] = &[
-    (
-        "One shell, without root; what reads these variables then trusts this proxy alone",
-        "curl -fo ~/politely.pem http://HOST/ca.pem\n\
-         export SSL_CERT_FILE=~/politely.pem CURL_CA_BUNDLE=~/politely.pem REQUESTS_CA_BUNDLE=~/politely.pem\n\
-         export NODE_EXTRA_CA_CERTS=~/politely.pem GIT_SSL_CAINFO=~/politely.pem PIP_CERT=~/politely.pem",
-    ),
-    (
-        "With politely installed, for one shell and all its programs",
-        "eval \"$(politely ca env --from http://PROXY:3128)\"",
-    ),
-    (
-        "Debian, Ubuntu",
-        "sudo curl -fo /usr/local/share/ca-certificates/politely.crt http://HOST/ca.pem\nsudo update-ca-certificates",
-    ),
-    (
-        "Fedora, RHEL",
-        "sudo curl -fo /etc/pki/ca-trust/source/anchors/politely.pem http://HOST/ca.pem\nsudo update-ca-trust",
-    ),
-    (
-        "Alpine",
-        "apk add ca-certificates\nwget -O /usr/local/share/ca-certificates/politely.crt http://HOST/ca.pem\nupdate-ca-certificates",
-    ),
-    ("Arch", "curl -fo politely.crt http://HOST/ca.pem\nsudo trust anchor politely.crt"),
-    (
-        "macOS",
-        "curl -fo politely.crt http://HOST/ca.pem\n\
-         sudo security add-trusted-cert -d -r trustRoot -k /Library/Keychains/System.keychain politely.crt",
-    ),
-    (
-        "Windows, as administrator",
-        "curl.exe -fo politely.crt http://HOST/ca.crt\ncertutil -addstore -f ROOT politely.crt",
-    ),
-    (
-        "Firefox",
-        "Settings > Privacy & Security > Certificates > View Certificates > Authorities > Import: http://HOST/ca.pem",
-    ),
-    (
-        "Chromium on Linux",
-        "curl -fo politely.pem http://HOST/ca.pem\n\
-         mkdir -p ~/.pki/nssdb\n\
-         certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n politely -i politely.pem",
-    ),
-    (
-        "Java",
-        "curl -fo politely.pem http://HOST/ca.pem\n\
-         keytool -importcert -noprompt -cacerts -storepass changeit -alias politely -file politely.pem",
-    ),
-    (
-        "A container image on Debian",
-        "ADD http://HOST/ca.pem /usr/local/share/ca-certificates/politely.crt\nRUN update-ca-certificates",
-    ),
-    ("Android, iOS", "Open http://HOST/ca.crt in the browser, install it, and trust it in the system's settings."),
-];
+/// Blocks for each platform: its name, and indented commands. They go through the proxy, by `http_proxy` or the system's settings.
+const PLATFORMS: &str = include_str!("setup.txt");

@@ -77,6 +77,14 @@ async fn what_each_user_has_asked_is_told() {
     assert_eq!((first.as_array().map(Vec::len), &first[0]["user"]), (Some(1), &"alice".into()));
     assert_eq!(json(admin, "GET", "/api/v1/status").await["users"], told);
     assert_eq!(asked(admin, "GET", "/api/v1/users", "Authorization: Bearer x\r\n").await.status(), 401);
+    let metrics = async |token: &str| asked(admin, "GET", "/metrics", token).await.text();
+    let named = metrics(&format!("Authorization: Bearer {ADMIN_TOKEN}\r\n")).await;
+    let bytes = format!("politely_user_bytes_total{{user=\"alice\"}} {}\n", 2 * KEEP_OUT.len());
+    assert!(named.contains(&bytes) && named.contains("politely_user_waited_seconds_total{user=\"bob\"} "), "{named}");
+    assert!(
+        !metrics("Authorization: Bearer x\r\n").await.contains("politely_user_"),
+        "users are named to who has the token"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -245,6 +245,8 @@ async fn run_says_when_nothing_came_through() {
     let verbose = politely_with(&["run", "-v", "curl", "-q", "-sS", &private], &open()).await;
     let told = verbose.stderr.lines().find(|line| line.starts_with(&format!("politely: {private}: ")));
     assert!(told.is_some_and(|line| line.contains("`Disallow: /private`")), "{}", verbose.stderr);
+    let times = verbose.stderr.lines().filter(|line| line.contains(&private) && line.contains("Disallow: ")).count();
+    assert_eq!(times, 1, "{}", verbose.stderr);
     let quiet = politely_with(&["run", "-q", "true"], &open()).await;
     let said = "politely: warning: nothing came through the proxy; ";
     assert!(quiet.code == 0 && quiet.stderr.starts_with(said), "warnings are said all the same: {}", quiet.stderr);

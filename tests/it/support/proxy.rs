@@ -75,7 +75,7 @@ impl Proxy {
     /// Fetches of robots.txt that have ended, whether or not they succeeded.
     pub fn robots_fetches(&self) -> u64 {
         let figures = self.running.as_ref().expect("only the shutdown takes it").figures().robots;
-        figures.fetched + figures.failed
+        figures.fetched[0] + figures.failed[0]
     }
 
     /// Whether the fleet's server answers.

@@ -104,83 +104,53 @@ fn figures(page: &Page<'_>, out: &mut String) {
         let _ = writeln!(out, "<li><b class=\"{class}\">{figure}</b> {what}</li>");
     }
     out.push_str("</ul>\n");
-    if total.refused > 0 {
-        let _ = writeln!(out, "<p>{} refused: {}.</p>", total.refused, escape(&refused(total)));
-    }
-    if total.let_through > 0 {
-        let _ = writeln!(out, "<p class=\"bad\">{}.</p>", escape(&let_through(total)));
-    }
-    if let Some(said) = undeclared(total) {
-        let _ = writeln!(out, "<p class=\"bad\">{said}.</p>");
-    }
-    out.push_str(
-        "<p>With <code>--format csv</code> in place of <code>--format html</code>, each request behind these figures is a line, with its \
-         URL.</p>\n",
-    );
-    if page.report.lost > 0 {
-        let _ = writeln!(
-            out,
-            "<p class=\"bad\">{} more requests are not recorded: the disk was full or too slow.</p>",
-            page.report.lost
-        );
-    }
+    let said = [
+        (total.refused > 0).then(|| (PLAIN, format!("{} refused: {}.", total.refused, escape(&refused(total))))),
+        (total.let_through > 0).then(|| (BAD, format!("{}.", escape(&let_through(total))))),
+        undeclared(total).map(|said| (BAD, format!("{said}."))),
+        Some((PLAIN, WITH_URLS.to_owned())),
+        (page.report.lost > 0).then(|| (BAD, format!("{} more requests are not recorded: {LOST}.", page.report.lost))),
+    ];
+    paragraphs(out, said.into_iter().flatten());
+}
+
+/// The class of each, and what it says.
+fn paragraphs(out: &mut String, all: impl IntoIterator<Item = (&'static str, String)>) {
+    all.into_iter().for_each(|(class, said)| *out += &format!("<p{class}>{said}</p>\n"));
 }
 
 fn chain(page: &Page<'_>, out: &mut String) {
     let Verified { records, segments, times, head, faults, lost, unclean, bodies, .. } = page.verified;
-    let _ = write!(
-        out,
-        "<h2>What this rests on</h2>\n<p>Each request through this proxy left a record with what was decided, by which line of which robots.txt, and that \
-         file is kept. Each record holds the SHA-256 of the one before it, so that one that was changed, added or removed later is \
-         found. It does not show that nobody wrote the whole chain again: for that its head has to be known from elsewhere and from \
-         before.</p>\n"
-    );
-    match faults.as_slice() {
-        [] => {
-            let _ = writeln!(
-                out,
-                "<p class=\"good\">The chain is whole: {} in {}{}, and {} that they rest on.</p>",
-                counted(*records, "record"),
-                counted(*segments, "segment"),
-                times.map_or_else(String::new, |(from, to)| format!(", from {} to {}", time(from), time(to))),
-                counted(*bodies, "file")
-            );
+    let (records, segments) = (counted(*records, "record"), counted(*segments, "segment"));
+    let (class, chain) = match faults.len() as u64 {
+        0 => {
+            let times = times.map(|(from, to)| format!(", from {} to {}", time(from), time(to))).unwrap_or_default();
+            let files = counted(*bodies, "file");
+            (GOOD, format!("The chain is whole: {records} in {segments}{times}, and {files} that they rest on."))
         }
-        faults => {
-            let _ = writeln!(
-                out,
-                "<p class=\"bad\">The chain is broken, in {}:</p>\n<ul>",
-                counted(faults.len() as u64, "place")
-            );
-            for fault in faults.iter().take(20) {
-                let _ = writeln!(out, "<li>{}</li>", escape(&fault.to_string()));
-            }
-            out.push_str("</ul>\n");
-        }
+        places => (BAD, format!("The chain is broken, in {}:", counted(places, "place"))),
+    };
+    out.push_str("<h2>What this rests on</h2>\n");
+    paragraphs(out, [(PLAIN, CHAIN.to_owned()), (class, chain)]);
+    let listed = faults.iter().take(20).map(|fault| format!("<li>{}</li>\n", escape(&fault.to_string())));
+    if !faults.is_empty() {
+        *out += &format!("<ul>\n{}</ul>\n", listed.collect::<String>());
     }
-    for (count, from, to) in lost {
-        let _ = writeln!(
-            out,
-            "<p>{count} records between {} and {} were lost, as the disk was full or too slow.</p>",
-            time(*from),
-            time(*to)
-        );
-    }
-    if *unclean > 0 {
-        let _ = writeln!(
-            out,
-            "<p>The proxy ended {} without closing the chain, as by a loss of power.</p>",
-            times_of(*unclean)
-        );
-    }
-    if let Some(last) = page.verified.stamps.iter().map(|stamp| stamp.time).max() {
-        let _ = writeln!(
-            out,
-            "<p>{} of its lines stored with it, the last of {}; <code>--tsa-ca</code> says by whom.</p>",
-            counted(page.verified.stamps.len() as u64, "time stamp"),
-            time(last)
-        );
-    }
+    let lost = lost.iter().map(|(count, from, to)| {
+        (PLAIN, format!("{count} records between {} and {} were lost, as {LOST}.", time(*from), time(*to)))
+    });
+    let unclean = (*unclean > 0).then(|| {
+        (PLAIN, format!("The proxy ended {} without closing the chain, as by a loss of power.", times_of(*unclean)))
+    });
+    let stamped = page.verified.stamps.iter().map(|stamp| stamp.time).max().map(|last| {
+        let stamps = counted(page.verified.stamps.len() as u64, "time stamp");
+        let last = time(last);
+        (
+            PLAIN,
+            format!("{stamps} of its lines stored with it, the last of {last}; <code>--tsa-ca</code> says by whom."),
+        )
+    });
+    paragraphs(out, lost.chain(unclean).chain(stamped));
     let stamps = if page.verified.stamps.is_empty() { "" } else { " --tsa-ca FILE" };
     let directory = fs::canonicalize(page.directory);
     let directory = directory.as_deref().unwrap_or(page.directory).display().to_string();
@@ -203,6 +173,15 @@ fn in_shell(path: &str) -> String {
     if path.chars().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
 }
 
+const PLAIN: &str = "";
+const BAD: &str = " class=\"bad\"";
+const GOOD: &str = " class=\"good\"";
+const LOST: &str = "the disk was full or too slow";
+const WITH_URLS: &str = "With <code>--format csv</code> in place of <code>--format html</code>, each request behind these figures is a \
+    line, with its URL.";
+const CHAIN: &str = "Each request through this proxy left a record with what was decided, by which line of which robots.txt, and that \
+    file is kept. Each record holds the SHA-256 of the one before it, so that one that was changed, added or removed later is found. It \
+    does not show that nobody wrote the whole chain again: for that its head has to be known from elsewhere and from before.";
 /// What is not plain to somebody who knows neither politely nor the Web.
 const WORDS: &str = "<h2>What the words mean</h2>\n<dl>\n\
     <dt>Delivered<dd>the site answered, with a status from 100 to 399, and the client got that answer; 4xx: it did not have the page, or \

@@ -1,9 +1,9 @@
 //! Fetches one file from its site: in the host's slots, along redirects, and once more in the plainest form if the answer says that our
 //! request is malformed.
 
-use super::super::fetch::{self, FetchError, FileRequest, Reply, target};
+use super::super::fetch::{self, FetchError, FileRequest, target};
 use super::super::fetch_table::Fetch;
-use super::super::redirect::{DeadEnd, Trail};
+use super::super::redirect::Trail;
 use super::super::response::Fetched;
 use super::super::{FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
@@ -104,20 +104,13 @@ impl RobotsCache {
             }
             match trail.after(&reply) {
                 None => {
-                    let Reply { asked, status, headers, body, .. } = reply;
                     let (is_redirected, is_foreign) = (trail.is_redirected(), trail.is_away());
-                    return Ok(Fetched::Answer {
-                        asked,
-                        status,
-                        headers,
-                        body,
-                        is_redirected,
-                        is_foreign,
-                        asked_again,
-                    });
+                    return Ok(Fetched::Answer { reply, is_redirected, is_foreign, asked_again });
                 }
                 Some(Ok(())) => {}
-                Some(Err(why)) => return Ok(reply.dead_end(why)),
+                Some(Err(why)) => {
+                    return Ok(Fetched::DeadEnd { asked: reply.asked, status: reply.status, why });
+                }
             }
         }
     }
@@ -168,12 +161,6 @@ impl RobotsCache {
         // At a redirect's target, fetches have no precedence.
         let max_wait = if is_patient { Duration::MAX } else { terms.max_wait };
         Terms { is_renewal: is_patient && is_at_home, max_wait, ..terms }
-    }
-}
-
-impl Reply {
-    fn dead_end(&self, why: DeadEnd) -> Fetched {
-        Fetched::DeadEnd { asked: self.asked, status: self.status, why }
     }
 }
 

@@ -5,7 +5,7 @@ mod copies;
 mod turn;
 
 use super::compare::{is_due, is_newer, is_older, is_unknown};
-use super::fetch::FetchError;
+use super::fetch::{FetchError, Reply};
 use super::fetch_table::Fetch;
 use super::intern::LONG;
 use super::long_bodies::Crowded;
@@ -152,7 +152,8 @@ impl RobotsCache {
             if fetched.needs_copy() && is_unknown(&host.load()) {
                 // It may have been evicted since the fetch was ordered.
                 self.take_kept(host, taker).await;
-                let is_confirmed = matches!(fetched, Fetched::Answer { status: 304, .. }) && before.answer.is_some();
+                let is_confirmed = matches!(fetched, Fetched::Answer { reply: Reply { status: 304, .. }, .. })
+                    && before.answer.is_some();
                 if is_confirmed && is_unknown(&host.load()) {
                     continue;
                 }
@@ -192,7 +193,7 @@ impl RobotsCache {
         settings: Arc<Settings>,
         taker: Taker,
     ) -> Option<Entry> {
-        let is_long = matches!(&fetched, Fetched::Answer { body, .. } if body.len() > LONG);
+        let is_long = matches!(&fetched, Fetched::Answer { reply, .. } if reply.body.len() > LONG);
         let inner = self.clone();
         let read = move || interpret_response(file, &old, &fetched, &inner.files, &settings, SystemTime::now());
         if is_long { self.workers.compute(taker, read).await.ok() } else { Some(read()) }

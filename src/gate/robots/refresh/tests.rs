@@ -10,7 +10,7 @@ use crate::gate::robots::{FetchReason, RobotsCache};
 use crate::gate::store::tests::unwritten;
 use crate::gate::store::{Store, digest};
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, Authority, SiteAnswer};
+use crate::policy::{Access, Authority, HttpVersion, SiteAnswer};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -44,7 +44,7 @@ async fn a_panic_is_a_failure_that_is_not_repeated_at_once() {
     let trouble = entry.trouble.as_ref().expect("it is noted");
     assert_eq!((trouble.failures, &*trouble.why), (1, "an internal error of the proxy"));
     assert!(!entry.may_fetch(SystemTime::now()), "it is left alone for a while");
-    assert_eq!(cache.figures().failed, 1);
+    assert_eq!(cache.figures().failed, [1, 0, 0]);
     assert_eq!(cache.or_failed(&host, async { 7 }).await, Some(7));
 }
 
@@ -123,7 +123,8 @@ fn answer(lines: usize) -> Fetched {
 
 fn answered(body: Bytes) -> Fetched {
     let (asked, headers) = (SystemTime::now(), http::HeaderMap::new());
-    Fetched::Answer { asked, status: 200, headers, body, is_redirected: false, is_foreign: false, asked_again: None }
+    let reply = Reply { asked, status: 200, headers, body, version: HttpVersion::Http1, wanted: None };
+    Fetched::Answer { reply, is_redirected: false, is_foreign: false, asked_again: None }
 }
 
 #[tokio::test]
@@ -271,7 +272,7 @@ async fn a_copy_that_comes_while_the_store_is_waited_for_is_not_overwritten_by_a
     let mut stream = asked(&listener).await;
     cache.store.fall_behind();
     stream.write_all(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n").await.unwrap();
-    while cache.figures().failed == 0 {
+    while cache.figures().failed == [0; 3] {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     cache.keep(&host, Arc::new(copy(0)));

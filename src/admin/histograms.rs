@@ -1,0 +1,26 @@
+//! Distributions that are kept elsewhere, as a metric.
+
+use crate::histogram::Distribution;
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use std::fmt;
+
+pub(super) type Labels = Vec<(&'static str, String)>;
+
+#[derive(Debug)]
+pub(super) struct Histograms(pub Vec<(Labels, Distribution)>);
+
+impl EncodeMetric for Histograms {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|(labels, read)| {
+            let encode = |encoder: &mut MetricEncoder<'_>| {
+                encoder.encode_histogram::<NoLabelSet>(read.sum, read.count(), &read.buckets, None)
+            };
+            if labels.is_empty() { encode(&mut encoder) } else { encode(&mut encoder.encode_family(labels)?) }
+        })
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
+}
