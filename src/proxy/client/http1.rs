@@ -43,7 +43,7 @@ enum Next {
 
 impl Connection {
     /// Serves the connection until one side ends it.
-    pub async fn serve(mut self, proxy: &Arc<Proxy>) {
+    pub async fn serve(mut self: Box<Self>, proxy: &Arc<Proxy>) {
         if self.wire.is_h2() {
             return http2::serve(proxy, self).await;
         }
@@ -74,7 +74,8 @@ impl Connection {
                 Next::Cut => return,
             }
         }
-        self.linger(proxy).await;
+        // Boxed, so that an idle connection does not hold its state.
+        Box::pin(self.linger(proxy)).await;
     }
 
     /// Waits for the start of a head and forgets the last host. `since`: start of the idle time.

@@ -28,13 +28,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 /// Serves the connection until one side ends it. Boxed, because a stream can contain another connection.
-pub fn serve(proxy: &Arc<Proxy>, connection: Connection) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+pub fn serve(proxy: &Arc<Proxy>, connection: Box<Connection>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     let turns = TaskTurns::default();
     Box::pin(turns.clone().of(serve_streams(proxy.clone(), connection, turns)))
 }
 
-async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTurns) {
-    let Connection { wire, input, peer, permit, place, .. } = connection;
+async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: TaskTurns) {
+    let Connection { wire, input, peer, permit, place, .. } = *connection;
     let (idle, preface, head) = {
         let limits = &proxy.settings.load().limits;
         (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
