@@ -64,9 +64,10 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
                 Some(Ok((request, respond))) => {
                     shared.permit.busy();
                     shared.permit.heard(true);
-                    // Boxed in place: spawning would move the future, and `Box::pin` would copy it.
+                    // Boxed in place: spawning would move the future, and so would `Box::pin`, or room that is taken after it is made.
+                    let room = Box::new_uninit();
                     let exchange = exchange(proxy.clone(), shared.clone(), request, respond);
-                    exchanges.spawn(Box::into_pin(Box::write(Box::new_uninit(), exchange)));
+                    exchanges.spawn(Box::into_pin(Box::write(room, exchange)));
                 }
                 Some(Err(error)) => return tracing::debug!(%error, "a client's HTTP/2 connection has ended"),
                 None => break,
@@ -147,7 +148,8 @@ async fn exchange(
             match identified {
                 Err(outcome) => exchange.finish(outcome, &mut client, &mut timer).await,
                 Ok(()) if request.is_connect() && inside.is_none() => {
-                    return connect(&proxy, exchange, &shared.permit, client, timer).await;
+                    // Boxed, because most streams are not tunnels.
+                    return Box::pin(connect(&proxy, exchange, &shared.permit, client, timer)).await;
                 }
                 Ok(()) => {
                     if request.is_upgrade {
