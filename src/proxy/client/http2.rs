@@ -4,7 +4,7 @@
 use super::super::Proxy;
 use super::super::exchange::carry::Http2Client;
 use super::super::exchange::key_directory::published;
-use super::super::exchange::request::{Request, Unread};
+use super::super::exchange::request::{PreviousRequest, Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread, websocket};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::{self, Place};
@@ -34,7 +34,7 @@ pub fn serve(proxy: &Arc<Proxy>, connection: Box<Connection>) -> Pin<Box<dyn Fut
 }
 
 async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: TaskTurns) {
-    let Connection { wire, input, peer, permit, place, .. } = *connection;
+    let Connection { wire, input, peer, permit, place, last, .. } = *connection;
     let (idle, preface, head) = {
         let limits = &proxy.settings.load().limits;
         (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
@@ -53,8 +53,14 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
         () = proxy.stopped_after_grace() => return,
     };
     let Ok(Ok(mut streams)) = opened else { return };
-    let shared =
-        Arc::new(SharedConnection { peer, turns, permit, place: Mutex::new(place), tries: Default::default() });
+    let shared = Arc::new(SharedConnection {
+        peer,
+        turns,
+        permit,
+        place: Mutex::new(place),
+        last: Mutex::new(last),
+        tries: Default::default(),
+    });
     let mut exchanges = JoinSet::new();
     let mut is_stopping = false;
     let mut idle_at = Instant::now() + idle;
@@ -107,6 +113,8 @@ struct SharedConnection {
     permit: ConnectionPermit,
     /// Place among the connections of the latest user.
     place: Mutex<Option<Place<String>>>,
+    /// The request that was read last.
+    last: Mutex<PreviousRequest>,
     /// Held while a stream's password is verified.
     tries: tokio::sync::Mutex<()>,
 }
@@ -134,7 +142,8 @@ async fn exchange(
         let (nothing, answered) = (Unread::default(), Outcome::Answered(answer));
         return answer_unread(&proxy, &nothing, answered, &shared.peer, began, &mut client, &mut timer).await;
     }
-    match Request::read_http2(&parts, ends, inside, &proxy.via) {
+    let read = Request::read_http2(&parts, ends, inside, &proxy.via, &mut shared.last.lock());
+    match read {
         Ok(request) => {
             let mut peer = shared.peer.clone();
             let settings = proxy.settings.load_full();
