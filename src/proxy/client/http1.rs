@@ -258,5 +258,6 @@ async fn drain(client: &mut Http1Client<'_>, timer: &mut Timer) -> bool {
 
 /// Start of the HTTP/2 preface.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
-/// A connection without requests for this long forgets its last host.
-const FORGET: Duration = Duration::from_secs(1);
+/// A connection without requests for this long forgets its last host, and gives back what a request needs. No less than
+/// what a new timer waits at first, which would have to be set again.
+const FORGET: Duration = Duration::from_millis(100);
