@@ -38,13 +38,13 @@ pub enum ConnectResult {
 /// the CONNECT.
 pub async fn connect(
     proxy: &Arc<Proxy>,
-    mut connection: Connection,
+    mut connection: Box<Connection>,
     authority: Authority,
     via: Option<String>,
     is_socks: bool,
 ) {
     let agent = connection.last.agent();
-    let Connection { wire, input, peer, timer, .. } = &mut connection;
+    let Connection { wire, input, peer, timer, .. } = &mut *connection;
     // For the log and the answer only; the request is not forwarded.
     let nothing = HeaderMap::new();
     let request = Request {
@@ -102,7 +102,7 @@ pub async fn grant<C: Client>(
 /// Serves an intercepted connection. `agent`: the User-Agent of the CONNECT.
 pub async fn serve_intercepted(
     proxy: &Arc<Proxy>,
-    connection: Connection,
+    connection: Box<Connection>,
     authority: Authority,
     agent: Option<String>,
 ) {
@@ -114,7 +114,7 @@ pub async fn serve_intercepted(
 /// Serves TLS with our leaf certificate, or plain HTTP. Closes the connection on anything else.
 async fn intercept(
     proxy: &Arc<Proxy>,
-    mut connection: Connection,
+    mut connection: Box<Connection>,
     authority: Authority,
     agent: Option<String>,
 ) -> io::Result<()> {
@@ -155,7 +155,7 @@ async fn intercept(
         }
         Some(byte) if byte.is_ascii_alphabetic() => {
             // State from outside the tunnel does not apply inside.
-            let Connection { wire, input, peer, timer, permit, place, .. } = connection;
+            let Connection { wire, input, peer, timer, permit, place, .. } = *connection;
             let peer = peer.within(Tunnel { authority: authority.with_scheme(Scheme::Http), other_name: None });
             Box::pin(Connection::new(wire, input, peer, timer, permit, place).serve(proxy)).await;
         }
@@ -192,8 +192,12 @@ struct ClientTlsError {
     io: Option<Wire>,
 }
 
-async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) -> Result<Connection, ClientTlsError> {
-    let Connection { wire, input, peer, mut timer, permit, place, .. } = connection;
+async fn decrypt(
+    proxy: &Proxy,
+    connection: Box<Connection>,
+    connected: Authority,
+) -> Result<Box<Connection>, ClientTlsError> {
+    let Connection { wire, input, peer, mut timer, permit, place, .. } = *connection;
     let failed = |error, saw_leaf, io| ClientTlsError { error, saw_leaf, io };
     let handshake = async {
         let mut acceptor = LazyConfigAcceptor::new(Acceptor::default(), wire.prefixed(input));

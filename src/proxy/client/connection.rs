@@ -15,7 +15,7 @@ use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// A client connection, between requests or during one.
+/// A client connection, between requests or during one. Boxed: each future that it is handed to would hold room for it twice.
 pub struct Connection {
     pub wire: Wire,
     /// Input that was read but not consumed.
@@ -39,8 +39,8 @@ impl Connection {
         timer: Timer,
         permit: ConnectionPermit,
         place: Option<Place<String>>,
-    ) -> Self {
-        Connection {
+    ) -> Box<Self> {
+        Box::new(Connection {
             wire,
             input,
             peer,
@@ -49,11 +49,11 @@ impl Connection {
             place,
             last: PreviousRequest::default(),
             last_place: LastPlace::default(),
-        }
+        })
     }
 
     /// Ends the connection with a lingering close.
-    pub(super) async fn linger(mut self, proxy: &Proxy) {
+    pub(super) async fn linger(mut self: Box<Self>, proxy: &Proxy) {
         self.input.release();
         let limit = if proxy.is_stopping() { STOP_LINGER_TIME } else { LINGER_TIME };
         self.wire.lingering_close(&mut self.timer, limit, usize::MAX).await;

@@ -43,7 +43,7 @@ enum Next {
 
 impl Connection {
     /// Serves the connection until one side ends it.
-    pub async fn serve(mut self, proxy: &Arc<Proxy>) {
+    pub async fn serve(mut self: Box<Self>, proxy: &Arc<Proxy>) {
         if self.wire.is_h2() {
             return http2::serve(proxy, self).await;
         }
@@ -74,7 +74,8 @@ impl Connection {
                 Next::Cut => return,
             }
         }
-        self.linger(proxy).await;
+        // Boxed, so that an idle connection does not hold its state.
+        Box::pin(self.linger(proxy)).await;
     }
 
     /// Waits for the start of a head and forgets the last host. `since`: start of the idle time.
@@ -257,5 +258,6 @@ async fn drain(client: &mut Http1Client<'_>, timer: &mut Timer) -> bool {
 
 /// Start of the HTTP/2 preface.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
-/// A connection without requests for this long forgets its last host.
-const FORGET: Duration = Duration::from_secs(1);
+/// A connection without requests for this long forgets its last host, and gives back what a request needs. No less than
+/// what a new timer waits at first, which would have to be set again.
+const FORGET: Duration = Duration::from_millis(100);

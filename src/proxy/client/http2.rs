@@ -4,7 +4,7 @@
 use super::super::Proxy;
 use super::super::exchange::carry::Http2Client;
 use super::super::exchange::key_directory::published;
-use super::super::exchange::request::{Request, Unread};
+use super::super::exchange::request::{PreviousRequest, Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread, websocket};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::{self, Place};
@@ -28,13 +28,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 /// Serves the connection until one side ends it. Boxed, because a stream can contain another connection.
-pub fn serve(proxy: &Arc<Proxy>, connection: Connection) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+pub fn serve(proxy: &Arc<Proxy>, connection: Box<Connection>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     let turns = TaskTurns::default();
     Box::pin(turns.clone().of(serve_streams(proxy.clone(), connection, turns)))
 }
 
-async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTurns) {
-    let Connection { wire, input, peer, permit, place, .. } = connection;
+async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: TaskTurns) {
+    let Connection { wire, input, peer, permit, place, last, .. } = *connection;
     let (idle, preface, head) = {
         let limits = &proxy.settings.load().limits;
         (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
@@ -53,8 +53,14 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
         () = proxy.stopped_after_grace() => return,
     };
     let Ok(Ok(mut streams)) = opened else { return };
-    let shared =
-        Arc::new(SharedConnection { peer, turns, permit, place: Mutex::new(place), tries: Default::default() });
+    let shared = Arc::new(SharedConnection {
+        peer,
+        turns,
+        permit,
+        place: Mutex::new(place),
+        last: Mutex::new(last),
+        tries: Default::default(),
+    });
     let mut exchanges = JoinSet::new();
     let mut is_stopping = false;
     let mut idle_at = Instant::now() + idle;
@@ -64,9 +70,10 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
                 Some(Ok((request, respond))) => {
                     shared.permit.busy();
                     shared.permit.heard(true);
-                    // Boxed in place: spawning would move the future, and `Box::pin` would copy it.
+                    // Boxed in place: spawning would move the future, and so would `Box::pin`, or room that is taken after it is made.
+                    let room = Box::new_uninit();
                     let exchange = exchange(proxy.clone(), shared.clone(), request, respond);
-                    exchanges.spawn(Box::into_pin(Box::write(Box::new_uninit(), exchange)));
+                    exchanges.spawn(Box::into_pin(Box::write(room, exchange)));
                 }
                 Some(Err(error)) => return tracing::debug!(%error, "a client's HTTP/2 connection has ended"),
                 None => break,
@@ -106,6 +113,8 @@ struct SharedConnection {
     permit: ConnectionPermit,
     /// Place among the connections of the latest user.
     place: Mutex<Option<Place<String>>>,
+    /// The request that was read last.
+    last: Mutex<PreviousRequest>,
     /// Held while a stream's password is verified.
     tries: tokio::sync::Mutex<()>,
 }
@@ -133,7 +142,8 @@ async fn exchange(
         let (nothing, answered) = (Unread::default(), Outcome::Answered(answer));
         return answer_unread(&proxy, &nothing, answered, &shared.peer, began, &mut client, &mut timer).await;
     }
-    match Request::read_http2(&parts, ends, inside, &proxy.via) {
+    let read = Request::read_http2(&parts, ends, inside, &proxy.via, &mut shared.last.lock());
+    match read {
         Ok(request) => {
             let mut peer = shared.peer.clone();
             let settings = proxy.settings.load_full();
@@ -147,7 +157,8 @@ async fn exchange(
             match identified {
                 Err(outcome) => exchange.finish(outcome, &mut client, &mut timer).await,
                 Ok(()) if request.is_connect() && inside.is_none() => {
-                    return connect(&proxy, exchange, &shared.permit, client, timer).await;
+                    // Boxed, because most streams are not tunnels.
+                    return Box::pin(connect(&proxy, exchange, &shared.permit, client, timer)).await;
                 }
                 Ok(()) => {
                     if request.is_upgrade {

@@ -6,11 +6,11 @@ use super::super::limits::per_client::{Place, client};
 use super::super::limits::total::ConnectionPermit;
 use super::Peer;
 use super::connection::Connection;
-use super::wire::{LINGER_BYTES, LINGER_TIME, Wire};
-use crate::tls::{ClientCertificate, Distrust};
+pub use super::tls::Tls;
+use super::tls::decrypted;
+use super::wire::Wire;
 use crate::upstream::is_own_limit;
 use futures_util::FutureExt;
-use rustls::ServerConfig;
 use socket2::SockRef;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,12 +18,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 
 /// State shared by the connections of one listener.
 pub struct ListenerState {
@@ -38,13 +36,6 @@ struct ListenerSettings {
     tls: Option<Arc<Tls>>,
     serves_directory: bool,
     is_closed: bool,
-}
-
-/// TLS between clients and the proxy itself.
-pub struct Tls {
-    pub config: Arc<ServerConfig>,
-    /// Clients must present a certificate.
-    pub identifies: bool,
 }
 
 impl ListenerState {
@@ -117,10 +108,11 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, state: Arc<Lis
         if let Some(permit) = permit
             && let Some(arrived) = arrived.take()
         {
-            // Boxed in place: spawning would move the future, and `Box::pin` would copy it.
             let (proxy, state) = (proxy.clone(), state.clone());
+            // Boxed in place: spawning would move the future, and so would room that is taken after it is made.
+            let room = Box::new_uninit();
             let served = permit.serve(|permit| served(proxy, arrived, state, permit));
-            connections.spawn(Box::into_pin(Box::write(Box::new_uninit(), served)));
+            connections.spawn(Box::into_pin(Box::write(room, served)));
         }
     }
     // Serves connections that have already arrived: closing the socket would reset them.
@@ -185,64 +177,14 @@ async fn served(
     permit.set_listener(state.number);
     let ListenerSettings { tls, serves_directory: gets_directory, .. } = state.settings.borrow().clone();
     drop(state);
-    let is_identified = tls.as_ref().is_some_and(|tls| tls.identifies);
-    let mut peer = Peer::new(address, gets_directory);
-    let wire = match tls {
-        None => Wire::Tcp(tcp),
-        Some(tls) => {
-            let wire = tokio::select! {
-                wire = Box::pin(decrypt(&proxy, tcp, address, tls.config.clone())) => wire,
-                () = proxy.stopped_after_grace() => return,
-            };
-            match wire {
-                Ok(wire) => wire,
-                Err(error) if is_identified && is_about_certificate(&error) => {
-                    return tracing::info!(client = %address, %error, "a client's certificate was refused (`client_ca`)");
-                }
-                Err(error) => {
-                    return tracing::debug!(client = %address, %error, "the TLS handshake with a client failed");
-                }
-            }
-        }
+    let peer = Peer::new(address, gets_directory);
+    let connection = match tls {
+        None => Some(Connection::new(Wire::Tcp(tcp), Buffer::new(), peer, Timer::new(), permit, None)),
+        // Boxed, because it is soon over.
+        Some(tls) => Box::pin(decrypted(&proxy, tcp, peer, permit, &tls)).await,
     };
-    if let Wire::Tls(tls) = &wire {
-        let shown = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        peer.certificate = shown.map(|der| Arc::new(ClientCertificate::new(der.clone())));
-        permit.heard(peer.certificate.is_some());
-    }
-    Connection::new(wire, Buffer::new(), peer, Timer::new(), permit, None).serve(&proxy).await;
-}
-
-/// Whether the client presented an invalid certificate or none.
-fn is_about_certificate(error: &io::Error) -> bool {
-    let error = error.get_ref().and_then(|error| error.downcast_ref());
-    matches!(error, Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented))
-}
-
-async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc<ServerConfig>) -> io::Result<Wire> {
-    let limit = proxy.settings.load().limits.header_timeout;
-    let here = tcp.local_addr();
-    let mut first = [0];
-    let is_plain = timeout(limit, tcp.peek(&mut first)).await?? == 1 && first[0].is_ascii_alphabetic();
-    let mut wire = Wire::Tcp(tcp);
-    if is_plain {
-        timeout(limit, wire.write_all(NOT_TLS)).await??;
-        wire.lingering_close(&mut Timer::new(), LINGER_TIME, LINGER_BYTES).await;
-        tracing::info!(client = %address, "plain HTTP on a TLS listener: write https:// in the client's proxy URL");
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let handshake = timeout(limit, TlsAcceptor::from(config).accept(wire).into_fallible()).await;
-    proxy.counters.handshake(matches!(handshake, Ok(Ok(_))));
-    match handshake? {
-        Ok(tls) => Ok(Wire::Tls(Box::new(tls))),
-        Err((error, mut io)) => {
-            // A client that closes at once has not seen the certificate.
-            if let Some(how) = Distrust::of(&error).filter(|how| *how != Distrust::Closed) {
-                proxy.log_distrust(address, &here?.to_string(), None, how);
-            }
-            io.lingering_close(&mut Timer::new(), LINGER_TIME, LINGER_BYTES).await;
-            Err(error)
-        }
+    if let Some(connection) = connection {
+        connection.serve(&proxy).await;
     }
 }
 
@@ -284,9 +226,6 @@ fn is_the_clients_fault(error: &io::Error) -> bool {
     matches!(error.kind(), Kind::ConnectionAborted | Kind::ConnectionReset | Kind::ConnectionRefused)
 }
 
-const NOT_TLS: &[u8] =
-    b"HTTP/1.1 400 TLS Wanted\r\nContent-Type: text/plain\r\nContent-Length: 75\r\nConnection: close\r\n\r\n\
-    politely speaks TLS on this port: write https:// in the client's proxy URL\n";
 /// Connections that may have arrived before the last check.
 const BACKLOG: usize = 1024;
 /// Minimum of idle connections to close when descriptors run out.

@@ -10,6 +10,7 @@ pub mod listener;
 mod other_protocol;
 mod socks;
 pub mod socks_reply;
+mod tls;
 mod wire;
 
 pub use wire::Wire;

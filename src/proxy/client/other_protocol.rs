@@ -16,7 +16,7 @@ pub fn is_other_protocol(input: &[u8]) -> bool {
 }
 
 /// Serves the connection to its end.
-pub async fn serve(proxy: &Arc<Proxy>, mut connection: Connection) {
+pub async fn serve(proxy: &Arc<Proxy>, mut connection: Box<Connection>) {
     // The log message, and an answer that this kind of client understands.
     let (what, answer) = match connection.input.bytes() {
         [SOCKS5, ..] if connection.peer.tunnel.is_none() => return socks::serve(proxy, connection).await,
@@ -29,7 +29,7 @@ pub async fn serve(proxy: &Arc<Proxy>, mut connection: Connection) {
     };
     tracing::info!(client = %connection.peer.address, "{what}");
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
-    let Connection { wire, timer, .. } = &mut connection;
+    let Connection { wire, timer, .. } = &mut *connection;
     if let Some(Ok(())) = timer.limit(at, wire.write_all(answer)).await {
         connection.linger(proxy).await;
     }

@@ -20,8 +20,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 /// Serves the connection to its end.
-pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
-    let Connection { wire, input, mut peer, mut timer, permit, mut place, .. } = connection;
+pub async fn serve(proxy: &Arc<Proxy>, connection: Box<Connection>) {
+    let Connection { wire, input, mut peer, mut timer, permit, mut place, .. } = *connection;
     let mut io = wire.prefixed(input);
     let negotiated = tokio::select! {
         negotiated = negotiate(proxy, &mut io, &mut peer, &mut place, &mut timer) => negotiated,

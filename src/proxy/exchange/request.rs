@@ -14,6 +14,7 @@ use crate::policy::{Authority, Money, Refusal};
 use crate::robots::ProductToken;
 use http::{HeaderMap, Version, header};
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One request, as far as decisions need it. All text is the client's, byte for byte.
@@ -34,7 +35,7 @@ pub struct Request<'a> {
     pub is_looped: bool,
     pub user_agent: Option<&'a [u8]>,
     /// The product tokens in `user_agent`.
-    pub agent_tokens: Cow<'a, [ProductToken]>,
+    pub agent_tokens: Arc<[ProductToken]>,
     pub accept: Option<&'a [u8]>,
     pub credentials: Option<&'a [u8]>,
     /// The request presents a licence (RSL 1.0, `Authorization: License`).
@@ -57,7 +58,7 @@ pub struct PreviousRequest {
     /// The authority as written and as parsed.
     located: Option<(Vec<u8>, Authority)>,
     /// The User-Agent and its product tokens.
-    agent: (Box<[u8]>, Box<[ProductToken]>),
+    agent: (Box<[u8]>, Arc<[ProductToken]>),
 }
 
 impl PreviousRequest {
@@ -67,11 +68,11 @@ impl PreviousRequest {
             .filter(|agent| !agent.is_empty())
     }
 
-    fn tokens(&mut self, agent: &[u8]) -> &[ProductToken] {
+    fn tokens(&mut self, agent: &[u8]) -> Arc<[ProductToken]> {
         if *self.agent.0 != *agent {
             self.agent = (agent.into(), ProductToken::from_user_agent(agent).into());
         }
-        &self.agent.1
+        self.agent.1.clone()
     }
 }
 
@@ -114,7 +115,7 @@ impl<'a> Request<'a> {
             persists: true,
             is_looped: false,
             user_agent: None,
-            agent_tokens: Cow::Borrowed(&[]),
+            agent_tokens: Arc::default(),
             accept: None,
             credentials: None,
             is_licensed: false,
@@ -132,7 +133,7 @@ impl<'a> Request<'a> {
         head: &'a RequestHead<'a>,
         inside: Option<&Authority>,
         via: &Via,
-        last: &'a mut PreviousRequest,
+        last: &mut PreviousRequest,
     ) -> Result<Self, Refusal> {
         let method = head.method;
         let (authority, path) = target::locate(head, inside, &mut last.located)?;
@@ -153,22 +154,23 @@ impl<'a> Request<'a> {
             }
         }
         request.expects_continue &= head.minor == 1 && request.has_body();
-        request.agent_tokens = Cow::Borrowed(last.tokens(request.user_agent.unwrap_or_default()));
+        request.agent_tokens = last.tokens(request.user_agent.unwrap_or_default());
         Ok(request)
     }
 
-    /// Parses an HTTP/2 request. `inside`: the authority of the CONNECT around the connection.
+    /// Parses an HTTP/2 request. `inside`, `last`: the same.
     pub fn read_http2(
         parts: &'a http::request::Parts,
         ends: bool,
         inside: Option<&Authority>,
         via: &Via,
+        last: &mut PreviousRequest,
     ) -> Result<Self, Refusal> {
         let is_upgrade = websocket::is_asked_for(parts)?;
         // RFC 8441 §5: in HTTP/1.1 the method is GET.
         let method = if is_upgrade { "GET" } else { parts.method.as_str() };
         let fields = &parts.headers;
-        let (authority, path) = target::locate_http2(parts, method, inside)?;
+        let (authority, path) = target::locate_http2(parts, method, inside, &mut last.located)?;
         let length = length(fields)?;
         let mut request = Request {
             framing: match (ends, length) {
@@ -185,7 +187,7 @@ impl<'a> Request<'a> {
             request.note(FieldKind::of(name.as_str().as_bytes()), value.as_bytes(), via)?;
         }
         request.expects_continue &= request.has_body();
-        request.agent_tokens = ProductToken::from_user_agent(request.user_agent.unwrap_or_default()).into();
+        request.agent_tokens = last.tokens(request.user_agent.unwrap_or_default());
         Ok(request)
     }
 

@@ -75,11 +75,12 @@ pub fn locate<'a>(
     Ok((authority, path))
 }
 
-/// `:authority` names the target; inside a CONNECT it must match the CONNECT.
+/// `:authority` names the target; inside a CONNECT it must match the CONNECT. `last`: as of [`locate`].
 pub fn locate_http2<'a>(
     parts: &'a http::request::Parts,
     method: &str,
     inside: Option<&Authority>,
+    last: &mut Option<(Vec<u8>, Authority)>,
 ) -> Result<(Authority, &'a [u8]), Refusal> {
     let named = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
     if method == "CONNECT" {
@@ -101,7 +102,10 @@ pub fn locate_http2<'a>(
         (None, Some(inside)) => inside.scheme(),
         (None, None) => return Err(Refusal::bad_request("no :scheme")),
     };
-    let authority = parse(scheme, written)?;
+    let authority = match last {
+        Some((spelt, authority)) if *spelt == *written && authority.scheme() == scheme => authority.clone(),
+        _ => last.insert((written.to_vec(), parse(scheme, written)?)).1.clone(),
+    };
     if let Some(inside) = inside
         && authority != *inside
         && !(scheme == Scheme::Http && stands_for(&authority, inside))

@@ -60,7 +60,7 @@ impl Timer {
 }
 
 /// The runtime wakes a new timer after this, at the latest.
-const FIRST: Duration = Duration::from_secs(1);
+const FIRST: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

@@ -71,7 +71,8 @@ impl<T: Ord + Copy> Starred<T> {
                 continue;
             }
             budget.spend(1 + 2 * members.len())?;
-            candidates.extend(members.iter().copied().filter(is_candidate));
+            // `extend` would make room for all of them first.
+            members.iter().filter(|n| is_candidate(n)).for_each(|&n| candidates.push(n));
         }
         let sorting = candidates.len() * (candidates.len() + 1).ilog2() as usize;
         budget.spend(sorting / 2)?;
