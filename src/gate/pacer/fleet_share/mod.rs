@@ -88,7 +88,8 @@ impl FleetShare {
         }
         let reserved = self.reserved.as_ref().map(|reserved| reserved.due(self.busy));
         let has_turn = self.known && reserved.is_some_and(|due| due <= now);
-        schedule.follow(TurnSource::Fleet { known: self.known, has_turn, rivals: self.rivals, reserved, shares });
+        let (known, rivals, newest) = (self.known, self.rivals, None);
+        schedule.follow(TurnSource::Fleet { known, has_turn, rivals, reserved, newest, shares });
     }
 
     /// Returns the call to make now, if any.

@@ -32,7 +32,11 @@ impl HostQueue {
 
     fn stand_in_group(self: &Arc<Self>, client: ClientId, terms: &Terms, of_group: &Terms) -> Result<Stand, Refusal> {
         // Refuses first if the wait for the host is too long.
-        if let Some(refused) = self.state.lock().schedule.refusal(Instant::now(), client, &terms.of_host()) {
+        let refused = {
+            let (state, now) = self.current();
+            state.schedule.refusal(now, client, &terms.of_host())
+        };
+        if let Some(refused) = refused {
             return Err(refused.into_refusal(terms.max_wait));
         }
         match self.group(terms.group_delay).stand_here(client, of_group)? {
@@ -56,7 +60,10 @@ impl HostQueue {
 
     /// The wait that a request would have had in report mode.
     pub(super) fn dry_wait(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Duration {
-        let of = |queue: &Self, terms: &Terms| queue.state.lock().schedule.dry_run(Instant::now(), client, terms);
+        let of = |queue: &Self, terms: &Terms| {
+            let (mut state, now) = queue.current();
+            state.schedule.dry_run(now, client, terms)
+        };
         let of_group = terms.of_group().map(|of_group| of(&self.group(terms.group_delay), &of_group));
         of(self, &terms.of_host()).max(of_group.unwrap_or_default())
     }

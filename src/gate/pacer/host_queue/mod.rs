@@ -15,7 +15,7 @@ use crate::gate::report_mode::Reported;
 use crate::policy::pace::{ClientId, Observed, Refused, Schedule, Slot, Terms, Ticket, Turn};
 use crate::policy::{Authority, PaceKey, Refusal};
 use guests::Guests;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use sharing::Sharing;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -153,9 +153,7 @@ impl HostQueue {
         if let Some(refusal) = self.fleet().and_then(Fleet::refusal) {
             return Err(refusal);
         }
-        let mut state = self.state.lock();
-        let now = Instant::now();
-        self.follow(&mut state, now);
+        let (mut state, now) = self.current();
         let mut answer = None;
         let turn = state.schedule.request(now, client, terms, || {
             let (sender, receiver) = oneshot::channel();
@@ -212,8 +210,7 @@ impl HostQueue {
 
     /// Whether the origin has asked any client for time, or may have; if so, no burst is allowed.
     pub fn is_held_back(&self) -> bool {
-        let mut state = self.state.lock();
-        self.follow(&mut state, Instant::now());
+        let (state, _) = self.current();
         !state.schedule.backoff().is_zero() || state.schedule.is_unknown()
     }
 
@@ -259,8 +256,7 @@ impl HostQueue {
     /// Whether a request that has its slot may still leave: connecting may have taken so long that the next instance would
     /// not hear of it in time.
     pub(super) fn holds(&self, slot: &Slot) -> bool {
-        let (mut state, now) = (self.state.lock(), Instant::now());
-        self.follow(&mut state, now);
+        let (state, now) = self.current();
         state.sharing.holds(&state.schedule, slot, now)
     }
 
@@ -270,6 +266,14 @@ impl HostQueue {
         if left.is_some() {
             self.changed.notify_one();
         }
+    }
+
+    /// The state with what others have started and reserved until now: forecasts depend on it.
+    fn current(&self) -> (MutexGuard<'_, HostQueueState>, Instant) {
+        let mut state = self.state.lock();
+        let now = Instant::now();
+        self.follow(&mut state, now);
+        (state, now)
     }
 
     fn follow(&self, state: &mut HostQueueState, now: Instant) {
