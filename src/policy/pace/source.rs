@@ -253,8 +253,7 @@ mod tests {
     #[test]
     fn those_that_are_missing_are_left_their_part() {
         let shares = Shares { instances: 3, connected: 2 };
-        let source =
-            TurnSource::Fleet { known: true, has_turn: true, rivals: 1, reserved: None, newest: None, shares };
+        let source = TurnSource::Fleet { known: true, has_turn: true, rivals: 1, reserved: None, newest: None, shares };
         let (mut schedule, now) = schedule(source);
         let Turn::Go(slot) = schedule.request(now, A, &delay(1000), || "") else { panic!("at once") };
         schedule.finished(|| now, slot, PaceOutcome::Success);
