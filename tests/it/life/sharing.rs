@@ -3,11 +3,9 @@
 
 use super::origin;
 use crate::support::binary::{Binary, Ended, politely_with};
-use crate::support::{Client, Origin, Reply, client, eventually, test_ca};
+use crate::support::{Client, Origin, Reply, eventually, test_ca};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::task::JoinSet;
 
 const GAP: Duration = Duration::from_millis(500);
 
@@ -114,31 +112,6 @@ async fn each_gets_its_share_of_the_turns() {
     eventually("turns of both", || both().iter().all(|count| *count > 15)).await;
     crawls.iter().for_each(tokio::task::JoinHandle::abort);
     assert_gaps(&origin, Duration::from_millis(100), 30);
-}
-
-/// Of three processes with a client each at a group, each client waits three delays.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_refused_for_the_waits_of_others_that_are_over() {
-    let robots = "User-agent: one\nCrawl-delay: 1\n\nUser-agent: other\nCrawl-delay: 1.1\n";
-    let origin = Arc::new(Origin::site(robots).await);
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let yaml = format!("pace: {{ max_wait: 3900ms }}\nstore: {{ directory: '{}' }}", directory.path().display());
-    let fleet = [Binary::serve(&yaml).await, Binary::serve(&yaml).await, Binary::serve(&yaml).await];
-    let mut clients = JoinSet::new();
-    for (address, name) in fleet.iter().flat_map(|it| ["one", "other"].map(|name| (it.address(), name))) {
-        let origin = origin.clone();
-        clients.spawn(async move {
-            let (url, host) = (origin.url(&format!("/{name}")), origin.authority("a.localhost"));
-            let request = client::get(&url, &host).replace("TestBot", name);
-            let mut client = Client::open(address).await;
-            for _ in 0..6 {
-                client.send(request.clone()).await;
-                let response = client.response().await;
-                assert_eq!(response.status(), 200, "{response:?}");
-            }
-        });
-    }
-    clients.join_all().await;
 }
 
 /// In the middle of it all.
