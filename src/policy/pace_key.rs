@@ -66,6 +66,11 @@ impl PaceKey {
         Self { group: None, ..self.clone() }
     }
 
+    /// The delay of the groups whose key it is. `None`: it is not a group's.
+    pub fn group(&self) -> Option<Duration> {
+        self.group.map(Duration::from_micros)
+    }
+
     /// Whether [`new`](Self::new) would return this key.
     pub fn is_of(&self, by: KeyBy, authority: &Authority, dialled: Option<IpAddr>) -> bool {
         match (by, &self.place) {

@@ -15,10 +15,8 @@ pub(super) struct MachineShare {
     /// For the next waiting request, or for the one with the turn until it leaves.
     reserved: Option<(MachineStart, Instant)>,
     turn: ShareTurn,
-    /// Processes that want the key, estimated from the last reservation.
-    rivals: u32,
-    /// When to check whether the origin has asked another process for time.
-    look_at: Option<Instant>,
+    /// The newest start that any process has reserved.
+    newest: Option<Instant>,
     /// When to act next for a waiting request, and since when another process has held the turn that is due.
     next: Option<Instant>,
     busy_since: Option<Instant>,
@@ -38,16 +36,14 @@ enum ShareTurn {
 impl MachineShare {
     pub fn new(machine: Arc<Machine>, key: &PaceKey) -> Self {
         let (id, turn, seen) = (machine.id(&key.to_string()), ShareTurn::None, Default::default());
-        Self { machine, id, reserved: None, turn, rivals: 1, look_at: None, next: None, busy_since: None, seen }
+        Self { machine, id, reserved: None, turn, newest: None, next: None, busy_since: None, seen }
     }
 
-    /// Adopts other processes' starts now and then, and notes whether the pace is still shared.
+    /// Adopts other processes' starts and reservations, and notes whether the pace is still shared.
     pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
         if !self.machine.is_lost() {
-            if self.look_at.is_none_or(|at| at <= now) {
-                self.look(schedule, now);
-            }
-            return self.tell(schedule);
+            self.look(schedule, now);
+            return self.tell(schedule, now);
         }
         let Some(phase) = self.machine.reach().alone else { return };
         let had_turn = self.reserved.take().is_some() || self.turn != ShareTurn::None;
@@ -71,8 +67,8 @@ impl MachineShare {
         if self.reserved.is_none()
             && let Some(at) = self.machine.reserve(self.id, start, now)
         {
-            (self.reserved, self.rivals) = (Some((start, at)), schedule.rivals(at, gap, now));
-            self.tell(schedule);
+            (self.reserved, self.newest) = (Some((start, at)), self.newest.max(Some(at)));
+            self.tell(schedule, now);
         }
         self.next = schedule.head_due().filter(|due| *due > now);
         if self.next.is_some() {
@@ -82,7 +78,7 @@ impl MachineShare {
         match self.machine.take(self.id, start, reserved, now) {
             MachineTurn::Taken => {
                 (self.turn, self.busy_since) = (ShareTurn::Next, None);
-                self.tell(schedule);
+                self.tell(schedule, now);
             }
             MachineTurn::NotBefore(at) => self.next = Some(at),
             MachineTurn::Busy => {
@@ -96,12 +92,12 @@ impl MachineShare {
     }
 
     /// Nothing more can start for now. Returns when to act next for a waiting request, if known.
-    pub fn settle<W>(&mut self, schedule: &mut Schedule<W>) -> Option<Instant> {
+    pub fn settle<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) -> Option<Instant> {
         if self.turn == ShareTurn::Next {
             self.machine.release(self.id);
             self.turn = ShareTurn::None;
             if !self.machine.is_lost() {
-                self.tell(schedule);
+                self.tell(schedule, now);
             }
         }
         if schedule.waiting() == 0 && self.turn == ShareTurn::None {
@@ -162,12 +158,12 @@ impl MachineShare {
 
     /// Adopts the others' starts and answers.
     fn look<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
-        self.look_at = Some(now + LOOK_EVERY);
-        let Some(MachineView { starts, observed, .. }) = self.machine.view(self.id, now) else {
+        let Some(MachineView { starts, newest, observed, .. }) = self.machine.view(self.id, now) else {
             // The entry may have been evicted.
-            self.seen = Default::default();
+            (self.newest, self.seen) = Default::default();
             return;
         };
+        self.newest = newest;
         let own = schedule.last_starts();
         // The file's clock is coarser than ours.
         let newer =
@@ -182,10 +178,14 @@ impl MachineShare {
         self.seen = (schedule.observed(), schedule.last_starts().hold);
     }
 
-    fn tell<W>(&self, schedule: &mut Schedule<W>) {
-        let (has_turn, reserved) = (self.turn == ShareTurn::Next, self.reserved.map(|(_, at)| at));
-        let (rivals, shares) = (self.rivals, Shares::default());
-        schedule.follow(TurnSource::Fleet { known: true, has_turn, rivals, reserved, shares });
+    fn tell<W>(&self, schedule: &mut Schedule<W>, now: Instant) {
+        let (has_turn, newest, shares) = (self.turn == ShareTurn::Next, self.newest, Shares::default());
+        // The one that is in use was for the request before.
+        let reserved = self.reserved.filter(|_| !matches!(self.turn, ShareTurn::Of(_))).map(|(_, at)| at);
+        let gap = schedule.longest_gap();
+        let next = newest.map(|newest| if reserved.is_some() { newest } else { newest + gap });
+        let rivals = next.map_or(1, |next| schedule.rivals(next, gap, now));
+        schedule.follow(TurnSource::Fleet { known: true, has_turn, rivals, reserved, newest, shares });
     }
 
     fn give_back(&mut self) {
@@ -199,7 +199,6 @@ impl MachineShare {
 const LOOKS: u32 = 16;
 const LOOK_LEAST: Duration = Duration::from_millis(10);
 const LOOK_MOST: Duration = Duration::from_millis(100);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Requests rarely take longer.
 const LATE: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_micros(2);
@@ -207,7 +206,92 @@ const TICK: Duration = Duration::from_micros(2);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::pace::{ClientId, NextTurn, PaceOutcome, Terms, Turn};
+    use crate::policy::pace::{ClientId, NextTurn, PaceOutcome, Refused, Terms, Turn};
+    use std::path::Path;
+
+    fn terms(crawl_delay: Duration, max_wait: Duration) -> Terms {
+        Terms { crawl_delay, max_wait, ..Terms::default() }
+    }
+
+    /// A process with one client, which asks again when it is answered or refused.
+    struct OneClient {
+        schedule: Schedule,
+        share: MachineShare,
+        asks_at: Instant,
+        waits_since: Option<Instant>,
+        in_flight: Option<(Instant, Slot)>,
+        /// What it waited, and the forecasts of the refusals.
+        waits: Vec<Duration>,
+        refused: Vec<Duration>,
+    }
+
+    impl OneClient {
+        fn new(directory: &Path, key: &PaceKey, asks_at: Instant) -> Self {
+            let machine = Arc::new(Machine::open(directory, Duration::from_secs(3600)).unwrap());
+            let (schedule, share) = (Schedule::default(), MachineShare::new(machine, key));
+            let (waits_since, in_flight, waits, refused) = (None, None, Vec::new(), Vec::new());
+            Self { schedule, share, asks_at, waits_since, in_flight, waits, refused }
+        }
+
+        fn act(&mut self, now: Instant, key: &PaceKey, terms: &Terms, takes: Duration) {
+            self.share.follow(&mut self.schedule, now);
+            if let Some((_, slot)) = self.in_flight.take_if(|(ends, _)| *ends <= now) {
+                self.share.ended(&slot);
+                self.schedule.finished(|| now, slot, PaceOutcome::Success);
+                self.asks_at = now;
+            }
+            if self.in_flight.is_none() && self.waits_since.is_none() && self.asks_at <= now {
+                match self.schedule.request(now, ClientId(1), terms, || ()) {
+                    Turn::Go(_) => panic!("a start is reserved first"),
+                    Turn::Wait { .. } => self.waits_since = Some(now),
+                    Turn::Refuse(refused) => self.is_refused(refused, now),
+                }
+            }
+            self.share.prepare(&mut self.schedule, key, now);
+            match self.schedule.poll(now) {
+                NextTurn::Start((), slot) => {
+                    self.share.started(&slot);
+                    self.schedule.left(&slot, now, true);
+                    self.share.left(&slot, now, true);
+                    self.waits.extend(self.waits_since.take().map(|since| now - since));
+                    self.in_flight = Some((now + takes, slot));
+                }
+                NextTurn::Refuse((), refused) => self.is_refused(refused, now),
+                NextTurn::WaitUntil(_) | NextTurn::Idle => {}
+            }
+            self.share.settle(&mut self.schedule, now);
+        }
+
+        fn is_refused(&mut self, refused: Refused, now: Instant) {
+            let Refused::TooLong { retry_after } = refused else { panic!("{refused:?}") };
+            self.refused.push(retry_after);
+            (self.asks_at, self.waits_since) = (now + Duration::from_millis(500), None);
+        }
+    }
+
+    /// However late a client comes, and whatever the others have waited before.
+    #[test]
+    fn nobody_is_refused_who_would_wait_no_longer_than_he_may() {
+        let (key, ms) = (PaceKey::from_text("a.example").unwrap(), Duration::from_millis);
+        for (clients, gap, max_wait, takes) in
+            [(3, 3000, 10_000, 20), (3, 3000, 9500, 1500), (2, 3000, 6500, 20), (4, 1000, 4300, 600)]
+        {
+            let directory = tempfile::tempdir().unwrap();
+            let (began, terms) = (Instant::now() + ms(3_600_000), terms(ms(gap), ms(max_wait)));
+            let mut all: Vec<_> = (0..clients)
+                .map(|number| OneClient::new(directory.path(), &key, began + ms(number * number * 1700)))
+                .collect();
+            for at in (0..120_000).step_by(5) {
+                all.iter_mut().for_each(|client| client.act(began + ms(at), &key, &terms, ms(takes)));
+            }
+            let refused: Vec<_> = all.iter().flat_map(|client| &client.refused).collect();
+            assert!(refused.is_empty(), "{clients} clients, {gap} ms: {refused:?}");
+            let longest = all.iter().flat_map(|client| &client.waits).max().unwrap();
+            assert!(*longest >= ms((clients - 1) * gap), "they do wait for each other: {longest:?}");
+            let served: usize = all.iter().map(|client| client.waits.len()).sum();
+            assert!(served as u64 >= 110_000 / gap, "no gap is left unused: {served}");
+        }
+    }
 
     /// A pause in requests for the host does not count as many rivals.
     #[test]
@@ -216,8 +300,7 @@ mod tests {
         let machine = Arc::new(Machine::open(directory.path(), Duration::from_secs(3600)).unwrap());
         let key = PaceKey::from_text("a.example").unwrap();
         let (mut schedule, mut share) = (Schedule::default(), MachineShare::new(machine, &key));
-        let terms =
-            Terms { crawl_delay: Duration::from_secs(1), max_wait: Duration::from_secs(10), ..Terms::default() };
+        let terms = terms(Duration::from_secs(1), Duration::from_secs(10));
         let began = Instant::now();
         for now in [began, began + Duration::from_secs(20)] {
             share.follow(&mut schedule, now);

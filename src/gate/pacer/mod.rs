@@ -6,6 +6,7 @@ mod fleet_share;
 mod host_queue;
 mod machine_share;
 mod permit;
+mod rests;
 mod waiters;
 
 pub use host_queue::PaceFigures;
@@ -16,10 +17,11 @@ pub(super) use waiters::WaitPlace;
 
 use super::fleet::{Fleet, Machine, WaitNews};
 use crate::policy::PaceKey;
-use crate::policy::pace::{ClientId, LastStarts, Terms};
+use crate::policy::pace::{ClientId, Terms};
 use hashbrown::{DefaultHashBuilder, HashTable};
-use host_queue::PacerShared;
+use host_queue::{HostSchedule, PacerShared};
 use parking_lot::RwLock;
+use rests::Rests;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,7 +38,7 @@ pub(super) struct Pacer {
 #[derive(Default)]
 struct Shard {
     queues: HashTable<Arc<HostQueue>>,
-    /// Number of queues at which those without debt are dropped.
+    /// Number of queues at which unused ones are dropped.
     sweep_at: usize,
 }
 
@@ -44,7 +46,8 @@ impl Pacer {
     /// `debts`: where debts are kept for later processes.
     pub fn new(fleet: Option<Arc<Fleet>>, debts: Option<Arc<Machine>>) -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::new(Shard { sweep_at: MIN_SWEEP, ..Shard::default() }));
-        let shared = Arc::new(PacerShared { waiters: Arc::default(), fleet, debts, queues: AtomicUsize::new(0) });
+        let (waiters, rests, queues) = (Arc::default(), Rests::new(), AtomicUsize::new(0));
+        let shared = Arc::new(PacerShared { waiters, fleet, debts, rests, queues });
         Pacer { shards: shards.collect(), hasher: DefaultHashBuilder::default(), shared }
     }
 
@@ -58,19 +61,25 @@ impl Pacer {
         self.shared.waiters.enter(client, max_waiting)
     }
 
-    /// The key's figures; `None`: no queue, as the key was not used lately.
+    /// The key's figures; `None`: the key was not used lately.
     pub fn figures(&self, key: &PaceKey) -> Option<PaceFigures> {
-        Some(self.find(key)?.figures())
+        if let Some(queue) = self.find(key) {
+            return Some(queue.figures());
+        }
+        let (rested, now) = (self.shared.rests.get(key)?, Instant::now());
+        let figures = rested.all().map(|rested| PaceFigures::of(&HostSchedule::of(*rested), now));
+        figures.reduce(PaceFigures::with_group)
     }
 
-    /// Memory of the queues in bytes, without the waiting requests.
+    /// Memory in bytes, without the waiting requests.
     pub fn bytes(&self) -> usize {
-        self.shared.queues.load(Ordering::Relaxed) * QUEUE_BYTES
+        self.shared.queues.load(Ordering::Relaxed) * QUEUE_BYTES + self.shared.rests.bytes()
     }
 
-    /// Drops the queues without debt.
+    /// Drops unused queues, and what is not owed any more.
     pub fn sweep(&self) {
         self.shards.iter().for_each(|shard| shard.write().sweep());
+        self.shared.rests.sweep();
     }
 
     /// Returns the key's queue, created if necessary.
@@ -83,7 +92,7 @@ impl Pacer {
         if shard.queues.len() >= shard.sweep_at {
             shard.sweep();
         }
-        let new = || Arc::new(HostQueue::of(key.clone(), LastStarts::default(), self.shared.clone()));
+        let new = || Arc::new(HostQueue::of(key.clone(), self.shared.clone()));
         let rehash = |queue: &Arc<HostQueue>| self.hasher.hash_one(queue.key());
         shard.queues.entry(hash, |queue| queue.key() == key, rehash).or_insert_with(new).get().clone()
     }
@@ -92,12 +101,20 @@ impl Pacer {
     /// their debts at a time; returns when all have.
     pub async fn link_changed(&self) {
         let places = Arc::new(Semaphore::new(MAX_REPORTING));
+        let report = async |queue: Arc<HostQueue>| {
+            let place = if queue.has_news() { places.clone().acquire_owned().await.ok() } else { None };
+            // Messages may have been lost.
+            queue.hear(None, place);
+        };
         for shard in &self.shards {
             let queues: Vec<_> = shard.read().queues.iter().cloned().collect();
             for queue in queues.into_iter().flat_map(|queue| queue.with_groups()) {
-                let place = if queue.has_news() { places.clone().acquire_owned().await.ok() } else { None };
-                // Messages may have been lost.
-                queue.hear(None, place);
+                report(queue).await;
+            }
+        }
+        for key in self.shared.rests.keys().flatten() {
+            for queue in self.queue(&key).with_groups() {
+                report(queue).await;
             }
         }
         // Queues with a driver report at once by themselves.
@@ -125,10 +142,10 @@ impl Pacer {
 }
 
 impl Shard {
-    /// Drops the queues without debt.
+    /// Drops unused queues.
     fn sweep(&mut self) {
         let now = Instant::now();
-        self.queues.retain(|queue| Arc::strong_count(queue) > 1 || !queue.is_idle(now));
+        self.queues.retain(|queue| !queue.rests(now));
         self.sweep_at = MIN_SWEEP.max(self.queues.len() * 2);
     }
 }
@@ -146,13 +163,14 @@ const SHARDS: usize = 256;
 const AT_ONCE: Duration = Duration::from_millis(20);
 /// Hosts that report debts to the fleet at a time.
 const MAX_REPORTING: usize = 256;
-const MIN_SWEEP: usize = 64;
+const MIN_SWEEP: usize = 8;
 /// Size of a queue with its table row; the key usually shares the authority's memory.
 const QUEUE_BYTES: usize = size_of::<HostQueue>() + 4 * size_of::<usize>() + 2 * size_of::<Arc<HostQueue>>();
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::pace::{ARRIVAL, PaceOutcome};
 
     #[test]
     fn a_full_table_drops_the_queues_that_owe_nothing_and_no_other() {
@@ -167,5 +185,76 @@ mod tests {
         keys.take(MIN_SWEEP).for_each(|key| drop(pacer.queue(&key)));
         assert!(kept() <= MIN_SWEEP, "{}", kept());
         assert!(Arc::ptr_eq(&held, &pacer.queue(held.key())));
+    }
+
+    /// A host that owes, of an operator's delay or of a group's.
+    async fn start(queue: Arc<HostQueue>, terms: &Terms, outcome: PaceOutcome) -> Instant {
+        let mut permit = queue.turn(ClientId(1), terms).await.expect("at once");
+        permit.leaves(false);
+        permit.note_left();
+        permit.outcome = outcome;
+        Instant::now()
+    }
+
+    /// Of the operator and of a group, in milliseconds.
+    fn terms(delay: u64, group: u64) -> Terms {
+        let (crawl_delay, group_delay) = (Duration::from_millis(delay), Duration::from_millis(group));
+        Terms { crawl_delay, group_delay, max_wait: Duration::MAX, ..Terms::default() }
+    }
+
+    /// Drops the queue, once its driver has ended.
+    async fn rests(pacer: &Pacer, key: &PaceKey) {
+        while pacer.find(key).is_some() {
+            tokio::task::yield_now().await;
+            pacer.sweep();
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_queue_owes_that_nobody_uses_is_owed_without_it() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let machine = Machine::open(directory.path(), Duration::from_secs(3600)).map(Arc::new).expect("it is writable");
+        let fleet = Arc::new(Fleet::on_machine(machine.clone()));
+        let asked = PaceOutcome::Backoff { retry_after: Some(Duration::from_secs(70)) };
+        // The operator's delay, a group's, a group's that has changed, one beside a quicker one, and what the host has asked for.
+        for (name, before, outcome, then, owed) in [
+            ("a", vec![(100_000, 0)], PaceOutcome::Success, (100_000, 0), 100),
+            ("b", vec![(0, 50_000)], PaceOutcome::Success, (0, 50_000), 50),
+            ("c", vec![(0, 50_000)], PaceOutcome::Success, (0, 200_000), 200),
+            ("d", vec![(0, 50_000), (0, 100)], PaceOutcome::Success, (0, 50_000), 50),
+            ("e", vec![(0, 0)], asked, (0, 0), 70),
+        ] {
+            for pacer in [Pacer::new(None, None), Pacer::new(Some(fleet.clone()), Some(machine.clone()))] {
+                let host = PaceKey::from_text(&format!("{name}.example")).expect("a key");
+                let is_shared = pacer.shared.fleet.is_some();
+                let (began, mut left_by) = (Instant::now(), None);
+                for (delay, group) in &before {
+                    let left = start(pacer.queue(&host), &terms(*delay, *group), outcome).await;
+                    left_by = left_by.or(Some(left));
+                }
+                rests(&pacer, &host).await;
+                let figures = pacer.figures(&host).expect("it owes");
+                assert!(figures.owed > Duration::from_secs(owed.min(50) - 1), "{name}: {figures:?}");
+                let stand = pacer.queue(&host).stand(ClientId(1), &terms(then.0, then.1));
+                let Ok(Stand::Wait(waiting)) = stand else { panic!("{name}: it is owed") };
+                let (due, owed) = (waiting.due().expect("it is known"), Duration::from_secs(owed));
+                let late = left_by.expect("one") + ARRIVAL + Duration::from_millis(10);
+                assert!(due >= began + owed && due <= late + owed, "{name} {is_shared}: {:?}", due - began);
+            }
+        }
+    }
+
+    /// Its own delay is over.
+    #[tokio::test]
+    async fn a_group_that_owes_nothing_does_not_wait_for_another_groups_start() {
+        let (pacer, host) = (Pacer::new(None, None), PaceKey::from_text("a.example").expect("a key"));
+        let mut left = Vec::new();
+        for group in [100_000, 300, 200] {
+            left.push(start(pacer.queue(&host), &terms(0, group), PaceOutcome::Success).await);
+        }
+        rests(&pacer, &host).await;
+        // By then, the last start is a tenth of a second ago.
+        tokio::time::sleep_until((left[1] + Duration::from_millis(300) + ARRIVAL).into()).await;
+        assert!(matches!(pacer.queue(&host).stand(ClientId(1), &terms(0, 300)), Ok(Stand::Go(_))));
     }
 }

@@ -1,11 +1,15 @@
 //! Memory counted against `store.memory` equals memory allocated, by a counting allocator.
 
 use super::*;
+use crate::gate::fleet::{Fleet, Machine};
+use crate::gate::pacer::Pacer;
 use crate::gate::store::tests::unwritten;
+use crate::policy::pace::{ClientId, PaceOutcome, Terms};
 use crate::policy::{Access, KeyBy, PaceKey};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 thread_local! {
     /// Bytes that this thread has allocated and not freed.
@@ -63,6 +67,39 @@ async fn files_and_paces_are_counted_as_they_are_taken() {
         let said = (now.1 + now.2 - counted.1 - counted.2) as f64;
         assert!((0.77..1.3).contains(&(said / taken)), "{kind}: counted {said}, taken {taken}");
         counted = now;
+    }
+}
+
+/// A million hosts may owe a delay at a time: of the operator, or of a group, alone or beside another.
+#[tokio::test]
+async fn a_host_that_owes_a_delay_is_a_few_numbers() {
+    let directory = tempfile::tempdir().unwrap();
+    let machine = Machine::open(directory.path(), Duration::from_secs(3600)).map(Arc::new).unwrap();
+    let fleet = Arc::new(Fleet::on_machine(machine.clone()));
+    let delay = Duration::from_secs(3000);
+    for (crawl_delay, group_delay, most) in [(delay, Duration::ZERO, 80), (Duration::ZERO, delay, 110)] {
+        let pacer = Pacer::new(Some(fleet.clone()), Some(machine.clone()));
+        let terms = Terms { crawl_delay, group_delay, max_crawl_delay: delay, ..Terms::default() };
+        let (begin, mut before) = (TAKEN.get(), (0, 0));
+        for count in [100, 2000, 20_000] {
+            for number in before.1..count {
+                let key = PaceKey::from_text(&format!("host-{number}.example{}", group_delay.as_secs())).unwrap();
+                let mut permit = pacer.queue(&key).turn(ClientId(1), &terms).await.unwrap();
+                permit.leaves(false);
+                permit.note_left();
+                permit.outcome = PaceOutcome::Success;
+                drop(permit);
+                // Its driver ends.
+                tokio::task::yield_now().await;
+            }
+            pacer.sweep();
+            let taken = TAKEN.get() - begin;
+            let each = (taken - before.0) / (count - before.1);
+            eprintln!("{count} hosts that owe a delay: {taken} bytes, {each} for each further one");
+            before = (taken, count);
+            let said = pacer.bytes() as f64 / taken as f64;
+            assert!(count < 20_000 || each <= most && (0.77..1.3).contains(&said), "{each}, counted {said}");
+        }
     }
 }
 

@@ -1,8 +1,31 @@
 //! The debt of a key: the longest gap, the backoff and the hold that later starts have to keep, also after a restart.
 
 use super::terms::SlotRequest;
-use super::{Debt, Schedule, backoff, terms};
+use super::{Debt, LastStarts, Observed, Schedule, backoff, terms};
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
+
+/// What an unused schedule knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rested {
+    pub last: LastStarts,
+    /// The longest gap still owed, without the backoff.
+    pub gap: Duration,
+    pub observed: Observed,
+    pub pauses_after: Option<NonZeroU32>,
+}
+
+impl Rested {
+    /// Until when later requests depend on it. Backoff and refusals are kept for an hour after the last start.
+    pub fn until(&self) -> Option<Instant> {
+        let LastStarts { last_start, last_fetch, hold } = self.last;
+        let Observed { backoff, .. } = self.observed;
+        let memory = if self.observed.is_calm() { Duration::ZERO } else { backoff::MAX };
+        let starts =
+            last_start.map(|start| start + self.gap.max(backoff)).max(last_fetch.map(|fetch| fetch + self.gap));
+        starts.max(hold).map(|until| until + memory)
+    }
+}
 
 impl<W> Schedule<W> {
     /// Until when the host is paused after too many consecutive refusals.
@@ -42,12 +65,30 @@ impl<W> Schedule<W> {
         self.pushed_back();
     }
 
-    /// Whether the schedule can be dropped without loss. Backoff and refusals are kept for an hour after the last start.
+    /// Whether the schedule can be dropped without loss.
     pub fn is_idle(&self, now: Instant) -> bool {
-        let memory = if self.observed().is_calm() { Duration::ZERO } else { backoff::MAX };
-        let fetched = self.last.last_fetch.map(|at| at + self.delay());
-        let owed = self.owed_until().max(fetched);
-        self.in_flight == 0 && self.wait_queue.is_none() && owed.is_none_or(|until| until + memory <= now)
+        self.is_unused() && self.rested().until().is_none_or(|until| until <= now)
+    }
+
+    /// Whether no request waits or is in flight.
+    pub fn is_unused(&self) -> bool {
+        self.in_flight == 0 && self.wait_queue.is_none()
+    }
+
+    /// What an unused schedule knows: all that [`of`](Self::of) needs.
+    pub fn rested(&self) -> Rested {
+        let Self { last, pauses_after, .. } = *self;
+        Rested { last, gap: self.delay(), observed: self.observed(), pauses_after }
+    }
+
+    /// The schedule that has rested.
+    pub fn of(rested: Rested) -> Self {
+        let Rested { last, gap, observed, pauses_after } = rested;
+        let mut schedule = Self { last, latency: observed.latency, pauses_after, ..Self::default() };
+        schedule.backoff.restore(observed.backoff, observed.refusals);
+        let longest = SlotRequest { delay: gap, adaptive: None, max_concurrent: 1, first_fetch: false };
+        (schedule.longest, schedule.longest_until) = (Some(longest), last.last_start.map(|start| start + gap));
+        schedule
     }
 
     /// A shorter gap does not replace a longer one still owed.

@@ -42,6 +42,8 @@ enum Fate {
 struct World {
     arrivals: Vec<Arrival>,
     schedule: Schedule<usize>,
+    /// Whether it is kept as few numbers while it is unused.
+    rests: bool,
     now: Instant,
     agenda: Vec<(Instant, Event)>,
     timer: Option<Instant>,
@@ -61,7 +63,7 @@ struct World {
 }
 
 impl World {
-    fn new(arrivals: Vec<Arrival>) -> Self {
+    fn new(arrivals: Vec<Arrival>, rests: bool) -> Self {
         let zero = Instant::now();
         let mut at = zero;
         let mut agenda = Vec::new();
@@ -72,6 +74,7 @@ impl World {
         Self {
             arrivals,
             schedule: Schedule::default(),
+            rests,
             now: zero,
             agenda,
             timer: None,
@@ -115,6 +118,9 @@ impl World {
                 Event::Timer => {}
             }
             self.poll()?;
+            if self.rests && self.schedule.is_unused() {
+                self.schedule = Schedule::of(self.schedule.rested());
+            }
         }
         self.now = end.unwrap_or(self.now);
         Ok(())
@@ -358,16 +364,16 @@ fn mixed() -> impl Strategy<Value = Vec<Arrival>> {
 
 proptest! {
     #[test]
-    fn a_host_is_never_hurried_and_never_idle(arrivals in one_host()) {
-        let mut world = World::new(arrivals);
+    fn a_host_is_never_hurried_and_never_idle(arrivals in one_host(), rests: bool) {
+        let mut world = World::new(arrivals, rests);
         world.run()?;
         world.all_served_in_order()?;
         world.turns_are_shared()?;
     }
 
     #[test]
-    fn nor_is_a_key_with_many_delays(arrivals in mixed()) {
-        let mut world = World::new(arrivals);
+    fn nor_is_a_key_with_many_delays(arrivals in mixed(), rests: bool) {
+        let mut world = World::new(arrivals, rests);
         world.run()?;
         world.all_served_in_order()?;
         world.turns_are_shared()?;
@@ -375,8 +381,9 @@ proptest! {
 
     // With quick answers and one client, a request starts at the instant forecast on arrival.
     #[test]
-    fn what_is_told_is_kept(arrivals in one_host()) {
-        let mut world = World::new(arrivals.into_iter().map(|arrival| Arrival { client: 0, ..quick(arrival) }).collect());
+    fn what_is_told_is_kept(arrivals in one_host(), rests: bool) {
+        let arrivals = arrivals.into_iter().map(|arrival| Arrival { client: 0, ..quick(arrival) }).collect();
+        let mut world = World::new(arrivals, rests);
         world.run()?;
         for (at, i) in &world.starts {
             prop_assert_eq!(at, world.told.get(i).unwrap_or(at));
@@ -385,9 +392,9 @@ proptest! {
 
     // A refused request that comes back when asked to starts at once, unless others have come in the meantime.
     #[test]
-    fn retry_after_is_never_too_early(arrivals in mixed(), probe in terms(), after in millis(0..10)) {
+    fn retry_after_is_never_too_early(arrivals in mixed(), probe in terms(), after in millis(0..10), rests: bool) {
         let probe = Terms { max_wait: Duration::ZERO, ..probe };
-        let mut world = World::new(arrivals.into_iter().map(quick).collect());
+        let mut world = World::new(arrivals.into_iter().map(quick).collect(), rests);
         let last = world.agenda.iter().map(|(at, _)| *at).max().expect("one arrival at least");
         world.run_until(Some(last + after))?;
         let turn = world.schedule.request(world.now, ClientId(9), &probe, || usize::MAX);

@@ -2,9 +2,10 @@
 
 use super::{assert_apart, comes_to_say, get, instances, site};
 use crate::support::redis::Redis;
-use crate::support::{Client, client, within};
+use crate::support::{Client, Origin, client, within};
+use redis::aio::MultiplexedConnection;
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 async fn info(redis: &Redis, section: &str) -> String {
     redis::cmd("INFO").arg(section).query_async(&mut redis.connection().await).await.expect("it answers")
@@ -61,4 +62,38 @@ async fn a_key_that_was_deleted_is_made_again_with_the_start_before() {
     assert_eq!(get(&fleet[1], &origin.url("/page-1")).await.status(), 200);
     assert_eq!(origin.log.count("/gone"), 0);
     assert_apart(&origin.log.starts("/page"), GAP);
+}
+
+/// Most of them have no queue any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_many_hosts_are_owed_is_told_to_a_server_that_has_forgotten_it() {
+    const HOSTS: usize = 3000;
+    let Some(redis) = Redis::start().await else { return };
+    let origin = Origin::site("").await;
+    let owed = "hosts: { '*.localhost': { robots: ignore, crawl_delay: 290s } }";
+    let fleet = instances(&redis, 1, owed).await;
+    comes_to_say(&fleet[0], "joined the fleet").await;
+    let (mut client, mut started) = (Client::open(fleet[0].address()).await, 0);
+    for number in 0..HOSTS {
+        let name = format!("h{number}.localhost");
+        let (url, host) = (origin.url_at(&name, "/page"), origin.authority(&name));
+        match timeout(Duration::from_secs(5), client.get(&url, &host)).await {
+            Ok(answer) if answer.status() == 200 => started += 1,
+            // It came too late for its reserved start, and the next one is far.
+            _ => client = Client::open(fleet[0].address()).await,
+        }
+    }
+    assert!(started > HOSTS * 9 / 10, "{started}");
+    let mut connection = redis.connection().await;
+    let () = redis::cmd("FLUSHALL").query_async(&mut connection).await.expect("it may");
+    within("all are there again", async {
+        let known = async |connection: &mut MultiplexedConnection| {
+            let mut keys = redis::cmd("KEYS");
+            keys.arg("politely:*:pace").query_async::<Vec<String>>(connection).await.expect("it answers").len()
+        };
+        while known(&mut connection).await < started {
+            sleep(Duration::from_millis(100)).await;
+        }
+    })
+    .await;
 }

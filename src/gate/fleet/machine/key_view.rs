@@ -24,6 +24,8 @@ pub(in crate::gate) enum MachineTurn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::gate) struct MachineView {
     pub starts: LastStarts,
+    /// The newest start that a process has reserved.
+    pub newest: Option<Instant>,
     /// The end of the longest gap owed.
     pub owed: Option<Instant>,
     pub observed: Observed,

@@ -83,7 +83,7 @@ impl Machine {
 
     /// A key's debt from earlier processes.
     pub fn debt(&self, id: u64, at: Instant) -> Option<Debt> {
-        let MachineView { starts, owed, observed } = self.view(id, at)?;
+        let MachineView { starts, owed, observed, .. } = self.view(id, at)?;
         let until = owed.max(starts.hold).or((!observed.is_calm()).then_some(at))?;
         let Observed { backoff, refusals, .. } = observed;
         Some(Debt { until, backoff, refusals })

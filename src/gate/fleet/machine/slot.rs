@@ -39,6 +39,7 @@ impl<'a> KeySlot<'a> {
         let latency = Duration::from_micros(self.get(LATENCY).min(HOUR));
         MachineView {
             starts: LastStarts { last_start: last(START), last_fetch: last(FETCH), hold: until(HOLD) },
+            newest: instant(self.get(TAIL)),
             owed: until(OWED),
             observed: Observed { backoff, latency, refusals },
         }

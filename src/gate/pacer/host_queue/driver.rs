@@ -79,7 +79,7 @@ impl HostQueue {
                 NextTurn::WaitUntil(until) => Some(until),
                 NextTurn::Idle => None,
             };
-            let next = sharing.machine().and_then(|share| share.settle(schedule));
+            let next = sharing.machine().and_then(|share| share.settle(schedule, now));
             return [until, next].into_iter().flatten().min();
         }
     }

@@ -3,24 +3,14 @@
 //! crawler does not delay the others.
 
 use super::super::permit::{Permit, Waiting};
-use super::{HostQueue, PacerShared, Stand};
-use crate::policy::pace::{ClientId, Debt, LastStarts, Schedule, Terms};
+use super::{HostQueue, Stand};
+use crate::policy::pace::{ClientId, Debt, LastStarts, Terms};
 use crate::policy::{PaceKey, Refusal};
 use std::iter::once;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl HostQueue {
-    /// Restores an earlier process's debt. `before`: the last starts to keep a distance from.
-    pub(in crate::gate::pacer) fn of(key: PaceKey, before: LastStarts, shared: Arc<PacerShared>) -> Self {
-        let (mut schedule, now) = (Schedule::default(), Instant::now());
-        if let Some(debt) = shared.debts.as_ref().and_then(|debts| debts.debt(debts.id(&key.to_string()), now)) {
-            schedule.restore(now, debt);
-        }
-        schedule.adopt(before);
-        Self::new(schedule, key, None, shared)
-    }
-
     /// Takes a free slot, or else a place in the queue.
     #[inline]
     pub fn stand(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Result<Stand, Refusal> {
@@ -32,7 +22,11 @@ impl HostQueue {
 
     fn stand_in_group(self: &Arc<Self>, client: ClientId, terms: &Terms, of_group: &Terms) -> Result<Stand, Refusal> {
         // Refuses first if the wait for the host is too long.
-        if let Some(refused) = self.state.lock().schedule.refusal(Instant::now(), client, &terms.of_host()) {
+        let refused = {
+            let (state, now) = self.current();
+            state.schedule.refusal(now, client, &terms.of_host())
+        };
+        if let Some(refused) = refused {
             return Err(refused.into_refusal(terms.max_wait));
         }
         match self.group(terms.group_delay).stand_here(client, of_group)? {
@@ -56,7 +50,10 @@ impl HostQueue {
 
     /// The wait that a request would have had in report mode.
     pub(super) fn dry_wait(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Duration {
-        let of = |queue: &Self, terms: &Terms| queue.state.lock().schedule.dry_run(Instant::now(), client, terms);
+        let of = |queue: &Self, terms: &Terms| {
+            let (mut state, now) = queue.current();
+            state.schedule.dry_run(now, client, terms)
+        };
         let of_group = terms.of_group().map(|of_group| of(&self.group(terms.group_delay), &of_group));
         of(self, &terms.of_host()).max(of_group.unwrap_or_default())
     }
@@ -67,17 +64,17 @@ impl HostQueue {
         if let Some(group) = self.named(&key) {
             return group;
         }
-        let now = Instant::now();
         let last_start = self.state.lock().schedule.last_starts().last_start;
-        let group = Arc::new(Self::of(key, LastStarts { last_start, ..LastStarts::default() }, self.shared.clone()));
         let mut groups = self.groups.lock();
-        if groups.len() >= MOST_IDLE {
-            groups.retain(|group| Arc::strong_count(group) > 1 || !group.is_idle(now));
-        }
         // Another request may have created the queue meanwhile.
-        if let Some(there) = groups.iter().find(|it| it.key == group.key) {
+        if let Some(there) = groups.iter().find(|it| it.key == key) {
             return there.clone();
         }
+        if groups.len() >= MOST_IDLE {
+            let now = Instant::now();
+            groups.retain(|group| !group.is_idle(now));
+        }
+        let group = Arc::new(Self::begin(key, LastStarts { last_start, ..LastStarts::default() }, self.shared.clone()));
         groups.push(group.clone());
         group
     }

@@ -5,9 +5,11 @@ mod driver;
 mod ends;
 mod groups;
 mod guests;
+mod rest;
 mod sharing;
 
 use super::permit::{Permit, Waiting};
+use super::rests::Rests;
 use super::waiters::Waiters;
 use crate::gate::fair_places::{FairPlace, Taker};
 use crate::gate::fleet::{Fleet, Machine};
@@ -15,7 +17,7 @@ use crate::gate::report_mode::Reported;
 use crate::policy::pace::{ClientId, Observed, Refused, Schedule, Slot, Terms, Ticket, Turn};
 use crate::policy::{Authority, PaceKey, Refusal};
 use guests::Guests;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use sharing::Sharing;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -71,6 +73,8 @@ pub(super) struct PacerShared {
     pub fleet: Option<Arc<Fleet>>,
     /// Where debts are kept for later processes.
     pub debts: Option<Arc<Machine>>,
+    /// What unused queues owe.
+    pub rests: Rests,
     /// Number of queues.
     pub queues: AtomicUsize,
 }
@@ -84,12 +88,7 @@ struct HostQueueState {
 }
 
 impl HostQueue {
-    pub(super) fn new(
-        schedule: HostSchedule,
-        key: PaceKey,
-        page: Option<Weak<HostQueue>>,
-        shared: Arc<PacerShared>,
-    ) -> Self {
+    fn new(schedule: HostSchedule, key: PaceKey, page: Option<Weak<HostQueue>>, shared: Arc<PacerShared>) -> Self {
         shared.queues.fetch_add(1, Ordering::Relaxed);
         let sharing = Sharing::new(shared.fleet.as_deref().filter(|_| page.is_none()), &key);
         Self {
@@ -153,9 +152,7 @@ impl HostQueue {
         if let Some(refusal) = self.fleet().and_then(Fleet::refusal) {
             return Err(refusal);
         }
-        let mut state = self.state.lock();
-        let now = Instant::now();
-        self.follow(&mut state, now);
+        let (mut state, now) = self.current();
         let mut answer = None;
         let turn = state.schedule.request(now, client, terms, || {
             let (sender, receiver) = oneshot::channel();
@@ -212,8 +209,7 @@ impl HostQueue {
 
     /// Whether the origin has asked any client for time, or may have; if so, no burst is allowed.
     pub fn is_held_back(&self) -> bool {
-        let mut state = self.state.lock();
-        self.follow(&mut state, Instant::now());
+        let (state, _) = self.current();
         !state.schedule.backoff().is_zero() || state.schedule.is_unknown()
     }
 
@@ -227,23 +223,9 @@ impl HostQueue {
 
     pub fn figures(&self) -> PaceFigures {
         let (state, now) = (self.state.lock(), Instant::now());
-        let schedule = &state.schedule;
-        let paused = schedule.paused_until(now).map_or(Duration::ZERO, |until| until - now);
-        let Observed { backoff, latency, refusals } = schedule.observed();
-        let (mut waiting, mut owed, in_flight) = (schedule.waiting(), schedule.owed(now), schedule.in_flight());
-        for group in &*self.groups.lock() {
-            let of_group = group.state.lock();
-            (waiting, owed) = (waiting + of_group.schedule.waiting(), owed.max(of_group.schedule.owed(now)));
-        }
-        PaceFigures { waiting, in_flight, backoff, owed, latency, refusals, paused }
-    }
-
-    /// Whether this queue and its dependent queues are unused and owe nothing.
-    pub(super) fn is_idle(&self, now: Instant) -> bool {
-        let is_free = |inner: &Arc<Self>| Arc::strong_count(inner) == 1 && inner.is_idle(now);
-        self.state.lock().schedule.is_idle(now)
-            && self.beside.get().is_none_or(is_free)
-            && self.groups.lock().iter().all(is_free)
+        let groups = self.groups.lock();
+        let groups = groups.iter().map(|group| PaceFigures::of(&group.state.lock().schedule, now));
+        groups.fold(PaceFigures::of(&state.schedule, now), PaceFigures::with_group)
     }
 
     /// Stores the debt, in case this process ends before it is paid.
@@ -259,8 +241,7 @@ impl HostQueue {
     /// Whether a request that has its slot may still leave: connecting may have taken so long that the next instance would
     /// not hear of it in time.
     pub(super) fn holds(&self, slot: &Slot) -> bool {
-        let (mut state, now) = (self.state.lock(), Instant::now());
-        self.follow(&mut state, now);
+        let (state, now) = self.current();
         state.sharing.holds(&state.schedule, slot, now)
     }
 
@@ -272,6 +253,14 @@ impl HostQueue {
         }
     }
 
+    /// The state with what others have started and reserved until now: forecasts depend on it.
+    fn current(&self) -> (MutexGuard<'_, HostQueueState>, Instant) {
+        let mut state = self.state.lock();
+        let now = Instant::now();
+        self.follow(&mut state, now);
+        (state, now)
+    }
+
     fn follow(&self, state: &mut HostQueueState, now: Instant) {
         let HostQueueState { schedule, sharing, .. } = state;
         sharing.follow(schedule, self.fleet(), now);
@@ -280,6 +269,19 @@ impl HostQueue {
     /// Subresources that follow their page are not shared with the fleet.
     pub(super) fn fleet(&self) -> Option<&Fleet> {
         self.shared.fleet.as_deref().filter(|_| self.page.is_none())
+    }
+}
+
+impl PaceFigures {
+    pub(super) fn of(schedule: &HostSchedule, now: Instant) -> Self {
+        let paused = schedule.paused_until(now).map_or(Duration::ZERO, |until| until - now);
+        let Observed { backoff, latency, refusals } = schedule.observed();
+        let (waiting, in_flight, owed) = (schedule.waiting(), schedule.in_flight(), schedule.owed(now));
+        Self { waiting, in_flight, backoff, owed, latency, refusals, paused }
+    }
+
+    pub(super) fn with_group(self, group: Self) -> Self {
+        Self { waiting: self.waiting + group.waiting, owed: self.owed.max(group.owed), ..self }
     }
 }
 
