@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 fuzz_target!(|bytes: &[u8]| {
     let licenses = offer::licenses(bytes).unwrap_or_default();
-    assert!(licenses.len() <= 4);
+    assert!(licenses.len() * "<x>;rel=license".len() <= bytes.len());
     for license in licenses {
         assert!(memchr::memmem::find(bytes, license.target.as_bytes()).is_some());
         let media_type = if license.is_rsl { "; type=\"application/rsl+xml\"" } else { "" };
