@@ -108,12 +108,7 @@ impl RuleSet {
         let mut lines: Vec<Span> = groups.usages.lines(&self.selection.groups).collect();
         lines.extend(groups.signals.lines(&self.selection.sections));
         lines.sort_unstable_by_key(|line| line.start);
-        let (mut number, mut at) = (1, 0);
-        lines.into_iter().map(move |line| {
-            number += source.line_ends(at..line.start as usize);
-            at = line.start as usize;
-            (number, source.str_at(line))
-        })
+        lines.into_iter().map(|line| (source.line_of(line.start as usize), source.str_at(line)))
     }
 
     /// Number of rules, without those that have no path.

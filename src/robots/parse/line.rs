@@ -30,6 +30,8 @@ pub(crate) struct SourceLine {
     /// Where the comment begins, or the end of the line.
     pub(crate) content_end: usize,
     pub(crate) end: usize,
+    /// Where the next line begins.
+    pub(crate) next: usize,
 }
 
 impl<'a> SourceLines<'a> {
@@ -75,7 +77,7 @@ impl Iterator for SourceLines<'_> {
         }
         self.after_nul = self.text.get(end) == Some(&0);
         self.next = end + 1 + usize::from(is_crlf);
-        Some(SourceLine { number: self.number, first: self.first, start, content_end, end })
+        Some(SourceLine { number: self.number, first: self.first, start, content_end, end, next: self.next })
     }
 }
 

@@ -25,7 +25,7 @@ use group::Groups;
 use key::RecordKey;
 use line::{LineContent, SourceLine, SourceLines};
 use selection::GroupSelection;
-use source::FileSource;
+use source::{FileSource, Marks};
 use span::{RuleSpan, Span};
 
 /// A parsed file.
@@ -88,9 +88,13 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions, limit: usize) -> Robot
         repaired: BTreeMap::new(),
         is_ascii: text.is_ascii(),
     };
-    SourceLines::new(text).for_each(|line| parser.line(&line));
+    let mut marks = Marks::for_text(text);
+    for line in SourceLines::new(text) {
+        marks.line(line.number, line.next);
+        parser.line(&line);
+    }
     parser.groups.finish(text, options);
-    let source = FileSource::new(text.into(), parser.repaired);
+    let source = FileSource::new(text.into(), marks, parser.repaired);
     let Parser { groups, values, crawl_delay, .. } = parser;
     let (is_wide, is_unreadable) = (matches!(encoding, Encoding::Wide(_)), encoding == Encoding::Unknown);
     let (options, digest, faults) = (options.clone(), OnceLock::new(), OnceLock::new());

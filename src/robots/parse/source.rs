@@ -1,7 +1,6 @@
 //! The text of a robots.txt, shared by everything that points into it, and its line numbers. Pure.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::span::Span;
@@ -10,13 +9,15 @@ use super::span::Span;
 #[derive(Debug)]
 pub(crate) struct FileSource {
     text: Arc<[u8]>,
+    /// For each full block of the text, the line of its first byte: finding a line number reads only one block.
+    marks: Box<[u32]>,
     /// Readable forms of the values that are not UTF-8, by offset.
     repaired: BTreeMap<u32, Box<str>>,
 }
 
 impl FileSource {
-    pub(crate) fn new(text: Arc<[u8]>, repaired: BTreeMap<u32, Box<str>>) -> Self {
-        Self { text, repaired }
+    pub(crate) fn new(text: Arc<[u8]>, marks: Marks, repaired: BTreeMap<u32, Box<str>>) -> Self {
+        Self { text, marks: marks.0.into(), repaired }
     }
 
     pub(crate) fn text(&self) -> &[u8] {
@@ -30,16 +31,10 @@ impl FileSource {
 
     /// The number, from 1, of the line that holds this byte. LF, CR and CR LF end lines.
     pub(crate) fn line_of(&self, offset: usize) -> u32 {
-        1 + self.line_ends(0..offset)
-    }
-
-    /// Number of line ends in this piece of the text; a CR LF is one, at its LF.
-    pub(crate) fn line_ends(&self, piece: Range<usize>) -> u32 {
-        let (from, text) = (piece.start, &self.text[piece]);
-        let lf = memchr::memchr_iter(b'\n', text).count();
-        let is_lone = |at: &usize| self.text.get(from + at + 1) != Some(&b'\n');
-        let lone_cr = memchr::memchr_iter(b'\r', text).filter(is_lone).count();
-        u32::try_from(lf + lone_cr).unwrap_or(u32::MAX)
+        let offset = offset.min(self.text.len());
+        let block = offset / BLOCK;
+        let line = block.checked_sub(1).and_then(|mark| self.marks.get(mark)).copied().unwrap_or(1);
+        line + line_ends(&self.text, block * BLOCK, offset)
     }
 
     /// The bytes of a value as text; U+FFFD replaces ill-formed UTF-8.
@@ -54,16 +49,48 @@ impl FileSource {
 
     pub(crate) fn heap_size(&self) -> usize {
         let repaired: usize = self.repaired.values().map(|text| size_of::<(u32, Box<str>)>() + text.len()).sum();
-        self.text.len() + repaired
+        self.text.len() + size_of_val(&*self.marks) + repaired
     }
+}
+
+/// Line numbers at every block of a text, collected while it is read.
+pub(crate) struct Marks(Vec<u32>);
+
+impl Marks {
+    pub(crate) fn for_text(text: &[u8]) -> Self {
+        Self(Vec::with_capacity(text.len() / BLOCK))
+    }
+
+    /// Records that the line with this number ends right before `end`.
+    #[inline]
+    pub(crate) fn line(&mut self, number: u32, end: usize) {
+        while (self.0.len() + 1) * BLOCK < end {
+            self.0.push(number);
+        }
+    }
+}
+
+const BLOCK: usize = 256;
+
+/// Number of line ends in `text[from..to]`; a CR LF is one, at its LF.
+fn line_ends(text: &[u8], from: usize, to: usize) -> u32 {
+    let block = &text[from..to];
+    let lf = memchr::memchr_iter(b'\n', block).count();
+    let lone_cr = memchr::memchr_iter(b'\r', block).filter(|at| text.get(from + at + 1) != Some(&b'\n')).count();
+    u32::try_from(lf + lone_cr).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::line::SourceLines;
     use super::*;
 
     fn source(text: &[u8]) -> FileSource {
-        FileSource::new(text.into(), BTreeMap::new())
+        let mut marks = Marks::for_text(text);
+        for line in SourceLines::new(text) {
+            marks.line(line.number, line.next);
+        }
+        FileSource::new(text.into(), marks, BTreeMap::new())
     }
 
     #[test]
@@ -76,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn each_byte_of_a_line_has_its_number() {
+    fn lines_are_counted_across_blocks() {
         let text = b"0123456\r\n".repeat(2_000);
         let source = source(&text);
         for line in 0..2_000 {
