@@ -52,25 +52,36 @@ impl RuleSet {
         self.check_within(&mut JudgedPath::new(target, Paths::AsSent), purposes).0
     }
 
-    /// The verdict on the first form of the path that is disallowed, with that form if servers make it, else on the path as sent. Within the
-    /// budget of a decision.
+    /// The verdict on the first form of the path that a rule, else a preference, disallows, with that form if servers make it; else on the
+    /// path as sent. Within the budget of a decision.
     #[inline]
     pub(crate) fn check_within(
         &self,
         path: &mut JudgedPath<'_>,
         purposes: &[Purpose],
     ) -> (Verdict<'_>, Option<Box<str>>) {
+        self.first_disallowed(path, purposes).unwrap_or((Verdict(VerdictGround::TooComplex), None))
+    }
+
+    #[inline]
+    fn first_disallowed(
+        &self,
+        path: &mut JudgedPath<'_>,
+        purposes: &[Purpose],
+    ) -> Result<(Verdict<'_>, Option<Box<str>>), StepsSpent> {
+        if self.selection.is_cut {
+            return Err(StepsSpent);
+        }
         let mut as_sent = None;
-        let refused = path.first_refused(|path, budget| {
-            let verdict = Verdict(self.ground(path, purposes, budget)?);
+        let mut disallowed = path.first_refused(|path, budget| {
+            let verdict = Verdict(self.judge(path, budget)?);
             as_sent.get_or_insert(verdict);
             Ok((!verdict.is_allowed()).then_some(verdict))
-        });
-        match refused {
-            Ok(Some(refused)) => refused,
-            Ok(None) => (as_sent.unwrap_or(Verdict(VerdictGround::NoRule)), None),
-            Err(StepsSpent) => (Verdict(VerdictGround::TooComplex), None),
+        })?;
+        if disallowed.is_none() && !purposes.is_empty() {
+            disallowed = path.first_refused(|path, budget| self.unwelcome_for(path, purposes, budget))?;
         }
+        Ok(disallowed.unwrap_or_else(|| (as_sent.unwrap_or(Verdict(VerdictGround::NoRule)), None)))
     }
 
     /// The preferences that refuse some use of the target, whatever purposes are declared.
@@ -127,35 +138,27 @@ impl RuleSet {
         self.selection.groups.iter().map(|&group| groups.patterns_of(group, source, options).heap_size()).sum()
     }
 
-    #[inline]
-    fn ground(
+    /// A preference against one of the purposes.
+    fn unwelcome_for(
         &self,
         path: ComparedPath<'_>,
         purposes: &[Purpose],
         budget: &mut StepBudget,
-    ) -> Result<VerdictGround<'_>, StepsSpent> {
-        if self.selection.is_cut {
-            return Err(StepsSpent);
+    ) -> Result<Option<Verdict<'_>>, StepsSpent> {
+        // robots.txt itself has to be read to learn of any preference.
+        if path.bytes == ROBOTS_TXT {
+            return Ok(None);
         }
-        let ground = self.judge(path, budget)?;
-        let may_be_unwelcome = match &ground {
-            // robots.txt itself has to be read to learn of any preference.
-            VerdictGround::RobotsTxt => false,
-            ground => Verdict(*ground).is_allowed(),
-        };
-        if purposes.is_empty() || !may_be_unwelcome {
-            return Ok(ground);
-        }
-        let refusal = self.unwelcome(path, USE * (1 + purposes.len()), budget, |preference| {
+        let unwelcome = self.unwelcome(path, USE * (1 + purposes.len()), budget, |preference| {
             purposes.contains(&preference.said.purpose)
         })?;
-        Ok(refusal.map_or(ground, VerdictGround::Usage))
+        Ok(unwelcome.map(|preference| Verdict(VerdictGround::Usage(preference))))
     }
 
     #[inline(never)]
     fn judge(&self, path: ComparedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
         let RobotsFile { source, groups, options, .. } = &*self.file;
-        if path.bytes == b"/robots.txt" {
+        if path.bytes == ROBOTS_TXT {
             return Ok(VerdictGround::RobotsTxt);
         }
         let without_query = memchr::memchr(b'?', path.bytes).filter(|_| options.anchor_before_query);
@@ -199,6 +202,7 @@ impl RuleSet {
     }
 }
 
+const ROBOTS_TXT: &[u8] = b"/robots.txt";
 /// Steps to compare a refused use with one purpose.
 const USE: usize = 2;
 

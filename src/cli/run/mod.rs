@@ -144,8 +144,11 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         unsafe { command.pre_exec(move || Ok(fcntl_setfd(&theirs, FdFlags::empty())?)) };
         // The other end is the child's alone from then on.
         command.spawn().map_err(|error| {
-            let what = format!("cannot start {} beside the command: {error}", own.display());
-            CommandError::usage(what, "check that /proc is mounted")
+            let hint = match error.kind() {
+                io::ErrorKind::NotFound => "check that /proc is mounted",
+                _ => "check the limits on processes and memory",
+            };
+            CommandError::usage(format!("cannot start {} beside the command: {error}", own.display()), hint)
         })
     };
     let (running, started) = if args.isolate {

@@ -50,7 +50,7 @@ if now + arg[13] > math.max(key.hold, now) then
 end
 for field, i in pairs({ backoff = 15, latency = 17, refusals = 19 }) do
     local was, is = arg[i], arg[i + 1]
-    if is > was and is > key[field] or is < was and key[field] == was then
+    if (is > was or not kept) and is > key[field] or is < was and key[field] == was then
         is_raised = is_raised or field ~= 'latency' and is > key[field]
         key[field] = is
     end

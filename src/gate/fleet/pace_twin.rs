@@ -77,7 +77,7 @@ pub fn pace(entry: &mut Option<Entry>, now: i64, me: u64, numbers: &[i64; 21]) -
         (&mut key.latency, latency_was, latency, false),
         (&mut key.refusals, refusals_was, refusals, true),
     ] {
-        if is > was && is > *field || is < was && *field == was {
+        if (is > was || !kept) && is > *field || is < was && *field == was {
             is_raised |= matters && is > *field;
             *field = is;
         }

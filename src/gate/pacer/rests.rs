@@ -133,8 +133,9 @@ impl Rests {
     /// The last start and the gap of a host, and of one group if they started together.
     fn common(&self, id: u64, kept: &RestedHost, now: Instant) -> Option<Rest> {
         let last_start = kept.all().map(|rested| rested.last.last_start).max()??;
-        let is_common = |Rested { last, observed, .. }: &Rested| {
+        let is_common = |Rested { last, gap, gap_until, observed, .. }: &Rested| {
             *observed == Observed::default()
+                && (gap.is_zero() || *gap_until == last.last_start.map(|start| start + *gap))
                 && last.last_start.is_some_and(|start| start + TOGETHER >= last_start)
                 && last.last_fetch <= last.last_start
                 && last.hold.is_none_or(|hold| hold <= now)
@@ -153,8 +154,12 @@ impl Rests {
         if let Some((kept, _)) = rest.uncommon() {
             return kept.clone();
         }
-        let last = LastStarts { last_start: Some(self.at(rest.start)), ..LastStarts::default() };
-        let of = |millis| Rested { last, gap: MILLI * millis, observed: Observed::default(), pauses_after: None };
+        let (start, observed, pauses_after) = (self.at(rest.start), Observed::default(), None);
+        let last = LastStarts { last_start: Some(start), ..LastStarts::default() };
+        let of = |millis| {
+            let gap = MILLI * millis;
+            Rested { last, gap, gap_until: Some(start + gap), observed, pauses_after }
+        };
         let group = (rest.group > 0).then(|| (MILLI * rest.group, of(rest.group)));
         RestedHost { host: of(rest.gap), groups: group.into_iter().collect(), clamp_logged: 0 }
     }
@@ -232,7 +237,8 @@ mod tests {
 
     fn rested(last_start: Option<Instant>, gap: Duration) -> Rested {
         let last = LastStarts { last_start, ..LastStarts::default() };
-        Rested { last, gap, observed: Observed::default(), pauses_after: None }
+        let gap_until = last_start.map(|start| start + gap);
+        Rested { last, gap, gap_until, observed: Observed::default(), pauses_after: None }
     }
 
     #[test]
@@ -251,6 +257,7 @@ mod tests {
             (host(secs(1)), vec![group(Duration::from_nanos(50_000_000_100), secs(1))]),
             (host(secs(1)), vec![group(secs(50), secs(1)), group(secs(20), secs(1))]),
             (Rested { observed: latency, ..host(secs(1)) }, vec![]),
+            (Rested { gap_until: Some(now + secs(40)), ..host(secs(1)) }, vec![]),
             (
                 Rested { last: LastStarts { hold: Some(now + secs(9)), ..LastStarts::default() }, ..host(secs(1)) },
                 vec![],

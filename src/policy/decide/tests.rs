@@ -327,6 +327,14 @@ fn a_preference_disallows_for_a_declared_purpose_only() {
     assert_eq!(ask("/science", &purposes), allow(None, false));
     let Said::Refuse { why, .. } = ask("/private", &purposes) else { panic!("a rule says no") };
     assert_eq!(why.slug(), "robots-disallowed", "the rule goes first");
+    let Said::Refuse { why, .. } = ask("/art/..%2Fprivate/l.xml", &purposes) else { panic!("a rule says no") };
+    assert_eq!(why.slug(), "robots-disallowed", "for each form of the path");
+    let rules = rules(PolicyOptions { purposes: purposes.to_vec(), ..PolicyOptions::default() });
+    for (target, is_allowed) in [("/art/l.xml", true), ("/art/..%2Fprivate/l.xml", false)] {
+        let (at, now) = (example(), midnight());
+        let ruling = judge_file(&entry, &rules, &Request::new(&at, target.as_bytes()), now);
+        assert_eq!(matches!(ruling, Ruling::Allow(_)), is_allowed, "{target}: {ruling:?}");
+    }
 }
 
 #[test]

@@ -6,8 +6,13 @@ use std::time::{Duration, Instant};
 impl<W> Schedule<W> {
     /// Corrects the time of a start to when the request leaves. `is_gone`: it has left. True: the next start waited for that.
     pub fn left(&mut self, slot: &Slot, at: Instant, is_gone: bool) -> bool {
+        let gap = self.delay();
         let mark = self.last.of(slot.first_fetch);
+        let is_longest = self.longest_until == mark.map(|start| start + gap);
         *mark = (*mark).max(Some(at));
+        if is_longest {
+            self.longest_until = mark.map(|start| start + gap);
+        }
         self.pushed_back();
         is_gone && self.pending.take_if(|pending| *pending == slot.number).is_some()
     }

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rested {
     pub last: LastStarts,
-    /// The longest gap still owed, without the backoff.
+    /// The longest gap, without the backoff, and until when no shorter one replaces it.
     pub gap: Duration,
+    pub gap_until: Option<Instant>,
     pub observed: Observed,
     pub pauses_after: Option<NonZeroU32>,
 }
@@ -77,17 +78,17 @@ impl<W> Schedule<W> {
 
     /// What an unused schedule knows: all that [`of`](Self::of) needs.
     pub fn rested(&self) -> Rested {
-        let Self { last, pauses_after, .. } = *self;
-        Rested { last, gap: self.delay(), observed: self.observed(), pauses_after }
+        let Self { last, pauses_after, longest_until: gap_until, .. } = *self;
+        Rested { last, gap: self.delay(), gap_until, observed: self.observed(), pauses_after }
     }
 
     /// The schedule that has rested.
     pub fn of(rested: Rested) -> Self {
-        let Rested { last, gap, observed, pauses_after } = rested;
+        let Rested { last, gap, gap_until, observed, pauses_after } = rested;
         let mut schedule = Self { last, latency: observed.latency, pauses_after, ..Self::default() };
         schedule.backoff.restore(observed.backoff, observed.refusals);
         let longest = SlotRequest { delay: gap, adaptive: None, max_concurrent: 1, first_fetch: false };
-        (schedule.longest, schedule.longest_until) = (Some(longest), last.last_start.map(|start| start + gap));
+        (schedule.longest, schedule.longest_until) = (Some(longest), gap_until);
         schedule
     }
 

@@ -226,5 +226,9 @@ fn who_has_not_heard_that_a_backoff_is_over_does_not_raise_it_again() {
     let starts = LastStarts { hold: None, ..refused.starts };
     let succeeded = PaceCall { observed: [raised, Observed::default()], starts, ..refused };
     assert_eq!(told(&succeeded, 2), 0);
-    assert_eq!(told(&PaceCall { observed: [raised; 2], starts, ..refused }, 1), 0, "no news");
+    let no_news = PaceCall { observed: [raised; 2], starts, ..refused };
+    assert_eq!(told(&no_news, 1), 0);
+    let mut deleted = None;
+    let kept_here = pace(&mut deleted, 1_000_000, 1, &no_news.numbers(&clock, instance.now)).0[6];
+    assert_eq!(kept_here, 4_000_000, "a server that has lost the key learns it again");
 }

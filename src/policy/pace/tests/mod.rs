@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::policy::Refusal;
+use std::iter;
 
 mod manners;
 mod parted;
@@ -839,4 +840,21 @@ fn a_renewal_is_lent_a_place() {
     let slot = host.starts(10_000, "robots.txt");
     host.end(11_000, slot, OK);
     host.idles(11_000);
+}
+
+/// However often the schedule rests, and though each request leaves a little after its start.
+#[test]
+fn a_longer_gap_that_is_over_is_no_longer_owed() {
+    for rests in [false, true] {
+        let mut host = Host::new();
+        for at in iter::once(0).chain((50_000..=110_000).step_by(1000)) {
+            let slot = host.go(at, &delay(if at == 0 { 100_000 } else { 900 }));
+            host.schedule.left(&slot, host.at(at + 5), true);
+            host.end(at + 20, slot, OK);
+            if rests {
+                host.schedule = Schedule::of(host.schedule.rested());
+            }
+        }
+        assert_eq!(host.schedule.owed(host.at(110_000)), ms(905), "{rests}");
+    }
 }
