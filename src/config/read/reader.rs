@@ -1,6 +1,7 @@
 //! The tree to typed values, through serde. A fault has the place of the value that is wrong.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer};
@@ -162,6 +163,9 @@ impl Error for ValueError {
             ("a sequence", _) => String::from("a list is written `[one, two]`, or line by line, each begun with `- `"),
             // The only map with keys chosen by the operator.
             ("a map", _) => String::from("write `\"*.example.com\": …` for each, or `{}` for none"),
+            (map, Unexpected::Str(found)) if map.starts_with("struct") && found.parse::<SocketAddr>().is_ok() => {
+                format!("write `{{ address: '{found}' }}`")
+            }
             (map, _) if map.starts_with("struct") => String::from("write the keys of this section below it, indented"),
             ("a boolean", _) => String::from("write `true` or `false`"),
             (number, _) if is_integer(number) => integer_hint(number, found),

@@ -142,9 +142,10 @@ impl Machine {
         let Some(process) = self.slots.find(id).and_then(|slot| slot.process()) else { return };
         let Some(pid) = self.slots.pid(process) else { return };
         if is_stopped(pid) && self.warned_of.swap(pid, Ordering::Relaxed) != pid {
+            let host = key.of_all();
             tracing::warn!(
                 hint = "continue it (`fg`, or `kill -CONT`), or end it",
-                "another politely (process {pid}) is suspended while it has the turn of {key}: requests to that host wait until it continues or ends"
+                "another politely (process {pid}) is suspended while it has the turn of {host}: requests to that host wait until it continues or ends"
             );
         }
     }
