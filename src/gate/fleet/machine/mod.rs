@@ -198,9 +198,14 @@ fn is_stopped(_: u32) -> bool {
 }
 
 fn warn(place: &str, why: &io::Error) {
+    let hint = match why.kind() {
+        io::ErrorKind::StorageFull => "make room on its disk, and start politely again",
+        _ => "set `store.directory` to a place on a local disk that this user can write, and start politely again",
+    };
     tracing::warn!(
-        hint = "set `store.directory` to a place on a local disk that this user can write, and start politely again",
-        "nothing is shared with other politely processes on this machine, and each paces requests alone: {place}: {why}"
+        hint,
+        "nothing is shared with other politely processes on this machine, and each paces requests alone; what hosts are owed is forgotten \
+         when this one ends: {place}: {why}"
     );
 }
 
