@@ -2,39 +2,52 @@
 //! process, valid while that process lives.
 
 use super::slots::Slots;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
 impl Slots {
-    /// Takes the right for this process, which may have it already. False: another process has it.
+    /// Takes the right for this process, which may have it already. False: another process has it, or asks for it at this moment.
     pub fn take_right(&self, id: u64) -> bool {
-        let places = || (0..PROBES).map(|probe| self.right((id >> 16) + probe));
-        for place in places() {
-            let word = place.load(SeqCst);
-            if word & NAME == id & NAME {
-                let process = word as u32;
-                let is_free = process != self.me && !self.lives(process);
-                return process == self.me || is_free && self.put_right(place, word, id);
-            }
-        }
-        for place in places() {
-            let word = place.load(SeqCst);
-            if (word == 0 || !self.lives(word as u32)) && self.put_right(place, word, id) {
+        loop {
+            let words = || self.rights_of(id).map(|place| (place, place.load(SeqCst)));
+            let held = words().find(|(_, word)| word & NAME == id & NAME);
+            let Some((place, before)) = held.or_else(|| words().find(|(_, word)| !self.is_held(*word))) else {
+                // All words are in use: fetching twice is better than never.
                 return true;
+            };
+            if self.is_held(before) {
+                return before == self.own_right(id);
+            }
+            if place.compare_exchange(before, self.own_right(id), SeqCst, SeqCst).is_ok() {
+                return self.keeps_right(id);
             }
         }
-        // All words are in use: fetching twice is better than never.
-        true
     }
 
     /// Gives the right back, if this process has it.
     pub fn give_right(&self, id: u64) {
-        for probe in 0..PROBES {
-            let _ = self.right((id >> 16) + probe).compare_exchange(self.own_right(id), 0, SeqCst, SeqCst);
+        for place in self.rights_of(id) {
+            let _ = place.compare_exchange(self.own_right(id), 0, SeqCst, SeqCst);
         }
     }
 
-    fn put_right(&self, place: &std::sync::atomic::AtomicU64, before: u64, id: u64) -> bool {
-        place.compare_exchange(before, self.own_right(id), SeqCst, SeqCst).is_ok()
+    /// Gives the right back if another process has put a word for the name as well, in another place: of two that ask at once, at least one
+    /// sees the other's.
+    fn keeps_right(&self, id: u64) -> bool {
+        let is_others = |word: u64| word & NAME == id & NAME && word != self.own_right(id) && self.is_held(word);
+        let keeps = !self.rights_of(id).any(|place| is_others(place.load(SeqCst)));
+        if !keeps {
+            self.give_right(id);
+        }
+        keeps
+    }
+
+    fn is_held(&self, word: u64) -> bool {
+        word != 0 && self.lives(word as u32)
+    }
+
+    fn rights_of(&self, id: u64) -> impl Iterator<Item = &AtomicU64> {
+        (0..PROBES).map(move |probe| self.right((id >> 16) + probe))
     }
 
     fn own_right(&self, id: u64) -> u64 {

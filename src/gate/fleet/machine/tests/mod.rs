@@ -6,6 +6,9 @@ mod model;
 use super::*;
 use crate::gate::fleet::{Claim, Fleet};
 use crate::policy::{Authority, SiteFile};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::{hint, thread};
 use tempfile::{TempDir, tempdir};
 use tokio::time::timeout;
 
@@ -305,6 +308,36 @@ async fn who_does_not_come_back_with_a_copy_is_not_waited_for_for_ever() {
     drop(right);
     let second = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), false)).await;
     assert!(matches!(second, Ok(Ok(Claim::Fetch(..)))));
+}
+
+#[test]
+fn of_processes_that_ask_at_once_one_has_the_right_at_most() {
+    let (_directory, one, other) = both();
+    let arrived = AtomicU64::new(0);
+    // Spinning, as a barrier wakes one of them much later.
+    let meet = |count| {
+        arrived.fetch_add(1, Relaxed);
+        while arrived.load(Relaxed) < count {
+            hint::spin_loop();
+        }
+    };
+    let ask = |process: &Machine| {
+        let ask = |number: u64| {
+            meet(number * 4 - 2);
+            let has_right = process.slots.take_right(number << 32);
+            meet(number * 4);
+            process.slots.give_right(number << 32);
+            has_right
+        };
+        (1..=50_000).map(ask).collect::<Vec<_>>()
+    };
+    let (one, other) = thread::scope(|scope| {
+        let other = scope.spawn(|| ask(&other));
+        (ask(&one), other.join().unwrap())
+    });
+    let rights = |of_both: bool| one.iter().zip(&other).filter(|(one, other)| (**one && **other) == of_both).count();
+    assert_eq!(rights(true), 0, "of {}", one.len());
+    assert!(one.iter().zip(&other).any(|(one, other)| *one || *other));
 }
 
 #[test]
