@@ -1,4 +1,5 @@
 // The application of backend.py for Node. usage: node.mjs DOCROOT CERT KEY KIND=PORT…
+import cluster from "node:cluster";
 import crypto from "node:crypto";
 import fs from "node:fs";
 import http from "node:http";
@@ -140,28 +141,39 @@ async function serve(request, response) {
   return answer ? answer(request, response) : echo(request, response, Buffer.concat(pieces));
 }
 
-for (const listener of listeners) {
-  const [kind, port] = listener.split("=");
-  const [habit, protocol] = kind.includes("-") ? kind.split("-") : ["", kind];
-  const settings = habit === "one" ? { maxConcurrentStreams: 1 } : {};
-  const server = {
-    http: () => http.createServer(limits, serve),
-    tls: () => https.createServer({ ...tls, ...limits }, serve),
-    h2: () => http2.createSecureServer({ ...tls, allowHTTP1: true, settings, maxHeaderListPairs: 1000, maxSendHeaderBlockLength: 1 << 20 }, serve),
-  }[protocol]();
-  if (habit === "few" && protocol !== "h2") server.maxRequestsPerSocket = 3;
-  if (habit === "few") {
-    // Says that it ends, and serves what has come by then.
-    server.on("session", (session) => {
-      let streams = 0;
-      session.on("stream", () => ++streams === 3 && session.close());
-    });
+function listen() {
+  for (const listener of listeners) {
+    const [kind, port] = listener.split("=");
+    const [habit, protocol] = kind.includes("-") ? kind.split("-") : ["", kind];
+    const settings = habit === "one" ? { maxConcurrentStreams: 1 } : {};
+    const server = {
+      http: () => http.createServer(limits, serve),
+      tls: () => https.createServer({ ...tls, ...limits }, serve),
+      h2: () => http2.createSecureServer({ ...tls, allowHTTP1: true, settings, maxHeaderListPairs: 1000, maxSendHeaderBlockLength: 1 << 20 }, serve),
+    }[protocol]();
+    if (habit === "few" && protocol !== "h2") server.maxRequestsPerSocket = 3;
+    if (habit === "few") {
+      // Says that it ends, and serves what has come by then.
+      server.on("session", (session) => {
+        let streams = 0;
+        session.on("stream", () => ++streams === 3 && session.close());
+      });
+    }
+    if (habit === "idle") {
+      server.keepAliveTimeout = 1000;
+      server.on("session", (session) => session.setTimeout(1000, () => session.close()));
+    }
+    server.on("clientError", (_, socket) => socket.destroy());
+    server.listen(Number(port), "127.0.0.1");
   }
-  if (habit === "idle") {
-    server.keepAliveTimeout = 1000;
-    server.on("session", (session) => session.setTimeout(1000, () => session.close()));
-  }
-  server.on("clientError", (_, socket) => socket.destroy());
-  server.listen(Number(port), "127.0.0.1");
 }
+
 process.on("uncaughtException", (error) => console.error(error));
+// Another takes the place of one that ends in the middle.
+cluster.schedulingPolicy = cluster.SCHED_NONE;
+if (cluster.isPrimary) {
+  cluster.on("exit", () => cluster.fork());
+  cluster.fork();
+} else {
+  listen();
+}
