@@ -1,7 +1,7 @@
 //! Output of commands: plurals, and control characters made harmless.
 
 use super::command_error::CommandError;
-use crate::policy::{Manners, is_unseen};
+use crate::policy::{Manners, is_unseen, json_escape};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,9 +17,9 @@ pub(super) fn print(text: &str) -> Result<ExitCode, CommandError> {
 pub(super) fn inert_json(json: &str) -> String {
     let mut inert = String::with_capacity(json.len());
     for c in json.chars() {
-        // Only texts have them, but for the ends of lines; none is beyond U+FFFF.
+        // Only texts have them, but for the ends of lines.
         match is_unseen(c) && c != '\n' {
-            true => inert += &format!("\\u{:04x}", u32::from(c)),
+            true => inert += &json_escape(c),
             false => inert.push(c),
         }
     }

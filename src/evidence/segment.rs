@@ -155,7 +155,9 @@ pub(super) fn clear_up(directory: &Path) {
     let done = (|| {
         let all = Stored::all(directory)?;
         if let Some((_, full)) = all.split_last() {
-            full.iter().filter(|stored| !stored.is_compressed).try_for_each(Stored::compress)?;
+            let plain = full.iter().filter(|stored| !stored.is_compressed);
+            // One that is damaged keeps no other from it.
+            plain.map(Stored::compress).fold(Ok(()), io::Result::and)?;
         }
         let files = directory.join(RC1_FILES);
         if all.iter().all(|stored| stored.dated.is_some()) && files.is_dir() {

@@ -17,13 +17,20 @@ fn beginning(text: &str, most: usize) -> Option<&str> {
     (text.len() > most).then(|| &text[..text.floor_char_boundary(most)])
 }
 
-/// Whether a character hides text, or has it shown elsewhere than where it stands: of Unicode's general categories Cc, Zl, Zp and, of
-/// Cf, those that join, hide or turn around.
+/// Whether a character hides text, or has it shown elsewhere than where it stands: of Unicode's general categories Cc, Zl and Zp, and of its
+/// property Default_Ignorable_Code_Point.
 pub fn is_unseen(c: char) -> bool {
-    let is_mark = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}');
     c.is_control()
-        || is_mark
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}')
+        || matches!(c, '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}')
+        || matches!(c, '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}')
+        || matches!(c, '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Its escape in a JSON string.
+pub fn json_escape(c: char) -> String {
+    c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
 }
 
 const MOST: usize = 1000;

@@ -41,7 +41,7 @@ pub use allowlist::Allowlist;
 pub use authority::{Authority, AuthorityError, Scheme};
 pub use background::is_background;
 pub use budget::{Budget, MoneyBudget, Period, Spent};
-pub use clipped::{clipped, is_unseen};
+pub use clipped::{clipped, is_unseen, json_escape};
 pub use content_range::{content_range, whole_range};
 pub use decide::{
     Allowance, Decision, Known, Ruling, decide, judge_file, judge_linked, may_fetch_license, may_fetch_tdmrep,

@@ -2,7 +2,7 @@
 //! leave the time to the journal.
 
 use crate::config::LogFormat;
-use crate::policy::is_unseen;
+use crate::policy::{is_unseen, json_escape};
 use crate::rfc3339;
 use rustix::fs::fstat;
 use std::fmt::{self, Debug, Write};
@@ -193,7 +193,7 @@ fn put_quoted(out: &mut String, value: &str) {
             '\n' => *out += "\\n",
             '\r' => *out += "\\r",
             '\t' => *out += "\\t",
-            c if is_unseen(c) => _ = write!(out, "\\u{:04x}", u32::from(c)),
+            c if is_unseen(c) => *out += &json_escape(c),
             c => out.push(c),
         }
     }
@@ -237,7 +237,10 @@ mod tests {
 
     #[test]
     fn what_is_quoted_is_read_as_it_was() {
-        let all: String = (0..0x250).filter_map(char::from_u32).chain("\u{2028}\u{202e}\u{1f600}".chars()).collect();
+        let all: String = (0..0x250)
+            .filter_map(char::from_u32)
+            .chain("\u{2028}\u{202e}\u{1f600}\u{3164}\u{fe0f}\u{e0041}\u{e01ef}".chars())
+            .collect();
         assert_eq!(serde_json::from_str::<String>(&quoted(&all)).unwrap(), all);
         assert!(!quoted(&all).contains(is_unseen));
     }

@@ -93,8 +93,6 @@ pub enum ReadError {
     Torn,
     #[error("there is no line in it")]
     Empty,
-    #[error("segment {segment}, line {line}: {error}")]
-    At { segment: u64, line: u64, error: Box<ReadError> },
 }
 
 impl From<ReadError> for io::Error {

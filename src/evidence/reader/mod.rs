@@ -77,7 +77,8 @@ impl Lines {
     }
 }
 
-/// Hands each line of a directory to `see`, with its segment and its number. The last may be being written.
+/// Hands each line of a directory to `see`, with its segment and its number. Leaves out what cannot be read: [`verify`] says where that is.
+/// The last line may be being written.
 pub fn each_line(
     directory: &Path,
     mut see: impl FnMut(u64, u64, &[u8]) -> Result<(), ReadError>,
@@ -89,11 +90,11 @@ pub fn each_line(
     for stored in all {
         let (mut lines, segment) = (Lines::of(&stored)?, stored.number);
         for number in 1.. {
-            let seen = match lines.next() {
-                None | Some(Err(ReadError::Torn)) => break,
-                Some(read) => read.and_then(|(line, _)| see(segment, number, line)),
-            };
-            seen.map_err(|error| ReadError::At { segment, line: number, error: Box::new(error) })?;
+            let Some(Ok((line, _))) = lines.next() else { break };
+            match see(segment, number, line) {
+                Ok(()) | Err(ReadError::Malformed(_)) => {}
+                failed => return failed,
+            }
         }
     }
     Ok(())

@@ -56,6 +56,33 @@ fn what_was_kept_long_enough_is_removed_and_that_is_said() {
     assert_eq!(good(directory.path()).removed_to, Some(4));
 }
 
+/// Neither the damaged one nor those behind it would ever go.
+#[test]
+fn what_is_damaged_is_removed_in_its_time_too() {
+    for damaged in 1..=5 {
+        let directory = aged(&days([18, 16, 13, 11, 9, 7, 4, 2]));
+        let stored = &Stored::all(directory.path()).unwrap()[damaged - 1];
+        fs::write(&stored.path, [0xff; 1000]).unwrap();
+        restart(directory.path());
+        assert_eq!(segments(directory.path()), (5..=9).collect::<Vec<_>>(), "{damaged}");
+        let faults = verify(directory.path(), &[]).unwrap().faults;
+        let begins = faults.iter().all(|fault| fault.segment == 5);
+        assert!(if damaged <= 4 { faults.is_empty() } else { begins && !faults.is_empty() }, "{damaged}: {faults:?}");
+    }
+}
+
+#[test]
+fn a_report_leaves_out_what_is_damaged_alone() {
+    let directory = aged(&days([5, 4, 3, 2]));
+    let of = |directory: &TempDir| {
+        report::report(directory.path(), report::By::Host, &report::Selection::default()).unwrap().total.requests
+    };
+    assert_eq!(of(&directory), 4);
+    fs::write(&Stored::all(directory.path()).unwrap()[1].path, [0xff; 1000]).unwrap();
+    assert_eq!(of(&directory), 3);
+    assert!(!verify(directory.path(), &[]).unwrap().faults.is_empty());
+}
+
 #[test]
 fn a_start_with_a_clock_far_ahead_removes_no_more_than_a_third_of_what_is_kept() {
     let directory = aged(&days([9, 7, 5, 4, 2, 1]));

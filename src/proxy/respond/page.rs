@@ -164,7 +164,7 @@ mod tests {
             page.contains("http://a/&lt;script&gt;&quot;&amp;") && page.contains("/&lt;script&gt;&quot;&amp;</code>")
         );
         assert!(!page.contains("<script>"), "{page}");
-        let hidden = shown(&disallowed("/\u{202e}\u{9b}"), "http://a/\u{202e}");
-        assert!(!hidden.contains(['\u{202e}', '\u{9b}']), "{hidden}");
+        let hidden = shown(&disallowed("/\u{202e}\u{9b}\u{e0041}"), "http://a/\u{202e}");
+        assert!(!hidden.contains(['\u{202e}', '\u{9b}', '\u{e0041}']), "{hidden}");
     }
 }

@@ -1,7 +1,7 @@
 //! Text escaped for its context, written directly to its destination. Pure.
 
 use crate::http1::{below, equal, put_number};
-use crate::policy::{Authority, is_unseen};
+use crate::policy::{Authority, is_unseen, json_escape};
 use crate::proxy::io::Scratch;
 use http::StatusCode;
 use std::fmt::{self, Write};
@@ -112,7 +112,7 @@ fn put_json(out: &mut Vec<u8>, text: &str) {
         match c {
             '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
             '\n' => out.extend_from_slice(b"\\n"),
-            c if is_unseen(c) => out.extend_from_slice(format!("\\u{:04x}", u32::from(c)).as_bytes()),
+            c if is_unseen(c) => out.extend_from_slice(json_escape(c).as_bytes()),
             c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
         }
     }
