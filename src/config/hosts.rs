@@ -3,10 +3,12 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::policy::operator_rules::OwnRules;
 use crate::policy::{Host, HostPattern, HostRules, PolicyOptions};
+use crate::robots::Purpose;
 
 use super::read::sections::Sections;
 use super::steps::step;
@@ -26,19 +28,46 @@ pub struct HostPolicy {
     pub tls: Option<Arc<OriginTls>>,
 }
 
-/// The policies of all hosts. Each entry is already merged with the less specific entries that match it.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// The policies of all hosts, for everybody or for one user.
+#[derive(Clone, Debug, Default)]
 pub struct Hosts {
-    /// By the end that the names of an entry have: `www.example.com` of a host, `.example.com` of `*.example.com`.
-    by_end: HashMap<Box<str>, HostPolicy>,
-    any: HostPolicy,
+    everybodys: Arc<HostTable>,
+    own: Option<OwnTable>,
 }
+
+/// Each entry is already merged with the less specific entries that match it.
+#[derive(Clone, Debug, PartialEq)]
+struct HostTable {
+    by_end: Ends,
+    /// First that of hosts that match no entry. Many entries may have the same.
+    policies: Vec<HostPolicy>,
+}
+
+/// A user's entries. Each overrides everybody's, however specific.
+#[derive(Clone, Debug)]
+struct OwnTable {
+    by_end: Ends,
+    entries: Vec<(HostPattern, Override)>,
+    /// By the places in both lists: everybody's policies with these entries over them. Made when a host first needs it, as there may be
+    /// many; those in one row follow each other.
+    made: Vec<OnceLock<Box<MadePolicy>>>,
+}
+
+#[derive(Clone, Debug)]
+struct MadePolicy {
+    of: (usize, usize),
+    policy: HostPolicy,
+    next: OnceLock<Box<Self>>,
+}
+
+/// Places in a list, by the end that the names of an entry have: `www.example.com` of a host, `.example.com` of `*.example.com`.
+type Ends = HashMap<Box<str>, usize>;
 
 impl Hosts {
     /// The policy of the most specific entry that names this host, in constant time.
     pub fn get(&self, host: &Host) -> &HostPolicy {
         match host {
-            _ if self.by_end.is_empty() => &self.any,
+            _ if self.own.is_none() && self.everybodys.by_end.is_empty() => self.any(),
             Host::Name(name) => self.of_end(name),
             Host::Ip(_) => self.of_end(&host.to_string()),
         }
@@ -64,77 +93,169 @@ impl Hosts {
         }
         let mut all: Vec<(HostPattern, Override)> = all.into_iter().collect();
         all.sort_by_key(|(pattern, _)| pattern.rank());
-        let mut built = Self::default();
-        (built.any.rules, built.any.intercept) = (HostRules::new(Arc::new(options)), default);
+        let mut table = HostTable::default();
+        (table.policies[0].rules, table.policies[0].intercept) = (HostRules::new(Arc::new(options)), default);
+        let mut same = HashMap::new();
         for (pattern, own) in all {
             let key = intercept.contains_key(&pattern).then(|| format!("intercept.hosts.{pattern}"));
-            built.lay(&pattern, &own, key.map(Arc::from));
+            table.lay(&pattern, &own, key.map(Arc::from), &mut same);
         }
-        built
+        Self { everybodys: table.into(), own: None }
     }
 
     /// These policies with `entries` laid over them: an entry overrides everything here, however specific.
     pub(super) fn overlaid(&self, entries: &HostMap<Override>) -> Self {
-        let mut built = self.clone();
-        // Each pattern gets a policy of its own, as it stands here.
-        entries.keys().for_each(|pattern| built.lay(pattern, &Override::default(), None));
-        let by_end: HashMap<_, _> = entries.iter().map(|entry| (end(&entry.0.to_string()).to_owned(), entry)).collect();
-        let overlay = |policy: &mut HostPolicy, own: &str| {
-            let ends: Vec<_> = [own].into_iter().chain(wider(own)).inspect(|_| step()).collect();
-            for (pattern, entry) in ends.into_iter().rev().filter_map(|end| by_end.get(end)) {
-                *policy = policy.overlaid(pattern, entry, None);
-            }
-        };
-        built.by_end.iter_mut().for_each(|(end, policy)| overlay(policy, end));
-        overlay(&mut built.any, "");
-        built
-    }
-
-    /// Every distinct policy.
-    pub fn all(&self) -> impl Iterator<Item = &HostPolicy> {
-        self.by_end.values().chain([&self.any])
+        let entries: Vec<_> = entries.clone().into_iter().collect();
+        let by_end = entries.iter().enumerate().map(|(place, (pattern, _))| (end(&pattern.to_string()).into(), place));
+        let own = OwnTable { by_end: by_end.collect(), entries, made: Vec::new() };
+        Self { everybodys: self.everybodys.clone(), own: Some(own.over(&self.everybodys)) }
     }
 
     /// The policy of hosts that match no entry.
     pub fn any(&self) -> &HostPolicy {
-        &self.any
+        self.of_end("")
+    }
+
+    /// The longest delay that an entry sets for everybody.
+    pub fn longest_delay(&self) -> Duration {
+        self.everybodys.policies.iter().filter_map(|policy| policy.rules.crawl_delay).max().unwrap_or_default()
+    }
+
+    /// Every use that an entry declares.
+    pub fn purposes(&self) -> impl Iterator<Item = &Purpose> {
+        let own = self.own.iter().flat_map(|own| &own.entries).flat_map(|(_, entry)| &entry.purpose);
+        self.everybodys.policies.iter().flat_map(|policy| policy.rules.purposes()).chain(own.flatten())
+    }
+
+    /// All terms of TLS that some host has, and perhaps more.
+    pub fn tls(&self) -> impl Iterator<Item = &Arc<OriginTls>> {
+        let table = &self.everybodys;
+        let own = self.own.iter().flat_map(move |own| {
+            let changing = (0..own.entries.len()).filter(|place| own.chain(*place).any(|(_, entry)| entry.sets_tls()));
+            changing.flat_map(move |place| (0..table.policies.len()).map(move |base| own.policy(table, base, place)))
+        });
+        table.policies.iter().chain(own).filter_map(|policy| policy.tls.as_ref())
     }
 
     /// The hosts with TLS verification off, sorted.
     pub fn unverified(&self) -> Vec<String> {
         // Of patterns it is refused.
-        let is = |policy: &HostPolicy| policy.tls.as_ref().is_some_and(|tls| !tls.verify);
-        let all = self.by_end.iter().filter(|(end, policy)| !end.starts_with('.') && is(policy));
-        let mut all: Vec<_> = all.map(|(host, _)| host.to_string()).collect();
+        let is = |end: &str| !end.starts_with('.') && self.of_end(end).tls.as_ref().is_some_and(|tls| !tls.verify);
+        let own = self.own.iter().filter(|own| own.entries.iter().any(|(_, entry)| entry.sets_tls()));
+        let all = [&self.everybodys.by_end].into_iter().chain(own.map(|own| &own.by_end)).flat_map(Ends::keys);
+        let mut all: Vec<_> = all.filter(|end| is(end)).map(|host| host.to_string()).collect();
         all.sort();
+        all.dedup();
         all
     }
 
-    /// Resolves relative paths against `base`.
+    /// Resolves everybody's relative paths against `base`.
     pub(super) fn base(&mut self, base: &Path) {
-        for tls in self.by_end.values_mut().chain([&mut self.any]).filter_map(|policy| policy.tls.as_mut()) {
-            if let Some(pair) = &mut Arc::make_mut(tls).client_certificate {
-                (pair.certificate, pair.key) = (base.join(&pair.certificate), base.join(&pair.key));
-            }
+        for tls in Arc::make_mut(&mut self.everybodys).policies.iter_mut().filter_map(|policy| policy.tls.as_mut()) {
+            Arc::make_mut(tls).client_certificate.iter_mut().for_each(|pair| pair.base(base));
         }
     }
 
-    /// Lays one entry over the less specific ones. `key`: its key in `intercept`, if it is not in `hosts`.
-    fn lay(&mut self, pattern: &HostPattern, own: &Override, key: Option<Arc<str>>) {
-        let name = pattern.to_string();
-        let policy = self.of_end(end(&name)).overlaid(pattern, own, key);
-        match end(&name) {
-            "" => self.any = policy,
-            end => _ = self.by_end.insert(end.into(), policy),
-        }
+    /// Resolves a user's relative paths against `base`, as `everybodys` already are.
+    pub(super) fn base_own(&mut self, everybodys: &Self, base: &Path) {
+        self.everybodys = everybodys.everybodys.clone();
+        self.own = self.own.take().map(|mut own| {
+            own.entries
+                .iter_mut()
+                .filter_map(|(_, entry)| entry.client_certificate.as_mut())
+                .for_each(|pair| pair.base(base));
+            own.over(&self.everybodys)
+        });
     }
 
     /// The most specific policy of the names with this end.
     fn of_end(&self, end: &str) -> &HostPolicy {
-        let ends = [end].into_iter().chain(wider(end)).inspect(|_| step());
-        ends.into_iter().find_map(|end| self.by_end.get(end)).unwrap_or(&self.any)
+        let base = find(&self.everybodys.by_end, end).unwrap_or_default();
+        match self.own.as_ref().and_then(|own| Some((own, find(&own.by_end, end)?))) {
+            Some((own, place)) => own.policy(&self.everybodys, base, place),
+            None => &self.everybodys.policies[base],
+        }
     }
 }
+
+/// What is made of the entries follows from them.
+impl PartialEq for Hosts {
+    fn eq(&self, other: &Self) -> bool {
+        let own = |hosts: &Self| hosts.own.as_ref().map(|own| own.entries.clone());
+        self.everybodys == other.everybodys && own(self) == own(other)
+    }
+}
+
+impl Default for HostTable {
+    fn default() -> Self {
+        Self { by_end: Ends::new(), policies: vec![HostPolicy::default()] }
+    }
+}
+
+impl HostTable {
+    /// Lays one entry over the less specific ones. `key`: its key in `intercept`, if it is not in `hosts`. `same`: the places of policies
+    /// that name no entry, by the one below and what the entry says.
+    fn lay(
+        &mut self,
+        pattern: &HostPattern,
+        own: &Override,
+        key: Option<Arc<str>>,
+        same: &mut HashMap<(usize, String), usize>,
+    ) {
+        let name = pattern.to_string();
+        let below = find(&self.by_end, end(&name)).unwrap_or_default();
+        let policy = self.policies[below].overlaid(pattern, own, key);
+        if end(&name).is_empty() {
+            return self.policies[0] = policy;
+        }
+        let is_named = own.intercept.is_some() || own.allow.is_some() || own.deny.is_some();
+        let next = self.policies.len();
+        let place = if is_named { next } else { *same.entry((below, format!("{own:?}"))).or_insert(next) };
+        if place == next {
+            self.policies.push(policy);
+        }
+        self.by_end.insert(end(&name).into(), place);
+    }
+}
+
+impl OwnTable {
+    fn over(self, everybodys: &HostTable) -> Self {
+        let rows = self.entries.len() + everybodys.policies.len().min(MOST_ROWS);
+        Self { made: (0..rows).map(|_| OnceLock::new()).collect(), ..self }
+    }
+
+    fn policy(&self, everybodys: &HostTable, base: usize, place: usize) -> &HostPolicy {
+        let lay = |policy: HostPolicy, (pattern, entry): &(_, _)| policy.overlaid(pattern, entry, None);
+        let make = || {
+            let chain: Vec<_> = self.chain(place).collect();
+            let policy = chain.into_iter().rev().fold(everybodys.policies[base].clone(), lay);
+            MadePolicy { of: (base, place), policy, next: OnceLock::new() }.into()
+        };
+        let mut row = &self.made[(base + place) % self.made.len()];
+        loop {
+            let made = row.get_or_init(make);
+            if made.of == (base, place) {
+                return &made.policy;
+            }
+            row = &made.next;
+        }
+    }
+
+    /// This entry and the less specific ones that match what it matches.
+    fn chain(&self, place: usize) -> impl Iterator<Item = &(HostPattern, Override)> {
+        let name = self.entries[place].0.to_string();
+        let ends: Vec<_> = wider(end(&name)).filter_map(|end| self.by_end.get(end)).collect();
+        [place].into_iter().chain(ends.into_iter().copied()).map(|place| &self.entries[place])
+    }
+}
+
+/// The place of the most specific entry whose names have this end.
+fn find(by_end: &Ends, end: &str) -> Option<usize> {
+    let ends = [end].into_iter().chain(wider(end)).inspect(|_| step());
+    ends.filter_map(|end| by_end.get(end)).next().copied()
+}
+
+const MOST_ROWS: usize = 1000;
 
 /// Of a pattern what follows its star, and a host as it is: the end of all names that it matches.
 pub(super) fn end(pattern: &str) -> &str {
@@ -196,7 +317,7 @@ fn rules_overlaid(before: Option<&OwnRules>, pattern: &HostPattern, own: &Overri
 
 /// The TLS terms of a less specific entry with this one applied. `None`: as for all origins.
 fn tls_overlaid(before: Option<&Arc<OriginTls>>, own: &Override) -> Option<Arc<OriginTls>> {
-    if own.pin.is_none() && own.client_certificate.is_none() && own.verify.is_none() && own.tls.is_none() {
+    if !own.sets_tls() {
         return before.cloned();
     }
     let before = before.map(|tls| OriginTls::clone(tls)).unwrap_or_default();

@@ -179,7 +179,7 @@ impl Settings {
         }
         self.hosts.base(base);
         for hosts in self.access.users.iter_mut().filter_map(|user| Arc::make_mut(user).hosts.as_mut()) {
-            hosts.base(base);
+            hosts.base_own(&self.hosts, base);
         }
         self
     }

@@ -30,7 +30,7 @@ mod tests {
     fn a_configuration_of_ten_times_the_length_takes_ten_times_the_steps() {
         const USER: &str = "name: a, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b27rA'";
         let many = |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
-        let shapes: [(&str, &dyn Fn(usize) -> String); 10] = [
+        let shapes: [(&str, &dyn Fn(usize) -> String); 11] = [
             ("hosts", &|n| format!("hosts:\n{}", many(n, &|i| format!("  h{i}.example: {{ crawl_delay: 1s }}\n")))),
             ("patterns", &|n| format!("hosts:\n{}", many(n, &|i| format!("  '*.h{i}.example': {{ deny: [/x] }}\n")))),
             ("hosts at fault", &|n| format!("hosts:\n{}", many(n, &|i| format!("  h{i}.example: {{ crawl: 1s }}\n")))),
@@ -52,6 +52,16 @@ mod tests {
                 let hosts = |delay: &str| many(n, &|i| format!("  '*.h{i}.example': {{ crawl_delay: {delay} }},\n"));
                 let (all, own) = (hosts("1s"), hosts("2s"));
                 format!("hosts: {{\n{all}  }}\naccess: {{ users: [{{ {USER}, hosts: {{\n{own}  }} }}] }}\n")
+            }),
+            ("users and hosts", &|n| {
+                let all = many(n, &|i| format!("  h{i}.example: {{ deny: [/x] }},\n"));
+                let user = |i: usize| {
+                    format!(
+                        "  {{ {}, hosts: {{ '*': {{ crawl_delay: 2s }} }} }},\n",
+                        USER.replace("a,", &format!("a{i},"))
+                    )
+                };
+                format!("hosts: {{\n{all}  }}\naccess: {{ users: [\n{}] }}\n", many(n, &user))
             }),
         ];
         for (name, shape) in shapes {

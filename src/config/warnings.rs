@@ -15,7 +15,7 @@ use super::written::units::show_duration;
 
 pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
     let Settings { pace, hosts, access, .. } = settings;
-    let own = hosts.all().filter_map(|policy| policy.rules.crawl_delay).max().unwrap_or_default();
+    let own = hosts.longest_delay();
     let delays = [("pace.min_delay", pace.min_delay), ("a host's `crawl_delay`", own.min(pace.max_crawl_delay))];
     let longer = delays.into_iter().filter(|(_, delay)| *delay > pace.max_wait);
     let warning = |(key, delay): (&str, _)| {
@@ -104,7 +104,7 @@ fn public_suffixes(value: &Value) -> BTreeSet<String> {
 /// Without duplicates.
 fn unknown_purposes(settings: &Settings) -> BTreeSet<&str> {
     let users = settings.access.users.iter().filter_map(|user| user.hosts.as_ref());
-    let all = users.chain([&settings.hosts]).flat_map(Hosts::all).flat_map(|policy| policy.rules.purposes());
+    let all = users.chain([&settings.hosts]).flat_map(Hosts::purposes);
     all.map(Purpose::as_str).filter(|purpose| !Purpose::KNOWN.contains(purpose)).collect()
 }
 

@@ -169,10 +169,7 @@ fn files(settings: &Settings, ca: &Path) -> FileDigests {
         name(format!("listen[{number}].tls.client_ca"), tls.and_then(|tls| tls.client_ca.as_ref()));
     }
     let users = settings.access.users.iter().filter_map(|user| user.hosts.as_ref());
-    let pairs = users
-        .chain([&settings.hosts])
-        .flat_map(Hosts::all)
-        .filter_map(|host| host.tls.as_ref()?.client_certificate.as_ref());
+    let pairs = users.chain([&settings.hosts]).flat_map(Hosts::tls).filter_map(|tls| tls.client_certificate.as_ref());
     for path in pairs.flat_map(|pair| [&pair.certificate, &pair.key]) {
         name(format!("hosts: {}", path.display()), Some(path));
     }

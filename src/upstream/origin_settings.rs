@@ -52,8 +52,8 @@ impl OriginSettings {
         let upstream_proxy = egress.upstream_proxy.as_ref().and_then(|url| UpstreamProxy::new(url).ok()).map(Arc::new);
         let hosts = &settings.hosts;
         let users = settings.access.users.iter().filter_map(|user| Some((user.name.as_ref(), user.hosts.as_ref()?)));
-        let all = users.clone().map(|(_, hosts)| hosts).chain([hosts]).flat_map(Hosts::all);
-        let trust = Trust::new(&roots, all.filter_map(|host| host.tls.as_ref()), before.map(|before| &before.trust))?;
+        let all = users.clone().map(|(_, hosts)| hosts).chain([hosts]).flat_map(Hosts::tls);
+        let trust = Trust::new(&roots, all, before.map(|before| &before.trust))?;
         let signer = Signer::of(&settings.identity.signature, before.and_then(|before| before.signer.as_ref()))?;
         let everybodys = hosts.unverified();
         for host in &everybodys {

@@ -41,6 +41,10 @@ pub struct Override {
 }
 
 impl Override {
+    pub(in crate::config) fn sets_tls(&self) -> bool {
+        self.pin.is_some() || self.client_certificate.is_some() || self.verify.is_some() || self.tls.is_some()
+    }
+
     pub(in crate::config) fn manners(&self) -> manners::WrittenManners {
         let Self { adaptive, breaker, budget, min_revisit, .. } = *self;
         manners::WrittenManners { adaptive, breaker, budget, min_revisit }
