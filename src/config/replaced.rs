@@ -66,11 +66,11 @@ fn compare<'a>(
 ) {
     let is_kept = match (&before.value, &after.value) {
         (Value::Map(entries), Value::Map(others)) => {
-            for (key, (_, value)) in entries {
+            for (key, entry) in entries {
                 path.push(key);
                 // A variable replaces a whole section.
-                let other = others.get(key).map_or(after, |(_, other)| other);
-                compare(path, value, other, into);
+                let other = others.get(key).map_or(after, |other| &other.1);
+                compare(path, &entry.1, other, into);
                 path.pop();
             }
             return;

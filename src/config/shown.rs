@@ -50,7 +50,7 @@ pub(super) fn json(node: &YamlNode) -> Value {
         Written::Text(value) => value.as_str().into(),
         Written::List(items) => items.iter().map(json).collect(),
         Written::Map(entries) => {
-            Value::Object(entries.iter().map(|(name, (_, value))| (name.clone(), json(value))).collect())
+            Value::Object(entries.iter().map(|(name, entry)| (name.clone(), json(&entry.1))).collect())
         }
     }
 }

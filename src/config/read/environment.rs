@@ -78,7 +78,7 @@ fn unknown(mut section: &YamlNode, key: &str) -> Option<String> {
         if keys.is_empty() {
             return None;
         }
-        let Some((_, value)) = keys.get(path[depth]) else {
+        let Some(value) = keys.get(path[depth]).map(|entry| &entry.1) else {
             let known: Vec<&str> = keys.keys().map(String::as_str).collect();
             let Some(key) = nearest(path[depth], &known) else {
                 return Some(format!("each key is `{PREFIX}` and its name, with `__` between section and key"));

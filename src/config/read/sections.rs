@@ -116,10 +116,10 @@ fn leave_out(node: &mut YamlNode, place: &ConfigPlace, default: Option<&YamlNode
         Value::Map(entries) => {
             let default_of = |name: &str| default.and_then(|default| default.below(name));
             let mut below = entries.iter_mut();
-            if let Some(lost) = below.find_map(|(name, (_, value))| leave_out(value, place, default_of(name))) {
+            if let Some(lost) = below.find_map(|(name, entry)| leave_out(&mut entry.1, place, default_of(name))) {
                 return Some(lost);
             }
-            let name = entries.iter().find(|(_, (key, value))| key.at == *place || value.at == *place)?.0.clone();
+            let name = entries.iter().find(|(_, entry)| entry.0.at == *place || entry.1.at == *place)?.0.clone();
             match default_of(&name) {
                 Some(default) => entries.get_mut(&name)?.1 = default.clone(),
                 None => drop(entries.remove(&name)),

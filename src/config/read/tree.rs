@@ -27,8 +27,8 @@ pub(in crate::config) enum Value {
     Decimal(f64),
     Text(String),
     List(Vec<YamlNode>),
-    /// Key, with its place, and value.
-    Map(BTreeMap<String, (YamlNode, YamlNode)>),
+    /// Key, with its place, and value. Boxed, because a map has room for eleven, and most have one.
+    Map(BTreeMap<String, Box<(YamlNode, YamlNode)>>),
 }
 
 impl YamlNode {
@@ -57,7 +57,7 @@ impl YamlNode {
     /// The value at this key of a map, or at this index of a list.
     pub fn below(&self, step: &str) -> Option<&Self> {
         match &self.value {
-            Value::Map(entries) => entries.get(step).map(|(_, value)| value),
+            Value::Map(entries) => entries.get(step).map(|entry| &entry.1),
             Value::List(items) => items.get(step.parse::<usize>().ok()?),
             _ => None,
         }
@@ -81,7 +81,7 @@ impl YamlNode {
     /// The keys of a map and their values, sorted by key; of anything else none.
     pub fn named(&self) -> impl Iterator<Item = (&str, &Self)> {
         let entries = if let Value::Map(entries) = &self.value { Some(entries) } else { None };
-        entries.into_iter().flatten().map(|(name, (_, value))| (name.as_str(), value))
+        entries.into_iter().flatten().map(|(name, entry)| (name.as_str(), &entry.1))
     }
 
     pub fn text(&self) -> Option<&str> {
@@ -95,7 +95,7 @@ impl YamlNode {
     /// The keys of a map and their values, in the order in which they are written; of anything else none.
     pub fn entries(&self) -> Vec<&(Self, Self)> {
         let Value::Map(entries) = &self.value else { return Vec::new() };
-        let mut entries: Vec<_> = entries.values().collect();
+        let mut entries: Vec<&(Self, Self)> = entries.values().map(Box::as_ref).collect();
         entries.sort_by(|(a, _), (b, _)| a.at.cmp(&b.at));
         entries
     }
@@ -105,7 +105,7 @@ impl YamlNode {
         act(self);
         match &mut self.value {
             Value::List(items) => items.iter_mut().for_each(|value| value.each_value(act)),
-            Value::Map(entries) => entries.values_mut().for_each(|(_, value)| value.each_value(act)),
+            Value::Map(entries) => entries.values_mut().for_each(|entry| entry.1.each_value(act)),
             _ => {}
         }
     }
@@ -128,7 +128,8 @@ impl YamlNode {
         }
         let Value::Map(entries) = &mut self.value else { return };
         let entry = entries.entry((*step).to_owned());
-        entry.or_insert_with(|| (new(Value::Text((*step).to_owned())), new(Value::Null))).1.put(rest, value);
+        let unset = || Box::new((new(Value::Text((*step).to_owned())), new(Value::Null)));
+        entry.or_insert_with(unset).1.put(rest, value);
     }
 
     /// Lays another map over this one, key by key. If a key has a value here, `both` decides on the other value, which may be `null`,
@@ -146,7 +147,7 @@ impl YamlNode {
                     (Value::Null, Value::Null) => {}
                     (Value::Map(_), Value::Map(_)) => here.get_mut().1.lay_over(other.1, both),
                     (Value::Null, _) => drop(here.insert(other)),
-                    _ => both(here.get_mut(), other),
+                    _ => both(here.get_mut(), *other),
                 },
             }
         }
@@ -273,13 +274,13 @@ impl<'de> Visitor<'de> for YamlWalk<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<YamlNode, A::Error> {
         let at = self.enter()?;
-        let mut entries = BTreeMap::new();
+        let mut entries = BTreeMap::<_, Box<_>>::new();
         while let Some(mut key) = access.next_key_seed(self.below(""))? {
             let name = self.key_text::<A::Error>(&key.value)?;
             let value = access.next_value_seed(self.below(&name))?;
             key.value = Value::Text(name.clone());
             match entries.entry(name) {
-                Entry::Vacant(place) => drop(place.insert((key, value))),
+                Entry::Vacant(place) => drop(place.insert((key, value).into())),
                 Entry::Occupied(first) => self.repeated(first.key(), &key.at, &first.get().0.at),
             }
         }
