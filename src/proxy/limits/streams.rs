@@ -32,18 +32,15 @@ impl Streams {
         if !first.swap(true, Relaxed) {
             return Ok(StreamPlace::First(first));
         }
-        // Boxed, because most requests do not wait.
-        Box::pin(self.other(client)).await
-    }
-
-    async fn other(&self, client: ClientId) -> Result<StreamPlace<'_>, Refusal> {
-        match timeout(PLACE_TIMEOUT, self.0.take(Taker::of(client))).await {
-            Ok(place) => Ok(StreamPlace::Other(place)),
-            Err(_) => {
-                let why = "too many HTTP/2 streams are in flight for the limit on open files".into();
-                Err(Refusal::OwnLimit { retry_after: PLACE_TIMEOUT, why })
-            }
+        let (place, told) = self.0.enter(Taker::of(client));
+        if let Some(told) = told
+            // Boxed, because most requests do not wait.
+            && Box::pin(timeout(PLACE_TIMEOUT, told)).await.is_err()
+        {
+            let why = "too many HTTP/2 streams are in flight for the limit on open files".into();
+            return Err(Refusal::OwnLimit { retry_after: PLACE_TIMEOUT, why });
         }
+        Ok(StreamPlace::Other(place))
     }
 }
 
