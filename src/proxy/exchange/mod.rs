@@ -273,7 +273,7 @@ async fn send_body<C: Client>(
     let min_rate = MinRate { rate: settings.limits.min_rate, over: settings.limits.read_timeout };
     let mut flow = Flow::new(Instant::now() + min_rate.over);
     poll_fn(|cx| {
-        let polled = flow.poll(cx, body, client.side(), min_rate);
+        let polled = flow.poll(cx, body, client.side(), min_rate, Instant::now());
         *moved = flow.moved;
         match polled {
             Poll::Ready(sent) => Poll::Ready(sent),

@@ -106,7 +106,7 @@ fn step<A: Side, B: Side>(
     if flow.is_done {
         return Poll::Ready(Ok(()));
     }
-    let polled = flow.poll(cx, from, to, any);
+    let polled = flow.poll(cx, from, to, any, Instant::now());
     *moved = flow.moved;
     polled
 }
