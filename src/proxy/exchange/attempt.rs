@@ -39,7 +39,7 @@ impl Exchange<'_> {
     ) -> AttemptResult {
         let (_, reused) = upstream;
         let mut input = Buffer::new();
-        let mut origin = Http1Origin::new(Http1::new(&mut link, &mut input));
+        let mut origin = Http1Origin::new(Http1::new(&mut link, &mut input), reused);
         if !client.begin_body(reused) {
             return AttemptResult::Done(Outcome::Failed(Failure::ended("the request cannot be sent again")));
         }
