@@ -77,7 +77,7 @@ pub struct Upstream {
 }
 
 /// The route of a connection's last request: the next one usually has the same.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub struct LastRoute(Option<(Instant, Route)>);
 
 /// A recently found route, and the addresses that its name had.

@@ -11,7 +11,7 @@ use super::super::limits::per_client::{self, Place};
 use super::super::limits::total::ConnectionPermit;
 use super::Peer;
 use super::connect::{self, ConnectResult};
-use super::connection::{Connection, find_user, take_place, user_place, while_there};
+use super::connection::{Connection, FORGET, find_user, take_place, user_place, while_there};
 use super::wire::Wire;
 use crate::policy::Refusal;
 use crate::upstream::{Gathered, TaskTurns};
@@ -25,7 +25,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// Serves the connection until one side ends it. Boxed, because a stream can contain another connection.
 pub fn serve(proxy: &Arc<Proxy>, connection: Box<Connection>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -59,6 +59,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
         permit,
         place: Mutex::new(place),
         last: Mutex::new(last),
+        last_place: Mutex::default(),
         tries: Default::default(),
     });
     let mut exchanges = JoinSet::new();
@@ -88,7 +89,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
                 is_stopping = true;
                 streams.graceful_shutdown();
             }
-            () = idle_enough(&shared.permit, idle_at - idle, idle_at), if exchanges.is_empty() => {
+            () = idle_enough(&shared, idle_at - idle, idle_at), if exchanges.is_empty() => {
                 streams.abrupt_shutdown(Reason::NO_ERROR);
                 // Sends the last frames if the client reads.
                 let _ = timeout_at(Instant::now() + LINGER_TIME, poll_fn(|cx| streams.poll_closed(cx))).await;
@@ -98,11 +99,16 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
     }
 }
 
-/// Resolves after the idle timeout, or if another connection needs the place.
-async fn idle_enough(permit: &ConnectionPermit, since: Instant, until: Instant) {
+/// Resolves after the idle timeout, or if another connection needs the place. Forgets the last host soon.
+async fn idle_enough(shared: &SharedConnection, since: Instant, until: Instant) {
+    let passed = async {
+        sleep_until(until.min(since + FORGET)).await;
+        *shared.last_place.lock() = LastPlace::default();
+        sleep_until(until).await;
+    };
     tokio::select! {
-        () = tokio::time::sleep_until(until) => {}
-        () = poll_fn(|cx| permit.poll_idle(cx, since)) => {}
+        () = passed => {}
+        () = poll_fn(|cx| shared.permit.poll_idle(cx, since)) => {}
     }
 }
 
@@ -113,8 +119,9 @@ struct SharedConnection {
     permit: ConnectionPermit,
     /// Place among the connections of the latest user.
     place: Mutex<Option<Place<String>>>,
-    /// The request that was read last.
+    /// The request that was read last, and the destination of one that has ended.
     last: Mutex<PreviousRequest>,
+    last_place: Mutex<LastPlace>,
     /// Held while a stream's password is verified.
     tries: tokio::sync::Mutex<()>,
 }
@@ -164,7 +171,9 @@ async fn exchange(
                     if request.is_upgrade {
                         client.withhold();
                     }
-                    exchange.run(&mut client, &mut timer, &mut LastPlace::default()).await;
+                    let mut last_place = shared.last_place.lock().clone();
+                    exchange.run(&mut client, &mut timer, &mut last_place).await;
+                    *shared.last_place.lock() = last_place;
                 }
             }
         }

@@ -29,7 +29,7 @@ pub enum RequestDecision {
 }
 
 /// Destination of the previous request on a connection: most requests go to the same host.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub struct LastPlace {
     host: LastHost,
     route: LastRoute,
