@@ -62,7 +62,7 @@ pub fn locate<'a>(
         return Err(Refusal::bad_request("a backslash after the authority"));
     }
     // RFC 9112 §3.2.2: for a proxy only the target counts, and Host is rewritten.
-    let named = host.map(|host| parse(scheme, host)).transpose()?;
+    let named = host.filter(|host| **host != rest[..end]).map(|host| parse(scheme, host)).transpose()?;
     match inside {
         Some(inside) if *inside != authority => return Err(mismatch(inside, &authority)),
         Some(inside) => {
