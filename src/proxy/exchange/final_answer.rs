@@ -99,7 +99,7 @@ impl Exchange<'_> {
             && (200..300).contains(&head.status)
             && head.content_type().is_some_and(Pages::is_one)
         {
-            self.proxy.pages.hand(self.peer.client(), self.request, Instant::now());
+            self.proxy.pages.hand(self.client, self.request, Instant::now());
         }
     }
 
