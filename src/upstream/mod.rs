@@ -11,7 +11,6 @@ mod endpoint;
 mod frame_balance;
 mod get;
 mod hop;
-mod http1_io;
 mod http2;
 mod identity;
 mod origin_settings;

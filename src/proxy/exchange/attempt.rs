@@ -8,10 +8,8 @@ use super::{Exchange, Outcome, tunnel};
 use crate::gate::{PaceOutcome, Permit};
 use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::respond::Failure;
-use crate::upstream::{Http2Link, Outgoing, PrivateConnections, Route, Versions, Want, is_broken_off};
+use crate::upstream::{Http2Link, Outgoing, Route, Stream, Versions, Want, is_broken_off};
 use std::net::SocketAddr;
-use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncWrite};
 
 /// How one attempt ended.
 pub(super) enum AttemptResult {
@@ -26,22 +24,21 @@ pub(super) enum AttemptResult {
 }
 
 impl Exchange<'_> {
-    #[expect(clippy::too_many_arguments, reason = "one call for each kind of connection")]
-    pub(super) async fn over_http1<C: Client, L: AsyncRead + AsyncWrite + Unpin>(
+    /// Also whether the connection can carry another request.
+    pub(super) async fn over_http1<C: Client>(
         &mut self,
         client: &mut C,
         timer: &mut Timer,
         route: &Route,
-        mut link: L,
-        keep: impl FnOnce(L, Option<&Arc<PrivateConnections>>),
+        stream: &mut Stream,
         upstream: (SocketAddr, bool),
         want: Want,
-    ) -> AttemptResult {
+    ) -> (AttemptResult, bool) {
         let (_, reused) = upstream;
         let mut input = Buffer::new();
-        let mut origin = Http1Origin::new(Http1::new(&mut link, &mut input), reused);
+        let mut origin = Http1Origin::new(Http1::new(stream, &mut input), reused);
         if !client.begin_body(reused) {
-            return AttemptResult::Done(Outcome::Failed(Failure::ended("the request cannot be sent again")));
+            return (AttemptResult::Done(Outcome::Failed(Failure::ended("the request cannot be sent again"))), false);
         }
         self.outgoing(route, |outgoing| origin.side.out.put_with(|out| outgoing.write_http1(route, out)));
         origin.side.send(Sending::from(self.request.framing));
@@ -56,17 +53,10 @@ impl Exchange<'_> {
                 origin.side.open();
                 let idle = self.settings.limits.tunnel_idle_timeout;
                 Box::pin(tunnel::run(client.side(), &mut origin.side, idle, timer, &mut self.trip.moved)).await;
-                AttemptResult::Done(Outcome::Forwarded)
+                (AttemptResult::Done(Outcome::Forwarded), false)
             }
-            Ok(carried) => {
-                let is_kept = carried.is_sent && origin.is_kept();
-                drop(origin);
-                if is_kept {
-                    keep(link, self.is_private.then_some(&self.peer.private));
-                }
-                AttemptResult::Done(Outcome::Forwarded)
-            }
-            Err(broken) => self.after_error(broken, reused, false, origin.is_unanswered(), want, route),
+            Ok(carried) => (AttemptResult::Done(Outcome::Forwarded), carried.is_sent && origin.is_kept()),
+            Err(broken) => (self.after_error(broken, reused, false, origin.is_unanswered(), want, route), false),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::gate::Permit;
 use crate::policy::Scheme;
 use crate::proxy::io::Timer;
 use crate::proxy::respond::Failure;
-use crate::upstream::{Http1Link, HttpLink, OriginConnection, Route, Versions, Want};
+use crate::upstream::{HttpLink, OriginConnection, Route, Versions, Want};
 use std::net::SocketAddr;
 use std::pin::pin;
 
@@ -65,11 +65,16 @@ impl Exchange<'_> {
                         is_unprocessed: false,
                     }
                 }
-                HttpLink::Http1(link) => {
+                HttpLink::Http1(mut link) => {
                     if link.is_private() {
                         self.keep_private();
                     }
-                    self.over_http1(client, timer, route, link, Http1Link::keep_private, upstream, want).await
+                    let (result, may_be_kept) =
+                        self.over_http1(client, timer, route, &mut link.stream, upstream, want).await;
+                    if may_be_kept {
+                        link.keep_private(self.is_private.then_some(&self.peer.private));
+                    }
+                    result
                 }
                 HttpLink::Http2(link) => self.over_http2(client, timer, route, link, upstream, want).await,
             };
@@ -127,7 +132,7 @@ impl Exchange<'_> {
             if let Err(outcome) = self.take_slot(client, timer, route, first).await {
                 return outcome;
             }
-            let (stream, address) = match client.wait(timer, pin!(route.open(first))).await {
+            let (mut stream, address) = match client.wait(timer, pin!(route.open(first))).await {
                 Some(Ok(opened)) => opened,
                 Some(Err(error)) => return Outcome::Failed(Failure::from_dial(&error)),
                 None => return Outcome::ClientGone,
@@ -135,7 +140,8 @@ impl Exchange<'_> {
             first = Some(address);
             if self.holds_slot(route, address) {
                 let upstream = (address, false);
-                return match self.over_http1(client, timer, route, stream, |_, _| (), upstream, Want::default()).await {
+                let attempt = self.over_http1(client, timer, route, &mut stream, upstream, Want::default());
+                return match attempt.await.0 {
                     AttemptResult::Done(outcome) => outcome,
                     AttemptResult::Retry { failure, .. } => Outcome::Failed(failure),
                 };
