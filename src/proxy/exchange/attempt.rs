@@ -8,7 +8,8 @@ use super::{Exchange, Outcome, tunnel};
 use crate::gate::{PaceOutcome, Permit};
 use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::respond::Failure;
-use crate::upstream::{Http2Link, Outgoing, Route, Stream, Versions, Want, is_broken_off};
+use crate::upstream::{Http2Link, Outgoing, Route, Stream, Versions, Want};
+use crate::upstream::{asks_for_calm, is_broken_off, is_unprocessed, wants_http1};
 use std::net::SocketAddr;
 
 /// How one attempt ended.
@@ -176,20 +177,21 @@ impl Exchange<'_> {
                 outcome => outcome,
             },
             CarryError::Origin(fault) => {
-                if let Some(permit) = self.permit.as_mut().filter(|_| fault.asks_for_calm()) {
+                if let Some(permit) = self.permit.as_mut().filter(|_| fault.means(asks_for_calm)) {
                     permit.outcome = PaceOutcome::Backoff { retry_after: None };
                 }
-                let is_unprocessed = fault.goes_away();
+                // The connection takes no more requests.
+                let goes_away = fault.means(|error| error.is_go_away() && error.is_remote());
                 let again = match &fault {
                     _ if !unanswered => None,
                     // Over HTTP/1.1 the server may say what is wrong with the head.
                     SideError::Http2(error) if want.alone && !error.is_reset() && self.request.is_idempotent() => {
                         Some(Want { versions: Versions::Http1Only, alone: false, ..want })
                     }
-                    fault if fault.wants_http1() => Some(Want { versions: Versions::Http1Only, ..want }),
-                    fault if fault.is_unprocessed() => Some(want),
+                    fault if fault.means(wants_http1) => Some(Want { versions: Versions::Http1Only, ..want }),
+                    fault if fault.means(is_unprocessed) => Some(want),
                     // The invalid data may belong to another request's answer.
-                    fault if fault.is_broken_off() && self.request.is_idempotent() && (shared || !want.fresh) => {
+                    fault if fault.means(is_broken_off) && self.request.is_idempotent() && (shared || !want.fresh) => {
                         Some(Want { fresh: true, versions: route.http1_first(want.versions), ..want })
                     }
                     // The pooled connection was closed, another request broke it, or the server speaks only HTTP/2.
@@ -217,7 +219,7 @@ impl Exchange<'_> {
                     fault @ (SideError::Io(_) | SideError::Http2(_)) => Failure::ended(fault),
                 };
                 if let Some(want) = again {
-                    return AttemptResult::Retry { want, failure, is_unprocessed };
+                    return AttemptResult::Retry { want, failure, is_unprocessed: goes_away };
                 }
                 Outcome::Failed(failure)
             }
