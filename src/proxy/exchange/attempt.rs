@@ -3,12 +3,11 @@
 
 use super::carry::{Client, Http1, Http1Origin, Http2, Http2Origin, Origin, Sending, SideError};
 use super::carry_error::CarryError;
-use super::head::Head;
 use super::{Exchange, Outcome, tunnel};
 use crate::gate::{PaceOutcome, Permit};
 use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::respond::Failure;
-use crate::upstream::{Http2Link, Outgoing, Route, Stream, Versions, Want};
+use crate::upstream::{Http2Link, Outgoing, OutgoingFields, Route, Stream, Versions, Want};
 use crate::upstream::{asks_for_calm, is_broken_off, is_unprocessed, wants_http1};
 use std::net::SocketAddr;
 
@@ -127,13 +126,13 @@ impl Exchange<'_> {
     fn outgoing<R>(&mut self, route: &Route, write: impl FnOnce(&Outgoing<'_>) -> R) -> R {
         let request = self.request;
         let upgrade = match request.head {
-            Head::Http1(head) => head.upgrade.filter(|_| request.is_upgrade),
-            Head::Http2(_) => request.is_upgrade.then_some(&b"websocket"[..]),
+            OutgoingFields::Http1(head) => head.upgrade.filter(|_| request.is_upgrade),
+            OutgoingFields::Http2(_) | OutgoingFields::Own(_) => request.is_upgrade.then_some(&b"websocket"[..]),
         };
         let outgoing = Outgoing {
             method: request.method,
             target: &request.target,
-            fields: request.head.outgoing(),
+            fields: request.head,
             framing: request.framing,
             expects_continue: request.expects_continue,
             received: request.version,

@@ -194,7 +194,7 @@ impl Exchange<'_> {
     }
 
     fn follows_page(&self) -> bool {
-        let Exchange { proxy, request, peer, .. } = *self;
+        let Exchange { proxy, request, .. } = *self;
         Pages::are_wanted(&self.settings)
             && pages::is_part(request.accept, &request.target)
             && proxy.pages.lead_to(self.client, request, self.began)

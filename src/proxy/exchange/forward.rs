@@ -2,7 +2,6 @@
 
 use super::attempt::AttemptResult;
 use super::carry::Client;
-use super::head::Head;
 use super::request::Request;
 use super::state::MAX_TRIES;
 use super::{Exchange, Outcome};
@@ -158,14 +157,11 @@ const MAX_UNPROCESSED: u32 = 32;
 fn has_large_head(request: &Request<'_>) -> bool {
     let mut all = request.target.len();
     let mut is_large = all > LARGE_FIELD;
-    let mut note = |length: usize| {
+    request.head.each(|field, _| {
+        let length = field.name.len() + field.value.len();
         all += length;
         is_large |= length > LARGE_FIELD;
-    };
-    match request.head {
-        Head::Http1(head) => head.fields.iter().for_each(|field| note(field.name.len() + field.value.len())),
-        Head::Http2(fields) => fields.iter().for_each(|(name, value)| note(name.as_str().len() + value.len())),
-    }
+    });
     is_large || all > LARGE_HEAD
 }
 
