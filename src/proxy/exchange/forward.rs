@@ -15,7 +15,7 @@ use std::pin::pin;
 
 impl Exchange<'_> {
     pub(super) async fn forward<C: Client>(&mut self, client: &mut C, timer: &mut Timer, route: &Route) -> Outcome {
-        let place = pin!(self.proxy.streams.place(&self.peer.first_stream, self.client));
+        let place = pin!(self.proxy.streams.place(&self.peer.shared.first_stream, self.client));
         let _place = match client.wait(timer, place).await {
             Some(Ok(place)) => place,
             Some(Err(refusal)) => return Outcome::Refused(refusal),
