@@ -23,11 +23,10 @@ impl Exchange<'_> {
         timer: &mut Timer,
         route: &Route,
     ) -> Result<Carried, CarryError> {
-        let gap = self.permit.as_ref().map_or(Duration::ZERO, Permit::gap);
         let (limits, expects_continue) = (&self.settings.limits, self.request.expects_continue);
         let min_rate = MinRate { rate: limits.min_rate, over: limits.read_timeout };
         // Stalls within the pacing gap delay nobody: the next start waits for the gap anyway.
-        let stall = gap.max(limits.read_timeout / STALL_PART);
+        let stall = self.permit.as_ref().map_or(Duration::ZERO, Permit::gap).max(limits.read_timeout / STALL_PART);
         let began = *self.trip.sent.insert(Instant::now());
         let at = began + min_rate.over;
         let mut carry = Carry {
@@ -74,7 +73,6 @@ struct Carry<'c, 'e, C, O> {
     origin: &'c mut O,
     route: &'c Route,
     began: Instant,
-    /// When the task was woken.
     now: Instant,
     up: Flow,
     down: Flow,
@@ -200,8 +198,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
     #[inline]
     fn poll_down(&mut self, cx: &mut Context<'_>) -> Poll<Result<Carried, CarryError>> {
         while !self.answered {
-            let mut continues = false;
-            let method = self.exchange.request.method;
+            let (mut continues, method) = (false, self.exchange.request.method);
             let limit = usize::try_from(self.exchange.settings.limits.max_header_size).unwrap_or(usize::MAX);
             let read = |head: &AnswerHead<'_>| {
                 if head.is_interim() {
@@ -271,19 +268,18 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
     /// Handles a deadline that has passed.
     #[cold]
     fn on_deadline(&mut self) -> Result<(), CarryError> {
-        let now = self.now;
-        if !self.is_origins_turn() && now >= self.up.at {
+        if !self.is_origins_turn() && self.now >= self.up.at {
             if self.answered {
                 self.send_stopped = Some(None);
                 return Ok(());
             }
             return Err(if self.up.is_held_up { CarryError::NotRead } else { CarryError::SlowRequest });
         }
-        if (self.is_origins_turn() || self.answered) && now >= self.down_ends() {
+        if (self.is_origins_turn() || self.answered) && self.now >= self.down_ends() {
             if self.exchange.held.as_mut().is_some_and(|held| held.give_up()) {
                 return Ok(());
             }
-            if now < self.down.at {
+            if self.now < self.down.at {
                 return Err(CarryError::ClientGone);
             }
             return Err(match (self.answered, self.down.is_held_up) {
