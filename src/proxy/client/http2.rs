@@ -67,6 +67,18 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
     let mut idle_at = Instant::now() + idle;
     loop {
         tokio::select! {
+            // What costs least comes first. A client that keeps the connection busy does not hide the end of the proxy.
+            biased;
+            Some(ended) = exchanges.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a stream's task failed");
+                }
+                idle_at = Instant::now() + idle;
+            }
+            () = proxy.stopped(), if !is_stopping => {
+                is_stopping = true;
+                streams.graceful_shutdown();
+            }
             stream = streams.accept() => match stream {
                 Some(Ok((request, respond))) => {
                     shared.permit.busy();
@@ -79,16 +91,6 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
                 Some(Err(error)) => return tracing::debug!(%error, "a client's HTTP/2 connection has ended"),
                 None => break,
             },
-            Some(ended) = exchanges.join_next() => {
-                if let Err(error) = ended {
-                    tracing::error!(%error, "a stream's task failed");
-                }
-                idle_at = Instant::now() + idle;
-            }
-            () = proxy.stopped(), if !is_stopping => {
-                is_stopping = true;
-                streams.graceful_shutdown();
-            }
             () = idle_enough(&shared, idle_at - idle, idle_at), if exchanges.is_empty() => {
                 streams.abrupt_shutdown(Reason::NO_ERROR);
                 // Sends the last frames if the client reads.
