@@ -2,7 +2,7 @@
 
 use super::super::Proxy;
 use super::super::exchange::carry::Client;
-use super::super::exchange::request::PreviousRequest;
+use super::super::exchange::previous_request::PreviousRequest;
 use super::super::exchange::{LastPlace, Outcome};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::Place;

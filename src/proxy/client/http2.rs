@@ -4,7 +4,8 @@
 use super::super::Proxy;
 use super::super::exchange::carry::Http2Client;
 use super::super::exchange::key_directory::published;
-use super::super::exchange::request::{PreviousRequest, Request, Unread};
+use super::super::exchange::previous_request::PreviousRequest;
+use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread, websocket};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::{self, Place};

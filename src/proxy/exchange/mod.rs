@@ -23,6 +23,7 @@ mod outcome;
 mod outcome_counts;
 pub mod pages;
 mod per_user;
+pub mod previous_request;
 pub mod recent;
 mod record;
 pub mod request;

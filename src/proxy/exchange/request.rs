@@ -2,6 +2,7 @@
 
 use super::connection_auth::authenticates_connection;
 use super::offered_price::read_offered_price;
+use super::previous_request::PreviousRequest;
 use super::request_preferences::{is_subresource, prefer_wait};
 use super::target;
 use super::via::Via;
@@ -49,30 +50,6 @@ pub struct Request<'a> {
     /// All Via fields in one line; for CONNECT only.
     pub via: Option<String>,
     pub head: OutgoingFields<'a>,
-}
-
-/// Parts of the previous request on a connection: most requests repeat them.
-#[derive(Default)]
-pub struct PreviousRequest {
-    /// The authority as written and as parsed.
-    located: Option<(Vec<u8>, Authority)>,
-    /// The User-Agent and its product tokens.
-    agent: (Box<[u8]>, Arc<[ProductToken]>),
-}
-
-impl PreviousRequest {
-    /// The User-Agent as text, truncated.
-    pub fn agent(&self) -> Option<String> {
-        Some(String::from_utf8_lossy(&self.agent.0).chars().take(MAX_AGENT_CHARS).collect::<String>())
-            .filter(|agent| !agent.is_empty())
-    }
-
-    fn tokens(&mut self, agent: &[u8]) -> Arc<[ProductToken]> {
-        if *self.agent.0 != *agent {
-            self.agent = (agent.into(), ProductToken::from_user_agent(agent).into());
-        }
-        self.agent.1.clone()
-    }
 }
 
 /// What is known of a request that could not be read.
@@ -302,6 +279,3 @@ fn length(fields: &HeaderMap) -> Result<Option<u64>, Refusal> {
         }
     }
 }
-
-/// Characters kept for people to read.
-const MAX_AGENT_CHARS: usize = 200;

@@ -156,7 +156,8 @@ fn mismatch(inside: &Authority, named: &Authority) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::{PreviousRequest, Request};
+    use super::super::previous_request::PreviousRequest;
+    use super::super::request::Request;
     use super::super::via::Via;
     use super::*;
     use crate::http1::{FieldRoom, read_request};
