@@ -16,7 +16,7 @@ pub struct AccountDetail {
 /// Why a request was allowed, and how long it was held.
 #[derive(Debug, Default)]
 pub struct Account {
-    detail: AccountDetail,
+    pub detail: AccountDetail,
     basis: DecidedBy,
     /// `None`: refused or not decided yet.
     pub allowance: Option<Allowance>,
@@ -43,10 +43,6 @@ impl Default for DecidedBy {
 }
 
 impl Account {
-    pub fn new(detail: AccountDetail) -> Self {
-        Self { detail, ..Self::default() }
-    }
-
     /// The entry of each relevant file that the decision used, in the order of [`SiteFile`].
     pub fn basis(&self) -> [Option<Arc<Entry>>; SiteFile::COUNT] {
         match &self.basis {

@@ -8,7 +8,7 @@ use crate::policy::{PaceKey, Request, SiteFile};
 use std::sync::Arc;
 
 /// The host of the previous request on a connection: the next is mostly for the same and needs no lookup.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub struct LastHost(Option<(Arc<HostEntry>, Arc<HostQueue>)>);
 
 /// The host of a request, and what decides on the request.

@@ -4,8 +4,9 @@
 
 use crate::policy::Authority;
 use crate::policy::pace::ClientId;
+use hashbrown::HashMap;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -17,7 +18,8 @@ pub struct FairPlaces(Arc<Mutex<PlacesState>>);
 pub struct FairPlace {
     all: FairPlaces,
     client: ClientId,
-    waits: (u64, u64),
+    /// Its turn among those that wait. `None`: it was free.
+    waits: Option<(u64, u64)>,
 }
 
 /// For whom a place is taken: a client, and the site for which it asks.
@@ -80,27 +82,40 @@ impl FairPlaces {
     }
 
     /// Takes a place, in order within a site. Cancel-safe.
-    pub async fn take(&self, Taker { client, site }: Taker) -> FairPlace {
-        let (tell, told) = oneshot::channel();
-        let place = {
-            let mut state = self.0.lock();
-            let number = state.next;
-            state.next += 1;
-            let waits = state.change(client, |places| {
-                if places.waiting.is_empty() {
-                    places.since = number;
-                }
-                let round = places.sites.get(&site).map_or(places.round, |last| last + 1);
-                places.sites.insert(site, round);
-                places.waiting.insert((round, number), tell);
-                (round, number)
-            });
-            state.hand_out();
-            FairPlace { all: self.clone(), client, waits }
-        };
-        // The sender is kept until a place is assigned.
-        let _ = told.await;
+    pub async fn take(&self, taker: Taker) -> FairPlace {
+        let (place, told) = self.enter(taker);
+        if let Some(told) = told {
+            // The sender is kept until a place is assigned.
+            let _ = told.await;
+        }
         place
+    }
+
+    /// Takes a place, or begins to wait for it: then the receiver is told once it is assigned.
+    pub fn enter(&self, Taker { client, site }: Taker) -> (FairPlace, Option<oneshot::Receiver<()>>) {
+        let mut guard = self.0.lock();
+        let state = &mut *guard;
+        let free = state.most.saturating_sub(state.taken);
+        let places = state.clients.entry(client).or_default();
+        // Whoever waits has at least as many places as are free.
+        if places.taken < free {
+            places.taken += 1;
+            state.taken += 1;
+            return (FairPlace { all: self.clone(), client, waits: None }, None);
+        }
+        let (tell, told) = oneshot::channel();
+        let number = state.next;
+        state.next += 1;
+        let waits = state.change(client, |places| {
+            if places.waiting.is_empty() {
+                places.since = number;
+            }
+            let round = places.sites.get(&site).map_or(places.round, |last| last + 1);
+            places.sites.insert(site, round);
+            places.waiting.insert((round, number), tell);
+            (round, number)
+        });
+        (FairPlace { all: self.clone(), client, waits: Some(waits) }, Some(told))
     }
 
     /// Whether anybody waits for a place.
@@ -159,12 +174,14 @@ impl ClientPlaces {
 impl Drop for FairPlace {
     fn drop(&mut self) {
         let mut state = self.all.0.lock();
-        let waited = state.change(self.client, |places| places.waiting.remove(&self.waits).is_some());
-        if !waited {
-            state.taken -= 1;
-            state.change(self.client, |places| places.taken -= 1);
-            state.hand_out();
-        }
+        let freed = state.change(self.client, |places| {
+            let waited = self.waits.is_some_and(|waits| places.waiting.remove(&waits).is_some());
+            let freed = usize::from(!waited);
+            places.taken -= freed;
+            freed
+        });
+        state.taken -= freed;
+        state.hand_out();
     }
 }
 

@@ -19,12 +19,10 @@ impl<'a> FieldLines<'a> {
     #[inline]
     pub fn put(&mut self, out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
         let start = (name.as_ptr() as usize).wrapping_sub(self.raw.as_ptr() as usize);
-        let end = start.wrapping_add(name.len() + value.len() + 4);
-        let value_at = name.as_ptr() as usize + name.len() + 2;
-        let is_as_it_was = value.as_ptr() as usize == value_at
-            && self.raw.get(start..end).is_some_and(|line| {
-                line.len() >= 4 && line[name.len()..].starts_with(b": ") && line.ends_with(b"\r\n")
-            });
+        let colon = start.wrapping_add(name.len());
+        let end = colon.wrapping_add(value.len() + 4);
+        let is_as_it_was = value.as_ptr() as usize == name.as_ptr() as usize + name.len() + 2
+            && matches!(self.raw.get(colon..end), Some([b':', b' ', .., b'\r', b'\n']));
         if !is_as_it_was {
             self.flush(out);
             return put_field(out, name, value);

@@ -149,7 +149,9 @@ fn read<'r, 'a: 'r>(input: &'a [u8], start: usize, room: &'r mut FieldRoom<'a>) 
             return Err(HeadError::Malformed("a control character in a header field"));
         }
         let field = Field { name, value: trim(&input[name_end + 1..value_end]), kind: FieldKind::of(name) };
-        known.note(&field, minor, room)?;
+        if field.kind.is_of_message() {
+            known.note(&field, minor, room)?;
+        }
         room.push(field)?;
         at = value_end + 2;
     }

@@ -144,7 +144,9 @@ fn read<'r, 'a: 'r>(input: &'a [u8], method: &str, room: &'r mut FieldRoom<'a>) 
         }
         let (value, next) = line(input, colon + 1, &mut is_irregular)?;
         let field = Field { name, value, kind: FieldKind::of(name) };
-        known.note(&field, room)?;
+        if field.kind.is_of_message() {
+            known.note(&field, room)?;
+        }
         room.push(field)?;
         at = next;
     }

@@ -59,7 +59,7 @@ impl BodyStream {
                 },
                 ReplyBody::Http1 { link: Some(link), input, body, .. } => {
                     if input.is_empty() {
-                        let read = match link.read_buf(input).await {
+                        let read = match link.stream.read_buf(input).await {
                             // Over TLS without close_notify: many servers never send one.
                             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                                 self.may_be_cut = true;

@@ -85,7 +85,7 @@ impl HttpLink {
 /// An HTTP/1 connection, which carries one exchange at a time. Dropping it closes it. Over TLS, an end without close_notify is reported
 /// as [`std::io::ErrorKind::UnexpectedEof`].
 pub struct Http1Link {
-    pub(super) stream: Stream,
+    pub stream: Stream,
     address: SocketAddr,
     route: Route,
     /// The client connection that this connection is reserved for.

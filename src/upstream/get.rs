@@ -107,8 +107,8 @@ impl Route {
             link.keep();
             return Err(GetError::NotSent);
         }
-        link.write_all(&input).await?;
-        link.flush().await?;
+        link.stream.write_all(&input).await?;
+        link.stream.flush().await?;
         on_sent(Sent::Whole);
         input.clear();
         let (mut scanned, mut interim) = (0, 0);
@@ -133,7 +133,7 @@ impl Route {
                     return Ok(Got::new(status, headers, body, Version::HTTP_11));
                 }
                 None => {
-                    if link.read_buf(&mut input).await? == 0 {
+                    if link.stream.read_buf(&mut input).await? == 0 {
                         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
                     }
                 }

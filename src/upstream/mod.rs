@@ -11,7 +11,6 @@ mod endpoint;
 mod frame_balance;
 mod get;
 mod hop;
-mod http1_io;
 mod http2;
 mod identity;
 mod origin_settings;
@@ -77,7 +76,7 @@ pub struct Upstream {
 }
 
 /// The route of a connection's last request: the next one usually has the same.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub struct LastRoute(Option<(Instant, Route)>);
 
 /// A recently found route, and the addresses that its name had.

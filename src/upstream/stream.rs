@@ -52,6 +52,15 @@ impl Stream {
             Self::Ahead(ahead) => ahead.0.is_empty() && ahead.1.is_surely_quiet(),
         }
     }
+
+    fn output(&mut self) -> &mut (dyn AsyncWrite + Unpin) {
+        match self {
+            Self::Tcp(tcp) => tcp,
+            Self::Tls(tls) => tls,
+            Self::Wide(tls) => tls,
+            Self::Ahead(ahead) => ahead.1.output(),
+        }
+    }
 }
 
 impl AsyncRead for Stream {
@@ -99,29 +108,14 @@ const CHARGED: usize = 1024;
 
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Tcp(tcp) => Pin::new(tcp).poll_write(cx, bytes),
-            Self::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
-            Self::Wide(tls) => Pin::new(tls).poll_write(cx, bytes),
-            Self::Ahead(ahead) => Pin::new(&mut ahead.1).poll_write(cx, bytes),
-        }
+        Pin::new(self.get_mut().output()).poll_write(cx, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(tcp) => Pin::new(tcp).poll_flush(cx),
-            Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
-            Self::Wide(tls) => Pin::new(tls).poll_flush(cx),
-            Self::Ahead(ahead) => Pin::new(&mut ahead.1).poll_flush(cx),
-        }
+        Pin::new(self.get_mut().output()).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
-            Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
-            Self::Wide(tls) => Pin::new(tls).poll_shutdown(cx),
-            Self::Ahead(ahead) => Pin::new(&mut ahead.1).poll_shutdown(cx),
-        }
+        Pin::new(self.get_mut().output()).poll_shutdown(cx)
     }
 }

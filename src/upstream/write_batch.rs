@@ -2,9 +2,11 @@
 //! run; now it waits until the other ready tasks have run. A peer that floods the connection with frames is disconnected.
 
 use super::frame_balance::FrameBalance;
+use super::http2::Vitals;
 use super::turns::TaskTurns;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -20,6 +22,8 @@ pub struct Gathered<T> {
     /// Something was received. Before that, the peer may be waiting for our bytes.
     is_heard: bool,
     balance: FrameBalance,
+    /// Of a connection to an origin.
+    vitals: Option<Arc<Vitals>>,
     /// The last turn in which something was read, and the frames read in it.
     reads: (u64, u32),
 }
@@ -28,7 +32,13 @@ impl<T: AsyncWrite + Unpin> Gathered<T> {
     /// `turns`: of the task that drives the connection.
     pub fn new(io: T, turns: TaskTurns) -> Self {
         let (waiting, balance) = (Vec::new(), FrameBalance::of_origin());
-        Gathered { io, turns, waiting, sent: 0, since: 0, is_heard: false, balance, reads: (0, 0) }
+        Gathered { io, turns, waiting, sent: 0, since: 0, is_heard: false, balance, vitals: None, reads: (0, 0) }
+    }
+
+    /// For a connection to an origin, whose reads are noted.
+    pub(super) fn to_origin(io: T, vitals: Arc<Vitals>) -> Self {
+        let turns = vitals.turns.clone();
+        Gathered { vitals: Some(vitals), ..Self::new(io, turns) }
     }
 
     /// For a connection to a client, which sends requests.
@@ -69,7 +79,11 @@ impl<T: AsyncRead + Unpin> AsyncRead for Gathered<T> {
             ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
         }
         self.is_heard = true;
-        let frames = self.balance.read(&buf.filled()[before..]);
+        let read = &buf.filled()[before..];
+        if self.vitals.as_ref().is_some_and(|vitals| !vitals.come(read.len())) {
+            return Poll::Ready(Err(io::Error::other("more comes than anybody has asked for")));
+        }
+        let frames = self.balance.read(read);
         let frames = frames.ok_or_else(|| io::Error::other("a flood of HTTP/2 frames that carry nothing"))?;
         self.reads = (turn, if self.reads.0 == turn { self.reads.1.saturating_add(frames) } else { frames });
         Poll::Ready(Ok(()))

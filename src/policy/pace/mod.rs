@@ -37,7 +37,7 @@ mod start;
 mod terms;
 mod wait_queue;
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 

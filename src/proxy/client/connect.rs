@@ -3,7 +3,6 @@
 
 use super::super::Proxy;
 use super::super::exchange::carry::{Client, Http1, Http1Client};
-use super::super::exchange::head::Head;
 use super::super::exchange::request::Request;
 use super::super::exchange::{Exchange, Outcome, denied, intercept_mode};
 use super::super::io::{Buffer, Timer};
@@ -14,7 +13,8 @@ use crate::config::InterceptMode;
 use crate::http1::Framing;
 use crate::policy::{Authority, Host, Refusal, Scheme};
 use crate::tls::{Distrust, UNRECOGNIZED_NAME};
-use http::{HeaderMap, Version};
+use crate::upstream::OutgoingFields;
+use http::Version;
 use rustls::server::Acceptor;
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -46,10 +46,9 @@ pub async fn connect(
     let agent = connection.last.agent();
     let Connection { wire, input, peer, timer, .. } = &mut *connection;
     // For the log and the answer only; the request is not forwarded.
-    let nothing = HeaderMap::new();
     let request = Request {
         user_agent: agent.as_deref().map(str::as_bytes),
-        ..Request::new(Version::HTTP_11, "CONNECT", authority.clone(), Cow::Borrowed(b""), Head::Http2(&nothing))
+        ..Request::new(Version::HTTP_11, "CONNECT", authority.clone(), Cow::Borrowed(b""), OutgoingFields::Own(&[]))
     };
     let mut client = Http1Client::new(Http1::new(wire, input), Framing::None);
     client.is_socks = is_socks;

@@ -2,7 +2,7 @@
 
 use super::super::Proxy;
 use super::super::exchange::carry::Client;
-use super::super::exchange::request::PreviousRequest;
+use super::super::exchange::previous_request::PreviousRequest;
 use super::super::exchange::{LastPlace, Outcome};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::Place;
@@ -136,5 +136,8 @@ pub(super) fn user_place(
     proxy.users.enter(name.to_owned(), limit).map(Some).ok_or(Refusal::ConnectionLimit { limit })
 }
 
+/// A connection without requests for this long forgets its last host, and gives back what a request needs. No less than
+/// what a new timer waits at first, which would have to be set again.
+pub(super) const FORGET: Duration = Duration::from_millis(100);
 /// Duration of a lingering close while the proxy stops.
 const STOP_LINGER_TIME: Duration = Duration::from_millis(500);

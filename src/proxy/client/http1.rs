@@ -8,7 +8,7 @@ use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread};
 use super::super::io::{Buffer, Timer};
 use super::connect;
-use super::connection::{Connection, identify, while_there};
+use super::connection::{Connection, FORGET, identify, while_there};
 use super::http2;
 use super::other_protocol;
 use super::wire::Wire;
@@ -18,7 +18,6 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
@@ -258,6 +257,3 @@ async fn drain(client: &mut Http1Client<'_>, timer: &mut Timer) -> bool {
 
 /// Start of the HTTP/2 preface.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
-/// A connection without requests for this long forgets its last host, and gives back what a request needs. No less than
-/// what a new timer waits at first, which would have to be set again.
-const FORGET: Duration = Duration::from_millis(100);

@@ -4,14 +4,15 @@
 use super::super::Proxy;
 use super::super::exchange::carry::Http2Client;
 use super::super::exchange::key_directory::published;
-use super::super::exchange::request::{PreviousRequest, Request, Unread};
+use super::super::exchange::previous_request::PreviousRequest;
+use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread, websocket};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::{self, Place};
 use super::super::limits::total::ConnectionPermit;
 use super::Peer;
 use super::connect::{self, ConnectResult};
-use super::connection::{Connection, find_user, take_place, user_place, while_there};
+use super::connection::{Connection, FORGET, find_user, take_place, user_place, while_there};
 use super::wire::Wire;
 use crate::policy::Refusal;
 use crate::upstream::{Gathered, TaskTurns};
@@ -25,7 +26,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// Serves the connection until one side ends it. Boxed, because a stream can contain another connection.
 pub fn serve(proxy: &Arc<Proxy>, connection: Box<Connection>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -59,6 +60,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
         permit,
         place: Mutex::new(place),
         last: Mutex::new(last),
+        last_place: Mutex::default(),
         tries: Default::default(),
     });
     let mut exchanges = JoinSet::new();
@@ -66,6 +68,18 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
     let mut idle_at = Instant::now() + idle;
     loop {
         tokio::select! {
+            // What costs least comes first. A client that keeps the connection busy does not hide the end of the proxy.
+            biased;
+            Some(ended) = exchanges.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a stream's task failed");
+                }
+                idle_at = Instant::now() + idle;
+            }
+            () = proxy.stopped(), if !is_stopping => {
+                is_stopping = true;
+                streams.graceful_shutdown();
+            }
             stream = streams.accept() => match stream {
                 Some(Ok((request, respond))) => {
                     shared.permit.busy();
@@ -78,17 +92,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
                 Some(Err(error)) => return tracing::debug!(%error, "a client's HTTP/2 connection has ended"),
                 None => break,
             },
-            Some(ended) = exchanges.join_next() => {
-                if let Err(error) = ended {
-                    tracing::error!(%error, "a stream's task failed");
-                }
-                idle_at = Instant::now() + idle;
-            }
-            () = proxy.stopped(), if !is_stopping => {
-                is_stopping = true;
-                streams.graceful_shutdown();
-            }
-            () = idle_enough(&shared.permit, idle_at - idle, idle_at), if exchanges.is_empty() => {
+            () = idle_enough(&shared, idle_at - idle, idle_at), if exchanges.is_empty() => {
                 streams.abrupt_shutdown(Reason::NO_ERROR);
                 // Sends the last frames if the client reads.
                 let _ = timeout_at(Instant::now() + LINGER_TIME, poll_fn(|cx| streams.poll_closed(cx))).await;
@@ -98,11 +102,16 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
     }
 }
 
-/// Resolves after the idle timeout, or if another connection needs the place.
-async fn idle_enough(permit: &ConnectionPermit, since: Instant, until: Instant) {
+/// Resolves after the idle timeout, or if another connection needs the place. Forgets the last host soon.
+async fn idle_enough(shared: &SharedConnection, since: Instant, until: Instant) {
+    let passed = async {
+        sleep_until(until.min(since + FORGET)).await;
+        *shared.last_place.lock() = LastPlace::default();
+        sleep_until(until).await;
+    };
     tokio::select! {
-        () = tokio::time::sleep_until(until) => {}
-        () = poll_fn(|cx| permit.poll_idle(cx, since)) => {}
+        () = passed => {}
+        () = poll_fn(|cx| shared.permit.poll_idle(cx, since)) => {}
     }
 }
 
@@ -113,8 +122,9 @@ struct SharedConnection {
     permit: ConnectionPermit,
     /// Place among the connections of the latest user.
     place: Mutex<Option<Place<String>>>,
-    /// The request that was read last.
+    /// The request that was read last, and the destination of one that has ended.
     last: Mutex<PreviousRequest>,
+    last_place: Mutex<LastPlace>,
     /// Held while a stream's password is verified.
     tries: tokio::sync::Mutex<()>,
 }
@@ -164,7 +174,9 @@ async fn exchange(
                     if request.is_upgrade {
                         client.withhold();
                     }
-                    exchange.run(&mut client, &mut timer, &mut LastPlace::default()).await;
+                    let mut last_place = shared.last_place.lock().clone();
+                    exchange.run(&mut client, &mut timer, &mut last_place).await;
+                    *shared.last_place.lock() = last_place;
                 }
             }
         }

@@ -18,13 +18,13 @@ pub use wire::Wire;
 use crate::config::User;
 use crate::policy::Authority;
 use crate::policy::pace::ClientId;
-use crate::proxy::limits::streams::FirstStream;
 use crate::tls::ClientCertificate;
 use crate::upstream::PrivateConnections;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// The client of a connection, and the CONNECT around it.
 #[derive(Debug, Clone)]
@@ -37,19 +37,24 @@ pub struct Peer {
     pub tunnel: Option<Tunnel>,
     /// The user whose credentials opened the tunnel; without a tunnel, the user of the latest request.
     pub user: Option<Arc<User>>,
-    /// Whether a request of this connection is in flight to an origin.
-    pub first_stream: FirstStream,
-    /// Origin connections reserved for this client connection and its user,
+    /// Origin connections reserved for this client connection and its user.
     pub private: Arc<PrivateConnections>,
-    /// and the same for each user it has had.
-    owners: Arc<Mutex<HashMap<Option<String>, Arc<PrivateConnections>>>>,
+    pub shared: Arc<SharedByStreams>,
+}
+
+/// What all streams of one connection share.
+#[derive(Debug, Default)]
+pub struct SharedByStreams {
+    /// Whether a request of this connection is in flight to an origin.
+    pub first_stream: AtomicBool,
+    /// [`Peer::private`] of each user that the connection has had.
+    private: Mutex<HashMap<Option<String>, Arc<PrivateConnections>>>,
 }
 
 impl Peer {
     pub(in crate::proxy) fn new(address: SocketAddr, gets_directory: bool) -> Self {
-        let (private, owners) = (Arc::default(), Arc::default());
-        let first_stream = FirstStream::default();
-        Peer { address, certificate: None, gets_directory, tunnel: None, user: None, first_stream, private, owners }
+        let (certificate, tunnel, user, private, shared) = Default::default();
+        Peer { address, certificate, gets_directory, tunnel, user, private, shared }
     }
 
     /// The client for fair pacing.
@@ -59,15 +64,14 @@ impl Peer {
 
     /// The peer of the connection inside a CONNECT.
     fn within(self, tunnel: Tunnel) -> Self {
-        let (first_stream, private, owners) = Default::default();
-        Peer { tunnel: Some(tunnel), first_stream, private, owners, ..self }
+        Peer { tunnel: Some(tunnel), private: Arc::default(), shared: Arc::default(), ..self }
     }
 
     /// Switches to the private connections of `user`. The streams of one connection may have different users.
     fn set_user(&mut self, user: Option<Arc<User>>) {
-        let name = |user: &Option<Arc<User>>| user.as_ref().map(|user| user.name.as_ref().to_owned());
-        if name(&self.user) != name(&user) {
-            self.private = self.owners.lock().entry(name(&user)).or_default().clone();
+        let name = user.as_ref().map(|user| user.name.as_ref());
+        if self.user.as_ref().map(|user| user.name.as_ref()) != name {
+            self.private = self.shared.private.lock().entry(name.map(str::to_owned)).or_default().clone();
         }
         self.user = user;
     }

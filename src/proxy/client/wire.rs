@@ -92,6 +92,15 @@ impl Wire {
             Wire::Stream(stream) => stream.reset(Reason::INTERNAL_ERROR),
         }
     }
+
+    fn output(&mut self) -> &mut (dyn AsyncWrite + Unpin) {
+        match self {
+            Wire::Tcp(tcp) => tcp,
+            Wire::Tls(tls) => tls,
+            Wire::Stream(stream) => stream,
+            Wire::Prefixed(prefixed) => prefixed.1.output(),
+        }
+    }
 }
 
 impl AsyncRead for Wire {
@@ -120,12 +129,7 @@ impl AsyncRead for Wire {
 
 impl AsyncWrite for Wire {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Wire::Tcp(tcp) => Pin::new(tcp).poll_write(cx, bytes),
-            Wire::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
-            Wire::Stream(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Wire::Prefixed(prefixed) => Pin::new(&mut prefixed.1).poll_write(cx, bytes),
-        }
+        Pin::new(self.get_mut().output()).poll_write(cx, bytes)
     }
 
     // HTTP/2 frames and TLS records leave in one system call.
@@ -134,12 +138,7 @@ impl AsyncWrite for Wire {
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Wire::Tcp(tcp) => Pin::new(tcp).poll_write_vectored(cx, parts),
-            Wire::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, parts),
-            Wire::Stream(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
-            Wire::Prefixed(prefixed) => Pin::new(&mut prefixed.1).poll_write_vectored(cx, parts),
-        }
+        Pin::new(self.get_mut().output()).poll_write_vectored(cx, parts)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -151,20 +150,11 @@ impl AsyncWrite for Wire {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Wire::Tcp(_) | Wire::Stream(_) => Poll::Ready(Ok(())),
-            Wire::Tls(tls) => Pin::new(tls).poll_flush(cx),
-            Wire::Prefixed(prefixed) => Pin::new(&mut prefixed.1).poll_flush(cx),
-        }
+        Pin::new(self.get_mut().output()).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Wire::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
-            Wire::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
-            Wire::Stream(stream) => Pin::new(stream).poll_shutdown(cx),
-            Wire::Prefixed(prefixed) => Pin::new(&mut prefixed.1).poll_shutdown(cx),
-        }
+        Pin::new(self.get_mut().output()).poll_shutdown(cx)
     }
 }
 

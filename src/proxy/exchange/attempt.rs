@@ -3,15 +3,13 @@
 
 use super::carry::{Client, Http1, Http1Origin, Http2, Http2Origin, Origin, Sending, SideError};
 use super::carry_error::CarryError;
-use super::head::Head;
 use super::{Exchange, Outcome, tunnel};
 use crate::gate::{PaceOutcome, Permit};
 use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::respond::Failure;
-use crate::upstream::{Http2Link, Outgoing, PrivateConnections, Route, Versions, Want, is_broken_off};
+use crate::upstream::{Http2Link, Outgoing, OutgoingFields, Route, Stream, Versions, Want};
+use crate::upstream::{asks_for_calm, is_broken_off, is_unprocessed, wants_http1};
 use std::net::SocketAddr;
-use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncWrite};
 
 /// How one attempt ended.
 pub(super) enum AttemptResult {
@@ -26,22 +24,21 @@ pub(super) enum AttemptResult {
 }
 
 impl Exchange<'_> {
-    #[expect(clippy::too_many_arguments, reason = "one call for each kind of connection")]
-    pub(super) async fn over_http1<C: Client, L: AsyncRead + AsyncWrite + Unpin>(
+    /// Also whether the connection can carry another request.
+    pub(super) async fn over_http1<C: Client>(
         &mut self,
         client: &mut C,
         timer: &mut Timer,
         route: &Route,
-        mut link: L,
-        keep: impl FnOnce(L, Option<&Arc<PrivateConnections>>),
+        stream: &mut Stream,
         upstream: (SocketAddr, bool),
         want: Want,
-    ) -> AttemptResult {
+    ) -> (AttemptResult, bool) {
         let (_, reused) = upstream;
         let mut input = Buffer::new();
-        let mut origin = Http1Origin::new(Http1::new(&mut link, &mut input));
+        let mut origin = Http1Origin::new(Http1::new(stream, &mut input), reused);
         if !client.begin_body(reused) {
-            return AttemptResult::Done(Outcome::Failed(Failure::ended("the request cannot be sent again")));
+            return (AttemptResult::Done(Outcome::Failed(Failure::ended("the request cannot be sent again"))), false);
         }
         self.outgoing(route, |outgoing| origin.side.out.put_with(|out| outgoing.write_http1(route, out)));
         origin.side.send(Sending::from(self.request.framing));
@@ -56,17 +53,10 @@ impl Exchange<'_> {
                 origin.side.open();
                 let idle = self.settings.limits.tunnel_idle_timeout;
                 Box::pin(tunnel::run(client.side(), &mut origin.side, idle, timer, &mut self.trip.moved)).await;
-                AttemptResult::Done(Outcome::Forwarded)
+                (AttemptResult::Done(Outcome::Forwarded), false)
             }
-            Ok(carried) => {
-                let is_kept = carried.is_sent && origin.is_kept();
-                drop(origin);
-                if is_kept {
-                    keep(link, self.is_private.then_some(&self.peer.private));
-                }
-                AttemptResult::Done(Outcome::Forwarded)
-            }
-            Err(broken) => self.after_error(broken, reused, false, origin.is_unanswered(), want, route),
+            Ok(carried) => (AttemptResult::Done(Outcome::Forwarded), carried.is_sent && origin.is_kept()),
+            Err(broken) => (self.after_error(broken, reused, false, origin.is_unanswered(), want, route), false),
         }
     }
 
@@ -136,13 +126,13 @@ impl Exchange<'_> {
     fn outgoing<R>(&mut self, route: &Route, write: impl FnOnce(&Outgoing<'_>) -> R) -> R {
         let request = self.request;
         let upgrade = match request.head {
-            Head::Http1(head) => head.upgrade.filter(|_| request.is_upgrade),
-            Head::Http2(_) => request.is_upgrade.then_some(&b"websocket"[..]),
+            OutgoingFields::Http1(head) => head.upgrade.filter(|_| request.is_upgrade),
+            OutgoingFields::Http2(_) | OutgoingFields::Own(_) => request.is_upgrade.then_some(&b"websocket"[..]),
         };
         let outgoing = Outgoing {
             method: request.method,
             target: &request.target,
-            fields: request.head.outgoing(),
+            fields: request.head,
             framing: request.framing,
             expects_continue: request.expects_continue,
             received: request.version,
@@ -186,20 +176,21 @@ impl Exchange<'_> {
                 outcome => outcome,
             },
             CarryError::Origin(fault) => {
-                if let Some(permit) = self.permit.as_mut().filter(|_| fault.asks_for_calm()) {
+                if let Some(permit) = self.permit.as_mut().filter(|_| fault.means(asks_for_calm)) {
                     permit.outcome = PaceOutcome::Backoff { retry_after: None };
                 }
-                let is_unprocessed = fault.goes_away();
+                // The connection takes no more requests.
+                let goes_away = fault.means(|error| error.is_go_away() && error.is_remote());
                 let again = match &fault {
                     _ if !unanswered => None,
                     // Over HTTP/1.1 the server may say what is wrong with the head.
                     SideError::Http2(error) if want.alone && !error.is_reset() && self.request.is_idempotent() => {
                         Some(Want { versions: Versions::Http1Only, alone: false, ..want })
                     }
-                    fault if fault.wants_http1() => Some(Want { versions: Versions::Http1Only, ..want }),
-                    fault if fault.is_unprocessed() => Some(want),
+                    fault if fault.means(wants_http1) => Some(Want { versions: Versions::Http1Only, ..want }),
+                    fault if fault.means(is_unprocessed) => Some(want),
                     // The invalid data may belong to another request's answer.
-                    fault if fault.is_broken_off() && self.request.is_idempotent() && (shared || !want.fresh) => {
+                    fault if fault.means(is_broken_off) && self.request.is_idempotent() && (shared || !want.fresh) => {
                         Some(Want { fresh: true, versions: route.http1_first(want.versions), ..want })
                     }
                     // The pooled connection was closed, another request broke it, or the server speaks only HTTP/2.
@@ -227,7 +218,7 @@ impl Exchange<'_> {
                     fault @ (SideError::Io(_) | SideError::Http2(_)) => Failure::ended(fault),
                 };
                 if let Some(want) = again {
-                    return AttemptResult::Retry { want, failure, is_unprocessed };
+                    return AttemptResult::Retry { want, failure, is_unprocessed: goes_away };
                 }
                 Outcome::Failed(failure)
             }

@@ -29,7 +29,7 @@ pub enum RequestDecision {
 }
 
 /// Destination of the previous request on a connection: most requests go to the same host.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub struct LastPlace {
     host: LastHost,
     route: LastRoute,
@@ -136,7 +136,7 @@ impl Exchange<'_> {
 
     /// Finds the route, all under one configuration.
     async fn route(&mut self, last: &mut LastRoute) -> Result<Result<Route, ReachError>, Refusal> {
-        let Exchange { proxy, request, peer, ref settings, began, .. } = *self;
+        let Exchange { proxy, request, peer, client, ref settings, began, .. } = *self;
         let authority = &request.authority;
         let user = peer.user.as_deref();
         // The request came without a CONNECT, its TLS name differs from the CONNECT, or a reload denied the host.
@@ -150,7 +150,7 @@ impl Exchange<'_> {
             is_listed(settings, authority.host(), request.method, user)?;
         }
         let reads_pages = self.looks_into_pages();
-        let route = proxy.upstream.reach_again(settings, authority, peer.client(), hosts(user), began, last).await;
+        let route = proxy.upstream.reach_again(settings, authority, client, hosts(user), began, last).await;
         self.reads_pages = reads_pages;
         Ok(route)
     }
@@ -173,7 +173,7 @@ impl Exchange<'_> {
         let user = peer.user.as_deref();
         let (_waiting, may_wait) = proxy.place_in_line(user);
         let wanted = policy::Request {
-            client: peer.client(),
+            client: self.client,
             user: user.map(|user| user.name.as_ref()),
             budget: user.and_then(|user| user.budget.as_ref()),
             from: Some(peer.address.ip()),
@@ -194,10 +194,10 @@ impl Exchange<'_> {
     }
 
     fn follows_page(&self) -> bool {
-        let Exchange { proxy, request, peer, .. } = *self;
+        let Exchange { proxy, request, .. } = *self;
         Pages::are_wanted(&self.settings)
             && pages::is_part(request.accept, &request.target)
-            && proxy.pages.lead_to(peer.client(), request, self.began)
+            && proxy.pages.lead_to(self.client, request, self.began)
     }
 }
 

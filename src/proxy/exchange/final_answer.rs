@@ -2,7 +2,6 @@
 
 use super::carry::{Added, AfterHead, AnswerHead, Client};
 use super::connection_auth::authenticates_connection;
-use super::head::Head;
 use super::pages::Pages;
 use super::state::Signature;
 use super::{Exchange, Outcome, websocket};
@@ -12,7 +11,7 @@ use crate::policy::usage::page::media_type;
 use crate::policy::{retry_after, turns_away};
 use crate::proxy::respond::{Failure, proxy_status};
 use crate::signing::{ACCEPT_SIGNATURE, ChallengedRequest, RequestSigner};
-use crate::upstream::Route;
+use crate::upstream::{OutgoingFields, Route};
 use http::header;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
@@ -43,7 +42,7 @@ impl Exchange<'_> {
         if is_switched && !agrees() {
             return Err(Failure::malformed("it switches to another protocol than was asked for").into());
         }
-        if let (true, Head::Http2(asked)) = (self.request.is_upgrade, self.request.head) {
+        if let (true, OutgoingFields::Http2(asked)) = (self.request.is_upgrade, self.request.head) {
             // Any 2xx would stand for the 101.
             let declined = !is_switched && !(200..300).contains(&head.status);
             let accept = head.named(header::SEC_WEBSOCKET_ACCEPT.as_str().as_bytes());
@@ -99,7 +98,7 @@ impl Exchange<'_> {
             && (200..300).contains(&head.status)
             && head.content_type().is_some_and(Pages::is_one)
         {
-            self.proxy.pages.hand(self.peer.client(), self.request, Instant::now());
+            self.proxy.pages.hand(self.client, self.request, Instant::now());
         }
     }
 

@@ -2,7 +2,6 @@
 
 use super::attempt::AttemptResult;
 use super::carry::Client;
-use super::head::Head;
 use super::request::Request;
 use super::state::MAX_TRIES;
 use super::{Exchange, Outcome};
@@ -10,13 +9,13 @@ use crate::gate::Permit;
 use crate::policy::Scheme;
 use crate::proxy::io::Timer;
 use crate::proxy::respond::Failure;
-use crate::upstream::{Http1Link, HttpLink, OriginConnection, Route, Versions, Want};
+use crate::upstream::{HttpLink, OriginConnection, Route, Versions, Want};
 use std::net::SocketAddr;
 use std::pin::pin;
 
 impl Exchange<'_> {
     pub(super) async fn forward<C: Client>(&mut self, client: &mut C, timer: &mut Timer, route: &Route) -> Outcome {
-        let place = pin!(self.proxy.streams.place(&self.peer.first_stream, self.peer.client()));
+        let place = pin!(self.proxy.streams.place(&self.peer.shared.first_stream, self.client));
         let _place = match client.wait(timer, place).await {
             Some(Ok(place)) => place,
             Some(Err(refusal)) => return Outcome::Refused(refusal),
@@ -65,11 +64,16 @@ impl Exchange<'_> {
                         is_unprocessed: false,
                     }
                 }
-                HttpLink::Http1(link) => {
+                HttpLink::Http1(mut link) => {
                     if link.is_private() {
                         self.keep_private();
                     }
-                    self.over_http1(client, timer, route, link, Http1Link::keep_private, upstream, want).await
+                    let (result, may_be_kept) =
+                        self.over_http1(client, timer, route, &mut link.stream, upstream, want).await;
+                    if may_be_kept {
+                        link.keep_private(self.is_private.then_some(&self.peer.private));
+                    }
+                    result
                 }
                 HttpLink::Http2(link) => self.over_http2(client, timer, route, link, upstream, want).await,
             };
@@ -127,7 +131,7 @@ impl Exchange<'_> {
             if let Err(outcome) = self.take_slot(client, timer, route, first).await {
                 return outcome;
             }
-            let (stream, address) = match client.wait(timer, pin!(route.open(first))).await {
+            let (mut stream, address) = match client.wait(timer, pin!(route.open(first))).await {
                 Some(Ok(opened)) => opened,
                 Some(Err(error)) => return Outcome::Failed(Failure::from_dial(&error)),
                 None => return Outcome::ClientGone,
@@ -135,7 +139,8 @@ impl Exchange<'_> {
             first = Some(address);
             if self.holds_slot(route, address) {
                 let upstream = (address, false);
-                return match self.over_http1(client, timer, route, stream, |_, _| (), upstream, Want::default()).await {
+                let attempt = self.over_http1(client, timer, route, &mut stream, upstream, Want::default());
+                return match attempt.await.0 {
                     AttemptResult::Done(outcome) => outcome,
                     AttemptResult::Retry { failure, .. } => Outcome::Failed(failure),
                 };
@@ -152,14 +157,11 @@ const MAX_UNPROCESSED: u32 = 32;
 fn has_large_head(request: &Request<'_>) -> bool {
     let mut all = request.target.len();
     let mut is_large = all > LARGE_FIELD;
-    let mut note = |length: usize| {
+    request.head.each(|field, _| {
+        let length = field.name.len() + field.value.len();
         all += length;
         is_large |= length > LARGE_FIELD;
-    };
-    match request.head {
-        Head::Http1(head) => head.fields.iter().for_each(|field| note(field.name.len() + field.value.len())),
-        Head::Http2(fields) => fields.iter().for_each(|(name, value)| note(name.as_str().len() + value.len())),
-    }
+    });
     is_large || all > LARGE_HEAD
 }
 

@@ -1,33 +1,13 @@
-//! The head of a request as received, in either HTTP version.
+//! The fields of a request, by name and as the origin receives them.
 
 use crate::config::{Settings, User};
-use crate::http1::RequestHead;
 use crate::upstream::OutgoingFields;
 use http::HeaderMap;
 
-/// The head of a request.
-#[derive(Clone, Copy)]
-pub enum Head<'a> {
-    Http1(&'a RequestHead<'a>),
-    Http2(&'a HeaderMap),
-}
-
-impl<'a> Head<'a> {
-    pub fn outgoing(self) -> OutgoingFields<'a> {
-        match self {
-            Head::Http1(head) => OutgoingFields::Http1(head),
-            Head::Http2(fields) => OutgoingFields::Http2(fields),
-        }
-    }
-
-    /// Passes each field that goes on to the origin. What ends with the client's hop decides nothing that the origin is to know.
-    pub fn each(&self, take: &mut dyn FnMut(&[u8], &[u8])) {
-        self.outgoing().each_passed(take);
-    }
-
+impl OutgoingFields<'_> {
     /// All fields of this name as one (RFC 9110 §5.3).
     pub fn joined(&self, name: &[u8]) -> Option<Vec<u8>> {
-        joined(name, |take| self.each(take))
+        joined(name, |take| self.each_passed(take))
     }
 
     /// The fields of these names.
@@ -39,7 +19,7 @@ impl<'a> Head<'a> {
                 found.append(name, value);
             }
         };
-        self.each(&mut note);
+        self.each_passed(&mut note);
         found
     }
 }
@@ -47,18 +27,18 @@ impl<'a> Head<'a> {
 /// A request's fields as the origin receives them: by these its answers differ (Vary).
 #[derive(Clone, Copy)]
 pub struct SentFields<'a> {
-    head: Head<'a>,
+    fields: OutgoingFields<'a>,
     /// Replaces the client's User-Agent.
     agent: Option<&'a str>,
 }
 
 impl<'a> SentFields<'a> {
-    pub fn of(head: Head<'a>, settings: &'a Settings, user: Option<&'a User>) -> Self {
-        SentFields { head, agent: settings.user_agent(user) }
+    pub fn of(fields: OutgoingFields<'a>, settings: &'a Settings, user: Option<&'a User>) -> Self {
+        SentFields { fields, agent: settings.user_agent(user) }
     }
 
     pub fn each(&self, take: &mut dyn FnMut(&[u8], &[u8])) {
-        self.head.each(&mut |name, value| {
+        self.fields.each_passed(&mut |name, value| {
             if self.agent.is_none() || !name.eq_ignore_ascii_case(USER_AGENT) {
                 take(name, value);
             }

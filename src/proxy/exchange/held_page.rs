@@ -163,7 +163,7 @@ impl Exchange<'_> {
     }
 
     pub(super) fn decode_taker(&self) -> Taker {
-        Taker::new(self.peer.client(), &self.request.authority)
+        Taker::new(self.client, &self.request.authority)
     }
 
     /// A page of which nobody knows what it says goes on only if no page is refused.

@@ -11,7 +11,7 @@ pub mod counters;
 mod decide;
 mod final_answer;
 mod forward;
-pub mod head;
+mod head;
 mod held;
 mod held_page;
 pub mod key_directory;
@@ -23,6 +23,7 @@ mod outcome;
 mod outcome_counts;
 pub mod pages;
 mod per_user;
+pub mod previous_request;
 pub mod recent;
 mod record;
 pub mod request;
@@ -273,7 +274,7 @@ async fn send_body<C: Client>(
     let min_rate = MinRate { rate: settings.limits.min_rate, over: settings.limits.read_timeout };
     let mut flow = Flow::new(Instant::now() + min_rate.over);
     poll_fn(|cx| {
-        let polled = flow.poll(cx, body, client.side(), min_rate);
+        let polled = flow.poll(cx, body, client.side(), min_rate, Instant::now());
         *moved = flow.moved;
         match polled {
             Poll::Ready(sent) => Poll::Ready(sent),

@@ -1,9 +1,8 @@
 //! A client's request: parsed once from its head, in any HTTP version.
 
-pub use super::head::Head;
-
 use super::connection_auth::authenticates_connection;
 use super::offered_price::read_offered_price;
+use super::previous_request::PreviousRequest;
 use super::request_preferences::{is_subresource, prefer_wait};
 use super::target;
 use super::via::Via;
@@ -12,6 +11,7 @@ use crate::http1::{FieldKind, Framing, HeadError, RequestHead, find_field, numbe
 use crate::policy::cache::is_of_one_client;
 use crate::policy::{Authority, Money, Refusal};
 use crate::robots::ProductToken;
+use crate::upstream::OutgoingFields;
 use http::{HeaderMap, Version, header};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -49,31 +49,7 @@ pub struct Request<'a> {
     pub max_forwards: Option<u32>,
     /// All Via fields in one line; for CONNECT only.
     pub via: Option<String>,
-    pub head: Head<'a>,
-}
-
-/// Parts of the previous request on a connection: most requests repeat them.
-#[derive(Default)]
-pub struct PreviousRequest {
-    /// The authority as written and as parsed.
-    located: Option<(Vec<u8>, Authority)>,
-    /// The User-Agent and its product tokens.
-    agent: (Box<[u8]>, Arc<[ProductToken]>),
-}
-
-impl PreviousRequest {
-    /// The User-Agent as text, truncated.
-    pub fn agent(&self) -> Option<String> {
-        Some(String::from_utf8_lossy(&self.agent.0).chars().take(MAX_AGENT_CHARS).collect::<String>())
-            .filter(|agent| !agent.is_empty())
-    }
-
-    fn tokens(&mut self, agent: &[u8]) -> Arc<[ProductToken]> {
-        if *self.agent.0 != *agent {
-            self.agent = (agent.into(), ProductToken::from_user_agent(agent).into());
-        }
-        self.agent.1.clone()
-    }
+    pub head: OutgoingFields<'a>,
 }
 
 /// What is known of a request that could not be read.
@@ -102,7 +78,13 @@ impl From<HeadError> for Refusal {
 impl<'a> Request<'a> {
     /// A request without body and fields.
     #[inline]
-    pub fn new(version: Version, method: &'a str, authority: Authority, target: Cow<'a, [u8]>, head: Head<'a>) -> Self {
+    pub fn new(
+        version: Version,
+        method: &'a str,
+        authority: Authority,
+        target: Cow<'a, [u8]>,
+        head: OutgoingFields<'a>,
+    ) -> Self {
         Request {
             version,
             method,
@@ -137,6 +119,7 @@ impl<'a> Request<'a> {
     ) -> Result<Self, Refusal> {
         let method = head.method;
         let (authority, path) = target::locate(head, inside, &mut last.located)?;
+        let target = outgoing_target(method, path);
         let version = if head.minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
         let mut request = Request {
             framing: head.framing,
@@ -144,7 +127,7 @@ impl<'a> Request<'a> {
                 && head.framing == Framing::None
                 && head.upgrade.is_some_and(|to| to.eq_ignore_ascii_case(b"websocket")),
             persists: head.persists(),
-            ..Request::new(version, method, authority, outgoing_target(method, path), Head::Http1(head))
+            ..Request::new(version, method, authority, target, OutgoingFields::Http1(head))
         };
         for field in head.fields {
             use FieldKind::{Expect, MaxForwards, Prefer, ProxyAuthorization};
@@ -171,6 +154,7 @@ impl<'a> Request<'a> {
         let method = if is_upgrade { "GET" } else { parts.method.as_str() };
         let fields = &parts.headers;
         let (authority, path) = target::locate_http2(parts, method, inside, &mut last.located)?;
+        let target = outgoing_target(method, path);
         let length = length(fields)?;
         let mut request = Request {
             framing: match (ends, length) {
@@ -181,7 +165,7 @@ impl<'a> Request<'a> {
                 (false, None) => Framing::Chunked,
             },
             is_upgrade,
-            ..Request::new(Version::HTTP_2, method, authority, outgoing_target(method, path), Head::Http2(fields))
+            ..Request::new(Version::HTTP_2, method, authority, target, OutgoingFields::Http2(fields))
         };
         for (name, value) in fields {
             request.note(FieldKind::of(name.as_str().as_bytes()), value.as_bytes(), via)?;
@@ -239,7 +223,7 @@ impl<'a> Request<'a> {
     /// Whether the answer may be this client's alone: others neither get it nor hear of it.
     pub fn is_for_one(&self) -> bool {
         let mut is_own = self.is_private();
-        self.head.each(&mut |name, _| is_own |= is_of_one_client(&name.to_ascii_lowercase()));
+        self.head.each_passed(&mut |name, _| is_own |= is_of_one_client(&name.to_ascii_lowercase()));
         is_own
     }
 
@@ -295,6 +279,3 @@ fn length(fields: &HeaderMap) -> Result<Option<u64>, Refusal> {
         }
     }
 }
-
-/// Characters kept for people to read.
-const MAX_AGENT_CHARS: usize = 200;

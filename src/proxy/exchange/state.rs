@@ -6,6 +6,7 @@ use super::held::HeldPage;
 use super::request::Request;
 use crate::config::Settings;
 use crate::gate::{Account, Permit, Reported};
+use crate::policy::pace::ClientId;
 use crate::policy::{UsageReport, Visit};
 use crate::proxy::Proxy;
 use crate::proxy::client::Peer;
@@ -20,6 +21,7 @@ pub struct Exchange<'a> {
     pub proxy: &'a Proxy,
     pub request: &'a Request<'a>,
     pub peer: &'a Peer,
+    pub(super) client: ClientId,
     /// The settings that apply to this request.
     pub settings: Arc<Settings>,
     pub began: Instant,
@@ -98,11 +100,13 @@ impl<'a> Exchange<'a> {
         peer: &'a Peer,
         began: Instant,
     ) -> Self {
-        let trip = Trip { gate: Account::new(proxy.account_detail()), ..Trip::default() };
+        let mut trip = Trip::default();
+        trip.gate.detail = proxy.account_detail();
         Exchange {
             proxy,
             request,
             peer,
+            client: peer.client(),
             settings,
             began,
             permit: None,

@@ -62,7 +62,7 @@ pub fn locate<'a>(
         return Err(Refusal::bad_request("a backslash after the authority"));
     }
     // RFC 9112 §3.2.2: for a proxy only the target counts, and Host is rewritten.
-    let named = host.map(|host| parse(scheme, host)).transpose()?;
+    let named = host.filter(|host| **host != rest[..end]).map(|host| parse(scheme, host)).transpose()?;
     match inside {
         Some(inside) if *inside != authority => return Err(mismatch(inside, &authority)),
         Some(inside) => {
@@ -156,7 +156,8 @@ fn mismatch(inside: &Authority, named: &Authority) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::{PreviousRequest, Request};
+    use super::super::previous_request::PreviousRequest;
+    use super::super::request::Request;
     use super::super::via::Via;
     use super::*;
     use crate::http1::{FieldRoom, read_request};

@@ -23,11 +23,10 @@ impl Exchange<'_> {
         timer: &mut Timer,
         route: &Route,
     ) -> Result<Carried, CarryError> {
-        let gap = self.permit.as_ref().map_or(Duration::ZERO, Permit::gap);
         let (limits, expects_continue) = (&self.settings.limits, self.request.expects_continue);
         let min_rate = MinRate { rate: limits.min_rate, over: limits.read_timeout };
         // Stalls within the pacing gap delay nobody: the next start waits for the gap anyway.
-        let stall = gap.max(limits.read_timeout / STALL_PART);
+        let stall = self.permit.as_ref().map_or(Duration::ZERO, Permit::gap).max(limits.read_timeout / STALL_PART);
         let began = *self.trip.sent.insert(Instant::now());
         let at = began + min_rate.over;
         let mut carry = Carry {
@@ -36,6 +35,7 @@ impl Exchange<'_> {
             origin,
             route,
             began,
+            now: began,
             up: Flow::new(at),
             down: Flow::new(at),
             send_stopped: None,
@@ -47,7 +47,9 @@ impl Exchange<'_> {
             min_rate,
             stall,
         };
+        let mut woken = Some(began);
         poll_fn(|cx| {
+            carry.now = woken.take().unwrap_or_else(Instant::now);
             let polled = carry.poll(cx, timer);
             // Saved each time, because the task may be dropped.
             carry.exchange.trip.moved = Moved { up: carry.up.moved, down: carry.down.moved };
@@ -71,6 +73,7 @@ struct Carry<'c, 'e, C, O> {
     origin: &'c mut O,
     route: &'c Route,
     began: Instant,
+    now: Instant,
     up: Flow,
     down: Flow,
     /// Why the rest of the request is not sent; an answer may still come.
@@ -114,16 +117,16 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             if timer.poll(cx, at).is_pending() {
                 return Poll::Pending;
             }
-            let now = Instant::now();
-            if self.window_ends().is_some_and(|at| at <= now) {
+            self.now = Instant::now();
+            if self.window_ends().is_some_and(|at| at <= self.now) {
                 let has_stalled = self.has_stalled();
                 if let Some(permit) = self.exchange.permit.as_mut().filter(|_| has_stalled) {
                     // The client may go on later; the slot goes to another request.
                     permit.pass_on();
                 }
-                self.window = (now, self.up.moved + self.down.moved);
+                self.window = (self.now, self.up.moved + self.down.moved);
             }
-            self.on_deadline(now)?;
+            self.on_deadline()?;
         }
     }
 
@@ -161,21 +164,21 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
     }
 
     /// Starts the body's deadlines.
-    fn start_body(&mut self, now: Instant) {
+    fn start_body(&mut self) {
         self.awaits_continue = false;
-        self.window = (now, 0);
-        self.up.at = now + self.min_rate.over;
+        self.window = (self.now, 0);
+        self.up.at = self.now + self.min_rate.over;
     }
 
     /// Sends the request on.
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<(), CarryError> {
-        let polled = self.up.poll(cx, self.client.side(), self.origin.side(), self.min_rate);
+        let polled = self.up.poll(cx, self.client.side(), self.origin.side(), self.min_rate, self.now);
         if self.awaits_continue && self.up.moved > 0 {
-            self.start_body(Instant::now());
+            self.start_body();
         }
         let Poll::Ready(ended) = polled else { return Ok(()) };
         // The answer's timeout starts now.
-        self.down.at = Instant::now() + self.min_rate.over;
+        self.down.at = self.now + self.min_rate.over;
         match ended {
             Ok(()) => Ok(()),
             Err(FlowError::Destination(fault)) => {
@@ -195,8 +198,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
     #[inline]
     fn poll_down(&mut self, cx: &mut Context<'_>) -> Poll<Result<Carried, CarryError>> {
         while !self.answered {
-            let (mut now, mut continues) = (self.began, false);
-            let method = self.exchange.request.method;
+            let (mut continues, method) = (false, self.exchange.request.method);
             let limit = usize::try_from(self.exchange.settings.limits.max_header_size).unwrap_or(usize::MAX);
             let read = |head: &AnswerHead<'_>| {
                 if head.is_interim() {
@@ -211,21 +213,19 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                     }
                     return Ok(AfterHead::Interim);
                 }
-                now = Instant::now();
-                self.exchange.on_answer(head, now - self.began, self.client, self.route)
+                self.exchange.on_answer(head, self.now - self.began, self.client, self.route)
             };
             match self.origin.poll_head(cx, method, limit, read) {
                 Poll::Ready(Ok(Ok(AfterHead::Interim))) => {
-                    now = Instant::now();
-                    self.down.at = now + self.min_rate.over;
+                    self.down.at = self.now + self.min_rate.over;
                     if self.awaits_continue && continues {
-                        self.start_body(now);
+                        self.start_body();
                     }
                 }
                 Poll::Ready(Ok(Ok(AfterHead::Body))) => {
                     self.answered = true;
-                    self.window = (now, self.up.moved);
-                    self.down.at = now + self.min_rate.over;
+                    self.window = (self.now, self.up.moved);
+                    self.down.at = self.now + self.min_rate.over;
                     self.client.side().drop_replay();
                     self.origin.begin_body();
                 }
@@ -256,7 +256,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             ready!(self.exchange.poll_held(cx, self.client, self.origin, self.route, &mut self.down, over))?;
         }
         let (from, to) = (self.origin.side(), self.client.side());
-        let polled = self.exchange.poll_content(cx, &mut self.down, from, to, self.min_rate);
+        let polled = self.exchange.poll_content(cx, &mut self.down, from, to, self.min_rate, self.now);
         polled.map(|sent| match sent {
             Ok(()) => Ok(Carried { is_sent: self.up.is_done, is_switched: false }),
             Err(FlowError::Source(fault)) => Err(CarryError::Cut(format!("the origin: {fault}"))),
@@ -267,19 +267,19 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
 
     /// Handles a deadline that has passed.
     #[cold]
-    fn on_deadline(&mut self, now: Instant) -> Result<(), CarryError> {
-        if !self.is_origins_turn() && now >= self.up.at {
+    fn on_deadline(&mut self) -> Result<(), CarryError> {
+        if !self.is_origins_turn() && self.now >= self.up.at {
             if self.answered {
                 self.send_stopped = Some(None);
                 return Ok(());
             }
             return Err(if self.up.is_held_up { CarryError::NotRead } else { CarryError::SlowRequest });
         }
-        if (self.is_origins_turn() || self.answered) && now >= self.down_ends() {
+        if (self.is_origins_turn() || self.answered) && self.now >= self.down_ends() {
             if self.exchange.held.as_mut().is_some_and(|held| held.give_up()) {
                 return Ok(());
             }
-            if now < self.down.at {
+            if self.now < self.down.at {
                 return Err(CarryError::ClientGone);
             }
             return Err(match (self.answered, self.down.is_held_up) {

@@ -22,7 +22,7 @@ impl Exchange<'_> {
         let (proxy, peer, authority) = (self.proxy, self.peer, &self.request.authority);
         let route = loop {
             is_listed(&self.settings, authority.host(), "CONNECT", peer.user.as_deref()).map_err(Outcome::Refused)?;
-            match proxy.upstream.reach_for(authority, Some(peer.client()), None, Some(&self.settings)).await {
+            match proxy.upstream.reach_for(authority, Some(self.client), None, Some(&self.settings)).await {
                 Ok(route) => break route,
                 Err(ReachError::Denied(denied)) => return Err(Outcome::Refused(denied.into())),
                 Err(ReachError::Resolve(error)) => return Err(Outcome::Failed(Failure::from_resolve(&error))),
@@ -30,7 +30,7 @@ impl Exchange<'_> {
             }
         };
         let request = policy::Request {
-            client: peer.client(),
+            client: self.client,
             user: peer.user.as_ref().map(|user| user.name.as_ref()),
             from: Some(peer.address.ip()),
             address: route.paced_at(None),
@@ -106,7 +106,7 @@ fn step<A: Side, B: Side>(
     if flow.is_done {
         return Poll::Ready(Ok(()));
     }
-    let polled = flow.poll(cx, from, to, any);
+    let polled = flow.poll(cx, from, to, any, Instant::now());
     *moved = flow.moved;
     polled
 }

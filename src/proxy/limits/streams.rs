@@ -4,16 +4,12 @@
 use crate::gate::{FairPlace, FairPlaces, Taker};
 use crate::policy::Refusal;
 use crate::policy::pace::ClientId;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::time::timeout;
 
 /// Places for all but the first request of each connection. A client has at most as many as remain free.
 pub struct Streams(FairPlaces);
-
-/// Whether a connection's first request is in flight.
-pub type FirstStream = Arc<AtomicBool>;
 
 /// A request's place, released on drop.
 pub enum StreamPlace<'a> {
@@ -27,23 +23,21 @@ impl Streams {
         Self(FairPlaces::new(most))
     }
 
-    /// Waits for a place. The first request of a connection never waits, so endless requests lock nobody out.
-    pub async fn place<'a>(&'a self, first: &'a FirstStream, client: ClientId) -> Result<StreamPlace<'a>, Refusal> {
+    /// Waits for a place. `first`: whether the connection's first request is in flight: it never waits, so endless requests lock
+    /// nobody out.
+    pub async fn place<'a>(&'a self, first: &'a AtomicBool, client: ClientId) -> Result<StreamPlace<'a>, Refusal> {
         if !first.swap(true, Relaxed) {
             return Ok(StreamPlace::First(first));
         }
-        // Boxed, because most requests do not wait.
-        Box::pin(self.other(client)).await
-    }
-
-    async fn other(&self, client: ClientId) -> Result<StreamPlace<'_>, Refusal> {
-        match timeout(PLACE_TIMEOUT, self.0.take(Taker::of(client))).await {
-            Ok(place) => Ok(StreamPlace::Other(place)),
-            Err(_) => {
-                let why = "too many HTTP/2 streams are in flight for the limit on open files".into();
-                Err(Refusal::OwnLimit { retry_after: PLACE_TIMEOUT, why })
-            }
+        let (place, told) = self.0.enter(Taker::of(client));
+        if let Some(told) = told
+            // Boxed, because most requests do not wait.
+            && Box::pin(timeout(PLACE_TIMEOUT, told)).await.is_err()
+        {
+            let why = "too many HTTP/2 streams are in flight for the limit on open files".into();
+            return Err(Refusal::OwnLimit { retry_after: PLACE_TIMEOUT, why });
         }
+        Ok(StreamPlace::Other(place))
     }
 }
 
@@ -67,7 +61,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_connection_has_one_place_and_each_client_as_many_as_remain_free() {
         let (streams, one, more, other) =
-            (Streams::new(4), FirstStream::default(), FirstStream::default(), FirstStream::default());
+            (Streams::new(4), AtomicBool::default(), AtomicBool::default(), AtomicBool::default());
         let mut held = Vec::new();
         for _ in 0..3 {
             held.push(streams.place(&one, ONE).await.expect("one and two more"));

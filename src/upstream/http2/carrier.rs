@@ -1,8 +1,9 @@
 //! The task of one HTTP/2 connection to an origin: transfers the frames, and checks that the origin is alive.
 
 use super::error_meaning::is_broken_off;
-use super::vitals::{ActivityStream, Vitals};
+use super::vitals::Vitals;
 use super::window::Window;
+use crate::upstream::stream::Stream;
 use crate::upstream::write_batch::Gathered;
 use bytes::Bytes;
 use h2::client::Connection as Carrier;
@@ -18,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 /// Transfers frames until the connection ends: closed by the origin, without a sign of life, or idle for `idle`. `leave` is called when
 /// the connection takes no more requests; `broken_off` when an error of ours has ended it for all its requests.
 pub(super) async fn carry(
-    mut carrier: Carrier<Gathered<ActivityStream>, Bytes>,
+    mut carrier: Carrier<Gathered<Stream>, Bytes>,
     mut ping: PingPong,
     vitals: Arc<Vitals>,
     idle: Duration,
@@ -88,7 +89,7 @@ pub(super) async fn carry(
 
 /// Polls the connection. Settings that limit the number of streams are noticed at once: not every origin answers a PING.
 fn poll_carrier(
-    carrier: &mut Carrier<Gathered<ActivityStream>, Bytes>,
+    carrier: &mut Carrier<Gathered<Stream>, Bytes>,
     vitals: &Vitals,
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), h2::Error>> {

@@ -28,7 +28,8 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
-use vitals::{ActivityStream, Vitals, WINDOW};
+pub(super) use vitals::Vitals;
+use vitals::WINDOW;
 
 /// A stream on a shared connection. Dropping it ends the stream.
 pub struct Http2Link {
@@ -166,7 +167,7 @@ impl Http2Connection {
     ) -> Result<Http2Link, DialError> {
         let turns = TaskTurns::default();
         let vitals = Vitals::new(endpoint.http2.all.clone(), turns.clone(), uploads);
-        let heard = Gathered::new(ActivityStream { stream, vitals: vitals.clone() }, turns.clone());
+        let heard = Gathered::to_origin(stream, vitals.clone());
         let mut builder = Builder::new();
         builder
             .initial_window_size(WINDOW)

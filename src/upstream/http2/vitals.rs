@@ -1,19 +1,14 @@
 //! The state of one HTTP/2 connection to an origin: its streams, and when bytes arrived.
 
-use crate::upstream::stream::Stream;
 use crate::upstream::turns::TaskTurns;
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// Shared by the connection's requests and its carrier.
-pub(super) struct Vitals {
+pub(in crate::upstream) struct Vitals {
     streams: AtomicUsize,
     /// One of them has a body under way.
     pub uploads: AtomicBool,
@@ -103,7 +98,7 @@ impl Vitals {
     }
 
     /// Accounts for received bytes. `false`: too many arrived without a stream.
-    fn come(&self, bytes: usize) -> bool {
+    pub fn come(&self, bytes: usize) -> bool {
         self.heard.store(self.began.elapsed().as_millis() as u64, Relaxed);
         match self.streams.load(Relaxed) {
             1 => {
@@ -145,35 +140,3 @@ const KEPT_UP: u64 = 4 * WINDOW as u64;
 const UNWANTED: u64 = 8 * 1024 * 1024;
 /// Flag in the number of streams: no other stream may begin.
 const EXCLUSIVE: usize = 1 << (usize::BITS - 1);
-
-/// A stream that records when bytes arrive.
-pub(super) struct ActivityStream {
-    pub stream: Stream,
-    pub vitals: Arc<Vitals>,
-}
-
-impl AsyncRead for ActivityStream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let before = buf.filled().len();
-        let read = ready!(Pin::new(&mut this.stream).poll_read(cx, buf));
-        match this.vitals.come(buf.filled().len() - before) {
-            true => Poll::Ready(read),
-            false => Poll::Ready(Err(io::Error::other("more comes than anybody has asked for"))),
-        }
-    }
-}
-
-impl AsyncWrite for ActivityStream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
-    }
-}

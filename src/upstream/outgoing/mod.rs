@@ -237,14 +237,15 @@ impl Outgoing<'_> {
 }
 
 impl OutgoingFields<'_> {
-    /// Calls `see` with each received field that goes on, as it came.
+    /// Calls `see` with each received field that goes on, as it came. What ends with the client's hop decides nothing that the
+    /// origin is to know.
     pub fn each_passed(&self, see: &mut dyn FnMut(&[u8], &[u8])) {
         self.each(|field, ends_here| _ = is_passed(field, ends_here).then(|| see(field.name, field.value)));
     }
 
     /// Calls `see` with each field, and whether it was meant only for the hop on which it came.
     #[inline]
-    fn each(&self, mut see: impl FnMut(&Field<'_>, bool)) {
+    pub fn each(&self, mut see: impl FnMut(&Field<'_>, bool)) {
         match *self {
             Self::Http1(head) => head.fields.iter().for_each(|field| see(field, head.ends_here(field))),
             Self::Http2(map) => {

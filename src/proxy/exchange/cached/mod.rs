@@ -59,7 +59,7 @@ impl CacheUse {
         if !is_of_page || has_own_terms || request.is_for_one() {
             return None;
         }
-        let wanted = Wanted::read(|take| request.head.each(take))?;
+        let wanted = Wanted::read(|take| request.head.each_passed(take))?;
         let url = url_of(request);
         Some(Box::new(CacheUse {
             cache: cache.clone(),

@@ -7,6 +7,7 @@ use crate::proxy::limits::body_rate::MinRate;
 use bytes::Bytes;
 use http::HeaderMap;
 use std::task::{Context, Poll};
+use tokio::time::Instant;
 
 impl Exchange<'_> {
     /// The origin's content goes to the client, and into the cache if it is to be stored.
@@ -18,10 +19,11 @@ impl Exchange<'_> {
         from: &mut impl BodySource,
         to: &mut impl Side,
         min_rate: MinRate,
+        now: Instant,
     ) -> Poll<Result<(), FlowError>> {
         match self.cached.as_mut().and_then(|cached| cached.storing.as_mut()) {
-            None => down.poll(cx, from, to, min_rate),
-            Some(storing) => down.poll(cx, &mut Tee { from, to: storing }, to, min_rate),
+            None => down.poll(cx, from, to, min_rate, now),
+            Some(storing) => down.poll(cx, &mut Tee { from, to: storing }, to, min_rate, now),
         }
     }
 }

@@ -36,6 +36,7 @@ impl Flow {
         Flow { is_done: false, at, meter: None, ended: false, fault: None, moved: 0, is_held_up: false }
     }
 
+    /// `now`: when the task was woken.
     #[inline]
     pub fn poll<A: BodySource, B: Side>(
         &mut self,
@@ -43,6 +44,7 @@ impl Flow {
         from: &mut A,
         to: &mut B,
         min_rate: MinRate,
+        now: Instant,
     ) -> Poll<Result<(), FlowError>> {
         let mut pieces = 0;
         loop {
@@ -55,7 +57,7 @@ impl Flow {
                 sent.map_err(FlowError::Destination)?;
                 // A write also moves the deadline: a client that keeps reading is not cut off.
                 if !from.bytes().is_empty() {
-                    self.at = Instant::now() + min_rate.over;
+                    self.at = now + min_rate.over;
                 }
                 continue;
             }
@@ -79,7 +81,6 @@ impl Flow {
             pieces += 1;
             match more {
                 Poll::Ready(Ok(true)) => {
-                    let now = Instant::now();
                     self.moved += from.bytes().len() as u64;
                     self.at = now + min_rate.over;
                     let meter = self.meter.get_or_insert_with(|| Meter::begin(now));

@@ -45,11 +45,14 @@ pub struct Http1Origin<'a, T> {
     /// The connection closes after this answer.
     closes: bool,
     has_answered: bool,
+    /// Nothing had arrived when the connection was taken, and this task is woken when something does.
+    is_watched: bool,
 }
 
 impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1Origin<'a, T> {
-    pub fn new(side: Http1<'a, T>) -> Self {
-        Http1Origin { side, scanned: 0, framing: Framing::None, closes: true, has_answered: false }
+    /// `is_watched`: this task has just found nothing to read.
+    pub fn new(side: Http1<'a, T>, is_watched: bool) -> Self {
+        Http1Origin { side, scanned: 0, framing: Framing::None, closes: true, has_answered: false, is_watched }
     }
 
     /// Whether the connection can be reused: the answer is complete and nothing follows it.
@@ -90,6 +93,9 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Origin for Http1Origin<'a, T> {
                     self.scanned = 0;
                     return Poll::Ready(Ok(done));
                 }
+            }
+            if std::mem::take(&mut self.is_watched) {
+                return Poll::Pending;
             }
             if ready!(self.side.poll_fill(cx))? == 0 {
                 return Poll::Ready(Err(SideError::Ended));

@@ -1,6 +1,5 @@
 //! A side of an exchange: body content comes from it and goes to it, in any HTTP version.
 
-use crate::upstream::{asks_for_calm, is_broken_off, is_unprocessed, wants_http1};
 use bytes::Bytes;
 use http::HeaderMap;
 use std::io;
@@ -72,28 +71,8 @@ impl SideError {
         }
     }
 
-    /// The origin says that it has not processed the request (RFC 9113 §8.7).
-    pub fn is_unprocessed(&self) -> bool {
-        matches!(self, SideError::Http2(error) if is_unprocessed(error))
-    }
-
-    /// The origin closes the connection and has not processed this request.
-    pub fn goes_away(&self) -> bool {
-        matches!(self, SideError::Http2(error) if error.is_go_away() && error.is_remote())
-    }
-
-    /// The origin asks to back off: ENHANCE_YOUR_CALM, the 429 of HTTP/2.
-    pub fn asks_for_calm(&self) -> bool {
-        matches!(self, SideError::Http2(error) if asks_for_calm(error))
-    }
-
-    /// We closed the connection because of invalid data.
-    pub fn is_broken_off(&self) -> bool {
-        matches!(self, SideError::Http2(error) if is_broken_off(error))
-    }
-
-    /// The origin asks for HTTP/1.1.
-    pub fn wants_http1(&self) -> bool {
-        matches!(self, SideError::Http2(error) if wants_http1(error))
+    /// What an HTTP/2 error means, by one of the functions of [`crate::upstream`].
+    pub fn means(&self, is: impl FnOnce(&h2::Error) -> bool) -> bool {
+        matches!(self, SideError::Http2(error) if is(error))
     }
 }
