@@ -3,6 +3,7 @@
 
 mod addresses;
 mod admin_token;
+mod byte_lock;
 mod changes;
 mod compared;
 mod files;
@@ -22,6 +23,7 @@ mod warnings;
 mod written;
 
 pub use admin_token::AdminToken;
+pub(crate) use byte_lock::control_lock;
 pub use changes::Changes;
 pub(crate) use files::{
     LOCK, NO_LOCK, as_line, check_lock, check_owner, is_ours, is_same, open_file, open_lock, open_ours, open_own,
