@@ -120,25 +120,21 @@ fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
         return Err(CommandError::usage(&what, "replace it and its key, which `intercept.ca` names"));
     }
     let directory = ca::directory(&settings.intercept.ca);
-    if args.finish && !Ca::is_prepared(&directory) {
-        return Err(CommandError::usage("no rotation has begun", "`politely ca rotate` begins one"));
-    }
-    if args.finish && !args.yes && !is_confirmed(&directory)? {
-        return Ok(ExitCode::from(NO));
-    }
-    // If the authority cannot sign any more, no client trusts it: no need to wait for a successor.
     let certificate = directory.join(ca::CERTIFICATE);
-    let now = match Ca::open(&certificate, &directory.join(ca::KEY)) {
-        Ok(now) if !args.finish => now,
+    if args.finish {
+        let none = || CommandError::usage("no rotation has begun", "`politely ca rotate` begins one");
+        let next = Ca::prepared(&directory).ok_or_else(none)?;
+        if !args.yes && !is_confirmed(&directory)? {
+            return Ok(ExitCode::from(NO));
+        }
+        return print_replaced("signs from now on:", &Ca::finish(&directory, &next)?);
+    }
+    let now = match Ca::open_in(&directory) {
+        Ok(now) => now,
         // It can be repaired, and clients trust it.
-        Err(error) if !args.finish && certificate.exists() && !ca::has_expired(&certificate) => {
-            return Err(error.into());
-        }
-        Ok(_) | Err(_) => {
-            let what = if args.finish { "signs from now on:" } else { "made" };
-            print_steps(what, &Ca::rotate(&directory)?)?;
-            return super::print("a running proxy signs with it after `politely reload`\n");
-        }
+        Err(error) if certificate.exists() && !ca::has_expired(&certificate) => return Err(error.into()),
+        // It cannot sign any more, so no client trusts it: no need to wait for a successor.
+        Err(_) => return print_replaced("made", &Ca::replace_expired(&directory)?),
     };
     let what = if Ca::prepare(&directory)? { "made" } else { "there already:" };
     let (path, until) = (now.path().display(), now.validity().1.date());
@@ -169,6 +165,11 @@ fn is_confirmed(directory: &Path) -> Result<bool, CommandError> {
         eprintln!("nothing was changed");
     }
     Ok(is_yes)
+}
+
+fn print_replaced(what: &str, ca: &Ca) -> Result<ExitCode, CommandError> {
+    print_steps(what, ca)?;
+    super::print("a running proxy signs with it after `politely reload`\n")
 }
 
 /// Prints where the certificate is, and what to do with it.

@@ -1,9 +1,9 @@
 //! Remembers the crawler of the last `politely run`, for `politely explain`.
 
-use crate::config::{private_directory, read_file, state_directory};
+use crate::config::{private_directory, read_file, state_directory, write_whole};
 use crate::robots::ProductToken;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 /// Stores the product tokens, one per line, replacing those of the previous run.
 ///
@@ -21,7 +21,7 @@ pub(super) fn product_tokens() -> Vec<ProductToken> {
 fn remember_in(directory: &Path, product_tokens: &[ProductToken]) -> io::Result<()> {
     private_directory(directory)?;
     let lines: String = product_tokens.iter().map(|token| format!("{}\n", token.as_str())).collect();
-    fs::write(file(directory), lines)
+    write_whole(&file(directory), lines.as_bytes(), 0o600)
 }
 
 fn product_tokens_in(directory: &Path) -> Vec<ProductToken> {

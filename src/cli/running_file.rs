@@ -1,7 +1,7 @@
 //! The file by which `status`, `refresh` and `reload` find a running proxy: its actual admin address and token, whatever the
 //! configuration says now. `serve` keeps it locked while it runs, so that a file left over by a kill is ignored.
 
-use crate::config::{give_to_owner, is_same, open_file, private_directory, read_whole, state_directory};
+use crate::config::{give_to_owner, is_same, open_ours, private_directory, read_whole, state_directory};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
@@ -43,7 +43,7 @@ impl RunningProxy {
 
     /// The running proxy with this configuration file, if we may read its file.
     pub fn find(directory: &Path, config: Option<&Path>) -> Option<Self> {
-        let file = open_file(&directory.join(name(config))).ok()?;
+        let file = open_ours(&directory.join(name(config)), directory).ok()?;
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => serde_json::from_slice(&read_whole(file).ok()?).ok(),
             // The lock is free: its proxy has ended.

@@ -1,11 +1,10 @@
-//! Files and directories: those at paths from the configuration, of which only regular files up to a length that no valid file has are
-//! read; our own, which root makes for the owner of their directory; and where ours are by default. A file named on the command line
-//! may be a pipe.
+//! Files and directories: those at paths from the configuration, of which only regular files are opened; our own, which root makes for
+//! the owner of their directory; and where ours are by default.
 
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, metadata};
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -147,64 +146,6 @@ fn open_with(options: &mut OpenOptions, path: &Path, flags: libc::c_int) -> io::
     }
 }
 
-/// Reads a regular file.
-///
-/// # Errors
-/// As [`open_file`]; or the file cannot be read, or is too long.
-pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    read_whole(open_file(path)?)
-}
-
-/// Reads a file named on the command line, which may be a pipe, such as a shell's `<(…)`.
-///
-/// # Errors
-/// The file cannot be read, or is too long: it may be a device or an image named by mistake.
-pub fn read_argument(path: &Path) -> io::Result<Vec<u8>> {
-    read_whole(File::open(path)?)
-}
-
-/// Like [`read_argument`], for an open file.
-///
-/// # Errors
-/// As [`read_argument`].
-pub fn read_whole(file: impl Read) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    file.take(MOST as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > MOST {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 16 MiB"));
-    }
-    Ok(bytes)
-}
-
-/// The bytes of such a file as its only line.
-///
-/// # Errors
-/// The bytes are not UTF-8.
-pub fn as_line(bytes: &[u8]) -> io::Result<String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))?;
-    Ok(text.trim().to_owned())
-}
-
-/// Creates a file of ours, readable by its owner only, with this content; creates its directory too. It outlives a loss of power.
-/// `false`: the file exists already.
-///
-/// # Errors
-/// The file cannot be created.
-pub fn write_once(path: &Path, content: &[u8]) -> io::Result<bool> {
-    let directory = path.parent().unwrap_or(Path::new("."));
-    private_directory(directory)?;
-    // Created atomically, with mode 0600.
-    let mut file = tempfile::NamedTempFile::new_in(directory)?;
-    file.write_all(content)?;
-    give_to_owner(file.as_file(), directory)?;
-    file.as_file().sync_all()?;
-    match file.persist_noclobber(path) {
-        Ok(_) => File::open(directory)?.sync_all().map(|()| true),
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(error.error),
-    }
-}
-
 /// Whether this open file is the one with that name.
 pub fn is_same(file: &File, path: &Path) -> bool {
     let number = |found: io::Result<Metadata>| found.map(|it| (it.dev(), it.ino())).ok();
@@ -284,8 +225,6 @@ fn choose(variable: impl Fn(&str) -> Option<OsString>, root: bool) -> PathBuf {
     }
 }
 
-/// Bytes of a file that is read.
-const MOST: usize = 16 << 20;
 pub const LOCK: &str = "lock";
 /// What to do about a lock that cannot be opened because something else is in its place.
 pub const NO_LOCK: &str =

@@ -3,6 +3,7 @@
 
 mod addresses;
 mod admin_token;
+mod byte_lock;
 mod changes;
 mod compared;
 mod files;
@@ -19,13 +20,15 @@ mod steps;
 mod unusable_file;
 mod validate;
 mod warnings;
+mod whole_file;
 mod written;
 
 pub use admin_token::AdminToken;
+pub(crate) use byte_lock::control_lock;
 pub use changes::Changes;
 pub(crate) use files::{
-    LOCK, NO_LOCK, as_line, check_lock, check_owner, is_ours, is_same, open_file, open_lock, open_ours, open_own,
-    open_private, open_regular, read_argument, read_file, read_whole, write_once,
+    LOCK, NO_LOCK, check_lock, check_owner, is_ours, is_same, open_file, open_lock, open_ours, open_own, open_private,
+    open_regular,
 };
 pub use files::{
     cache_directory, give_to_owner, private_directory, private_folder, state_directory, warn_of_foreign, warn_of_others,
@@ -39,6 +42,9 @@ pub use read::error::{Complaint, ConfigErrors, ConfigFault, ConfigPlace};
 pub use replaced::WrittenKey;
 pub use settings::Settings;
 pub use unusable_file::UnusableFile;
+pub(crate) use whole_file::{
+    as_line, read_argument, read_file, read_ours, read_whole, rewrite, write_once, write_whole,
+};
 pub use written::access::{AccessSettings, CertificateName, User};
 pub use written::defaults::DEFAULTS;
 pub use written::file::{

@@ -1,7 +1,5 @@
 //! Reads a certificate, writes it as PEM, and formats its mark and dates for people.
 
-use std::path::Path;
-
 use data_encoding::HEXLOWER;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -25,9 +23,9 @@ pub(super) fn may_sign(x509: &X509Certificate<'_>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The certificate that clients of the authority in this file have to trust: the root, if the file contains it.
-pub(super) fn anchor_in(path: &Path) -> Option<CertificateDer<'static>> {
-    let all: Vec<_> = CertificateDer::pem_file_iter(path).ok()?.collect::<Result<_, _>>().ok()?;
+/// The certificate that clients of the authority in this text have to trust: the root, if the text contains it.
+pub(super) fn anchor_in(pem: &[u8]) -> Option<CertificateDer<'static>> {
+    let all: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().ok()?;
     let is_root = |der: &&CertificateDer<'_>| parse(der).is_some_and(|x509| x509.subject() == x509.issuer());
     all.iter().find(is_root).or(all.first()).cloned()
 }

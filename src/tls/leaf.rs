@@ -202,7 +202,9 @@ mod tests {
         let cache = LeafCache::new(Ca::open_or_create(&directory).unwrap(), 4).unwrap();
         let (host, before) = (Host::Name("example.com".into()), cache.ca());
         let first = cache.config_for(&host);
-        let next = cache.prepare(Ca::rotate(&directory).unwrap()).unwrap();
+        Ca::prepare(&directory).unwrap();
+        let next = Ca::finish(&directory, &Ca::prepared(&directory).unwrap()).unwrap();
+        let next = cache.prepare(next).unwrap();
         assert!(Arc::ptr_eq(&first, &cache.config_for(&host)), "not before");
         cache.adopt(next);
         assert!(cache.ready() == 0 && !Arc::ptr_eq(&first, &cache.config_for(&host)));

@@ -2,7 +2,6 @@
 //! if several processes write at once.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -11,7 +10,9 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::{self, PemObject};
 
 use super::error::fault;
-use crate::config::{UnusableFile, give_to_owner, open_private, open_regular, private_directory, read_whole};
+use crate::config::{
+    UnusableFile, give_to_owner, open_private, open_regular, private_directory, read_whole, write_whole,
+};
 
 /// Creates the directory, mode 0700, if it does not exist.
 pub(crate) fn directory(path: &Path) -> Result<(), UnusableFile> {
@@ -62,23 +63,9 @@ pub(super) fn lock(directory: &Path) -> Result<File, UnusableFile> {
     Ok(file)
 }
 
-/// Writes a file atomically. Call under [`lock`] if other processes may write it.
+/// Writes a file, as [`write_whole`] does.
 pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>, mode: u32) -> Result<(), UnusableFile> {
-    let new = path.with_added_extension("new");
-    // A leftover of a process that was killed here.
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fault(&new, "removed")(error)),
-        Ok(()) | Err(_) => {}
-    }
-    let mut file =
-        OpenOptions::new().create_new(true).write(true).mode(mode).open(&new).map_err(fault(&new, "made"))?;
-    let written = file.write_all(content.as_ref()).and_then(|()| file.sync_all());
-    written.map_err(fault(&new, "written"))?;
-    give_to_owner(&file, path.parent().unwrap_or(Path::new("."))).map_err(fault(&new, "written"))?;
-    fs::rename(&new, path).map_err(fault(path, "written"))?;
-    // Without this, a power cut may lose the new name.
-    let directory = path.parent().map(File::open).transpose().map_err(fault(path, "written"))?;
-    directory.map_or(Ok(()), |directory| directory.sync_all()).map_err(fault(path, "written"))
+    write_whole(path, content.as_ref(), mode).map_err(fault(path, "written"))
 }
 
 /// Reads a key, which only its owner may be able to read.

@@ -15,13 +15,11 @@ pub(super) fn lend(ca: &Ca, program: &OsStr) -> Option<Loan> {
     let lent = loan::lend(UserMachine::here(), ca, &config::cache_directory());
     let (loan, failed) = lent.unwrap_or_else(|error| {
         let what = format!("browsers cannot be made to trust the authority: {error}");
-        (
-            None,
-            vec![TrustOutcome::failed(
-                what,
-                "check that `XDG_CACHE_HOME` or `HOME` is a directory that can be written",
-            )],
-        )
+        let hint = match error.kind() {
+            io::ErrorKind::TimedOut => "end its certutil, or the browser that keeps it waiting",
+            _ => "check that `XDG_CACHE_HOME` or `HOME` is a directory that can be written",
+        };
+        (None, vec![TrustOutcome::failed(what, hint)])
     });
     for outcome in failed.iter().filter(|_| is_browser(&name)) {
         if let TrustOutcome::Failed { what, hint } = outcome {

@@ -122,7 +122,6 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         };
         let variables = files.variables(|name| std::env::var_os(name))?;
         command.envs(variables);
-        files::let_read(directory.path())?;
         // SAFETY: it reads an atomic, and makes an error of a number.
         unsafe { command.pre_exec(end_if_interrupted) };
         Ok::<_, CommandError>(())

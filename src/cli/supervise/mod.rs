@@ -154,9 +154,7 @@ impl Supervisor<'_> {
         let names = if left.is_empty() { "processes that /proc does not show".into() } else { names.join(", ") };
         // Never blocks: the command may have filled a pipe or stopped the terminal.
         if !self.quiet && !names.is_empty() && is_writable(&io::stderr()) {
-            let program = super::inert(&self.program.to_string_lossy());
-            let said = format!("politely: {program} left behind: {}: {what}\n", super::inert(&names));
-            let _ = io::stderr().write_all(said.as_bytes());
+            let _ = io::stderr().write_all(&left_behind(self.program, &names, what));
         }
     }
 
@@ -223,6 +221,14 @@ impl Passed {
     }
 }
 
+/// What is said of these, short enough for what a pipe that can be written to surely accepts.
+fn left_behind(program: &OsStr, names: &str, what: &str) -> Vec<u8> {
+    let (program, names) = (super::inert(&program.to_string_lossy()), super::inert(names));
+    let said = format!("politely: {program} left behind: {names}: {what}");
+    let said = &said[..said.floor_char_boundary(libc::PIPE_BUF - 1)];
+    format!("{said}\n").into_bytes()
+}
+
 /// Makes this process the parent of orphaned descendants.
 fn become_reaper() -> io::Result<()> {
     // SAFETY: passes integers only.
@@ -250,7 +256,21 @@ const NOT_KNOWN: u8 = 1;
 const BY_ITSELF: Duration = Duration::from_secs(5);
 const ONCE_TOLD: Duration = Duration::from_secs(5);
 const UNKILLABLE: Duration = Duration::from_secs(2);
-/// Limits the message to what a pipe or terminal that is writable surely accepts.
 const SHOWN: usize = 20;
 const TICK: Duration = Duration::from_millis(50);
 const SAME: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_what_is_left_fits_into_a_pipe() {
+        let said = |program: &str| String::from_utf8(left_behind(program.as_ref(), "sleep (7)", "is killed")).unwrap();
+        assert_eq!(said("sh"), "politely: sh left behind: sleep (7): is killed\n");
+        for letter in ["x", "é", "\u{1b}"] {
+            let long = said(&letter.repeat(5000));
+            assert!(long.len() <= libc::PIPE_BUF && long.ends_with('\n'), "{long}");
+        }
+    }
+}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::config::read_file;
+use crate::config::{read_file, rewrite, write_whole};
 
 /// The policies with the certificates in these files among those that Firefox trusts.
 ///
@@ -27,8 +27,11 @@ pub(super) fn trusting(policies: &[u8], certificates: &[PathBuf]) -> io::Result<
 pub(super) fn install(directory: &Path, file: &Path, certificate: &Path, pem: &str) -> io::Result<()> {
     let policies = trusting(&present(file)?, &[certificate.to_owned()])?;
     fs::create_dir_all(directory)?;
-    fs::write(certificate, pem)?;
-    fs::write(file, policies)
+    write_whole(certificate, pem.as_bytes(), 0o644)?;
+    match file.exists() {
+        true => rewrite(file, &policies),
+        false => write_whole(file, &policies, 0o644),
+    }
 }
 
 pub(super) fn uninstall(file: &Path, certificate: &Path) -> io::Result<()> {
@@ -37,7 +40,7 @@ pub(super) fn uninstall(file: &Path, certificate: &Path) -> io::Result<()> {
     installed(&mut all)?.retain(|other| *other != path);
     match all == parsed(b"")? {
         true => fs::remove_file(file)?,
-        false => fs::write(file, format!("{all:#}\n"))?,
+        false => rewrite(file, format!("{all:#}\n").as_bytes())?,
     }
     fs::remove_file(certificate)
 }

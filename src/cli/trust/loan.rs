@@ -2,10 +2,11 @@
 //! next run if one was killed.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::nss::{self, Database, LENT};
 use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, written};
@@ -43,7 +44,7 @@ pub(in crate::cli) fn lend(
     private_directory(directory)?;
     let path = directory.join("browsers.lock");
     let mut lock = open_own(OpenOptions::new().read(true).append(true).create(true), &path)?;
-    lock.lock_shared()?;
+    share(&lock, PATIENCE)?;
     let lent = TrustEntry { name: format!("{LENT}{}", entry.name), pem: entry.pem, file: entry.file };
     let mut failed = Vec::new();
     for path in databases {
@@ -61,6 +62,29 @@ pub(in crate::cli) fn lend(
         }
     }
     Ok((Some(Loan { machine, certutil, lock }), failed))
+}
+
+/// Waits for the last of earlier runs to end, which may never do so: its certutil waits for a database.
+///
+/// # Errors
+/// `TimedOut`, or the file system has no locks.
+fn share(lock: &File, patience: Duration) -> io::Result<()> {
+    let until = Instant::now() + patience;
+    loop {
+        match lock.try_lock_shared() {
+            Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                #[expect(clippy::disallowed_methods, reason = "nothing is served yet")]
+                std::thread::sleep(MOMENT);
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "another `politely run` is changing their databases",
+                ));
+            }
+            taken => return Ok(taken?),
+        }
+    }
 }
 
 impl Loan {
@@ -89,5 +113,25 @@ impl Drop for Loan {
         if self.lock.try_lock().is_ok() {
             self.take_out();
         }
+    }
+}
+
+/// How long the end of another run is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+const MOMENT: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_never_ends_its_loan_is_not_waited_for_forever() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let other = file.reopen().unwrap();
+        other.lock().unwrap();
+        assert_eq!(share(file.as_file(), MOMENT).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        other.unlock().unwrap();
+        share(file.as_file(), Duration::ZERO).unwrap();
+        other.lock_shared().unwrap();
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, run};
-use crate::config::read_file;
+use crate::config::{read_file, write_whole};
 
 pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEntry<'_>) -> TrustOutcome {
     let Some(store) = STORES.iter().find(|store| machine.below_root(store.directory).is_dir()) else {
@@ -25,7 +25,7 @@ pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEn
     let was_there = read_file(&file).is_ok_and(|content| content == entry.pem.as_bytes());
     let changed = match change {
         TrustChange::Install if was_there => Ok(format!("{shown} was there already")),
-        TrustChange::Install => fs::write(&file, entry.pem).map(|()| format!("wrote {shown}")),
+        TrustChange::Install => write_whole(&file, entry.pem.as_bytes(), 0o644).map(|()| format!("wrote {shown}")),
         TrustChange::Uninstall => fs::remove_file(&file).map(|()| format!("removed {shown}")),
     };
     let what = match changed {

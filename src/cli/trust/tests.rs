@@ -1,7 +1,7 @@
 //! A simulated machine of files, with tools that record their arguments.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -339,6 +339,32 @@ fn new_profiles_of_firefox_get_it_from_a_policy() {
     let told = &fake.install(StoreKind::Browsers)[1];
     assert!(told.starts_with("error: browsers: /root/etc/firefox/policies/policies.json cannot be changed"), "{told}");
     assert_eq!(read().as_deref(), Some("["));
+}
+
+/// A full disk then leaves what was there.
+#[test]
+fn policies_are_replaced_whole_and_stay_as_who_may_read_them() {
+    let fake = Fake::new();
+    fake.tool("firefox", "");
+    let policies = fake.at("root/etc/firefox/policies/policies.json");
+    fs::create_dir_all(policies.parent().unwrap()).unwrap();
+    let (target, theirs) = (fake.at("theirs.json"), r#"{"policies": {"DisableAppUpdate": true}}"#);
+    fs::write(&target, theirs).unwrap();
+    fs::set_permissions(&target, Permissions::from_mode(0o640)).unwrap();
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&target, Some(61_184), Some(61_185)).unwrap();
+    }
+    std::os::unix::fs::symlink(&target, &policies).unwrap();
+    let about = || target.metadata().map(|it| (it.mode(), it.uid(), it.gid())).unwrap();
+    let before = about();
+    let present = || fs::read_to_string(&target).unwrap();
+    for (change, is_there) in [(TrustChange::Install, true), (TrustChange::Uninstall, false)] {
+        let (open, now) = (fs::File::open(&policies).unwrap(), present());
+        fake.machine.change(change, &fake.ca, &[StoreKind::Browsers]).unwrap();
+        assert_eq!(io::read_to_string(open).unwrap(), now, "{change:?}");
+        assert_eq!(present().contains(&fake.ca.mark()), is_there, "{change:?}");
+        assert!(policies.is_symlink() && about() == before, "{change:?}: {:?}", about());
+    }
 }
 
 #[test]

@@ -2,14 +2,15 @@
 //! `ca env`. Existing values are kept and extended if a variable can hold several.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, Permissions};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::firefox_policy;
-use crate::config::{Network, Settings, UnusableFile, read_file};
-use crate::tls::{Roots, roots, secret_file};
+use crate::config::{Network, Settings, UnusableFile, read_file, write_whole};
+use crate::tls::{Roots, roots};
 
 /// The inputs for the variables.
 pub(in crate::cli) struct TrustFiles<'a> {
@@ -91,7 +92,7 @@ impl TrustFiles<'_> {
 /// Node.js reads no proxy variable before 24, and later only for some agents: a preloaded script sets the proxy.
 fn node(directory: &Path, set: Option<OsString>) -> Option<OsString> {
     let script = directory.join("preload.cjs");
-    fs::write(&script, include_str!("preload.cjs")).ok()?;
+    write_whole(&script, include_bytes!("preload.cjs"), 0o644).ok()?;
     let script = script.to_str()?.replace('\\', r"\\").replace('"', "\\\"");
     Some(added(set, " ", &format!("--require \"{script}\"")))
 }
@@ -106,10 +107,10 @@ fn wget(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsStri
 /// An empty element stands for PHP's built-in directory.
 fn php(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
     let own = directory.join("php");
-    fs::create_dir_all(&own).ok()?;
+    fs::create_dir_all(&own).and_then(|()| fs::set_permissions(&own, Permissions::from_mode(0o755))).ok()?;
     let bundle = bundle.display();
     let settings = format!("openssl.cafile=\"{bundle}\"\ncurl.cainfo=\"{bundle}\"\n");
-    fs::write(own.join("politely.ini"), settings).ok()?;
+    write_whole(&own.join("politely.ini"), settings.as_bytes(), 0o644).ok()?;
     Some(added(Some(set.unwrap_or_default()), ":", own.to_str()?))
 }
 
@@ -121,26 +122,31 @@ fn apt(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsStrin
 /// The policies of Playwright's Firefox, which has its own build and a new profile at each start. A policy takes a file for each
 /// certificate.
 fn playwright(directory: &Path, ca_pem: &str, set: Option<OsString>) -> Option<OsString> {
-    let theirs = set.and_then(|theirs| read_file(Path::new(&theirs)).ok()).unwrap_or_default();
+    let theirs = set.and_then(|theirs| read_file(Path::new(&theirs)).ok());
     let mut certificates = Vec::new();
     for (index, pem) in ca_pem.split_inclusive("-----END CERTIFICATE-----\n").enumerate() {
         certificates.push(directory.join(format!("firefox-{index}.pem")));
-        fs::write(&certificates[index], pem).ok()?;
+        write_whole(&certificates[index], pem.as_bytes(), 0o644).ok()?;
     }
     let file = directory.join("firefox.json");
-    secret_file::write(&file, firefox_policy::trusting(&theirs, &certificates).ok()?, 0o600).ok()?;
+    let all = firefox_policy::trusting(theirs.as_deref().unwrap_or_default(), &certificates).ok()?;
+    write_whole(&file, &all, mode(theirs.is_some())).ok()?;
     Some(file.into())
 }
 
 /// The variable names one file, so ours must include the user's: once, even if called repeatedly.
 fn together(file: PathBuf, theirs: Option<PathBuf>, ours: &[u8]) -> Option<OsString> {
     if theirs.as_ref() != Some(&file) {
-        let mut all = theirs.and_then(|theirs| read_file(&theirs).ok()).unwrap_or_default();
-        all.extend_from_slice(ours);
-        // The user's file may contain a password.
-        secret_file::write(&file, all, 0o600).ok()?;
+        let theirs = theirs.and_then(|theirs| read_file(&theirs).ok());
+        let all = [theirs.as_deref().unwrap_or_default(), ours].concat();
+        write_whole(&file, &all, mode(theirs.is_some())).ok()?;
     }
     Some(file.into())
+}
+
+/// The user's file may contain a password. Anybody may read what else is written: the command of `run` may become another user.
+fn mode(has_theirs: bool) -> u32 {
+    if has_theirs { 0o600 } else { 0o644 }
 }
 
 /// Appends once, even if called repeatedly.
@@ -177,6 +183,7 @@ const TRUST: [&str; 11] = [
 mod tests {
     use super::*;
     use crate::tls::Ca;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn what_is_set_already_is_kept_and_added_to_once() {
@@ -240,6 +247,42 @@ mod tests {
         let (twice, apt_before) = (told.variables(again).unwrap(), apt());
         assert_eq!((twice, apt()), (some.clone(), apt_before));
         assert_eq!(firefox()["Certificates"]["Install"], installed);
+    }
+
+    /// A program may be reading them.
+    #[test]
+    fn no_file_is_changed_under_who_has_it_open_and_none_is_replaced_without_need() {
+        let home = tempfile::tempdir().unwrap();
+        let ca = Ca::open_or_create(&home.path().join("ca")).unwrap();
+        let roots = roots::bundle(None).unwrap();
+        let told = TrustFiles {
+            directory: &home.path().join("files"),
+            roots: &roots,
+            ca_pem: ca.cert_pem(),
+            proxy: Some(("proxy.example".to_owned(), 3128)),
+            credentials: "",
+            direct: "",
+        };
+        fs::create_dir(told.directory).unwrap();
+        let files = || {
+            let all = ["", "php"].map(|below| fs::read_dir(told.directory.join(below)).unwrap());
+            let all = all.into_iter().flatten().map(|entry| entry.unwrap().path());
+            all.filter(|path| path.is_file()).collect::<std::collections::BTreeSet<_>>()
+        };
+        let numbers = || files().iter().map(|path| path.metadata().unwrap().ino()).collect::<Vec<_>>();
+        told.variables(|_| None).unwrap();
+        let (made, before) = (files(), numbers());
+        assert!(made.len() >= 8, "{made:?}");
+        told.variables(|_| None).unwrap();
+        assert_eq!(numbers(), before);
+        made.iter().for_each(|path| fs::write(path, "before").unwrap());
+        let open: Vec<_> = made.iter().map(|path| fs::File::open(path).unwrap()).collect();
+        told.variables(|_| None).unwrap();
+        for (file, path) in open.into_iter().zip(&made) {
+            assert_eq!(std::io::read_to_string(file).unwrap(), "before", "{}", path.display());
+            assert_ne!(fs::read(path).unwrap(), b"before", "{}", path.display());
+        }
+        assert_eq!(files(), made);
     }
 
     #[test]

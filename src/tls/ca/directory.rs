@@ -1,7 +1,7 @@
 //! The directory of a certificate authority made by politely: created on first use; a successor is prepared beside it and later
 //! replaces it. Any number of processes may do so at once.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use rcgen::{
@@ -9,11 +9,10 @@ use rcgen::{
     PKCS_ECDSA_P256_SHA256, PublicKeyData,
 };
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
 
-use super::Ca;
+use super::{Ca, Trusted, has_expired, trusted_in};
 use crate::config::UnusableFile;
 use crate::tls::certificate::{mark, parse};
 use crate::tls::error::fault;
@@ -39,10 +38,9 @@ impl Ca {
 
     pub(super) fn open_or_create_at(directory: &Path, now: OffsetDateTime) -> Result<Self, UnusableFile> {
         let (certificate, key) = (directory.join(CERTIFICATE), directory.join(KEY));
+        secret_file::directory(directory)?;
         if !is_there(&certificate)? || is_halfway(directory)? {
-            secret_file::directory(directory)?;
-            let _lock = secret_file::lock(directory)?;
-            settle(directory)?;
+            let _lock = settled(directory)?;
             if !is_there(&certificate)? {
                 create(&certificate, &key, now)?;
             }
@@ -53,8 +51,24 @@ impl Ca {
             let hint = format!("put the key back, or delete {certificate} to create both again");
             return Err(UnusableFile::new(what, hint));
         }
-        secret_file::directory(directory)?;
-        Self::open_at(&certificate, &key, now)
+        Self::open_in_at(directory, now)
+    }
+
+    /// Opens the authority in this directory.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_in(directory: &Path) -> Result<Self, UnusableFile> {
+        Self::open_in_at(directory, OffsetDateTime::now_utc())
+    }
+
+    fn open_in_at(directory: &Path, now: OffsetDateTime) -> Result<Self, UnusableFile> {
+        let open = || Self::open_at(&directory.join(CERTIFICATE), &directory.join(KEY), now);
+        // Another process may be putting a successor in place, whose certificate is there before its key.
+        open().or_else(|error| match settled(directory) {
+            Ok(_lock) => open(),
+            Err(_) => Err(error),
+        })
     }
 
     /// Creates the successor of the authority in this directory; clients are to trust both from now on. `false`: there is a successor
@@ -63,49 +77,49 @@ impl Ca {
     /// # Errors
     /// The files cannot be created.
     pub fn prepare(directory: &Path) -> Result<bool, UnusableFile> {
-        secret_file::directory(directory)?;
-        let _lock = secret_file::lock(directory)?;
-        settle(directory)?;
-        let [certificate, key] = next(directory);
-        if is_there(&certificate)? && is_there(&key)? {
-            return Ok(false);
-        }
-        let key_pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        let made = parameters(OffsetDateTime::now_utc())?.self_signed(&key_pair)?;
-        // In this order: a key without certificate means that a rotation was interrupted.
-        secret_file::write(&certificate, made.pem(), 0o644)?;
-        secret_file::write(&key, key_pair.serialize_pem(), 0o600)?;
-        Ok(true)
+        let _lock = settled(directory)?;
+        make_next(directory)
     }
 
-    /// Replaces the authority in this directory by the prepared successor, or a new one. The old files stay beside it as `ca.pem.old`
-    /// and `ca.key.old`.
+    /// The prepared successor in this directory.
+    pub fn prepared(directory: &Path) -> Option<Trusted> {
+        let [certificate, key] = next(directory);
+        if key.exists() { Trusted::of(&trusted_in(&certificate)?) } else { None }
+    }
+
+    /// Replaces the authority in this directory by this successor. The old files stay beside it as `ca.pem.old` and `ca.key.old`.
     ///
     /// # Errors
-    /// As [`Self::open_or_create`].
-    pub fn rotate(directory: &Path) -> Result<Self, UnusableFile> {
-        Self::prepare(directory)?;
+    /// As [`Self::open_or_create`]; or it is not the prepared successor any more: another process may have put it in place.
+    pub fn finish(directory: &Path, successor: &Trusted) -> Result<Self, UnusableFile> {
         {
-            let _lock = secret_file::lock(directory)?;
-            for file in [CERTIFICATE, KEY].map(|name| directory.join(name)) {
-                if is_there(&file)? {
-                    let old = file.with_added_extension(OLD);
-                    fs::remove_file(&old).or_else(only_missing).map_err(fault(&old, "removed"))?;
-                    // The old file stays in place until it is replaced.
-                    fs::hard_link(&file, &old).map_err(fault(&old, "made"))?;
-                }
+            let _lock = settled(directory)?;
+            if Self::prepared(directory).as_ref() != Some(successor) {
+                let [certificate, _] = next(directory);
+                let what =
+                    format!("{} is no longer the same: another process has put it in place", certificate.display());
+                return Err(UnusableFile::new(what, "`politely ca export` prints what clients have to trust now"));
             }
-            let [certificate, _] = next(directory);
-            let place = directory.join(CERTIFICATE);
-            fs::rename(&certificate, &place).map_err(fault(&place, "written"))?;
-            settle(directory)?;
+            put_in_place(directory)?;
         }
         Self::open_or_create(directory)
     }
 
-    /// Whether a successor is prepared in this directory.
-    pub fn is_prepared(directory: &Path) -> bool {
-        next(directory).iter().all(|file| file.exists())
+    /// Replaces the authority in this directory, which is missing or has expired, by the prepared successor, or a new one, as
+    /// [`finish`](Self::finish) does. Another process may have done so.
+    ///
+    /// # Errors
+    /// As [`Self::open_or_create`].
+    pub fn replace_expired(directory: &Path) -> Result<Self, UnusableFile> {
+        {
+            let _lock = settled(directory)?;
+            let certificate = directory.join(CERTIFICATE);
+            if !is_there(&certificate)? || has_expired(&certificate) {
+                make_next(directory)?;
+                put_in_place(directory)?;
+            }
+        }
+        Self::open_or_create(directory)
     }
 }
 
@@ -121,7 +135,7 @@ fn is_halfway(directory: &Path) -> Result<bool, UnusableFile> {
         return Ok(false);
     }
     // If only the successor's certificate was deleted, its key fits no certificate.
-    let now = CertificateDer::from_pem_file(directory.join(CERTIFICATE)).ok();
+    let now = trusted_in(&directory.join(CERTIFICATE));
     Ok(now.is_some_and(|now| secret_file::load_key(&key).is_ok_and(|key| is_pair(&now, &key))))
 }
 
@@ -129,7 +143,14 @@ fn is_pair(certificate: &CertificateDer<'_>, key: &KeyPair) -> bool {
     parse(certificate).is_some_and(|x509| x509.public_key().subject_public_key.data == key.der_bytes())
 }
 
-/// Completes a rotation that another process began.
+/// Completes a rotation that was interrupted. Nobody else changes the directory until the lock is dropped.
+fn settled(directory: &Path) -> Result<File, UnusableFile> {
+    secret_file::directory(directory)?;
+    let lock = secret_file::lock(directory)?;
+    settle(directory)?;
+    Ok(lock)
+}
+
 fn settle(directory: &Path) -> Result<(), UnusableFile> {
     if is_halfway(directory)? {
         let [_, key] = next(directory);
@@ -137,6 +158,36 @@ fn settle(directory: &Path) -> Result<(), UnusableFile> {
         fs::rename(&key, &place).map_err(fault(&place, "written"))?;
     }
     Ok(())
+}
+
+/// `false`: there is a successor already.
+fn make_next(directory: &Path) -> Result<bool, UnusableFile> {
+    let [certificate, key] = next(directory);
+    if is_there(&certificate)? && is_there(&key)? {
+        return Ok(false);
+    }
+    let key_pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+    let made = parameters(OffsetDateTime::now_utc())?.self_signed(&key_pair)?;
+    // In this order: a key without certificate means that a rotation was interrupted.
+    secret_file::write(&certificate, made.pem(), 0o644)?;
+    secret_file::write(&key, key_pair.serialize_pem(), 0o600)?;
+    Ok(true)
+}
+
+/// Replaces the authority by the successor.
+fn put_in_place(directory: &Path) -> Result<(), UnusableFile> {
+    for file in [CERTIFICATE, KEY].map(|name| directory.join(name)) {
+        if is_there(&file)? {
+            let old = file.with_added_extension(OLD);
+            fs::remove_file(&old).or_else(only_missing).map_err(fault(&old, "removed"))?;
+            // The old file stays in place until it is replaced.
+            fs::hard_link(&file, &old).map_err(fault(&old, "made"))?;
+        }
+    }
+    let [certificate, _] = next(directory);
+    let place = directory.join(CERTIFICATE);
+    fs::rename(&certificate, &place).map_err(fault(&place, "written"))?;
+    settle(directory)
 }
 
 fn only_missing(error: std::io::Error) -> std::io::Result<()> {

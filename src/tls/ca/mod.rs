@@ -4,7 +4,7 @@ mod directory;
 
 pub use directory::{CERTIFICATE, KEY};
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use data_encoding::HEXUPPER;
@@ -13,7 +13,9 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use time::{Duration, OffsetDateTime};
 
-use crate::config::{CaSource, UnusableFile, open_file, read_file, read_whole, state_directory};
+use crate::config::{
+    CaSource, UnusableFile, control_lock, open_file, open_ours, read_file, read_ours, read_whole, state_directory,
+};
 
 use super::certificate::{anchor_in, mark, may_sign, parse, shown, to_pem};
 use super::error::fault;
@@ -99,13 +101,8 @@ impl Ca {
             UnusableFile::new(format!("{} cannot be used: {why}", certificate.display()), hint)
         };
         let file = open_file(certificate).map_err(fault(certificate, "read"))?;
-        // File systems without locks are ignored. A check of `is_in_use` may hold the lock for a moment.
-        for _ in 0..LOOKS {
-            match file.try_lock_shared() {
-                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
-                Ok(()) | Err(TryLockError::Error(_)) => break,
-            }
-        }
+        // File systems without locks are ignored.
+        let _ = control_lock(&file, libc::F_OFD_SETLK, libc::F_RDLCK as libc::c_short, 0, 1);
         let text = read_whole(&file).map_err(fault(certificate, "read"))?;
         let all: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text)
             .collect::<Result<_, _>>()
@@ -162,9 +159,9 @@ impl Ca {
     /// All certificates that clients have to trust: this one, one that has replaced its file, its successor, and its predecessor while
     /// some process still signs with that.
     pub fn trusted(&self) -> Vec<Trusted> {
-        let in_place = self.is_replaced().then(|| anchor_in(&self.path)).flatten();
+        let in_place = self.is_replaced().then(|| trusted_in(&self.path)).flatten();
         let old = self.path.with_added_extension(OLD);
-        let old = is_in_use(&old).then(|| anchor_in(&old)).flatten();
+        let old = is_in_use(&old).then(|| trusted_in(&old)).flatten();
         let mut all = vec![self.anchor.clone()];
         for other in [in_place, self.beside(NEXT), old].into_iter().flatten() {
             if !all.contains(&other) {
@@ -185,7 +182,7 @@ impl Ca {
     }
 
     fn beside(&self, extension: &str) -> Option<CertificateDer<'static>> {
-        anchor_in(&self.path.with_added_extension(extension))
+        trusted_in(&self.path.with_added_extension(extension))
     }
 
     /// [`trusted`](Self::trusted), as PEM.
@@ -227,7 +224,7 @@ impl Ca {
             Some(format!(
                 "{path} expires on {}; {}",
                 shown(until),
-                match self.path.parent().is_some_and(Self::is_prepared) {
+                match self.path.parent().and_then(Self::prepared).is_some() {
                     true => "when clients trust the next one, put it in its place with `politely ca rotate --finish`",
                     false => "make another with `politely ca rotate`, and have clients trust that",
                 }
@@ -261,17 +258,23 @@ pub fn directory(source: &CaSource) -> PathBuf {
 
 /// Whether the authority in this file has expired.
 pub fn has_expired(certificate: &Path) -> bool {
-    let until = anchor_in(certificate).and_then(|anchor| Trusted::of(&anchor)).map(|anchor| anchor.until);
-    until.is_some_and(|until| until <= OffsetDateTime::now_utc())
+    let anchor = read_file(certificate).ok().and_then(|pem| anchor_in(&pem));
+    anchor.and_then(|it| Trusted::of(&it)).is_some_and(|it| it.until <= OffsetDateTime::now_utc())
+}
+
+/// What clients of the authority in this file have to trust. Others may be able to put files into the directory of an operator's own.
+fn trusted_in(certificate: &Path) -> Option<CertificateDer<'static>> {
+    anchor_in(&read_ours(certificate).ok()?)
 }
 
 /// Whether some process signs with the authority in this file.
 fn is_in_use(certificate: &Path) -> bool {
-    open_file(certificate).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+    let Some(file) = certificate.parent().and_then(|directory| open_ours(certificate, directory).ok()) else {
+        return false;
+    };
+    let lock = control_lock(&file, libc::F_OFD_GETLK, libc::F_WRLCK as libc::c_short, 0, 1);
+    lock.is_ok_and(|lock| lock.l_type != libc::F_UNLCK as libc::c_short)
 }
-
-/// A check holds the lock for two system calls.
-const LOOKS: usize = 1000;
 
 /// How long before its expiry the warning begins.
 const WARNED: Duration = Duration::days(30);
@@ -360,13 +363,38 @@ mod tests {
         assert_eq!((ca.cert_pem(), ca.trusted().len(), key.exists()), (pem.as_str(), 1, false));
     }
 
+    fn rotated(directory: &Path) -> Ca {
+        Ca::prepare(directory).unwrap();
+        Ca::finish(directory, &Ca::prepared(directory).unwrap()).unwrap()
+    }
+
+    /// Whoever is asked may take his time.
+    #[test]
+    fn only_the_successor_that_was_agreed_to_is_put_in_place_and_only_once() {
+        let (_home, directory) = dated(RIGHT - YEARS, RIGHT + YEARS);
+        let in_directory = || {
+            let all = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+            all.map(|path| (fs::read(&path).unwrap(), path)).collect::<std::collections::BTreeSet<_>>()
+        };
+        assert!(Ca::prepare(&directory).unwrap());
+        let agreed = Ca::prepared(&directory).unwrap();
+        assert_eq!(Ca::finish(&directory, &agreed).unwrap().cert_pem(), agreed.pem);
+        for another in [false, true] {
+            assert_eq!(another && Ca::prepare(&directory).unwrap(), another);
+            let before = in_directory();
+            assert!(Ca::finish(&directory, &agreed).unwrap_err().to_string().contains("ca.pem.next"));
+            assert_eq!(in_directory(), before);
+        }
+        assert_eq!(Ca::replace_expired(&directory).unwrap().cert_pem(), agreed.pem, "it has not expired");
+    }
+
     #[test]
     fn the_one_before_is_trusted_for_as_long_as_a_process_signs_with_it() {
         let (_home, directory) = dated(RIGHT - YEARS, RIGHT + YEARS);
         let running = Ca::open_or_create(&directory).unwrap();
         let in_place = || Ca::open_or_create(&directory).unwrap();
         assert!(running.is_same(&in_place()) && running.warning(RIGHT).is_none());
-        let next = Ca::rotate(&directory).unwrap();
+        let next = rotated(&directory);
         let both = |ca: &Ca| ca.trusted().into_iter().map(|it| it.pem).collect::<Vec<_>>();
         let [old, new] = [running.cert_pem().to_owned(), next.cert_pem().to_owned()];
         assert_eq!(both(&running), [old.clone(), new.clone()], "what is on the disk is trusted too");
@@ -379,11 +407,54 @@ mod tests {
     }
 
     #[test]
+    fn who_asks_whether_one_is_in_use_does_not_use_it() {
+        let (_home, directory) = dated(RIGHT - YEARS, RIGHT + YEARS);
+        Ca::open_or_create(&directory).unwrap();
+        let ca = rotated(&directory);
+        let ask = || (0..300).map(|_| ca.trusted().len()).max();
+        let most = std::thread::scope(|scope| {
+            let all = [(); 8].map(|()| scope.spawn(ask));
+            all.map(|asked| asked.join().unwrap())
+        });
+        assert_eq!(most, [Some(1); 8]);
+    }
+
+    /// The operator's own authority may be where others can put files.
+    #[test]
+    fn what_another_user_has_put_beside_it_is_not_trusted() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let home = tempfile::tempdir().unwrap();
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        let (_other, directory) = dated(RIGHT - YEARS, RIGHT + YEARS);
+        let [certificate, key] = [CERTIFICATE, KEY].map(|name| {
+            let file = home.path().join(name);
+            fs::copy(directory.join(name), &file).unwrap();
+            file
+        });
+        let own = Ca::open(&certificate, &key).unwrap();
+        Ca::prepare(&directory).unwrap();
+        let successor = home.path().join("ca.pem.next");
+        fs::copy(&next(&directory)[0], &successor).unwrap();
+        assert!(own.trusted().len() == 2 && own.next().is_some());
+        fs::remove_file(&successor).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &successor, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        assert_eq!(own.trusted().len(), 1, "a pipe is not waited for");
+        fs::remove_file(&successor).unwrap();
+        for beside in [successor, certificate] {
+            fs::copy(&next(&directory)[0], &beside).unwrap();
+            if rustix::process::geteuid().is_root() {
+                chown(&beside, Some(61_184), None).unwrap();
+                assert!(own.trusted().len() == 1 && own.next().is_none(), "{}", beside.display());
+            }
+        }
+    }
+
+    #[test]
     fn another_takes_its_place_and_the_old_one_stays_beside_it() {
         let (_home, directory) = dated(datetime!(2000-01-01 0:00 UTC), datetime!(2001-01-01 0:00 UTC));
         let old = [CERTIFICATE, KEY].map(|name| fs::read(directory.join(name)).unwrap());
         assert!(Ca::open_or_create(&directory).is_err());
-        let ca = Ca::rotate(&directory).unwrap();
+        let ca = Ca::replace_expired(&directory).unwrap();
         assert_eq!(ca.warning(OffsetDateTime::now_utc()), None);
         assert_eq!(Ca::open_or_create(&directory).unwrap().cert_der(), ca.cert_der());
         assert_eq!(["ca.pem.old", "ca.key.old"].map(|name| fs::read(directory.join(name)).unwrap()), old);

@@ -89,6 +89,52 @@ async fn a_rotation_is_finished_only_if_somebody_says_so() {
     assert!(told.code == 0 && !told.stdout.contains("[y/N]") && !next.exists(), "{}: {}", told.code, told.stdout);
 }
 
+/// How so many of this command end that run at once.
+fn at_once(home: &Path, arguments: &[&str], count: usize) -> Vec<Output> {
+    let start = || command(home, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let processes: Vec<_> = (0..count).map(|_| start()).collect();
+    processes.into_iter().map(|process| process.wait_with_output().unwrap()).collect()
+}
+
+/// A second one would put an authority in place that no client trusts.
+#[test]
+fn a_rotation_is_finished_once_whoever_else_finishes_it() {
+    let home = TempDir::new().unwrap();
+    let file = |name: &str| fs::read_to_string(home.path().join("state/ca").join(name)).unwrap();
+    for _ in 0..3 {
+        assert_eq!(run(home.path(), &["path"]).0, Some(0));
+        assert_eq!(run(home.path(), &["rotate"]).0, Some(0));
+        let (now, next) = (file("ca.pem"), file("ca.pem.next"));
+        let ended = at_once(home.path(), &["rotate", "--finish", "--yes"], 4);
+        let mut codes: Vec<_> = ended.iter().map(|ended| ended.status.code()).collect();
+        codes.sort();
+        assert_eq!(codes, [Some(0), Some(2), Some(2), Some(2)], "{ended:?}");
+        assert_eq!((file("ca.pem"), file("ca.pem.old")), (next, now));
+    }
+}
+
+#[test]
+fn one_that_has_expired_is_replaced_once_whoever_else_replaces_it() {
+    let home = TempDir::new().unwrap();
+    dated(home.path(), 1970, 1980);
+    let file = |name: &str| fs::read_to_string(home.path().join("state/ca").join(name)).unwrap();
+    let expired = file("ca.pem");
+    for ended in at_once(home.path(), &["rotate"], 4) {
+        assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+    }
+    assert_eq!(file("ca.pem.old"), expired);
+}
+
+/// Shells may start at once, and one without these variables reaches sites without the proxy.
+#[test]
+fn env_is_the_same_for_all_who_ask_at_once() {
+    let home = TempDir::new().unwrap();
+    for _ in 0..5 {
+        let ended = at_once(home.path(), &["env"], 6);
+        assert!(ended.iter().all(|it| it.status.success() && it.stdout == ended[0].stdout), "{ended:?}");
+    }
+}
+
 /// Whoever gives up a rotation takes its certificate away; the key in use is not the one that was to follow.
 #[test]
 fn a_rotation_that_is_given_up_costs_no_key() {

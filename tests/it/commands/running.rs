@@ -581,6 +581,21 @@ async fn what_a_run_makes_for_its_command_is_nobody_elses_to_write() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "644 f\n755 d\n", "{output:?}");
 }
 
+/// Everybody may read what trusts the authority, as the command may become another user.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_run_copies_of_the_users_is_the_users_alone() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let [own, policies] = ["own", "policies.json"].map(|name| directory.path().join(name));
+    std::fs::write(&own, "password = secret\n").expect("it is writable");
+    std::fs::write(&policies, "{}").expect("it is writable");
+    let [own, policies] = [&own, &policies].map(|path| path.to_str().expect("UTF-8"));
+    let theirs = [("WGETRC", own), ("APT_CONFIG", own), ("PLAYWRIGHT_FIREFOX_POLICIES_JSON", policies)];
+    let script = "stat -Lc %a $WGETRC $APT_CONFIG $PLAYWRIGHT_FIREFOX_POLICIES_JSON $SSL_CERT_FILE; head -n 1 -q $WGETRC $APT_CONFIG";
+    let ended = politely_with(&["run", "sh", "-c", script], &theirs).await;
+    let text = "password = secret\n".repeat(2);
+    assert_eq!(ended.stdout, format!("600\n600\n600\n644\n{text}"), "{}", ended.stderr);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_in_the_place_of_robots_txt_is_warned_of_once_and_summed_up() {
     let origin = Origin::site("<!DOCTYPE html>\n<title>Not found</title>\n").await;

@@ -1,14 +1,13 @@
 //! A file that the processes of a machine share, with byte-range locks, which the kernel releases when a process ends. The locks belong
 //! to the open file: locks of one open file do not exclude each other.
 
-use crate::config::{check_owner, give_to_owner, private_directory};
+use crate::config::{check_owner, control_lock, give_to_owner, private_directory};
 #[cfg(target_os = "linux")]
 use rustix::fs::{FallocateFlags, fallocate};
 #[cfg(target_os = "linux")]
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -59,7 +58,7 @@ impl MachineFile {
 
     /// False: another process has locked the byte.
     pub fn lock(&self, at: u64) -> io::Result<bool> {
-        match self.control(libc::F_OFD_SETLK, WRITE, at, 1) {
+        match control_lock(&self.file, libc::F_OFD_SETLK, WRITE, at, 1) {
             Ok(_) => Ok(true),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
             Err(error) => Err(error),
@@ -67,7 +66,7 @@ impl MachineFile {
     }
 
     pub fn unlock(&self, at: u64) -> io::Result<()> {
-        self.control(libc::F_OFD_SETLK, FREE, at, 1).map(drop)
+        control_lock(&self.file, libc::F_OFD_SETLK, FREE, at, 1).map(drop)
     }
 
     /// How many of these bytes other processes have locked.
@@ -75,25 +74,13 @@ impl MachineFile {
         if at >= end {
             return Ok(0);
         }
-        let lock = self.control(libc::F_OFD_GETLK, WRITE, at, end - at)?;
+        let lock = control_lock(&self.file, libc::F_OFD_GETLK, WRITE, at, end - at)?;
         if lock.l_type == FREE {
             return Ok(0);
         }
         // The kernel reports any lock, not the first.
         let (start, after) = (lock.l_start.cast_unsigned(), (lock.l_start + lock.l_len).cast_unsigned());
         Ok(1 + self.count_locked(at, start)? + self.count_locked(after.max(start + 1), end)?)
-    }
-
-    fn control(&self, command: libc::c_int, kind: libc::c_short, at: u64, length: u64) -> io::Result<libc::flock> {
-        // SAFETY: plain numbers, for which all-zero bytes are valid.
-        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-        (lock.l_type, lock.l_whence) = (kind, libc::SEEK_SET as libc::c_short);
-        (lock.l_start, lock.l_len) = (at.cast_signed(), length.cast_signed());
-        // SAFETY: these commands read and write one `flock`, which outlives the call; the file is open.
-        match unsafe { libc::fcntl(self.file.as_raw_fd(), command, &raw mut lock) } {
-            -1 => Err(io::Error::last_os_error()),
-            _ => Ok(lock),
-        }
     }
 }
 

@@ -1,0 +1,117 @@
+//! Whole files: read up to a length that no valid file has, and written so that nobody ever finds a part of one.
+
+use super::files::{give_to_owner, open_file, open_ours, private_directory};
+use std::fs::{File, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::path::Path;
+use tempfile::NamedTempFile;
+
+/// Reads a regular file.
+///
+/// # Errors
+/// As [`open_file`]; or the file cannot be read, or is too long.
+pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    read_whole(open_file(path)?)
+}
+
+/// Like [`read_file`], a file that nobody has named: anybody may have put it there.
+///
+/// # Errors
+/// As [`read_file`]; `PermissionDenied`: it is neither ours nor the directory's owner's.
+pub fn read_ours(path: &Path) -> io::Result<Vec<u8>> {
+    read_whole(open_ours(path, above(path))?)
+}
+
+/// Reads a file named on the command line, which may be a pipe, such as a shell's `<(…)`.
+///
+/// # Errors
+/// The file cannot be read, or is too long: it may be a device or an image named by mistake.
+pub fn read_argument(path: &Path) -> io::Result<Vec<u8>> {
+    read_whole(File::open(path)?)
+}
+
+/// Like [`read_argument`], for an open file.
+///
+/// # Errors
+/// As [`read_argument`].
+pub fn read_whole(file: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(MOST as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > MOST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 16 MiB"));
+    }
+    Ok(bytes)
+}
+
+/// The bytes of such a file as its only line.
+///
+/// # Errors
+/// The bytes are not UTF-8.
+pub fn as_line(bytes: &[u8]) -> io::Result<String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))?;
+    Ok(text.trim().to_owned())
+}
+
+/// Writes a file of ours, with this mode whatever the umask. Whoever reads it meanwhile, and everybody if the disk is full, finds what was
+/// there before. It outlives a loss of power. A file that is already as it is to be is left alone.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_whole(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let is_done = |file: File| Ok(file.metadata()?.mode() & 0o7777 == mode && read_whole(file)? == content);
+    if open_ours(path, above(path)).and_then(is_done).unwrap_or(false) {
+        return Ok(());
+    }
+    let file = beside(path, content, |file| {
+        file.set_permissions(Permissions::from_mode(mode))?;
+        give_to_owner(file, above(path))
+    })?;
+    file.persist(path)?;
+    File::open(above(path))?.sync_all()
+}
+
+/// Like [`write_whole`], a file of somebody else's: it keeps its mode and owner, and a link to it stays one.
+///
+/// # Errors
+/// There is no file, or it cannot be written.
+pub fn rewrite(path: &Path, content: &[u8]) -> io::Result<()> {
+    let path = path.canonicalize()?;
+    let found = path.metadata()?;
+    let file = beside(&path, content, |file| {
+        fchown(file, Some(found.uid()), Some(found.gid()))?;
+        file.set_permissions(found.permissions())
+    })?;
+    file.persist(&path)?;
+    File::open(above(&path))?.sync_all()
+}
+
+/// Creates a file of ours, readable by its owner only, with this content; creates its directory too. It outlives a loss of power.
+/// `false`: the file exists already.
+///
+/// # Errors
+/// The file cannot be created.
+pub fn write_once(path: &Path, content: &[u8]) -> io::Result<bool> {
+    private_directory(above(path))?;
+    match beside(path, content, |file| give_to_owner(file, above(path)))?.persist_noclobber(path) {
+        Ok(_) => File::open(above(path))?.sync_all().map(|()| true),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error.error),
+    }
+}
+
+/// A file with this content and mode 0600 in the same directory, removed unless it is put in place. `prepare`: what else it needs.
+fn beside(path: &Path, content: &[u8], prepare: impl FnOnce(&File) -> io::Result<()>) -> io::Result<NamedTempFile> {
+    let mut file = NamedTempFile::new_in(above(path))?;
+    file.as_file_mut().write_all(content)?;
+    prepare(file.as_file())?;
+    file.as_file().sync_all()?;
+    Ok(file)
+}
+
+fn above(path: &Path) -> &Path {
+    path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Bytes of a file that is read.
+const MOST: usize = 16 << 20;
