@@ -102,28 +102,25 @@ impl PageCache {
         if !self.shared.is_ready.load(Relaxed) {
             return None;
         }
-        let ids: Vec<(EntryId, u64)> = {
-            let index = self.shared.index.lock();
-            index.of(key).into_iter().map(|id| (id, index.made_of(id))).collect()
-        };
+        let ids: Vec<_> = self.shared.index.lock().of(key).collect();
         if ids.is_empty() {
             return None;
         }
         let shared = self.shared.clone();
         let newest = spawn_blocking(move || {
-            let opened = ids.into_iter().filter_map(|(id, made)| Some((id, made, shared.open_entry(id, made)?)));
-            let wanted = opened.filter(|(.., entry)| is_wanted(&entry.head));
-            let (id, made, entry) = wanted.max_by_key(|(.., entry)| entry.head.received)?;
-            shared.begin(id, made, entry)
+            let opened = ids.into_iter().filter_map(|id| Some((id, shared.open_entry(id)?)));
+            let wanted = opened.filter(|(_, entry)| is_wanted(&entry.head));
+            let (id, entry) = wanted.max_by_key(|(_, entry)| entry.head.received)?;
+            shared.begin(id, entry)
         });
         let newest = newest.await.ok()??;
         self.shared.index.lock().touch(newest.id);
         Some(newest)
     }
 
-    /// Increases when an answer of the URL is stored. 0: none.
-    pub fn made(&self, key: u128) -> u64 {
-        self.shared.index.lock().made(key)
+    /// The answer of the URL that was stored last.
+    pub fn latest(&self, key: u128) -> Option<EntryId> {
+        self.shared.index.lock().of(key).next_back()
     }
 
     /// A claim to store an answer of this URL that is about to be asked for.
@@ -143,12 +140,8 @@ impl PageCache {
 
     /// Gives a revalidated answer its new head.
     pub fn confirm(&self, stored: &StoredAnswer, head: StoredHead, order: StoreOrder) {
-        tokio::spawn(storing::confirm(
-            self.shared.clone(),
-            (stored.entry.clone(), stored.id, stored.made),
-            head,
-            order,
-        ));
+        let order = StoreOrder { replaces: Some(stored.id), ..order };
+        tokio::spawn(storing::confirm(self.shared.clone(), stored.entry.clone(), head, order));
     }
 
     /// Invalidates the URL's stored answers and those being written (RFC 9111 §4.4).
@@ -229,6 +222,10 @@ mod tests {
         }
     }
 
+    fn latest(cache: &PageCache, key: u128) -> EntryId {
+        cache.latest(key).expect("it is stored")
+    }
+
     /// Files are removed after their rows.
     #[tokio::test]
     async fn what_is_stored_in_the_place_of_what_was_invalidated_stays() {
@@ -236,17 +233,34 @@ mod tests {
         let cache = PageCache::open(directory.path(), 1 << 20).unwrap();
         store(&cache, 1).await;
         let before = cache.shared.index.lock().remove_all(1);
-        let found_before = cache.made(1);
         store(&cache, 1).await;
-        before.into_iter().for_each(|id| cache.shared.unlink(id));
+        // An earlier look-up that finds a torn file, or none, does not affect the current one.
+        std::fs::write(cache.shared.path(before[0]), "").unwrap();
+        assert!(cache.shared.open_entry(before[0]).is_none());
+        before.iter().for_each(|id| cache.shared.unlink(*id));
+        assert!(cache.shared.open_entry(before[0]).is_none());
         assert!(cache.find(1, |_| true).await.is_some());
-        // An earlier look-up that finds no file, or a torn one, does not affect the current one.
-        let id = EntryId { key: 1, slot: 0 };
+        let id = latest(&cache, 1);
         std::fs::write(cache.shared.path(id), "").unwrap();
-        assert!(cache.shared.open_entry(id, found_before).is_none());
-        assert_ne!(cache.made(1), 0);
         assert!(cache.find(1, |_| true).await.is_none());
-        assert_eq!((cache.made(1), cache.shared.path(id).exists()), (0, false));
+        assert_eq!((cache.latest(1), cache.shared.path(id).exists()), (None, false));
+    }
+
+    /// As many as there are, and of a URL no more than it may have.
+    #[tokio::test]
+    async fn a_file_is_removed_with_the_answer_that_it_has() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = PageCache::open(directory.path(), 1 << 20).unwrap();
+        for _ in 0..12 {
+            store(&cache, 1).await;
+        }
+        let stored = cache.find(1, |_| true).await.expect("it is stored");
+        let order = StoreOrder { key: 1, replaces: None, claim: cache.claim(1), fetch: None };
+        storing::confirm(cache.shared.clone(), stored.entry, head(), StoreOrder { replaces: Some(stored.id), ..order })
+            .await;
+        let files = std::fs::read_dir(cache.shared.path(stored.id).parent().unwrap()).unwrap().count();
+        assert_eq!((files, cache.figures().entries, cache.figures().evicted), (8, 8, 0));
+        assert!(!cache.shared.path(stored.id).exists() && latest(&cache, 1) > stored.id);
     }
 
     /// Once no other uses the directory.
@@ -267,7 +281,7 @@ mod tests {
         assert!(PageCache::open(directory.path(), 1 << 20).is_err());
         std::fs::remove_file(unfinished).unwrap();
         let cache = ready(directory.path()).await;
-        let folder = cache.shared.path(EntryId { key: 1, slot: 0 }).parent().unwrap().to_owned();
+        let folder = cache.shared.path(EntryId { key: 1, number: 0 }).parent().unwrap().to_owned();
         std::os::unix::fs::symlink(other.path(), folder).unwrap();
         store(&cache, 1).await;
         assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 1, "nothing is removed there, nor put");
@@ -283,15 +297,15 @@ mod tests {
         let cache = ready(directory.path()).await;
         store(&cache, 1).await;
         store(&cache, 2).await;
-        let path = |key| cache.shared.path(EntryId { key, slot: 0 });
+        let path = |key| cache.shared.path(latest(&cache, key));
         let theirs = |path: &Path| std::os::unix::fs::chown(path, Some(61184), None).unwrap();
-        theirs(&path(1));
-        assert!(cache.find(1, |_| true).await.is_none() && cache.find(2, |_| true).await.is_some());
-        assert_eq!((cache.made(1), path(1).exists()), (0, true));
-        // In a folder that is theirs as well, and before the start.
-        theirs(path(2).parent().unwrap());
-        theirs(&path(2));
         let (one, two) = (path(1), path(2));
+        theirs(&one);
+        assert!(cache.find(1, |_| true).await.is_none() && cache.find(2, |_| true).await.is_some());
+        assert_eq!((cache.latest(1), one.exists()), (None, true));
+        // In a folder that is theirs as well, and before the start.
+        theirs(two.parent().unwrap());
+        theirs(&two);
         drop(cache);
         let cache = ready(directory.path()).await;
         assert_eq!(cache.figures().entries, 0);

@@ -4,6 +4,7 @@
 use super::entry_body::EntryBody;
 use super::entry_file::{EntryWriter, OpenEntry};
 use super::index::{EntryId, EntryIndex, on_disk};
+use super::storing::StoreOrder;
 use crate::config::{is_ours, open_lock, private_folder, warn_of_foreign, warn_of_others};
 use crate::policy::cache::StoredHead;
 use parking_lot::Mutex;
@@ -20,8 +21,6 @@ use std::time::{Duration, Instant, SystemTime};
 pub(super) struct CacheShared {
     directory: PathBuf,
     pub(super) index: Mutex<EntryIndex>,
-    /// Held while a file is renamed or removed, so that a new file is not removed instead of an old one.
-    names: Mutex<()>,
     /// The index is complete. Before, nothing is stored or found.
     pub(super) is_ready: AtomicBool,
     /// Held as long as this process uses the directory.
@@ -52,8 +51,6 @@ pub struct StoredAnswer {
     pub length: u64,
     pub body: EntryBody,
     pub(super) entry: Arc<OpenEntry>,
-    /// When it was written, by the index.
-    pub(super) made: u64,
 }
 
 impl CacheShared {
@@ -66,7 +63,6 @@ impl CacheShared {
         let shared = Arc::new(CacheShared {
             directory: directory.to_owned(),
             index: Mutex::new(EntryIndex::new(size)),
-            names: Mutex::default(),
             is_ready: AtomicBool::new(false),
             lock: OnceLock::new(),
             number: AtomicU64::new(0),
@@ -107,7 +103,7 @@ impl CacheShared {
         found.sort_unstable_by_key(|(_, _, used)| *used);
         {
             let mut index = shared.index.lock();
-            found.iter().for_each(|(id, size, _)| index.put_found(*id, *size));
+            found.iter().for_each(|(id, size, _)| index.put(*id, *size));
         }
         shared.evict();
         shared.is_ready.store(true, Relaxed);
@@ -136,19 +132,19 @@ impl CacheShared {
         found
     }
 
-    /// `made`: when it was written, by the index. `None`: it is gone, or damaged.
-    pub(super) fn open_entry(&self, id: EntryId, made: u64) -> Option<OpenEntry> {
-        self.intact(id, made, OpenEntry::open(&self.path(id), &self.directory))
+    /// `None`: it is gone, or damaged.
+    pub(super) fn open_entry(&self, id: EntryId) -> Option<OpenEntry> {
+        self.intact(id, OpenEntry::open(&self.path(id), &self.directory))
     }
 
     /// Reads the beginning of the body.
-    pub(super) fn begin(&self, id: EntryId, made: u64, entry: OpenEntry) -> Option<StoredAnswer> {
-        let body = self.intact(id, made, EntryBody::open(&entry))?;
-        Some(StoredAnswer { id, head: entry.head.clone(), length: entry.body_len, body, entry: Arc::new(entry), made })
+    pub(super) fn begin(&self, id: EntryId, entry: OpenEntry) -> Option<StoredAnswer> {
+        let body = self.intact(id, EntryBody::open(&entry))?;
+        Some(StoredAnswer { id, head: entry.head.clone(), length: entry.body_len, body, entry: Arc::new(entry) })
     }
 
-    /// Returns what was read; a damaged file is removed, unless replaced since or another user's.
-    fn intact<T>(&self, id: EntryId, made: u64, read: io::Result<Option<T>>) -> Option<T> {
+    /// Returns what was read; a damaged file is removed, unless it is another user's.
+    fn intact<T>(&self, id: EntryId, read: io::Result<Option<T>>) -> Option<T> {
         let error = match read {
             Ok(Some(read)) => return Some(read),
             Ok(None) => None,
@@ -159,11 +155,7 @@ impl CacheShared {
             warn_of_foreign(&[self.path(id)], "an answer of the cache");
         }
         tracing::debug!(name = id.name(), error = error.map(tracing::field::display), "a file of the cache is damaged");
-        let is_removed = {
-            let mut index = self.index.lock();
-            index.made_of(id) == made && index.remove(id)
-        };
-        if is_removed && !is_foreign {
+        if self.index.lock().remove(id) && !is_foreign {
             self.unlink(id);
         }
         None
@@ -192,26 +184,30 @@ impl CacheShared {
         true
     }
 
-    /// Gives a complete file its name. Blocks. `place`: its entry, `None` if it is no longer to be stored. `reserved`: bytes.
+    /// Gives a complete file its name. Blocks. `is_wanted`: whether it is still to be stored. `reserved`: bytes.
     pub(super) fn put(
         &self,
         mut file: EntryWriter,
         reserved: &mut u64,
-        place: impl Fn(&EntryIndex) -> Option<EntryId>,
+        order: &StoreOrder,
+        is_wanted: impl FnOnce(&EntryIndex) -> bool,
     ) -> io::Result<()> {
-        let names = self.names.lock();
-        let Some(id) = place(&self.index.lock()) else { return Ok(()) };
+        let id = self.index.lock().next(order.key);
         file.rename(&self.path(id))?;
         let mut index = self.index.lock();
-        if place(&index).is_none() {
-            drop((index, names));
+        if !is_wanted(&index) {
+            drop(index);
             self.unlink(id);
             return Ok(());
         }
-        index.put(id, file.size(), std::mem::take(reserved));
+        let replaced = order.replaces.filter(|id| index.has(*id)).or_else(|| index.surplus(order.key));
+        replaced.iter().for_each(|id| _ = index.remove(*id));
+        index.release(std::mem::take(reserved));
+        index.put(id, file.size());
         let evicted = index.evict();
-        drop((index, names));
+        drop(index);
         self.counts.stored.fetch_add(1, Relaxed);
+        replaced.into_iter().for_each(|id| self.unlink(id));
         self.unlink_evicted(&evicted);
         Ok(())
     }
@@ -226,13 +222,10 @@ impl CacheShared {
         evicted.iter().for_each(|id| self.unlink(*id));
     }
 
-    /// Deletes the file of a removed entry, unless a new file has taken its place. Blocks.
+    /// Deletes the file of a removed entry. Blocks.
     pub(super) fn unlink(&self, id: EntryId) {
-        let _names = self.names.lock();
-        if self.index.lock().made_of(id) == 0 {
-            // A file that is left is found after a restart.
-            let _ = fs::remove_file(self.path(id));
-        }
+        // A file that is left is found after a restart.
+        let _ = fs::remove_file(self.path(id));
     }
 
     /// Counts and logs a failed write.

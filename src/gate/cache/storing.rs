@@ -134,20 +134,20 @@ impl Writing {
     fn finish(&mut self, order: &StoreOrder) -> io::Result<()> {
         let mut file = self.file.take().expect("it has been written");
         file.finish()?;
-        self.shared.put(file, &mut self.reserved, |index| {
-            order.claim.holds().then(|| order.replaces.unwrap_or_else(|| index.free_slot(order.key)))
-        })
+        self.shared.put(file, &mut self.reserved, order, |_| order.claim.holds())
     }
 
-    /// Completes the answer with another's body. `holds`: whether that is still wanted.
-    fn finish_as(&mut self, other: &OpenEntry, id: EntryId, holds: impl Fn(&EntryIndex) -> bool) -> io::Result<()> {
-        if !holds(&self.shared.index.lock()) || !self.shared.reserve(other.body_len) {
+    /// Completes the answer with the body of the one that it replaces, unless that has been replaced since.
+    fn finish_as(&mut self, other: &OpenEntry, order: &StoreOrder) -> io::Result<()> {
+        let is_wanted =
+            |index: &EntryIndex| order.replaces.is_some_and(|other| index.has(other)) && order.claim.holds();
+        if !is_wanted(&self.shared.index.lock()) || !self.shared.reserve(other.body_len) {
             return Ok(());
         }
         self.reserved = other.body_len;
         let mut file = EntryWriter::create(self.shared.unfinished(), &self.head)?;
         file.finish_as(other)?;
-        self.shared.put(file, &mut self.reserved, |index| holds(index).then_some(id))
+        self.shared.put(file, &mut self.reserved, order, is_wanted)
     }
 }
 
@@ -159,25 +159,18 @@ impl Drop for Writing {
     }
 }
 
-/// Rewrites the file of an answer that a 304 has confirmed, with a new head. Others wait as for a fetch. `of`: the answer, and when it
-/// was written; an answer replaced since stays as it is.
-pub(super) async fn confirm(
-    shared: Arc<CacheShared>,
-    of: (Arc<OpenEntry>, EntryId, u64),
-    head: StoredHead,
-    order: StoreOrder,
-) {
-    let (entry, id, made) = of;
+/// Writes an answer that a 304 has confirmed once more, with a new head. Others wait as for a fetch.
+pub(super) async fn confirm(shared: Arc<CacheShared>, entry: Arc<OpenEntry>, head: StoredHead, order: StoreOrder) {
     let mut writing = Writing { shared, head, file: None, reserved: 0 };
     let written = spawn_blocking(move || {
-        let written = writing.finish_as(&entry, id, |index| index.made_of(id) == made && order.claim.holds());
-        if let Err(error) = written {
+        if let Err(error) = writing.finish_as(&entry, &order) {
             writing.shared.failed(&error);
         }
+        // Those that wait go on.
+        drop(order);
     });
     // Fails only when the runtime is shutting down.
     let _ = written.await;
-    drop(order.fetch);
 }
 
 /// Bytes per write.

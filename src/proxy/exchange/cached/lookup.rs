@@ -27,7 +27,7 @@ impl Exchange<'_> {
         let Some(cached) = &mut self.cached else { return CacheLookup::Again };
         let control = cached.wanted.control;
         loop {
-            cached.seen = cached.cache.made(cached.key);
+            cached.seen = cached.cache.latest(cached.key);
             match cached.find(sent).await {
                 Some(stored) if stored.head.is_fresh_for(&control, at_least, SystemTime::now()) => {
                     return CacheLookup::Hit(stored);
@@ -40,7 +40,7 @@ impl Exchange<'_> {
             };
             match fetch {
                 // Somebody has stored it in between.
-                Some(PageFetch::Own(_)) if cached.cache.made(cached.key) != cached.seen => {}
+                Some(PageFetch::Own(_)) if cached.cache.latest(cached.key) != cached.seen => {}
                 Some(PageFetch::Others(others)) if !cached.has_waited && !control.no_cache => {
                     cached.has_waited = true;
                     self.trip.gate.begin_wait();
@@ -69,7 +69,7 @@ impl Exchange<'_> {
         let at_least = self.fresh_at_least();
         let sent = SentFields::of(self.request.head, &self.settings, self.peer.user.as_deref());
         let cached = self.cached.as_mut()?;
-        if cached.cache.made(cached.key) == cached.seen {
+        if cached.cache.latest(cached.key) == cached.seen {
             return None;
         }
         let stored = cached.find(sent).await?;
