@@ -14,6 +14,7 @@ mod pacer;
 mod report_mode;
 mod robots;
 mod robots_copy;
+mod shared_rows;
 mod store;
 mod terms;
 mod wait;

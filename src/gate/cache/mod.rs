@@ -1,23 +1,21 @@
 //! A shared cache of answers on disk (RFC 9111), for clients that fetch the same pages: its files and index. `policy::cache` decides what
 //! may be stored and served, and the exchange which request may be answered.
 
-mod claims;
 mod entry_body;
 mod entry_file;
+mod in_flight;
 mod index;
 mod shared;
 mod storing;
-mod under_way;
 
-pub use claims::StoreClaim;
 pub use entry_body::EntryBody;
+pub use in_flight::{OthersFetch, PageClaim};
 pub use index::EntryId;
 pub use shared::StoredAnswer;
 pub use storing::{StoreOrder, StoringAnswer};
-pub use under_way::{OthersFetch, OwnFetch, PageFetch};
 
 use crate::policy::cache::StoredHead;
-use claims::StoreClaims;
+use in_flight::PagesInFlight;
 use ring::digest::{SHA256, digest};
 use shared::CacheShared;
 use std::io;
@@ -26,13 +24,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use tokio::task::spawn_blocking;
-use under_way::PagesUnderWay;
 
 /// The cache of a proxy.
 pub struct PageCache {
     shared: Arc<CacheShared>,
-    under_way: PagesUnderWay,
-    claims: StoreClaims,
+    in_flight: PagesInFlight,
 }
 
 /// Figures on the cache.
@@ -74,7 +70,7 @@ impl PageCache {
     /// The directory cannot be used.
     pub fn open(directory: &Path, size: u64) -> io::Result<Self> {
         let shared = CacheShared::open(directory, size)?;
-        Ok(PageCache { shared, under_way: PagesUnderWay::default(), claims: StoreClaims::default() })
+        Ok(PageCache { shared, in_flight: PagesInFlight::default() })
     }
 
     /// The hash of a URL.
@@ -124,13 +120,16 @@ impl PageCache {
     }
 
     /// A claim to store an answer of this URL that is about to be asked for.
-    pub fn claim(&self, key: u128) -> StoreClaim {
-        self.claims.enter(key)
+    pub fn claim(&self, key: u128) -> PageClaim {
+        PageClaim::new(&self.in_flight, key)
     }
 
-    /// Joins a fetch of this URL under way, or begins one.
-    pub fn enter(&self, key: u128) -> PageFetch {
-        self.under_way.enter(key)
+    /// The same for a request that others wait for.
+    ///
+    /// # Errors
+    /// Another request is such a one.
+    pub fn fetch(&self, key: u128) -> Result<PageClaim, OthersFetch> {
+        PageClaim::fetching(&self.in_flight, key)
     }
 
     /// Begins to store an answer, if the cache is ready.
@@ -146,7 +145,7 @@ impl PageCache {
 
     /// Invalidates the URL's stored answers and those being written (RFC 9111 §4.4).
     pub fn invalidate(&self, key: u128) {
-        self.claims.end(key);
+        PageClaim::end_all(&self.in_flight, key);
         let ids = self.shared.index.lock().remove_all(key);
         if !ids.is_empty() {
             self.remove(ids);
@@ -212,12 +211,12 @@ mod tests {
     }
 
     async fn store(cache: &PageCache, key: u128) {
-        let PageFetch::Own(fetch) = cache.enter(key) else { panic!("nobody else fetches it") };
-        let order = StoreOrder { key, replaces: None, claim: cache.claim(key), fetch: Some(fetch) };
+        let claim = cache.fetch(key).ok().expect("nobody else fetches it");
+        let order = StoreOrder { key, replaces: None, claim };
         let mut storing = cache.store(head(), order).expect("the cache is ready");
         storing.push(Bytes::from_static(b"page"));
         storing.finish();
-        if let PageFetch::Others(others) = cache.enter(key) {
+        if let Err(others) = cache.fetch(key) {
             others.end().await;
         }
     }
@@ -255,9 +254,8 @@ mod tests {
             store(&cache, 1).await;
         }
         let stored = cache.find(1, |_| true).await.expect("it is stored");
-        let order = StoreOrder { key: 1, replaces: None, claim: cache.claim(1), fetch: None };
-        storing::confirm(cache.shared.clone(), stored.entry, head(), StoreOrder { replaces: Some(stored.id), ..order })
-            .await;
+        let order = StoreOrder { key: 1, replaces: Some(stored.id), claim: cache.claim(1) };
+        storing::confirm(cache.shared.clone(), stored.entry, head(), order).await;
         let files = std::fs::read_dir(cache.shared.path(stored.id).parent().unwrap()).unwrap().count();
         assert_eq!((files, cache.figures().entries, cache.figures().evicted), (8, 8, 0));
         assert!(!cache.shared.path(stored.id).exists() && latest(&cache, 1) > stored.id);

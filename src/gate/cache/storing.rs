@@ -1,11 +1,10 @@
 //! An answer on its way into the cache: its own task writes the pieces received so far, on the blocking threads. The client does not
 //! wait: if the disk is too slow, the answer is not stored.
 
-use super::claims::StoreClaim;
 use super::entry_file::{EntryWriter, OpenEntry};
+use super::in_flight::PageClaim;
 use super::index::{EntryId, EntryIndex};
 use super::shared::CacheShared;
-use super::under_way::OwnFetch;
 use crate::policy::cache::StoredHead;
 use bytes::Bytes;
 use std::io;
@@ -27,10 +26,8 @@ pub struct StoreOrder {
     pub key: u128,
     /// The stored answer to replace.
     pub replaces: Option<EntryId>,
-    /// Made before the request.
-    pub claim: StoreClaim,
-    /// Others wait until it is stored.
-    pub fetch: Option<OwnFetch>,
+    /// Made before the request. Others wait until it is dropped.
+    pub claim: PageClaim,
 }
 
 impl StoringAnswer {

@@ -3,7 +3,7 @@
 use super::super::Exchange;
 use super::super::head::SentFields;
 use super::super::per_user::rules;
-use crate::gate::cache::{PageFetch, StoredAnswer};
+use crate::gate::cache::StoredAnswer;
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 
@@ -34,14 +34,14 @@ impl Exchange<'_> {
                 }
                 stale => cached.stale = stale,
             }
-            let fetch = match request.method {
-                "GET" if cached.wanted.range.is_none() => Some(cached.cache.enter(cached.key)),
-                _ => None,
+            let claim = match request.method {
+                "GET" if cached.wanted.range.is_none() => cached.cache.fetch(cached.key),
+                _ => Ok(cached.cache.claim(cached.key)),
             };
-            match fetch {
+            match claim {
                 // Somebody has stored it in between.
-                Some(PageFetch::Own(_)) if cached.cache.latest(cached.key) != cached.seen => {}
-                Some(PageFetch::Others(others)) if !cached.has_waited && !control.no_cache => {
+                Ok(_) if cached.cache.latest(cached.key) != cached.seen => {}
+                Err(others) if !cached.has_waited && !control.no_cache => {
                     cached.has_waited = true;
                     self.trip.gate.begin_wait();
                     // However it ends, it is looked up again.
@@ -50,17 +50,15 @@ impl Exchange<'_> {
                     return CacheLookup::Again;
                 }
                 _ if control.only_if_cached => return CacheLookup::Absent,
-                Some(PageFetch::Own(fetch)) => {
-                    cached.fetch = Some(fetch);
+                claim => {
+                    cached.claim = Some(claim.unwrap_or_else(|_| cached.cache.claim(cached.key)));
                     break;
                 }
-                Some(PageFetch::Others(_)) | None => break,
             }
         }
         if let Some(stale) = cached.stale.as_ref().filter(|_| !cached.wanted.is_conditional()) {
             cached.conditions = stale.head.conditions();
         }
-        cached.claim = Some(cached.cache.claim(cached.key));
         CacheLookup::Again
     }
 

@@ -9,7 +9,7 @@ pub(super) use lookup::CacheLookup;
 
 use super::head::{SentFields, joined};
 use super::request::Request;
-use crate::gate::cache::{EntryId, OwnFetch, PageCache, StoreClaim, StoredAnswer, StoringAnswer};
+use crate::gate::cache::{EntryId, PageCache, PageClaim, StoredAnswer, StoringAnswer};
 use crate::policy::SiteFile;
 use crate::policy::cache::{StoredHead, Wanted};
 use crate::proxy::Proxy;
@@ -31,10 +31,8 @@ pub(super) struct CacheUse {
     has_waited: bool,
     /// The answer of the URL that had been stored last when it was looked up.
     seen: Option<EntryId>,
-    /// It has been looked up, and goes to the origin.
-    claim: Option<StoreClaim>,
-    /// Others wait for its answer.
-    fetch: Option<OwnFetch>,
+    /// It has been looked up, and goes to the origin. Others may wait for its answer.
+    claim: Option<PageClaim>,
     /// The answer is being stored.
     pub(super) storing: Option<StoringAnswer>,
 }
@@ -72,7 +70,6 @@ impl CacheUse {
             has_waited: false,
             seen: None,
             claim: None,
-            fetch: None,
             storing: None,
         }))
     }
