@@ -147,13 +147,6 @@ impl Gate {
         }
     }
 
-    /// Returns when everything known is in the store.
-    pub async fn flush(&self) {
-        let store = self.store.clone();
-        // Fails only while the runtime shuts down.
-        let _ = tokio::task::spawn_blocking(move || store.flush()).await;
-    }
-
     /// Writes pending entries to the store and closes it. Blocks.
     pub fn close(&self) {
         self.store.close();

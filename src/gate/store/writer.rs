@@ -148,11 +148,9 @@ impl WriterShared {
             }
             // Collects changes for a while before the next commit, to spare the disk.
             while !queue.is_closing()
-                && !queue.is_urgent
                 && !self.is_half_full(&queue)
                 && !self.more.wait_until(&mut queue, began + LEAST_BETWEEN).timed_out()
             {}
-            queue.is_urgent = false;
         }
         self.disk.write().take();
         self.queue.lock().has_ended = true;
@@ -202,7 +200,9 @@ impl WriterShared {
         let began = Instant::now();
         let is_late = || self.queue.lock().closing.is_some_and(|until| Instant::now() > until);
         let done = match self.disk.read().as_ref() {
-            Some(disk) if !batch.is_empty() => disk.commit(&batch, in_haste, is_late),
+            Some(disk) if !batch.is_empty() => {
+                disk.commit(&batch, self.location.size.load(Ordering::Relaxed), in_haste, is_late)
+            }
             Some(_) | None => Ok(0),
         };
         let done = done.map(|left_out| {
