@@ -11,8 +11,8 @@ mod storing;
 pub use entry_body::EntryBody;
 pub use in_flight::{OthersFetch, PageClaim};
 pub use index::EntryId;
-pub use shared::StoredAnswer;
-pub use storing::{StoreOrder, StoringAnswer};
+pub use shared::{PageCacheFigures, StoreOrder, StoredAnswer};
+pub use storing::StoringAnswer;
 
 use crate::policy::cache::StoredHead;
 use in_flight::PagesInFlight;
@@ -29,30 +29,6 @@ use tokio::task::spawn_blocking;
 pub struct PageCache {
     shared: Arc<CacheShared>,
     in_flight: PagesInFlight,
-}
-
-/// Figures on the cache.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-#[non_exhaustive]
-pub struct PageCacheFigures {
-    /// Requests answered without the site.
-    pub hits: u64,
-    /// Requests answered after the site had confirmed the stored answer.
-    pub revalidated: u64,
-    /// Cacheable requests that had to go to the site.
-    pub misses: u64,
-    pub stored: u64,
-    pub evicted: u64,
-    /// Answers that could not be written.
-    pub failed: u64,
-    pub entries: usize,
-    /// On disk.
-    pub bytes: u64,
-    #[serde(rename = "max_bytes")]
-    pub limit: u64,
-    /// The index is complete, and no other process uses the files.
-    #[serde(rename = "up")]
-    pub is_ready: bool,
 }
 
 /// The cache's result for a request.
@@ -158,31 +134,21 @@ impl PageCache {
     }
 
     pub fn count(&self, result: CacheResult) {
-        let counts = &self.shared.counts;
-        let count = match result {
-            CacheResult::Hit => &counts.hits,
-            CacheResult::Revalidated => &counts.revalidated,
-            CacheResult::Miss => &counts.misses,
-        };
-        count.fetch_add(1, Relaxed);
+        let figures = &mut *self.shared.figures.lock();
+        *match result {
+            CacheResult::Hit => &mut figures.hits,
+            CacheResult::Revalidated => &mut figures.revalidated,
+            CacheResult::Miss => &mut figures.misses,
+        } += 1;
     }
 
     pub fn figures(&self) -> PageCacheFigures {
-        let CacheShared { counts, index, is_ready, .. } = &*self.shared;
-        let index = index.lock();
-        let (entries, bytes) = index.figures();
-        PageCacheFigures {
-            hits: counts.hits.load(Relaxed),
-            revalidated: counts.revalidated.load(Relaxed),
-            misses: counts.misses.load(Relaxed),
-            stored: counts.stored.load(Relaxed),
-            evicted: counts.evicted.load(Relaxed),
-            failed: counts.failed.load(Relaxed),
-            entries,
-            bytes,
-            limit: index.limit(),
-            is_ready: is_ready.load(Relaxed),
-        }
+        let ((entries, bytes), limit) = {
+            let index = self.shared.index.lock();
+            (index.figures(), index.limit())
+        };
+        let is_ready = self.shared.is_ready.load(Relaxed);
+        PageCacheFigures { entries, bytes, limit, is_ready, ..*self.shared.figures.lock() }
     }
 }
 

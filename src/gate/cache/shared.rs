@@ -3,8 +3,8 @@
 
 use super::entry_body::EntryBody;
 use super::entry_file::{EntryWriter, OpenEntry};
+use super::in_flight::PageClaim;
 use super::index::{EntryId, EntryIndex, on_disk};
-use super::storing::StoreOrder;
 use crate::config::{is_ours, open_lock, private_folder, warn_of_foreign, warn_of_others};
 use crate::policy::cache::StoredHead;
 use parking_lot::Mutex;
@@ -12,10 +12,11 @@ use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::Semaphore;
 
 /// Shared by requests, the tasks that write and the thread that starts.
 pub(super) struct CacheShared {
@@ -27,20 +28,44 @@ pub(super) struct CacheShared {
     lock: OnceLock<File>,
     /// Names incomplete files.
     number: AtomicU64,
-    /// Bytes that wait to be written.
-    pub(super) queued: AtomicUsize,
-    pub(super) counts: CacheCounts,
+    /// Room for bytes that wait to be written.
+    pub(super) room: Arc<Semaphore>,
+    /// What is counted of them.
+    pub(super) figures: Mutex<PageCacheFigures>,
     complained: Mutex<Option<Instant>>,
 }
 
-#[derive(Default)]
-pub(super) struct CacheCounts {
-    pub(super) hits: AtomicU64,
-    pub(super) revalidated: AtomicU64,
-    pub(super) misses: AtomicU64,
-    pub(super) stored: AtomicU64,
-    pub(super) evicted: AtomicU64,
-    pub(super) failed: AtomicU64,
+/// Figures on the cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct PageCacheFigures {
+    /// Requests answered without the site.
+    pub hits: u64,
+    /// Requests answered after the site had confirmed the stored answer.
+    pub revalidated: u64,
+    /// Cacheable requests that had to go to the site.
+    pub misses: u64,
+    pub stored: u64,
+    pub evicted: u64,
+    /// Answers that could not be written.
+    pub failed: u64,
+    pub entries: usize,
+    /// On disk.
+    pub bytes: u64,
+    #[serde(rename = "max_bytes")]
+    pub limit: u64,
+    /// The index is complete, and no other process uses the files.
+    #[serde(rename = "up")]
+    pub is_ready: bool,
+}
+
+/// An answer's place, and what it depends on.
+pub struct StoreOrder {
+    pub key: u128,
+    /// The stored answer to replace.
+    pub replaces: Option<EntryId>,
+    /// Made before the request. Others wait until it is dropped.
+    pub claim: PageClaim,
 }
 
 /// A stored answer that was found.
@@ -66,8 +91,8 @@ impl CacheShared {
             is_ready: AtomicBool::new(false),
             lock: OnceLock::new(),
             number: AtomicU64::new(0),
-            queued: AtomicUsize::new(0),
-            counts: CacheCounts::default(),
+            room: Arc::new(Semaphore::new(MOST_QUEUED)),
+            figures: Mutex::default(),
             complained: Mutex::default(),
         });
         let weak = Arc::downgrade(&shared);
@@ -206,7 +231,7 @@ impl CacheShared {
         index.put(id, file.size());
         let evicted = index.evict();
         drop(index);
-        self.counts.stored.fetch_add(1, Relaxed);
+        self.figures.lock().stored += 1;
         replaced.into_iter().for_each(|id| self.unlink(id));
         self.unlink_evicted(&evicted);
         Ok(())
@@ -218,7 +243,7 @@ impl CacheShared {
     }
 
     fn unlink_evicted(&self, evicted: &[EntryId]) {
-        self.counts.evicted.fetch_add(evicted.len() as u64, Relaxed);
+        self.figures.lock().evicted += evicted.len() as u64;
         evicted.iter().for_each(|id| self.unlink(*id));
     }
 
@@ -230,7 +255,7 @@ impl CacheShared {
 
     /// Counts and logs a failed write.
     pub(super) fn failed(&self, error: &io::Error) {
-        self.counts.failed.fetch_add(1, Relaxed);
+        self.figures.lock().failed += 1;
         let mut complained = self.complained.lock();
         if complained.is_none_or(|at| at.elapsed() > COMPLAIN) {
             *complained = Some(Instant::now());
@@ -256,3 +281,5 @@ const RETRY: Duration = Duration::from_secs(1);
 const COMPLAIN: Duration = Duration::from_secs(60);
 /// One answer may take this part of the cache: one in so many.
 const LARGEST_PART: u64 = 8;
+/// Bytes of all answers that wait to be written.
+const MOST_QUEUED: usize = 64 * 1024 * 1024;
