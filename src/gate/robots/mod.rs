@@ -39,11 +39,12 @@ use host_table::HostTable;
 use http::HeaderMap;
 use intern::Intern;
 use long_bodies::LongBodies;
+use parking_lot::Mutex;
 pub use places::most_fetches;
 use response::{Fetched, interpret_response};
 use shared_reply::SharedReplies;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 use tokio::sync::Semaphore;
 
@@ -67,11 +68,8 @@ pub(super) struct RobotsCache {
     /// Requests in flight that several hosts' redirects share.
     shared_replies: SharedReplies,
     trimming: AtomicBool,
-    /// Answered and failed fetches, by kind of file.
-    fetched: [AtomicU64; SiteFile::COUNT],
-    failed: [AtomicU64; SiteFile::COUNT],
-    /// Fetched files that cannot be understood: preferences in robots.txt, licences in robots.txt, tdmrep.json, licence files.
-    malformed: [AtomicU64; 4],
+    /// What is counted of them.
+    figures: Mutex<CacheFigures>,
     /// Ages of the copies that fetches were to replace: of answered fetches, of failed fetches.
     ages: [Histogram; 2],
 }
@@ -99,9 +97,7 @@ impl RobotsCache {
             fetches: FetchTable::default(),
             shared_replies: SharedReplies::default(),
             trimming: AtomicBool::new(false),
-            fetched: Default::default(),
-            failed: Default::default(),
-            malformed: Default::default(),
+            figures: Mutex::default(),
             ages: [AGES, AGES].map(Histogram::new),
         })
     }
