@@ -83,19 +83,15 @@ impl Gate {
                 }
                 Step::Fetch(fetching) => {
                     let _held = self.held.for_robots(request);
-                    account.begin_wait();
                     // Boxed, because only a site's first request waits here.
-                    let fetched = Box::pin(self.wait_for_robots(request, host.hosts, fetching, waited)).await;
-                    account.end_wait();
-                    if let Err(why) = fetched {
+                    let fetched = Box::pin(self.wait_for_robots(request, host.hosts, fetching, waited));
+                    if let Err(why) = account.waits(fetched).await {
                         return self.without_robots(&host, request, why);
                     }
                 }
                 Step::Wait(mut waiting) => {
                     let held = self.held.for_turn(request, waiting.queue(), waiting.terms());
-                    account.begin_wait();
-                    let turn = self.turn(&mut waiting).await;
-                    account.end_wait();
+                    let turn = account.waits(self.turn(&mut waiting)).await;
                     held.end();
                     drop(waiting);
                     let permit = turn?;

@@ -216,9 +216,7 @@ impl Gate {
             Stand::Go(permit) => permit,
             Stand::Wait(mut waiting) => {
                 let held = self.held.for_turn(request, &pace, waiting.terms());
-                account.begin_wait();
-                let turn = self.turn(&mut waiting).await;
-                account.end_wait();
+                let turn = account.waits(self.turn(&mut waiting)).await;
                 held.end();
                 turn?
             }
@@ -246,10 +244,8 @@ impl Gate {
             if is_fresh {
                 return Ok(as_served(&host, request, now));
             }
-            account.begin_wait();
-            let fetched = self.wait_for_robots(request, hosts, fetching, Duration::ZERO).await;
-            account.end_wait();
-            if let Err(why) = fetched
+            let fetched = self.wait_for_robots(request, hosts, fetching, Duration::ZERO);
+            if let Err(why) = account.waits(fetched).await
                 && usable.is_none()
             {
                 return if self.settings.load().mode == Mode::Report { Ok(None) } else { Err(why) };

@@ -43,10 +43,8 @@ impl Exchange<'_> {
                 Ok(_) if cached.cache.latest(cached.key) != cached.seen => {}
                 Err(others) if !cached.has_waited && !control.no_cache => {
                     cached.has_waited = true;
-                    self.trip.gate.begin_wait();
                     // However it ends, it is looked up again.
-                    let _ = timeout(longest, others.end()).await;
-                    self.trip.gate.end_wait();
+                    let _ = self.trip.gate.waits(timeout(longest, others.end())).await;
                     return CacheLookup::Again;
                 }
                 _ if control.only_if_cached => return CacheLookup::Absent,
