@@ -128,7 +128,7 @@ impl Store {
         match read {
             Ok(entry) => {
                 let entry = entry?;
-                disk.add(|batch| _ = batch.used.insert(name.into()));
+                disk.add(&mut disk.queue.lock(), |batch| _ = batch.used.insert(name.into()));
                 Some(Arc::new(entry))
             }
             Err(failure) => {
@@ -144,7 +144,7 @@ impl Store {
         let Some(disk) = &self.disk else { return };
         let name = Box::from(name.to_string());
         let mut queue = disk.queue.lock();
-        if !disk.add_to(&mut queue, |batch| batch.save(Box::clone(&name), entry.clone())) && !queue.is_closing() {
+        if !disk.add(&mut queue, |batch| batch.save(Box::clone(&name), entry.clone())) && !queue.is_closing() {
             // The older entry on disk must not be used instead.
             queue.next.lose(&name);
         }

@@ -53,11 +53,7 @@ impl WriterShared {
     }
 
     /// Queues a change. False: the queue is full or closing.
-    pub fn add(&self, add: impl FnOnce(&mut WriteBatch)) -> bool {
-        self.add_to(&mut self.queue.lock(), add)
-    }
-
-    pub fn add_to(&self, queue: &mut WriteQueue, add: impl FnOnce(&mut WriteBatch)) -> bool {
+    pub fn add(&self, queue: &mut WriteQueue, add: impl FnOnce(&mut WriteBatch)) -> bool {
         if queue.is_closing() {
             return false;
         }
