@@ -131,9 +131,7 @@ impl Gate {
         account: &mut Account,
     ) -> Decision {
         let entry = host.entry.load();
-        let tdmrep = rules.mining_purpose().map(|_| self.robots.host(SiteFile::TdmRep, request.authority).load_full());
-        let has_license = !rules.licensed_purposes().is_empty() && entry.named_license().is_some();
-        let license = has_license.then(|| self.robots.host(SiteFile::License, request.authority).load_full());
+        let [tdmrep, license] = self.others(&entry, rules, request.authority);
         let known = Known { robots: &entry, tdmrep: tdmrep.as_deref(), license: license.as_deref() };
         let decision = decide(known, rules, request, SystemTime::now());
         let allowance = if let Ruling::Allow(allowance) = decision.ruling { Some(allowance) } else { None };

@@ -160,26 +160,30 @@ impl Gate {
             return explain(&*robots, rules, request, now()).refused(&why);
         }
         let robots = self.known(SiteFile::Robots, request.authority).await;
-        let find = |file| self.robots.host(file, request.authority).load_full();
-        let mut tdmrep = rules.mining_purpose().map(|_| find(SiteFile::TdmRep));
-        let has_license = !rules.licensed_purposes().is_empty() && robots.named_license().is_some();
-        let mut license = has_license.then(|| find(SiteFile::License));
         // Each file at most once.
-        for _ in 0..SiteFile::COUNT {
+        let mut left = SiteFile::COUNT;
+        loop {
+            let [tdmrep, license] = self.others(&robots, rules, request.authority);
             let known = Known { robots: &robots, tdmrep: tdmrep.as_deref(), license: license.as_deref() };
             let decision = decide(known, rules, request, now());
             match (decision.ruling, decision.refresh) {
-                (Ruling::Fetch(SiteFile::TdmRep), _) => {
-                    tdmrep = Some(self.known(SiteFile::TdmRep, request.authority).await)
+                (Ruling::Fetch(file @ (SiteFile::TdmRep | SiteFile::License)), _)
+                | (_, Some(file @ SiteFile::License))
+                    if left > 0 =>
+                {
+                    left -= 1;
+                    self.known(file, request.authority).await;
                 }
-                (Ruling::Fetch(SiteFile::License), _) | (_, Some(SiteFile::License)) => {
-                    license = Some(self.known(SiteFile::License, request.authority).await);
-                }
-                _ => break,
+                _ => return explain(known, rules, request, now()),
             }
         }
-        let known = Known { robots: &robots, tdmrep: tdmrep.as_deref(), license: license.as_deref() };
-        explain(known, rules, request, now())
+    }
+
+    /// What is known of the other files that matter: tdmrep.json, and the licence file that this robots.txt names.
+    fn others(&self, robots: &Entry, rules: &HostRules, authority: &Authority) -> [Option<Arc<Entry>>; 2] {
+        let known = |file| self.robots.host(file, authority).load_full();
+        let has_license = !rules.licensed_purposes().is_empty() && robots.named_license().is_some();
+        [rules.mining_purpose().map(|_| known(SiteFile::TdmRep)), has_license.then(|| known(SiteFile::License))]
     }
 
     /// Whether `egress` allows requests to the host.
