@@ -40,10 +40,12 @@ async fn run(count: usize) {
 
     let (before, counted) = (resident(), gate.figures().robots);
     let start = Instant::now();
-    for from in (1000..count).step_by(20_000) {
-        fill(&gate, from..(from + 20_000).min(count), &bodies);
+    for from in (1000..count).step_by(80_000) {
+        fill(&gate, from..(from + 80_000).min(count), &bodies);
         // What is not written yet would be counted as well.
-        gate.flush().await;
+        while gate.figures().robots.unwritten_bytes > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
     let figures = gate.figures().robots;
     println!("{count} authorities, {} files, learnt and stored in {:.1?}", figures.files, start.elapsed());

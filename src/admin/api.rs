@@ -164,7 +164,7 @@ pub(super) async fn authority(
     State(admin): State<Arc<Admin>>,
     PathAuthority(authority): PathAuthority,
 ) -> Result<Json<Value>, ApiProblem> {
-    let entry = admin.gate().entry(&authority).await;
+    let entry = admin.gate().entry(SiteFile::Robots, &authority).await;
     let none = || problem(StatusCode::NOT_FOUND, format!("no robots.txt is known for {authority}"));
     let entry = entry.ok_or_else(none)?;
     Ok(in_full(&admin, &authority, &entry).await)
@@ -180,7 +180,8 @@ pub(super) async fn refresh(
 }
 
 async fn in_full(admin: &Admin, authority: &Authority, entry: &Entry) -> Json<Value> {
-    let (tdmrep, license) = (admin.gate().tdmrep(authority).await, admin.gate().license(authority).await);
+    let of = async |file| admin.gate().entry(file, authority).await;
+    let (tdmrep, license) = (of(SiteFile::TdmRep).await, of(SiteFile::License).await);
     let others = [tdmrep.as_deref(), license.as_deref()];
     let mut value = json::authority_in_full(admin.gate(), authority, entry, others);
     value["offer"] = json!(admin.proxy.offers.of(authority));

@@ -94,14 +94,14 @@ impl Account {
         Ok(())
     }
 
-    pub fn begin_wait(&mut self) {
-        self.basis =
-            DecidedBy::Awaited(self.basis().map(|entry| entry.map_or_else(Weak::new, |entry| Arc::downgrade(&entry))));
+    /// Waits, which counts as held.
+    pub async fn waits<T>(&mut self, wait: impl Future<Output = T>) -> T {
+        let used = self.basis().map(|entry| entry.map_or_else(Weak::new, |entry| Arc::downgrade(&entry)));
+        self.basis = DecidedBy::Awaited(used);
         self.since = Some(Instant::now());
-    }
-
-    pub fn end_wait(&mut self) {
+        let done = wait.await;
         self.held = self.held();
         self.since = None;
+        done
     }
 }

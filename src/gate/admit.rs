@@ -83,19 +83,15 @@ impl Gate {
                 }
                 Step::Fetch(fetching) => {
                     let _held = self.held.for_robots(request);
-                    account.begin_wait();
                     // Boxed, because only a site's first request waits here.
-                    let fetched = Box::pin(self.wait_for_robots(request, host.hosts, fetching, waited)).await;
-                    account.end_wait();
-                    if let Err(why) = fetched {
+                    let fetched = Box::pin(self.wait_for_robots(request, host.hosts, fetching, waited));
+                    if let Err(why) = account.waits(fetched).await {
                         return self.without_robots(&host, request, why);
                     }
                 }
                 Step::Wait(mut waiting) => {
                     let held = self.held.for_turn(request, waiting.queue(), waiting.terms());
-                    account.begin_wait();
-                    let turn = self.turn(&mut waiting).await;
-                    account.end_wait();
+                    let turn = account.waits(self.turn(&mut waiting)).await;
                     held.end();
                     drop(waiting);
                     let permit = turn?;
@@ -135,9 +131,7 @@ impl Gate {
         account: &mut Account,
     ) -> Decision {
         let entry = host.entry.load();
-        let tdmrep = rules.mining_purpose().map(|_| self.robots.host(SiteFile::TdmRep, request.authority).load_full());
-        let has_license = !rules.licensed_purposes().is_empty() && entry.named_license().is_some();
-        let license = has_license.then(|| self.robots.host(SiteFile::License, request.authority).load_full());
+        let [tdmrep, license] = self.others(&entry, rules, request.authority);
         let known = Known { robots: &entry, tdmrep: tdmrep.as_deref(), license: license.as_deref() };
         let decision = decide(known, rules, request, SystemTime::now());
         let allowance = if let Ruling::Allow(allowance) = decision.ruling { Some(allowance) } else { None };

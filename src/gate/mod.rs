@@ -14,6 +14,7 @@ mod pacer;
 mod report_mode;
 mod robots;
 mod robots_copy;
+mod shared_rows;
 mod store;
 mod terms;
 mod wait;
@@ -146,13 +147,6 @@ impl Gate {
         }
     }
 
-    /// Returns when everything known is in the store.
-    pub async fn flush(&self) {
-        let store = self.store.clone();
-        // Fails only while the runtime shuts down.
-        let _ = tokio::task::spawn_blocking(move || store.flush()).await;
-    }
-
     /// Writes pending entries to the store and closes it. Blocks.
     pub fn close(&self) {
         self.store.close();
@@ -166,26 +160,30 @@ impl Gate {
             return explain(&*robots, rules, request, now()).refused(&why);
         }
         let robots = self.known(SiteFile::Robots, request.authority).await;
-        let find = |file| self.robots.host(file, request.authority).load_full();
-        let mut tdmrep = rules.mining_purpose().map(|_| find(SiteFile::TdmRep));
-        let has_license = !rules.licensed_purposes().is_empty() && robots.named_license().is_some();
-        let mut license = has_license.then(|| find(SiteFile::License));
         // Each file at most once.
-        for _ in 0..SiteFile::COUNT {
+        let mut left = SiteFile::COUNT;
+        loop {
+            let [tdmrep, license] = self.others(&robots, rules, request.authority);
             let known = Known { robots: &robots, tdmrep: tdmrep.as_deref(), license: license.as_deref() };
             let decision = decide(known, rules, request, now());
             match (decision.ruling, decision.refresh) {
-                (Ruling::Fetch(SiteFile::TdmRep), _) => {
-                    tdmrep = Some(self.known(SiteFile::TdmRep, request.authority).await)
+                (Ruling::Fetch(file @ (SiteFile::TdmRep | SiteFile::License)), _)
+                | (_, Some(file @ SiteFile::License))
+                    if left > 0 =>
+                {
+                    left -= 1;
+                    self.known(file, request.authority).await;
                 }
-                (Ruling::Fetch(SiteFile::License), _) | (_, Some(SiteFile::License)) => {
-                    license = Some(self.known(SiteFile::License, request.authority).await);
-                }
-                _ => break,
+                _ => return explain(known, rules, request, now()),
             }
         }
-        let known = Known { robots: &robots, tdmrep: tdmrep.as_deref(), license: license.as_deref() };
-        explain(known, rules, request, now())
+    }
+
+    /// What is known of the other files that matter: tdmrep.json, and the licence file that this robots.txt names.
+    fn others(&self, robots: &Entry, rules: &HostRules, authority: &Authority) -> [Option<Arc<Entry>>; 2] {
+        let known = |file| self.robots.host(file, authority).load_full();
+        let has_license = !rules.licensed_purposes().is_empty() && robots.named_license().is_some();
+        [rules.mining_purpose().map(|_| known(SiteFile::TdmRep)), has_license.then(|| known(SiteFile::License))]
     }
 
     /// Whether `egress` allows requests to the host.
@@ -222,9 +220,7 @@ impl Gate {
             Stand::Go(permit) => permit,
             Stand::Wait(mut waiting) => {
                 let held = self.held.for_turn(request, &pace, waiting.terms());
-                account.begin_wait();
-                let turn = self.turn(&mut waiting).await;
-                account.end_wait();
+                let turn = account.waits(self.turn(&mut waiting)).await;
                 held.end();
                 turn?
             }
@@ -252,10 +248,8 @@ impl Gate {
             if is_fresh {
                 return Ok(as_served(&host, request, now));
             }
-            account.begin_wait();
-            let fetched = self.wait_for_robots(request, hosts, fetching, Duration::ZERO).await;
-            account.end_wait();
-            if let Err(why) = fetched
+            let fetched = self.wait_for_robots(request, hosts, fetching, Duration::ZERO);
+            if let Err(why) = account.waits(fetched).await
                 && usable.is_none()
             {
                 return if self.settings.load().mode == Mode::Report { Ok(None) } else { Err(why) };

@@ -106,19 +106,9 @@ impl Gate {
         hosts.map(|host| (host.authority.clone(), host.load_full())).collect()
     }
 
-    /// The entry of an authority, from memory or the store. `None`: unknown.
-    pub async fn entry(&self, authority: &Authority) -> Option<Arc<Entry>> {
-        self.robots.look_up(SiteFile::Robots, authority).await
-    }
-
-    /// The same for its tdmrep.json.
-    pub async fn tdmrep(&self, authority: &Authority) -> Option<Arc<Entry>> {
-        self.robots.look_up(SiteFile::TdmRep, authority).await
-    }
-
-    /// The same for the licence file that its robots.txt names.
-    pub async fn license(&self, authority: &Authority) -> Option<Arc<Entry>> {
-        self.robots.look_up(SiteFile::License, authority).await
+    /// What is known of an authority's file, from memory or the store. `None`: nothing.
+    pub async fn entry(&self, file: SiteFile, authority: &Authority) -> Option<Arc<Entry>> {
+        self.robots.look_up(file, authority).await
     }
 
     /// Judges by a copy from another gate, which is not stored.
@@ -174,15 +164,15 @@ impl Gate {
         self.robots.refresh(&host, order).end().await?;
         let robots = host.load_full();
         let rules = self.settings.load().hosts.get(authority.host()).rules.clone();
-        let is_kept = self.tdmrep(authority).await.is_some();
-        let is_allowed = may_fetch_tdmrep(&robots, &rules, &Request::new(authority, b"/"), SystemTime::now());
-        if is_allowed && (is_kept || rules.mining_purpose().is_some()) {
-            self.robots.refresh(&self.robots.host(SiteFile::TdmRep, authority), order).end().await?;
-        }
-        let is_kept = self.license(authority).await.is_some();
-        let is_allowed = may_fetch_license(&robots, &rules, &Request::new(authority, b"/"), SystemTime::now());
-        if is_allowed && (is_kept || !rules.licensed_purposes().is_empty()) {
-            self.robots.refresh(&self.robots.host(SiteFile::License, authority), order).end().await?;
+        let request = Request::new(authority, b"/");
+        for (file, may_fetch, is_used) in [
+            (SiteFile::TdmRep, may_fetch_tdmrep as MayFetch, rules.mining_purpose().is_some()),
+            (SiteFile::License, may_fetch_license, !rules.licensed_purposes().is_empty()),
+        ] {
+            let is_wanted = is_used || self.entry(file, authority).await.is_some();
+            if is_wanted && may_fetch(&robots, &rules, &request, SystemTime::now()) {
+                self.robots.refresh(&self.robots.host(file, authority), order).end().await?;
+            }
         }
         Ok(robots)
     }
@@ -197,3 +187,6 @@ impl Gate {
         self.pacer.figures(&PaceKey::new(self.settings.load().pace.key, authority, None))
     }
 }
+
+/// Whether another file of a site may be fetched.
+type MayFetch = fn(&Entry, &HostRules, &Request<'_>, SystemTime) -> bool;

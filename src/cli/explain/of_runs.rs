@@ -33,11 +33,11 @@ pub(super) async fn of_runs(
     }
     let (of, now) = (request.authority, SystemTime::now());
     let is_used = |copy: &Arc<Entry>| copy.usable(now).is_some_and(|(answer, _)| answer.freshness.is_fresh(now));
-    let Some(robots) = kept.entry(of).await.filter(is_used) else { return Ok(None) };
-    let others = [(SiteFile::TdmRep, kept.tdmrep(of).await), (SiteFile::License, kept.license(of).await)];
+    let Some(robots) = kept.entry(SiteFile::Robots, of).await.filter(is_used) else { return Ok(None) };
     gate.take_copy(SiteFile::Robots, of, robots);
-    for (file, copy) in others {
-        copy.filter(is_used).into_iter().for_each(|copy| gate.take_copy(file, of, copy));
+    for file in [SiteFile::TdmRep, SiteFile::License] {
+        let copy = kept.entry(file, of).await.filter(is_used);
+        copy.into_iter().for_each(|copy| gate.take_copy(file, of, copy));
     }
     Ok(Some(gate.explain(request, rules).await))
 }

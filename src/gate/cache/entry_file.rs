@@ -4,7 +4,6 @@
 use super::index::on_disk;
 use crate::config::{open_ours, private_folder};
 use crate::policy::cache::StoredHead;
-use bytes::Bytes;
 use ring::digest::{Context, SHA256};
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -75,12 +74,10 @@ impl EntryWriter {
         started.map(|()| writer)
     }
 
-    pub fn write(&mut self, pieces: &[Bytes]) -> io::Result<()> {
-        for piece in pieces {
-            self.file.write_all(piece)?;
-            self.sum.update(piece);
-            self.body_len += piece.len() as u64;
-        }
+    pub fn write(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.file.write_all(piece)?;
+        self.sum.update(piece);
+        self.body_len += piece.len() as u64;
         Ok(())
     }
 
@@ -147,24 +144,19 @@ pub fn short(sum: Context) -> EntrySum {
     *sum.finish().as_ref().first_chunk().expect("SHA-256 has 32 bytes")
 }
 
-type HeadFields = Vec<(Vec<u8>, Vec<u8>)>;
-type HeadRecord = (Vec<u8>, u16, u8, HeadFields, Vec<(Vec<u8>, Option<Vec<u8>>)>, u64, u64, (String, u64));
-/// With the body's length and checksum. Both take as many bytes whatever they are, as they are known only after the body.
-type StoredRecord = ([u8; 8], EntrySum, HeadRecord);
+/// The body's length and checksum, and the head. The first two take as many bytes whatever they are, as they are known only after the body.
+type StoredRecord<H> = ([u8; 8], EntrySum, H);
 
 /// All that comes before the body.
 fn encode(head: &StoredHead, body_len: u64, body_sum: &EntrySum) -> Vec<u8> {
-    let StoredHead { url, status, version, fields, selected_by, received, initial_age, fetch } = head;
-    let head = (url, status, version, fields, selected_by, received, initial_age, fetch);
-    let record = postcard::to_allocvec(&(body_len.to_le_bytes(), body_sum, head)).expect("it is written to memory");
+    let record: StoredRecord<_> = (body_len.to_le_bytes(), *body_sum, head);
+    let record = postcard::to_allocvec(&record).expect("it is written to memory");
     let length = u32::try_from(record.len()).unwrap_or(u32::MAX).to_le_bytes();
     [&MAGIC[..], &sum(&record), &length, &record].concat()
 }
 
 fn decode(bytes: &[u8]) -> Option<(StoredHead, u64, EntrySum)> {
-    let (body_len, body_sum, head): StoredRecord = postcard::from_bytes(bytes).ok()?;
-    let (url, status, version, fields, selected_by, received, initial_age, fetch) = head;
-    let head = StoredHead { url, status, version, fields, selected_by, received, initial_age, fetch };
+    let (body_len, body_sum, head): StoredRecord<StoredHead> = postcard::from_bytes(bytes).ok()?;
     Some((head, u64::from_le_bytes(body_len), body_sum))
 }
 
@@ -204,7 +196,7 @@ mod tests {
 
     fn written(folder: &Path, head: &StoredHead, body: &[u8]) -> PathBuf {
         let mut writer = EntryWriter::create(folder.join("tmp"), head).unwrap();
-        body.chunks(7).for_each(|piece| writer.write(&[Bytes::copy_from_slice(piece)]).unwrap());
+        body.chunks(7).for_each(|piece| writer.write(piece).unwrap());
         let name = folder.join("ab").join("entry");
         writer.finish().unwrap();
         writer.rename(&name).unwrap();
@@ -226,6 +218,15 @@ mod tests {
         }
     }
 
+    /// The files of earlier versions are read on.
+    #[test]
+    fn a_head_is_written_as_its_fields_in_their_order() {
+        let head = head("x");
+        let StoredHead { url, status, version, fields, selected_by, received, initial_age, fetch } = &head;
+        let fields = (url, status, version, fields, selected_by, received, initial_age, fetch);
+        assert_eq!(postcard::to_allocvec(&head), postcard::to_allocvec(&fields));
+    }
+
     #[test]
     fn a_body_is_taken_over_under_another_head() {
         let folder = tempfile::tempdir().unwrap();
@@ -242,7 +243,7 @@ mod tests {
     fn what_is_dropped_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = EntryWriter::create(folder.path().join("tmp"), &head("")).unwrap();
-        writer.write(&[Bytes::from_static(b"x")]).unwrap();
+        writer.write(b"x").unwrap();
         drop(writer);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }

@@ -1,33 +1,35 @@
 //! In-memory index of the answers on disk: their sizes and order of use. Rebuilt at each start from file names and sizes alone.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-/// A file of the cache: a URL's hash, and which of its answers (RFC 9111 §4.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// A file of the cache: a URL's hash, and the number of one of its answers (RFC 9111 §4.1). A number is given once: another answer has
+/// another file, whatever it replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EntryId {
     pub key: u128,
-    pub slot: u8,
+    pub number: u64,
 }
 
 impl EntryId {
     /// The file's name.
     pub fn name(self) -> String {
-        format!("{:032x}-{:x}", self.key, self.slot)
+        format!("{:032x}-{:x}", self.key, self.number)
     }
 
     pub fn parse(name: &str) -> Option<Self> {
-        let (key, slot) = name.split_once('-')?;
-        let id = EntryId { key: u128::from_str_radix(key, 16).ok()?, slot: u8::from_str_radix(slot, 16).ok()? };
-        (id.slot < MOST_SLOTS && id.name() == name).then_some(id)
+        let (key, number) = name.split_once('-')?;
+        let id = EntryId { key: u128::from_str_radix(key, 16).ok()?, number: u64::from_str_radix(number, 16).ok()? };
+        (id.number < MOST_NUMBER && id.name() == name).then_some(id)
     }
 }
 
 /// The index of all entries.
 pub struct EntryIndex {
-    rows: HashMap<EntryId, EntryRow>,
+    /// By URL, and in the order in which they were written.
+    rows: BTreeMap<EntryId, EntryRow>,
     /// Entries by last use.
     order: BTreeMap<u64, EntryId>,
-    /// Incremented with each use.
+    /// Incremented with each entry and each use.
     tick: u64,
     /// Bytes of all entries.
     bytes: u64,
@@ -40,14 +42,12 @@ pub struct EntryIndex {
 struct EntryRow {
     size: u64,
     used: u64,
-    /// When the entry was written, in ticks.
-    made: u64,
 }
 
 impl EntryIndex {
     /// `limit`: bytes.
     pub fn new(limit: u64) -> Self {
-        EntryIndex { rows: HashMap::new(), order: BTreeMap::new(), tick: 0, bytes: 0, pending: 0, limit }
+        EntryIndex { rows: BTreeMap::new(), order: BTreeMap::new(), tick: 0, bytes: 0, pending: 0, limit }
     }
 
     /// Entries and bytes.
@@ -63,19 +63,14 @@ impl EntryIndex {
         self.limit = limit;
     }
 
-    /// The answers of a URL.
-    pub fn of(&self, key: u128) -> Vec<EntryId> {
-        (0..MOST_SLOTS).map(|slot| EntryId { key, slot }).filter(|id| self.rows.contains_key(id)).collect()
+    /// The answers of a URL, in the order in which they were written.
+    pub fn of(&self, key: u128) -> impl DoubleEndedIterator<Item = EntryId> {
+        let all = EntryId { key, number: 0 }..=EntryId { key, number: u64::MAX };
+        self.rows.range(all).map(|(id, _)| *id)
     }
 
-    /// Increases when an answer of the URL is written. 0: none.
-    pub fn made(&self, key: u128) -> u64 {
-        self.of(key).iter().map(|id| self.made_of(*id)).max().unwrap_or_default()
-    }
-
-    /// The same for one entry.
-    pub fn made_of(&self, id: EntryId) -> u64 {
-        self.rows.get(&id).map_or(0, |row| row.made)
+    pub fn has(&self, id: EntryId) -> bool {
+        self.rows.contains_key(&id)
     }
 
     pub fn touch(&mut self, id: EntryId) {
@@ -85,27 +80,24 @@ impl EntryIndex {
         self.order.insert(self.tick, id);
     }
 
-    /// The slot for another answer of the URL: free, or the least recently used.
-    pub fn free_slot(&self, key: u128) -> EntryId {
-        let all = (0..MOST_SLOTS).map(|slot| EntryId { key, slot });
-        all.min_by_key(|id| self.rows.get(id).map_or(0, |row| row.used)).expect("there are slots")
+    /// The file for another answer of the URL.
+    pub fn next(&mut self, key: u128) -> EntryId {
+        self.tick += 1;
+        EntryId { key, number: self.tick }
     }
 
-    /// Adds a written file, replacing the one before. `reserved`: bytes.
-    pub fn put(&mut self, id: EntryId, size: u64, reserved: u64) {
-        self.remove(id);
-        self.release(reserved);
-        self.tick += 1;
-        self.rows.insert(id, EntryRow { size, used: self.tick, made: self.tick });
+    /// The answer that another of the URL replaces: the least recently used, if there are as many as may be.
+    pub fn surplus(&self, key: u128) -> Option<EntryId> {
+        let is_full = self.of(key).nth(MOST_ANSWERS - 1).is_some();
+        self.of(key).min_by_key(|id| self.rows[id].used).filter(|_| is_full)
+    }
+
+    /// Adds a file: one that was written, or found at the start.
+    pub fn put(&mut self, id: EntryId, size: u64) {
+        self.tick = self.tick.max(id.number) + 1;
+        self.rows.insert(id, EntryRow { size, used: self.tick });
         self.order.insert(self.tick, id);
         self.bytes += size;
-    }
-
-    /// Adds a file found at the start, unless a newer one was written.
-    pub fn put_found(&mut self, id: EntryId, size: u64) {
-        if !self.rows.contains_key(&id) {
-            self.put(id, size, 0);
-        }
     }
 
     pub fn remove(&mut self, id: EntryId) -> bool {
@@ -141,7 +133,7 @@ impl EntryIndex {
 
     /// Removes all answers of the URL; the caller deletes their files.
     pub fn remove_all(&mut self, key: u128) -> Vec<EntryId> {
-        let all = self.of(key);
+        let all: Vec<_> = self.of(key).collect();
         all.iter().for_each(|id| _ = self.remove(*id));
         all
     }
@@ -153,7 +145,9 @@ pub fn on_disk(length: u64) -> u64 {
 }
 
 /// Most answers of one URL, by Vary.
-pub const MOST_SLOTS: u8 = 8;
+const MOST_ANSWERS: usize = 8;
+/// More are never given.
+const MOST_NUMBER: u64 = 1 << 48;
 /// Limits memory, at some 150 bytes each.
 const MOST_ENTRIES: usize = 2_000_000;
 
@@ -162,14 +156,15 @@ mod tests {
     use super::*;
 
     fn id(key: u128) -> EntryId {
-        EntryId { key, slot: 0 }
+        EntryId { key, number: 1 }
     }
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        let one = EntryId { key: 0xabc, slot: 7 };
+        let one = EntryId { key: 0xabc, number: 0x17 };
         assert_eq!(EntryId::parse(&one.name()), Some(one));
-        for other in ["", "x", "abc-7", "00000000000000000000000000000ABC-7", "00000000000000000000000000000abc-8"] {
+        let (upper, far) = ("00000000000000000000000000000ABC-7", "00000000000000000000000000000abc-ffffffffffffffff");
+        for other in ["", "x", "abc-7", upper, far] {
             assert_eq!(EntryId::parse(other), None, "{other}");
         }
     }
@@ -177,39 +172,40 @@ mod tests {
     #[test]
     fn what_was_used_least_recently_goes_first() {
         let mut index = EntryIndex::new(30);
-        (1..=3).for_each(|key| index.put(id(key), 10, 0));
+        (1..=3).for_each(|key| index.put(id(key), 10));
         index.touch(id(1));
         assert_eq!(index.reserve(15), Some(vec![id(2), id(3)]));
         assert_eq!(index.figures(), (1, 25));
         assert_eq!(index.reserve(16), None, "what is being written is not evicted");
-        index.put(id(4), 20, 15);
+        index.release(15);
+        index.put(id(4), 20);
         assert_eq!((index.evict(), index.figures()), (vec![], (2, 30)));
         index.set_limit(20);
         assert_eq!(index.evict(), [id(1)]);
     }
 
     #[test]
-    fn what_is_replaced_is_counted_once() {
+    fn no_two_answers_have_one_file() {
         let mut index = EntryIndex::new(100);
-        index.put(id(1), 10, 0);
-        let before = index.made(1);
-        index.put(id(1), 30, 0);
-        assert_eq!(index.figures(), (1, 30));
-        assert!(index.made(1) > before && index.made(2) == 0);
-        index.put_found(id(1), 50);
-        assert_eq!(index.figures(), (1, 30), "it has been written since");
-        assert!(index.remove(id(1)) && !index.remove(id(1)));
-        assert_eq!(index.figures(), (0, 0));
+        let found = EntryId { key: 1, number: 700 };
+        index.put(found, 10);
+        let next = [index.next(1), index.next(1), index.next(2)];
+        assert!(next[0] > found && next[1] > next[0] && next[2].number > next[1].number);
+        next.iter().for_each(|id| index.put(*id, 10));
+        assert!(index.of(1).eq([found, next[0], next[1]]) && index.of(3).next().is_none());
+        assert!(index.has(next[0]) && index.remove(next[0]) && !index.has(next[0]) && !index.remove(next[0]));
+        assert_eq!(index.figures(), (3, 30));
     }
 
     #[test]
     fn a_url_has_so_many_answers() {
         let mut index = EntryIndex::new(1000);
-        for expected in (0..MOST_SLOTS).chain([0, 1]) {
-            let free = index.free_slot(5);
-            assert_eq!(free.slot, expected);
-            index.put(free, 1, 0);
+        let all: Vec<_> = (0..MOST_ANSWERS).map(|_| index.next(5)).collect();
+        for id in &all {
+            assert_eq!(index.surplus(5), None);
+            index.put(*id, 1);
         }
-        assert_eq!(index.of(5).len(), 8);
+        index.touch(all[0]);
+        assert_eq!((index.surplus(5), index.surplus(6)), (Some(all[1]), None));
     }
 }

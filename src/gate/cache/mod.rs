@@ -1,23 +1,21 @@
 //! A shared cache of answers on disk (RFC 9111), for clients that fetch the same pages: its files and index. `policy::cache` decides what
 //! may be stored and served, and the exchange which request may be answered.
 
-mod claims;
 mod entry_body;
 mod entry_file;
+mod in_flight;
 mod index;
 mod shared;
 mod storing;
-mod under_way;
 
-pub use claims::StoreClaim;
 pub use entry_body::EntryBody;
+pub use in_flight::{OthersFetch, PageClaim};
 pub use index::EntryId;
-pub use shared::StoredAnswer;
-pub use storing::{StoreOrder, StoringAnswer};
-pub use under_way::{OthersFetch, OwnFetch, PageFetch};
+pub use shared::{PageCacheFigures, StoreOrder, StoredAnswer};
+pub use storing::StoringAnswer;
 
 use crate::policy::cache::StoredHead;
-use claims::StoreClaims;
+use in_flight::PagesInFlight;
 use ring::digest::{SHA256, digest};
 use shared::CacheShared;
 use std::io;
@@ -26,37 +24,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use tokio::task::spawn_blocking;
-use under_way::PagesUnderWay;
 
 /// The cache of a proxy.
 pub struct PageCache {
     shared: Arc<CacheShared>,
-    under_way: PagesUnderWay,
-    claims: StoreClaims,
-}
-
-/// Figures on the cache.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-#[non_exhaustive]
-pub struct PageCacheFigures {
-    /// Requests answered without the site.
-    pub hits: u64,
-    /// Requests answered after the site had confirmed the stored answer.
-    pub revalidated: u64,
-    /// Cacheable requests that had to go to the site.
-    pub misses: u64,
-    pub stored: u64,
-    pub evicted: u64,
-    /// Answers that could not be written.
-    pub failed: u64,
-    pub entries: usize,
-    /// On disk.
-    pub bytes: u64,
-    #[serde(rename = "max_bytes")]
-    pub limit: u64,
-    /// The index is complete, and no other process uses the files.
-    #[serde(rename = "up")]
-    pub is_ready: bool,
+    in_flight: PagesInFlight,
 }
 
 /// The cache's result for a request.
@@ -74,7 +46,7 @@ impl PageCache {
     /// The directory cannot be used.
     pub fn open(directory: &Path, size: u64) -> io::Result<Self> {
         let shared = CacheShared::open(directory, size)?;
-        Ok(PageCache { shared, under_way: PagesUnderWay::default(), claims: StoreClaims::default() })
+        Ok(PageCache { shared, in_flight: PagesInFlight::default() })
     }
 
     /// The hash of a URL.
@@ -102,38 +74,38 @@ impl PageCache {
         if !self.shared.is_ready.load(Relaxed) {
             return None;
         }
-        let ids: Vec<(EntryId, u64)> = {
-            let index = self.shared.index.lock();
-            index.of(key).into_iter().map(|id| (id, index.made_of(id))).collect()
-        };
+        let ids: Vec<_> = self.shared.index.lock().of(key).collect();
         if ids.is_empty() {
             return None;
         }
         let shared = self.shared.clone();
         let newest = spawn_blocking(move || {
-            let opened = ids.into_iter().filter_map(|(id, made)| Some((id, made, shared.open_entry(id, made)?)));
-            let wanted = opened.filter(|(.., entry)| is_wanted(&entry.head));
-            let (id, made, entry) = wanted.max_by_key(|(.., entry)| entry.head.received)?;
-            shared.begin(id, made, entry)
+            let opened = ids.into_iter().filter_map(|id| Some((id, shared.open_entry(id)?)));
+            let wanted = opened.filter(|(_, entry)| is_wanted(&entry.head));
+            let (id, entry) = wanted.max_by_key(|(_, entry)| entry.head.received)?;
+            shared.begin(id, entry)
         });
         let newest = newest.await.ok()??;
         self.shared.index.lock().touch(newest.id);
         Some(newest)
     }
 
-    /// Increases when an answer of the URL is stored. 0: none.
-    pub fn made(&self, key: u128) -> u64 {
-        self.shared.index.lock().made(key)
+    /// The answer of the URL that was stored last.
+    pub fn latest(&self, key: u128) -> Option<EntryId> {
+        self.shared.index.lock().of(key).next_back()
     }
 
     /// A claim to store an answer of this URL that is about to be asked for.
-    pub fn claim(&self, key: u128) -> StoreClaim {
-        self.claims.enter(key)
+    pub fn claim(&self, key: u128) -> PageClaim {
+        PageClaim::new(&self.in_flight, key)
     }
 
-    /// Joins a fetch of this URL under way, or begins one.
-    pub fn enter(&self, key: u128) -> PageFetch {
-        self.under_way.enter(key)
+    /// The same for a request that others wait for.
+    ///
+    /// # Errors
+    /// Another request is such a one.
+    pub fn fetch(&self, key: u128) -> Result<PageClaim, OthersFetch> {
+        PageClaim::fetching(&self.in_flight, key)
     }
 
     /// Begins to store an answer, if the cache is ready.
@@ -143,17 +115,13 @@ impl PageCache {
 
     /// Gives a revalidated answer its new head.
     pub fn confirm(&self, stored: &StoredAnswer, head: StoredHead, order: StoreOrder) {
-        tokio::spawn(storing::confirm(
-            self.shared.clone(),
-            (stored.entry.clone(), stored.id, stored.made),
-            head,
-            order,
-        ));
+        let order = StoreOrder { replaces: Some(stored.id), ..order };
+        tokio::spawn(storing::confirm(self.shared.clone(), stored.entry.clone(), head, order));
     }
 
     /// Invalidates the URL's stored answers and those being written (RFC 9111 §4.4).
     pub fn invalidate(&self, key: u128) {
-        self.claims.end(key);
+        PageClaim::end_all(&self.in_flight, key);
         let ids = self.shared.index.lock().remove_all(key);
         if !ids.is_empty() {
             self.remove(ids);
@@ -166,31 +134,21 @@ impl PageCache {
     }
 
     pub fn count(&self, result: CacheResult) {
-        let counts = &self.shared.counts;
-        let count = match result {
-            CacheResult::Hit => &counts.hits,
-            CacheResult::Revalidated => &counts.revalidated,
-            CacheResult::Miss => &counts.misses,
-        };
-        count.fetch_add(1, Relaxed);
+        let figures = &mut *self.shared.figures.lock();
+        *match result {
+            CacheResult::Hit => &mut figures.hits,
+            CacheResult::Revalidated => &mut figures.revalidated,
+            CacheResult::Miss => &mut figures.misses,
+        } += 1;
     }
 
     pub fn figures(&self) -> PageCacheFigures {
-        let CacheShared { counts, index, is_ready, .. } = &*self.shared;
-        let index = index.lock();
-        let (entries, bytes) = index.figures();
-        PageCacheFigures {
-            hits: counts.hits.load(Relaxed),
-            revalidated: counts.revalidated.load(Relaxed),
-            misses: counts.misses.load(Relaxed),
-            stored: counts.stored.load(Relaxed),
-            evicted: counts.evicted.load(Relaxed),
-            failed: counts.failed.load(Relaxed),
-            entries,
-            bytes,
-            limit: index.limit(),
-            is_ready: is_ready.load(Relaxed),
-        }
+        let ((entries, bytes), limit) = {
+            let index = self.shared.index.lock();
+            (index.figures(), index.limit())
+        };
+        let is_ready = self.shared.is_ready.load(Relaxed);
+        PageCacheFigures { entries, bytes, limit, is_ready, ..*self.shared.figures.lock() }
     }
 }
 
@@ -219,14 +177,18 @@ mod tests {
     }
 
     async fn store(cache: &PageCache, key: u128) {
-        let PageFetch::Own(fetch) = cache.enter(key) else { panic!("nobody else fetches it") };
-        let order = StoreOrder { key, replaces: None, claim: cache.claim(key), fetch: Some(fetch) };
+        let claim = cache.fetch(key).ok().expect("nobody else fetches it");
+        let order = StoreOrder { key, replaces: None, claim };
         let mut storing = cache.store(head(), order).expect("the cache is ready");
         storing.push(Bytes::from_static(b"page"));
         storing.finish();
-        if let PageFetch::Others(others) = cache.enter(key) {
+        if let Err(others) = cache.fetch(key) {
             others.end().await;
         }
+    }
+
+    fn latest(cache: &PageCache, key: u128) -> EntryId {
+        cache.latest(key).expect("it is stored")
     }
 
     /// Files are removed after their rows.
@@ -236,17 +198,33 @@ mod tests {
         let cache = PageCache::open(directory.path(), 1 << 20).unwrap();
         store(&cache, 1).await;
         let before = cache.shared.index.lock().remove_all(1);
-        let found_before = cache.made(1);
         store(&cache, 1).await;
-        before.into_iter().for_each(|id| cache.shared.unlink(id));
+        // An earlier look-up that finds a torn file, or none, does not affect the current one.
+        std::fs::write(cache.shared.path(before[0]), "").unwrap();
+        assert!(cache.shared.open_entry(before[0]).is_none());
+        before.iter().for_each(|id| cache.shared.unlink(*id));
+        assert!(cache.shared.open_entry(before[0]).is_none());
         assert!(cache.find(1, |_| true).await.is_some());
-        // An earlier look-up that finds no file, or a torn one, does not affect the current one.
-        let id = EntryId { key: 1, slot: 0 };
+        let id = latest(&cache, 1);
         std::fs::write(cache.shared.path(id), "").unwrap();
-        assert!(cache.shared.open_entry(id, found_before).is_none());
-        assert_ne!(cache.made(1), 0);
         assert!(cache.find(1, |_| true).await.is_none());
-        assert_eq!((cache.made(1), cache.shared.path(id).exists()), (0, false));
+        assert_eq!((cache.latest(1), cache.shared.path(id).exists()), (None, false));
+    }
+
+    /// As many as there are, and of a URL no more than it may have.
+    #[tokio::test]
+    async fn a_file_is_removed_with_the_answer_that_it_has() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = PageCache::open(directory.path(), 1 << 20).unwrap();
+        for _ in 0..12 {
+            store(&cache, 1).await;
+        }
+        let stored = cache.find(1, |_| true).await.expect("it is stored");
+        let order = StoreOrder { key: 1, replaces: Some(stored.id), claim: cache.claim(1) };
+        storing::confirm(cache.shared.clone(), stored.entry, head(), order).await;
+        let files = std::fs::read_dir(cache.shared.path(stored.id).parent().unwrap()).unwrap().count();
+        assert_eq!((files, cache.figures().entries, cache.figures().evicted), (8, 8, 0));
+        assert!(!cache.shared.path(stored.id).exists() && latest(&cache, 1) > stored.id);
     }
 
     /// Once no other uses the directory.
@@ -267,7 +245,7 @@ mod tests {
         assert!(PageCache::open(directory.path(), 1 << 20).is_err());
         std::fs::remove_file(unfinished).unwrap();
         let cache = ready(directory.path()).await;
-        let folder = cache.shared.path(EntryId { key: 1, slot: 0 }).parent().unwrap().to_owned();
+        let folder = cache.shared.path(EntryId { key: 1, number: 0 }).parent().unwrap().to_owned();
         std::os::unix::fs::symlink(other.path(), folder).unwrap();
         store(&cache, 1).await;
         assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 1, "nothing is removed there, nor put");
@@ -283,15 +261,15 @@ mod tests {
         let cache = ready(directory.path()).await;
         store(&cache, 1).await;
         store(&cache, 2).await;
-        let path = |key| cache.shared.path(EntryId { key, slot: 0 });
+        let path = |key| cache.shared.path(latest(&cache, key));
         let theirs = |path: &Path| std::os::unix::fs::chown(path, Some(61184), None).unwrap();
-        theirs(&path(1));
-        assert!(cache.find(1, |_| true).await.is_none() && cache.find(2, |_| true).await.is_some());
-        assert_eq!((cache.made(1), path(1).exists()), (0, true));
-        // In a folder that is theirs as well, and before the start.
-        theirs(path(2).parent().unwrap());
-        theirs(&path(2));
         let (one, two) = (path(1), path(2));
+        theirs(&one);
+        assert!(cache.find(1, |_| true).await.is_none() && cache.find(2, |_| true).await.is_some());
+        assert_eq!((cache.latest(1), one.exists()), (None, true));
+        // In a folder that is theirs as well, and before the start.
+        theirs(two.parent().unwrap());
+        theirs(&two);
         drop(cache);
         let cache = ready(directory.path()).await;
         assert_eq!(cache.figures().entries, 0);

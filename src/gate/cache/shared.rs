@@ -3,6 +3,7 @@
 
 use super::entry_body::EntryBody;
 use super::entry_file::{EntryWriter, OpenEntry};
+use super::in_flight::PageClaim;
 use super::index::{EntryId, EntryIndex, on_disk};
 use crate::config::{is_ours, open_lock, private_folder, warn_of_foreign, warn_of_others};
 use crate::policy::cache::StoredHead;
@@ -11,37 +12,60 @@ use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::Semaphore;
 
 /// Shared by requests, the tasks that write and the thread that starts.
 pub(super) struct CacheShared {
     directory: PathBuf,
     pub(super) index: Mutex<EntryIndex>,
-    /// Held while a file is renamed or removed, so that a new file is not removed instead of an old one.
-    names: Mutex<()>,
     /// The index is complete. Before, nothing is stored or found.
     pub(super) is_ready: AtomicBool,
     /// Held as long as this process uses the directory.
     lock: OnceLock<File>,
     /// Names incomplete files.
     number: AtomicU64,
-    /// Bytes that wait to be written.
-    pub(super) queued: AtomicUsize,
-    pub(super) counts: CacheCounts,
+    /// Room for bytes that wait to be written.
+    pub(super) room: Arc<Semaphore>,
+    /// What is counted of them.
+    pub(super) figures: Mutex<PageCacheFigures>,
     complained: Mutex<Option<Instant>>,
 }
 
-#[derive(Default)]
-pub(super) struct CacheCounts {
-    pub(super) hits: AtomicU64,
-    pub(super) revalidated: AtomicU64,
-    pub(super) misses: AtomicU64,
-    pub(super) stored: AtomicU64,
-    pub(super) evicted: AtomicU64,
-    pub(super) failed: AtomicU64,
+/// Figures on the cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct PageCacheFigures {
+    /// Requests answered without the site.
+    pub hits: u64,
+    /// Requests answered after the site had confirmed the stored answer.
+    pub revalidated: u64,
+    /// Cacheable requests that had to go to the site.
+    pub misses: u64,
+    pub stored: u64,
+    pub evicted: u64,
+    /// Answers that could not be written.
+    pub failed: u64,
+    pub entries: usize,
+    /// On disk.
+    pub bytes: u64,
+    #[serde(rename = "max_bytes")]
+    pub limit: u64,
+    /// The index is complete, and no other process uses the files.
+    #[serde(rename = "up")]
+    pub is_ready: bool,
+}
+
+/// An answer's place, and what it depends on.
+pub struct StoreOrder {
+    pub key: u128,
+    /// The stored answer to replace.
+    pub replaces: Option<EntryId>,
+    /// Made before the request. Others wait until it is dropped.
+    pub claim: PageClaim,
 }
 
 /// A stored answer that was found.
@@ -52,8 +76,6 @@ pub struct StoredAnswer {
     pub length: u64,
     pub body: EntryBody,
     pub(super) entry: Arc<OpenEntry>,
-    /// When it was written, by the index.
-    pub(super) made: u64,
 }
 
 impl CacheShared {
@@ -66,12 +88,11 @@ impl CacheShared {
         let shared = Arc::new(CacheShared {
             directory: directory.to_owned(),
             index: Mutex::new(EntryIndex::new(size)),
-            names: Mutex::default(),
             is_ready: AtomicBool::new(false),
             lock: OnceLock::new(),
             number: AtomicU64::new(0),
-            queued: AtomicUsize::new(0),
-            counts: CacheCounts::default(),
+            room: Arc::new(Semaphore::new(MOST_QUEUED)),
+            figures: Mutex::default(),
             complained: Mutex::default(),
         });
         let weak = Arc::downgrade(&shared);
@@ -107,7 +128,7 @@ impl CacheShared {
         found.sort_unstable_by_key(|(_, _, used)| *used);
         {
             let mut index = shared.index.lock();
-            found.iter().for_each(|(id, size, _)| index.put_found(*id, *size));
+            found.iter().for_each(|(id, size, _)| index.put(*id, *size));
         }
         shared.evict();
         shared.is_ready.store(true, Relaxed);
@@ -136,19 +157,19 @@ impl CacheShared {
         found
     }
 
-    /// `made`: when it was written, by the index. `None`: it is gone, or damaged.
-    pub(super) fn open_entry(&self, id: EntryId, made: u64) -> Option<OpenEntry> {
-        self.intact(id, made, OpenEntry::open(&self.path(id), &self.directory))
+    /// `None`: it is gone, or damaged.
+    pub(super) fn open_entry(&self, id: EntryId) -> Option<OpenEntry> {
+        self.intact(id, OpenEntry::open(&self.path(id), &self.directory))
     }
 
     /// Reads the beginning of the body.
-    pub(super) fn begin(&self, id: EntryId, made: u64, entry: OpenEntry) -> Option<StoredAnswer> {
-        let body = self.intact(id, made, EntryBody::open(&entry))?;
-        Some(StoredAnswer { id, head: entry.head.clone(), length: entry.body_len, body, entry: Arc::new(entry), made })
+    pub(super) fn begin(&self, id: EntryId, entry: OpenEntry) -> Option<StoredAnswer> {
+        let body = self.intact(id, EntryBody::open(&entry))?;
+        Some(StoredAnswer { id, head: entry.head.clone(), length: entry.body_len, body, entry: Arc::new(entry) })
     }
 
-    /// Returns what was read; a damaged file is removed, unless replaced since or another user's.
-    fn intact<T>(&self, id: EntryId, made: u64, read: io::Result<Option<T>>) -> Option<T> {
+    /// Returns what was read; a damaged file is removed, unless it is another user's.
+    fn intact<T>(&self, id: EntryId, read: io::Result<Option<T>>) -> Option<T> {
         let error = match read {
             Ok(Some(read)) => return Some(read),
             Ok(None) => None,
@@ -159,11 +180,7 @@ impl CacheShared {
             warn_of_foreign(&[self.path(id)], "an answer of the cache");
         }
         tracing::debug!(name = id.name(), error = error.map(tracing::field::display), "a file of the cache is damaged");
-        let is_removed = {
-            let mut index = self.index.lock();
-            index.made_of(id) == made && index.remove(id)
-        };
-        if is_removed && !is_foreign {
+        if self.index.lock().remove(id) && !is_foreign {
             self.unlink(id);
         }
         None
@@ -192,26 +209,30 @@ impl CacheShared {
         true
     }
 
-    /// Gives a complete file its name. Blocks. `place`: its entry, `None` if it is no longer to be stored. `reserved`: bytes.
+    /// Gives a complete file its name. Blocks. `is_wanted`: whether it is still to be stored. `reserved`: bytes.
     pub(super) fn put(
         &self,
         mut file: EntryWriter,
         reserved: &mut u64,
-        place: impl Fn(&EntryIndex) -> Option<EntryId>,
+        order: &StoreOrder,
+        is_wanted: impl FnOnce(&EntryIndex) -> bool,
     ) -> io::Result<()> {
-        let names = self.names.lock();
-        let Some(id) = place(&self.index.lock()) else { return Ok(()) };
+        let id = self.index.lock().next(order.key);
         file.rename(&self.path(id))?;
         let mut index = self.index.lock();
-        if place(&index).is_none() {
-            drop((index, names));
+        if !is_wanted(&index) {
+            drop(index);
             self.unlink(id);
             return Ok(());
         }
-        index.put(id, file.size(), std::mem::take(reserved));
+        let replaced = order.replaces.filter(|id| index.has(*id)).or_else(|| index.surplus(order.key));
+        replaced.iter().for_each(|id| _ = index.remove(*id));
+        index.release(std::mem::take(reserved));
+        index.put(id, file.size());
         let evicted = index.evict();
-        drop((index, names));
-        self.counts.stored.fetch_add(1, Relaxed);
+        drop(index);
+        self.figures.lock().stored += 1;
+        replaced.into_iter().for_each(|id| self.unlink(id));
         self.unlink_evicted(&evicted);
         Ok(())
     }
@@ -222,22 +243,19 @@ impl CacheShared {
     }
 
     fn unlink_evicted(&self, evicted: &[EntryId]) {
-        self.counts.evicted.fetch_add(evicted.len() as u64, Relaxed);
+        self.figures.lock().evicted += evicted.len() as u64;
         evicted.iter().for_each(|id| self.unlink(*id));
     }
 
-    /// Deletes the file of a removed entry, unless a new file has taken its place. Blocks.
+    /// Deletes the file of a removed entry. Blocks.
     pub(super) fn unlink(&self, id: EntryId) {
-        let _names = self.names.lock();
-        if self.index.lock().made_of(id) == 0 {
-            // A file that is left is found after a restart.
-            let _ = fs::remove_file(self.path(id));
-        }
+        // A file that is left is found after a restart.
+        let _ = fs::remove_file(self.path(id));
     }
 
     /// Counts and logs a failed write.
     pub(super) fn failed(&self, error: &io::Error) {
-        self.counts.failed.fetch_add(1, Relaxed);
+        self.figures.lock().failed += 1;
         let mut complained = self.complained.lock();
         if complained.is_none_or(|at| at.elapsed() > COMPLAIN) {
             *complained = Some(Instant::now());
@@ -263,3 +281,5 @@ const RETRY: Duration = Duration::from_secs(1);
 const COMPLAIN: Duration = Duration::from_secs(60);
 /// One answer may take this part of the cache: one in so many.
 const LARGEST_PART: u64 = 8;
+/// Bytes of all answers that wait to be written.
+const MOST_QUEUED: usize = 64 * 1024 * 1024;

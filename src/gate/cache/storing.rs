@@ -1,16 +1,14 @@
 //! An answer on its way into the cache: its own task writes the pieces received so far, on the blocking threads. The client does not
 //! wait: if the disk is too slow, the answer is not stored.
 
-use super::claims::StoreClaim;
 use super::entry_file::{EntryWriter, OpenEntry};
-use super::index::{EntryId, EntryIndex};
-use super::shared::CacheShared;
-use super::under_way::OwnFetch;
+use super::index::EntryIndex;
+use super::shared::{CacheShared, StoreOrder};
 use crate::policy::cache::StoredHead;
 use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_blocking;
 
@@ -18,19 +16,8 @@ use tokio::task::spawn_blocking;
 pub struct StoringAnswer {
     shared: Arc<CacheShared>,
     /// `None` is sent at the end. Without a sender, the answer is given up: the task sees the end of its queue.
-    pieces: Option<UnboundedSender<Option<Bytes>>>,
+    pieces: Option<UnboundedSender<Option<QueuedPiece>>>,
     length: u64,
-}
-
-/// An answer's place, and what it depends on.
-pub struct StoreOrder {
-    pub key: u128,
-    /// The stored answer to replace.
-    pub replaces: Option<EntryId>,
-    /// Made before the request.
-    pub claim: StoreClaim,
-    /// Others wait until it is stored.
-    pub fetch: Option<OwnFetch>,
 }
 
 impl StoringAnswer {
@@ -40,21 +27,14 @@ impl StoringAnswer {
         StoringAnswer { shared: shared.clone(), pieces: Some(pieces), length: 0 }
     }
 
-    /// Adds a piece of the content.
+    /// Adds a piece of the content. If there is no room for it, or the task could not write, the answer is given up.
     pub fn push(&mut self, piece: Bytes) {
-        let length = piece.len();
-        self.length += length as u64;
-        let most = self.shared.most_of_one();
-        let is_too_much = self.shared.queued.load(Relaxed) + length > MOST_QUEUED || self.length > most;
-        if is_too_much {
-            self.pieces = None;
-        }
-        let Some(pieces) = &self.pieces else { return };
-        self.shared.queued.fetch_add(length, Relaxed);
-        if pieces.send(Some(piece)).is_err() {
-            self.shared.queued.fetch_sub(length, Relaxed);
-            self.pieces = None;
-        }
+        self.length += piece.len() as u64;
+        let is_short = self.length <= self.shared.most_of_one();
+        let room = u32::try_from(piece.len()).ok().filter(|_| is_short);
+        let room = room.and_then(|length| self.shared.room.clone().try_acquire_many_owned(length).ok());
+        let piece = room.map(|room| QueuedPiece { piece, _room: room });
+        self.pieces.take_if(|pieces| piece.is_none_or(|piece| pieces.send(Some(piece)).is_err()));
     }
 
     /// Completes the answer.
@@ -64,34 +44,37 @@ impl StoringAnswer {
     }
 }
 
+/// A piece that waits to be written, and its part of the room for such.
+struct QueuedPiece {
+    piece: Bytes,
+    _room: OwnedSemaphorePermit,
+}
+
 /// Writes an answer as it comes.
 async fn store(
     shared: Arc<CacheShared>,
     head: StoredHead,
     order: StoreOrder,
-    mut pieces: UnboundedReceiver<Option<Bytes>>,
+    mut pieces: UnboundedReceiver<Option<QueuedPiece>>,
 ) {
     let order = Arc::new(order);
     let mut writing = Writing { shared: shared.clone(), head, file: None, reserved: 0 };
-    let mut batch = Vec::new();
-    let mut length = 0;
+    let (mut batch, mut length) = (Vec::new(), 0);
     while let Some(piece) = pieces.recv().await {
         let is_last = piece.is_none();
-        length += piece.as_ref().map_or(0, Bytes::len);
+        length += piece.as_ref().map_or(0, |queued| queued.piece.len());
         batch.extend(piece);
         if length < BATCH && !is_last {
             continue;
         }
-        let taken = (std::mem::take(&mut batch), std::mem::take(&mut length));
-        let (last, written) = (is_last.then(|| order.clone()), taken.1);
+        let (taken, last) = (std::mem::take(&mut batch), is_last.then(|| order.clone()));
+        length = 0;
         let done = spawn_blocking(move || {
-            let done = writing.write(&taken.0).and_then(|()| last.map_or(Ok(()), |order| writing.finish(&order)));
+            let done = writing.write(&taken).and_then(|()| last.map_or(Ok(()), |order| writing.finish(&order)));
             (writing, done)
         });
-        let done = done.await;
-        shared.queued.fetch_sub(written, Relaxed);
         // Fails only when the runtime is shutting down.
-        let Ok((returned, done)) = done else { return };
+        let Ok((returned, done)) = done.await else { return };
         writing = returned;
         if let Err(error) = done {
             shared.failed(&error);
@@ -101,9 +84,6 @@ async fn store(
             break;
         }
     }
-    pieces.close();
-    let left = std::iter::from_fn(|| pieces.try_recv().ok()).flatten().map(|piece| piece.len()).sum::<usize>();
-    shared.queued.fetch_sub(length + left, Relaxed);
     // An incomplete file is removed on a blocking thread.
     let _ = spawn_blocking(move || drop(writing)).await;
     // Those that wait go on.
@@ -119,8 +99,8 @@ struct Writing {
 }
 
 impl Writing {
-    fn write(&mut self, pieces: &[Bytes]) -> io::Result<()> {
-        let bytes = pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+    fn write(&mut self, pieces: &[QueuedPiece]) -> io::Result<()> {
+        let bytes = pieces.iter().map(|queued| queued.piece.len() as u64).sum::<u64>();
         if !self.shared.reserve(bytes) {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -128,26 +108,27 @@ impl Writing {
         if self.file.is_none() {
             self.file = Some(EntryWriter::create(self.shared.unfinished(), &self.head)?);
         }
-        self.file.as_mut().expect("it is there").write(pieces)
+        let file = self.file.as_mut().expect("it is there");
+        pieces.iter().try_for_each(|queued| file.write(&queued.piece))
     }
 
     fn finish(&mut self, order: &StoreOrder) -> io::Result<()> {
         let mut file = self.file.take().expect("it has been written");
         file.finish()?;
-        self.shared.put(file, &mut self.reserved, |index| {
-            order.claim.holds().then(|| order.replaces.unwrap_or_else(|| index.free_slot(order.key)))
-        })
+        self.shared.put(file, &mut self.reserved, order, |_| order.claim.holds())
     }
 
-    /// Completes the answer with another's body. `holds`: whether that is still wanted.
-    fn finish_as(&mut self, other: &OpenEntry, id: EntryId, holds: impl Fn(&EntryIndex) -> bool) -> io::Result<()> {
-        if !holds(&self.shared.index.lock()) || !self.shared.reserve(other.body_len) {
+    /// Completes the answer with the body of the one that it replaces, unless that has been replaced since.
+    fn finish_as(&mut self, other: &OpenEntry, order: &StoreOrder) -> io::Result<()> {
+        let is_wanted =
+            |index: &EntryIndex| order.replaces.is_some_and(|other| index.has(other)) && order.claim.holds();
+        if !is_wanted(&self.shared.index.lock()) || !self.shared.reserve(other.body_len) {
             return Ok(());
         }
         self.reserved = other.body_len;
         let mut file = EntryWriter::create(self.shared.unfinished(), &self.head)?;
         file.finish_as(other)?;
-        self.shared.put(file, &mut self.reserved, |index| holds(index).then_some(id))
+        self.shared.put(file, &mut self.reserved, order, is_wanted)
     }
 }
 
@@ -159,28 +140,19 @@ impl Drop for Writing {
     }
 }
 
-/// Rewrites the file of an answer that a 304 has confirmed, with a new head. Others wait as for a fetch. `of`: the answer, and when it
-/// was written; an answer replaced since stays as it is.
-pub(super) async fn confirm(
-    shared: Arc<CacheShared>,
-    of: (Arc<OpenEntry>, EntryId, u64),
-    head: StoredHead,
-    order: StoreOrder,
-) {
-    let (entry, id, made) = of;
+/// Writes an answer that a 304 has confirmed once more, with a new head. Others wait as for a fetch.
+pub(super) async fn confirm(shared: Arc<CacheShared>, entry: Arc<OpenEntry>, head: StoredHead, order: StoreOrder) {
     let mut writing = Writing { shared, head, file: None, reserved: 0 };
     let written = spawn_blocking(move || {
-        let written = writing.finish_as(&entry, id, |index| index.made_of(id) == made && order.claim.holds());
-        if let Err(error) = written {
+        if let Err(error) = writing.finish_as(&entry, &order) {
             writing.shared.failed(&error);
         }
+        // Those that wait go on.
+        drop(order);
     });
     // Fails only when the runtime is shutting down.
     let _ = written.await;
-    drop(order.fetch);
 }
 
 /// Bytes per write.
 const BATCH: usize = 256 * 1024;
-/// Bytes of all answers that wait to be written.
-const MOST_QUEUED: usize = 64 * 1024 * 1024;

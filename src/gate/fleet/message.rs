@@ -1,10 +1,7 @@
 //! Messages of the server, and changes of the connection to it.
 
 use redis::{FromRedisValue, PushInfo, PushKind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::broadcast::{self, error::RecvError};
 
 /// An event in the fleet. A lost message costs time, or leaves a start where it would have been postponed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,43 +26,28 @@ pub(in crate::gate) struct WaitNews {
 }
 
 /// Where a link puts what it hears.
-#[derive(Clone)]
-pub(super) struct MessageSender {
-    sender: Sender<Message>,
-    has_lost: Arc<AtomicBool>,
-}
+pub(super) type MessageSender = broadcast::Sender<Message>;
 
 /// What the links have heard. Of what comes faster than it is taken, only that it came is known.
-pub(in crate::gate) struct Messages {
-    receiver: Receiver<Message>,
-    has_lost: Arc<AtomicBool>,
-}
+pub(in crate::gate) struct Messages(broadcast::Receiver<Message>);
 
 pub(super) fn messages() -> (MessageSender, Messages) {
-    let (sender, receiver) = channel(MOST_WAITING);
-    let has_lost = Arc::<AtomicBool>::default();
-    (MessageSender { sender, has_lost: has_lost.clone() }, Messages { receiver, has_lost })
-}
-
-impl MessageSender {
-    /// The receiver is dropped with the gate.
-    pub fn send(&self, message: Message) {
-        let is_full = matches!(self.sender.try_send(message), Err(TrySendError::Full(_)));
-        if is_full && !self.has_lost.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                "the fleet's messages come faster than they are read: what they were about is asked for again"
-            );
-        }
-    }
+    let (sender, receiver) = broadcast::channel(MOST_WAITING);
+    (sender, Messages(receiver))
 }
 
 impl Messages {
     /// Cancel-safe.
     pub async fn next(&mut self) -> Option<Message> {
-        // Set only while others wait, after which this is seen.
-        match self.has_lost.swap(false, Ordering::Relaxed) {
-            true => Some(Message::Link),
-            false => self.receiver.recv().await,
+        match self.0.recv().await {
+            Ok(message) => Some(message),
+            Err(RecvError::Lagged(_)) => {
+                tracing::warn!(
+                    "the fleet's messages come faster than they are read: what they were about is asked for again"
+                );
+                Some(Message::Link)
+            }
+            Err(RecvError::Closed) => None,
         }
     }
 }
@@ -120,9 +102,9 @@ mod tests {
         let (sender, mut messages) = messages();
         let message = |number: usize| Message::Robots { authority: format!("http://{number}.example").into() };
         for _ in 0..2 {
-            (0..3 * MOST_WAITING).for_each(|number| sender.send(message(number)));
+            (0..3 * MOST_WAITING).for_each(|number| _ = sender.send(message(number)));
             assert_eq!(messages.next().now_or_never(), Some(Some(Message::Link)));
-            for number in 0..MOST_WAITING {
+            for number in 2 * MOST_WAITING..3 * MOST_WAITING {
                 assert_eq!(messages.next().now_or_never(), Some(Some(message(number))));
             }
             assert_eq!(messages.next().now_or_never(), None);

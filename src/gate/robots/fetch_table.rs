@@ -1,11 +1,10 @@
 //! Fetches in flight, each shared by all requests that need it. A fetch that has begun runs to its end, even if nobody waits.
 
 use crate::config::Settings;
+use crate::gate::shared_rows::{SharedRow, SharedRows};
 use crate::policy::pace::ClientId;
 use crate::policy::{Authority, Refusal, SiteFile};
 use crate::upstream::Versions;
-use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,7 +14,8 @@ use tokio::sync::watch;
 use tokio::time::timeout_at;
 
 /// The fetches in flight, by file and authority.
-pub(super) type FetchTable = HashMap<(SiteFile, Authority), Arc<Fetch>>;
+pub(super) type FetchTable = SharedRows<(SiteFile, Authority), Fetch>;
+pub(super) type FetchRow = SharedRow<(SiteFile, Authority), Fetch>;
 
 /// What to fetch, and why.
 #[derive(Debug, Clone, Copy)]
@@ -48,8 +48,11 @@ impl FetchReason {
 }
 
 /// One fetch in flight.
+#[derive(Default)]
 pub(super) struct Fetch {
     progress: watch::Sender<FetchProgress>,
+    /// Somebody does its work: others join it.
+    is_started: AtomicBool,
     /// It has begun to ask the site, or is a background fetch: it runs to its end.
     has_begun: AtomicBool,
 }
@@ -84,9 +87,9 @@ impl Order {
 }
 
 impl Fetch {
-    pub fn new(reason: FetchReason) -> Self {
-        let has_begun = AtomicBool::new(reason != FetchReason::FirstUse);
-        Fetch { progress: watch::Sender::default(), has_begun }
+    /// Whether the caller is the first, who does its work.
+    pub fn is_first(&self) -> bool {
+        !self.is_started.swap(true, Ordering::Relaxed)
     }
 
     pub fn join(&self) -> Fetching {
@@ -112,6 +115,14 @@ impl Fetch {
 }
 
 impl Fetching {
+    /// That of a fetch that has ended.
+    pub fn ended() -> Self {
+        let fetch = Fetch::default();
+        let joined = fetch.join();
+        fetch.set_end(Ok(()));
+        joined
+    }
+
     /// Returns at the end of the fetch. An error says that nobody was asked, for a reason that is not the site's.
     pub async fn end(mut self) -> Result<(), Refusal> {
         match self.0.wait_for(|progress| progress.end.is_some()).await {
@@ -136,42 +147,22 @@ impl Fetching {
     }
 }
 
-/// The row of a fetch in the table; dropping it removes the row.
-pub(super) struct FetchRow<'a> {
-    pub fetches: &'a Mutex<FetchTable>,
-    pub key: (SiteFile, Authority),
-    pub fetch: &'a Arc<Fetch>,
-}
-
-impl FetchRow<'_> {
-    /// Runs `work`. `None`: nobody waited any more before it began.
-    pub async fn unless_unwanted<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let mut work = pin!(work);
-        loop {
-            tokio::select! {
-                biased;
-                done = &mut work => return Some(done),
-                () = self.fetch.progress.closed() => {}
-            }
-            let mut fetches = self.fetches.lock();
-            if self.fetch.has_begun() {
-                drop(fetches);
-                return Some(work.await);
-            }
-            // New requests join under this lock.
-            if self.fetch.progress.receiver_count() == 0 {
-                fetches.remove(&self.key);
-                return None;
-            }
+/// Does a fetch's work. `None`: nobody waited any more before it began.
+pub(super) async fn unless_unwanted<T>(fetch: &Arc<FetchRow>, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let is_unwanted = || !fetch.has_begun() && Arc::strong_count(fetch) == 1 && fetch.progress.receiver_count() == 0;
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return Some(done),
+            () = fetch.progress.closed() => {}
         }
-    }
-}
-
-impl Drop for FetchRow<'_> {
-    fn drop(&mut self) {
-        let mut fetches = self.fetches.lock();
-        if fetches.get(&self.key).is_some_and(|fetch| Arc::ptr_eq(fetch, self.fetch)) {
-            fetches.remove(&self.key);
+        if fetch.has_begun() {
+            return Some(work.await);
+        }
+        // Who joins has the row until it waits.
+        if fetch.leave_if(is_unwanted) {
+            return None;
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use super::RobotsCache;
 use crate::policy::SiteFile;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Figures over all authorities, for the status and metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,19 +34,15 @@ impl CacheFigures {
 
 impl RobotsCache {
     pub fn figures(&self) -> CacheFigures {
-        let Self { hosts, files, pacer, store, fetched, failed, malformed, .. } = self;
-        let counts = |of: &[AtomicU64; SiteFile::COUNT]| of.each_ref().map(|count| count.load(Ordering::Relaxed));
         CacheFigures {
-            authorities: hosts.count(SiteFile::Robots),
-            files: files.count(SiteFile::Robots),
-            tdmrep_files: files.count(SiteFile::TdmRep),
-            authority_bytes: hosts.bytes(),
-            file_bytes: files.bytes(),
-            pace_bytes: pacer.bytes(),
-            unwritten_bytes: store.own_bytes(),
-            fetched: counts(fetched),
-            failed: counts(failed),
-            malformed: malformed.each_ref().map(|count| count.load(Ordering::Relaxed)),
+            authorities: self.hosts.count(SiteFile::Robots),
+            files: self.files.count(SiteFile::Robots),
+            tdmrep_files: self.files.count(SiteFile::TdmRep),
+            authority_bytes: self.hosts.bytes(),
+            file_bytes: self.files.bytes(),
+            pace_bytes: self.pacer.bytes(),
+            unwritten_bytes: self.store.own_bytes(),
+            ..*self.figures.lock()
         }
     }
 }

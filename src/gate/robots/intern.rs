@@ -8,18 +8,21 @@ use crate::robots::{ParseOptions, RobotsTxt, RslFile, TdmRep};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The files in use, by content.
+/// The files in use.
 #[derive(Default)]
-pub(super) struct Intern {
-    held: Mutex<HashMap<ContentId, Access>>,
-    /// How many of each there are.
-    counts: [AtomicUsize; SiteFile::COUNT],
+pub(super) struct Intern(Mutex<Files>);
+
+#[derive(Default)]
+struct Files {
+    /// By content.
+    held: HashMap<ContentId, Access>,
+    /// How many of each kind there are.
+    counts: [usize; SiteFile::COUNT],
     /// Bytes of all of them, as of when each was read or last swept.
-    bytes: AtomicUsize,
+    bytes: usize,
     /// Files read since the last sweep.
-    read: AtomicUsize,
+    read: usize,
 }
 
 /// Digest of a file's bytes, and fingerprint of the options it was parsed with.
@@ -72,7 +75,7 @@ impl Intern {
         read: impl FnOnce() -> Option<Access>,
     ) -> Option<Access> {
         let content = (name, fingerprint(file, options));
-        if let Some(known) = self.held.lock().get(&content) {
+        if let Some(known) = self.0.lock().held.get(&content) {
             return Some(known.clone());
         }
         let read = read()?;
@@ -82,56 +85,55 @@ impl Intern {
             // Compiled here, where no request waits, instead of in the first decision.
             robots.compile();
         }
-        let mut held = self.held.lock();
+        let mut files = self.0.lock();
         // Another task may have been faster.
-        let kept = held.entry(content).or_insert_with(|| {
-            self.bytes.fetch_add(cost(&read), Ordering::Relaxed);
-            self.read.fetch_add(1, Ordering::Relaxed);
-            self.counts[file as usize].fetch_add(1, Ordering::Relaxed);
-            read
-        });
-        Some(kept.clone())
+        if let Some(known) = files.held.get(&content) {
+            return Some(known.clone());
+        }
+        files.read += 1;
+        files.count(&read);
+        files.held.insert(content, read.clone());
+        Some(read)
     }
 
     /// Bytes in use.
     pub fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+        self.0.lock().bytes
     }
 
     /// Whether the byte count may be outdated, as rules are compiled on first use.
     pub fn is_stale(&self) -> bool {
-        let read = self.read.load(Ordering::Relaxed);
-        read > LEAST_STALE && read > self.held.lock().len() / 4
+        let files = self.0.lock();
+        files.read > LEAST_STALE && files.read > files.held.len() / 4
     }
 
     /// Number of distinct files of this kind.
     pub fn count(&self, file: SiteFile) -> usize {
-        self.counts[file as usize].load(Ordering::Relaxed)
+        self.0.lock().counts[file as usize]
     }
 
     /// Drops the files that no authority uses, and recounts the others.
     pub fn sweep(&self) {
-        let (mut bytes, mut counts) = (0, [0; SiteFile::COUNT]);
-        let mut held = self.held.lock();
-        self.read.store(0, Ordering::Relaxed);
-        held.retain(|_, file| {
-            let wanted = file.holders() > 1;
-            if wanted {
-                bytes += cost(file);
-                let kind = match file {
-                    Access::Rules(_) | Access::Missing => SiteFile::Robots,
-                    Access::Reservations(_) => SiteFile::TdmRep,
-                    Access::Licenses(_) => SiteFile::License,
-                };
-                counts[kind as usize] += 1;
-            }
-            wanted
-        });
+        let files = &mut *self.0.lock();
+        let mut held = std::mem::take(files).held;
+        held.retain(|_, file| file.holders() > 1);
         if held.capacity() > 4 * held.len() {
             held.shrink_to_fit();
         }
-        self.bytes.store(bytes, Ordering::Relaxed);
-        self.counts.iter().zip(counts).for_each(|(count, now)| count.store(now, Ordering::Relaxed));
+        held.values().for_each(|file| files.count(file));
+        files.held = held;
+    }
+}
+
+impl Files {
+    fn count(&mut self, file: &Access) {
+        let kind = match file {
+            Access::Rules(_) | Access::Missing => SiteFile::Robots,
+            Access::Reservations(_) => SiteFile::TdmRep,
+            Access::Licenses(_) => SiteFile::License,
+        };
+        self.counts[kind as usize] += 1;
+        self.bytes += cost(file);
     }
 }
 

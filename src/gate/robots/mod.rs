@@ -34,7 +34,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use compare::{is_due, is_unknown};
 use fetch::Reply;
-use fetch_table::{BACKGROUND, Fetch, FetchRow, FetchTable};
+use fetch_table::{BACKGROUND, FetchTable, unless_unwanted};
 use host_table::HostTable;
 use http::HeaderMap;
 use intern::Intern;
@@ -44,7 +44,7 @@ pub use places::most_fetches;
 use response::{Fetched, interpret_response};
 use shared_reply::SharedReplies;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 use tokio::sync::Semaphore;
 
@@ -64,15 +64,12 @@ pub(super) struct RobotsCache {
     settings: Arc<ArcSwap<Settings>>,
     fleet: Option<Arc<Fleet>>,
     workers: Workers,
-    fetches: Mutex<FetchTable>,
+    fetches: FetchTable,
     /// Requests in flight that several hosts' redirects share.
     shared_replies: SharedReplies,
     trimming: AtomicBool,
-    /// Answered and failed fetches, by kind of file.
-    fetched: [AtomicU64; SiteFile::COUNT],
-    failed: [AtomicU64; SiteFile::COUNT],
-    /// Fetched files that cannot be understood: preferences in robots.txt, licences in robots.txt, tdmrep.json, licence files.
-    malformed: [AtomicU64; 4],
+    /// What is counted of them.
+    figures: Mutex<CacheFigures>,
     /// Ages of the copies that fetches were to replace: of answered fetches, of failed fetches.
     ages: [Histogram; 2],
 }
@@ -97,12 +94,10 @@ impl RobotsCache {
             settings,
             fleet,
             workers,
-            fetches: Mutex::default(),
+            fetches: FetchTable::default(),
             shared_replies: SharedReplies::default(),
             trimming: AtomicBool::new(false),
-            fetched: Default::default(),
-            failed: Default::default(),
-            malformed: Default::default(),
+            figures: Mutex::default(),
             ages: [AGES, AGES].map(Histogram::new),
         })
     }
@@ -147,29 +142,22 @@ impl RobotsCache {
 
     /// Starts a fetch as ordered, or joins the one in flight.
     pub fn refresh(self: &Arc<Self>, host: &Arc<HostEntry>, order: Order) -> Fetching {
-        let mut fetches = self.fetches.lock();
         let key = (host.file, host.authority.clone());
-        if let Some(fetch) = fetches.get(&key) {
-            if order.reason != FetchReason::FirstUse {
-                fetch.begin();
-            }
-            return fetch.join();
+        // It was in flight when the caller looked, and has just ended.
+        let has_come = || order.reason.takes_any_copy() && !is_due(&host.load(), SystemTime::now());
+        let Some(fetch) = self.fetches.row_unless(&key, has_come) else { return Fetching::ended() };
+        if order.reason != FetchReason::FirstUse {
+            fetch.begin();
         }
-        let fetch = Arc::new(Fetch::new(order.reason));
-        if order.reason.takes_any_copy() && !is_due(&host.load(), SystemTime::now()) {
-            // It was in flight when the caller looked, and has just ended.
-            fetch.set_end(Ok(()));
-            return fetch.join();
-        }
-        fetches.insert(key.clone(), fetch.clone());
-        // Joined before the lock is released, so that the fetch has a waiter from its start.
         let joined = fetch.join();
+        if !fetch.is_first() {
+            return joined;
+        }
         let (inner, host) = (self.clone(), host.clone());
         tokio::spawn(async move {
-            let underway = FetchRow { fetches: &inner.fetches, key, fetch: &fetch };
             let work = Box::pin(inner.or_failed(&host, inner.refresh_now(&host, &order, &fetch)));
-            let end = underway.unless_unwanted(work).await;
-            drop(underway);
+            let end = unless_unwanted(&fetch, work).await;
+            fetch.leave();
             // Those that wait for it decide by it now.
             inner.hosts.touch(&host);
             if let Some(end) = end {

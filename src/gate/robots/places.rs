@@ -113,7 +113,6 @@ mod tests {
     use super::*;
     use crate::gate::fair_places::tests::all_that;
     use crate::gate::pacer::Pacer;
-    use crate::gate::robots::FetchReason;
     use crate::policy::{Authority, PaceKey};
     use parking_lot::Mutex;
     use std::pin::pin;
@@ -150,7 +149,7 @@ mod tests {
                 fetches.spawn(async move {
                     let authority = Authority::from_url(&format!("https://host{number}.example")).unwrap();
                     let queue = pacer.queue(&PaceKey::from_text(&format!("host{number}.example")).unwrap());
-                    let (asked, fetch) = (tokio::time::Instant::now(), Fetch::new(FetchReason::FirstUse));
+                    let (asked, fetch) = (tokio::time::Instant::now(), Fetch::default());
                     let (taker, terms) = (Taker::new(ClientId(1), &authority), Terms::default());
                     let turn = places.take_in_turn(taker, &queue, FetchLine::Own, &terms, timeout, &fetch).await;
                     let (_turn, waited) = (turn.unwrap(), asked.elapsed());
@@ -190,7 +189,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn guests_take_turns_by_client_and_by_the_site_whose_file_is_wanted() {
         let (places, queue, terms) = (FairPlaces::new(100), queue(), Terms::default());
-        let (under_way, order) = (Fetch::new(FetchReason::FirstUse), Mutex::new(Vec::new()));
+        let (under_way, order) = (Fetch::default(), Mutex::new(Vec::new()));
         let many = (0..7).map(|number| (1, format!("a{number}.bad.example")));
         let others = [(1, "www.good.example".to_owned()), (2, "www.bad.example".to_owned())];
         let guests = many.chain(others).map(async |(client, name)| {
@@ -211,7 +210,7 @@ mod tests {
     async fn guests_leave_nine_of_ten_starts_to_the_host_s_own_clients() {
         let (places, queue, gap) = (FairPlaces::new(100), queue(), Duration::from_millis(20));
         let terms = Terms { crawl_delay: gap, ..Terms::default() };
-        let under_way = Fetch::new(FetchReason::FirstUse);
+        let under_way = Fetch::default();
         let guest =
             || places.take_in_turn(Taker::of(ClientId(1)), &queue, FetchLine::Guest, &terms, SOON * 1000, &under_way);
         let began = Instant::now();
@@ -242,7 +241,7 @@ mod tests {
         let mut taken = all_that(&places, 1);
         let queue = queue();
         let terms = Terms { max_concurrent: 1, ..Terms::default() };
-        let under_way = Fetch::new(FetchReason::FirstUse);
+        let under_way = Fetch::default();
         let mut fetch =
             pin!(places.take_in_turn(Taker::of(ClientId(1)), &queue, FetchLine::Own, &terms, SOON, &under_way));
         assert!((&mut fetch).now_or_never().is_none());

@@ -1,58 +1,35 @@
 //! One request for all fetches that wait for the same URL: many sites redirect their robots.txt to that of one host.
 
 use super::fetch::{FetchError, Reply};
+use crate::gate::shared_rows::SharedRows;
 use crate::policy::SiteFile;
-use parking_lot::Mutex;
-use std::collections::HashMap;
-use std::sync::Arc;
 use tokio::sync::OnceCell;
 use url::Url;
 
 /// The requests in flight.
-#[derive(Default)]
-pub(super) struct SharedReplies(Mutex<HashMap<SharedKey, Arc<SharedReply>>>);
+pub(super) type SharedReplies = SharedRows<SharedKey, SharedReply>;
 
 type SharedKey = (SiteFile, Url);
 /// An error is the site's failure.
 type SharedReply = OnceCell<Result<Reply, String>>;
 
-impl SharedReplies {
-    /// The reply to the request in flight for this URL, or that of `ask`. If the site was not asked, or the fetch that asks is dropped,
-    /// the next one asks.
-    pub async fn get(
-        &self,
-        key: SharedKey,
-        ask: impl Future<Output = Result<Reply, FetchError>>,
-    ) -> Result<Reply, FetchError> {
-        let reply = self.0.lock().entry(key.clone()).or_default().clone();
-        let row = SharedRow { all: self, key, reply };
-        let ask = async || match ask.await {
-            Ok(reply) => Ok(Ok(reply)),
-            Err(FetchError::Unreachable(why)) => Ok(Err(why)),
-            Err(error @ FetchError::NotAsked(_)) => Err(error),
-        };
-        row.reply.get_or_try_init(ask).await?.clone().map_err(FetchError::Unreachable)
-    }
-}
-
-/// A fetch's hold on a row of the table. The row goes with its last holder, or once there is a reply: who comes then asks again.
-struct SharedRow<'a> {
-    all: &'a SharedReplies,
+/// The reply to the request in flight for this URL, or that of `ask`. If the site was not asked, or the fetch that asks is dropped, the
+/// next one asks.
+pub(super) async fn shared_reply(
+    all: &SharedReplies,
     key: SharedKey,
-    reply: Arc<SharedReply>,
-}
-
-impl Drop for SharedRow<'_> {
-    fn drop(&mut self) {
-        let mut all = self.all.0.lock();
-        // Released under the lock, so that the count is exact.
-        let reply = std::mem::take(&mut self.reply);
-        let is_over = reply.initialized() || Arc::strong_count(&reply) == 2;
-        if is_over && all.get(&self.key).is_some_and(|held| Arc::ptr_eq(held, &reply)) {
-            all.remove(&self.key);
-        }
-        drop(reply);
-    }
+    ask: impl Future<Output = Result<Reply, FetchError>>,
+) -> Result<Reply, FetchError> {
+    let row = all.row(&key);
+    let ask = async || match ask.await {
+        Ok(reply) => Ok(Ok(reply)),
+        Err(FetchError::Unreachable(why)) => Ok(Err(why)),
+        Err(error @ FetchError::NotAsked(_)) => Err(error),
+    };
+    let reply = row.get_or_try_init(ask).await?;
+    // Who comes now asks again.
+    row.leave();
+    reply.clone().map_err(FetchError::Unreachable)
 }
 
 #[cfg(test)]
@@ -85,8 +62,8 @@ mod tests {
             yield_now().await;
             answer()
         };
-        let told = join_all((0..count).map(|_| all.get(key("/robots.txt"), ask()))).await;
-        assert!(all.0.lock().is_empty());
+        let told = join_all((0..count).map(|_| shared_reply(&all, key("/robots.txt"), ask()))).await;
+        assert_eq!(all.len(), 0);
         (asked.get(), told)
     }
 
@@ -108,14 +85,14 @@ mod tests {
     #[tokio::test]
     async fn the_next_one_asks_if_the_one_that_asks_is_dropped_and_other_urls_are_others() {
         let all = SharedReplies::default();
-        let mut first = Box::pin(all.get(key("/robots.txt"), pending()));
+        let mut first = Box::pin(shared_reply(&all, key("/robots.txt"), pending()));
         assert!((&mut first).now_or_never().is_none());
-        let mut second = Box::pin(all.get(key("/robots.txt"), ready(Ok(reply()))));
+        let mut second = Box::pin(shared_reply(&all, key("/robots.txt"), ready(Ok(reply()))));
         assert!((&mut second).now_or_never().is_none(), "the first is asking");
-        assert!(all.get(key("/robots.txt?a"), ready(Ok(reply()))).now_or_never().is_some());
+        assert!(shared_reply(&all, key("/robots.txt?a"), ready(Ok(reply()))).now_or_never().is_some());
         drop(first);
         assert!(second.now_or_never().is_some_and(|told| told.is_ok()));
-        drop(Box::pin(all.get(key("/robots.txt"), pending())).now_or_never());
-        assert!(all.0.lock().is_empty());
+        drop(Box::pin(shared_reply(&all, key("/robots.txt"), pending())).now_or_never());
+        assert_eq!(all.len(), 0);
     }
 }

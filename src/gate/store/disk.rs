@@ -12,24 +12,19 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
 /// The place and size of a store.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Location {
     pub directory: PathBuf,
     /// Maximum size in bytes; may change while the store is open.
-    pub size: Arc<AtomicU64>,
+    pub size: AtomicU64,
 }
 
 /// An open store.
-pub(super) struct Disk {
-    database: Database,
-    /// The same as in [`Location`].
-    size: Arc<AtomicU64>,
-}
+pub(super) struct Disk(Database);
 
 /// Why there is no store on disk.
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +77,7 @@ impl Location {
             if suspect {
                 database.check_integrity()?;
             }
-            let disk = Disk { database, size: self.size.clone() };
+            let disk = Disk(database);
             match disk.format()? {
                 Some(FORMAT) => {}
                 Some(_) | None => disk.begin()?,
@@ -95,7 +90,7 @@ impl Location {
 impl Disk {
     /// The format version. `None`: the file is new. A file of another program is an error.
     fn format(&self) -> Result<Option<u64>, Error> {
-        let transaction = self.database.begin_read()?;
+        let transaction = self.0.begin_read()?;
         let tables = transaction.list_tables()?.count() + transaction.list_multimap_tables()?.count();
         if tables == 0 {
             return Ok(None);
@@ -127,7 +122,7 @@ impl Disk {
         parse: impl FnOnce(FileDigest, &ReadFile<'_>) -> Option<Access>,
     ) -> Result<Option<Entry>, DiskError> {
         guarded(|| {
-            let transaction = self.database.begin_read()?;
+            let transaction = self.0.begin_read()?;
             let Some(kept) = transaction.open_table(AUTHORITIES)?.get(authority)? else {
                 return Ok(None);
             };
@@ -142,19 +137,25 @@ impl Disk {
 
     /// Number of authorities.
     pub fn authorities(&self) -> u64 {
-        let count = || guarded(|| Ok(self.database.begin_read()?.open_table(AUTHORITIES)?.len()?));
+        let count = || guarded(|| Ok(self.0.begin_read()?.open_table(AUTHORITIES)?.len()?));
         count().unwrap_or_default()
     }
 
     /// Number of files.
     #[cfg(test)]
     pub fn bodies(&self) -> u64 {
-        self.database.begin_read().unwrap().open_table(BODIES).unwrap().len().unwrap()
+        self.0.begin_read().unwrap().open_table(BODIES).unwrap().len().unwrap()
     }
 
-    /// Writes the batch, then drops the least recently used entries until the rest fits. Once it `is_late`, the remaining entries are only
-    /// removed: the number of those is returned. `in_haste`: takes room on the disk to save time.
-    pub fn commit(&self, batch: &WriteBatch, in_haste: bool, is_late: impl Fn() -> bool) -> Result<usize, DiskError> {
+    /// Writes the batch, then drops the least recently used entries until the rest fits into `size`. Once it `is_late`, the remaining
+    /// entries are only removed: the number of those is returned. `in_haste`: takes room on the disk to save time.
+    pub fn commit(
+        &self,
+        batch: &WriteBatch,
+        size: u64,
+        in_haste: bool,
+        is_late: impl Fn() -> bool,
+    ) -> Result<usize, DiskError> {
         guarded(|| {
             let transaction = self.write()?;
             let mut left_out = 0;
@@ -176,7 +177,7 @@ impl Disk {
                     }
                 }
                 // Records and bodies fill about two thirds of the file's pages.
-                tables.finish(self.size.load(Ordering::Relaxed) / 3 * 2)?;
+                tables.finish(size / 3 * 2)?;
             }
             transaction.commit()?;
             Ok(left_out)
@@ -185,7 +186,7 @@ impl Disk {
 
     /// Starts a transaction. All writes go through here, so that after a kill or power cut the next start need not scan a gigabyte.
     fn write(&self) -> Result<WriteTransaction, Error> {
-        let mut transaction = self.database.begin_write()?;
+        let mut transaction = self.0.begin_write()?;
         transaction.set_durability(Durability::Immediate)?;
         transaction.set_quick_repair(true);
         Ok(transaction)

@@ -46,7 +46,7 @@ impl Store {
             return Self::memory();
         }
         config::warn_of_others(&directory(settings), "the store");
-        let location = Location { directory: directory(settings), size: Arc::new(settings.disk.into()) };
+        let location = Location { directory: directory(settings), size: settings.disk.into() };
         match WriterShared::start(location, queued(settings), is_shared) {
             Ok((disk, writer)) => Store { disk: Some(disk), writer: Mutex::new(Some(writer)) },
             Err(error) => {
@@ -128,7 +128,7 @@ impl Store {
         match read {
             Ok(entry) => {
                 let entry = entry?;
-                disk.add(|batch| _ = batch.used.insert(name.into()));
+                disk.add(&mut disk.queue.lock(), |batch| _ = batch.used.insert(name.into()));
                 Some(Arc::new(entry))
             }
             Err(failure) => {
@@ -144,20 +144,9 @@ impl Store {
         let Some(disk) = &self.disk else { return };
         let name = Box::from(name.to_string());
         let mut queue = disk.queue.lock();
-        if !disk.add_to(&mut queue, |batch| batch.save(Box::clone(&name), entry.clone())) && !queue.is_closing() {
+        if !disk.add(&mut queue, |batch| batch.save(Box::clone(&name), entry.clone())) && !queue.is_closing() {
             // The older entry on disk must not be used instead.
             queue.next.lose(&name);
-        }
-    }
-
-    /// Returns when all queued changes are written, or cannot be. Blocks.
-    pub fn flush(&self) {
-        let Some(disk) = &self.disk else { return };
-        let mut queue = disk.queue.lock();
-        while !queue.is_closing() && queue.outage.is_none() && (!queue.next.is_empty() || !queue.writing.is_empty()) {
-            queue.is_urgent = true;
-            disk.more.notify_all();
-            disk.written.wait(&mut queue);
         }
     }
 

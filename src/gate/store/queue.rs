@@ -19,8 +19,6 @@ pub(super) struct WriteQueue {
     pub overflowed: bool,
     /// Fetches have waited for the disk, and the log says so.
     pub is_slow: bool,
-    /// A caller waits for the next commit.
-    pub is_urgent: bool,
     /// The last attempt to write failed.
     pub outage: Option<Outage>,
     /// The last error of a reader.

@@ -32,7 +32,7 @@ fn open(settings: &config::StoreSettings) -> Store {
 pub(in crate::gate) fn unwritten() -> Store {
     let directory = tempfile::tempdir().unwrap().path().to_owned();
     let disk = WriterShared {
-        location: Location { directory, size: Arc::new(MIB.into()) },
+        location: Location { directory, size: MIB.into() },
         most_queued: LEAST_QUEUED.into(),
         is_shared: false,
         disk: Default::default(),
@@ -46,6 +46,15 @@ pub(in crate::gate) fn unwritten() -> Store {
 }
 
 impl Store {
+    /// Returns when all queued changes are written, or cannot be.
+    fn flush(&self) {
+        let disk = self.disk.as_ref().unwrap();
+        let mut queue = disk.queue.lock();
+        while queue.outage.is_none() && (!queue.next.is_empty() || !queue.writing.is_empty()) {
+            disk.written.wait(&mut queue);
+        }
+    }
+
     pub(in crate::gate) fn fall_behind(&self) {
         let large = entry(&"-".repeat(400_000));
         (0..)
@@ -66,7 +75,7 @@ fn is_open(store: &Store) -> bool {
 
 /// Opens the same file as another process would.
 fn disk(directory: &Path) -> Disk {
-    Location { directory: directory.to_owned(), size: Arc::new(MIB.into()) }.open(false).unwrap()
+    Location { directory: directory.to_owned(), size: MIB.into() }.open(false).unwrap()
 }
 
 fn authority(number: usize) -> Authority {
@@ -222,7 +231,7 @@ fn a_commit_that_is_late_leaves_entries_out_and_nothing_older_in_their_place() {
         let (mut batch, calls) = (WriteBatch::default(), std::cell::Cell::new(0));
         (0..10).for_each(|number| batch.save(authority(number).to_string().into(), entry(body)));
         let is_late = || calls.replace(calls.get() + 1) >= most;
-        disk.commit(&batch, most == 3, is_late).unwrap()
+        disk.commit(&batch, MIB, most == 3, is_late).unwrap()
     };
     assert_eq!((commit("# old", 10), commit("# new", 3)), (0, 7));
     drop(disk);
@@ -338,7 +347,7 @@ fn what_was_used_least_recently_is_dropped_when_the_disk_is_full() {
         }
         // The first one is used in every batch.
         batch.used.insert(authority(0).to_string().into());
-        disk.commit(&batch, false, || false).unwrap();
+        disk.commit(&batch, MIB, false, || false).unwrap();
     }
     drop(disk);
     let length = fs::metadata(directory.path().join("robots.redb")).unwrap().len();
@@ -509,7 +518,7 @@ fn after_a_power_cut_the_file_is_as_after_the_last_commit_and_nobody_walks_throu
     for number in 0..10 {
         let mut batch = WriteBatch::default();
         batch.save(authority(number).to_string().into(), entry(&format!("# {number}")));
-        disk.commit(&batch, false, || false).unwrap();
+        disk.commit(&batch, MIB, false, || false).unwrap();
         assert!(is_found_at_once(directory.path()), "written");
     }
 }
@@ -547,7 +556,7 @@ fn read_by(written: u64, read: u64) -> Entry {
         Entry::answered(SiteAnswer::new(access, 200, freshness)).failed(at(written), "status 503", Some(HOUR), 0.0);
     let mut batch = WriteBatch::default();
     batch.save("x".into(), Arc::new(entry));
-    disk.commit(&batch, false, || false).unwrap();
+    disk.commit(&batch, MIB, false, || false).unwrap();
     disk.read("x", at(read), |_, body| Some(Access::Rules(RobotsTxt::parse(&body(&|_| true)?)))).unwrap().unwrap()
 }
 

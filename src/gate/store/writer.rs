@@ -53,11 +53,7 @@ impl WriterShared {
     }
 
     /// Queues a change. False: the queue is full or closing.
-    pub fn add(&self, add: impl FnOnce(&mut WriteBatch)) -> bool {
-        self.add_to(&mut self.queue.lock(), add)
-    }
-
-    pub fn add_to(&self, queue: &mut WriteQueue, add: impl FnOnce(&mut WriteBatch)) -> bool {
+    pub fn add(&self, queue: &mut WriteQueue, add: impl FnOnce(&mut WriteBatch)) -> bool {
         if queue.is_closing() {
             return false;
         }
@@ -148,11 +144,9 @@ impl WriterShared {
             }
             // Collects changes for a while before the next commit, to spare the disk.
             while !queue.is_closing()
-                && !queue.is_urgent
                 && !self.is_half_full(&queue)
                 && !self.more.wait_until(&mut queue, began + LEAST_BETWEEN).timed_out()
             {}
-            queue.is_urgent = false;
         }
         self.disk.write().take();
         self.queue.lock().has_ended = true;
@@ -202,7 +196,9 @@ impl WriterShared {
         let began = Instant::now();
         let is_late = || self.queue.lock().closing.is_some_and(|until| Instant::now() > until);
         let done = match self.disk.read().as_ref() {
-            Some(disk) if !batch.is_empty() => disk.commit(&batch, in_haste, is_late),
+            Some(disk) if !batch.is_empty() => {
+                disk.commit(&batch, self.location.size.load(Ordering::Relaxed), in_haste, is_late)
+            }
             Some(_) | None => Ok(0),
         };
         let done = done.map(|left_out| {

@@ -9,8 +9,9 @@ use crate::policy::entity_tag;
 use crate::policy::retry_after::delta_seconds;
 use std::time::{Duration, SystemTime};
 
-/// The head of a stored answer.
+/// The head of a stored answer. The order of the fields is that of its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "proxy", derive(serde::Serialize, serde::Deserialize))]
 pub struct StoredHead {
     pub url: Vec<u8>,
     pub status: u16,

@@ -26,8 +26,7 @@ async fn what_is_stored_is_there_after_a_restart_unless_it_is_damaged() {
     assert_eq!(with(&mut proxy.client().await, &origin, "GET", "/page", "").await.status(), 200);
     eventually("it is stored", || files(directory.path()).len() == 1).await;
     proxy.shutdown().await;
-    let file = files(directory.path()).remove(0);
-    let whole = fs::read(&file).unwrap();
+    let whole = fs::read(files(directory.path()).remove(0)).unwrap();
     let damaged = |at: usize| {
         let mut damaged = whole.clone();
         damaged[at] ^= 1;
@@ -36,11 +35,12 @@ async fn what_is_stored_is_there_after_a_restart_unless_it_is_damaged() {
     let torn = whole[..whole.len() - 1].to_vec();
     let cases = [whole.clone(), damaged(whole.len() - 1), damaged(60), torn, Vec::new(), b"something else".to_vec()];
     for (number, content) in cases.into_iter().enumerate() {
-        fs::write(&file, content).unwrap();
+        fs::write(files(directory.path()).remove(0), content).unwrap();
         let proxy = Proxy::start(&with_cache(directory.path(), "")).await;
         let response = with(&mut proxy.client().await, &origin, "GET", "/page", "").await;
         assert_eq!((response.text().as_str(), is_hit(&response)), ("page", number == 0), "case {number}");
         assert_eq!(origin.log.count("/page"), 1 + number);
+        eventually("it is stored, in a file of its own", || files(directory.path()).len() == 1).await;
         proxy.shutdown().await;
     }
 }

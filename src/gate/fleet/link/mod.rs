@@ -151,7 +151,8 @@ impl ServerLink {
                     closed.notify_one();
                 }
                 if let Some(message) = Message::parse(&push, &me) {
-                    messages.send(message);
+                    // The receiver is dropped with the gate.
+                    let _ = messages.send(message);
                 }
                 Ok::<_, Infallible>(())
             }
@@ -272,7 +273,7 @@ impl ServerLink {
     }
 
     fn announce(&self) {
-        self.messages.send(match self.keeps {
+        let _ = self.messages.send(match self.keeps {
             Keeps::Paces => Message::Link,
             Keeps::Copies => Message::Robots { authority: "".into() },
         });

@@ -20,7 +20,6 @@ use futures_util::FutureExt;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 impl RobotsCache {
@@ -171,14 +170,9 @@ impl RobotsCache {
         }
         let entry = Arc::new(entry);
         let is_failed = entry.trouble.is_some();
-        let count = if is_failed { &self.failed } else { &self.fetched };
-        count[host.file as usize].fetch_add(1, Ordering::Relaxed);
+        self.count(&entry, host.file);
         if let (Some(before), SiteFile::Robots) = (&old.answer, host.file) {
             self.ages[usize::from(is_failed)].observe(Duration::from_secs(before.freshness.age(SystemTime::now())));
-        }
-        if !is_failed {
-            let malformed = self.malformed.iter().zip(entry.malformed());
-            malformed.filter(|(_, is)| *is).for_each(|(count, _)| _ = count.fetch_add(1, Ordering::Relaxed));
         }
         log(host, &old, &entry);
         Ok(Some(entry))
@@ -199,6 +193,17 @@ impl RobotsCache {
         if is_long { self.workers.compute(taker, read).await.ok() } else { Some(read()) }
     }
 
+    fn count(&self, entry: &Entry, file: SiteFile) {
+        let figures = &mut *self.figures.lock();
+        match entry.trouble {
+            Some(_) => figures.failed[file as usize] += 1,
+            None => {
+                figures.fetched[file as usize] += 1;
+                figures.malformed.iter_mut().zip(entry.malformed()).for_each(|(count, is)| *count += u64::from(is));
+            }
+        }
+    }
+
     /// A fetch that a fault of ours has ended is a failure like another, so that it is not begun again at once.
     pub(super) async fn or_failed<T>(self: &Arc<Self>, host: &HostEntry, work: impl Future<Output = T>) -> Option<T> {
         let panic = AssertUnwindSafe(work).catch_unwind().await;
@@ -210,8 +215,9 @@ impl RobotsCache {
                 let (old, settings) = (host.load_full(), self.settings.load());
                 let failed = Fetched::Unreachable("an internal error of the proxy".to_owned());
                 let (files, now) = (&self.files, SystemTime::now());
-                self.keep(host, Arc::new(interpret_response(host.file, &old, &failed, files, &settings, now)));
-                self.failed[host.file as usize].fetch_add(1, Ordering::Relaxed);
+                let entry = Arc::new(interpret_response(host.file, &old, &failed, files, &settings, now));
+                self.count(&entry, host.file);
+                self.keep(host, entry);
             })
             .ok()
     }

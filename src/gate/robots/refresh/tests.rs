@@ -48,6 +48,32 @@ async fn a_panic_is_a_failure_that_is_not_repeated_at_once() {
     assert_eq!(cache.or_failed(&host, async { 7 }).await, Some(7));
 }
 
+/// Of those that look at the same time, the last may ask after the fetch has ended.
+#[tokio::test]
+async fn what_has_just_come_is_not_asked_for_again() {
+    let (cache, authority) = (cache(), Authority::from_url("https://a.example").unwrap());
+    cache.insert(&authority, 200, &http::HeaderMap::new(), b"");
+    let host = cache.host(SiteFile::Robots, &authority);
+    for reason in [FetchReason::FirstUse, FetchReason::Renewal] {
+        let asked = [(); 3].map(|()| cache.refresh(&host, Order::background(reason)));
+        assert_eq!(cache.fetches.len(), 0);
+        for fetching in asked {
+            fetching.end().now_or_never().expect("it has ended").unwrap();
+        }
+    }
+    let [first, second] = [(); 2].map(|()| cache.refresh(&host, Order::background(FetchReason::Anew)));
+    assert_eq!(cache.fetches.len(), 1, "whatever there is");
+    drop((first, second));
+}
+
+fn fetch_of(reason: FetchReason) -> Fetch {
+    let fetch = Fetch::default();
+    if reason != FetchReason::FirstUse {
+        fetch.begin();
+    }
+    fetch
+}
+
 /// The gap between fetches at a host for which redirects from other hosts are fetched.
 fn gap_at(configured: &str) -> Duration {
     let settings = Settings::parse("politely.yaml", configured).unwrap();
@@ -55,7 +81,7 @@ fn gap_at(configured: &str) -> Duration {
     let authority = Authority::from_url("https://a.example").unwrap();
     let file = b"User-agent: ours\nCrawl-delay: 7\n\nUser-agent: *\nCrawl-delay: 3\n";
     cache.insert(&authority, 200, &http::HeaderMap::new(), file);
-    let fetch = Fetch::new(FetchReason::Renewal);
+    let fetch = fetch_of(FetchReason::Renewal);
     let order = Order::background(FetchReason::Renewal);
     let hop = FetchHop { settings: &settings, order: &order, first: &authority, is_first_fetch: false, fetch: &fetch };
     cache.terms(&hop, &authority).gap()
@@ -248,7 +274,7 @@ fn begin(cache: &Arc<RobotsCache>, host: &Arc<HostEntry>) -> JoinHandle<Result<(
 fn begin_for(reason: FetchReason, cache: &Arc<RobotsCache>, host: &Arc<HostEntry>) -> JoinHandle<Result<(), Refusal>> {
     let (cache, host) = (cache.clone(), host.clone());
     tokio::spawn(async move {
-        let (fetch, order) = (Fetch::new(reason), Order::background(reason));
+        let (fetch, order) = (fetch_of(reason), Order::background(reason));
         cache.refresh_now(&host, &order, &fetch).await
     })
 }
@@ -348,7 +374,7 @@ async fn the_first_fetch_waits_for_a_place_beyond_its_sites_time() {
 async fn a_fetch_under_way_takes_little_memory() {
     let cache = cache();
     let host = cache.host(SiteFile::Robots, &Authority::from_url("https://a.example").unwrap());
-    let (fetch, order) = (Fetch::new(FetchReason::Renewal), Order::background(FetchReason::Renewal));
+    let (fetch, order) = (fetch_of(FetchReason::Renewal), Order::background(FetchReason::Renewal));
     let all = size_of_val(&cache.refresh_now(&host, &order, &fetch));
     let alone = size_of_val(&cache.refresh_alone(&host, &order, &fetch));
     assert!(all + alone < 6 * 1024, "{all} and {alone} bytes");

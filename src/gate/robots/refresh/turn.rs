@@ -4,6 +4,7 @@ use super::super::RobotsCache;
 use super::super::fetch::{self, FetchError, FileRequest, Reply, TryError, no_resolver, target};
 use super::super::places::{FetchLine, guests_wait};
 use super::super::response::asked_to_wait;
+use super::super::shared_reply::shared_reply;
 use super::super::site_time::SiteTime;
 use super::ask::FetchHop;
 use crate::policy::PaceKey;
@@ -28,7 +29,7 @@ impl RobotsCache {
         request.is_shared = true;
         let mut whole = hop.settings.robots.timeout;
         let ask = Box::pin(self.in_turn(hop, request, &mut whole));
-        let reply = self.shared_replies.get((file, url.clone()), ask).await;
+        let reply = shared_reply(&self.shared_replies, (file, url.clone()), ask).await;
         *left = left.saturating_sub(hop.settings.robots.timeout - whole);
         request.is_shared = false;
         reply

@@ -120,7 +120,7 @@ impl Exchange<'_> {
                     "request"
                 } else if !cached.conditions.is_empty() || cached.stale.is_some() {
                     "stale"
-                } else if cached.seen > 0 {
+                } else if cached.seen.is_some() {
                     "vary-miss"
                 } else {
                     "uri-miss"

@@ -18,7 +18,7 @@ impl CacheUse {
     /// `None`: it was not looked up before it was sent.
     fn order(&mut self) -> Option<StoreOrder> {
         let replaces = self.stale.as_ref().map(|stale| stale.id);
-        Some(StoreOrder { key: self.key, replaces, claim: self.claim.take()?, fetch: self.fetch.take() })
+        Some(StoreOrder { key: self.key, replaces, claim: self.claim.take()? })
     }
 }
 
@@ -55,7 +55,7 @@ impl Exchange<'_> {
         let Some(cached) = &mut self.cached else { return };
         if is_reserved || !stored.head.is_storable() {
             cached.cache.invalidate(cached.key);
-            cached.fetch = None;
+            cached.claim = None;
             return;
         }
         if let Some(order) = cached.order() {
@@ -96,7 +96,7 @@ impl Exchange<'_> {
                     false => cached.cache.invalidate(cached.key),
                 }
             }
-            cached.fetch = None;
+            cached.claim = None;
             return;
         }
         let fetch = format!("{:016x}", fastrand::u64(..));
@@ -114,7 +114,7 @@ impl Exchange<'_> {
             if cached.stale.is_some() && head.status < 500 && request.method == "GET" {
                 cached.cache.invalidate(cached.key);
             }
-            cached.fetch = None;
+            cached.claim = None;
             return;
         };
         let fetch = stored.fetch.clone();

@@ -3,7 +3,7 @@
 use super::super::Exchange;
 use super::super::head::SentFields;
 use super::super::per_user::rules;
-use crate::gate::cache::{PageFetch, StoredAnswer};
+use crate::gate::cache::StoredAnswer;
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 
@@ -27,40 +27,36 @@ impl Exchange<'_> {
         let Some(cached) = &mut self.cached else { return CacheLookup::Again };
         let control = cached.wanted.control;
         loop {
-            cached.seen = cached.cache.made(cached.key);
+            cached.seen = cached.cache.latest(cached.key);
             match cached.find(sent).await {
                 Some(stored) if stored.head.is_fresh_for(&control, at_least, SystemTime::now()) => {
                     return CacheLookup::Hit(stored);
                 }
                 stale => cached.stale = stale,
             }
-            let fetch = match request.method {
-                "GET" if cached.wanted.range.is_none() => Some(cached.cache.enter(cached.key)),
-                _ => None,
+            let claim = match request.method {
+                "GET" if cached.wanted.range.is_none() => cached.cache.fetch(cached.key),
+                _ => Ok(cached.cache.claim(cached.key)),
             };
-            match fetch {
+            match claim {
                 // Somebody has stored it in between.
-                Some(PageFetch::Own(_)) if cached.cache.made(cached.key) != cached.seen => {}
-                Some(PageFetch::Others(others)) if !cached.has_waited && !control.no_cache => {
+                Ok(_) if cached.cache.latest(cached.key) != cached.seen => {}
+                Err(others) if !cached.has_waited && !control.no_cache => {
                     cached.has_waited = true;
-                    self.trip.gate.begin_wait();
                     // However it ends, it is looked up again.
-                    let _ = timeout(longest, others.end()).await;
-                    self.trip.gate.end_wait();
+                    let _ = self.trip.gate.waits(timeout(longest, others.end())).await;
                     return CacheLookup::Again;
                 }
                 _ if control.only_if_cached => return CacheLookup::Absent,
-                Some(PageFetch::Own(fetch)) => {
-                    cached.fetch = Some(fetch);
+                claim => {
+                    cached.claim = Some(claim.unwrap_or_else(|_| cached.cache.claim(cached.key)));
                     break;
                 }
-                Some(PageFetch::Others(_)) | None => break,
             }
         }
         if let Some(stale) = cached.stale.as_ref().filter(|_| !cached.wanted.is_conditional()) {
             cached.conditions = stale.head.conditions();
         }
-        cached.claim = Some(cached.cache.claim(cached.key));
         CacheLookup::Again
     }
 
@@ -69,7 +65,7 @@ impl Exchange<'_> {
         let at_least = self.fresh_at_least();
         let sent = SentFields::of(self.request.head, &self.settings, self.peer.user.as_deref());
         let cached = self.cached.as_mut()?;
-        if cached.cache.made(cached.key) == cached.seen {
+        if cached.cache.latest(cached.key) == cached.seen {
             return None;
         }
         let stored = cached.find(sent).await?;

@@ -9,7 +9,7 @@ pub(super) use lookup::CacheLookup;
 
 use super::head::{SentFields, joined};
 use super::request::Request;
-use crate::gate::cache::{OwnFetch, PageCache, StoreClaim, StoredAnswer, StoringAnswer};
+use crate::gate::cache::{EntryId, PageCache, PageClaim, StoredAnswer, StoringAnswer};
 use crate::policy::SiteFile;
 use crate::policy::cache::{StoredHead, Wanted};
 use crate::proxy::Proxy;
@@ -29,12 +29,10 @@ pub(super) struct CacheUse {
     /// It has been confirmed.
     confirmed: Option<Box<StoredAnswer>>,
     has_waited: bool,
-    /// What there was of the URL when it was looked up, as the index has it.
-    seen: u64,
-    /// It has been looked up, and goes to the origin.
-    claim: Option<StoreClaim>,
-    /// Others wait for its answer.
-    fetch: Option<OwnFetch>,
+    /// The answer of the URL that had been stored last when it was looked up.
+    seen: Option<EntryId>,
+    /// It has been looked up, and goes to the origin. Others may wait for its answer.
+    claim: Option<PageClaim>,
     /// The answer is being stored.
     pub(super) storing: Option<StoringAnswer>,
 }
@@ -70,9 +68,8 @@ impl CacheUse {
             stale: None,
             confirmed: None,
             has_waited: false,
-            seen: 0,
+            seen: None,
             claim: None,
-            fetch: None,
             storing: None,
         }))
     }
@@ -84,9 +81,7 @@ impl CacheUse {
 
     /// The newest stored answer that may be one to this request.
     async fn find(&self, fields: SentFields<'_>) -> Option<Box<StoredAnswer>> {
-        if self.cache.made(self.key) == 0 {
-            return None;
-        }
+        self.cache.latest(self.key)?;
         let (url, mut sent) = (self.url.clone(), Vec::<(Vec<u8>, Vec<u8>)>::new());
         fields.each(&mut |name, value| sent.push((name.to_ascii_lowercase(), value.to_vec())));
         let field = move |name: &[u8]| joined(name, |take| sent.iter().for_each(|(name, value)| take(name, value)));

@@ -1,0 +1,121 @@
+//! Requests for pages that are in flight to their sites, by URL. Of those that ask for the same page, one fetches it, and others wait a
+//! while for its answer. Each may store what it is answered, until the URL is invalidated (RFC 9111 §4.4).
+
+use crate::gate::shared_rows::{SharedRow, SharedRows};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use tokio::sync::watch;
+
+/// By URL hash.
+pub(super) type PagesInFlight = SharedRows<u128, PageInFlight>;
+
+/// The requests for one page since it was last invalidated.
+#[derive(Default)]
+pub(super) struct PageInFlight {
+    /// Ends with the fetch that others wait for.
+    fetch: Mutex<Option<watch::Receiver<()>>>,
+    is_invalidated: AtomicBool,
+}
+
+/// The claim of one request to store its answer.
+pub struct PageClaim {
+    page: Arc<SharedRow<u128, PageInFlight>>,
+    /// Others wait until it is dropped.
+    _fetch: Option<watch::Sender<()>>,
+}
+
+/// Another request's fetch.
+pub struct OthersFetch(watch::Receiver<()>);
+
+impl PageClaim {
+    /// The claim of a request that goes beside others.
+    pub(super) fn new(all: &PagesInFlight, key: u128) -> Self {
+        Self { page: all.row(&key), _fetch: None }
+    }
+
+    /// The claim of the request that fetches the page for others, unless another does.
+    pub(super) fn fetching(all: &PagesInFlight, key: u128) -> Result<Self, OthersFetch> {
+        let page = all.row(&key);
+        let mut fetch = page.fetch.lock();
+        if let Some(others) = fetch.as_ref().filter(|others| others.has_changed().is_ok()) {
+            return Err(OthersFetch(others.clone()));
+        }
+        let (ends, others) = watch::channel(());
+        *fetch = Some(others);
+        drop(fetch);
+        Ok(Self { page, _fetch: Some(ends) })
+    }
+
+    /// Ends the claims to this URL. Call before its stored answers are removed.
+    pub(super) fn end_all(all: &PagesInFlight, key: u128) {
+        if let Some(page) = all.take(&key) {
+            page.is_invalidated.store(true, Relaxed);
+        }
+    }
+
+    /// Call under the lock of the index, which orders this and the end of a claim.
+    pub fn holds(&self) -> bool {
+        !self.page.is_invalidated.load(Relaxed)
+    }
+}
+
+impl OthersFetch {
+    /// Returns when the fetch ends, with any result.
+    pub async fn end(mut self) {
+        while self.0.changed().await.is_ok() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn others_wait_until_it_is_over() {
+        let all = PagesInFlight::default();
+        let own = PageClaim::fetching(&all, 1).ok().expect("nobody else");
+        let beside = PageClaim::new(&all, 1);
+        let Err(others) = PageClaim::fetching(&all, 1) else { panic!("one is enough") };
+        assert!(PageClaim::fetching(&all, 2).is_ok());
+        let waiting = tokio::spawn(others.end());
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        drop(own);
+        waiting.await.unwrap();
+        assert!(PageClaim::fetching(&all, 1).is_ok());
+        drop(beside);
+        assert_eq!(all.len(), 0);
+    }
+
+    #[test]
+    fn who_asks_after_an_invalidation_does_not_wait_for_what_was_asked_before() {
+        let all = PagesInFlight::default();
+        let own = PageClaim::fetching(&all, 1).ok().expect("nobody else");
+        assert!(PageClaim::fetching(&all, 1).is_err());
+        PageClaim::end_all(&all, 1);
+        let next = PageClaim::fetching(&all, 1).ok().expect("what it has is worth nothing");
+        assert!(!own.holds() && next.holds());
+        drop(own);
+        assert!(PageClaim::fetching(&all, 1).is_err());
+    }
+
+    #[test]
+    fn an_invalidation_ends_the_claims_before_it_to_that_url_alone() {
+        for many in [100, 100_000] {
+            let all = PagesInFlight::default();
+            let claims: Vec<_> = (0..many).map(|key| PageClaim::new(&all, key)).collect();
+            let same: Vec<_> = (0..many).map(|_| PageClaim::new(&all, 1)).collect();
+            (many..3 * many).for_each(|key| PageClaim::end_all(&all, key));
+            assert!(claims.iter().chain(&same).all(PageClaim::holds));
+            PageClaim::end_all(&all, 1);
+            let later = PageClaim::new(&all, 1);
+            assert!(later.holds() && !claims[1].holds() && !same.iter().any(PageClaim::holds));
+            assert!(claims.iter().enumerate().all(|(key, claim)| claim.holds() == (key != 1)));
+            drop((claims, same));
+            assert_eq!(all.len(), 1, "that of the later request stays");
+            drop(later);
+            assert_eq!(all.len(), 0, "nothing is remembered of the rest");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What is in flight, by key: all that are at the same thing share one row, which goes with its last holder.
+
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::ops::Deref;
+use std::ptr;
+use std::sync::{Arc, Weak};
+
+/// The table of rows.
+pub(super) struct SharedRows<K: Clone + Eq + Hash, V: Default>(RowTable<K, V>);
+
+type RowTable<K, V> = Arc<Mutex<HashMap<K, Weak<SharedRow<K, V>>>>>;
+
+/// One row. It may be in the table no longer, as another has its key.
+pub(super) struct SharedRow<K: Clone + Eq + Hash, V: Default> {
+    all: RowTable<K, V>,
+    key: K,
+    value: V,
+}
+
+impl<K: Clone + Eq + Hash, V: Default> SharedRows<K, V> {
+    /// The row of this key, made if nobody holds one.
+    pub fn row(&self, key: &K) -> Arc<SharedRow<K, V>> {
+        self.row_unless(key, || false).expect("it is made")
+    }
+
+    /// The same. `None`: nobody holds one, and it `is_over` for what it would be made.
+    pub fn row_unless(&self, key: &K, is_over: impl FnOnce() -> bool) -> Option<Arc<SharedRow<K, V>>> {
+        let mut all = self.0.lock();
+        all.get(key).and_then(Weak::upgrade).or_else(|| {
+            // Asked after it is known that nobody holds one: who has just left may have brought it to its end.
+            let value = (!is_over()).then(V::default)?;
+            let row = Arc::new(SharedRow { all: self.0.clone(), key: key.clone(), value });
+            all.insert(key.clone(), Arc::downgrade(&row));
+            Some(row)
+        })
+    }
+
+    /// Takes the row out of the table: who comes next has another.
+    pub fn take(&self, key: &K) -> Option<Arc<SharedRow<K, V>>> {
+        // Not dropped under the lock, which the last holder takes.
+        let row = self.0.lock().remove(key);
+        row.as_ref().and_then(Weak::upgrade)
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
+impl<K: Clone + Eq + Hash, V: Default> SharedRow<K, V> {
+    /// Takes the row out of the table: who comes next has another.
+    pub fn leave(&self) {
+        self.leave_if(|| true);
+    }
+
+    /// The same if `leaves`, and nobody gets hold of the row meanwhile. Tells whether.
+    pub fn leave_if(&self, leaves: impl FnOnce() -> bool) -> bool {
+        let mut all = self.all.lock();
+        let leaves = leaves();
+        if leaves && all.get(&self.key).is_some_and(|row| ptr::eq(row.as_ptr(), self)) {
+            all.remove(&self.key);
+        }
+        leaves
+    }
+}
+
+impl<K: Clone + Eq + Hash, V: Default> Deref for SharedRow<K, V> {
+    type Target = V;
+
+    fn deref(&self) -> &V {
+        &self.value
+    }
+}
+
+impl<K: Clone + Eq + Hash, V: Default> Drop for SharedRow<K, V> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl<K: Clone + Eq + Hash, V: Default> Default for SharedRows<K, V> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU8;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn a_row_is_there_for_as_long_as_it_is_held_and_has_not_left() {
+        let all = SharedRows::<u8, AtomicU8>::default();
+        let (one, other) = (all.row(&1), all.row(&2));
+        one.store(7, Relaxed);
+        let again = all.row(&1);
+        assert!(Arc::ptr_eq(&one, &again) && again.load(Relaxed) == 7 && other.load(Relaxed) == 0);
+        let is_alone = |row: &Arc<SharedRow<u8, AtomicU8>>| row.leave_if(|| Arc::strong_count(row) == 1);
+        assert!(!is_alone(&one), "it is held");
+        drop(one);
+        assert_eq!(all.len(), 2);
+        again.leave();
+        let next = all.row(&1);
+        assert!(!Arc::ptr_eq(&next, &again));
+        drop(again);
+        assert!(Arc::ptr_eq(&next, &all.row(&1)), "one that has left takes no other along");
+        assert!(all.take(&1).is_some_and(|row| Arc::ptr_eq(&row, &next)) && all.take(&1).is_none());
+        assert!(all.row_unless(&2, || unreachable!("there is one")).is_some());
+        assert!(is_alone(&other) && all.row_unless(&2, || true).is_none());
+        assert!(!Arc::ptr_eq(&other, &all.row(&2)));
+        assert_eq!(all.len(), 0);
+    }
+}
