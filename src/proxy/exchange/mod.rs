@@ -159,16 +159,6 @@ impl Exchange<'_> {
 
     /// Ends the exchange. The pacing slot is released before anything is written.
     pub async fn finish<C: Client>(&mut self, outcome: Outcome, client: &mut C, timer: &mut Timer) {
-        // Stored before the slot goes to another request, which may want the same page.
-        match outcome {
-            Outcome::Forwarded | Outcome::Cached => {
-                self.store_visit();
-                self.finish_storing();
-            }
-            Outcome::Refused(_) if self.trip.origin.is_some() => self.end_stored(),
-            _ => {}
-        }
-        self.permit = None;
         // Nobody waits for the rest of a body that the origin stopped reading.
         let is_after_origin = matches!(outcome, Outcome::Failed(_))
             || self.trip.origin.is_some() && matches!(outcome, Outcome::Refused(_));
@@ -187,6 +177,18 @@ impl Exchange<'_> {
 
     fn conclude(&mut self, outcome: Outcome) -> ClientReply {
         self.is_concluded = true;
+        let is_delivered = matches!(outcome, Outcome::ClientGone) && self.trip.is_delivered;
+        let outcome = if is_delivered { Outcome::Forwarded } else { outcome };
+        // Stored before the slot goes to another request, which may want the same page.
+        match outcome {
+            Outcome::Forwarded | Outcome::Cached => {
+                self.store_visit();
+                self.finish_storing();
+            }
+            Outcome::Refused(_) if self.trip.origin.is_some() => self.end_stored(),
+            _ => {}
+        }
+        self.permit = None;
         let charged = self.trip.origin.and_then(|_| self.charged());
         // Bytes from the cache were not sent by the site.
         let bytes = if matches!(outcome, Outcome::Cached) { 0 } else { self.trip.moved.down };

@@ -72,6 +72,8 @@ pub(super) struct Trip {
     /// Status of what the client has of the origin's answer; 0: nothing.
     pub(super) status: u16,
     pub(super) moved: Moved,
+    /// The client has been sent all that the answer announced: it may leave before the origin says that this was the end.
+    pub(super) is_delivered: bool,
     /// Stored once the page has been delivered.
     pub(super) visit: Option<Box<(u64, Visit)>>,
     /// `None`: the cache is not involved.

@@ -28,7 +28,6 @@ impl Exchange<'_> {
         // Stalls within the pacing gap delay nobody: the next start waits for the gap anyway.
         let stall = self.permit.as_ref().map_or(Duration::ZERO, Permit::gap).max(limits.read_timeout / STALL_PART);
         let began = *self.trip.sent.insert(Instant::now());
-        let at = began + min_rate.over;
         let mut carry = Carry {
             exchange: self,
             client,
@@ -36,8 +35,8 @@ impl Exchange<'_> {
             route,
             began,
             now: began,
-            up: Flow::new(at),
-            down: Flow::new(at),
+            up: Flow::new(began + min_rate.over),
+            down: Flow::new(began + min_rate.over),
             send_stopped: None,
             answered: false,
             head_written: false,
@@ -53,6 +52,7 @@ impl Exchange<'_> {
             let polled = carry.poll(cx, timer);
             // Saved each time, because the task may be dropped.
             carry.exchange.trip.moved = Moved { up: carry.up.moved, down: carry.down.moved };
+            carry.exchange.trip.is_delivered = carry.down.is_complete;
             polled
         })
         .await

@@ -2,7 +2,7 @@
 
 use crate::support::client::get;
 use crate::support::h2_client::{H2Client, request};
-use crate::support::{Alpn, Client, Origin, Protocol, Proxy, Reply, test_ca, within};
+use crate::support::{Alpn, Client, Origin, Protocol, Proxy, Reply, eventually, test_ca, within};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use std::io;
@@ -47,6 +47,8 @@ enum Way {
     Switching,
     /// A status and a field in the trailers of each answer.
     TrailingStatus,
+    /// The end of each answer comes late, behind all that its content-length says (nginx as a reverse proxy, at times).
+    LateEnd,
     /// No PING is answered; each answer takes long. `one`: of one stream at a time, it says.
     Mute { one: bool },
 }
@@ -113,6 +115,10 @@ async fn serve(mut stream: Stream, way: Way, asked: &AtomicUsize) {
         return on_heads(stream, |id| [frame(1, 4, id, &[8, 3, b'1', b'0', b'1']), frame(1, 5, id, &[0x88])].concat())
             .await;
     }
+    if let Way::LateEnd = way {
+        let head = [0x88, 0x0f, 0x0d, 1, b'4'];
+        return on_heads(stream, |id| [frame(1, 4, id, &head), frame(0, 0, id, b"body")].concat()).await;
+    }
     if let Way::TrailingStatus = way {
         let trailers = [&[0x8d, 0, 5][..], b"x-sum\x019"].concat();
         let answer = |id| [frame(1, 4, id, &[0x88]), frame(0, 0, id, b"body"), frame(1, 5, id, &trailers)].concat();
@@ -166,7 +172,7 @@ async fn serve(mut stream: Stream, way: Way, asked: &AtomicUsize) {
             | Way::BadField
             | Way::BadFieldAlone
             | Way::Mute { .. } => {}
-            Way::Switching | Way::TrailingStatus => {}
+            Way::Switching | Way::TrailingStatus | Way::LateEnd => {}
         }
         asked.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
@@ -736,6 +742,20 @@ async fn a_status_in_trailers_goes_no_further() {
         assert_eq!((answer.status(), answer.text().as_str()), (200, "body"));
         assert_eq!(answer.trailers, [("x-sum".to_owned(), "9".to_owned())]);
     }
+}
+
+/// It has all that it was told of, as it leaves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn curl_that_has_all_of_its_answer_is_not_recorded_as_gone() {
+    let origin = Odd::start(Way::LateEnd).await;
+    let proxy = Proxy::start(FREE).await;
+    for version in ["--http2", "--http1.1"] {
+        let answer = proxy.curl(&[version, &format!("https://{}/x", origin.authority())]).await;
+        assert_eq!((answer.status(), answer.text().as_str()), (200, "body"), "{version}");
+    }
+    let ended = || (proxy.counts().forwarded, proxy.counts().client_gone);
+    eventually("the ends of both", || ended().0 + ended().1 == 2).await;
+    assert_eq!(ended(), (2, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -18,6 +18,8 @@ pub struct Flow {
     pub moved: u64,
     /// The destination accepts no more for now.
     pub is_held_up: bool,
+    /// All that the source has announced has been written, but its end is missing.
+    pub is_complete: bool,
 }
 
 /// Why a transfer failed.
@@ -33,7 +35,16 @@ pub enum FlowError {
 
 impl Flow {
     pub fn new(at: Instant) -> Self {
-        Flow { is_done: false, at, meter: None, ended: false, fault: None, moved: 0, is_held_up: false }
+        Flow {
+            is_done: false,
+            at,
+            meter: None,
+            ended: false,
+            fault: None,
+            moved: 0,
+            is_held_up: false,
+            is_complete: false,
+        }
     }
 
     /// `now`: when the task was woken.
@@ -97,6 +108,7 @@ impl Flow {
                 Poll::Pending => {
                     ready!(to.poll_flush(cx)).map_err(FlowError::Destination)?;
                     self.is_held_up = false;
+                    self.is_complete = from.is_complete();
                     return Poll::Pending;
                 }
             }

@@ -170,6 +170,11 @@ impl BodySource for Http2 {
         self.current.is_empty() && self.replay.is_empty() && self.is_received()
     }
 
+    fn is_complete(&self) -> bool {
+        let is_empty = self.current.is_empty() && self.replay.is_empty() && self.queue.is_empty();
+        is_empty && (self.remaining == Some(0) || self.is_received())
+    }
+
     fn gather(&mut self, cx: &mut Context<'_>) {
         let Some(receiving) = &mut self.receiving else { return };
         for _ in 0..PIECES {

@@ -24,6 +24,11 @@ pub trait BodySource {
         false
     }
 
+    /// Whether all content that was announced has been taken, though the end may be missing yet.
+    fn is_complete(&self) -> bool {
+        self.has_ended()
+    }
+
     /// Queues incoming content while the current piece waits, if it would block other streams.
     fn gather(&mut self, _: &mut Context<'_>) {}
 
