@@ -32,7 +32,7 @@ impl Upstream {
         }
         match denied {
             Some(why) if vetted.is_empty() => Err(why.into()),
-            Some(_) | None => Ok((found, vetted.into())),
+            Some(_) | None => Ok((found, to_dial(&vetted))),
         }
     }
 
@@ -56,13 +56,22 @@ impl Upstream {
         upstream_proxy: &UpstreamProxy,
     ) -> Result<(Arc<[IpAddr]>, Arc<[SocketAddr]>), ReachError> {
         let found = self.resolver.lookup(upstream_proxy.at.host(), None).await?;
-        let sockets: Arc<[SocketAddr]> =
-            found.iter().map(|&it| SocketAddr::new(it, upstream_proxy.at.port())).collect();
+        let sockets: Vec<_> = found.iter().map(|&it| SocketAddr::new(it, upstream_proxy.at.port())).collect();
         match sockets.iter().find(|&&socket| is_own(guard, socket)) {
             Some(&own) => Err(Denied::OwnListener(own).into()),
-            None => Ok((found, sockets)),
+            None => Ok((found, to_dial(&sockets))),
         }
     }
+}
+
+/// The first addresses, in an order in which the families alternate (RFC 8305 §4). Whoever controls a name could otherwise have one
+/// request connect to thousands.
+fn to_dial(sockets: &[SocketAddr]) -> Arc<[SocketAddr]> {
+    let preferred = sockets.first().is_some_and(SocketAddr::is_ipv6);
+    let (one, other): (Vec<_>, Vec<_>) = sockets.iter().partition(|it| it.is_ipv6() == preferred);
+    let (mut one, mut other) = (one.into_iter(), other.into_iter());
+    let pairs = std::iter::from_fn(|| Some([one.next(), other.next()])).take(sockets.len());
+    pairs.flatten().flatten().take(MOST_DIALLED).copied().collect()
 }
 
 fn screen(guard: &Guard, socket: SocketAddr) -> Result<(), Denied> {
@@ -83,5 +92,38 @@ fn is_local(address: IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
+/// Most addresses of a name that are dialled.
+const MOST_DIALLED: usize = 16;
 /// Time for resolving a name that the upstream proxy will resolve itself.
 const LOOK: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V6: [&str; 3] = ["[2001:db8::1]:80", "[2001:db8::2]:80", "[2001:db8::3]:80"];
+    const V4: [&str; 2] = ["192.0.2.1:80", "192.0.2.2:80"];
+
+    fn sockets(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn the_families_take_turns() {
+        let found = sockets(&[V6[0], V6[1], V6[2], V4[0], V4[1]]);
+        assert_eq!(*to_dial(&found), sockets(&[V6[0], V4[0], V6[1], V4[1], V6[2]]));
+        let found = sockets(&[V4[0], V6[0], V6[1]]);
+        assert_eq!(*to_dial(&found), sockets(&[V4[0], V6[0], V6[1]]));
+        assert!(to_dial(&[]).is_empty());
+    }
+
+    #[test]
+    fn of_thousands_of_addresses_few_are_dialled_and_of_both_families() {
+        let of_v4 = (0..4000_u32).map(|number| IpAddr::from((0xC612_0000 + number).to_be_bytes()));
+        let found: Vec<_> = of_v4.map(|address| SocketAddr::new(address, 80)).chain(sockets(&V6)).collect();
+        let dialled = to_dial(&found);
+        assert_eq!(dialled.len(), 16);
+        assert_eq!(dialled.iter().filter(|it| it.is_ipv6()).count(), 3);
+        assert_eq!(dialled[0], found[0]);
+    }
+}

@@ -41,9 +41,16 @@ pub enum DialFault {
     DeclinedInTime,
     /// This machine has no descriptor, memory or port left.
     OwnLimit,
+    /// This proxy could not compute a handshake in time.
+    Busy,
 }
 
 impl DialFault {
+    /// Whether the failure is this machine's, and says nothing of the origin.
+    pub(crate) fn is_ours(self) -> bool {
+        matches!(self, Self::OwnLimit | Self::Busy)
+    }
+
     /// Whether the failure occurs in a TLS handshake.
     pub(super) fn is_of_tls(self) -> bool {
         matches!(self, Self::Certificate | Self::Alert | Self::Alpn | Self::Tls)

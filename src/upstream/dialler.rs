@@ -1,13 +1,13 @@
 //! Opens connections to the best address, and counts them.
 
 use super::dial_error::{DialError, DialFault};
-use super::hop::Hop;
+use super::hop::{DialProgress, Hop};
 use super::pool::Pool;
 use super::race::FailedAddresses;
 use super::stream::Stream;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
@@ -82,14 +82,14 @@ impl Dialler {
         let mut addresses = self.failed.order(addresses, first);
         let mut failure = None;
         loop {
-            let reached = OnceLock::new();
-            let opened = timeout_at(deadline, hop.dial(&addresses, &self.failed, &reached)).await;
-            let error = match opened.unwrap_or_else(|_| Err(hop.too_slow())) {
-                Ok(stream) => return Ok((stream, reached.get().copied().unwrap_or(addresses[0]))),
+            let progress = DialProgress::default();
+            let opened = timeout_at(deadline, hop.dial(&addresses, &self.failed, &progress)).await;
+            let error = match opened.unwrap_or_else(|_| Err(hop.too_slow(&progress))) {
+                Ok(stream) => return Ok((stream, progress.reached.get().copied().unwrap_or(addresses[0]))),
                 Err(error) => error,
             };
             // A failure after TCP connected may not occur at another address.
-            let Some(&address) = reached.get().filter(|_| may_differ(error.kind)) else {
+            let Some(&address) = progress.reached.get().filter(|_| may_differ(error.kind)) else {
                 return Err(failure.unwrap_or(error));
             };
             self.failed.note(address);
@@ -120,6 +120,7 @@ fn may_differ(kind: DialFault) -> bool {
         | DialFault::Alpn
         | DialFault::Credentials
         | DialFault::Loop
+        | DialFault::Busy
         | DialFault::OwnLimit => false,
     }
 }

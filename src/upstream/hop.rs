@@ -6,7 +6,7 @@ use super::endpoint::Endpoint;
 use super::race::{FailedAddresses, race};
 use super::stream::Stream;
 use super::upstream_proxy::UpstreamProxy;
-use super::wide::WideTls;
+use super::wide::{ThreadWait, WideTls};
 use crate::policy::{Authority, Host, Scheme};
 use pingora_core::protocols::TcpKeepalive;
 use pingora_core::protocols::l4::ext;
@@ -53,8 +53,19 @@ pub(super) struct Through {
     pub via: Arc<str>,
 }
 
+/// How far dialling has come, for when it times out.
+#[derive(Default)]
+pub(super) struct DialProgress {
+    /// The address that TCP has connected to.
+    pub reached: OnceLock<SocketAddr>,
+    pub wait: ThreadWait,
+}
+
 impl Hop {
-    pub fn too_slow(&self) -> DialError {
+    pub fn too_slow(&self, progress: &DialProgress) -> DialError {
+        if progress.wait.is_long() {
+            return DialError::new(DialFault::Busy, "this proxy's threads for old kinds of TLS are busy");
+        }
         let where_to = match &self.upstream_proxy {
             Some(through) => through.upstream_proxy.to_string(),
             None => self.authority.to_string(),
@@ -63,20 +74,21 @@ impl Hop {
         DialError::new(DialFault::TimedOut, detail)
     }
 
-    /// Connects to the first reachable address, and stores it in `reached`. If the origin rejects the parameters of rustls, retries
+    /// Connects to the first reachable address, and stores it in `progress`. If the origin rejects the parameters of rustls, retries
     /// once with OpenSSL at the same address. The caller enforces the limit.
     pub async fn dial(
         &self,
         addresses: &[SocketAddr],
         failed: &FailedAddresses,
-        reached: &OnceLock<SocketAddr>,
+        progress: &DialProgress,
     ) -> Result<Stream, DialError> {
+        let DialProgress { reached, wait } = progress;
         let stream = self.reach(addresses, failed, reached).await?;
         let Some(tls) = &self.tls else { return Ok(stream) };
         let host = self.authority.host();
         let known = &tls.endpoint.tls;
         if tls.wide.legacy || known.needs_wide() {
-            let opened = tls.wide.connect(stream, host, tls.http2).await;
+            let opened = tls.wide.connect(stream, host, tls.http2, wait).await;
             if opened.as_ref().is_err_and(|error| error.kind.is_of_tls()) {
                 known.forget();
             }
@@ -92,11 +104,12 @@ impl Hop {
             return Err(wider);
         }
         let Ok(stream) = self.reach(&[address], failed, reached).await else { return Err(error) };
-        match tls.wide.connect(stream, host, tls.http2).await {
+        match tls.wide.connect(stream, host, tls.http2, wait).await {
             Ok(stream) => {
                 known.note_wide();
                 Ok(stream)
             }
+            Err(wider) if wider.kind.is_ours() => Err(wider),
             // OpenSSL's messages about TLS are better; any other failure is accidental.
             Err(wider) if wider.kind.is_of_tls() => {
                 known.note_refusal(address, wider.clone());

@@ -1,5 +1,4 @@
-//! Happy Eyeballs (RFC 8305 §4, §5): address families alternate; the next address is tried after a delay or as soon as one fails;
-//! recently failed addresses come last.
+//! Happy Eyeballs (RFC 8305 §5): the next address is tried after a delay or as soon as one fails; recently failed addresses come last.
 
 use super::dial_error::{DialError, DialFault};
 use futures_util::StreamExt;
@@ -25,14 +24,7 @@ impl FailedAddresses {
 
     /// The order in which to try addresses. `first`: tried before all others.
     pub fn order(&self, addresses: &[SocketAddr], first: Option<SocketAddr>) -> Vec<SocketAddr> {
-        let preferred = addresses.first().is_some_and(SocketAddr::is_ipv6);
-        let (one, other): (Vec<_>, Vec<_>) = addresses.iter().copied().partition(|it| it.is_ipv6() == preferred);
-        let mut ordered = Vec::with_capacity(addresses.len());
-        let (mut one, mut other) = (one.into_iter(), other.into_iter());
-        while ordered.len() < addresses.len() {
-            ordered.extend(one.next());
-            ordered.extend(other.next());
-        }
+        let mut ordered = addresses.to_vec();
         // Stable: equal keys keep their order.
         ordered.sort_by_cached_key(|&address| (Some(address) != first, self.has_failed(address)));
         ordered
@@ -123,12 +115,10 @@ mod tests {
     }
 
     #[test]
-    fn the_families_take_turns() {
-        let addresses = sockets(&[V6[0], V6[1], V6[2], V4[0], V4[1]]);
-        let ordered = FailedAddresses::default().order(&addresses, None);
-        assert_eq!(ordered, sockets(&[V6[0], V4[0], V6[1], V4[1], V6[2]]));
-        let ordered = FailedAddresses::default().order(&addresses, Some(addresses[4]));
-        assert_eq!(ordered, sockets(&[V4[1], V6[0], V4[0], V6[1], V6[2]]));
+    fn the_wanted_address_comes_first() {
+        let addresses = sockets(&[V6[0], V4[0], V6[1], V4[1]]);
+        let ordered = FailedAddresses::default().order(&addresses, Some(addresses[3]));
+        assert_eq!(ordered, sockets(&[V4[1], V6[0], V4[0], V6[1]]));
     }
 
     #[tokio::test(start_paused = true)]

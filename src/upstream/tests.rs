@@ -81,6 +81,23 @@ async fn of_several_addresses_only_the_open_ones_are_dialled() {
     assert_eq!(reached(&upstream, &mixed).await.unwrap(), ["198.41.0.4:443"]);
 }
 
+/// Otherwise one request would connect to as many addresses as the owner of a name likes.
+#[tokio::test]
+async fn of_many_addresses_sixteen_are_dialled_and_all_are_screened() {
+    let upstream = upstream("");
+    let many: Vec<_> = (0..200).map(|last| format!("198.41.0.{last}")).collect();
+    let many: Vec<_> = many.iter().map(String::as_str).collect();
+    let all = [&["10.0.0.1"], &many[..], &["2001:500::4"]].concat();
+    let dialled = reached(&upstream, &all).await.unwrap();
+    assert_eq!(dialled.len(), 16);
+    assert!(dialled.contains(&"[2001:500::4]:443".to_owned()) && !dialled.contains(&"10.0.0.1:443".to_owned()));
+    let all = [&many[..], &["127.0.0.1"]].concat();
+    let authority = Authority::new(Scheme::Http, "rebind.example", Some(80)).unwrap();
+    upstream.resolver.remember("rebind.example", &all.iter().map(|it| it.parse().unwrap()).collect::<Vec<_>>());
+    let denied = upstream.reach_for(&authority, None, None, None).await.err().unwrap();
+    assert!(matches!(denied, ReachError::Denied(Denied::OwnListener(_))), "{denied}");
+}
+
 #[tokio::test]
 async fn an_address_of_our_own_closes_the_name() {
     let upstream = upstream("egress: { allow: [127.0.0.0/8], ports: [80] }");

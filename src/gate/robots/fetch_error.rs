@@ -37,7 +37,7 @@ impl<E: Into<FetchError>> From<E> for TryError {
 impl From<GetError> for FetchError {
     fn from(error: GetError) -> Self {
         match error {
-            GetError::Dial(error @ DialError { kind: DialFault::OwnLimit, .. }) => own_limit(&error),
+            GetError::Dial(error) if error.kind.is_ours() => own_limit(&error),
             GetError::Dial(DialError { kind: DialFault::Loop, .. }) => Self::NotAsked(Refusal::Loop),
             error => Self::Unreachable(error.to_string()),
         }

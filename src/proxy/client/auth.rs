@@ -1,6 +1,8 @@
 //! Access control by client address and by password (RFC 7617). A tunnel keeps the user who opened it, as long as
 //! that user exists.
 
+use super::super::exchange::carry::Client;
+use super::super::io::Timer;
 use super::super::limits::per_client;
 use super::Peer;
 use crate::config::{AccessSettings, Secret, User};
@@ -15,6 +17,7 @@ use quick_cache::sync::Cache;
 use ring::{hmac, rand};
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{self, OwnedMutexGuard, Semaphore, oneshot};
@@ -106,8 +109,21 @@ impl Passwords {
         }
     }
 
-    /// Returns the user that Proxy-Authorization names. `tries`: limits a connection to one attempt at a time.
-    pub async fn identify(
+    /// Returns the user that Proxy-Authorization names, or `None` if the client leaves: one that has left takes no turn. `tries`: limits a
+    /// connection to one attempt at a time.
+    pub async fn identify<C: Client>(
+        &self,
+        users: &[Arc<User>],
+        address: IpAddr,
+        sent: Option<&[u8]>,
+        tries: Option<&sync::Mutex<()>>,
+        client: &mut C,
+        timer: &mut Timer,
+    ) -> Option<Result<Arc<User>, Refusal>> {
+        client.wait(timer, pin!(self.user(users, address, sent, tries))).await
+    }
+
+    async fn user(
         &self,
         users: &[Arc<User>],
         client: IpAddr,
@@ -243,7 +259,6 @@ mod tests {
     use crate::config::{HashCost, Settings};
     use argon2::{Params, PasswordHasher};
     use futures_util::FutureExt;
-    use std::pin::pin;
     use tokio::time::Instant;
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -263,7 +278,7 @@ mod tests {
     }
 
     async fn name(passwords: &Passwords, users: &[Arc<User>], client: IpAddr, credentials: &str) -> Option<String> {
-        let user = passwords.identify(users, client, Some(&sent(credentials)), None).await.ok()?;
+        let user = passwords.user(users, client, Some(&sent(credentials)), None).await.ok()?;
         Some(user.name.as_ref().to_owned())
     }
 
@@ -366,10 +381,10 @@ mod tests {
     async fn other_schemes_and_no_credentials_are_refused() {
         let (passwords, users) = (Passwords::new(), users());
         for value in [&b"Bearer x"[..], b"Basic", b"Basic ", b"Basic !!!", b"", b"Digest username=\"alice\""] {
-            assert!(passwords.identify(&users, HERE, Some(value), None).await.is_err(), "{}", value.escape_ascii());
+            assert!(passwords.user(&users, HERE, Some(value), None).await.is_err(), "{}", value.escape_ascii());
         }
-        assert!(passwords.identify(&users, HERE, None, None).await.is_err());
-        assert!(passwords.identify(&[], HERE, Some(&sent("alice:correct horse")), None).await.is_err());
+        assert!(passwords.user(&users, HERE, None, None).await.is_err());
+        assert!(passwords.user(&[], HERE, Some(&sent("alice:correct horse")), None).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]
@@ -417,7 +432,7 @@ mod tests {
             let (passwords, users, began) = (Passwords::new(), users(), Instant::now());
             let connection = sync::Mutex::new(());
             let tries: Vec<_> = (0..100).map(|number| sent(&format!("{}:guess {number}", name_of(number)))).collect();
-            let tries = tries.iter().map(|sent| passwords.identify(&users, HERE, Some(sent), Some(&connection)));
+            let tries = tries.iter().map(|sent| passwords.user(&users, HERE, Some(sent), Some(&connection)));
             let mut guessing = pin!(futures_util::future::join_all(tries));
             assert!(guessing.as_mut().now_or_never().is_none());
             let mut asking = pin!(name(&passwords, &users, HERE, "alice:correct horse"));
@@ -445,7 +460,7 @@ mod tests {
             let connections: Vec<_> = (0..100).map(|_| sync::Mutex::new(())).collect();
             let tries: Vec<_> = (0..1000).map(|number| sent(&format!("{}:guess {number}", name_of(number)))).collect();
             let tries = tries.iter().zip(connections.iter().cycle());
-            let tries = tries.map(|(sent, tries)| passwords.identify(&users, HERE, Some(sent), Some(tries)));
+            let tries = tries.map(|(sent, tries)| passwords.user(&users, HERE, Some(sent), Some(tries)));
             let mut guessing = pin!(futures_util::future::join_all(tries));
             // All attempts are queued.
             assert!(tokio::time::timeout(Duration::from_millis(50), &mut guessing).await.is_err());
@@ -512,7 +527,7 @@ mod tests {
     #[tokio::test]
     async fn a_refusal_contains_no_secret() {
         let (passwords, users) = (Passwords::new(), users());
-        let refusal = passwords.identify(&users, HERE, Some(&sent("alice:hunter2")), None).await.unwrap_err();
+        let refusal = passwords.user(&users, HERE, Some(&sent("alice:hunter2")), None).await.unwrap_err();
         assert!(!format!("{refusal} {refusal:?} {users:?}").contains("hunter2"));
         assert!(!format!("{users:?}").contains("argon2"));
     }

@@ -19,6 +19,7 @@ use rustls::server::Acceptor;
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -219,7 +220,13 @@ async fn decrypt(
             None => tunnel.authority.host().clone(),
         };
         if proxy.leaves.is_new(&host) {
-            proxy.leaf_rate.turn(peer.address.ip()).await;
+            let mut ahead = Buffer::new();
+            let turn = proxy.leaf_rate.turn(peer.address.ip());
+            let mut client = Http1Client::not_http(&mut hello.io, &mut ahead);
+            if client.wait(&mut Timer::new(), pin!(turn)).await.is_none() {
+                return Err(failed(io::ErrorKind::UnexpectedEof.into(), false, None));
+            }
+            hello.io.unread(ahead);
         }
         let config = proxy.leaves.config_for(&host);
         let tls = hello.into_stream(config).into_fallible().await;

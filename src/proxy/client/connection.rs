@@ -12,7 +12,6 @@ use super::{Peer, auth};
 use crate::config::{Settings, User};
 use crate::policy::Refusal;
 use std::num::NonZeroUsize;
-use std::pin::Pin;
 use std::time::Duration;
 
 /// A client connection, between requests or during one. Boxed: each future that it is handed to would hold room for it twice.
@@ -60,38 +59,35 @@ impl Connection {
     }
 }
 
-/// Identifies the user of a request and counts the connection against the user's limit.
-pub(super) async fn identify(
+/// Identifies the user of a request, unless the client leaves, and counts the connection against the user's limit.
+pub(super) async fn identify<C: Client>(
     proxy: &Proxy,
     settings: &Settings,
     peer: &mut Peer,
     place: &mut Option<Place<String>>,
     credentials: Option<&[u8]>,
-) -> Result<(), Refusal> {
-    find_user(proxy, settings, peer, credentials, None).await?;
-    take_place(proxy, peer, place)
-}
-
-/// Waits for identification unless the client leaves: a client that left takes no turn at password checks.
-pub(super) async fn while_there<C: Client>(
     client: &mut C,
     timer: &mut Timer,
-    found: Pin<&mut impl Future<Output = Result<(), Refusal>>>,
 ) -> Result<(), Outcome> {
-    client.wait(timer, found).await.map_or(Err(Outcome::ClientGone), |found| found.map_err(Outcome::Refused))
+    find_user(proxy, settings, peer, (credentials, None), client, timer).await?;
+    take_place(proxy, peer, place).map_err(Outcome::Refused)
 }
 
-/// Requests inside a tunnel belong to the user who opened it. `tries`: as in [`auth::Passwords::identify`].
-pub(super) async fn find_user(
+/// What a request says of its user. `1`: as in [`auth::Passwords::identify`].
+type Credentials<'a> = (Option<&'a [u8]>, Option<&'a tokio::sync::Mutex<()>>);
+
+/// Requests inside a tunnel belong to the user who opened it.
+pub(super) async fn find_user<C: Client>(
     proxy: &Proxy,
     settings: &Settings,
     peer: &mut Peer,
-    credentials: Option<&[u8]>,
-    tries: Option<&tokio::sync::Mutex<()>>,
-) -> Result<(), Refusal> {
-    auth::admit(&settings.access, peer)?;
+    (credentials, tries): Credentials<'_>,
+    client: &mut C,
+    timer: &mut Timer,
+) -> Result<(), Outcome> {
+    auth::admit(&settings.access, peer).map_err(Outcome::Refused)?;
     if peer.tunnel.is_some() {
-        return auth::readmit(&settings.access, &mut peer.user);
+        return auth::readmit(&settings.access, &mut peer.user).map_err(Outcome::Refused);
     }
     if !settings.access.needs_user() {
         peer.set_user(None);
@@ -99,12 +95,16 @@ pub(super) async fn find_user(
     }
     let users = &settings.access.users;
     let user = match (&peer.certificate, credentials) {
-        (Some(certificate), None) => auth::certified(users, certificate),
-        _ => proxy.passwords.identify(users, peer.address.ip(), credentials, tries).await,
+        (Some(certificate), None) => Some(auth::certified(users, certificate)),
+        _ => {
+            // Boxed, because most requests need no user.
+            let identifying = proxy.passwords.identify(users, peer.address.ip(), credentials, tries, client, timer);
+            Box::pin(identifying).await
+        }
     };
     // A refused client must not keep the previous user.
-    peer.set_user(user.as_ref().ok().cloned());
-    user.map(drop)
+    peer.set_user(user.as_ref().and_then(|user| user.as_ref().ok()).cloned());
+    user.map_or(Err(Outcome::ClientGone), |user| user.map(drop).map_err(Outcome::Refused))
 }
 
 /// A connection inside a tunnel has its place from the start.

@@ -8,14 +8,13 @@ use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread};
 use super::super::io::{Buffer, Timer};
 use super::connect;
-use super::connection::{Connection, FORGET, identify, while_there};
+use super::connection::{Connection, FORGET, identify};
 use super::http2;
 use super::other_protocol;
 use super::wire::Wire;
 use crate::http1::{self, FieldRoom, Framing};
 use crate::policy::{Authority, Refusal};
 use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use tokio::io::AsyncWriteExt;
@@ -211,8 +210,7 @@ impl Connection {
         // RFC 9931 §8: the bytes after a refused CONNECT may come from an untrusted source.
         client.persists = request.persists && !request.is_connect();
         let settings = proxy.settings.load_full();
-        let identifying = identify(proxy, &settings, peer, place, request.credentials);
-        let identified = while_there(&mut client, timer, pin!(identifying)).await;
+        let identified = identify(proxy, &settings, peer, place, request.credentials, &mut client, timer).await;
         if identified.is_ok() && request.is_connect() {
             return Next::Connect(request.authority.clone(), request.via.clone());
         }

@@ -12,7 +12,7 @@ use super::super::limits::per_client::{self, Place};
 use super::super::limits::total::ConnectionPermit;
 use super::Peer;
 use super::connect::{self, ConnectResult};
-use super::connection::{Connection, FORGET, find_user, take_place, user_place, while_there};
+use super::connection::{Connection, FORGET, find_user, take_place, user_place};
 use super::wire::Wire;
 use crate::policy::Refusal;
 use crate::upstream::{Gathered, TaskTurns};
@@ -22,7 +22,7 @@ use h2::{Reason, RecvStream};
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::net::IpAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -157,10 +157,9 @@ async fn exchange(
         Ok(request) => {
             let mut peer = shared.peer.clone();
             let settings = proxy.settings.load_full();
-            let credentials = request.credentials;
             // A stream that waits for its password check does not block streams whose password is cached.
-            let finding = find_user(&proxy, &settings, &mut peer, credentials, Some(&shared.tries));
-            let found = while_there(&mut client, &mut timer, pin!(finding)).await;
+            let credentials = (request.credentials, Some(&shared.tries));
+            let found = find_user(&proxy, &settings, &mut peer, credentials, &mut client, &mut timer).await;
             let take = |()| take_place(&proxy, &peer, &mut shared.place.lock()).map_err(Outcome::Refused);
             let identified = found.and_then(take);
             let mut exchange = Exchange::new(&proxy, settings, &request, &peer, began);

@@ -1,6 +1,7 @@
 //! SOCKS5 (RFC 1928, with passwords as in RFC 1929), handled like a CONNECT, for tools that speak nothing else.
 
 use super::super::Proxy;
+use super::super::exchange::carry::Http1Client;
 use super::super::exchange::request::Unread;
 use super::super::exchange::{Outcome, conclude_unread};
 use super::super::io::{Buffer, Timer};
@@ -56,13 +57,26 @@ async fn negotiate(
         Err(error) => return Some(Err(error)),
     };
     let (settings, began) = (proxy.settings.load_full(), Instant::now());
-    let identified = identify(proxy, &settings, peer, place, credentials.as_deref()).await;
+    let mut ahead = Buffer::new();
+    let identified = {
+        let mut client = Http1Client::not_http(io, &mut ahead);
+        identify(proxy, &settings, peer, place, credentials.as_deref(), &mut client, timer).await
+    };
+    io.unread(ahead);
+    let refused = match identified {
+        Ok(()) => None,
+        Err(Outcome::Refused(refusal)) => Some(refusal),
+        Err(gone) => {
+            conclude_unread(proxy, &Unread::default(), gone, peer, began);
+            return Some(Err(wrong("the client left before its password was verified")));
+        }
+    };
     let at = at + began.elapsed();
     let directed = async {
         if credentials.is_some() {
-            io.write_all(&[PASSWORD_VERSION, u8::from(identified.is_err())]).await?;
+            io.write_all(&[PASSWORD_VERSION, u8::from(refused.is_some())]).await?;
         }
-        if let Err(refusal) = identified {
+        if let Some(refusal) = refused {
             if credentials.is_none() {
                 destination(io).await?.ok();
                 io.write_all(&reply(NOT_ALLOWED)).await?;

@@ -29,6 +29,12 @@ impl Wire {
         if input.is_empty() { self } else { Wire::Prefixed(Box::new((input, self))) }
     }
 
+    /// Puts `input` in front.
+    pub fn unread(&mut self, input: Buffer) {
+        let wire = std::mem::replace(self, Wire::Stream(Box::default()));
+        *self = wire.prefixed(input);
+    }
+
     /// Lingering close: ends output, then reads on for a moment. Closing with unread input would reset the connection
     /// and lose the last answer.
     pub async fn lingering_close(&mut self, timer: &mut Timer, limit: Duration, mut most: usize) {

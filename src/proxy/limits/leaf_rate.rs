@@ -2,29 +2,29 @@
 
 use super::per_client;
 use quick_cache::sync::Cache;
+use std::convert::Infallible;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// When each client's bucket is full again.
-pub struct LeafRate(Cache<IpAddr, Instant>);
+/// When each client's bucket is full again. Whoever waits for a token holds the lock, and the others queue for that.
+pub struct LeafRate(Cache<IpAddr, Arc<Mutex<Instant>>>);
 
 impl LeafRate {
     pub fn new() -> Self {
         LeafRate(Cache::new(CLIENTS))
     }
 
-    /// Waits until this client may have another certificate.
+    /// Waits until this client may have another certificate: a token bucket of [`BURST`], one refilled each [`REFILL`]. Takes nothing if
+    /// it is dropped before.
     pub async fn turn(&self, client: IpAddr) {
-        let at = self.next(per_client::client(client), Instant::now());
-        sleep_until(at).await;
-    }
-
-    /// A token bucket: [`BURST`] tokens, one refilled each [`REFILL`].
-    fn next(&self, client: IpAddr, now: Instant) -> Instant {
-        let until = self.0.get(&client).unwrap_or(now).max(now) + REFILL;
-        self.0.insert(client, until);
-        (until - REFILL * BURST).max(now)
+        let full = || Ok::<_, Infallible>(Arc::new(Mutex::new(Instant::now())));
+        let Ok(bucket) = self.0.get_or_insert_with(&per_client::client(client), full);
+        let mut full_at = bucket.lock().await;
+        sleep_until(*full_at + REFILL - REFILL * BURST).await;
+        *full_at = (*full_at).max(Instant::now()) + REFILL;
     }
 }
 
@@ -35,16 +35,38 @@ const BURST: u32 = 500;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
+    use futures_util::future::join_all;
 
-    #[test]
-    fn a_burst_goes_at_once_and_the_rest_one_by_one() {
-        let (leaf_rate, now) = (LeafRate::new(), Instant::now());
-        let client = "192.0.2.1".parse().unwrap();
-        let mut waits = (0..BURST + 3).map(|_| leaf_rate.next(client, now) - now);
-        assert!(waits.by_ref().take(BURST as usize).all(|wait| wait.is_zero()));
-        assert_eq!(waits.collect::<Vec<_>>(), [REFILL, REFILL * 2, REFILL * 3]);
-        assert_eq!(leaf_rate.next("192.0.2.2".parse().unwrap(), now), now, "another client's");
-        let later = now + REFILL * (BURST + 3);
-        assert_eq!(leaf_rate.next(client, later), later);
+    const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_goes_at_once_and_the_rest_one_by_one() {
+        let leaf_rate = LeafRate::new();
+        for _ in 0..2 {
+            let began = Instant::now();
+            join_all((0..BURST).map(|_| leaf_rate.turn(ONE))).await;
+            assert_eq!(began.elapsed(), Duration::ZERO);
+            for number in 1..=3 {
+                leaf_rate.turn(ONE).await;
+                assert_eq!(began.elapsed(), REFILL * number);
+            }
+            leaf_rate.turn(OTHER).await;
+            assert_eq!(began.elapsed(), REFILL * 3, "another client's");
+            sleep_until(Instant::now() + REFILL * BURST).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_leaves_before_the_turn_takes_none() {
+        let leaf_rate = LeafRate::new();
+        join_all((0..BURST).map(|_| leaf_rate.turn(ONE))).await;
+        let mut abandoned: Vec<_> = (0..5000).map(|_| Box::pin(leaf_rate.turn(ONE))).collect();
+        assert!(abandoned.iter_mut().all(|turn| turn.now_or_never().is_none()));
+        drop(abandoned);
+        let began = Instant::now();
+        leaf_rate.turn(ONE).await;
+        assert_eq!(began.elapsed(), REFILL);
     }
 }

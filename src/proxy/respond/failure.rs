@@ -35,7 +35,7 @@ impl Failure {
             // The operator must correct it: the client has no credentials for the upstream proxy.
             DialFault::Credentials => (Status::BAD_GATEWAY, "proxy_configuration_error"),
             DialFault::Loop => (Status::LOOP_DETECTED, "proxy_loop_detected"),
-            DialFault::OwnLimit => (Status::SERVICE_UNAVAILABLE, "connection_limit_reached"),
+            DialFault::OwnLimit | DialFault::Busy => (Status::SERVICE_UNAVAILABLE, "connection_limit_reached"),
             DialFault::Declined => (Status::BAD_GATEWAY, "destination_unavailable"),
         };
         Self::new(status, name, error)

@@ -15,14 +15,14 @@ use dns_lookup::AddrFamily;
 use families::{FoundAddresses, PendingAddresses, Questions, ask_system};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
-use share::{LOOKUPS, LookupShare, LookupShares};
+use share::{LookupShare, LookupShares};
 use std::collections::HashMap;
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::pin::pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 /// Resolves names and caches answers for a short time, as the system's resolver gives no lifetime. Cheap to clone.
@@ -33,8 +33,6 @@ struct ResolverInner {
     answers: Cache<Arc<str>, LookupAnswer>,
     /// Look-ups in flight, and where to send their answers.
     in_flight: Mutex<HashMap<Arc<str>, ResultSender>>,
-    /// Look-ups at a time. Each occupies a thread, for many seconds if the name is dead.
-    lookups: Arc<Semaphore>,
     shares: LookupShares,
     /// When the resolver last answered, even if only that a name does not exist.
     answered: Mutex<Option<Instant>>,
@@ -62,7 +60,6 @@ impl Resolver {
         Resolver(Arc::new(ResolverInner {
             answers: Cache::new(CACHED_NAMES),
             in_flight: Mutex::default(),
-            lookups: Arc::new(Semaphore::new(LOOKUPS)),
             shares: LookupShares::default(),
             answered: Mutex::default(),
             times: Default::default(),
@@ -166,7 +163,8 @@ impl Resolver {
     async fn ask(&self, name: &Arc<str>, LookupShare { client, site }: &LookupShare, tell: &ResultSender) {
         let was_silent = self.0.answers.get(name).is_some_and(|answer| answer.is_silence());
         // The smallest share first: look-ups waiting for it must not occupy places that others could use.
-        let begins = async { (site.acquire().await, client.take(was_silent).await, self.0.lookups.acquire().await) };
+        let begins =
+            async { (site.acquire().await, client.take(was_silent).await, self.0.shares.threads.acquire().await) };
         let Some((_site, mut of_client, _thread)) = self.while_somebody_waits(name, tell, begins).await else { return };
         let began = Instant::now();
         tell.send_replace(LookupState::Begun(began));
@@ -175,7 +173,8 @@ impl Resolver {
         let (found, _more_threads) = match timeout(SLOW, questions.first()).await {
             Ok(found) => (found, None),
             Err(_) => {
-                let more = of_client.is_slow().then(|| self.0.lookups.try_acquire_many(EACH_FAMILY.len() as u32));
+                let more =
+                    of_client.is_slow().then(|| self.0.shares.threads.try_acquire_many(EACH_FAMILY.len() as u32));
                 let more = more.and_then(Result::ok);
                 if more.is_some() {
                     EACH_FAMILY.map(Some).into_iter().for_each(|family| questions.add(family, asking(family)));
@@ -196,10 +195,13 @@ impl Resolver {
         let fault = match found {
             Ok(addresses) => {
                 *self.0.answered.lock() = Some(Instant::now());
-                return if addresses.is_empty() {
-                    failed("it has no address".to_owned())
-                } else {
-                    Ok(addresses.into())
+                return match addresses.len() {
+                    0 => failed("it has no address".to_owned()),
+                    // All are screened, and kept with many other names.
+                    count if count > MOST_ADDRESSES => {
+                        failed(format!("it has {count} addresses, over {MOST_ADDRESSES}"))
+                    }
+                    _ => Ok(addresses.into()),
                 };
             }
             Err(fault) => fault,
@@ -268,6 +270,8 @@ static LOOPBACK: LazyLock<Arc<[IpAddr]>> =
     LazyLock::new(|| Arc::new([Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]));
 const EACH_FAMILY: [AddrFamily; 2] = [AddrFamily::Inet, AddrFamily::Inet6];
 const CACHED_NAMES: usize = 10_000;
+/// Most addresses of a name.
+const MOST_ADDRESSES: usize = 256;
 const SLOW: Duration = Duration::from_secs(1);
 const LOOKUP_TIME: Duration = Duration::from_secs(10);
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Look-ups shared by concurrent callers, with answers given by the test.
 
 use super::answer::{KEEP, KEEP_OWN_LIMIT};
-use super::share::QUICK;
+use super::share::{LOOKUPS, QUICK};
 use super::*;
 use dns_lookup::LookupError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -53,6 +53,7 @@ fn resolver_that(is_there: bool) -> (Resolver, Arc<AtomicUsize>, ResolverState) 
                 "no_a" | "lost" if family == Some(AddrFamily::Inet6) => Ok(vec![V6]),
                 "no_aaaa" | "lost" if family != Some(AddrFamily::Inet6) => Ok(vec![V4]),
                 "fails" | "silent" | "no_a" | "no_aaaa" => again(),
+                "many" => Ok(vec![V4; MOST_ADDRESSES + 1]),
                 "limit" => Err(LookupError::new(libc::EAI_MEMORY).into()),
                 _ => Err(LookupError::new(libc::EAI_NONAME).into()),
             }
@@ -132,6 +133,14 @@ async fn dead_names_are_remembered_briefly() {
     assert!(live.is_ok() && matches!(dead, Err(ResolveError::TimedOut { is_alone: true, .. })), "{dead:?}");
 }
 
+/// Each address is screened, and kept with those of thousands of names.
+#[tokio::test(start_paused = true)]
+async fn a_name_with_hundreds_of_addresses_is_not_resolved() {
+    let (resolver, _) = resolver();
+    let error = resolver.lookup(&host("many-1"), A).await.unwrap_err();
+    assert!(error.to_string().ends_with("it has 257 addresses, over 256"), "{error}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_this_machine_cannot_do_says_nothing_of_the_name() {
     let (resolver, asked) = resolver();
@@ -159,6 +168,31 @@ async fn one_client_s_dead_names_hold_up_nobody_else() {
     resolver.lookup(&host("live-2"), B).await.unwrap();
     assert_eq!(began.elapsed(), Duration::from_millis(10));
     assert_eq!(all.join_all().await.len(), 300);
+}
+
+/// Each of them has fewer than the one before.
+#[tokio::test(start_paused = true)]
+async fn however_many_clients_ask_for_silent_names_another_s_is_resolved() {
+    let (resolver, _, state) = resolver_that(true);
+    let mut all = JoinSet::new();
+    for client in 1..=5 {
+        for number in 0..400 {
+            let (resolver, name) = (resolver.clone(), format!("dead-{client}-{number}.example"));
+            all.spawn(async move { resolver.lookup(&host(&name), Some(ClientId(client))).await });
+        }
+        sleep(Duration::from_millis(1)).await;
+    }
+    for number in 0..40 {
+        sleep(Duration::from_millis(997)).await;
+        let began = Instant::now();
+        resolver.lookup(&host(&format!("live-{number}.example")), Some(ClientId(9))).await.unwrap();
+        assert_eq!(began.elapsed(), Duration::from_millis(10), "{number}");
+    }
+    assert!(state.1[1].load(Relaxed) < LOOKUPS);
+    all.shutdown().await;
+    sleep(Duration::from_secs(60)).await;
+    assert!(resolver.0.shares.is_empty() && resolver.0.in_flight.lock().is_empty());
+    assert_eq!(resolver.0.shares.threads.available_permits(), LOOKUPS);
 }
 
 /// Slow look-ups do not block quick ones, so that a crawler's live names are resolved.
@@ -296,7 +330,7 @@ async fn a_name_whose_servers_are_silent_for_one_family_is_resolved_to_the_other
     }
     assert_eq!(state.1[0].load(Relaxed), 0);
     assert!(resolver.0.shares.is_empty() && resolver.0.in_flight.lock().is_empty());
-    assert_eq!(resolver.0.lookups.available_permits(), LOOKUPS);
+    assert_eq!(resolver.0.shares.threads.available_permits(), LOOKUPS);
 }
 
 #[tokio::test(start_paused = true)]

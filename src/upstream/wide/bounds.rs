@@ -1,17 +1,53 @@
-//! Limits on what is read of an origin and accepted, where OpenSSL has none or others.
+//! Limits on what is read of an origin, accepted and computed, where OpenSSL has none or others. Its own suffice for RSA: a key of 16,384
+//! bits, the longest, takes 4 ms at most.
 
 use crate::tls_provider::MAX_CHAIN;
 use foreign_types::ForeignTypeRef;
 use openssl::nid::Nid;
+use openssl::pkey::{PKeyRef, Public};
 use openssl::ssl::{SslContextBuilder, SslRef};
 use openssl::x509::{X509Ref, X509StoreContextRef, X509VerifyResult};
-use std::ffi::{c_int, c_long, c_void};
-use std::ptr::null_mut;
+use std::ffi::{c_char, c_int, c_long, c_void};
+use std::ptr::{null, null_mut};
+use std::sync::OnceLock;
 
-/// Refuses longer certificate chains before they are read.
+/// Refuses longer certificate chains before they are read, and longer Diffie-Hellman groups before anything is computed in them.
 pub(super) fn set(context: &mut SslContextBuilder) {
-    // SAFETY: the context is alive, and only a number is set.
-    unsafe { SSL_CTX_ctrl(context.as_ptr().cast(), SET_MAX_CERT_LIST, MAX_CHAIN as c_long, null_mut()) };
+    let context = context.as_ptr().cast();
+    // SAFETY: the context is alive, only a number and a function are set, and the function that was set before is OpenSSL's own.
+    unsafe {
+        SSL_CTX_ctrl(context, SET_MAX_CERT_LIST, MAX_CHAIN as c_long, null_mut());
+        if let Some(usual) = SSL_CTX_get_security_callback(context) {
+            USUAL_SECURITY.get_or_init(|| usual);
+            SSL_CTX_set_security_callback(context, Some(check_security));
+        }
+    }
+}
+
+/// Whether OpenSSL may use this, by its level of security and by our limit.
+unsafe extern "C" fn check_security(
+    ssl: *const c_void,
+    context: *const c_void,
+    what: c_int,
+    bits: c_int,
+    nid: c_int,
+    with: *mut c_void,
+    extra: *mut c_void,
+) -> c_int {
+    // SAFETY: the library gives the server's key, which is alive during the call.
+    if what == TEMPORARY_DH
+        && !with.is_null()
+        && unsafe { PKeyRef::<Public>::from_ptr(with.cast()) }.bits() > LONGEST_DH
+    {
+        // SAFETY: adds an error to this thread's.
+        unsafe {
+            ERR_new();
+            ERR_set_error(ERRORS_OF_DH, MODULUS_TOO_LARGE, null());
+        }
+        return 0;
+    }
+    // SAFETY: passes on what the library gave to its own function.
+    USUAL_SECURITY.get().map_or(0, |usual| unsafe { usual(ssl, context, what, bits, nid, with, extra) })
 }
 
 /// Whether the origin has sent close_notify. Without it, its data may have been truncated.
@@ -48,7 +84,17 @@ pub(super) fn legacy_fault(shown: &X509Ref, depth: u32, is_root: bool) -> Option
     Some(unsafe { X509VerifyResult::from_raw(fault) })
 }
 
+type SecurityCallback =
+    unsafe extern "C" fn(*const c_void, *const c_void, c_int, c_int, c_int, *mut c_void, *mut c_void) -> c_int;
+
+/// The same in each context.
+static USUAL_SECURITY: OnceLock<SecurityCallback> = OnceLock::new();
+
 unsafe extern "C" {
+    fn ERR_new();
+    fn ERR_set_error(library: c_int, reason: c_int, format: *const c_char, ...);
+    fn SSL_CTX_get_security_callback(context: *const c_void) -> Option<SecurityCallback>;
+    fn SSL_CTX_set_security_callback(context: *mut c_void, callback: Option<SecurityCallback>);
     fn SSL_CTX_ctrl(context: *mut c_void, command: c_int, number: c_long, pointer: *mut c_void) -> c_long;
     fn SSL_get_shutdown(ssl: *const c_void) -> c_int;
 }
@@ -59,6 +105,12 @@ const SET_MAX_CERT_LIST: c_int = 51;
 const EE_KEY_TOO_SMALL: c_int = 66;
 const CA_KEY_TOO_SMALL: c_int = 67;
 const CA_MD_TOO_WEAK: c_int = 68;
+const TEMPORARY_DH: c_int = 7 | 4 << 16;
+const ERRORS_OF_DH: c_int = 5;
+const MODULUS_TOO_LARGE: c_int = 103;
+
+/// Bits. Each side computes for 30 ms; OpenSSL alone would take 10,000 bits, and nearly a second.
+const LONGEST_DH: u32 = 4096;
 
 /// As strong as 1024 bits of RSA.
 const LEGACY_KEY_BITS: u32 = 80;

@@ -9,6 +9,7 @@ mod words;
 
 pub(super) use bounds::received_close_notify;
 pub(super) use memory::TlsMemory;
+pub(super) use threads::ThreadWait;
 
 use super::dial_error::{DialError, DialFault};
 use super::identity::{PinMismatch, ShownIdentity, key_digest};
@@ -44,9 +45,15 @@ pub(super) struct WideTls {
 
 impl WideTls {
     /// Starts TLS with the host, whose exact name is sent and verified. `http2`: offers HTTP/2.
-    pub async fn connect(self: &Arc<Self>, stream: Stream, host: &Host, http2: bool) -> Result<Stream, DialError> {
+    pub async fn connect(
+        self: &Arc<Self>,
+        stream: Stream,
+        host: &Host,
+        http2: bool,
+        wait: &ThreadWait,
+    ) -> Result<Stream, DialError> {
         let (terms, host) = (self.clone(), host.clone());
-        threads::apart(async move { terms.shake_hands(stream, &host, http2).await }).await
+        threads::apart(wait, async move { terms.shake_hands(stream, &host, http2).await }).await
     }
 
     async fn shake_hands(&self, stream: Stream, host: &Host, http2: bool) -> Result<Stream, DialError> {
@@ -147,7 +154,8 @@ impl fmt::Debug for WideTls {
 /// Security level 2 allows nothing weaker than 112 bits: no RSA or DH keys under 2048 bits, no SHA-1 signatures.
 const CIPHERS: &str = "ALL:!aNULL:!aDSS:!eNULL:!PSK:!SRP:!3DES:!RC4:!MD5:@SECLEVEL=2";
 const LEGACY_CIPHERS: &str = "ALL:!aNULL:!aDSS:!eNULL:!PSK:!SRP:@SECLEVEL=0";
-const GROUPS: &str = "X25519:P-256:X448:P-384:P-521:ffdhe2048:ffdhe3072:ffdhe4096:ffdhe6144:ffdhe8192";
+/// None that is refused in TLS 1.2 for its length.
+const GROUPS: &str = "X25519:P-256:X448:P-384:P-521:ffdhe2048:ffdhe3072:ffdhe4096";
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Origins that reject one kind of TLS or both: how often and where they are tried. And origins that never stop sending.
 
-use super::WideTls;
+use super::{ThreadWait, WideTls};
 use crate::policy::{Authority, Scheme};
 use crate::upstream::endpoint::{Endpoint, Idle};
 use crate::upstream::stream::Stream;
@@ -146,7 +146,7 @@ async fn shaken(groups: &str) -> (Stream, SslStream<std::net::TcpStream>, Durati
         context: OnceCell::new(),
     });
     let authority = Authority::new(Scheme::Https, "a.example", None).unwrap();
-    let stream = terms.connect(Stream::Tcp(tcp), authority.host(), false).await.unwrap();
+    let stream = terms.connect(Stream::Tcp(tcp), authority.host(), false, &ThreadWait::default()).await.unwrap();
     let (server, computed) = accepted.await.unwrap();
     (stream, server, computed)
 }
@@ -161,7 +161,7 @@ fn thread_time() -> Duration {
 #[tokio::test]
 async fn what_a_handshake_takes_is_computed_where_no_request_waits() {
     let before = thread_time();
-    let (_stream, _server, computed) = shaken("ffdhe8192").await;
+    let (_stream, _server, computed) = shaken("ffdhe4096").await;
     let here = thread_time() - before;
     assert!(here < computed / 4, "{here:?} here, {computed:?} by the server");
 }

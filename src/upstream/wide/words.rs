@@ -72,6 +72,9 @@ fn of_reason(reason: &str, legacy: bool) -> String {
     match reason {
         "unsupported protocol" => old_version(legacy),
         "dh key too small" => weak("the server's Diffie-Hellman key is shorter than 2048 bits"),
+        "modulus too large" => {
+            "the server's Diffie-Hellman key is longer than 4096 bits, which no setting accepts".into()
+        }
         "wrong signature type" | "legacy sigalg disallowed or unsupported" => {
             weak("the server signs with an algorithm that is too weak, such as SHA-1")
         }

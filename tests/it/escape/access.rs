@@ -2,13 +2,16 @@
 
 use super::siege::{Siege, refused, shoot};
 use crate::support::certs::client_config;
-use crate::support::{Alpn, Binary, Client, H2Client, Origin, Proxy, TestCa, assert_refused, h2_client, test_ca};
+use crate::support::{
+    Alpn, Binary, Client, H2Client, Origin, Proxy, TestCa, assert_refused, eventually, h2_client, test_ca,
+};
 use argon2::{Argon2, Params, PasswordHasher};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use std::path::Path;
+use std::time::Duration;
 
 const ROBOTS: &str = "User-agent: AliceBot\nDisallow:\n\nUser-agent: *\nDisallow: /secret\n";
 
@@ -123,7 +126,7 @@ async fn guessing_is_slow() {
         guesses.spawn(async move { shoot(&mut client, head).await.map(|answer| answer.status()) });
     }
     assert_eq!(guesses.join_next().await.unwrap().unwrap(), Some(407));
-    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
     let judged = std::iter::from_fn(|| guesses.try_join_next()).count();
     assert_eq!(judged, 0, "the others wait");
     assert_eq!(origin.connections(), 0);
@@ -146,6 +149,28 @@ async fn who_knows_the_password_is_let_in_whatever_others_at_the_address_try() {
         assert_eq!(ask("alice:horse").await, Some(407));
     }
     assert_eq!(ask("alice:correct horse").await, Some(200));
+}
+
+/// Otherwise each would hold up everybody at the address for five seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_guesses_and_leaves_takes_no_turn_in_socks_either() {
+    let origin = Origin::site("").await;
+    let proxy = Proxy::start(&users()).await;
+    let mut guessing = Vec::new();
+    for number in 10..40 {
+        let mut client = proxy.client().await;
+        client.send([&[5, 1, 2, 1, 5][..], b"alice", &[7], format!("guess{number}").as_bytes()].concat()).await;
+        // Whoever closes with unread input resets the connection.
+        assert!(client.glance(Duration::from_secs(20)).await.starts_with(&[5, 2]));
+        guessing.push(client);
+    }
+    drop(guessing);
+    eventually("those not judged yet have left", || proxy.counts().client_gone >= 20).await;
+    let mut client = proxy.client().await;
+    let field = basic("alice:correct horse");
+    let host = origin.authority("a.localhost");
+    let answer = shoot(&mut client, format!("GET {} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n", origin.url("/x"))).await;
+    assert_eq!(answer.map(|answer| answer.status()), Some(200));
 }
 
 /// Tries on one HTTP/2 connection wait for each other, and one of them for those of other connections.

@@ -6,6 +6,7 @@ use super::http1::{Http1, Sending};
 use super::side::Side;
 use crate::http1::{Body, BodyError, Framing};
 use crate::proxy::client::{Wire, socks_reply};
+use crate::proxy::io::Buffer;
 use crate::proxy::respond::Answer;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -69,6 +70,11 @@ impl<'a> Http1Client<'a> {
             answered: false,
             presence: Presence::Connected,
         }
+    }
+
+    /// A client that is not at a request: its input is kept, and it gets no interim answer.
+    pub fn not_http(wire: &'a mut Wire, input: &'a mut Buffer) -> Self {
+        Http1Client { is_socks: true, ..Self::new(Http1::new(wire, input), Framing::None) }
     }
 
     fn connection(&mut self, is_last: bool) -> Option<&'static str> {
@@ -253,6 +259,9 @@ impl<'a> Client for Http1Client<'a> {
             Presence::Connected | Presence::InputFull { .. } if !self.side.input.has_room() => self.check_half_close(),
             Presence::Connected | Presence::InputFull { .. } | Presence::HalfClosed { .. } => {}
         }
+        if self.is_socks && self.is_half_closed() {
+            return Poll::Ready(());
+        }
         self.poll_half_closed(cx)
     }
 
@@ -275,10 +284,12 @@ const PROBE_INTERVALS: [Duration; 3] =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proxy::io::Buffer;
-    use std::future::poll_fn;
-    use tokio::io::AsyncWriteExt;
+    use crate::proxy::io::Timer;
+    use std::future::{pending, poll_fn};
+    use std::pin::pin;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::timeout;
 
     /// A check that is always due would block the thread.
     #[tokio::test]
@@ -299,5 +310,26 @@ mod tests {
             }
         }
         assert_eq!(client.wake_at(), None, "a look that is past would be due at once, and again");
+    }
+
+    /// Nothing can be sent to find out, as no answer is expected.
+    #[tokio::test]
+    async fn who_ends_its_input_before_a_request_has_gone_however_much_it_has_sent() {
+        for sent in [0, 10, 100_000] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut theirs = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (mut wire, mut input) = (Wire::Tcp(listener.accept().await.unwrap().0), Buffer::new());
+            theirs.write_all(&vec![b'x'; sent]).await.unwrap();
+            theirs.shutdown().await.unwrap();
+            let mut client = Http1Client::not_http(&mut wire, &mut input);
+            let (mut timer, mut never) = (Timer::new(), pin!(pending::<()>()));
+            let waits = client.wait(&mut timer, never.as_mut());
+            assert_eq!(timeout(Duration::from_secs(60), waits).await, Ok(None), "{sent}");
+            assert!(input.len() == sent || input.len() < 32 * 1024);
+            drop(wire);
+            let mut got = Vec::new();
+            let _ = theirs.read_to_end(&mut got).await;
+            assert!(got.is_empty(), "{}", got.escape_ascii());
+        }
     }
 }
