@@ -1,7 +1,7 @@
 //! A host queue's share of its key's pace among the processes of this machine: the start reserved for the next waiting request, and the
 //! key's turn, taken when the start is due and kept until the request ends.
 
-use crate::gate::fleet::{Machine, MachineStart, MachineTurn, MachineView};
+use crate::gate::fleet::{Machine, MachineStart, MachineTurn, MachineView, Reserved, ReservedTime};
 use crate::policy::PaceKey;
 use crate::policy::pace::{LastStarts, Observed, Schedule, Shares, Slot, TurnSource};
 use std::sync::Arc;
@@ -13,7 +13,9 @@ pub(super) struct MachineShare {
     /// Identifies the key.
     id: u64,
     /// For the next waiting request, or for the one with the turn until it leaves.
-    reserved: Option<(MachineStart, Instant)>,
+    reserved: Option<Reserved>,
+    /// When that is, as of the last look.
+    time: Option<ReservedTime>,
     turn: ShareTurn,
     /// The newest start that any process has reserved.
     newest: Option<Instant>,
@@ -36,7 +38,7 @@ enum ShareTurn {
 impl MachineShare {
     pub fn new(machine: Arc<Machine>, key: &PaceKey) -> Self {
         let (id, turn, seen) = (machine.id(&key.to_string()), ShareTurn::None, Default::default());
-        Self { machine, id, reserved: None, turn, newest: None, next: None, busy_since: None, seen }
+        Self { machine, id, reserved: None, time: None, turn, newest: None, next: None, busy_since: None, seen }
     }
 
     /// Adopts other processes' starts and reservations, and notes whether the pace is still shared.
@@ -62,19 +64,20 @@ impl MachineShare {
             return;
         }
         let Some((gap, is_fetch)) = schedule.head_start() else { return };
-        self.look(schedule, now);
         let start = MachineStart { gap, is_fetch };
-        if self.reserved.is_none()
-            && let Some(at) = self.machine.reserve(self.id, start, now)
-        {
-            (self.reserved, self.newest) = (Some((start, at)), self.newest.max(Some(at)));
-            self.tell(schedule, now);
+        self.reserved.iter_mut().filter(|_| !is_fetch).for_each(|reserved| reserved.start = start);
+        self.look(schedule, now);
+        if self.reserved.is_none() && !is_fetch {
+            self.reserved = self.machine.reserve(self.id, start, now);
+            self.look(schedule, now);
         }
-        self.next = schedule.head_due().filter(|due| *due > now);
+        self.tell(schedule, now);
+        let reserved = self.reserved.filter(|_| !is_fetch);
+        let due = self.time.filter(|_| !is_fetch).map(|time| time.due);
+        self.next = schedule.head_due().max(due).filter(|due| *due > now);
         if self.next.is_some() {
             return;
         }
-        let reserved = self.reserved.map_or(now, |(_, at)| at);
         match self.machine.take(self.id, start, reserved, now) {
             MachineTurn::Taken => {
                 (self.turn, self.busy_since) = (ShareTurn::Next, None);
@@ -93,15 +96,15 @@ impl MachineShare {
 
     /// Nothing more can start for now. Returns when to act next for a waiting request, if known.
     pub fn settle<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) -> Option<Instant> {
+        if schedule.waiting() == 0 && !matches!(self.turn, ShareTurn::Of(_)) {
+            self.give_back();
+        }
         if self.turn == ShareTurn::Next {
-            self.machine.release(self.id);
+            self.machine.release(self.id, now);
             self.turn = ShareTurn::None;
             if !self.machine.is_lost() {
                 self.tell(schedule, now);
             }
-        }
-        if schedule.waiting() == 0 && self.turn == ShareTurn::None {
-            self.give_back();
         }
         self.next
     }
@@ -119,17 +122,22 @@ impl MachineShare {
             return false;
         }
         let start = MachineStart { gap: slot.gap(), is_fetch: slot.is_first_fetch() };
-        self.machine.left(self.id, start, at, is_gone);
-        self.reserved = None;
-        is_gone && !slot.is_exclusive() && self.ended(slot)
+        let reserved = self.reserved.filter(|_| !start.is_fetch);
+        self.machine.left(self.id, start, reserved, at, is_gone);
+        if is_gone && !start.is_fetch {
+            (self.reserved, self.time) = (None, None);
+        }
+        is_gone && !slot.is_exclusive() && self.ended(slot, at)
     }
 
     /// Handles a request's end. Returns true if that frees the turn.
-    pub fn ended(&mut self, slot: &Slot) -> bool {
+    pub fn ended(&mut self, slot: &Slot, now: Instant) -> bool {
         let has_turn = self.has_turn(slot);
         if has_turn {
-            self.give_back();
-            self.machine.release(self.id);
+            if !slot.is_first_fetch() {
+                self.give_back();
+            }
+            self.machine.release(self.id, now);
             self.turn = ShareTurn::None;
         }
         has_turn
@@ -160,10 +168,14 @@ impl MachineShare {
     fn look<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
         let Some(MachineView { starts, newest, observed, .. }) = self.machine.view(self.id, now) else {
             // The entry may have been evicted.
-            (self.newest, self.seen) = Default::default();
+            (self.reserved, self.time, self.newest, self.seen) = Default::default();
             return;
         };
         self.newest = newest;
+        if self.turn == ShareTurn::None {
+            self.time = self.reserved.as_mut().and_then(|reserved| self.machine.reserved(self.id, reserved, now));
+            self.reserved.take_if(|_| self.time.is_none());
+        }
         let own = schedule.last_starts();
         // The file's clock is coarser than ours.
         let newer =
@@ -181,7 +193,7 @@ impl MachineShare {
     fn tell<W>(&self, schedule: &mut Schedule<W>, now: Instant) {
         let (has_turn, newest, shares) = (self.turn == ShareTurn::Next, self.newest, Shares::default());
         // The one that is in use was for the request before.
-        let reserved = self.reserved.filter(|_| !matches!(self.turn, ShareTurn::Of(_))).map(|(_, at)| at);
+        let reserved = self.time.filter(|_| !matches!(self.turn, ShareTurn::Of(_))).map(|time| time.expected);
         let gap = schedule.longest_gap();
         let next = newest.map(|newest| if reserved.is_some() { newest } else { newest + gap });
         let rivals = next.map_or(1, |next| schedule.rivals(next, gap, now));
@@ -189,8 +201,9 @@ impl MachineShare {
     }
 
     fn give_back(&mut self) {
-        if let Some((start, at)) = self.reserved.take() {
-            self.machine.give_back(self.id, start, at);
+        self.time = None;
+        if let Some(reserved) = self.reserved.take() {
+            self.machine.give_back(self.id, reserved);
         }
     }
 }
@@ -236,7 +249,7 @@ mod tests {
         fn act(&mut self, now: Instant, key: &PaceKey, terms: &Terms, takes: Duration) {
             self.share.follow(&mut self.schedule, now);
             if let Some((_, slot)) = self.in_flight.take_if(|(ends, _)| *ends <= now) {
-                self.share.ended(&slot);
+                self.share.ended(&slot, now);
                 self.schedule.finished(|| now, slot, PaceOutcome::Success);
                 self.asks_at = now;
             }
@@ -313,7 +326,7 @@ mod tests {
             share.started(&slot);
             schedule.left(&slot, now, true);
             share.left(&slot, now, true);
-            share.ended(&slot);
+            share.ended(&slot, now);
             schedule.finished(|| now, slot, PaceOutcome::Success);
             let next = schedule.forecast(now, ClientId(1), &terms);
             assert_eq!(next, now + terms.crawl_delay, "{:?}", now - began);

@@ -42,9 +42,9 @@ impl<W> Schedule<W> {
         (gaps.round() as u32).clamp(1, MOST_RIVALS)
     }
 
-    /// When the next waiting request is due.
+    /// When the next waiting request is due by the starts before.
     pub fn head_due(&self) -> Option<Instant> {
-        self.due(self.wait_queue.as_ref()?.head()?).max(self.source.reserved())
+        self.due(self.wait_queue.as_ref()?.head()?)
     }
 
     /// The gap of the next waiting request, and whether it is a first fetch of a robots.txt, if only the fleet's turn is missing.

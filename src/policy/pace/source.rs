@@ -290,7 +290,6 @@ mod tests {
         let source = TurnSource::Fleet { known: true, has_turn: false, rivals: 1, reserved, newest, shares };
         schedule.follow(source);
         assert_eq!(schedule.forecast(now, A, &delay(1000)), now + ms(6000));
-        assert_eq!(schedule.head_due(), Some(now + ms(4000)));
         assert_eq!(schedule.poll(now), NextTurn::Refuse("next", Refused::TooLong { retry_after: ms(5000) }));
     }
 

@@ -3,9 +3,12 @@
 
 use super::origin;
 use crate::support::binary::{Binary, Ended, politely_with};
-use crate::support::{Client, Origin, Reply, eventually, test_ca};
+use crate::support::{Client, Origin, Reply, Seen, client, eventually, test_ca};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 const GAP: Duration = Duration::from_millis(500);
 
@@ -112,6 +115,50 @@ async fn each_gets_its_share_of_the_turns() {
     eventually("turns of both", || both().iter().all(|count| *count > 15)).await;
     crawls.iter().for_each(tokio::task::JoinHandle::abort);
     assert_gaps(&origin, Duration::from_millis(100), 30);
+}
+
+/// Most connections and some answers take longer than the gap, so that starts are later than reserved.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_refused_for_the_waits_of_others_that_are_over() {
+    let late = Duration::from_millis(350);
+    let (robots, count) = ("User-agent: *\nCrawl-delay: 0.3\n", AtomicUsize::new(0));
+    let answer = move |seen: &Seen| match count.fetch_add(1, Ordering::Relaxed) % 6 {
+        _ if seen.path() == "/robots.txt" => Reply::text(robots),
+        0 => Reply::text("page"),
+        1 => Reply::text("page").after(late).then_close(),
+        _ => Reply::text("page").then_close(),
+    };
+    let origin = Arc::new(Origin::https_after(late, answer).await);
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let yaml = format!("store: {{ directory: '{}' }}", directory.path().display());
+    let mut clients = JoinSet::new();
+    let mut fleet = Vec::new();
+    for count in [1, 3, 5] {
+        fleet.push(Binary::serve(&yaml).await);
+        let address = fleet.last().expect("one").address();
+        for _ in 0..count {
+            let origin = origin.clone();
+            clients.spawn(async move {
+                // For each client of this process, each process starts once, a second at most after the one before.
+                let accept = format!("Prefer: wait={}\r\nAccept", 3 * count);
+                let request = client::get(&origin.url("/page"), &origin.authority("a.localhost"));
+                let request = request.replace("Accept", &accept);
+                let mut client = Client::open(address).await;
+                let mut refused = Vec::new();
+                for _ in 0..30 / count {
+                    client.send(request.clone()).await;
+                    let status = client.response().await.status();
+                    if status != 200 {
+                        refused.push((count, status));
+                    }
+                }
+                refused
+            });
+        }
+    }
+    let refused = clients.join_all().await.concat();
+    assert!(refused.is_empty(), "{} of 90: {refused:?}", refused.len());
+    assert_gaps(&origin, Duration::from_millis(300), 60);
 }
 
 /// In the middle of it all.

@@ -11,12 +11,28 @@ pub(in crate::gate) struct MachineStart {
     pub is_fetch: bool,
 }
 
+/// A start that a process has reserved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::gate) struct Reserved {
+    pub start: MachineStart,
+    /// In the key's own time.
+    pub(super) own: u64,
+}
+
+/// The time of a reserved start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::gate) struct ReservedTime {
+    pub due: Instant,
+    /// Later than due while another process's request is late.
+    pub expected: Instant,
+}
+
 /// Result of asking for a key's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) enum MachineTurn {
     Taken,
     NotBefore(Instant),
-    /// Another process has the turn, or is next.
+    /// Another process has the turn.
     Busy,
 }
 

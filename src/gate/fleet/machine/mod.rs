@@ -9,6 +9,7 @@ mod clock;
 mod copies;
 mod key_view;
 mod machine_file;
+mod order;
 mod rights;
 mod slot;
 mod slots;
@@ -19,7 +20,7 @@ use crate::policy::pace::{Debt, Observed, Phase};
 use crate::policy::{PaceKey, Spent};
 use clock::{instant, micros, micros_up, span};
 use copies::Copies;
-pub(in crate::gate) use key_view::{MachineStart, MachineTurn, MachineView};
+pub(in crate::gate) use key_view::{MachineStart, MachineTurn, MachineView, Reserved, ReservedTime};
 use slot::KeySlot;
 use slots::Slots;
 use std::io;
@@ -90,40 +91,47 @@ impl Machine {
     }
 
     /// Reserves the next free start of a key for this process.
-    pub fn reserve(&self, id: u64, start: MachineStart, at: Instant) -> Option<Instant> {
-        let now = micros_up(at);
-        instant(self.slots.find_or_insert(id, now)?.reserve(start, now))
+    pub fn reserve(&self, id: u64, start: MachineStart, at: Instant) -> Option<Reserved> {
+        let now = micros(at);
+        Some(Reserved { start, own: self.slots.find_or_insert(id, now)?.reserve(start, now) })
+    }
+
+    /// The time of a reserved start, which moves while the key is late. `None`: the reservation is lost.
+    pub fn reserved(&self, id: u64, reserved: &mut Reserved, at: Instant) -> Option<ReservedTime> {
+        let (due, expected) = self.slots.find(id)?.reserved(reserved.start, &mut reserved.own, micros(at))?;
+        Some(ReservedTime { due: instant(due)?, expected: instant(expected)? })
     }
 
     /// Gives back an unused start.
-    pub fn give_back(&self, id: u64, start: MachineStart, reserved: Instant) {
+    pub fn give_back(&self, id: u64, Reserved { start, own }: Reserved) {
         if let Some(slot) = self.slots.find(id) {
-            slot.give_back(start, micros(reserved), self.slots.me);
+            slot.give_back(start, own);
         }
     }
 
-    /// Takes the key's turn, which allows no other process to start anything. This process does not have it yet. Of several waiting
-    /// processes, the one whose start was `reserved` first is next.
-    pub fn take(&self, id: u64, start: MachineStart, reserved: Instant, at: Instant) -> MachineTurn {
-        let times = (micros(at), span(self.most));
+    /// Takes the key's turn, which allows no other process to start anything. This process does not have it yet. `reserved`: the start's,
+    /// unless it is a first fetch of a robots.txt.
+    pub fn take(&self, id: u64, start: MachineStart, reserved: Option<Reserved>, at: Instant) -> MachineTurn {
+        let (times, own) = ((micros(at), span(self.most)), reserved.map(|reserved| reserved.own));
         loop {
             let Some(slot) = self.slots.find_or_insert(id, times.0) else { return MachineTurn::Busy };
             let lives = |process| self.slots.lives(process);
-            if let Some(turn) = slot.take(start, micros(reserved), self.slots.me, times, lives) {
+            if let Some(turn) = slot.take(start, own, self.slots.me, times, lives) {
                 return turn;
             }
         }
     }
 
     /// A request with the key's turn leaves at that time, or `is_gone`.
-    pub fn left(&self, id: u64, start: MachineStart, at: Instant, is_gone: bool) {
-        self.of(id, |slot| slot.left(start, self.slots.me, micros_up(at), is_gone));
+    pub fn left(&self, id: u64, start: MachineStart, reserved: Option<Reserved>, at: Instant, is_gone: bool) {
+        let own = reserved.map(|reserved| reserved.own);
+        self.of(id, |slot| slot.left(start, own, self.slots.me, micros_up(at), is_gone));
     }
 
     /// Releases the key's turn, if this process has it.
-    pub fn release(&self, id: u64) {
+    pub fn release(&self, id: u64, at: Instant) {
         if let Some(slot) = self.slots.find(id) {
-            slot.release(self.slots.me);
+            slot.release(self.slots.me, micros(at));
         }
     }
 

@@ -1,9 +1,10 @@
 //! The processes' shared state of one key, in words of their file (docs/fleet.md).
 //!
-//! The pace is in two words: the last start and the last reservation. A start also needs the key's turn, a lock that one process holds
-//! until its request has ended, so that nothing starts early even if the request before left late. Among processes that wait for the turn
-//! longer than reserved, the one with the earliest reservation is next. That process repeats its claim at each look; without a repeat the
-//! claim lapses.
+//! **Never early**: a start needs the key's turn, a lock that one process holds until its request has ended, and a gap since the last
+//! start, which is noted when it leaves.
+//!
+//! `order` says which process is next.
+//!
 //! Times are microseconds (`clock`); implausible values are not trusted.
 
 use super::clock::{instant, micros, micros_up, span};
@@ -19,7 +20,7 @@ pub(super) struct KeySlot<'a> {
     /// The key's hash. Another key replaces it when it needs the words.
     tag: &'a AtomicU64,
     of: u64,
-    words: &'a [AtomicU64],
+    pub(super) words: &'a [AtomicU64],
 }
 
 impl<'a> KeySlot<'a> {
@@ -39,46 +40,18 @@ impl<'a> KeySlot<'a> {
         let latency = Duration::from_micros(self.get(LATENCY).min(HOUR));
         MachineView {
             starts: LastStarts { last_start: last(START), last_fetch: last(FETCH), hold: until(HOLD) },
-            newest: instant(self.get(TAIL)),
+            newest: Some(self.get(TAIL)).filter(|tail| *tail != 0).and_then(|tail| instant(self.expected(tail, now))),
             owed: until(OWED),
             observed: Observed { backoff, latency, refusals },
         }
     }
 
-    /// Reserves the next free start for the caller. First fetches of robots.txt are not reserved: requests keep no distance from them,
-    /// and the first to take the turn goes first.
-    pub fn reserve(&self, start: MachineStart, now: u64) -> u64 {
-        let (gap, hold) = (span(start.gap), self.get(HOLD).min(now + HOUR));
-        let last = self.last_start(start).min(now + AHEAD);
-        let first = |last: u64| after(last, gap).max(hold).max(now);
-        if start.is_fetch {
-            return first(last);
-        }
-        loop {
-            let tail = self.get(TAIL);
-            // A time further ahead than others can have reserved is invalid.
-            let reserved = tail.min(now.saturating_add(gap.saturating_mul(MOST_RESERVED)));
-            let start = first(reserved.max(last));
-            if self.words[TAIL].compare_exchange(tail, start, SeqCst, SeqCst).is_ok() {
-                return start;
-            }
-        }
-    }
-
-    /// Gives an unused start back; the next caller gets it if it is still the last.
-    pub fn give_back(&self, MachineStart { gap, is_fetch }: MachineStart, start: u64, me: u32) {
-        self.step_back(me);
-        if !is_fetch {
-            let _ = self.words[TAIL].compare_exchange(start, start.saturating_sub(span(gap)), SeqCst, SeqCst);
-        }
-    }
-
-    /// Takes the key's turn for `me`, if the start is due and no waiting process has an earlier `reserved` start. `lives`: whether a
-    /// process lives. `None`: the words belong to another key now.
+    /// Takes the key's turn for `me`, if the start is due. `own`: its reservation; first fetches of robots.txt have none, as requests keep
+    /// no distance from them. `lives`: whether a process lives. `None`: the words belong to another key now.
     pub fn take(
         &self,
         start: MachineStart,
-        reserved: u64,
+        own: Option<u64>,
         me: u32,
         (now, most): (u64, u64),
         lives: impl Fn(u32) -> bool,
@@ -87,49 +60,36 @@ impl<'a> KeySlot<'a> {
         let early = || {
             self.sanitize(now, most);
             let due = self.due(start);
+            // Those behind keep their distance.
+            own.inspect(|own| self.delay(*own, due));
+            let due = due.max(own.map_or(0, |own| own.wrapping_add(self.get(OFF))));
             (due > now).then(|| MachineTurn::NotBefore(instant(due).unwrap_or_else(Instant::now)))
         };
         loop {
             if let Some(early) = early() {
                 return Some(early);
             }
-            // A process that is not next only looks.
-            let free = if self.stand(reserved, me, now) { 0 } else { u64::MAX };
-            match self.words[TURN].compare_exchange(free, u64::from(me), SeqCst, SeqCst) {
+            match self.words[TURN].compare_exchange(0, u64::from(me), SeqCst, SeqCst) {
                 Ok(_) => break,
-                Err(word) if word == 0 || word as u32 != me && lives(word as u32) => return Some(MachineTurn::Busy),
+                Err(word) if word as u32 != me && lives(word as u32) => {
+                    own.inspect(|own| self.note_held_up(*own));
+                    return Some(MachineTurn::Busy);
+                }
                 Err(word) => self.bury(word, micros_up(Instant::now()).max(now + 1)),
             }
         }
-        self.step_back(me);
+        self.words[HELD_UP].store(0, SeqCst);
         // Another process may have had the turn in between, or the words may belong to another key.
         let (is_gone, early) = (self.is_gone(), early());
         if is_gone || early.is_some() {
-            self.release(me);
+            self.release(me, now);
         }
         (!is_gone).then_some(early.unwrap_or(MachineTurn::Taken))
     }
 
-    /// Claims to be next. False: another process is next.
-    fn stand(&self, reserved: u64, me: u32, now: u64) -> bool {
-        let (next, said) = (self.get(NEXT), self.get(NEXT_SAID));
-        let (is_mine, mine) = (next as u16 == me as u16, reserved << 16 | u64::from(me as u16));
-        let is_waiting = next != 0 && now.abs_diff(said) <= STANDS_FOR;
-        if is_waiting && !is_mine && next < mine {
-            return false;
-        }
-        self.words[NEXT_SAID].store(now, SeqCst);
-        self.words[NEXT].compare_exchange(next, mine, SeqCst, SeqCst).is_ok()
-    }
-
-    /// Withdraws the claim.
-    fn step_back(&self, me: u32) {
-        let mine = |next: u64| (next as u16 == me as u16).then_some(0);
-        let _ = self.words[NEXT].fetch_update(SeqCst, SeqCst, mine);
-    }
-
     /// The process that had the turn has ended: its request may have left at any time until now.
     fn bury(&self, word: u64, now: u64) {
+        self.delay_held_up(now);
         if word & LEAVING != 0 {
             self.words[START].fetch_max(now, SeqCst);
             self.words[FETCH].fetch_max(now, SeqCst);
@@ -137,14 +97,16 @@ impl<'a> KeySlot<'a> {
         let _ = self.words[TURN].compare_exchange(word, 0, SeqCst, SeqCst);
     }
 
-    /// The request with the turn of `me` leaves at that time, or `is_gone`.
-    pub fn left(&self, start: MachineStart, me: u32, at: u64, is_gone: bool) {
+    /// The request with the turn of `me` leaves at that time, or `is_gone`. `own`: its reservation.
+    pub fn left(&self, start: MachineStart, own: Option<u64>, me: u32, at: u64, is_gone: bool) {
         let leaving = if is_gone { 0 } else { LEAVING };
         let mine = |word: u64| (word as u32 == me).then_some(u64::from(me) | leaving);
         // Noted before the request is sent, and cleared once its leaving is noted.
         if !is_gone {
             let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, mine);
         }
+        // Before the start, or others would think that they were overtaken.
+        own.inspect(|own| self.delay(*own, at));
         self.words[if start.is_fetch { FETCH } else { START }].fetch_max(at, SeqCst);
         self.words[OWED].fetch_max(at.saturating_add(span(start.gap)), SeqCst);
         if is_gone {
@@ -153,8 +115,11 @@ impl<'a> KeySlot<'a> {
     }
 
     /// Releases the turn, if `me` has it.
-    pub fn release(&self, me: u32) {
-        let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, |word| (word as u32 == me).then_some(0));
+    pub fn release(&self, me: u32, now: u64) {
+        if self.get(TURN) as u32 == me {
+            self.delay_held_up(now);
+            let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, |word| (word as u32 == me).then_some(0));
+        }
     }
 
     /// Records what a host's answers have said, and its hold.
@@ -181,7 +146,8 @@ impl<'a> KeySlot<'a> {
     pub fn over(&self, now: u64) -> u64 {
         // A time further ahead than possible is invalid.
         let sane = |at: &u64| *at <= now.saturating_add(FAR);
-        [KEPT, HOLD, OWED, TAIL].map(|word| self.get(word)).into_iter().filter(sane).max().unwrap_or(0)
+        let reserved = self.get(TAIL).wrapping_add(self.get(OFF));
+        [self.get(KEPT), self.get(HOLD), self.get(OWED), reserved].into_iter().filter(sane).max().unwrap_or(0)
     }
 
     /// The process that has the key's turn, or ended with it.
@@ -208,7 +174,7 @@ impl<'a> KeySlot<'a> {
         for word in [KEPT, HOLD, OWED, FETCH, START] {
             let _ = self.words[word].fetch_update(SeqCst, SeqCst, |at| (at != 0).then(|| moved(at)));
         }
-        [TAIL, TURN, NEXT].into_iter().for_each(|word| self.words[word].store(0, SeqCst));
+        [TAIL, TURN, HELD_UP, OFF].into_iter().for_each(|word| self.words[word].store(0, SeqCst));
     }
 
     /// The latest start.
@@ -220,7 +186,8 @@ impl<'a> KeySlot<'a> {
         self.tag.load(SeqCst) != self.of
     }
 
-    fn due(&self, start: MachineStart) -> u64 {
+    /// Before this, no such start may leave.
+    pub(super) fn due(&self, start: MachineStart) -> u64 {
         after(self.last_start(start), span(start.gap)).max(self.get(HOLD))
     }
 
@@ -252,7 +219,7 @@ impl<'a> KeySlot<'a> {
         self.words[KEPT].fetch_max(until, SeqCst);
     }
 
-    fn get(&self, word: usize) -> u64 {
+    pub(super) fn get(&self, word: usize) -> u64 {
         self.words[word].load(SeqCst)
     }
 }
@@ -264,7 +231,7 @@ fn after(start: u64, gap: u64) -> u64 {
 
 /// Words of a slot.
 pub(super) const WORDS: usize = 11;
-const TURN: usize = 0;
+pub(super) const TURN: usize = 0;
 const KEPT: usize = 1;
 const HOLD: usize = 2;
 /// The end of the longest gap owed.
@@ -272,19 +239,17 @@ const OWED: usize = 3;
 const BACKOFF: usize = 4;
 const LATENCY: usize = 5;
 const FETCH: usize = 6;
-/// The waiting process that is next, and when it last said so.
-const NEXT: usize = 7;
-const NEXT_SAID: usize = 8;
-const START: usize = 9;
-const TAIL: usize = 10;
+/// How far own time is behind the clock.
+pub(super) const OFF: usize = 7;
+/// The earliest reservation that is due while another process has the turn: own time stands there. 0: none.
+pub(super) const HELD_UP: usize = 8;
+pub(super) const START: usize = 9;
+/// The last reservation, in own time.
+pub(super) const TAIL: usize = 10;
 /// Mask of the number of refusals.
 const LOW: u64 = 0xffff;
 /// Bit of TURN besides the process: its request may have left.
 const LEAVING: u64 = 1 << 32;
-/// Longer than a waiting process takes to look again.
-const STANDS_FOR: u64 = 250_000;
-/// Most processes ahead, each with one start.
-const MOST_RESERVED: u64 = 64;
 /// A start is noted before it arrives.
 const AHEAD: u64 = 10_000;
 const HOUR: u64 = 3_600_000_000;

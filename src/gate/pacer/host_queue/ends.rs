@@ -120,9 +120,9 @@ mod tests {
             permit.leaves(true);
             permit.outcome = PaceOutcome::Backoff { retry_after: Some(Duration::from_secs(60)) };
             let (id, start) = (other.id(&key), MachineStart { gap: Duration::ZERO, is_fetch: false });
-            let (began, waits) = (Instant::now(), AtomicBool::new(false));
+            let waits = AtomicBool::new(false);
             let takes = || loop {
-                match other.take(id, start, began, Instant::now()) {
+                match other.take(id, start, None, Instant::now()) {
                     MachineTurn::Busy => waits.store(true, Ordering::Relaxed),
                     turn => return turn,
                 }

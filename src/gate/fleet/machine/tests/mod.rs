@@ -52,11 +52,11 @@ impl Machine {
     }
 
     fn takes(&self, at: Instant, gap_ms: u64) -> MachineTurn {
-        self.take(self.a(), gap(gap_ms), at, at)
+        self.take(self.a(), gap(gap_ms), None, at)
     }
 
     fn leaves(&self, at: Instant, gap_ms: u64, is_gone: bool) {
-        self.left(self.a(), gap(gap_ms), at, is_gone);
+        self.left(self.a(), gap(gap_ms), None, at, is_gone);
     }
 
     /// A whole start.
@@ -65,7 +65,27 @@ impl Machine {
         assert_eq!(self.takes(at, gap_ms), MachineTurn::Taken);
         self.leaves(at, gap_ms, false);
         self.leaves(at, gap_ms, true);
-        self.release(self.a());
+        self.release(self.a(), at);
+    }
+
+    fn reserves(&self, at: Instant, gap_ms: u64) -> Reserved {
+        self.reserve(self.a(), gap(gap_ms), at).expect("nobody is at it")
+    }
+
+    /// Time from `at` until a reserved start is due and until it is expected.
+    #[track_caller]
+    fn waits(&self, reserved: &mut Reserved, at: Instant) -> (Duration, Duration) {
+        let time = self.reserved(self.a(), reserved, at).expect("it is plausible");
+        (time.due.duration_since(at), time.expected.duration_since(at))
+    }
+
+    /// A reserved start, which leaves `later`; it keeps the turn.
+    #[track_caller]
+    fn leaves_late(&self, reserved: Reserved, at: Instant, later: Instant) {
+        assert_eq!(self.take(self.a(), reserved.start, Some(reserved), at), MachineTurn::Taken);
+        for is_gone in [false, true] {
+            self.left(self.a(), reserved.start, Some(reserved), later, is_gone);
+        }
     }
 
     /// Time from `at` until the next start with that gap.
@@ -73,7 +93,7 @@ impl Machine {
     fn due(&self, at: Instant, gap_ms: u64) -> Duration {
         match self.takes(at, gap_ms) {
             MachineTurn::Taken => {
-                self.release(self.a());
+                self.release(self.a(), at);
                 NOW
             }
             MachineTurn::NotBefore(due) => due - at,
@@ -91,17 +111,119 @@ fn is_about(one: Duration, other: Duration) -> bool {
 fn a_start_is_reserved_behind_those_of_others() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     let reserve = |machine: &Machine, later: u64| {
-        machine.reserve(machine.a(), gap(3000), now + ms(later)).expect("nobody is at it").duration_since(now)
+        let mut reserved = machine.reserves(now + ms(later), 3000);
+        (reserved, machine.waits(&mut reserved, now).0)
     };
-    assert!(is_about(reserve(&one, 0), NOW));
-    assert!(is_about(reserve(&other, 10), ms(3000)));
-    assert!(is_about(reserve(&one, 20), ms(6000)));
-    one.give_back(one.a(), gap(3000), now + ms(3000));
-    assert!(is_about(reserve(&one, 30), ms(9000)), "it was not the last");
-    let last = now + reserve(&other, 40);
-    other.give_back(other.a(), gap(3000), last);
-    assert!(is_about(now + reserve(&one, 50) - now, last - now), "it was");
-    assert!(is_about(reserve(&one, 60_000), ms(60_000)), "what nobody has used is no debt");
+    assert!(is_about(reserve(&one, 0).1, NOW));
+    let (second, due) = reserve(&other, 10);
+    assert!(is_about(due, ms(3000)));
+    assert!(is_about(reserve(&one, 20).1, ms(6000)));
+    other.give_back(other.a(), second);
+    let (last, due) = reserve(&one, 30);
+    assert!(is_about(due, ms(9000)), "it was not the last");
+    one.give_back(one.a(), last);
+    assert!(is_about(reserve(&other, 50).1, due), "it was");
+    assert!(is_about(reserve(&one, 60_000).1, ms(12_000)), "what nobody has used is no debt");
+    other.starts(now + ms(60_000), 3000);
+    assert!(is_about(reserve(&one, 100_000).1, ms(100_000)), "nobody waits");
+}
+
+/// Otherwise all would be due at once, and whoever wakes first would start.
+#[test]
+fn however_late_a_start_is_the_next_ones_keep_their_distance_from_it_and_their_order() {
+    let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
+    let [first, mut second, mut third] = [&one, &other, &one].map(|machine| machine.reserves(now, 1000));
+    // Connecting takes longer than two gaps, and so does the answer.
+    let (connects, answered) = (now + ms(2500), now + ms(5000));
+    assert_eq!(one.take(one.a(), first.start, Some(first), now), MachineTurn::Taken);
+    assert_eq!(other.take(other.a(), second.start, Some(second), connects), MachineTurn::Busy);
+    assert!(is_about(other.waits(&mut second, connects).1, NOW), "it starts now at the earliest");
+    assert!(is_about(one.waits(&mut third, connects).1, ms(1000)));
+    one.left(one.a(), first.start, Some(first), connects, true);
+    let both = |at| (other.waits(&mut second.clone(), at), one.waits(&mut third.clone(), at));
+    let (second_in, third_in) = both(connects);
+    assert!(is_about(second_in.0, ms(1000)) && is_about(third_in.0, ms(2000)), "{second_in:?} {third_in:?}");
+    assert_eq!(other.take(other.a(), second.start, Some(second), connects + ms(1001)), MachineTurn::Busy);
+    let (second_in, third_in) = both(answered);
+    assert!(is_about(second_in.1, NOW) && is_about(third_in.1, ms(1000)), "{second_in:?} {third_in:?}");
+    let mut fourth = other.reserves(answered, 1000);
+    assert!(is_about(other.waits(&mut fourth, answered).1, ms(2000)));
+    one.release(one.a(), answered);
+    let (second_in, third_in) = both(answered);
+    assert!(is_about(second_in.0, NOW) && is_about(third_in.0, ms(1000)), "{second_in:?} {third_in:?}");
+    assert!(matches!(one.take(one.a(), third.start, Some(third), answered), MachineTurn::NotBefore(_)));
+    other.leaves_late(second, answered, answered);
+    other.release(other.a(), answered);
+    assert!(is_about(one.waits(&mut third, answered).0, ms(1000)));
+}
+
+#[test]
+fn one_that_was_stopped_costs_the_others_a_gap() {
+    let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
+    let mut stopped = one.reserves(now, 1000);
+    for number in 1..100 {
+        let at = now + ms(1002 * number);
+        let mut next = other.reserves(at, 1000);
+        assert!(other.waits(&mut next, at).0 <= ms(1), "{number}");
+        other.leaves_late(next, at + ms(1), at + ms(1));
+        other.release(other.a(), at + ms(1));
+    }
+    let at = now + ms(99_699);
+    let mut next = other.reserves(at, 1000);
+    assert!(is_about(other.waits(&mut next, at).0, ms(500)));
+    // However often it looks.
+    for _ in 0..3 {
+        assert!(is_about(one.waits(&mut stopped, at).0, ms(500)), "it goes first");
+        assert!(is_about(other.waits(&mut next, at).0, ms(1500)));
+    }
+    let at = now + ms(100_200);
+    one.leaves_late(stopped, at, at);
+    one.release(one.a(), at);
+    assert!(is_about(other.waits(&mut next, at).0, ms(1000)));
+}
+
+#[test]
+fn a_start_that_is_never_made_costs_nobody_a_gap() {
+    let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
+    let [first, mut second] = [&one, &other].map(|machine| machine.reserves(now, 1000));
+    assert_eq!(one.take(one.a(), first.start, Some(first), now), MachineTurn::Taken);
+    assert_eq!(other.take(other.a(), second.start, Some(second), now + ms(1001)), MachineTurn::Busy);
+    let at = now + ms(4300);
+    one.give_back(one.a(), first);
+    one.release(one.a(), at);
+    assert!(is_about(other.waits(&mut second, at).0, NOW));
+    assert!(is_about(other.waits(&mut one.reserves(at, 1000), at).0, ms(1000)));
+}
+
+/// The gap grows, or the host asks for time, while starts are reserved.
+#[test]
+fn those_that_have_to_wait_longer_than_reserved_keep_their_order() {
+    let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
+    let [first, mut second, mut third] = [&one, &other, &one].map(|machine| machine.reserves(now, 1000));
+    one.leaves_late(first, now, now);
+    one.learn(one.a(), Observed::default(), Some(now + ms(7000)));
+    one.release(one.a(), now);
+    assert!(is_about(other.waits(&mut second, now).0, ms(7000)));
+    assert!(is_about(one.waits(&mut third, now).0, ms(8000)));
+    (second.start, third.start) = (gap(10_000), gap(10_000));
+    assert!(is_about(other.waits(&mut second, now).0, ms(10_000)));
+    assert!(is_about(one.waits(&mut third, now).0, ms(11_000)));
+}
+
+/// They are made again.
+#[test]
+fn reservations_that_are_implausible_are_lost() {
+    let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
+    let mut reserved = one.reserves(now, 1000);
+    let slot = other.slots.find(other.a()).expect("it is there");
+    for nonsense in [1 << 62, u64::MAX / 2, 1 << 60] {
+        slot.free_word(slot::OFF).store(nonsense, Ordering::Relaxed);
+        assert_eq!(one.reserved(one.a(), &mut reserved, now), None, "{nonsense}");
+        reserved = one.reserves(now, 1000);
+        assert!(one.waits(&mut reserved, now).0 <= ms(1), "{nonsense}");
+        slot.free_word(slot::TAIL).store(nonsense, Ordering::Relaxed);
+    }
+    assert!(one.waits(&mut one.reserves(now, 1000), now).0 <= ms(1));
 }
 
 #[test]
@@ -115,7 +237,7 @@ fn one_has_the_turn_and_the_next_keeps_its_distance_from_when_its_request_left()
     one.leaves(now + ms(5010), 3000, true);
     assert!(is_about(other.due(now + ms(5500), 3000), ms(2510)));
     assert_eq!(other.takes(now + ms(8020), 3000), MachineTurn::Busy, "it is in flight still");
-    one.release(one.a());
+    one.release(one.a(), now + ms(8020));
     assert_eq!(other.takes(now + ms(8020), 3000), MachineTurn::Taken);
 }
 
@@ -136,7 +258,7 @@ fn who_has_lost_the_processor_takes_no_later_start_for_nonsense() {
 fn a_turn_that_led_to_no_start_binds_nobody() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
-    one.release(one.a());
+    one.release(one.a(), now);
     assert_eq!(other.takes(now, 3000), MachineTurn::Taken);
 }
 
@@ -166,12 +288,12 @@ fn what_is_left_of_an_earlier_process_of_the_same_number_is_not_ones_own() {
     let start = gap(1000);
     // A process may have ended and another taken its number since.
     for before in [other.slots.me ^ 1 << 16, one.slots.me ^ 1 << 16] {
-        assert_eq!(slot.take(start, 0, before, (micros(now), 1), |_| true), Some(MachineTurn::Taken));
+        assert_eq!(slot.take(start, None, before, (micros(now), 1), |_| true), Some(MachineTurn::Taken));
         assert_eq!(other.takes(now, 1000), MachineTurn::Taken);
-        other.release(other.a());
-        slot.take(start, 0, before, (micros(now), 1), |_| true);
+        other.release(other.a(), now);
+        slot.take(start, None, before, (micros(now), 1), |_| true);
         assert_eq!(one.takes(now, 1000), MachineTurn::Taken, "nor anybody else's");
-        one.release(one.a());
+        one.release(one.a(), now);
         let right = one.slots.right(7);
         right.store(7 << 32 | u64::from(before), Ordering::Relaxed);
         assert!(other.slots.take_right(7 << 32 | 7));
@@ -182,13 +304,13 @@ fn what_is_left_of_an_earlier_process_of_the_same_number_is_not_ones_own() {
 fn first_fetches_keep_their_distance_from_each_other_and_requests_do_not() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     let fetch = MachineStart { is_fetch: true, ..gap(3000) };
-    assert_eq!(one.take(one.a(), fetch, now, now), MachineTurn::Taken);
-    one.left(one.a(), fetch, now, true);
-    one.release(one.a());
-    assert!(matches!(other.take(other.a(), fetch, now, now), MachineTurn::NotBefore(_)));
+    assert_eq!(one.take(one.a(), fetch, None, now), MachineTurn::Taken);
+    one.left(one.a(), fetch, None, now, true);
+    one.release(one.a(), now);
+    assert!(matches!(other.take(other.a(), fetch, None, now), MachineTurn::NotBefore(_)));
     assert_eq!(other.due(now, 3000), NOW);
     other.starts(now, 3000);
-    assert!(matches!(other.take(other.a(), fetch, now, now + ms(2000)), MachineTurn::NotBefore(_)));
+    assert!(matches!(other.take(other.a(), fetch, None, now + ms(2000)), MachineTurn::NotBefore(_)));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Processes at one key in simulated time. Each behaves like a host queue: reserves, takes the turn when due, leaves some time later,
-//! ends, gives up, or is killed at any moment. The checks see only starts.
+//! ends, gives up, is stopped for a while, or is killed at any moment. The checks see only starts.
 
 use super::*;
 use proptest::prelude::*;
@@ -8,6 +8,11 @@ use proptest::prelude::*;
 struct Plan {
     process: usize,
     after: u64,
+    gap: u64,
+    /// How late it sees that its start is due.
+    sleeps: u64,
+    /// What the host asks for with its answer.
+    holds: u64,
     /// From the turn to the head, and from there to the end.
     connects: u64,
     takes: u64,
@@ -29,7 +34,7 @@ enum Ending {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Stage {
     Idle,
-    Waiting { reserved: Option<Instant>, next: Instant },
+    Waiting { reserved: Option<Reserved>, next: Instant },
     Connecting(Instant),
     InFlight(Instant),
 }
@@ -39,6 +44,21 @@ struct Process {
     plans: Vec<Plan>,
     stage: Stage,
     from: Instant,
+    /// The number of its reservation, among all.
+    number: usize,
+    reservation: Option<Reserved>,
+}
+
+/// What the model has seen.
+#[derive(Default)]
+struct Seen {
+    /// When heads left, as far as others can know, with their gaps.
+    heads: Vec<(Instant, u64)>,
+    /// How long completed starts took.
+    waits: Vec<Duration>,
+    /// The numbers of reservations, in the order of starts, and whether the process slept.
+    order: Vec<(usize, bool)>,
+    reservations: usize,
 }
 
 fn plan(processes: usize) -> impl Strategy<Value = Plan> {
@@ -51,14 +71,36 @@ fn plan(processes: usize) -> impl Strategy<Value = Plan> {
         1 => Just(Ending::KilledLeaving),
         1 => Just(Ending::KilledInFlight),
     ];
-    (0..processes, 0..300u64, prop_oneof![3 => Just(0), 1 => 1..250u64], 0..250u64, ending)
-        .prop_map(|(process, after, connects, takes, ends)| Plan { process, after, connects, takes, ends })
+    let late = |most: u64| prop_oneof![3 => Just(0), 1 => 1..most];
+    let gap = prop_oneof![6 => Just(GAP), 1 => Just(GAP / 2), 1 => Just(2 * GAP)];
+    let sleeps = prop_oneof![9 => Just(0), 1 => 1..MOST_ASLEEP];
+    let holds = prop_oneof![9 => Just(0), 1 => 1..MOST_HELD];
+    (0..processes, 0..300u64, gap, (late(250), late(250)), (sleeps, holds), ending).prop_map(
+        |(process, after, gap, (connects, takes), (sleeps, holds), ends)| Plan {
+            process,
+            after,
+            gap,
+            sleeps,
+            holds,
+            connects,
+            takes,
+            ends,
+        },
+    )
+}
+
+/// A plan without any lateness.
+fn prompt(number: usize) -> Plan {
+    let (process, ends) = (number % 3, Ending::Whole);
+    Plan { process, after: 0, gap: GAP, sleeps: 0, holds: 0, connects: 0, takes: 20, ends }
 }
 
 const GAP: u64 = 100;
+const MOST_ASLEEP: u64 = 1500;
+const MOST_HELD: u64 = 500;
 
-/// Runs all plans to their ends; returns when heads left, as far as others can know, and how long completed starts took.
-fn run(plans: &[Plan], processes: usize) -> (Vec<Instant>, Vec<Duration>) {
+/// Runs all plans to their ends.
+fn run(plans: &[Plan], processes: usize) -> Seen {
     let directory = place();
     let zero = Instant::now() + Duration::from_secs(3600);
     let mut all: Vec<Process> = (0..processes)
@@ -67,14 +109,16 @@ fn run(plans: &[Plan], processes: usize) -> (Vec<Instant>, Vec<Duration>) {
             plans: plans.iter().rev().filter(|plan| plan.process == number).copied().collect(),
             stage: Stage::Idle,
             from: zero,
+            number: 0,
+            reservation: None,
         })
         .collect();
-    let (mut now, mut heads, mut waits) = (zero, Vec::new(), Vec::new());
+    let (mut now, mut seen) = (zero, Seen::default());
     loop {
         let mut soonest: Option<Instant> = None;
         for number in 0..processes {
             // Until the process has nothing to do for now.
-            while let Some(at) = step(&mut all, number, now, (&mut heads, &mut waits), &directory) {
+            while let Some(at) = step(&mut all, number, now, &mut seen, &directory) {
                 if at > now {
                     soonest = Some(soonest.map_or(at, |soonest| soonest.min(at)));
                     break;
@@ -83,19 +127,13 @@ fn run(plans: &[Plan], processes: usize) -> (Vec<Instant>, Vec<Duration>) {
         }
         match soonest {
             Some(at) => now = at,
-            None => return (heads, waits),
+            None => return seen,
         }
     }
 }
 
 /// When this process has to act next. `None`: never.
-fn step(
-    all: &mut [Process],
-    number: usize,
-    now: Instant,
-    (heads, waits): (&mut Vec<Instant>, &mut Vec<Duration>),
-    directory: &TempDir,
-) -> Option<Instant> {
+fn step(all: &mut [Process], number: usize, now: Instant, seen: &mut Seen, directory: &TempDir) -> Option<Instant> {
     let kill = |process: &mut Process| {
         let machine = process.machine.take().expect("it lives");
         let next = open(directory);
@@ -116,28 +154,38 @@ fn step(
         }
         Stage::Waiting { next, .. } if next > now => return Some(next),
         Stage::Waiting { reserved: None, .. } => {
-            let at = machine.reserve(id, gap(GAP), now).expect("nobody is at it");
+            let reserved = machine.reserve(id, gap(plan.gap), now).expect("nobody is at it");
+            (process.number, seen.reservations) = (seen.reservations, seen.reservations + 1);
             if plan.ends == Ending::KilledWaiting {
                 kill(process);
                 over(process, now);
             } else if plan.ends == Ending::GivesUp {
-                machine.give_back(id, gap(GAP), at);
+                machine.give_back(id, reserved);
                 over(process, now);
             } else {
-                process.stage = Stage::Waiting { reserved: Some(at), next: at };
+                process.stage = Stage::Waiting { reserved: Some(reserved), next: now + ms(plan.sleeps) };
             }
         }
-        Stage::Waiting { reserved, .. } => match machine.take(id, gap(GAP), reserved.unwrap_or(now), now) {
-            MachineTurn::Taken => {
-                waits.push(now - process.from);
-                process.stage = Stage::Connecting(now + ms(plan.connects));
+        Stage::Waiting { reserved: Some(mut reserved), .. } => {
+            let time = machine.reserved(id, &mut reserved, now);
+            let (due, reserved) = (time.map_or(now, |time| time.due), time.map(|_| reserved));
+            let turn = match reserved {
+                Some(it) if due <= now => machine.take(id, it.start, Some(it), now),
+                _ => MachineTurn::NotBefore(due),
+            };
+            match turn {
+                MachineTurn::Taken => {
+                    seen.waits.push(now - process.from);
+                    (process.stage, process.reservation) = (Stage::Connecting(now + ms(plan.connects)), reserved);
+                }
+                MachineTurn::NotBefore(next) => process.stage = Stage::Waiting { reserved, next },
+                MachineTurn::Busy => process.stage = Stage::Waiting { reserved, next: now + ms(10) },
             }
-            MachineTurn::NotBefore(next) => process.stage = Stage::Waiting { reserved, next },
-            MachineTurn::Busy => process.stage = Stage::Waiting { reserved, next: now + ms(10) },
-        },
+        }
         Stage::Connecting(until) if until > now => return Some(until),
         Stage::Connecting(_) if plan.ends == Ending::Unused => {
-            machine.release(id);
+            machine.give_back(id, process.reservation.expect("it has the turn"));
+            machine.release(id, now);
             over(process, now);
         }
         Stage::Connecting(_) if plan.ends == Ending::KilledConnecting => {
@@ -145,13 +193,15 @@ fn step(
             over(process, now);
         }
         Stage::Connecting(_) => {
-            machine.left(id, gap(GAP), now, false);
-            heads.push(now);
+            let start = gap(plan.gap);
+            machine.left(id, start, process.reservation, now, false);
+            seen.heads.push((now, plan.gap));
+            seen.order.push((process.number, plan.sleeps > 0));
             if plan.ends == Ending::KilledLeaving {
                 kill(process);
                 over(process, now);
             } else {
-                machine.left(id, gap(GAP), now, true);
+                machine.left(id, start, process.reservation, now, true);
                 process.stage = Stage::InFlight(now + ms(plan.takes));
             }
         }
@@ -160,7 +210,10 @@ fn step(
             if plan.ends == Ending::KilledInFlight {
                 kill(process);
             } else {
-                machine.release(id);
+                if plan.holds > 0 {
+                    machine.learn(id, Observed::default(), Some(now + ms(plan.holds)));
+                }
+                machine.release(id, now);
             }
             over(process, now);
         }
@@ -173,19 +226,26 @@ fn over(process: &mut Process, now: Instant) {
     (process.from, process.stage) = (now, Stage::Idle);
 }
 
+/// Whether a process that woke on time was overtaken by one that reserved later.
+fn is_in_order(order: &[(usize, bool)]) -> bool {
+    let is_overtaken = |at: usize| !order[at].1 && order[..at].iter().any(|before| before.0 > order[at].0);
+    !(0..order.len()).any(is_overtaken)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn no_start_is_early_and_nobody_waits_for_ever(
+    fn no_start_is_early_and_nobody_waits_for_ever_or_is_overtaken_while_awake(
         (processes, plans) in (1..5usize).prop_flat_map(|count| (Just(count), proptest::collection::vec(plan(count), 1..40)))
     ) {
-        let (heads, waits) = run(&plans, processes);
+        let Seen { heads, waits, order, .. } = run(&plans, processes);
         for pair in heads.windows(2) {
-            prop_assert!(pair[1] - pair[0] >= ms(GAP), "{:?}", heads);
+            prop_assert!(pair[1].0 - pair[0].0 >= ms(pair[1].1), "{:?}", heads);
         }
+        prop_assert!(is_in_order(&order), "{:?}", order);
         // Each other process may start before, take as long as possible, and cost a gap if killed.
-        let longest = ms((GAP + 250 + 250 + GAP) * (processes as u64 + 1));
+        let longest = ms((2 * GAP + 250 + 250 + MOST_HELD + 2 * GAP) * (processes as u64 + 1) + MOST_ASLEEP);
         prop_assert!(waits.iter().all(|wait| *wait <= longest), "{:?} of {:?}", waits.iter().max(), longest);
     }
 }
@@ -194,21 +254,29 @@ proptest! {
 #[test]
 fn turns_are_shared_evenly_where_answers_take_longer_than_the_gap() {
     const TAKES: u64 = 10 * GAP;
-    let plan = |number: usize| Plan { process: number % 3, after: 0, connects: 0, takes: TAKES, ends: Ending::Whole };
-    let (heads, waits) = run(&(0..30).map(plan).collect::<Vec<_>>(), 3);
+    let plans: Vec<_> = (0..30).map(|number| Plan { takes: TAKES, ..prompt(number) }).collect();
+    let Seen { heads, waits, .. } = run(&plans, 3);
     assert_eq!(heads.len(), 30);
     assert!(waits.iter().all(|wait| *wait <= ms(3 * (TAKES + 20))), "{:?}", waits.iter().max());
+}
+
+/// Otherwise all reservations would be over, and whoever wakes first would start each time.
+#[test]
+fn turns_are_shared_evenly_where_connecting_takes_longer_than_the_gap() {
+    const CONNECTS: u64 = 3 * GAP;
+    let plans: Vec<_> = (0..60).map(|number| Plan { connects: CONNECTS, ..prompt(number) }).collect();
+    let Seen { heads, waits, .. } = run(&plans, 3);
+    assert_eq!(heads.len(), 60);
+    assert!(waits.iter().all(|wait| *wait <= ms(3 * (CONNECTS + GAP))), "{:?}", waits.iter().max());
 }
 
 /// Processes take turns in the order in which they came.
 #[test]
 fn turns_are_shared_evenly() {
-    let plans: Vec<Plan> = (0..60)
-        .map(|number| Plan { process: number % 3, after: 0, connects: 0, takes: 20, ends: Ending::Whole })
-        .collect();
-    let (heads, waits) = run(&plans, 3);
+    let plans: Vec<Plan> = (0..60).map(prompt).collect();
+    let Seen { heads, waits, .. } = run(&plans, 3);
     assert_eq!(heads.len(), 60);
     assert!(waits.iter().all(|wait| *wait <= ms(3 * GAP) + ms(1)), "{:?}", waits.iter().max());
-    let whole = *heads.last().expect("60") - heads[0];
+    let whole = heads.last().expect("60").0 - heads[0].0;
     assert!(whole <= ms(59 * GAP) + ms(1), "no gap is left unused: {whole:?}");
 }
