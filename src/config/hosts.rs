@@ -6,38 +6,25 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::policy::operator_rules::OwnRules;
 use crate::policy::{Host, HostPattern, HostRules, PolicyOptions};
 use crate::robots::Purpose;
 
+use super::host_policy::HostPolicy;
 use super::read::sections::Sections;
 use super::steps::step;
 use super::written::host_table::{HostMap, InterceptMode, Override};
-use super::written::origin_tls::{OriginTls, TlsVersions};
-use super::written::values::PathPattern;
-
-/// The settings for one host, complete.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HostPolicy {
-    /// The rules for deciding requests.
-    pub rules: HostRules,
-    pub intercept: InterceptMode,
-    /// The key that sets `intercept`.
-    pub intercept_key: Arc<str>,
-    /// `None`: as for all origins.
-    pub tls: Option<Arc<OriginTls>>,
-}
+use super::written::origin_tls::OriginTls;
 
 /// The policies of all hosts, for everybody or for one user.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
-    everybodys: Arc<HostTable>,
+    everybodys: Arc<PolicyTable>,
     own: Option<OwnTable>,
 }
 
 /// Each entry is already merged with the less specific entries that match it.
 #[derive(Clone, Debug, PartialEq)]
-struct HostTable {
+struct PolicyTable {
     by_end: Ends,
     /// First that of hosts that match no entry. Many entries may have the same.
     policies: Vec<HostPolicy>,
@@ -93,7 +80,7 @@ impl Hosts {
         }
         let mut all: Vec<(HostPattern, Override)> = all.into_iter().collect();
         all.sort_by_key(|(pattern, _)| pattern.rank());
-        let mut table = HostTable::default();
+        let mut table = PolicyTable::default();
         (table.policies[0].rules, table.policies[0].intercept) = (HostRules::new(Arc::new(options)), default);
         let mut same = HashMap::new();
         for (pattern, own) in all {
@@ -186,13 +173,13 @@ impl PartialEq for Hosts {
     }
 }
 
-impl Default for HostTable {
+impl Default for PolicyTable {
     fn default() -> Self {
         Self { by_end: Ends::new(), policies: vec![HostPolicy::default()] }
     }
 }
 
-impl HostTable {
+impl PolicyTable {
     /// Lays one entry over the less specific ones. `key`: its key in `intercept`, if it is not in `hosts`. `same`: the places of policies
     /// that name no entry, by the one below and what the entry says.
     fn lay(
@@ -219,12 +206,12 @@ impl HostTable {
 }
 
 impl OwnTable {
-    fn over(self, everybodys: &HostTable) -> Self {
+    fn over(self, everybodys: &PolicyTable) -> Self {
         let rows = self.entries.len() + everybodys.policies.len().min(MOST_ROWS);
         Self { made: (0..rows).map(|_| OnceLock::new()).collect(), ..self }
     }
 
-    fn policy(&self, everybodys: &HostTable, base: usize, place: usize) -> &HostPolicy {
+    fn policy(&self, everybodys: &PolicyTable, base: usize, place: usize) -> &HostPolicy {
         let lay = |policy: HostPolicy, (pattern, entry): &(_, _)| policy.overlaid(pattern, entry, None);
         let make = || {
             let chain: Vec<_> = self.chain(place).collect();
@@ -266,66 +253,4 @@ pub(super) fn end(pattern: &str) -> &str {
 pub(super) fn wider(end: &str) -> impl Iterator<Item = &str> {
     let name = end.strip_prefix('.').unwrap_or(end);
     name.match_indices('.').map(|(dot, _)| &name[dot..]).chain(Some("").filter(|_| !end.is_empty()))
-}
-
-impl Default for HostPolicy {
-    fn default() -> Self {
-        let (rules, intercept) = (HostRules::new(Arc::default()), InterceptMode::default());
-        Self { rules, intercept, intercept_key: "intercept.default".into(), tls: None }
-    }
-}
-
-impl HostPolicy {
-    /// The policy with the entry for `pattern` applied. `key`: its key in `intercept`, if it is not in `hosts`.
-    fn overlaid(&self, pattern: &HostPattern, own: &Override, key: Option<Arc<str>>) -> Self {
-        step();
-        let before = &self.rules;
-        let rules = HostRules {
-            robots: own.robots.unwrap_or(before.robots),
-            crawl_delay: own.crawl_delay.or(before.crawl_delay),
-            product_tokens: own.product_tokens.as_deref().map(Arc::from).or_else(|| before.product_tokens.clone()),
-            purposes: own.purpose.as_deref().map(Arc::from).or_else(|| before.purposes.clone()),
-            usage: own.usage.over(before.usage),
-            manners: own.manners().over(&before.manners),
-            own_rules: rules_overlaid(before.own_rules.as_ref(), pattern, own),
-            options: Arc::clone(&before.options),
-        };
-        Self {
-            rules,
-            intercept: own.intercept.unwrap_or(self.intercept),
-            intercept_key: match own.intercept {
-                Some(_) => key.unwrap_or_else(|| format!("hosts.{pattern}.intercept").into()),
-                None => Arc::clone(&self.intercept_key),
-            },
-            tls: tls_overlaid(self.tls.as_ref(), own),
-        }
-    }
-}
-
-/// The operator's rules of a less specific entry with this one applied: `allow` and `deny` each replace the list before.
-fn rules_overlaid(before: Option<&OwnRules>, pattern: &HostPattern, own: &Override) -> Option<OwnRules> {
-    if own.allow.is_none() && own.deny.is_none() {
-        return before.cloned();
-    }
-    let (allow, deny) = before.map_or((&[][..], &[][..]), OwnRules::written);
-    let list = |own: &Option<Vec<PathPattern>>, before: &[Box<str>]| match own {
-        Some(own) => own.iter().map(|pattern| pattern.as_ref().into()).collect(),
-        None => before.to_vec(),
-    };
-    Some(OwnRules::new(&pattern.to_string(), &list(&own.allow, allow), &list(&own.deny, deny)))
-}
-
-/// The TLS terms of a less specific entry with this one applied. `None`: as for all origins.
-fn tls_overlaid(before: Option<&Arc<OriginTls>>, own: &Override) -> Option<Arc<OriginTls>> {
-    if !own.sets_tls() {
-        return before.cloned();
-    }
-    let before = before.map(|tls| OriginTls::clone(tls)).unwrap_or_default();
-    let tls = OriginTls {
-        pins: own.pin.clone().unwrap_or(before.pins),
-        client_certificate: own.client_certificate.clone().or(before.client_certificate),
-        verify: own.verify.unwrap_or(before.verify),
-        legacy: own.tls.map_or(before.legacy, |versions| versions == TlsVersions::Legacy),
-    };
-    (tls != OriginTls::default()).then(|| Arc::new(tls))
 }

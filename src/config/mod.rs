@@ -7,6 +7,7 @@ mod byte_lock;
 mod changes;
 mod compared;
 mod files;
+mod host_policy;
 mod hosts;
 mod instance;
 mod layers;
@@ -33,7 +34,8 @@ pub(crate) use files::{
 pub use files::{
     cache_directory, give_to_owner, private_directory, private_folder, state_directory, warn_of_foreign, warn_of_others,
 };
-pub use hosts::{HostPolicy, Hosts};
+pub use host_policy::HostPolicy;
+pub use hosts::Hosts;
 pub use instance::{instance_name, keep_instance_name};
 pub use layers::{Differences, Layers};
 pub use overrides::{OverrideInForce, overrides};

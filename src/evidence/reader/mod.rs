@@ -152,6 +152,17 @@ impl Tail {
 const TAIL: u64 = 1 << 16;
 
 impl Stored {
+    /// The last line's hash, which the `next` segment says. If that one is damaged, of what can be read.
+    pub fn head(&self, next: &Self) -> Hash {
+        next.first().map(|first| first.prev).unwrap_or_else(|_| {
+            let (mut head, mut lines) = (Hash::default(), Lines::of(self).ok());
+            while let Some(Ok((_, hash))) = lines.as_mut().and_then(Lines::next) {
+                head = hash;
+            }
+            head
+        })
+    }
+
     /// Its first line, which names the last of the segment before.
     pub fn first(&self) -> Result<Line, ReadError> {
         self.line_after(0)

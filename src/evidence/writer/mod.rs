@@ -11,8 +11,7 @@ pub use retention::Clock;
 pub use start::{OpenError, is_locked};
 
 use crate::config::{LOCK, is_same, private_directory, warn_of_foreign, warn_of_others};
-use crate::evidence::reader::Lines;
-use crate::evidence::record::{Draft, Hash, digits, sha256};
+use crate::evidence::record::{Draft, digits, sha256};
 use crate::evidence::segment::{Stored, clear_up, foreign, tidy};
 use crate::evidence::timestamp;
 use chain::Chain;
@@ -246,7 +245,7 @@ impl Writer {
             }
             let mut draft = Draft::new("removed", now);
             draft.number("segment", pair[0].number);
-            draft.hash("head", &head_of(&pair[0], &pair[1]));
+            draft.hash("head", &pair[0].head(&pair[1]));
             draft.time("from", *began);
             draft.time("to", now.checked_sub(age).unwrap_or(now));
             let line = draft.end(<[u8]>::to_vec);
@@ -286,18 +285,6 @@ impl Writer {
         let (segment, lost) = (self.chain.segment.number, self.queue.lost.load(Relaxed));
         tracing::info!(segment, head = %digits(&self.chain.head()), lost, "evidence is closed");
     }
-}
-
-/// The last line's hash of a segment, which the next one says. If that one is damaged, of what can be read.
-fn head_of(stored: &Stored, next: &Stored) -> Hash {
-    next.first().map(|first| first.prev).unwrap_or_else(|_| {
-        let mut head = Hash::default();
-        let mut lines = Lines::of(stored).ok();
-        while let Some(Ok((_, hash))) = lines.as_mut().and_then(Lines::next) {
-            head = hash;
-        }
-        head
-    })
 }
 
 /// Bytes after which another segment begins.

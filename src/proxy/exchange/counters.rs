@@ -7,6 +7,7 @@ use crate::histogram::{Distribution, Histogram};
 use crate::policy::{Currency, Money, Signal, UsageReport};
 use crate::proxy::client::Peer;
 use parking_lot::Mutex;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -230,6 +231,15 @@ impl Counters {
 /// Hosts whose failures are counted.
 const MOST_HOSTS: usize = 1000;
 const MOST_CURRENCIES: usize = 16;
+
+/// Whether to sample this decision's latency.
+pub fn samples_latency() -> bool {
+    thread_local!(static COUNT: Cell<u8> = const { Cell::new(0) });
+    COUNT.with(|count| count.replace((count.get() + 1) % LATENCY_SAMPLE)) == 0
+}
+
+/// One decision in so many is sampled.
+const LATENCY_SAMPLE: u8 = 64;
 
 #[cfg(test)]
 mod tests {

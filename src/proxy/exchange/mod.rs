@@ -53,12 +53,12 @@ use crate::policy::Refusal;
 use crate::tls::UNRECOGNIZED_NAME;
 use crate::upstream::Stream;
 use carry::{BodySource, Client, Flow, FlowError, Http1, LocalBody, Side};
+use counters::samples_latency;
 use decide::RequestDecision;
 use outcome::{ClientReply, EndedExchange};
 use outcome_counts::FORWARDED;
 use request::Unread;
 use state::Trip;
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -177,8 +177,8 @@ impl Exchange<'_> {
 
     fn conclude(&mut self, outcome: Outcome) -> ClientReply {
         self.is_concluded = true;
-        let is_delivered = matches!(outcome, Outcome::ClientGone) && self.trip.is_delivered;
-        let outcome = if is_delivered { Outcome::Forwarded } else { outcome };
+        let has_all = matches!(outcome, Outcome::ClientGone) && self.trip.is_delivered;
+        let outcome = if has_all { Outcome::Forwarded } else { outcome };
         // Stored before the slot goes to another request, which may want the same page.
         match outcome {
             Outcome::Forwarded | Outcome::Cached => {
@@ -240,15 +240,6 @@ pub fn conclude_unread(
     EndedExchange { proxy, settings: &settings, peer, began, request: Err(unread), trip: &Trip::default() }
         .conclude(outcome)
 }
-
-/// Whether to sample this decision's latency.
-fn samples_latency() -> bool {
-    thread_local!(static COUNT: Cell<u8> = const { Cell::new(0) });
-    COUNT.with(|count| count.replace((count.get() + 1) % LATENCY_SAMPLE)) == 0
-}
-
-/// One decision in so many is sampled.
-const LATENCY_SAMPLE: u8 = 64;
 
 /// Sends a local answer. A client that reads too slowly loses its connection.
 async fn answer_locally<C: Client>(
