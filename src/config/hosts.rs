@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::policy::{Host, HostPattern, HostRules, PolicyOptions};
+use crate::policy::{Budget, Host, HostPattern, HostRules, Manners, PolicyOptions};
 use crate::robots::Purpose;
 
 use super::host_policy::HostPolicy;
@@ -112,6 +112,14 @@ impl Hosts {
     pub fn purposes(&self) -> impl Iterator<Item = &Purpose> {
         let own = self.own.iter().flat_map(|own| &own.entries).flat_map(|(_, entry)| &entry.purpose);
         self.everybodys.policies.iter().flat_map(|policy| policy.rules.purposes()).chain(own.flatten())
+    }
+
+    /// Every budget that an entry sets.
+    pub fn budgets(&self) -> impl Iterator<Item = Budget> {
+        let own = self.own.iter().flat_map(|own| &own.entries);
+        let own = own.map(|(_, entry)| entry.manners().over(&Manners::default()));
+        let all = self.everybodys.policies.iter().map(|policy| policy.rules.manners).chain(own);
+        all.filter_map(|manners| manners.budget)
     }
 
     /// All terms of TLS that some host has, and perhaps more.

@@ -50,9 +50,9 @@ impl Gate {
         Times { held_for_turn, held_for_robots, answered_age, failed_age }
     }
 
-    /// Budgets spent, as far as this instance knows.
+    /// Budgets in force and what is spent of them, as far as this instance knows.
     pub fn budgets(&self) -> Vec<BudgetFigures> {
-        self.ledger.all()
+        self.ledger.all(&self.settings.load())
     }
 
     /// A user's spent budget, as far as this instance knows.

@@ -82,6 +82,25 @@ impl PaceKey {
         }
     }
 
+    /// Whether [`new`](Self::new) may return such a key.
+    pub fn is_by(&self, by: KeyBy) -> bool {
+        match (&self.place, by) {
+            (KeyScope::Host(host), KeyBy::Site) => host.domain().is_none(),
+            (KeyScope::Host(_), KeyBy::Host | KeyBy::Address)
+            | (KeyScope::Site(_), KeyBy::Site)
+            | (KeyScope::Address(_), KeyBy::Address) => true,
+            (KeyScope::Site(_) | KeyScope::Address(_), _) => false,
+        }
+    }
+
+    /// The host that has it alone. `None`: others may share it.
+    pub fn host(&self) -> Option<&Host> {
+        match &self.place {
+            KeyScope::Host(host) => Some(host),
+            KeyScope::Site(_) | KeyScope::Address(_) => None,
+        }
+    }
+
     /// Parses the output of `Display`.
     pub fn from_text(text: &str) -> Option<Self> {
         let (text, group) = match text.rsplit_once('#') {

@@ -1,10 +1,9 @@
 //! The arguments of `politely run`.
 
 use super::report_to::ReportTo;
-use crate::cli::{ConfigArg, key_argument};
+use crate::cli::{CommandError, ConfigArg, key_argument};
 use crate::config::{KeyArgument, units};
 use std::ffi::OsString;
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -52,7 +51,7 @@ pub(in crate::cli) struct RunArgs {
 
 impl RunArgs {
     /// The keys of the configuration that its arguments set.
-    pub fn keys(&self) -> io::Result<Vec<KeyArgument>> {
+    pub fn keys(&self) -> Result<Vec<KeyArgument>, CommandError> {
         let mut keys = Vec::new();
         if !self.product_tokens.is_empty() {
             keys.push(key_argument("--product-token", "identity.product_tokens", &self.product_tokens));
@@ -62,7 +61,13 @@ impl RunArgs {
         }
         // Not from the directory of the configuration.
         let evidence = self.evidence.as_deref().map(std::path::absolute).transpose()?;
-        let evidence = evidence.map(|directory| directory.display().to_string());
+        let evidence = evidence.map(|directory| directory.into_os_string().into_string()).transpose();
+        let evidence = evidence.map_err(|directory| {
+            CommandError::usage(
+                format!("--evidence: the name of the directory {} is not UTF-8", directory.display()),
+                "name another directory",
+            )
+        })?;
         for (name, key, value) in [
             ("--min-delay", "pace.min_delay", &self.min_delay),
             ("--contact", "identity.contact", &self.contact),

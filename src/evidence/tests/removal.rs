@@ -130,9 +130,17 @@ fn a_segment_that_says_that_a_later_one_was_removed_is_a_forgery() {
 #[test]
 fn nothing_is_removed_by_a_clock_that_was_just_set_forward() {
     let mut clock = writer::Clock::default();
-    let now = SystemTime::now();
-    assert!(clock.is_steady(now));
-    assert!(clock.is_steady(now - Duration::from_secs(3600)), "back is no reason to remove anything");
-    assert!(!clock.is_steady(now + Duration::from_secs(400 * 86_400)));
-    assert!(!clock.is_steady(now + Duration::from_secs(400 * 86_400)));
+    let (now, hour) = (SystemTime::now(), Duration::from_secs(3600));
+    let mut is_steady = |ahead: u32, up: u32| clock.is_steady_at(now + hour * ahead, hour * up);
+    assert!(is_steady(1, 1));
+    assert!(is_steady(0, 1), "back is no reason to remove anything");
+    assert!(!is_steady(9_600, 2));
+    assert!(!is_steady(9_606, 8));
+    assert!(is_steady(9_607, 9), "it has been so for hours");
+}
+
+#[test]
+fn a_machine_that_sleeps_does_not_set_its_clock() {
+    let (mut clock, hour) = (writer::Clock::default(), Duration::from_secs(3600));
+    assert!((0..9).all(|night| clock.is_steady_at(SystemTime::UNIX_EPOCH + 5 * hour * night, 5 * hour * night)));
 }

@@ -1,17 +1,26 @@
 //! How old segments are, for `keep`, whatever a clock says that has gone wrong. Pure but for the clock that it watches.
 
-use std::time::{Duration, Instant, SystemTime};
+use crate::since_boot::since_boot;
+use std::time::{Duration, SystemTime};
 
 /// How long ago each segment ended but the last, which goes on: by the clock of now, and by what the chain shows of the time from
 /// each beginning to the next. Of that no more than a part of `keep` is believed at once, so that whatever a clock says that
 /// has gone wrong, no more than that part goes for it.
 pub fn ages(begun: &[SystemTime], keep: Duration, now: SystemTime) -> Vec<Duration> {
-    let (most, mut latest) = (DAY.max(keep / BELIEVED), SystemTime::UNIX_EPOCH);
-    let gaps = begun.iter().zip(begun.iter().skip(1).chain([&now])).map(|(began, next)| {
-        latest = latest.max(*began);
-        let gap = next.duration_since(*began).unwrap_or_default();
-        // It may have been behind for a while, as after a start without a battery.
-        if gap > most { next.duration_since(latest).unwrap_or_default().min(most) } else { gap }
+    let (most, mut earlier) = (DAY.max(keep / BELIEVED), Vec::new());
+    let times: Vec<_> = begun.iter().copied().chain([now]).collect();
+    let gaps = times.windows(2).enumerate().map(|(number, pair)| {
+        earlier.push(pair[0]);
+        let gap = pair[1].duration_since(pair[0]).unwrap_or_default();
+        if gap <= most {
+            return gap;
+        }
+        // The clock may have been behind for a while, as after a start without a battery, or ahead until it was put back.
+        // What it shows is the time from the latest of the earlier ones to the earliest of the later ones, once.
+        let from = earlier.iter().copied().filter(|time| *time <= pair[1]).max().unwrap_or(pair[0]);
+        let to = times[number + 1..].iter().copied().filter(|time| *time >= from).min().unwrap_or(from);
+        earlier.push(to);
+        to.duration_since(from).unwrap_or_default().min(most)
     });
     let gaps: Vec<_> = gaps.collect();
     let (mut ended, mut passed) = (now, Duration::ZERO);
@@ -34,19 +43,25 @@ pub fn ages(begun: &[SystemTime], keep: Duration, now: SystemTime) -> Vec<Durati
 /// Tells a clock that was set from time that has passed.
 #[derive(Default)]
 pub struct Clock {
-    seen: Option<(SystemTime, Instant)>,
-    stepped: Option<Instant>,
+    /// When it was first seen or last set forward, with the time since boot.
+    seen: Option<(SystemTime, Duration)>,
+    stepped: Option<Duration>,
 }
 
 impl Clock {
     /// Whether it has not been set forward lately: what is old by a wrong clock is not removed at once.
     pub fn is_steady(&mut self, now: SystemTime) -> bool {
-        let (wall, since) = *self.seen.get_or_insert_with(|| (now, Instant::now()));
-        let expected = wall + since.elapsed();
+        self.is_steady_at(now, since_boot())
+    }
+
+    /// `since_boot`: with the time that the machine slept, which is no step.
+    pub fn is_steady_at(&mut self, now: SystemTime, since_boot: Duration) -> bool {
+        let (wall, seen) = *self.seen.get_or_insert((now, since_boot));
+        let expected = wall + since_boot.saturating_sub(seen);
         if now.duration_since(expected).is_ok_and(|ahead| ahead > STEP) {
-            (self.seen, self.stepped) = (Some((now, Instant::now())), Some(Instant::now()));
+            (self.seen, self.stepped) = (Some((now, since_boot)), Some(since_boot));
         }
-        self.stepped.is_none_or(|stepped| stepped.elapsed() > DISTRUST)
+        self.stepped.is_none_or(|stepped| since_boot.saturating_sub(stepped) > DISTRUST)
     }
 }
 
@@ -79,6 +94,19 @@ mod tests {
         assert_eq!(days(&[1000, 1001, 1002, 1003], 5000), [32, 31, 30], "at the end: the clock of now");
         assert_eq!(days(&[1000, 1001, 5000, 5001], 5002), [32, 2, 1], "before the last start");
         assert_eq!(days(&[1000, 5000, 1001, 1002], 1003), [2, 2, 1], "it was put back since");
+        assert_eq!(days(&[1000, 5000, 1001, 4900, 1002, 4800, 1003], 4700)[0], 32, "time and again");
+        assert_eq!(days(&[1000, 5, 5000, 5, 4900, 5, 4800], 4700)[0], 30, "with a start in 1970 between");
+    }
+
+    #[test]
+    fn a_jump_that_was_put_back_makes_nothing_young() {
+        assert_eq!(
+            days(&[1000, 5000, 1001, 1041, 1081], 1121),
+            [90, 90, 60, 30],
+            "weeks without a record, as without it"
+        );
+        assert_eq!(days(&[5000, 1001, 1041, 1081], 1121), [90, 60, 30], "when what came before has gone");
+        assert_eq!(days(&[1000, 5000, 1001, 5, 1041, 5, 1081], 1121), [90, 90, 90, 60, 60, 30], "at each start again");
     }
 
     #[test]

@@ -2,12 +2,15 @@
 //! for itself, within its share of the rest, and reports that afterwards.
 
 mod bill;
+mod in_force;
 
 pub(super) use bill::Bill;
 pub use bill::Charge;
 
 use super::fleet::{Fleet, ServerLost, Spend};
+use crate::config::Settings;
 use crate::policy::{Budget, Period, Spent};
+use in_force::in_force;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,14 +56,13 @@ impl Ledger {
         Arc::new(Self { known: Mutex::default(), fleet, reporting: tokio::sync::Mutex::default() })
     }
 
-    /// The budgets of the current period, by name.
-    pub fn all(&self) -> Vec<BudgetFigures> {
-        let of = |(of, _, known): (Box<str>, Period, KnownBudget)| BudgetFigures {
-            of,
-            budget: known.budget,
-            spent: known.spent(1),
+    /// The budgets in force that were spent from in the current period, by name.
+    pub fn all(&self, settings: &Settings) -> Vec<BudgetFigures> {
+        let of = |(of, _, known): (Box<str>, Period, KnownBudget)| {
+            let budget = in_force(settings, &of, known.budget)?;
+            Some(BudgetFigures { of, budget, spent: known.spent(1) })
         };
-        let mut all: Vec<_> = self.of_now(|_| true).into_iter().map(of).collect();
+        let mut all: Vec<_> = self.of_now(|_| true).into_iter().filter_map(of).collect();
         all.sort_by(|one, other| one.of.cmp(&other.of));
         all
     }

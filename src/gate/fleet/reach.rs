@@ -3,7 +3,7 @@
 use super::clock::ServerClock;
 use crate::policy::Refusal;
 use crate::policy::pace::{Phase, Shares};
-use rustix::time::{ClockId, clock_gettime};
+use crate::since_boot::since_boot;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
@@ -36,19 +36,9 @@ impl Reach {
 
 /// Suspended time since the first call, never too much: losing the processor between the two clock readings lowers it.
 pub(super) fn slept() -> Duration {
-    static FIRST: LazyLock<(Duration, Instant)> = LazyLock::new(|| (with_sleep(), Instant::now()));
+    static FIRST: LazyLock<(Duration, Instant)> = LazyLock::new(|| (since_boot(), Instant::now()));
     let (first, at) = *FIRST;
-    with_sleep().saturating_sub(first).saturating_sub(at.elapsed())
-}
-
-/// A clock that includes suspended time.
-fn with_sleep() -> Duration {
-    #[cfg(target_os = "linux")]
-    let clock = ClockId::Boottime;
-    // On macOS this clock includes it, but `Instant` does not.
-    #[cfg(not(target_os = "linux"))]
-    let clock = ClockId::Monotonic;
-    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
+    since_boot().saturating_sub(first).saturating_sub(at.elapsed())
 }
 
 /// The server cannot be asked.

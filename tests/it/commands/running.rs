@@ -578,7 +578,32 @@ async fn what_a_run_makes_for_its_command_is_nobody_elses_to_write() {
     let mut command = tokio::process::Command::new("sh");
     command.args(["-c", &script]).env("HOME", home.path()).env("XDG_CACHE_HOME", home.path());
     let output = within("its end", command.env("STATE_DIRECTORY", home.path()).output()).await.expect("sh is there");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "644 f\n755 d\n", "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "600 f\n644 f\n755 d\n", "{output:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_killed_run_made_for_its_command_is_removed_by_the_next() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let variables = [("TMPDIR", directory.path().to_str().expect("UTF-8"))];
+    let kept = || std::fs::read_dir(directory.path()).expect("it is there").count();
+    // It ends once nobody reads on.
+    let ended = politely_with(&["run", "sh", "-c", "kill -9 $(cut -d ' ' -f 4 /proc/$PPID/stat)"], &variables).await;
+    assert_eq!((ended.code, kept()), (-1, 1), "{}", ended.stderr);
+    let ended = politely_with(&["run", "true"], &variables).await;
+    assert_eq!((ended.code, kept()), (0, 0), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn evidence_goes_to_no_other_directory_than_the_one_that_is_named() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let script = "cd \"$0\"; \"$1\" run --evidence \"$(printf 'ev\\377il')\" true; echo $? >&2; ls -A \"$0\"";
+    let mut command = tokio::process::Command::new("sh");
+    command.args(["-c", script]).arg(directory.path()).arg(env!("CARGO_BIN_EXE_politely"));
+    let home = tempfile::tempdir().expect("a temporary directory");
+    command.env("HOME", home.path()).env("XDG_CACHE_HOME", home.path()).env("STATE_DIRECTORY", home.path());
+    let output = within("its end", command.output()).await.expect("sh is there");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.stdout.is_empty() && said.contains("is not UTF-8") && said.ends_with("\n2\n"), "{output:?}");
 }
 
 /// Everybody may read what trusts the authority, as the command may become another user.

@@ -123,6 +123,45 @@ async fn a_user_has_one_for_all_hosts_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_status_shows_what_is_in_force_since_a_reload() {
+    not_at_midnight().await;
+    let (origin, _) = with_status(200).await;
+    let cheap = Params::new(8, 1, 1, None).expect("cheap");
+    let password = Argon2::from(cheap).hash_password(b"alice").expect("a hash").to_string();
+    let yaml = |alices: &str, a: &str, b: &str, key: &str| {
+        format!(
+            "{ADMIN}\naccess: {{ users: [{{ name: alice, password: '{password}'{alices} }}] }}\npace: {{ key: {key} }}\n\
+             hosts: {{ a.localhost: {{ budget: {a} }}, b.localhost: {{ budget: {b} }} }}"
+        )
+    };
+    let few = "{ requests: 3 }";
+    let proxy = Proxy::start(&yaml(&format!(", budget: {few}"), few, few, "host")).await;
+    let mut client = proxy.client().await;
+    for host in ["a.localhost", "b.localhost"] {
+        let (url, host) = (origin.url_at(host, "/page"), origin.authority(host));
+        let shown = format!("Proxy-Authorization: Basic {}", BASE64_STANDARD.encode("alice:alice"));
+        client.send(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{shown}\r\n\r\n")).await;
+        assert_eq!(client.response().await.status(), 200);
+    }
+    let [a, b] = ["a.localhost", "b.localhost"].map(|host| origin.authority(host));
+    let shown = async || {
+        let budgets = json(proxy.admin_address(), "/api/v1/status").await["budgets"].clone();
+        let of = |it: &serde_json::Value| {
+            format!("{} {}/{}", it["of"].as_str().expect("a text"), it["requests"], it["max_requests"])
+        };
+        budgets.as_array().expect("a list").iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(shown().await, [format!("{a} 1/3"), format!("{b} 1/3"), "user=alice 2/3".to_owned()]);
+    let reload = |yaml: &str| proxy.reload(yaml).expect("it is well-formed");
+    reload(&yaml(", budget: { requests: 9 }", "{ requests: 5 }", "{}", "host"));
+    assert_eq!(shown().await, [format!("{a} 1/5"), "user=alice 2/9".to_owned()]);
+    reload(&yaml("", few, "{ requests: 3, per: hour }", "host"));
+    assert_eq!(shown().await, [format!("{a} 1/3")]);
+    reload(&yaml("", few, few, "address"));
+    assert_eq!(shown().await, [format!("{a} 1/3"), format!("{b} 1/3")], "as without a known address");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn for_some_hosts_it_is_otherwise_and_report_mode_refuses_nothing() {
     not_at_midnight().await;
     let (origin, _) = with_status(200).await;
