@@ -47,7 +47,7 @@ pub(super) struct Reply {
     /// The signature that the origin requests; sent if the request is repeated.
     pub wanted: Option<SignatureRequest>,
     /// The upstream proxy, if it was asked for the file rather than for a tunnel: the answer may be its own.
-    pub through: Option<String>,
+    pub through: Option<Box<str>>,
 }
 
 impl Reply {
@@ -187,7 +187,7 @@ pub(super) async fn get(
         }
     };
     let version = if version == Version::HTTP_2 { HttpVersion::Http2 } else { HttpVersion::Http1 };
-    let through = route.asks().map(ToString::to_string);
+    let through = route.asks().map(|upstream_proxy| upstream_proxy.to_string().into());
     Ok(Reply { asked, status, headers, body, version, wanted, through })
 }
 
