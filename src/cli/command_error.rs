@@ -1,6 +1,6 @@
 //! Why a command failed, and its exit code.
 
-use crate::config::{ConfigErrors, UnusableFile};
+use crate::config::{ConfigErrors, UnusableFile, hint_for};
 use crate::server::StartError;
 use crate::telemetry::is_colorful;
 use std::ffi::OsStr;
@@ -17,6 +17,8 @@ pub(super) struct CommandError {
 impl CommandError {
     /// A mistake in usage or configuration.
     pub fn usage(what: impl std::fmt::Display, hint: impl std::fmt::Display) -> Self {
+        let what = what.to_string();
+        let hint = hint_for(&what, hint.to_string());
         CommandError { message: format!("error: {what}\nhint: {hint}"), code: ExitCode::from(USAGE) }
     }
 
@@ -26,6 +28,7 @@ impl CommandError {
             io::ErrorKind::NotFound => (NOT_FOUND, "check that it is installed and spelled correctly"),
             _ => (NOT_RUNNABLE, "check that it is a program and executable"),
         };
+        let hint = hint_for(&error.to_string(), hint);
         let message = format!("error: cannot run `{}`: {error}\nhint: {hint}", program.display());
         CommandError { message, code: ExitCode::from(code) }
     }
@@ -58,7 +61,9 @@ with_hint! { StartError, UnusableFile }
 
 impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {
-        CommandError { message: format!("error: {error}"), code: ExitCode::from(DEFECT) }
+        let hint = hint_for(&error.to_string(), "");
+        let hint = if hint.is_empty() { hint } else { format!("\nhint: {hint}") };
+        CommandError { message: format!("error: {error}{hint}"), code: ExitCode::from(DEFECT) }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Why a file that the configuration names, or one of ours, cannot be used.
 
+use rustix::io::Errno;
+
 /// What is wrong with a file, or with what is made of it, and what to do about it. Never repeats its content.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
@@ -26,3 +28,13 @@ impl UnusableFile {
         self
     }
 }
+
+/// What to do about an error: `hint`, unless there are no descriptors left, against which nothing else helps. The text tells, as tempfile
+/// wraps the system's errors.
+pub(crate) fn hint_for(what: &str, hint: impl Into<String>) -> String {
+    let is_limit =
+        [Errno::MFILE, Errno::NFILE].iter().any(|error| what.contains(&format!("(os error {})", error.raw_os_error())));
+    if is_limit { MORE_FILES.to_owned() } else { hint.into() }
+}
+
+pub(crate) const MORE_FILES: &str = "raise the limit on open files: `ulimit -n`, or `LimitNOFILE` in a systemd unit";

@@ -1,7 +1,7 @@
 //! File descriptors limit connections: each client connection takes one, its origin connection a second, and further
 //! HTTP/2 streams more.
 
-use crate::config::Settings;
+use crate::config::{MORE_FILES, Settings};
 use crate::gate::most_fetches;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -16,8 +16,10 @@ pub(crate) fn raise_limit(settings: &Settings) {
     }
     let clients = room_for_clients(settings);
     if clients < FEW {
-        let hint = "raise the limit: `ulimit -n`, or `LimitNOFILE` in a systemd unit";
-        tracing::warn!(hint, "the limit on open files leaves room for {clients} client connections at a time");
+        tracing::warn!(
+            hint = MORE_FILES,
+            "the limit on open files leaves room for {clients} client connections at a time"
+        );
     }
 }
 

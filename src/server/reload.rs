@@ -3,7 +3,7 @@
 use super::listeners::Listeners;
 use super::{StartError, roots_of};
 use crate::admin::Admin;
-use crate::config::{Changes, Hosts, Settings, read_file};
+use crate::config::{Changes, Hosts, Settings, hint_for, read_file};
 use crate::proxy::Proxy;
 use crate::telemetry::LogChange;
 use crate::tls::{Ca, roots};
@@ -57,7 +57,8 @@ impl Reloadable {
         let load = self.load.get()?;
         let mut known = self.known.lock();
         let done = load().and_then(|settings| {
-            let complaint = |error: StartError| format!("error: {error}\nhint: {}", error.hint());
+            let complaint =
+                |error: StartError| format!("error: {error}\nhint: {}", hint_for(&error.to_string(), error.hint()));
             self.apply(settings, &mut known).map_err(complaint)
         });
         match &done {

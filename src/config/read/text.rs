@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::error::{Complaint, ConfigPlace};
 use super::tree::OURS;
-use crate::config::{read_argument, read_file};
+use crate::config::{hint_for, read_argument, read_file};
 
 /// The file that was asked for, which a command line may have named, or an included one.
 pub(in crate::config) fn read_text(path: &Path, is_included: bool) -> Result<String, Complaint> {
@@ -19,7 +19,7 @@ pub(in crate::config) fn read_text(path: &Path, is_included: bool) -> Result<Str
             _ if is_included => "check that it is the right file and readable, or move it away",
             _ => "give the path of a readable file; without one the defaults are used",
         };
-        Complaint::new(format!("the configuration cannot be read: {error}"), hint)
+        Complaint::new(format!("the configuration cannot be read: {error}"), hint_for(&error.to_string(), hint))
     })?;
     String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];

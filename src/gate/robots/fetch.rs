@@ -46,6 +46,16 @@ pub(super) struct Reply {
     pub version: HttpVersion,
     /// The signature that the origin requests; sent if the request is repeated.
     pub wanted: Option<SignatureRequest>,
+    /// The upstream proxy, if it was asked for the file rather than for a tunnel: the answer may be its own.
+    pub through: Option<Box<str>>,
+}
+
+impl Reply {
+    /// The upstream proxy whose word the answer may be, which says nothing of the site: it denies access with 4xx. Of a file that is not
+    /// there it speaks for the site.
+    pub fn maybe_of(&self) -> Option<&str> {
+        self.through.as_deref().filter(|_| matches!(self.status, 400..=499) && !matches!(self.status, 404 | 410))
+    }
 }
 
 /// Whether `egress` allows the authority. A name that does not resolve is no reason to refuse. `looks_up`: also check the addresses of
@@ -177,7 +187,8 @@ pub(super) async fn get(
         }
     };
     let version = if version == Version::HTTP_2 { HttpVersion::Http2 } else { HttpVersion::Http1 };
-    Ok(Reply { asked, status, headers, body, version, wanted })
+    let through = route.asks().map(|upstream_proxy| upstream_proxy.to_string().into());
+    Ok(Reply { asked, status, headers, body, version, wanted, through })
 }
 
 /// The resolver has not answered within the time for the whole fetch.

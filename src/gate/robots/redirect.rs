@@ -137,7 +137,8 @@ mod tests {
             let mut headers = http::HeaderMap::new();
             headers.insert(header::LOCATION, http::HeaderValue::from_bytes(location).unwrap());
             let (asked, version) = (std::time::SystemTime::now(), crate::policy::HttpVersion::Http1);
-            let reply = Reply { asked, status: 302, headers, body: Default::default(), version, wanted: None };
+            let reply =
+                Reply { asked, status: 302, headers, body: Default::default(), version, wanted: None, through: None };
             let mut trail = trail();
             assert_eq!(trail.after(&reply), Some(Ok(())), "{becomes}");
             assert_eq!(trail.current().as_str(), becomes);

@@ -31,7 +31,11 @@ pub(super) enum Fetched {
 impl Fetched {
     /// Whether our copy is used on: it is still the file, or none could be had.
     pub fn needs_copy(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::Answer { reply: Reply { status: 304 | 429 | 500.., .. }, .. })
+        match self {
+            Self::Answer { reply, .. } => matches!(reply.status, 304 | 429 | 500..) || reply.maybe_of().is_some(),
+            Self::DeadEnd { .. } => false,
+            Self::Unreachable(_) => true,
+        }
     }
 }
 
@@ -73,6 +77,10 @@ pub(super) fn interpret_response(
     if status == 206 && !is_whole(headers, body.len() as u64, settings.robots.max_size) {
         // Treated as truncated: a missing rule would not be obeyed.
         return old.failed(now, "status 206: a part of the file only", None, fastrand::f64());
+    }
+    if let Some(upstream_proxy) = reply.maybe_of() {
+        let why = format!("status {status}, which may be the word of {upstream_proxy}");
+        return old.failed(now, &why, asked_to_wait(headers, now), fastrand::f64());
     }
     let access = match from_status(status) {
         AccessKind::Rules => match files.intern(file, body, &settings.robots.parse_options()) {

@@ -48,7 +48,15 @@ mod tests {
 
     fn reply() -> Reply {
         let (headers, body) = Default::default();
-        Reply { asked: SystemTime::now(), status: 200, headers, body, version: HttpVersion::Http1, wanted: None }
+        Reply {
+            asked: SystemTime::now(),
+            status: 200,
+            headers,
+            body,
+            version: HttpVersion::Http1,
+            wanted: None,
+            through: None,
+        }
     }
 
     /// How many are asked of so many that wait for it, and what each of them is told.

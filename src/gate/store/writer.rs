@@ -3,6 +3,7 @@
 use super::batch::WriteBatch;
 use super::disk::{Disk, DiskError, Location};
 use super::queue::{Outage, WriteQueue};
+use crate::config::hint_for;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::io;
 use std::sync::Arc;
@@ -247,6 +248,7 @@ impl WriterShared {
             },
             DiskError::Unreadable(_) => "if this lasts, delete the file",
         };
+        let hint = hint_for(&failure.to_string(), hint);
         tracing::warn!(
             "the store {} cannot be written: {failure}; copies are kept in memory only until it can; {hint}",
             self.location.file().display()

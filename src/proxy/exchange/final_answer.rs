@@ -68,9 +68,10 @@ impl Exchange<'_> {
             return Ok(AfterHead::Confirmed);
         }
         // It has no end, and is no more requests to the host than a WebSocket is.
-        if let Some(kind) = head.content_type().map(media_type)
-            && ENDLESS.iter().any(|endless| endless.eq_ignore_ascii_case(kind))
-        {
+        let kind = head.content_type().map(media_type);
+        self.trip.is_endless =
+            kind.is_some_and(|kind| ENDLESS.iter().any(|endless| endless.eq_ignore_ascii_case(kind)));
+        if self.trip.is_endless {
             self.permit = None;
         }
         if head.status == PAYMENT_REQUIRED || head.has_signals() {

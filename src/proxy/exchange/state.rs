@@ -72,6 +72,8 @@ pub(super) struct Trip {
     /// Status of what the client has of the origin's answer; 0: nothing.
     pub(super) status: u16,
     pub(super) moved: Moved,
+    /// The answer comes as its events do: it has no least rate.
+    pub(super) is_endless: bool,
     /// The client has been sent all that the answer announced: it may leave before the origin says that this was the end.
     pub(super) is_delivered: bool,
     /// Stored once the page has been delivered.

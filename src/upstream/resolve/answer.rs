@@ -86,7 +86,7 @@ impl LookupAnswer {
         matches!(self.found, Err(ResolveError::TimedOut { .. }))
     }
 
-    /// Whether to use it while a new look-up runs.
+    /// Whether to use it if a new look-up fails or is slow.
     pub fn is_usable(&self) -> bool {
         self.found.is_ok() && self.at.elapsed() < STALE
     }
@@ -94,7 +94,7 @@ impl LookupAnswer {
 
 /// How long addresses are used without another look-up, and how long a name that timed out is not looked up.
 pub const KEEP: Duration = Duration::from_secs(30);
-/// How long addresses are used while look-ups fail.
+/// How long addresses are used while look-ups fail or are slow.
 const STALE: Duration = Duration::from_secs(600);
 pub(super) const KEEP_OWN_LIMIT: Duration = Duration::from_secs(1);
 pub(super) const KEEP_FAILURE: Duration = Duration::from_secs(5);

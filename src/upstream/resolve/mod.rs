@@ -1,5 +1,5 @@
-//! Resolves names with the system's resolver. Concurrent look-ups of a name share one request. An expired answer is used for a while as
-//! it is renewed. A name that does not resolve delays only requests for that name.
+//! Resolves names with the system's resolver. Concurrent look-ups of a name share one request. An expired answer is used for a while if
+//! it cannot be renewed (RFC 8767). A name that does not resolve delays only requests for that name.
 
 mod answer;
 mod families;
@@ -87,10 +87,9 @@ impl Resolver {
         };
         match self.0.answers.get(name) {
             Some(answer) if answer.is_fresh() => answer.found,
-            // A recent answer is better than waiting.
             Some(answer) if answer.is_usable() => {
-                drop(self.join_or_start(name, host, client));
-                answer.found
+                self.wait_a_moment(name, host, client, limit).await;
+                self.0.answers.get(name).unwrap_or(answer).found
             }
             Some(_) | None => self.wait_for_answer(name, host, client, limit).await,
         }
@@ -112,6 +111,17 @@ impl Resolver {
     #[cfg(test)]
     pub fn remember(&self, name: &str, addresses: &[IpAddr]) {
         self.0.answers.insert(name.into(), LookupAnswer::now(Ok(addresses.into())));
+    }
+
+    /// Waits until the look-up in flight, or a new one, has ended or is slow.
+    async fn wait_a_moment(&self, name: &Arc<str>, host: &Host, client: Option<ClientId>, limit: Duration) {
+        let mut result = self.join_or_start(name, host, client);
+        let passed = match *result.borrow() {
+            LookupState::Begun(began) => began.elapsed(),
+            LookupState::Queued | LookupState::Done(_) => Duration::ZERO,
+        };
+        let moment = RESPONSE_TIME.saturating_sub(passed).min(limit);
+        let _ = timeout(moment, result.wait_for(|state| matches!(state, LookupState::Done(_)))).await;
     }
 
     async fn wait_for_answer(
@@ -184,8 +194,9 @@ impl Resolver {
         };
         let is_found = found.as_ref().is_ok_and(|addresses| !addresses.is_empty());
         self.0.times[usize::from(!is_found)].observe(began.elapsed());
+        let is_said = found.as_ref().err().is_none_or(|fault| fault.whose == Whose::Names);
         let answer = self.judged(name, found, began).await;
-        self.settle(name, answer, tell);
+        self.settle(name, answer, is_said, tell);
         questions.end().await;
     }
 
@@ -223,10 +234,11 @@ impl Resolver {
         matches!((self.0.ask)("invalid.".into(), None).await, Ok(_) | Err(LookupFault { whose: Whose::Names, .. }))
     }
 
-    fn settle(&self, name: &Arc<str>, answer: LookupResult, tell: &ResultSender) {
+    /// `is_said`: the resolver knows it, if only that there is no such name.
+    fn settle(&self, name: &Arc<str>, answer: LookupResult, is_said: bool, tell: &ResultSender) {
         let known = match self.0.answers.get(name) {
-            // Addresses found before remain in use until they are too old, whatever fails now.
-            Some(before) if answer.is_err() && before.is_usable() => {
+            // Addresses found before remain in use until they are too old or the resolver knows better.
+            Some(before) if !is_said && before.is_usable() => {
                 LookupAnswer { until: Instant::now() + KEEP_FAILURE, ..before }
             }
             // The resolver has given up as well, after us.
@@ -274,5 +286,7 @@ const CACHED_NAMES: usize = 10_000;
 const MOST_ADDRESSES: usize = 256;
 const SLOW: Duration = Duration::from_secs(1);
 const LOOKUP_TIME: Duration = Duration::from_secs(10);
+/// RFC 8767 §5: after this a client has what is outdated rather than nothing; the RFC recommends 1.8 s.
+const RESPONSE_TIME: Duration = Duration::from_millis(1_800);
 #[cfg(test)]
 mod tests;

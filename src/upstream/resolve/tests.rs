@@ -35,6 +35,7 @@ fn resolver_that(is_there: bool) -> (Resolver, Arc<AtomicUsize>, ResolverState) 
             // As glibc does: whoever asks for both waits for both.
             let time = match (what, family) {
                 ("dead", _) => 20_000,
+                ("stalls", _) if number > 0 => 20_000,
                 ("silent", _) | ("no_aaaa", Some(AddrFamily::Inet6)) | ("no_a", None | Some(AddrFamily::Inet)) => {
                     10_010
                 }
@@ -48,7 +49,7 @@ fn resolver_that(is_there: bool) -> (Resolver, Arc<AtomicUsize>, ResolverState) 
             let again = || Err(LookupError::new(libc::EAI_AGAIN).into());
             match what {
                 _ if !is_there.load(Relaxed) => again(),
-                "live" => Ok(vec![IpAddr::from([198, 41, 0, number as u8])]),
+                "live" | "stalls" => Ok(vec![IpAddr::from([198, 41, 0, number as u8])]),
                 "once" if number == 0 => Ok(vec![IpAddr::from([198, 41, 0, 0])]),
                 "no_a" | "lost" if family == Some(AddrFamily::Inet6) => Ok(vec![V6]),
                 "no_aaaa" | "lost" if family != Some(AddrFamily::Inet6) => Ok(vec![V4]),
@@ -83,29 +84,54 @@ async fn one_look_up_serves_all_requests_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_old_is_used_while_it_is_looked_up_again() {
+async fn what_is_old_is_looked_up_again_before_it_is_used() {
     let (resolver, asked) = resolver();
     let first = resolver.lookup(&host("live-1"), A).await.unwrap();
     sleep(KEEP).await;
     assert!(!resolver.is_current(&host("live-1"), &first));
-    let began = Instant::now();
-    assert_eq!(resolver.lookup(&host("live-1"), A).await.unwrap(), first);
-    assert_eq!(began.elapsed(), Duration::ZERO);
-    sleep(Duration::from_millis(20)).await;
-    assert_ne!(resolver.lookup(&host("live-1"), A).await.unwrap(), first);
+    let second = resolver.lookup(&host("live-1"), A).await.unwrap();
+    assert_ne!(second, first);
+    sleep(Duration::from_secs(290)).await;
+    assert_ne!(resolver.lookup(&host("live-1"), A).await.unwrap(), second);
+    assert_eq!(asked.load(Relaxed), 3);
+}
+
+/// RFC 8767 §5. All requests together wait for one slow look-up, and none again until the next.
+#[tokio::test(start_paused = true)]
+async fn what_is_old_is_used_while_a_look_up_is_slow() {
+    let (resolver, asked) = resolver();
+    let first = resolver.lookup(&host("stalls-1"), A).await.unwrap();
+    sleep(KEEP).await;
+    for waits in [RESPONSE_TIME, Duration::ZERO, Duration::ZERO] {
+        let began = Instant::now();
+        assert_eq!(resolver.lookup(&host("stalls-1"), A).await.unwrap(), first);
+        assert_eq!(began.elapsed(), waits);
+    }
+    sleep(Duration::from_secs(20)).await;
+    assert_ne!(resolver.lookup(&host("stalls-1"), A).await.unwrap(), first, "it has come late");
     assert_eq!(asked.load(Relaxed), 2);
+}
+
+/// RFC 8767 §4: this is an answer.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_no_more_has_no_addresses() {
+    let (resolver, _) = resolver();
+    resolver.lookup(&host("once-1"), A).await.unwrap();
+    sleep(KEEP).await;
+    assert!(matches!(resolver.lookup(&host("once-1"), A).await, Err(ResolveError::Failed { .. })));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_resolver_in_trouble_leaves_what_was_known_for_ten_minutes() {
-    let (resolver, _) = resolver();
-    let first = resolver.lookup(&host("once-1"), A).await.unwrap();
+    let (resolver, _, state) = resolver_that(true);
+    let first = resolver.lookup(&host("live-1"), A).await.unwrap();
+    state.0.store(false, Relaxed);
     for _ in 0..19 {
         sleep(KEEP).await;
-        assert_eq!(resolver.lookup(&host("once-1"), A).await.unwrap(), first);
+        assert_eq!(resolver.lookup(&host("live-1"), A).await.unwrap(), first);
     }
     sleep(KEEP).await;
-    assert!(resolver.lookup(&host("once-1"), A).await.is_err());
+    assert!(resolver.lookup(&host("live-1"), A).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]

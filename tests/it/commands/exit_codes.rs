@@ -1,7 +1,7 @@
 //! The command line, as somebody types it: exit codes, what is printed where, and what is wrong said clearly.
 
 use super::ROBOTS;
-use crate::support::binary::{Ended, open, politely, politely_with, preload};
+use crate::support::binary::{Ended, open, politely, politely_with, politely_with_files, preload};
 use crate::support::{Alpn, Origin};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -32,6 +32,21 @@ async fn run_exits_as_its_command_does() {
     let missing = run(&["/no/such/command"]).await;
     assert!(matches!(missing.code, 2 | 126 | 127), "{}", missing.code);
     assert!(missing.stderr.contains("/no/such/command"), "{}", missing.stderr);
+}
+
+/// Whichever file it is that cannot be opened, no other place helps.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_no_descriptor_is_left_the_limit_is_to_be_raised() {
+    let mut failed = 0;
+    for most in 8..24 {
+        let Ended { stderr, .. } = politely_with_files(most, &["run", "true"]).await;
+        let Some((_, error)) = stderr.split_once("error: ").filter(|(_, error)| error.contains("(os error 24)")) else {
+            continue;
+        };
+        assert!(error.contains("\nhint: raise the limit on open files: `ulimit -n`"), "{most}: {stderr}");
+        failed += 1;
+    }
+    assert!(failed > 3, "{failed}");
 }
 
 const BEFORE_1970: &str = r#"

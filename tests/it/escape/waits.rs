@@ -233,6 +233,34 @@ async fn a_body_that_drips_is_cut_and_a_slow_one_is_not() {
     .await;
 }
 
+/// A heartbeat now and then is all that a stream of events may have to send.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_of_events_may_drip() {
+    let handler = |seen: &crate::support::Seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        "/images" => Reply::drip(&drops(), PAUSE).field("Content-Type", "multipart/x-mixed-replace; boundary=x"),
+        "/stop" => Reply::drip(&["x", "x"], 30 * PAUSE).field("Content-Type", "text/event-stream"),
+        _ => Reply::drip(&drops(), PAUSE).field("Content-Type", "Text/Event-Stream;charset=utf-8"),
+    };
+    // The pause between two bytes has its limit all the same.
+    at_once([("/events", true), ("/images", true), ("/stop", false)].map(|(path, passes)| async move {
+        let (plain, tls) = (Origin::http(handler).await, Origin::https(Alpn::Both, handler).await);
+        let proxy = Proxy::start("limits: { read_timeout: 1s, min_rate: 1KiB }").await;
+        let mut client = proxy.client().await;
+        client.send(crate::support::client::get(&plain.url(path), &plain.authority("a.localhost"))).await;
+        let head = client.head().await;
+        let mut body = Default::default();
+        client.read_body(&head, "GET", &mut body).await;
+        assert_eq!((head.status(), body.complete), (200, passes), "{path}");
+        let h2 = proxy.h2(&tls, "a.localhost").await;
+        let asked = crate::support::h2_client::request("GET", &tls.url(path));
+        assert_eq!(h2.send(asked, true).await.response().await.is_ok(), passes, "{path}");
+    }))
+    .await;
+}
+
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Kibibytes that a connection on which next to nothing was said may cost.
 const EACH: u64 = 16;
 

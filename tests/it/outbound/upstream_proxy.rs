@@ -269,6 +269,22 @@ async fn a_parent_s_word_is_not_the_site_s() {
         let problem = assert_refused(&response, 503, "destination_unavailable", "robots-unreachable");
         assert!(problem["detail"].as_str().unwrap().contains("the upstream proxy http://"), "{problem}");
     }
+    // Without Proxy-Status it may be either's word.
+    for status in [400, 401, 403, 418, 451] {
+        let parent =
+            Parent::start(Conduct::Say(format!("HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n").leak())).await;
+        let proxy = through(&parent, "", "").await;
+        let response = proxy.get(&origin.url("/no")).await;
+        let problem = assert_refused(&response, 503, "destination_unavailable", "robots-unreachable");
+        let said = format!("status {status}, which may be the word of the upstream proxy http://");
+        assert!(problem["detail"].as_str().unwrap().contains(&said), "{problem}");
+    }
+    for status in [404, 410] {
+        let parent =
+            Parent::start(Conduct::Say(format!("HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n").leak())).await;
+        let page = through(&parent, "", "").await.get(&origin.url("/no")).await;
+        assert_eq!((page.status(), page.head.proxy_error()), (status, None), "the page itself is asked for");
+    }
     // Of a request itself a 407 is ours to mend, not the client's.
     let parent = Parent::start(Conduct::Ask("bob:b")).await;
     let proxy = through(&parent, USER, "hosts: { '*': { robots: ignore } }").await;

@@ -293,6 +293,13 @@ pub async fn politely_on_a_terminal(arguments: &[&str], variables: &[(&str, &str
     run_to_end(command, variables, Stdio::null()).await
 }
 
+/// Like [`politely`], with a limit on open files.
+pub async fn politely_with_files(most: usize, arguments: &[&str]) -> Ended {
+    let mut command = Command::new("prlimit");
+    command.args([&format!("--nofile={most}:{most}"), env!("CARGO_BIN_EXE_politely")]).args(arguments);
+    run_to_end(command, &[], Stdio::null()).await
+}
+
 async fn run(arguments: &[&str], variables: &[(&str, &str)], input: Stdio) -> Ended {
     let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
     command.args(arguments);

@@ -16,6 +16,7 @@ mod slots;
 mod words;
 
 use super::{Reach, ServerLost, Spend};
+use crate::config::hint_for;
 use crate::policy::pace::{Debt, Observed, Phase};
 use crate::policy::{PaceKey, Spent};
 use clock::{instant, micros, micros_up, span};
@@ -210,6 +211,7 @@ fn warn(place: &str, why: &io::Error) {
         io::ErrorKind::StorageFull => "make room on its disk, and start politely again",
         _ => "set `store.directory` to a place on a local disk that this user can write, and start politely again",
     };
+    let hint = hint_for(&why.to_string(), hint);
     tracing::warn!(
         hint,
         "nothing is shared with other politely processes on this machine, and each paces requests alone; what hosts are owed is forgotten \

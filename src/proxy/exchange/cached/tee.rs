@@ -21,6 +21,7 @@ impl Exchange<'_> {
         min_rate: MinRate,
         now: Instant,
     ) -> Poll<Result<(), FlowError>> {
+        let min_rate = MinRate { rate: if self.trip.is_endless { 0 } else { min_rate.rate }, ..min_rate };
         match self.cached.as_mut().and_then(|cached| cached.storing.as_mut()) {
             None => down.poll(cx, from, to, min_rate, now),
             Some(storing) => down.poll(cx, &mut Tee { from, to: storing }, to, min_rate, now),
