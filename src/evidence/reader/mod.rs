@@ -77,7 +77,7 @@ impl Lines {
     }
 }
 
-/// Hands each line of a directory to `see`, with its segment and its number. Leaves out what cannot be read: [`verify`] says where that is.
+/// Hands each line of a directory to `see`, with its segment and its number. Leaves out what cannot be read: `verify` says where that is.
 /// The last line may be being written.
 pub fn each_line(
     directory: &Path,
