@@ -122,22 +122,26 @@ impl Hosts {
         all.filter_map(|manners| manners.budget)
     }
 
-    /// All terms of TLS that some host has, and perhaps more.
+    /// All terms of TLS that some host has.
     pub fn tls(&self) -> impl Iterator<Item = &Arc<OriginTls>> {
-        let table = &self.everybodys;
-        let own = self.own.iter().flat_map(move |own| {
-            let changing = (0..own.entries.len()).filter(|place| own.chain(*place).any(|(_, entry)| entry.sets_tls()));
-            changing.flat_map(move |place| (0..table.policies.len()).map(move |base| own.policy(table, base, place)))
-        });
-        table.policies.iter().chain(own).filter_map(|policy| policy.tls.as_ref())
+        let own = self.own_tls().map(|own| &own.by_end);
+        // A host has the policy of the longer of the ends that it has in both.
+        let ends = own.map(|own| [own, &self.everybodys.by_end].into_iter().flat_map(Ends::keys));
+        let own = ends.into_iter().flatten().map(|end| self.of_end(end));
+        self.everybodys.policies.iter().chain(own).filter_map(|policy| policy.tls.as_ref())
+    }
+
+    /// A user's entries, if one of them is about TLS.
+    fn own_tls(&self) -> Option<&OwnTable> {
+        self.own.as_ref().filter(|own| own.entries.iter().any(|(_, entry)| entry.sets_tls()))
     }
 
     /// The hosts with TLS verification off, sorted.
     pub fn unverified(&self) -> Vec<String> {
         // Of patterns it is refused.
         let is = |end: &str| !end.starts_with('.') && self.of_end(end).tls.as_ref().is_some_and(|tls| !tls.verify);
-        let own = self.own.iter().filter(|own| own.entries.iter().any(|(_, entry)| entry.sets_tls()));
-        let all = [&self.everybodys.by_end].into_iter().chain(own.map(|own| &own.by_end)).flat_map(Ends::keys);
+        let own = self.own_tls().map(|own| &own.by_end);
+        let all = [&self.everybodys.by_end].into_iter().chain(own).flat_map(Ends::keys);
         let mut all: Vec<_> = all.filter(|end| is(end)).map(|host| host.to_string()).collect();
         all.sort();
         all.dedup();

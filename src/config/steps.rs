@@ -69,4 +69,24 @@ mod tests {
             assert!(few >= 200 && ten_times <= 11 * few, "{name}: {few} and {ten_times} steps");
         }
     }
+
+    /// At each start and reload.
+    #[test]
+    fn the_terms_of_ten_times_as_many_hosts_take_ten_times_the_steps() {
+        let taken = |count: usize| {
+            let hosts =
+                |entry: &str| (0..count).map(|i| format!("  h{i}.example: {{ {entry} }},\n")).collect::<String>();
+            let (all, own) = (hosts("deny: [/x]"), hosts("tls: legacy"));
+            let user = format!(
+                "name: a, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b27rA', hosts: {{\n{own}  }}"
+            );
+            let yaml = format!("hosts: {{\n{all}  }}\naccess: {{ users: [{{ {user} }}] }}\n");
+            let settings = Settings::parse("politely.yaml", &yaml).unwrap();
+            TAKEN.set(0);
+            assert_eq!(settings.access.users[0].hosts.as_ref().unwrap().tls().count(), 2 * count);
+            TAKEN.get()
+        };
+        let [few, ten_times] = [100, 1000].map(taken);
+        assert!(few >= 100 && ten_times <= 11 * few, "{few} and {ten_times} steps");
+    }
 }

@@ -1,7 +1,7 @@
 //! Whole files: read up to a length that no valid file has, and written so that nobody ever finds a part of one.
 
 use super::files::{give_to_owner, open_file, open_ours, private_directory};
-use std::fs::{File, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
@@ -71,7 +71,8 @@ pub fn write_whole(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     File::open(above(path))?.sync_all()
 }
 
-/// Like [`write_whole`], a file of somebody else's: it keeps its mode and owner, and a link to it stays one.
+/// Like [`write_whole`], a file of somebody else's: it keeps its mode and owner, and a link to it stays one. In place where only the
+/// owner may do that.
 ///
 /// # Errors
 /// There is no file, or it cannot be written.
@@ -81,8 +82,12 @@ pub fn rewrite(path: &Path, content: &[u8]) -> io::Result<()> {
     let file = beside(&path, content, |file| {
         fchown(file, Some(found.uid()), Some(found.gid()))?;
         file.set_permissions(found.permissions())
-    })?;
-    file.persist(&path)?;
+    });
+    match file {
+        Ok(file) => drop(file.persist(&path)?),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => fs::write(&path, content)?,
+        Err(error) => return Err(error),
+    }
     File::open(above(&path))?.sync_all()
 }
 

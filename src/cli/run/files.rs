@@ -57,8 +57,9 @@ fn remove_left(parent: &Path) {
             continue;
         }
         // An earlier version's has no lock, and may be in use.
-        let lock = open_own(File::options().read(true).write(true), &path.join(LOCK));
-        if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+        let Ok(lock) = open_own(File::options().read(true).write(true), &path.join(LOCK)) else { continue };
+        // Held until it is removed: a run that is just beginning looks whether the lock that it has is still there.
+        if lock.try_lock().is_ok() {
             let _ = fs::remove_dir_all(&path);
         }
     }

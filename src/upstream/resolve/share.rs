@@ -61,9 +61,7 @@ impl LookupShares {
         let mut clients = self.clients.lock();
         remove_last(&mut clients, &of.0, |client| Arc::strong_count(client) == 1);
         // Each may have waited for the thread.
-        let others: Vec<_> = clients.values().cloned().collect();
-        drop(clients);
-        others.iter().for_each(ClientLookups::hand_out);
+        clients.values().for_each(ClientLookups::hand_out);
     }
 
     #[cfg(test)]
