@@ -124,10 +124,7 @@ impl Hosts {
 
     /// All terms of TLS that some host has.
     pub fn tls(&self) -> impl Iterator<Item = &Arc<OriginTls>> {
-        let own = self.own_tls().map(|own| &own.by_end);
-        // A host has the policy of the longer of the ends that it has in both.
-        let ends = own.map(|own| [own, &self.everybodys.by_end].into_iter().flat_map(Ends::keys));
-        let own = ends.into_iter().flatten().map(|end| self.of_end(end));
+        let own = self.own_tls().into_iter().flat_map(|_| self.ends_with_tls()).map(|end| self.of_end(end));
         self.everybodys.policies.iter().chain(own).filter_map(|policy| policy.tls.as_ref())
     }
 
@@ -136,13 +133,17 @@ impl Hosts {
         self.own.as_ref().filter(|own| own.entries.iter().any(|(_, entry)| entry.sets_tls()))
     }
 
+    /// All ends that may have terms of TLS: a host has the policy of the longer of the ends that it has among everybody's and a user's.
+    fn ends_with_tls(&self) -> impl Iterator<Item = &str> {
+        let own = self.own_tls().map(|own| &own.by_end);
+        [&self.everybodys.by_end].into_iter().chain(own).flat_map(Ends::keys).map(Box::as_ref)
+    }
+
     /// The hosts with TLS verification off, sorted.
     pub fn unverified(&self) -> Vec<String> {
         // Of patterns it is refused.
         let is = |end: &str| !end.starts_with('.') && self.of_end(end).tls.as_ref().is_some_and(|tls| !tls.verify);
-        let own = self.own_tls().map(|own| &own.by_end);
-        let all = [&self.everybodys.by_end].into_iter().chain(own).flat_map(Ends::keys);
-        let mut all: Vec<_> = all.filter(|end| is(end)).map(|host| host.to_string()).collect();
+        let mut all: Vec<_> = self.ends_with_tls().filter(|end| is(end)).map(str::to_owned).collect();
         all.sort();
         all.dedup();
         all
@@ -180,8 +181,8 @@ impl Hosts {
 /// What is made of the entries follows from them.
 impl PartialEq for Hosts {
     fn eq(&self, other: &Self) -> bool {
-        let own = |hosts: &Self| hosts.own.as_ref().map(|own| own.entries.clone());
-        self.everybodys == other.everybodys && own(self) == own(other)
+        let [own, others] = [self, other].map(|hosts| hosts.own.as_ref().map(|own| &own.entries));
+        self.everybodys == other.everybodys && own == others
     }
 }
 
@@ -203,15 +204,14 @@ impl PolicyTable {
     ) {
         let name = pattern.to_string();
         let below = find(&self.by_end, end(&name)).unwrap_or_default();
-        let policy = self.policies[below].overlaid(pattern, own, key);
         if end(&name).is_empty() {
-            return self.policies[0] = policy;
+            return self.policies[0] = self.policies[below].overlaid(pattern, own, key);
         }
         let is_named = own.intercept.is_some() || own.allow.is_some() || own.deny.is_some();
         let next = self.policies.len();
         let place = if is_named { next } else { *same.entry((below, format!("{own:?}"))).or_insert(next) };
         if place == next {
-            self.policies.push(policy);
+            self.policies.push(self.policies[below].overlaid(pattern, own, key));
         }
         self.by_end.insert(end(&name).into(), place);
     }

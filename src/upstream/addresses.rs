@@ -98,13 +98,13 @@ const MOST_DIALLED: usize = 16;
 const LOOK: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    const V6: [&str; 3] = ["[2001:db8::1]:80", "[2001:db8::2]:80", "[2001:db8::3]:80"];
-    const V4: [&str; 2] = ["192.0.2.1:80", "192.0.2.2:80"];
+    pub const V6: [&str; 3] = ["[2001:db8::1]:80", "[2001:db8::2]:80", "[2001:db8::3]:80"];
+    pub const V4: [&str; 2] = ["192.0.2.1:80", "192.0.2.2:80"];
 
-    fn sockets(texts: &[&str]) -> Vec<SocketAddr> {
+    pub fn sockets(texts: &[&str]) -> Vec<SocketAddr> {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 

@@ -100,15 +100,9 @@ const REMEMBERED: usize = 4_096;
 
 #[cfg(test)]
 mod tests {
+    use super::super::addresses::tests::{V4, V6, sockets};
     use super::*;
     use tokio::time::sleep;
-
-    const V6: [&str; 3] = ["[2001:db8::1]:80", "[2001:db8::2]:80", "[2001:db8::3]:80"];
-    const V4: [&str; 2] = ["192.0.2.1:80", "192.0.2.2:80"];
-
-    fn sockets(texts: &[&str]) -> Vec<SocketAddr> {
-        texts.iter().map(|text| text.parse().unwrap()).collect()
-    }
 
     fn refused(address: SocketAddr) -> DialError {
         DialError::new(DialFault::Refused, address.to_string())
