@@ -2,13 +2,25 @@
 
 use super::siege::{Siege, refused, shoot};
 use crate::support::{Client, Origin, Proxy, assert_refused};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_proxy_s_own_addresses_are_no_targets() {
-    let proxy = Proxy::start("listen: [{ address: '127.0.0.1:0' }, { address: '[::1]:0' }]").await;
+    let (proxy, _taken) = loop {
+        let proxy = Proxy::start("listen: [{ address: '127.0.0.1:0' }, { address: '[::1]:0' }]").await;
+        // Bound and not listened on, so that no other test's server answers at the same port of the other family.
+        let others = proxy.addresses().into_iter().map(|address| {
+            let socket = if address.is_ipv4() { TcpSocket::new_v6() } else { TcpSocket::new_v4() }?;
+            let other: IpAddr = if address.is_ipv4() { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() };
+            socket.bind((other, address.port()).into()).map(|()| socket)
+        });
+        if let Ok(taken) = others.collect::<std::io::Result<Vec<_>>>() {
+            break (proxy, taken);
+        }
+    };
     let mut siege = Siege::default();
     for address in proxy.addresses() {
         let port = address.port();
@@ -19,7 +31,6 @@ async fn the_proxy_s_own_addresses_are_no_targets() {
             let mut client = proxy.client().await;
             let request = format!("GET http://{authority}/x HTTP/1.1\r\nHost: {authority}\r\n\r\n");
             let answer = shoot(&mut client, request).await;
-            // Where we do not listen, nobody does: the port is not ours on the other family.
             siege.tried(&authority, refused(answer.as_ref(), &[400, 403, 502, 503, 508]));
             let mut client = proxy.client().await;
             let _ = client.ask_connect(&authority).await;
