@@ -1,9 +1,7 @@
 //! Arguments shared by several subcommands.
 
 use super::CommandError;
-use crate::config::{
-    ConfigErrors, KeyArgument, Layers, Settings, cache_directory, read_argument, read_whole, state_directory,
-};
+use crate::config::{ConfigErrors, KeyArgument, Layers, Settings, read_argument, read_whole};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -52,14 +50,6 @@ pub(super) enum Format {
     #[default]
     Text,
     Json,
-}
-
-/// Keeps copies for all runs of this user, and finds a service of this user's where that one keeps its own.
-pub(super) fn share_store(settings: &mut Settings) {
-    if settings.store.directory.is_none() {
-        settings.store.meeting_place = Some(state_directory());
-        settings.store.directory = Some(cache_directory());
-    }
 }
 
 /// A key that the argument `name` sets.

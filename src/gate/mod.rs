@@ -96,30 +96,31 @@ pub enum Admitted {
 impl Gate {
     /// In memory only, without a fleet.
     pub fn new(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>) -> Self {
-        Self::with(settings, upstream, Store::memory(), None, None, None)
+        Self::with(settings, upstream, Arc::default(), None, None, None)
     }
 
     /// With the store of an earlier process and the fleet, as configured.
     pub fn open(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>) -> Self {
         let now = settings.load_full();
-        let place = || now.store.meeting_place.clone().unwrap_or_else(|| store::directory(&now.store));
-        let (fleet, messages) = Fleet::open(&settings, (now.store.disk > 0).then(place).as_deref()).unzip();
+        let place = (now.store.disk > 0).then(|| store::directory(&now.store));
+        let (fleet, messages) = Fleet::open(&settings, place.as_deref()).unzip();
         let longest_debt = now.pace.max_crawl_delay.max(LONGEST_BACKOFF);
-        let machine = (now.store.disk > 0).then(|| Machine::open(&place(), longest_debt)).flatten().map(Arc::new);
-        let on_machine = machine.clone().filter(|_| fleet.is_none()).map(Fleet::on_machine);
-        let store = Store::open(&now.store, on_machine.is_some());
+        let machine = place.and_then(|place| Machine::open(&place, longest_debt)).map(Arc::new);
+        let store = Arc::new(Store::open(&now.store));
+        let on_machine = machine.clone().filter(|_| fleet.is_none());
+        let on_machine = on_machine.map(|machine| Fleet::on_machine(machine, store.clone()));
         Self::with(settings, upstream, store, fleet.or(on_machine), machine, messages)
     }
 
     fn with(
         settings: Arc<ArcSwap<Settings>>,
         upstream: Arc<Upstream>,
-        store: Store,
+        store: Arc<Store>,
         fleet: Option<Fleet>,
         machine: Option<Arc<Machine>>,
         messages: Option<Messages>,
     ) -> Self {
-        let (store, fleet) = (Arc::new(store), fleet.map(Arc::new));
+        let fleet = fleet.map(Arc::new);
         let pacer = Arc::new(Pacer::new(fleet.clone(), machine));
         let workers = Workers::new(settings.load().limits.workers);
         let shared = (store.clone(), fleet.clone(), workers.clone());

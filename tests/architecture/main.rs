@@ -204,7 +204,6 @@ const CIRCLES: &[&str] = &[
     "src/admin/guard.rs src/admin/state.rs",
     "src/cli/explain/mod.rs src/cli/explain/past.rs",
     "src/cli/trust/mod.rs src/cli/trust/nss.rs",
-    "src/gate/fleet/machine/copies.rs src/gate/fleet/machine/mod.rs",
     "src/gate/pacer/host_queue/mod.rs src/gate/pacer/permit.rs",
     "src/http1/body.rs src/http1/chunked.rs",
     "src/proxy/client/distrusted.rs src/proxy/mod.rs",

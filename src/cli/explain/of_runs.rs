@@ -1,7 +1,7 @@
 //! What `politely run` would judge by: the copies of a site's files that an earlier run has kept, until they are too old.
 
-use super::super::{about, share_store};
-use crate::config::Settings;
+use super::super::about;
+use crate::config::{Settings, state_directory};
 use crate::gate::Gate;
 use crate::policy::explain::Explanation;
 use crate::policy::{Entry, HostRules, Request, SiteFile};
@@ -13,22 +13,21 @@ use std::time::{Duration, SystemTime};
 /// The verdict by that copy, and by the site's other files: kept copies of them, or what `gate` has fetched. `Ok(None)`: a run fetches
 /// robots.txt anew. `Err`: says why it is not known.
 pub(super) async fn of_runs(
-    mut settings: Settings,
+    settings: Settings,
     gate: &Gate,
     request: &Request<'_>,
     rules: &HostRules,
 ) -> Result<Option<Explanation>, &'static str> {
-    share_store(&mut settings);
     let store = &settings.store;
     // Nothing is made by asking, and no fleet is joined.
-    let is_kept = store.disk > 0 && store.directory.as_ref().is_some_and(|directory| directory.is_dir());
+    let is_kept = store.disk > 0 && store.directory.clone().unwrap_or_else(state_directory).is_dir();
     if !is_kept || settings.fleet.paces().is_some() {
         return Ok(None);
     }
     let Ok(kept) = server::gate_with_store(settings) else { return Ok(None) };
     if !kept.is_store_open() {
         return Err(
-            "a copy that `politely run` may use cannot be read now: another process has it open, or another user owns it",
+            "a copy that `politely run` may use cannot be read: it is another user's, or on a disk that is full or read-only",
         );
     }
     let (of, now) = (request.authority, SystemTime::now());

@@ -48,8 +48,7 @@ use tokio::time::sleep;
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     let own = super::key_argument("--listen", "listen", &[json!({ "address": "127.0.0.1:0" })]);
     let mut settings = args.config.load_with(args.keys()?, Some(own))?;
-    // What is written of a service's clients, watchers and logs is not about one command's proxy, which keeps its copies
-    // where other programs keep theirs.
+    // What is written of a service's clients, watchers and logs is not about one command's proxy.
     settings.access = config::AccessSettings::default();
     settings.admin.address = None;
     let is_set = |keys: &[&str]| args.config.keys.iter().any(|argument| keys.contains(&&*argument.key));
@@ -62,7 +61,6 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     if is_machines && !is_set(&["cache", "cache.directory"]) {
         settings.cache.directory = None;
     }
-    super::share_store(&mut settings);
     // What failed then may be well by now, or asked in another way.
     settings.store.is_impatient = true;
     settings.store.is_fresh = args.fresh;

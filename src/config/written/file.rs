@@ -246,9 +246,6 @@ pub struct StoreSettings {
     /// Not a configuration key. Nothing that others know of a host is used at first.
     #[serde(skip)]
     pub is_fresh: bool,
-    /// The directory where processes of a machine find each other. `None`: that of the store.
-    #[serde(skip)]
-    pub meeting_place: Option<PathBuf>,
 }
 
 /// A cache of answers, shared by all clients.

@@ -3,22 +3,22 @@
 use super::link::ServerLink;
 use super::parcel::{FoundCopy, Parcel};
 use super::reach::ServerLost;
-use super::{Fleet, FleetWay, Machine, scripts};
-use crate::gate::store::snapshot;
+use super::{Fleet, FleetWay, scripts};
+use crate::gate::store::{Store, snapshot};
 use crate::policy::Entry;
 use crate::policy::freshness::LAST_GOOD_USE;
 use crate::policy::site_file::SiteFileName;
 use redis::ScriptInvocation;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
 /// The result of a claim for a copy.
 pub(in crate::gate) enum Claim {
     /// A usable copy.
     Copy(Parcel),
+    /// There is a usable copy in the store.
+    Stored,
     /// This instance is to fetch the file; the copy, if any, is to be revalidated.
     Fetch(Right, Option<Parcel>),
 }
@@ -49,10 +49,11 @@ impl Fleet {
                     let link = self.copies().ok_or(ServerLost)?;
                     link.look(&right.name, anew, began.elapsed()).await?
                 }
-                FleetWay::Machine(machine) => machine.look(&right.name, anew, began.elapsed()).await?,
+                FleetWay::Machine(machine, store) => machine.look(store, &right.name, anew, began.elapsed()),
             };
             match found {
                 FoundCopy::Copy(copy) => return Ok(Claim::Copy(copy)),
+                FoundCopy::Stored => return Ok(Claim::Stored),
                 FoundCopy::Right(old, at) => {
                     right.granted = (at, SystemTime::now());
                     return Ok(Claim::Fetch(right, old));
@@ -121,27 +122,26 @@ impl Right {
     }
 
     /// Publishes the copy, without waiting for the server: other instances wait for the right, which is given back with the copy. If that
-    /// takes too long, the next request fetches the file.
-    pub fn publish(self, entry: Arc<Entry>) {
-        match &self.fleet.way {
-            FleetWay::Server(_) => drop(tokio::spawn(timeout(HELD, self.put(entry)))),
-            // A failed fetch is not shared: each process tries by itself.
-            FleetWay::Machine(_) if entry.trouble.is_some() || !Machine::may_leave(&entry) => {}
-            FleetWay::Machine(machine) => {
-                let machine = machine.clone();
-                drop(tokio::spawn(async move {
-                    let _place = LEAVING.acquire().await;
-                    spawn_blocking(move || machine.leave(&self.name, &entry, fresh_until(&entry))).await
-                }));
-            }
+    /// takes too long, the next request fetches the file. Processes of one machine find it in the store: returns the right, to be given
+    /// back when it is there.
+    pub fn publish(self, entry: Arc<Entry>) -> Option<Self> {
+        if let FleetWay::Machine(..) = &self.fleet.way {
+            return Some(self);
         }
+        drop(tokio::spawn(timeout(HELD, self.put(entry))));
+        None
+    }
+
+    /// Gives the right back once the store has the copy.
+    pub async fn give_back(self, store: Arc<Store>) {
+        store.written(&self.name).await;
     }
 
     /// Others wait until the right expires: if the server comes back by then, it gets the copy.
     async fn put(self, entry: Arc<Entry>) {
         let Some(link) = self.fleet.copies() else { return };
         let now = SystemTime::now();
-        let Some(copy) = snapshot::pack(&entry, now, snapshot::compress) else { return };
+        let Some(copy) = snapshot::pack(&entry, now) else { return };
         let fresh_for = millis(fresh_until(&entry).duration_since(now).unwrap_or_default());
         // It may have to be given up while the server is waited for.
         drop(entry);
@@ -161,7 +161,7 @@ impl Right {
 
 impl Drop for Right {
     fn drop(&mut self) {
-        if let FleetWay::Machine(machine) = &self.fleet.way {
+        if let FleetWay::Machine(machine, _) = &self.fleet.way {
             machine.give_right(&self.name);
         }
     }
@@ -179,8 +179,6 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.min(FAR).as_millis()).expect("a year fits")
 }
 
-/// Allows one copy at a time, as copies are compressed under one lock.
-static LEAVING: Semaphore = Semaphore::const_new(1);
 /// Upper limit of the script's numbers.
 const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
 /// How long the right outlives its instance.

@@ -36,6 +36,7 @@ pub(super) use pace::{PaceAnswer, PaceCall, StartWindow, WantedStart};
 pub(super) use parcel::Parcel;
 pub(super) use reach::{Reach, ServerLost};
 
+use super::store::Store;
 use crate::config::Settings;
 use crate::policy::{Refusal, Spent};
 use arc_swap::ArcSwap;
@@ -62,7 +63,8 @@ pub(super) struct Fleet {
 /// How the others are reached.
 enum FleetWay {
     Server(FleetServers),
-    Machine(Arc<Machine>),
+    /// The processes of this machine, and where they keep their copies.
+    Machine(Arc<Machine>, Arc<Store>),
 }
 
 /// Paces must not be lost, but copies may be, so they can be on different servers.
@@ -85,15 +87,15 @@ impl Fleet {
     }
 
     /// The fleet of the processes of this machine.
-    pub fn on_machine(machine: Arc<Machine>) -> Self {
-        Self::new(FleetWay::Machine(machine))
+    pub fn on_machine(machine: Arc<Machine>, store: Arc<Store>) -> Self {
+        Self::new(FleetWay::Machine(machine, store))
     }
 
     /// The processes of this machine, if they are the fleet.
     pub fn machine(&self) -> Option<&Arc<Machine>> {
         match &self.way {
             FleetWay::Server(_) => None,
-            FleetWay::Machine(machine) => Some(machine),
+            FleetWay::Machine(machine, _) => Some(machine),
         }
     }
 
@@ -130,7 +132,7 @@ impl Fleet {
     pub fn reach(&self) -> Reach {
         match &self.way {
             FleetWay::Server(servers) => servers.paces.reach(),
-            FleetWay::Machine(machine) => machine.reach(),
+            FleetWay::Machine(machine, _) => machine.reach(),
         }
     }
 
@@ -144,7 +146,7 @@ impl Fleet {
     pub async fn refuses(&self) -> Refusal {
         match &self.way {
             FleetWay::Server(servers) => servers.paces.refuses().await,
-            FleetWay::Machine(_) => std::future::pending().await,
+            FleetWay::Machine(..) => std::future::pending().await,
         }
     }
 
@@ -156,7 +158,7 @@ impl Fleet {
                 let reply = link.call(&call.invocation(key, &link.me, &clock)).await?;
                 Ok(call.answer(reply, &link.clock(), asked, Instant::now()))
             }
-            FleetWay::Machine(_) => Err(ServerLost),
+            FleetWay::Machine(..) => Err(ServerLost),
         }
     }
 
@@ -167,7 +169,7 @@ impl Fleet {
                 let answer = servers.paces.call(&spend.invocation(of)).await?;
                 Ok(budget::answered(answer, spend.per, SystemTime::now()))
             }
-            FleetWay::Machine(machine) => machine.spend(of, spend).await,
+            FleetWay::Machine(machine, _) => machine.spend(of, spend).await,
         }
     }
 

@@ -214,7 +214,7 @@ mod tests {
     async fn what_a_queue_owes_that_nobody_uses_is_owed_without_it() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let machine = Machine::open(directory.path(), Duration::from_secs(3600)).map(Arc::new).expect("it is writable");
-        let fleet = Arc::new(Fleet::on_machine(machine.clone()));
+        let fleet = Arc::new(Fleet::on_machine(machine.clone(), Arc::default()));
         let asked = PaceOutcome::Backoff { retry_after: Some(Duration::from_secs(70)) };
         // The operator's delay, a group's, a group's that has changed, one beside a quicker one, and what the host has asked for.
         for (name, before, outcome, then, owed) in [

@@ -75,7 +75,7 @@ async fn files_and_paces_are_counted_as_they_are_taken() {
 async fn a_host_that_owes_a_delay_is_a_few_numbers() {
     let directory = tempfile::tempdir().unwrap();
     let machine = Machine::open(directory.path(), Duration::from_secs(3600)).map(Arc::new).unwrap();
-    let fleet = Arc::new(Fleet::on_machine(machine.clone()));
+    let fleet = Arc::new(Fleet::on_machine(machine.clone(), Arc::default()));
     let delay = Duration::from_secs(3000);
     for (crawl_delay, group_delay, most) in [(delay, Duration::ZERO, 80), (Duration::ZERO, delay, 110)] {
         let pacer = Pacer::new(Some(fleet.clone()), Some(machine.clone()));

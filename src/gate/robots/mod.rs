@@ -210,7 +210,17 @@ impl RobotsCache {
         self.long_bodies.resize(&settings);
     }
 
-    fn keep(self: &Arc<Self>, host: &HostEntry, mut entry: Arc<Entry>) {
+    fn keep(self: &Arc<Self>, host: &HostEntry, entry: Arc<Entry>) {
+        // What somebody could not reach who waits for it is asked for again at once, and says nothing to others.
+        if entry.trouble.is_none() || !self.settings.load().store.is_impatient {
+            // First, so that a request that finds the entry evicted meanwhile does not use an older copy.
+            self.store.save(host.name(), &entry);
+        }
+        self.adopt(host, entry);
+    }
+
+    /// What is in the store counts from now on.
+    fn adopt(self: &Arc<Self>, host: &HostEntry, mut entry: Arc<Entry>) {
         let names_another = {
             let old = host.load();
             if let Some(linking) = old.linked.as_ref().and_then(|url| entry.linking(url)) {
@@ -218,8 +228,6 @@ impl RobotsCache {
             }
             old.robots_txt().is_some() && old.license_url() != entry.license_url()
         };
-        // First, so that a request that finds the entry evicted meanwhile does not use an older copy.
-        self.store.save(host.name(), &entry);
         self.hosts.put(host, entry);
         match host.file {
             SiteFile::Robots => {

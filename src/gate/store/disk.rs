@@ -1,16 +1,18 @@
-//! The store's file: a redb database. Commits are atomic even if the process is killed, and the next start opens the file without
-//! scanning it.
+//! The store on disk: the index and the segments with the records. Nothing in it is trusted before it is compared, so that neither a kill
+//! nor a loss of power needs a repair: what was not written whole is not there.
 
 use super::batch::WriteBatch;
-use super::snapshot::{FileDigest, ReadFile, decode, decompress, millis};
-use super::tables::{AUTHORITIES, BODIES, FORMAT, FORMAT_KEY, META, Tables};
-use crate::config::{open_own, private_directory};
+use super::index::{RecordIndex, RecordPlace};
+use super::read_from::ReadFrom;
+use super::record_name::RecordName;
+use super::segments::{Segments, record};
+use super::snapshot::{CopyTimes, FileDigest, ReadFile, compress, decode, decompress, digest_of, encode, length_in};
+use crate::config::private_directory;
 use crate::policy::{Access, Entry};
-use redb::{Database, Durability, Error, ReadableDatabase, ReadableTableMetadata, WriteTransaction};
-use std::fs::{self, OpenOptions};
+use parking_lot::RwLock;
+use std::cell::Cell;
+use std::collections::HashSet;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
@@ -23,201 +25,226 @@ pub(super) struct Location {
     pub size: AtomicU64,
 }
 
-/// An open store.
-pub(super) struct Disk(Database);
+/// An open store. Other processes may have it open, too.
+pub(super) struct Disk {
+    /// Another one once it has grown.
+    index: RwLock<RecordIndex>,
+    segments: Segments,
+}
 
-/// Why there is no store on disk.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum DiskError {
-    #[error("another politely process has it open")]
-    InUse,
-    /// The file may be intact, but the open database is unusable.
-    #[error("{0}")]
-    Io(io::Error),
-    /// Not our file, or damaged.
-    #[error("it cannot be read: {0}")]
-    Unreadable(String),
+/// What is stored of an authority.
+pub(super) struct StoredEntry {
+    pub entry: Entry,
+    /// It is among the oldest, which are removed first.
+    pub is_old: bool,
 }
 
 impl Location {
-    pub fn file(&self) -> PathBuf {
-        self.directory.join(FILE)
-    }
-
-    /// Opens the store or creates it. A file that is not a store is set aside. `suspect`: check every page of it first.
-    pub fn open(&self, suspect: bool) -> Result<Disk, DiskError> {
-        private_directory(&self.directory).map_err(DiskError::Io)?;
-        let path = self.file();
-        let is_new = !path.exists();
-        match self.open_file(&path, suspect) {
-            Err(DiskError::Unreadable(why)) => {
-                // The old file is moved only after the new one exists: a full disk must not destroy it.
-                let new = path.with_added_extension("new");
-                let _ = fs::remove_file(&new);
-                let disk = self.open_file(&new, false).inspect_err(|_| _ = fs::remove_file(&new))?;
-                let aside = path.with_added_extension(format!("broken-{}", millis(SystemTime::now()) / 1000));
-                fs::rename(&path, &aside).and_then(|()| fs::rename(&new, &path)).map_err(DiskError::Io)?;
-                tracing::warn!("the store {} is set aside as {}: {why}", path.display(), aside.display());
-                Ok(disk)
-            }
-            // A file cut short by a full disk is incomplete, not damaged.
-            Err(DiskError::Io(error)) if is_new => {
-                let _ = fs::remove_file(&path);
-                Err(DiskError::Io(error))
-            }
-            opened => opened,
+    /// Opens the store or creates it.
+    pub fn open(&self) -> io::Result<Disk> {
+        private_directory(&self.directory)?;
+        let segments = Segments::open(&self.directory)?;
+        // Places in segments that are gone would be taken for the newest.
+        let (index, is_new) = RecordIndex::open(&self.directory, segments.is_empty())?;
+        if is_new {
+            // No index names what is in them.
+            segments.clear()?;
         }
-    }
-
-    fn open_file(&self, path: &Path, suspect: bool) -> Result<Disk, DiskError> {
-        guarded(|| {
-            let mut file = OpenOptions::new();
-            let file = open_own(file.read(true).write(true).create(true).truncate(false).mode(0o600), path)?;
-            let mut database = Database::builder().set_cache_size(CACHE).create_file(file)?;
-            if suspect {
-                database.check_integrity()?;
-            }
-            let disk = Disk(database);
-            match disk.format()? {
-                Some(FORMAT) => {}
-                Some(_) | None => disk.begin()?,
-            }
-            Ok(disk)
-        })
+        Ok(Disk { index: index.into(), segments })
     }
 }
 
 impl Disk {
-    /// The format version. `None`: the file is new. A file of another program is an error.
-    fn format(&self) -> Result<Option<u64>, Error> {
-        let transaction = self.0.begin_read()?;
-        let tables = transaction.list_tables()?.count() + transaction.list_multimap_tables()?.count();
-        if tables == 0 {
-            return Ok(None);
-        }
-        let meta = transaction.open_table(META);
-        let meta = meta.map_err(|_| Error::Corrupted("it belongs to another program".into()))?;
-        Ok(Some(meta.get(FORMAT_KEY)?.map_or(0, |format| format.value())))
-    }
-
-    /// Empties the store: other format versions are not read.
-    fn begin(&self) -> Result<(), Error> {
-        let transaction = self.write()?;
-        for table in transaction.list_tables()?.collect::<Vec<_>>() {
-            transaction.delete_table(table)?;
-        }
-        {
-            let mut meta = transaction.open_table(META)?;
-            meta.insert(FORMAT_KEY, FORMAT)?;
-        }
-        Tables::open(&transaction)?;
-        Ok(transaction.commit()?)
-    }
-
-    /// The entry of this authority. `parse` is called for a file whose digest is not known yet.
+    /// What is stored under this key. `parse` is called for a file whose digest is not known yet.
     pub fn read(
         &self,
-        authority: &str,
+        key: RecordName,
         now: SystemTime,
+        read: ReadFrom,
         parse: impl FnOnce(FileDigest, &ReadFile<'_>) -> Option<Access>,
-    ) -> Result<Option<Entry>, DiskError> {
-        guarded(|| {
-            let transaction = self.0.begin_read()?;
-            let Some(kept) = transaction.open_table(AUTHORITIES)?.get(authority)? else {
-                return Ok(None);
-            };
-            let (_, body, record) = kept.value();
-            let bodies = transaction.open_table(BODIES)?;
-            let robots = body.and_then(|name| {
-                parse(name, &|accepts| decompress(bodies.get(&name).ok().flatten()?.value(), name, accepts))
-            });
-            Ok(decode(record, robots, now))
-        })
-    }
-
-    /// Number of authorities.
-    pub fn authorities(&self) -> u64 {
-        let count = || guarded(|| Ok(self.0.begin_read()?.open_table(AUTHORITIES)?.len()?));
-        count().unwrap_or_default()
-    }
-
-    /// Number of files.
-    #[cfg(test)]
-    pub fn bodies(&self) -> u64 {
-        self.0.begin_read().unwrap().open_table(BODIES).unwrap().len().unwrap()
-    }
-
-    /// Writes the batch, then drops the least recently used entries until the rest fits into `size`. Once it `is_late`, the remaining
-    /// entries are only removed: the number of those is returned. `in_haste`: takes room on the disk to save time.
-    pub fn commit(
-        &self,
-        batch: &WriteBatch,
-        size: u64,
-        in_haste: bool,
-        is_late: impl Fn() -> bool,
-    ) -> Result<usize, DiskError> {
-        guarded(|| {
-            let transaction = self.write()?;
-            let mut left_out = 0;
-            {
-                let mut tables = Tables::open(&transaction)?;
-                tables.in_haste = in_haste;
-                if let Some(lost) = &batch.lost {
-                    tables.remove_all(|authority| lost.holds(authority))?;
-                }
-                for authority in &batch.used {
-                    tables.touch(authority)?;
-                }
-                for (authority, (entry, _)) in &batch.entries {
-                    if left_out > 0 || is_late() {
-                        left_out += 1;
-                        tables.remove(authority)?;
-                    } else {
-                        tables.write(authority, entry)?;
-                    }
-                }
-                // Records and bodies fill about two thirds of the file's pages.
-                tables.finish(size / 3 * 2)?;
-            }
-            transaction.commit()?;
-            Ok(left_out)
-        })
-    }
-
-    /// Starts a transaction. All writes go through here, so that after a kill or power cut the next start need not scan a gigabyte.
-    fn write(&self) -> Result<WriteTransaction, Error> {
-        let mut transaction = self.0.begin_write()?;
-        transaction.set_durability(Durability::Immediate)?;
-        transaction.set_quick_repair(true);
-        Ok(transaction)
-    }
-}
-
-/// Turns panics into errors: a damaged file must not stop the process, not even by an assertion in the database.
-fn guarded<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, DiskError> {
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(done) => done.map_err(DiskError::from),
-        Err(_) => Err(DiskError::Unreadable("its pages do not fit".into())),
-    }
-}
-
-impl From<Error> for DiskError {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::DatabaseAlreadyOpen => DiskError::InUse,
-            Error::Io(error) if !matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
-                DiskError::Io(error)
-            }
-            // After a failure the open database is unusable, which says nothing about the file.
-            error @ (Error::PreviousIo
-            | Error::DatabaseClosed
-            | Error::LockPoisoned(_)
-            | Error::TransactionPoisoned) => DiskError::Io(io::Error::other(error.to_string())),
-            other => DiskError::Unreadable(other.to_string()),
+    ) -> io::Result<Option<StoredEntry>> {
+        let Some((place, content)) = self.record(key, read, |_| true)? else { return Ok(None) };
+        let Some((&name, encoded)) = content.split_first_chunk() else { return Ok(None) };
+        let (is_old, failed) = (Cell::new(self.segments.is_old(place)), Cell::new(None));
+        let packed = |accepts: &dyn Fn(usize) -> bool| {
+            let may = |first: &[u8]| length_in(first).is_some_and(accepts);
+            let file = self.record(RecordName::of_file(name), read, may);
+            let (place, packed) = file.map_err(|error| failed.set(Some(error))).ok()??;
+            is_old.set(is_old.get() || self.segments.is_old(place));
+            decompress(&packed, name, accepts)
+        };
+        let file = (name != NO_FILE).then(|| parse(name, &packed)).flatten();
+        match failed.into_inner() {
+            Some(error) => Err(error),
+            None => Ok(decode(encoded, file, now).map(|entry| StoredEntry { entry, is_old: is_old.get() })),
         }
     }
+
+    /// When what is stored under this key was validated.
+    pub fn times(&self, key: RecordName, read: ReadFrom) -> io::Result<Option<CopyTimes>> {
+        let record = self.record(key, read, |_| true)?;
+        Ok(record.and_then(|(_, content)| times_in(&content)))
+    }
+
+    /// Writes the batch. `size`: of the whole store.
+    pub fn write(&self, batch: &WriteBatch, size: u64) -> io::Result<()> {
+        if batch.is_void {
+            self.segments.clear()?;
+        }
+        let mut records = NewRecords::new(self, size);
+        for key in &batch.used {
+            self.renew(*key, &mut records)?;
+        }
+        for (key, (entry, _)) in &batch.entries {
+            match entry {
+                Some(entry) => self.save(*key, entry, &mut records)?,
+                None => records.all.push((NewRecord { name: *key, times: None }, None)),
+            }
+        }
+        records.finish()
+    }
+
+    fn save(&self, key: RecordName, entry: &Entry, records: &mut NewRecords<'_>) -> io::Result<()> {
+        let name = entry.answer.as_ref().and_then(|answer| digest_of(&answer.access));
+        // Many hosts have the same file.
+        if let (Some(file), Some(source)) = (name.map(RecordName::of_file), entry.source())
+            && !records.names.contains(&file)
+            && !self.has(file)?
+        {
+            records.add(file, None, &compress(source)?)?;
+        }
+        // Behind its file, so that no other process finds it without.
+        records.add(key, Some(CopyTimes::of(entry)), &[&name.unwrap_or(NO_FILE)[..], &encode(entry)].concat())
+    }
+
+    /// Appends an old entry again, with its file.
+    fn renew(&self, key: RecordName, records: &mut NewRecords<'_>) -> io::Result<()> {
+        let is_old = |(place, _): &(RecordPlace, Vec<u8>)| self.segments.is_old(*place);
+        let Some((_, content)) = self.record(key, ReadFrom::Disk, |_| true)? else { return Ok(()) };
+        if let Some(name) = content.first_chunk().map(|name| RecordName::of_file(*name))
+            && !records.names.contains(&name)
+            && let Some((_, file)) = self.record(name, ReadFrom::Disk, |_| true)?.filter(is_old)
+        {
+            records.add(name, None, &file)?;
+        }
+        records.add(key, times_in(&content), &content)
+    }
+
+    /// Whether what is written can be found by others, and after the next start.
+    pub fn is_named(&self) -> bool {
+        self.index.read().is_named()
+    }
+
+    /// Whether another process has replaced the index: what was written since is not found here.
+    pub fn is_replaced(&self) -> bool {
+        self.index.read().is_replaced()
+    }
+
+    /// Bytes on disk, without the unused part of the index.
+    pub fn bytes(directory: &Path) -> u64 {
+        RecordIndex::bytes(directory) + Segments::bytes(directory)
+    }
+
+    /// Whether the record is there, and will be for a while.
+    fn has(&self, key: RecordName) -> io::Result<bool> {
+        let Some(place) = self.index.read().find(key, ReadFrom::Disk)? else { return Ok(false) };
+        Ok(!self.segments.is_old(place) && self.segments.has(key, place)?)
+    }
+
+    /// Sets the places of records, or forgets them. `size`: of the whole store.
+    fn put(&self, mut places: &[(NewRecord, Option<RecordPlace>)], size: u64) -> io::Result<()> {
+        let (oldest, now) = (self.segments.oldest(), SystemTime::now());
+        loop {
+            let index = self.index.read();
+            let is_outdated = |record: &NewRecord| -> io::Result<bool> {
+                let Some(times) = record.times else { return Ok(false) };
+                let Some(place) = index.find(record.name, ReadFrom::Disk)? else { return Ok(false) };
+                let content = self.segments.read(record.name, place, ReadFrom::Disk, |_| true)?;
+                Ok(content.and_then(|content| times_in(&content)).is_some_and(|stored| times.are_before(&stored, now)))
+            };
+            let next = index.locked(|| {
+                while let Some(((record, place), rest)) = places.split_first() {
+                    let name = &record.name;
+                    match place {
+                        None => index.remove(*name)?,
+                        // Another process has validated it since.
+                        Some(_) if is_outdated(record)? => {}
+                        Some(place) if index.put(*name, *place, oldest)? => {}
+                        Some(place) => match index.grown(size, oldest)? {
+                            Some(grown) => return Ok(Some(grown)),
+                            None => index.put_over_oldest(*name, *place)?,
+                        },
+                    }
+                    places = rest;
+                }
+                Ok(None)
+            })?;
+            let Some(next) = next else { return Ok(()) };
+            drop(index);
+            *self.index.write() = next;
+        }
+    }
+
+    fn record(
+        &self,
+        key: RecordName,
+        read: ReadFrom,
+        accepts: impl FnOnce(&[u8]) -> bool,
+    ) -> io::Result<Option<(RecordPlace, Vec<u8>)>> {
+        let Some(place) = self.index.read().find(key, read)? else { return Ok(None) };
+        Ok(self.segments.read(key, place, read, accepts)?.map(|content| (place, content)))
+    }
 }
 
-const FILE: &str = "robots.redb";
-/// For the upper levels of the trees; the operating system caches the file.
-const CACHE: usize = 16 << 20;
+/// A record that is to be found from now on, or, without a place, no more.
+struct NewRecord {
+    name: RecordName,
+    /// Of an entry.
+    times: Option<CopyTimes>,
+}
+
+/// Records that are appended together.
+struct NewRecords<'d> {
+    disk: &'d Disk,
+    bytes: Vec<u8>,
+    /// With where they begin in `bytes`.
+    all: Vec<(NewRecord, Option<u64>)>,
+    names: HashSet<RecordName>,
+    size: u64,
+}
+
+impl<'d> NewRecords<'d> {
+    fn new(disk: &'d Disk, size: u64) -> Self {
+        Self { disk, bytes: Vec::new(), all: Vec::new(), names: HashSet::new(), size }
+    }
+
+    fn add(&mut self, name: RecordName, times: Option<CopyTimes>, content: &[u8]) -> io::Result<()> {
+        self.names.insert(name);
+        self.all.push((NewRecord { name, times }, Some(self.bytes.len() as u64)));
+        self.bytes.extend(record(name, content));
+        if self.bytes.len() >= TOGETHER { self.finish() } else { Ok(()) }
+    }
+
+    /// The index names only what is written.
+    fn finish(&mut self) -> io::Result<()> {
+        let (segment, from) = match self.bytes.is_empty() {
+            true => (0, 0),
+            false => self.disk.segments.append(&self.bytes, self.size - self.size / 16)?,
+        };
+        self.bytes.clear();
+        let place =
+            |(name, offset): (_, Option<u64>)| (name, offset.and_then(|at| RecordPlace::new(segment, from + at)));
+        let places: Vec<_> = self.all.drain(..).map(place).collect();
+        self.disk.put(&places, self.size)
+    }
+}
+
+/// Of an entry's record.
+fn times_in(content: &[u8]) -> Option<CopyTimes> {
+    CopyTimes::in_encoded(content.get(NO_FILE.len()..)?)
+}
+
+/// In place of a file's digest.
+const NO_FILE: FileDigest = [0; 16];
+/// Bytes that are appended at once.
+const TOGETHER: usize = 256 << 10;

@@ -1,30 +1,38 @@
-//! The persistent store: copies of robots.txt and everything known about them (docs/robots-txt-life.md).
+//! The persistent store: copies of robots.txt and everything known about them, shared by the processes of a machine
+//! (docs/robots-txt-life.md).
 //!
-//! Only the first use of an authority waits for the disk: a thread ([`writer`]) commits the changes since its last commit. Reads see
-//! uncommitted changes, so that no request sees an entry older than one already used. While the disk cannot be opened or written,
-//! changes stay in memory, up to a limit, and are written as soon as possible.
+//! Only the first use of an authority looks there. A thread ([`writer`]) writes the changes; reads see what it has not written yet, so
+//! that no request sees an entry older than one already used. While the disk cannot be opened or written, changes stay in memory, up to
+//! a limit, and are written as soon as possible.
 
 mod batch;
 mod disk;
+mod index;
 mod queue;
+mod read_from;
+mod record_name;
+mod segments;
 pub(super) mod snapshot;
-mod tables;
 mod writer;
 
-pub(super) use snapshot::{FileDigest, ReadFile, digest, digest_of, first_half};
+pub(super) use snapshot::{CopyTimes, FileDigest, ReadFile, digest, digest_of, first_half};
 
 use crate::config;
 use crate::policy::site_file::SiteFileName;
 use crate::policy::{Access, Entry};
-use disk::Location;
+use disk::{Disk, Location, StoredEntry};
 use parking_lot::Mutex;
+use queue::HUNG;
+use read_from::ReadFrom;
+use record_name::RecordName;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::timeout;
-use writer::{LEAST_BETWEEN, WriterShared};
+use writer::{SLOW, WriterShared};
 
 /// The store. Without a disk it keeps nothing.
 #[derive(Default)]
@@ -40,14 +48,14 @@ impl Store {
         Self::default()
     }
 
-    /// Opens the store as configured. `is_shared`: if another process has the store open, that process is asked for entries.
-    pub fn open(settings: &config::StoreSettings, is_shared: bool) -> Self {
+    /// Opens the store as configured.
+    pub fn open(settings: &config::StoreSettings) -> Self {
         if settings.disk == 0 {
             return Self::memory();
         }
         config::warn_of_others(&directory(settings), "the store");
         let location = Location { directory: directory(settings), size: settings.disk.into() };
-        match WriterShared::start(location, queued(settings), is_shared) {
+        match WriterShared::start(location, queued(settings)) {
             Ok((disk, writer)) => Store { disk: Some(disk), writer: Mutex::new(Some(writer)) },
             Err(error) => {
                 tracing::warn!(%error, "cannot start the store's writer thread");
@@ -69,16 +77,16 @@ impl Store {
         self.disk.is_some()
     }
 
-    /// Whether the store can be read now: it is open here, and not in another process.
+    /// Whether the store can be read now.
     pub fn is_readable(&self) -> bool {
         self.disk.as_ref().is_some_and(|disk| disk.disk.read().is_some())
     }
 
-    /// Whether the store works, and the size of its file in bytes. `None`: nothing is kept.
+    /// Whether the store works, and its size in bytes. `None`: nothing is kept.
     pub fn on_disk(&self) -> Option<(bool, u64)> {
         let disk = self.disk.as_ref()?;
-        let is_open = disk.queue.lock().outage.as_ref().is_none_or(|outage| outage.is_elsewhere);
-        Some((is_open, std::fs::metadata(disk.location.file()).map_or(0, |file| file.len())))
+        let is_open = disk.queue.lock().outage.is_none();
+        Some((is_open, Disk::bytes(&disk.location.directory)))
     }
 
     /// Bytes in memory waiting to be written.
@@ -105,7 +113,7 @@ impl Store {
                 return;
             }
             // Times out so that a disk that hangs is seen.
-            if timeout(LEAST_BETWEEN, written).await.is_err() && disk.is_behind() {
+            if timeout(SLOW, written).await.is_err() && disk.is_behind() {
                 disk.note_slow();
             }
         }
@@ -117,52 +125,90 @@ impl Store {
         name: SiteFileName<'_>,
         parse: impl FnOnce(FileDigest, &ReadFile<'_>) -> Option<Access>,
     ) -> Option<Arc<Entry>> {
-        let (disk, name) = (self.disk.as_ref()?, name.to_string());
-        {
-            let queue = disk.queue.lock();
-            if let Some(entry) = queue.next.get(&name).or_else(|| queue.writing.get(&name)) {
-                return entry.cloned();
-            }
+        self.read(name, ReadFrom::Disk, parse).unwrap_or_else(|error| {
+            tracing::debug!("the store could not be read: {error}");
+            None
+        })
+    }
+
+    /// The same, without blocking. An error means that it would block.
+    pub fn load_at_once(
+        &self,
+        name: SiteFileName<'_>,
+        parse: impl FnOnce(FileDigest, &ReadFile<'_>) -> Option<Access>,
+    ) -> io::Result<Option<Arc<Entry>>> {
+        self.read(name, ReadFrom::Memory, parse)
+    }
+
+    fn read(
+        &self,
+        name: SiteFileName<'_>,
+        how: ReadFrom,
+        parse: impl FnOnce(FileDigest, &ReadFile<'_>) -> Option<Access>,
+    ) -> io::Result<Option<Arc<Entry>>> {
+        let Some(disk) = &self.disk else { return Ok(None) };
+        let key = RecordName::of_entry(&name.to_string());
+        if let Some(entry) = disk.queue.lock().get(key) {
+            return Ok(entry.cloned());
         }
-        let read = disk.disk.read().as_ref()?.read(&name, SystemTime::now(), parse);
-        match read {
-            Ok(entry) => {
-                let entry = entry?;
-                disk.add(&mut disk.queue.lock(), |batch| _ = batch.used.insert(name.into()));
-                Some(Arc::new(entry))
-            }
-            Err(failure) => {
-                disk.queue.lock().complaint = Some(failure);
-                disk.more.notify_one();
-                None
-            }
+        let stored = disk.on_disk(how, |open| open.read(key, SystemTime::now(), how, parse))?.flatten();
+        let Some(StoredEntry { entry, is_old }) = stored else { return Ok(None) };
+        if is_old {
+            disk.add(&mut disk.queue.lock(), |batch| _ = batch.used.insert(key));
         }
+        Ok(Some(Arc::new(entry)))
+    }
+
+    /// When the entry for an authority's file was validated, by whichever process has stored it last. An error means that it would block.
+    pub fn times(&self, name: &str) -> io::Result<Option<CopyTimes>> {
+        let (Some(disk), name) = (&self.disk, RecordName::of_entry(name)) else { return Ok(None) };
+        if let Some(entry) = disk.queue.lock().get(name) {
+            return Ok(entry.map(|entry| CopyTimes::of(entry)));
+        }
+        Ok(disk.on_disk(ReadFrom::Memory, |open| open.times(name, ReadFrom::Memory))?.flatten())
     }
 
     /// Queues an entry for writing.
     pub fn save(&self, name: SiteFileName<'_>, entry: &Arc<Entry>) {
         let Some(disk) = &self.disk else { return };
-        let name = Box::from(name.to_string());
+        let key = RecordName::of_entry(&name.to_string());
         let mut queue = disk.queue.lock();
-        if !disk.add(&mut queue, |batch| batch.save(Box::clone(&name), entry.clone())) && !queue.is_closing() {
+        if !disk.add(&mut queue, |batch| batch.save(key, entry.clone())) && !queue.is_closing {
             // The older entry on disk must not be used instead.
-            queue.next.lose(&name);
+            queue.next.lose(key);
         }
     }
 
-    /// Writes the remaining changes, as far as that takes no longer than [`CLOSE`], and closes the file, unless the disk takes longer than
-    /// [`GIVE_UP`]: the proxy stops however slow it is, as the lost copies can be fetched again. Blocks.
+    /// Returns when the entry is where other processes find it, or nobody can tell when that will be.
+    pub async fn written(&self, name: &str) {
+        let Some(disk) = &self.disk else { return };
+        let key = RecordName::of_entry(name);
+        loop {
+            let written = disk.room.notified();
+            let is_queued = {
+                let queue = disk.queue.lock();
+                queue.get(key).is_some() && queue.outage.is_none() && !queue.is_closing && !queue.is_hung()
+            };
+            if !is_queued || timeout(HUNG, written).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Writes the remaining changes and closes the store, unless that takes longer than [`GIVE_UP`]: the proxy stops however slow the disk
+    /// is, as the lost copies can be fetched again. Blocks.
     pub fn close(&self) {
         let (Some(disk), Some(writer)) = (&self.disk, self.writer.lock().take()) else { return };
-        let (mut queue, now) = (disk.queue.lock(), Instant::now());
-        queue.closing = Some(now + CLOSE);
+        let until = Instant::now() + GIVE_UP;
+        let mut queue = disk.queue.lock();
+        queue.is_closing = true;
         disk.more.notify_all();
         disk.room.notify_waiters();
         while !queue.has_ended && !writer.is_finished() {
-            if disk.written.wait_until(&mut queue, now + GIVE_UP).timed_out() {
+            if disk.written.wait_until(&mut queue, until).timed_out() {
                 return tracing::warn!(
-                    "the store {} does not end its write, and is not waited for",
-                    disk.location.file().display()
+                    "stopping: the store in {} does not end its write; copies that are not stored will be fetched again",
+                    disk.location.directory.display()
                 );
             }
         }
@@ -188,8 +234,7 @@ pub(super) fn directory(settings: &config::StoreSettings) -> PathBuf {
     settings.directory.clone().unwrap_or_else(config::state_directory)
 }
 
-/// How long entries are written while the store closes, and how long the disk is waited for in all.
-const CLOSE: Duration = Duration::from_secs(2);
+/// How long the store may take to close.
 const GIVE_UP: Duration = Duration::from_secs(5);
 /// The share of `store.memory` that may wait for the disk: one in this many.
 const QUEUED_PART: u64 = 4;

@@ -1,7 +1,8 @@
 //! What waits to be written, and how far the thread that writes it is.
 
 use super::batch::WriteBatch;
-use super::disk::DiskError;
+use super::record_name::RecordName;
+use crate::policy::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,18 +12,15 @@ pub(super) struct WriteQueue {
     pub next: WriteBatch,
     /// The batch being written.
     pub writing: Arc<WriteBatch>,
-    /// Since when the file is opened, checked or written.
+    /// Since when the store is opened or written.
     pub began: Option<Instant>,
-    /// The store is closing: until when entries are written.
-    pub closing: Option<Instant>,
+    pub is_closing: bool,
     pub has_ended: bool,
     pub overflowed: bool,
     /// Fetches have waited for the disk, and the log says so.
     pub is_slow: bool,
     /// The last attempt to write failed.
     pub outage: Option<Outage>,
-    /// The last error of a reader.
-    pub complaint: Option<DiskError>,
 }
 
 /// A period in which the disk cannot be written.
@@ -30,13 +28,17 @@ pub(super) struct Outage {
     /// When to try again.
     pub until: Instant,
     pub pause: Duration,
-    /// Another process has the store open, and serves this one.
-    pub is_elsewhere: bool,
 }
 
 impl WriteQueue {
-    pub fn is_closing(&self) -> bool {
-        self.closing.is_some()
+    /// What is to be written of an authority: as [`WriteBatch::get`].
+    pub fn get(&self, key: RecordName) -> Option<Option<&Arc<Entry>>> {
+        self.next.get(key).or_else(|| self.writing.get(key))
+    }
+
+    /// Whether the disk does not answer.
+    pub fn is_hung(&self) -> bool {
+        self.began.is_some_and(|began| began.elapsed() > HUNG)
     }
 
     pub fn bytes(&self) -> usize {
@@ -48,3 +50,6 @@ impl WriteQueue {
         self.next.own_bytes() + self.writing.own_bytes()
     }
 }
+
+/// A write that takes longer is as good as one that fails.
+pub(super) const HUNG: Duration = Duration::from_secs(10);

@@ -29,15 +29,10 @@ pub(in crate::gate) fn first_half(whole: &Hash) -> FileDigest {
 /// Reads a copy's file if its length is accepted.
 pub(in crate::gate) type ReadFile<'a> = dyn Fn(&dyn Fn(usize) -> bool) -> Option<Vec<u8>> + 'a;
 
-/// Serialises an entry with its file, packed by [`compress`] or [`store_plain`]. `now`: the sender's clock. `None`: the file cannot be
-/// packed.
-pub(in crate::gate) fn pack(
-    entry: &Entry,
-    now: SystemTime,
-    packer: fn(&[u8]) -> io::Result<Vec<u8>>,
-) -> Option<Vec<u8>> {
+/// Serialises an entry with its file. `now`: the sender's clock. `None`: the file cannot be compressed.
+pub(in crate::gate) fn pack(entry: &Entry, now: SystemTime) -> Option<Vec<u8>> {
     let access = entry.answer.as_ref().map(|answer| &answer.access);
-    let packed = access.and_then(Access::source).map(packer).transpose().ok()?;
+    let packed = access.and_then(Access::source).map(compress).transpose().ok()?;
     let file = access.and_then(digest_of).zip(packed.as_deref());
     Some(with_version(&Snapshot { clock: millis(now), record: EntryRecord::of(entry), file }))
 }
@@ -67,12 +62,35 @@ pub(super) fn decode(bytes: &[u8], file: Option<Access>, now: SystemTime) -> Opt
     of_this_version::<EntryRecord<'_>>(bytes)?.into_entry(file, now)
 }
 
-/// Stores the file uncompressed after its length, to save time.
-pub(in crate::gate) fn store_plain(file: &[u8]) -> io::Result<Vec<u8>> {
-    Ok([&length_of(file)[..], file].concat())
+/// When an entry was validated, and until when it need not be fetched.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::gate) struct CopyTimes {
+    /// `None`: there is no answer.
+    pub validated_at: Option<SystemTime>,
+    /// Whether the last fetch has failed.
+    pub has_failed: bool,
+    pub fresh_until: SystemTime,
 }
 
-pub(in crate::gate) fn compress(file: &[u8]) -> io::Result<Vec<u8>> {
+impl CopyTimes {
+    pub fn of(entry: &Entry) -> Self {
+        EntryRecord::of(entry).times()
+    }
+
+    /// Those of an entry that [`encode`] made.
+    pub(super) fn in_encoded(bytes: &[u8]) -> Option<Self> {
+        of_this_version::<EntryRecord<'_>>(bytes).map(|record| record.times())
+    }
+
+    /// Whether `other` was validated later, by more than clock differences can explain. What is dated in the future is no later.
+    pub(super) fn are_before(&self, other: &Self, now: SystemTime) -> bool {
+        let is_later = |at: &SystemTime| *at <= now + SAME && self.validated_at.is_none_or(|own| *at > own + SAME);
+        other.validated_at.as_ref().is_some_and(is_later)
+    }
+}
+
+/// The file's length, and the file, compressed if that saves anything.
+pub(super) fn compress(file: &[u8]) -> io::Result<Vec<u8>> {
     let mut packed = length_of(file).to_vec();
     // The compressor's 200 KB of working memory are reused instead of allocated for each file of a few kilobytes.
     let compressor = &mut *COMPRESSOR.lock();
@@ -81,12 +99,12 @@ pub(in crate::gate) fn compress(file: &[u8]) -> io::Result<Vec<u8>> {
         none => none.insert(Compressor::new(LEVEL)?),
     };
     let frame = compressor.compress(file)?;
-    // A frame that saves nothing is replaced by the file itself; its length tells the two apart.
+    // The length tells the two apart.
     packed.extend_from_slice(if frame.len() < file.len() { &frame } else { file });
     Ok(packed)
 }
 
-/// Reverses [`compress`] and [`store_plain`], if the length that the file claims is accepted: no more memory is used.
+/// Reverses [`compress`], if the length that the file claims is accepted: no more memory is used.
 pub(super) fn decompress(packed: &[u8], name: FileDigest, accepts: &dyn Fn(usize) -> bool) -> Option<Vec<u8>> {
     let (length, file) = packed.split_first_chunk()?;
     let length = u32::from_le_bytes(*length) as usize;
@@ -96,6 +114,11 @@ pub(super) fn decompress(packed: &[u8], name: FileDigest, accepts: &dyn Fn(usize
         false => zstd::bulk::decompress(file, length).ok()?,
     };
     (digest(&file) == name).then_some(file)
+}
+
+/// The length that a packed file claims.
+pub(super) fn length_in(packed: &[u8]) -> Option<usize> {
+    packed.first_chunk().map(|length| u32::from_le_bytes(*length) as usize)
 }
 
 fn length_of(file: &[u8]) -> [u8; 4] {
@@ -176,6 +199,17 @@ impl<'a> EntryRecord<'a> {
         EntryRecord { answer, trouble }
     }
 
+    fn times(&self) -> CopyTimes {
+        let answered = self.answer.as_ref().map(|answer| answer.freshness.map(time));
+        let retry_at = self.trouble.as_ref().map(|trouble| time(trouble.retry_at));
+        let refresh_at = answered.map(|[_, refresh_at, _]| refresh_at);
+        CopyTimes {
+            validated_at: answered.map(|[validated_at, ..]| validated_at),
+            has_failed: retry_at.is_some(),
+            fresh_until: retry_at.or(refresh_at).unwrap_or(SystemTime::UNIX_EPOCH),
+        }
+    }
+
     fn move_instants(&mut self, moved: impl Fn(u64) -> u64) {
         if let Some(answer) = &mut self.answer {
             answer.freshness = answer.freshness.map(&moved);
@@ -225,6 +259,8 @@ fn of_this_version<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     rest.is_empty().then_some(value)
 }
 
+/// Copies validated within this time may be the same.
+const SAME: Duration = Duration::from_secs(1);
 /// Raised with each change of the records above that another version would misread. Version 1 was a hand-written format.
 const VERSION: u8 = 4;
 /// Compresses well enough, at twice the speed of higher levels.
@@ -273,7 +309,7 @@ mod tests {
     #[test]
     fn what_is_packed_is_unpacked_by_the_receivers_clock() {
         for entry in entries() {
-            let packed = pack(&entry, at(1200), compress).unwrap();
+            let packed = pack(&entry, at(1200)).unwrap();
             for ahead in [0, 4000] {
                 let now = at(1200 + ahead);
                 let got = unpack(&packed, now, now, read).unwrap();
@@ -292,16 +328,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_again_however_it_was_packed() {
+    fn a_file_is_read_again() {
         let noise: Vec<u8> = (0..4000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         let files = [&b""[..], b"x", b"User-agent: *\nDisallow: /\n", &FILE.repeat(100), &noise];
-        for packer in [store_plain, compress] {
-            for file in files {
-                let packed = packer(file).unwrap();
-                assert!(packed.len() <= file.len() + 4);
-                assert_eq!(decompress(&packed, digest(file), &|_| true).as_deref(), Some(file));
-                assert_eq!(decompress(&packed, digest(b"another"), &|_| true), None);
-            }
+        for file in files {
+            let packed = compress(file).unwrap();
+            assert!(packed.len() <= file.len() + 4);
+            assert_eq!(decompress(&packed, digest(file), &|_| true).as_deref(), Some(file));
+            assert_eq!(decompress(&packed, digest(b"another"), &|_| true), None);
         }
         assert!(compress(files[3]).unwrap().len() < 100);
         // Earlier versions kept a frame even if it was longer than the file.
@@ -313,7 +347,8 @@ mod tests {
     #[test]
     fn a_file_is_read_only_if_it_may_be_as_long_as_it_says_and_is_no_longer() {
         let file = FILE.repeat(1_000);
-        for packer in [store_plain, compress] {
+        let plain = |file: &[u8]| Ok([&length_of(file)[..], file].concat());
+        for packer in [plain, compress] {
             let mut packed = packer(&file).unwrap();
             for (most, is_read) in [(file.len(), true), (file.len() - 1, false)] {
                 let read = decompress(&packed, digest(&file), &|length| length <= most);
@@ -330,7 +365,7 @@ mod tests {
             let mut bytes = encode(&Entry::default());
             bytes[0] = version;
             assert!(decode(&bytes, None, at(0)).is_none());
-            let mut bytes = pack(&Entry::default(), at(0), compress).unwrap();
+            let mut bytes = pack(&Entry::default(), at(0)).unwrap();
             bytes[0] = version;
             assert!(unpack(&bytes, at(0), at(0), read).is_none());
         }
@@ -370,7 +405,7 @@ mod tests {
     #[test]
     fn what_is_cut_or_changed_is_refused_or_at_least_no_fault() {
         for entry in entries() {
-            for whole in [encode(&entry), pack(&entry, at(1200), compress).unwrap()] {
+            for whole in [encode(&entry), pack(&entry, at(1200)).unwrap()] {
                 let read_all = |bytes: &[u8]| {
                     let decoded = decode(bytes, entry.robots_txt().cloned().map(Access::Rules), at(1200));
                     decoded.or_else(|| unpack(bytes, at(1200), at(1200), read))

@@ -285,7 +285,7 @@ async fn explain_says_by_which_copy_a_run_would_judge() {
     // While a run is under way.
     let within = ["run", "-q", "sh", "-c", &format!("{} explain {url}; exit 0", env!("CARGO_BIN_EXE_politely"))];
     let open = politely_with(&within, &variables).await.stdout;
-    assert!(open.contains("\n  note: a copy that `politely run` may use cannot be read now: "), "{open}");
+    assert!(open.contains("\n  note: `politely run` uses a copy of "), "{open}");
     let fresh = [&fetch[..1], &["--fresh"], &fetch[1..]].concat();
     assert_eq!(politely_with(&fresh, &variables).await.stdout, "403");
 }

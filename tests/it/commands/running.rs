@@ -306,7 +306,8 @@ async fn what_could_not_be_read_in_an_earlier_run_is_asked_again_at_once() {
 async fn a_fresh_run_uses_no_copy_that_an_earlier_one_kept() {
     let origin = Origin::site("User-agent: *\nDisallow: /private\n").await;
     let home = tempfile::tempdir().expect("a temporary directory");
-    let kept = ["XDG_CACHE_HOME", "STATE_DIRECTORY"].map(|name| (name, home.path().to_str().expect("UTF-8")));
+    let state = home.path().join("state");
+    let kept = [("STATE_DIRECTORY", state.to_str().expect("UTF-8"))];
     let url = origin.url("/open");
     for (flags, fetched) in [(&[][..], 1), (&[], 1), (&["--fresh"], 2), (&["--fresh"], 3), (&[], 3)] {
         let command = [&["run"], flags, &["curl", "-q", "-sS", "-o", "/dev/null", &url]].concat();

@@ -74,7 +74,15 @@ fn no_pipe_that_the_configuration_names_is_waited_for() {
 fn no_pipe_in_a_directory_of_ours_keeps_it_from_starting_or_ending() {
     let home = tempfile::tempdir().unwrap();
     let main = home.path().join("politely.yaml");
-    for name in ["s/instance", "s/admin-token", "s/robots.redb", "s/ca/ca.pem", "s/ca/ca.key", "s/ca/.lock"] {
+    for name in [
+        "s/instance",
+        "s/admin-token",
+        "s/robots.index",
+        "s/robots.copies.1",
+        "s/ca/ca.pem",
+        "s/ca/ca.key",
+        "s/ca/.lock",
+    ] {
         let _ = fs::remove_dir_all(home.path().join("s"));
         let script = "umask 077; mkdir -p \"$0/s/ca\" && mkfifo \"$0/$1\"";
         assert!(Command::new("sh").args(["-c", script]).arg(home.path()).arg(name).status().unwrap().success());

@@ -38,7 +38,7 @@ async fn a_disk_that_is_full_for_a_moment_is_written_again_and_nothing_is_set_as
         limit(&proxy, Some(4096));
         fetch(&proxy, &origin, next + 10..next + 40).await;
         eventually("the warning", || proxy.output().contains("cannot be written")).await;
-        assert_eq!(names(proxy.directory()), ["robots.redb"], "a full disk is no damage");
+        assert!(!names(proxy.directory()).iter().any(|name| name.contains("broken")), "a full disk is no damage");
         limit(&proxy, None);
         eventually("the end of it", || proxy.output().contains("is written again")).await;
         assert_eq!(proxy.output().matches("cannot be written").count(), 1, "{}", proxy.output());
@@ -87,6 +87,6 @@ async fn what_had_no_room_to_begin_is_not_taken_for_damage() {
     let Some((before, after)) = told.split_once("more room") else {
         return eprintln!("skipped: no disk of one's own here: {told}");
     };
-    assert!(before.contains("cannot be written"), "{told}");
-    assert!(!after.contains("set aside") && !after.contains("cannot"), "{told}");
+    assert!(before.contains("nothing is shared"), "{told}");
+    assert!(!after.contains("set aside") && !after.contains("cannot") && !after.contains("WARN"), "{told}");
 }

@@ -153,15 +153,14 @@ async fn a_damaged_store_is_set_aside_and_serving_goes_on() {
     let proxy = Binary::serve("").await;
     assert_eq!(status(&proxy, &origin.url("/private")).await, 403);
     let directory = proxy.stop().await;
-    let file = directory.path().join("store/robots.redb");
-    std::fs::write(&file, "no database").expect("it is there");
-    std::fs::remove_file(directory.path().join("store/politely.copies2")).expect("it is there");
+    let file = directory.path().join("store/robots.index");
+    std::fs::write(&file, "no index").expect("it is there");
     let proxy = Binary::serve_in(directory, "").await;
     assert_eq!(status(&proxy, &origin.url("/private")).await, 403);
     assert!(proxy.output().contains("set aside"), "{}", proxy.output());
     let directory = proxy.stop().await;
     let names = std::fs::read_dir(directory.path().join("store")).expect("it is there").flatten();
-    let names: Vec<_> = names.filter(|it| it.file_name().to_string_lossy().starts_with("robots.redb")).collect();
+    let names: Vec<_> = names.filter(|it| it.file_name().to_string_lossy().starts_with("robots.index")).collect();
     assert_eq!(names.len(), 2, "{names:?}");
     let proxy = Binary::serve_in(directory, "").await;
     assert_eq!(status(&proxy, &origin.url("/private")).await, 403);

@@ -183,8 +183,8 @@ async fn one_that_is_killed_is_taken_over_and_nobodys_gap_is_broken() {
     assert_eq!(get(&third, &other.url("/private")).await, 403);
     crawls.iter().for_each(tokio::task::JoinHandle::abort);
     assert_gaps(&origin, GAP, 14);
-    // For its store to be written.
-    tokio::time::sleep(Duration::from_millis(1300)).await;
+    // For the store to be written.
+    tokio::time::sleep(Duration::from_millis(300)).await;
     drop((second.kill().await, third.kill().await));
     let last = serve(directory.path()).await;
     assert_eq!(get(&last, &other.url("/private")).await, 403);
@@ -327,7 +327,7 @@ async fn one_that_cannot_note_its_starts_any_more_keeps_its_own_gap() {
 
 /// Of whichever robots.txt.
 fn has_copy(directory: &Path) -> bool {
-    std::fs::metadata(directory.join("politely.copies2")).is_ok_and(|file| file.len() > 0)
+    std::fs::metadata(directory.join("robots.copies.1")).is_ok_and(|file| file.len() > 0)
 }
 
 async fn origin_of_rules() -> Origin {

@@ -2,11 +2,10 @@
 //! (docs/fleet.md).
 //!
 //! No process serves the others. They share a file of words (`slots`). A process reserves a start in a key's slot, takes the key's turn
-//! (a lock) there when the start is due, and notes the start there before sending. Copies of robots.txt are in another file (`copies`).
+//! (a lock) there when the start is due, and notes the start there before sending. Copies of robots.txt are in the store.
 
 mod budgets;
 mod clock;
-mod copies;
 mod key_view;
 mod machine_file;
 mod order;
@@ -20,21 +19,19 @@ use crate::config::hint_for;
 use crate::policy::pace::{Debt, Observed, Phase};
 use crate::policy::{PaceKey, Spent};
 use clock::{instant, micros, micros_up, span};
-use copies::Copies;
 pub(in crate::gate) use key_view::{MachineStart, MachineTurn, MachineView, Reserved, ReservedTime};
 use slot::KeySlot;
 use slots::Slots;
 use std::io;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
 
 /// This process's part in the fleet.
 pub(in crate::gate) struct Machine {
     slots: Slots,
-    copies: Arc<Copies>,
     /// Upper limit of a debt.
     most: Duration,
     /// Number of processes when sharing ended, which has been logged.
@@ -48,13 +45,12 @@ impl Machine {
     /// `most`: upper limit of a debt. `None`: nothing can be shared, which has been logged.
     pub fn open(directory: &Path, most: Duration) -> Option<Self> {
         if cfg!(not(target_os = "linux")) {
-            tracing::debug!("processes share paces and copies of robots.txt only on Linux or through a fleet's server");
+            tracing::debug!("processes share paces only on Linux or through a fleet's server");
             return None;
         }
         let open = || {
             Ok(Self {
                 slots: Slots::open(directory)?,
-                copies: Arc::new(Copies::open(directory)?),
                 most,
                 alone: OnceLock::new(),
                 opened: Instant::now(),

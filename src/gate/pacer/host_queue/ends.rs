@@ -111,7 +111,8 @@ mod tests {
     async fn who_gets_a_turn_next_knows_what_the_answer_in_the_last_one_said() {
         let directory = tempfile::tempdir().unwrap();
         let open = || Machine::open(directory.path(), Duration::from_secs(3600)).unwrap();
-        let (other, pacer) = (open(), Pacer::new(Some(Arc::new(Fleet::on_machine(Arc::new(open())))), None));
+        let (other, pacer) =
+            (open(), Pacer::new(Some(Arc::new(Fleet::on_machine(Arc::new(open()), Arc::default()))), None));
         let terms = Terms { crawl_delay: Duration::from_millis(1), ..Terms::default() };
         for number in 0..300 {
             let key = format!("a{number}.example");

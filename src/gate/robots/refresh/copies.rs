@@ -95,12 +95,31 @@ impl RobotsCache {
         if !self.store.is_on_disk() {
             return None;
         }
-        let (store, authority) = (self.store.clone(), authority.clone());
-        let load = move |settings: &Settings, parse: &ParseCopy<'_>| {
-            let kept = store.load(file.of(&authority), parse)?;
-            Some(if settings.store.is_impatient { Arc::new(kept.due(SystemTime::now())) } else { kept })
+        let kept = match self.kept_at_once(authority, file) {
+            Some(kept) => kept,
+            None => {
+                let (store, authority) = (self.store.clone(), authority.clone());
+                let load = move |_: &Settings, parse: &ParseCopy<'_>| store.load(file.of(&authority), parse);
+                self.read_copy(file, taker, load).await
+            }
+        }?;
+        let settings = self.settings.load();
+        // Another process may allow more.
+        let entry = Entry::clone(&kept).fresh_within(settings.robots.max_ttl);
+        Some(Arc::new(if settings.store.is_impatient { entry.due(SystemTime::now()) } else { entry }))
+    }
+
+    /// The same, of what the system has in memory: most hosts are new, and most copies short. `None`: the disk is to be read, or the file
+    /// is long.
+    fn kept_at_once(&self, authority: &Authority, file: SiteFile) -> Option<Option<Arc<Entry>>> {
+        let (options, is_long) = (self.settings.load().robots.parse_options(), Cell::new(false));
+        let accepts = |length| {
+            is_long.set(length > LONG);
+            length <= LONG
         };
-        self.read_copy(file, taker, load).await
+        let parse = |name, body: &ReadFile<'_>| self.files.named(file, name, &options, || body(&accepts));
+        let kept = self.store.load_at_once(file.of(authority), parse).ok()?;
+        (!is_long.get()).then_some(kept)
     }
 }
 

@@ -32,9 +32,8 @@ impl RobotsCache {
     ) -> Result<(), Refusal> {
         let (was_unknown, name) = (is_unknown(&host.load()), host.name());
         let is_fresh = was_unknown && self.settings.load().store.is_fresh;
-        let was_readable = self.store.is_readable();
         let taker = Taker::new(order.client, &host.authority);
-        let mut will_do = !is_fresh && self.take_kept(host, taker).await && order.reason.takes_any_copy();
+        let will_do = !is_fresh && self.take_kept(host, taker).await && order.reason.takes_any_copy();
         if will_do
             && !is_due(&host.load(), SystemTime::now())
             && !self.fleet.as_ref().is_some_and(|fleet| fleet.has_server())
@@ -51,36 +50,46 @@ impl RobotsCache {
                 Some(fleet) => Box::pin(fleet.claim(name, anew)).await,
                 None => Err(ServerLost),
             };
-            // The process that had the store open may have ended meanwhile.
-            will_do |= !is_fresh && !was_readable && self.take_kept(host, taker).await && order.reason.takes_any_copy();
-            match claim {
+            let is_stored = matches!(claim, Ok(Claim::Stored));
+            let copy = match claim {
                 Ok(Claim::Fetch(right, old)) => break Some((right, old)),
-                Ok(Claim::Copy(copy)) => match self.unpack(host.file, copy, place.take(), taker).await {
-                    Ok(Some(entry))
-                        if !is_older(&entry, &host.load()) && (anew || !is_due(&entry, SystemTime::now())) =>
-                    {
-                        self.keep(host, entry);
-                        return Ok(());
-                    }
-                    // From a lagging server, or usable for other instances for longer than for this one.
-                    Ok(Some(_)) if !anew => anew = true,
-                    // From another version of politely, or too long.
-                    Ok(_) => break None,
-                    // It is not held while it waits for its place, but asked for again.
-                    Err(Crowded) => {
-                        let settings = self.settings.load_full();
-                        let time = SiteTime::new(settings.robots.timeout, order.patience(&settings));
-                        match self.long_bodies.place(taker, &time).await {
-                            Ok(free) => place = Some(free),
-                            Err(FetchError::NotAsked(refusal)) => return Err(refusal),
-                            Err(FetchError::Unreachable(_)) => break None,
-                        }
-                    }
-                },
                 Err(ServerLost) => break None,
+                Ok(Claim::Copy(copy)) => self.unpack(host.file, copy, place.take(), taker).await,
+                Ok(Claim::Stored) => Ok(self.kept(&host.authority, host.file, taker).await),
+            };
+            match copy {
+                Ok(Some(entry)) if !is_older(&entry, &host.load()) && (anew || !is_due(&entry, SystemTime::now())) => {
+                    if is_stored {
+                        self.adopt(host, entry)
+                    } else {
+                        self.keep(host, entry)
+                    }
+                    return Ok(());
+                }
+                // From a lagging server, or usable for other instances for longer than for this one, or gone from the store.
+                Ok(copy) if !anew && (is_stored || copy.is_some()) => anew = true,
+                // From another version of politely, or too long.
+                Ok(_) => break None,
+                // It is not held while it waits for its place, but asked for again.
+                Err(Crowded) => {
+                    let settings = self.settings.load_full();
+                    let time = SiteTime::new(settings.robots.timeout, order.patience(&settings));
+                    match self.long_bodies.place(taker, &time).await {
+                        Ok(free) => place = Some(free),
+                        Err(FetchError::NotAsked(refusal)) => return Err(refusal),
+                        Err(FetchError::Unreachable(_)) => break None,
+                    }
+                }
             }
         };
         drop(place);
+        if !is_fresh && !was_unknown && claimed.as_ref().is_some_and(|(_, old)| old.is_none()) {
+            // Another process may have validated it since, and be out of date by now as well.
+            let kept = self.kept(&host.authority, host.file, taker).await;
+            if let Some(newer) = kept.filter(|kept| is_newer(kept, &host.load())) {
+                self.adopt(host, newer);
+            }
+        }
         // It is asked for now.
         let was_behind = was_behind || self.store.is_behind();
         // Boxed like the claim: moving the future into another would double its memory, for as long as the site takes.
@@ -104,9 +113,12 @@ impl RobotsCache {
             }
         }
         let fetched = right.meanwhile(alone).await?;
-        // Others need not wait for this instance's disk.
-        right.publish(fetched.clone().unwrap_or_else(|| host.load_full()));
+        // Other instances need not wait for this one's disk.
+        let right = right.publish(fetched.clone().unwrap_or_else(|| host.load_full()));
         self.keep_fetched(host, fetched, was_behind).await;
+        if let Some(right) = right {
+            tokio::spawn(right.give_back(self.store.clone()));
+        }
         Ok(())
     }
 

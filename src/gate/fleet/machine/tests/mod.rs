@@ -4,8 +4,11 @@ mod file;
 mod model;
 
 use super::*;
+use crate::config::{Settings, StoreSettings};
 use crate::gate::fleet::{Claim, Fleet};
+use crate::gate::store::Store;
 use crate::policy::{Authority, SiteFile};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::{hint, thread};
@@ -345,10 +348,18 @@ fn what_is_owed_is_owed_to_the_processes_that_come_after() {
     assert_eq!(next.debt(next.a(), now + ms(30_001)), None);
 }
 
-fn fleets() -> (TempDir, Arc<Fleet>, Arc<Fleet>) {
+type Process = (Arc<Fleet>, Arc<Store>);
+
+fn fleets() -> (TempDir, Process, Process) {
     let (directory, one, other) = both();
-    let fleet = |machine| Arc::new(Fleet::on_machine(Arc::new(machine)));
-    (directory, fleet(one), fleet(other))
+    let process = |machine| {
+        let directory = Some(directory.path().to_owned());
+        let settings = StoreSettings { directory, disk: 1 << 20, ..Settings::default().store };
+        let store = Arc::new(Store::open(&settings));
+        (Arc::new(Fleet::on_machine(Arc::new(machine), store.clone())), store)
+    };
+    let (one, other) = (process(one), process(other));
+    (directory, one, other)
 }
 
 fn authority(name: &str) -> Authority {
@@ -360,7 +371,7 @@ async fn one_fetches_and_the_others_wait_for_that() {
     use crate::policy::freshness::Freshness;
     use crate::policy::{Access, Entry, SiteAnswer, Validators};
     use std::time::SystemTime;
-    let (_directory, one, other) = fleets();
+    let (_directory, (one, store), (other, _other_store)) = fleets();
     let (a, b) = (authority("http://a"), authority("http://b"));
     let entry = {
         let freshness = Freshness::new(SystemTime::now(), Duration::from_secs(60), 0.0);
@@ -374,48 +385,30 @@ async fn one_fetches_and_the_others_wait_for_that() {
     let waits = other.claim(SiteFile::Robots.of(&a), false);
     let publishes = async {
         sleep(ms(20)).await;
-        right.publish(Arc::new(entry));
+        let entry = Arc::new(entry);
+        let right = right.publish(entry.clone()).expect("it is held until the store has the copy");
+        store.save(SiteFile::Robots.of(&a), &entry);
+        right.give_back(store.clone()).await;
     };
     let (claimed, ()) = tokio::join!(waits, publishes);
-    assert!(matches!(claimed, Ok(Claim::Copy(_))));
+    assert!(matches!(claimed, Ok(Claim::Stored)));
     // The copy is too old for a claim with `anew`.
-    let Ok(Claim::Fetch(right, Some(_))) = other.claim(SiteFile::Robots.of(&a), true).await else {
+    let Ok(Claim::Fetch(right, None)) = other.claim(SiteFile::Robots.of(&a), true).await else {
         panic!("it may be fetched")
     };
     drop(right);
-    // A failed fetch is not shared: each process tries by itself.
-    let failed = Arc::new(Entry::default().failed(SystemTime::now(), "status 503", None, 0.0));
-    for fleet in [&one, &other, &one] {
-        let Ok(Claim::Fetch(right, None)) = fleet.claim(SiteFile::Robots.of(&b), false).await else {
-            panic!("nobody has it")
-        };
-        right.publish(failed.clone());
-    }
-}
-
-/// Compressing half a megabyte only to learn that it does not fit would block a thread and hold the file in memory.
-#[tokio::test]
-async fn a_file_that_is_far_too_long_is_left_to_nobody() {
-    use crate::gate::fleet::parcel::FoundCopy;
-    use crate::policy::freshness::Freshness;
-    use crate::policy::{Access, Entry, SiteAnswer};
-    use crate::robots::RobotsTxt;
-    let (_directory, one, other) = both();
-    for (lines, is_left) in [(10, true), (5_000, true), (40_000, false)] {
-        let access = Access::Rules(RobotsTxt::parse("Disallow: /x\n".repeat(lines).as_bytes()));
-        let freshness = Freshness::new(SystemTime::now(), Duration::from_secs(60), 0.0);
-        let entry = Entry::answered(SiteAnswer::new(access, 200, freshness));
-        let name = format!("http://{lines}");
-        one.leave(&name, &entry, entry.answer.as_ref().expect("it has one").freshness.refresh_at());
-        let found = other.look(&name, false, Duration::ZERO).await;
-        assert_eq!(matches!(found, Ok(FoundCopy::Copy(_))), is_left, "{lines}");
-    }
+    // A failed fetch counts for all, until it may be tried again.
+    let failed = |wait| Arc::new(Entry::default().failed(SystemTime::now(), "status 503", Some(wait), 0.0));
+    store.save(SiteFile::Robots.of(&b), &failed(Duration::from_secs(60)));
+    store.written(&SiteFile::Robots.of(&b).to_string()).await;
+    assert!(matches!(other.claim(SiteFile::Robots.of(&b), false).await, Ok(Claim::Stored)));
+    assert!(matches!(other.claim(SiteFile::Robots.of(&b), true).await, Ok(Claim::Fetch(..))));
 }
 
 /// The process with the right may be stopped.
 #[tokio::test(start_paused = true)]
 async fn who_does_not_come_back_with_a_copy_is_not_waited_for_for_ever() {
-    let ((_directory, one, other), a) = (fleets(), authority("http://a"));
+    let ((_directory, (one, _one_store), (other, _other_store)), a) = (fleets(), authority("http://a"));
     let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), false).await else {
         panic!("nobody has it")
     };

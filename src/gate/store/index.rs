@@ -1,0 +1,265 @@
+//! The index of the store: a hash table in a file, from the name of a record to its place. All processes with the store read and write it:
+//! of what two write at once, one may be lost, and what is read is compared with the record. It is replaced by a larger one when a bucket
+//! is full.
+
+use super::read_from::ReadFrom;
+use super::record_name::RecordName;
+use crate::config::{give_to_owner, open_own};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tempfile::NamedTempFile;
+
+/// The open index.
+#[derive(Debug)]
+pub(super) struct RecordIndex {
+    file: File,
+    path: PathBuf,
+    /// A power of two.
+    buckets: u64,
+}
+
+/// Where a record begins. Places of later records are greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RecordPlace(u64);
+
+/// A place in a bucket: the tag of a name, and where its record is; all zero if it is free.
+#[derive(Debug, Clone, Copy, Default)]
+struct IndexSlot {
+    tag: u64,
+    place: u64,
+}
+
+impl RecordPlace {
+    /// `None`: no index can name it.
+    pub fn new(segment: u32, offset: u64) -> Option<Self> {
+        let fits = segment < 1 << (u64::BITS - OFFSET_BITS) && offset < 1 << OFFSET_BITS;
+        fits.then_some(Self(u64::from(segment) << OFFSET_BITS | offset))
+    }
+
+    pub fn segment(self) -> u32 {
+        (self.0 >> OFFSET_BITS) as u32
+    }
+
+    pub fn offset(self) -> u64 {
+        self.0 & ((1 << OFFSET_BITS) - 1)
+    }
+}
+
+impl RecordIndex {
+    /// Opens the index of the store in this directory, or begins one. What is no index is set aside; one of another version is replaced,
+    /// and any one if there `are_no_records`. True: it is new, and no record has a place.
+    pub fn open(directory: &Path, are_no_records: bool) -> io::Result<(Self, bool)> {
+        let path = directory.join(FILE);
+        let mut is_new = false;
+        loop {
+            match open_own(OpenOptions::new().read(true).write(true), &path) {
+                Ok(file) => match content(&file)? {
+                    Content::Buckets(buckets) if is_new || !are_no_records || is_blank(&file, buckets)? => {
+                        return Ok((Self { file, path, buckets }, is_new));
+                    }
+                    Content::Buckets(_) | Content::AnotherVersion => drop(begin(&path, FIRST_BUCKETS)?.persist(&path)?),
+                    Content::NoIndex => set_aside(&path, begin(&path, FIRST_BUCKETS)?)?,
+                },
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    match begin(&path, FIRST_BUCKETS)?.persist_noclobber(&path) {
+                        Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => return Err(error.error),
+                        // Another process may have begun one at the same time.
+                        Ok(_) | Err(_) => {}
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            is_new = true;
+        }
+    }
+
+    /// The one that has replaced this.
+    fn again(&self) -> io::Result<Self> {
+        Ok(Self::open(self.path.parent().expect("it is in a directory"), false)?.0)
+    }
+
+    /// Whether the open file still has its name, so that what is written can be found.
+    pub fn is_named(&self) -> bool {
+        let same = || {
+            let (open, named) = (self.file.metadata()?, fs::symlink_metadata(&self.path)?);
+            io::Result::Ok((open.dev(), open.ino()) == (named.dev(), named.ino()))
+        };
+        same().unwrap_or(false)
+    }
+
+    /// Whether another process has replaced it.
+    pub fn is_replaced(&self) -> bool {
+        self.file.metadata().is_ok_and(|file| file.nlink() == 0)
+    }
+
+    /// Does the work while no other process writes, unless that one has been stopped in the middle of it. Returns the index that has
+    /// replaced this one.
+    #[expect(clippy::disallowed_methods, reason = "the store's own thread writes")]
+    pub fn locked(&self, work: impl FnOnce() -> io::Result<Option<Self>>) -> io::Result<Option<Self>> {
+        let is_locked = (0..LOCK_TRIES).any(|_| self.file.try_lock().inspect_err(|_| sleep(LOCK_AGAIN)).is_ok());
+        let done = if self.is_replaced() { self.again().map(Some) } else { work() };
+        if is_locked {
+            self.file.unlock()?;
+        }
+        done
+    }
+
+    pub fn find(&self, name: RecordName, read: ReadFrom) -> io::Result<Option<RecordPlace>> {
+        let bucket = self.bucket(self.at(name), read)?;
+        let found = bucket.into_iter().find(|slot| slot.tag == name.tag() && slot.place > 0);
+        Ok(found.map(|slot| RecordPlace(slot.place)))
+    }
+
+    /// Sets the place of a record, in place of one in a segment before `oldest` if need be. False: all places in the bucket are needed.
+    pub fn put(&self, name: RecordName, place: RecordPlace, oldest: u32) -> io::Result<bool> {
+        self.put_over(name, place, |slot| RecordPlace(slot.place).segment() < oldest)
+    }
+
+    /// The same: if all are needed, the place of the oldest record is lost.
+    pub fn put_over_oldest(&self, name: RecordName, place: RecordPlace) -> io::Result<()> {
+        self.put_over(name, place, |_| true).map(drop)
+    }
+
+    fn put_over(&self, name: RecordName, place: RecordPlace, is_free: impl Fn(&IndexSlot) -> bool) -> io::Result<bool> {
+        let bucket = self.bucket(self.at(name), ReadFrom::Disk)?;
+        let numbered = || bucket.iter().enumerate();
+        let own = numbered().find(|(_, slot)| slot.tag == name.tag());
+        let free = || numbered().min_by_key(|(_, slot)| slot.place).filter(|(_, slot)| is_free(slot));
+        let Some((at, _)) = own.or_else(free) else { return Ok(false) };
+        self.write(name, at, IndexSlot { tag: name.tag(), place: place.0 }).map(|()| true)
+    }
+
+    /// Forgets the place of a record.
+    pub fn remove(&self, name: RecordName) -> io::Result<()> {
+        let bucket = self.bucket(self.at(name), ReadFrom::Disk)?;
+        let own = bucket.iter().position(|slot| slot.tag == name.tag());
+        own.map_or(Ok(()), |at| self.write(name, at, IndexSlot::default()))
+    }
+
+    /// Replaces the index by one of twice the size, with all places in segments from `oldest` on. `None`: that would be more than a store of
+    /// this size needs.
+    pub fn grown(&self, size: u64, oldest: u32) -> io::Result<Option<Self>> {
+        let buckets = self.buckets * 2;
+        if buckets * BYTES_PER_BUCKET > size {
+            return Ok(None);
+        }
+        let new = begin(&self.path, buckets)?;
+        for number in 0..self.buckets {
+            let slots = self.bucket(HEAD + number * BUCKET as u64, ReadFrom::Disk)?;
+            // What was in one bucket goes to this one, or to that which is as far behind it as the smaller index is long.
+            for target in [number, number + self.buckets] {
+                let kept = slots.iter().filter(|slot| slot.place > 0 && RecordPlace(slot.place).segment() >= oldest);
+                let kept = kept.filter(|slot| bucket_of(slot.tag, buckets) == target);
+                let words: Vec<_> = kept.flat_map(|slot| [slot.tag, slot.place]).map(u64::to_le_bytes).collect();
+                new.as_file().write_all_at(words.as_flattened(), HEAD + target * BUCKET as u64)?;
+            }
+        }
+        Ok(Some(Self { file: new.persist(&self.path)?, path: self.path.clone(), buckets }))
+    }
+
+    /// Bytes that the index in this directory takes.
+    pub fn bytes(directory: &Path) -> u64 {
+        fs::symlink_metadata(directory.join(FILE)).map_or(0, |it| it.len())
+    }
+
+    fn bucket(&self, at: u64, read: ReadFrom) -> io::Result<[IndexSlot; SLOTS]> {
+        let mut bytes = [0; BUCKET];
+        // What lies beyond the end of a file that was cut is free.
+        read.read_at(&self.file, &mut bytes, at)?;
+        let (words, _) = bytes.as_chunks();
+        let word = |at: usize| u64::from_le_bytes(words[at]);
+        Ok(std::array::from_fn(|slot| IndexSlot { tag: word(2 * slot), place: word(2 * slot + 1) }))
+    }
+
+    fn write(&self, name: RecordName, slot: usize, IndexSlot { tag, place }: IndexSlot) -> io::Result<()> {
+        let words = [tag, place].map(u64::to_le_bytes);
+        self.file.write_all_at(words.as_flattened(), self.at(name) + (slot * SLOT) as u64)
+    }
+
+    fn at(&self, name: RecordName) -> u64 {
+        HEAD + bucket_of(name.tag(), self.buckets) * BUCKET as u64
+    }
+}
+
+/// What a file in the place of the index is.
+enum Content {
+    Buckets(u64),
+    AnotherVersion,
+    NoIndex,
+}
+
+fn content(file: &File) -> io::Result<Content> {
+    let mut head = [0; FORMAT.len() + 8];
+    let read = file.read_at(&mut head, 0)?;
+    let (format, buckets) = head.split_at(FORMAT.len());
+    let buckets = u64::from_le_bytes(buckets.try_into().expect("8 bytes"));
+    if format != FORMAT {
+        return Ok(if format.starts_with(ANY_FORMAT) { Content::AnotherVersion } else { Content::NoIndex });
+    }
+    let is_possible = read == head.len() && buckets.is_power_of_two() && buckets < MOST_BUCKETS;
+    let is_whole = is_possible && file.metadata()?.len() == length(buckets);
+    Ok(if is_whole { Content::Buckets(buckets) } else { Content::NoIndex })
+}
+
+/// Whether it has never had a place.
+fn is_blank(file: &File, buckets: u64) -> io::Result<bool> {
+    let mut all = [0; FIRST_BUCKETS as usize * BUCKET];
+    Ok(buckets == FIRST_BUCKETS && ReadFrom::Disk.fill(file, &mut all, HEAD)? && all.iter().all(|byte| *byte == 0))
+}
+
+/// An index without records, which has no name yet.
+fn begin(path: &Path, buckets: u64) -> io::Result<NamedTempFile> {
+    let directory = path.parent().expect("it is in a directory");
+    let mut file = NamedTempFile::new_in(directory)?;
+    file.write_all(&[&FORMAT[..], &buckets.to_le_bytes()].concat())?;
+    file.as_file().set_len(length(buckets))?;
+    // Where the system does not let root do so, the file is root's.
+    let _ = give_to_owner(file.as_file(), directory);
+    Ok(file)
+}
+
+/// The new file exists before the other is moved: a full disk must not destroy it.
+fn set_aside(path: &Path, new: NamedTempFile) -> io::Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let aside = path.with_added_extension(format!("broken-{now}"));
+    fs::rename(path, &aside)?;
+    tracing::warn!(
+        "the store's index {} is damaged, or something else, and set aside as {}",
+        path.display(),
+        aside.display()
+    );
+    new.persist_noclobber(path)?;
+    Ok(())
+}
+
+/// A larger index has more of the tag's bits. The last one tells kinds of records apart.
+fn bucket_of(tag: u64, buckets: u64) -> u64 {
+    tag >> 1 & (buckets - 1)
+}
+
+fn length(buckets: u64) -> u64 {
+    HEAD + buckets * BUCKET as u64
+}
+
+const FILE: &str = "robots.index";
+/// Changes with the layout of the index or of the records.
+const FORMAT: &[u8; 24] = b"politely robots store 1\n";
+const ANY_FORMAT: &[u8] = b"politely robots store ";
+const HEAD: u64 = 4096;
+const SLOT: usize = size_of::<IndexSlot>();
+/// With so many, most slots are used before a bucket is full.
+const SLOTS: usize = 16;
+const BUCKET: usize = SLOT * SLOTS;
+/// An index has at most one bucket for so many bytes of the store, and so takes a sixteenth of it.
+const BYTES_PER_BUCKET: u64 = BUCKET as u64 * 16;
+/// A write takes some milliseconds, and growing a second at most.
+const LOCK_TRIES: u32 = 2000;
+const LOCK_AGAIN: Duration = Duration::from_millis(1);
+const FIRST_BUCKETS: u64 = 16;
+const MOST_BUCKETS: u64 = 1 << 36;
+/// A segment has less than 64 GiB, and there are 268 million.
+const OFFSET_BITS: u32 = 36;

@@ -1,0 +1,42 @@
+//! Reading from a file: what the system has in memory, or from the disk.
+
+#[cfg(target_os = "linux")]
+use rustix::io::{ReadWriteFlags, preadv2};
+use std::fs::File;
+use std::io;
+#[cfg(target_os = "linux")]
+use std::io::IoSliceMut;
+use std::os::unix::fs::FileExt;
+
+/// Where to read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReadFrom {
+    /// The page cache. `WouldBlock`, `Unsupported`: the disk is to be read, on a thread that may wait.
+    Memory,
+    Disk,
+}
+
+impl ReadFrom {
+    pub fn read_at(self, file: &File, bytes: &mut [u8], from: u64) -> io::Result<usize> {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Memory => Ok(preadv2(file, &mut [IoSliceMut::new(bytes)], from, ReadWriteFlags::NOWAIT)?),
+            #[cfg(not(target_os = "linux"))]
+            Self::Memory => Err(io::ErrorKind::Unsupported.into()),
+            Self::Disk => file.read_at(bytes, from),
+        }
+    }
+
+    /// Fills all of `bytes`. False: the file ends earlier.
+    pub fn fill(self, file: &File, mut bytes: &mut [u8], mut from: u64) -> io::Result<bool> {
+        while !bytes.is_empty() {
+            let count = self.read_at(file, bytes, from)?;
+            if count == 0 {
+                return Ok(false);
+            }
+            bytes = &mut bytes[count..];
+            from += count as u64;
+        }
+        Ok(true)
+    }
+}

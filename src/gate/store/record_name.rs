@@ -1,0 +1,29 @@
+//! Names of records: half of a SHA-256, with one bit for the kind of record.
+
+use super::snapshot::{FileDigest, digest};
+
+/// The name of a record. Nobody can find another authority's name, or another file, with the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct RecordName(pub FileDigest);
+
+impl RecordName {
+    /// Of what is known of an authority's file.
+    pub fn of_entry(name: &str) -> Self {
+        Self::with_bit(digest(name.as_bytes()), 0)
+    }
+
+    /// Of a file's bytes.
+    pub fn of_file(file: FileDigest) -> Self {
+        Self::with_bit(file, 1)
+    }
+
+    /// Half of it, with the bit for the kind as its last.
+    pub fn tag(self) -> u64 {
+        u64::from_le_bytes(*self.0.first_chunk().expect("16 bytes"))
+    }
+
+    fn with_bit(mut digest: FileDigest, bit: u8) -> Self {
+        digest[0] = digest[0] & !1 | bit;
+        Self(digest)
+    }
+}

@@ -1,0 +1,224 @@
+//! The records of the store, in files that are only appended to. The newest is written by all processes with the store; beyond the size of
+//! the store the oldest is removed. A record that is cut, or lies where another was, is none: each says whose it is, with a checksum.
+
+use super::index::RecordPlace;
+use super::read_from::ReadFrom;
+use super::record_name::RecordName;
+use super::snapshot::{FileDigest, digest};
+use crate::config::open_own;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The segments of a store.
+pub(super) struct Segments {
+    directory: PathBuf,
+    /// Number of the newest, as far as this process knows.
+    newest: AtomicU32,
+    oldest: AtomicU32,
+    appended: Mutex<Option<File>>,
+    /// Open for reading.
+    open: RwLock<BTreeMap<u32, Arc<File>>>,
+}
+
+impl Segments {
+    pub fn open(directory: &Path) -> io::Result<Self> {
+        let all = numbers(directory)?;
+        let [oldest, newest] = [all.first(), all.last()].map(|number| number.copied().unwrap_or(0));
+        Ok(Self {
+            directory: directory.to_owned(),
+            newest: newest.into(),
+            oldest: oldest.into(),
+            appended: Mutex::default(),
+            open: RwLock::default(),
+        })
+    }
+
+    /// Bytes of all segments.
+    pub fn bytes(directory: &Path) -> u64 {
+        numbers(directory).map_or(0, |all| all.iter().map(|number| length(directory, *number)).sum())
+    }
+
+    /// Whether there has never been a record.
+    pub fn is_empty(&self) -> bool {
+        self.newest.load(Ordering::Relaxed) == 0
+    }
+
+    /// Removes all segments.
+    pub fn clear(&self) -> io::Result<()> {
+        self.appended.lock().take();
+        self.open.write().clear();
+        numbers(&self.directory)?.into_iter().for_each(|number| self.remove(number));
+        Ok(())
+    }
+
+    /// What is in segments before this one is lost.
+    pub fn oldest(&self) -> u32 {
+        self.oldest.load(Ordering::Relaxed)
+    }
+
+    /// Whether a record is in the older half of a store, and soon removed.
+    pub fn is_old(&self, place: RecordPlace) -> bool {
+        place.segment() + SEGMENTS / 2 <= self.newest.load(Ordering::Relaxed)
+    }
+
+    /// The record at this place, if it is the one with this key, and its first bytes are accepted.
+    pub fn read(
+        &self,
+        key: RecordName,
+        place: RecordPlace,
+        read: ReadFrom,
+        accepts: impl FnOnce(&[u8]) -> bool,
+    ) -> io::Result<Option<Vec<u8>>> {
+        let Some(file) = self.segment(place.segment(), read)? else { return Ok(None) };
+        let mut first = [0; FIRST];
+        let count = read.read_at(&file, &mut first, place.offset())?;
+        if count < HEAD + ACCEPTED && read == ReadFrom::Memory {
+            // The rest may be in a page that is not in memory.
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let Some((head, rest)) = first[..count].split_first_chunk() else { return Ok(None) };
+        let Some((length, check)) = length_and_check(head, key) else { return Ok(None) };
+        let mut content = rest[..rest.len().min(length)].to_vec();
+        if !accepts(&content) {
+            return Ok(None);
+        }
+        let (at, from) = (content.len(), place.offset() + (HEAD + content.len()) as u64);
+        content.resize(length, 0);
+        Ok((read.fill(&file, &mut content[at..], from)? && digest(&content) == check).then_some(content))
+    }
+
+    /// Whether the record at this place is the one with this key.
+    pub fn has(&self, key: RecordName, place: RecordPlace) -> io::Result<bool> {
+        let (mut head, file) = ([0; HEAD], self.segment(place.segment(), ReadFrom::Disk)?);
+        let is_whole = file.map_or(Ok(false), |file| ReadFrom::Disk.fill(&file, &mut head, place.offset()))?;
+        Ok(is_whole && length_and_check(&head, key).is_some())
+    }
+
+    /// Appends records, made by [`record`], and returns where the first one begins. `size`: bytes that all segments may take.
+    pub fn append(&self, records: &[u8], size: u64) -> io::Result<(u32, u64)> {
+        let mut appended = self.appended.lock();
+        let mut file = match appended.take() {
+            Some(file) if self.is_newest(&file)? && file.metadata()?.len() < segment_size(size) => file,
+            Some(_) | None => self.next(size)?,
+        };
+        let written = file.write(records)?;
+        let end = file.stream_position()?;
+        *appended = Some(file);
+        if written < records.len() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok((self.newest.load(Ordering::Relaxed), end - records.len() as u64))
+    }
+
+    /// Opens the newest segment, or begins another if it is full, and removes the oldest beyond the size.
+    fn next(&self, size: u64) -> io::Result<File> {
+        let mut all = numbers(&self.directory)?;
+        let newest = all.last().copied().filter(|last| length(&self.directory, *last) < segment_size(size));
+        let newest =
+            newest.unwrap_or_else(|| all.last().map_or(0, |last| *last).max(self.newest.load(Ordering::Relaxed)) + 1);
+        let mut options = OpenOptions::new();
+        let file = open_own(options.append(true).create(true).mode(0o600), &path(&self.directory, newest))?;
+        self.newest.store(newest, Ordering::Relaxed);
+        all.retain(|number| *number != newest);
+        let mut bytes: u64 = all.iter().map(|number| length(&self.directory, *number)).sum();
+        let mut oldest = newest;
+        for number in all {
+            if bytes + segment_size(size) <= size {
+                oldest = number;
+                break;
+            }
+            bytes -= length(&self.directory, number);
+            self.remove(number);
+        }
+        self.oldest.store(oldest, Ordering::Relaxed);
+        Ok(file)
+    }
+
+    /// Whether nobody has removed it, or begun another.
+    fn is_newest(&self, file: &File) -> io::Result<bool> {
+        let later = path(&self.directory, self.newest.load(Ordering::Relaxed) + 1);
+        Ok(file.metadata()?.nlink() > 0 && !later.exists())
+    }
+
+    fn remove(&self, number: u32) {
+        self.open.write().remove(&number);
+        // Another process may have removed it already.
+        let _ = fs::remove_file(path(&self.directory, number));
+    }
+
+    fn segment(&self, number: u32, read: ReadFrom) -> io::Result<Option<Arc<File>>> {
+        if let Some(file) = self.open.read().get(&number) {
+            return Ok(Some(file.clone()));
+        }
+        if read == ReadFrom::Memory {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let file = match open_own(OpenOptions::new().read(true), &path(&self.directory, number)) {
+            Ok(file) => Arc::new(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut open = self.open.write();
+        // Those that other processes have removed take room on the disk for as long as they are open.
+        open.retain(|_, file| file.metadata().is_ok_and(|it| it.nlink() > 0));
+        open.insert(number, file.clone());
+        Ok(Some(file))
+    }
+}
+
+/// A record as it is appended.
+pub(super) fn record(key: RecordName, content: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(content.len()).unwrap_or(u32::MAX).to_le_bytes();
+    [&MARK[..], &length, &key.0, &digest(content), content].concat()
+}
+
+/// The length and the digest of a record's content. `None`: it is not the head of a record with this key.
+fn length_and_check(head: &[u8; HEAD], key: RecordName) -> Option<(usize, FileDigest)> {
+    let (length, digests) = head.strip_prefix(MARK)?.split_first_chunk()?;
+    let (named, check) = digests.split_first_chunk()?;
+    let length = u32::from_le_bytes(*length) as usize;
+    (*named == key.0 && length <= LONGEST).then_some((length, check.try_into().ok()?))
+}
+
+/// In ascending order.
+fn numbers(directory: &Path) -> io::Result<Vec<u32>> {
+    let number = |file: fs::DirEntry| {
+        let number: u32 = file.file_name().to_str()?.strip_prefix(NAME)?.parse().ok()?;
+        RecordPlace::new(number, 0).map(|_| number)
+    };
+    let mut numbers: Vec<_> = fs::read_dir(directory)?.flatten().filter_map(number).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+fn path(directory: &Path, number: u32) -> PathBuf {
+    directory.join(format!("{NAME}{number}"))
+}
+
+fn length(directory: &Path, number: u32) -> u64 {
+    path(directory, number).symlink_metadata().map_or(0, |it| it.len())
+}
+
+fn segment_size(size: u64) -> u64 {
+    (size / u64::from(SEGMENTS)).clamp(LEAST_SEGMENT, MOST_SEGMENT)
+}
+
+const NAME: &str = "robots.copies.";
+/// Segments of a full store.
+const SEGMENTS: u32 = 16;
+const LEAST_SEGMENT: u64 = 4 << 10;
+const MOST_SEGMENT: u64 = 32 << 30;
+const MARK: &[u8; 4] = b"plr1";
+const HEAD: usize = MARK.len() + 4 + 2 * size_of::<FileDigest>();
+/// Of a record's content, as much as tells whether it is accepted.
+const ACCEPTED: usize = 4;
+/// Most records are read at once.
+const FIRST: usize = 2048;
+/// Longer than any record.
+const LONGEST: usize = 64 << 20;
