@@ -1,11 +1,10 @@
 //! Whole files: read up to a length that no valid file has, and written so that nobody ever finds a part of one.
 
-use super::files::{give_to_owner, is_ours, open_file, open_ours, private_directory};
+use super::files::{UNNAMED, give_to_owner, open_file, open_ours, private_directory};
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
-use std::time::Duration;
 use tempfile::{Builder, NamedTempFile};
 
 /// Reads a regular file.
@@ -115,69 +114,17 @@ fn beside(path: &Path, content: &[u8], prepare: impl FnOnce(&File) -> io::Result
     Ok(file)
 }
 
-/// A file for its owner only, to be put in place in this directory; removed if it is not, by the next such file where we were killed.
+/// A file for its owner only, to be put in place in this directory; removed if it is not.
 ///
 /// # Errors
 /// The file cannot be created.
 pub fn unnamed(directory: &Path) -> io::Result<NamedTempFile> {
-    let _ = remove_abandoned(directory);
     Builder::new().prefix(UNNAMED).tempfile_in(directory)
-}
-
-/// Removes our files that nobody has put in place for a day, if nobody else can write to the directory.
-fn remove_abandoned(directory: &Path) -> io::Result<()> {
-    let found = fs::metadata(directory)?;
-    if found.mode() & 0o022 != 0 {
-        return Ok(());
-    }
-    for entry in fs::read_dir(directory)?
-        .flatten()
-        .filter(|it| it.file_name().as_encoded_bytes().starts_with(UNNAMED.as_bytes()))
-    {
-        let found = entry.metadata()?;
-        if found.is_file()
-            && is_ours(&found, directory)
-            && found.modified()?.elapsed().is_ok_and(|age| age >= ABANDONED)
-        {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
 }
 
 fn above(path: &Path) -> &Path {
     path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// How the names of files begin that are not in place yet.
-const UNNAMED: &str = ".politely-new-";
-const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 /// Bytes of a file that is read.
 const MOST: usize = 16 << 20;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::SystemTime;
-
-    #[test]
-    fn what_a_killed_process_has_left_is_removed_after_a_day() {
-        let directory = tempfile::tempdir().unwrap();
-        let at = |name: &str| directory.path().join(name);
-        let [old, new, others, theirs] = [".politely-new-a", ".politely-new-b", ".tmpabcdef", "politely.pem"].map(at);
-        for (file, hours) in [(&old, 25), (&new, 23), (&others, 25), (&theirs, 25)] {
-            let file = File::create(file).unwrap();
-            file.set_modified(SystemTime::now() - Duration::from_secs(hours * 3600)).unwrap();
-        }
-        let left = || [&old, &new, &others, &theirs].map(|file| file.exists());
-        let open_to = |mode| fs::set_permissions(directory.path(), Permissions::from_mode(mode)).unwrap();
-        open_to(0o777);
-        write_whole(&at("one"), b"1", 0o600).unwrap();
-        assert_eq!(left(), [true; 4], "anybody may have put them there");
-        open_to(0o755);
-        write_whole(&at("two"), b"2", 0o600).unwrap();
-        assert_eq!(left(), [false, true, true, true]);
-        drop(unnamed(directory.path()).unwrap());
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 5, "nothing was added");
-    }
-}
