@@ -51,11 +51,9 @@ fn text(status: &Value) -> String {
         format!("politely {}, up {} s, mode {}\n", word(&status["version"]), number("/uptime"), word(&status["mode"]));
     if let Some(failure) = status["reload_failure"].as_object() {
         let (at, error) = (word(&failure["at"]), word(&failure["error"]));
-        let _ = writeln!(
-            out,
-            "warning: not reloaded in full ({at}), so the older configuration is in force: {}",
-            inert(&error)
-        );
+        let kept = "not reloaded, and the older configuration is in force";
+        let what = if error.starts_with("needs a restart") { "reloaded in part" } else { kept };
+        let _ = writeln!(out, "warning: {what} ({at}): {}", inert(&error));
     }
     if let Some(via) = status["via"].as_str() {
         let _ = writeln!(out, "in Via: {}", inert(via));
@@ -210,8 +208,7 @@ mod tests {
             }, { "authority": "https://b.example", "access": "rules", "html": true }],
         }));
         for part in [
-            "warning: not reloaded in full (2026-01-02T03:04:05Z), so the older configuration is in force: politely.yaml:3:5: unknown \
-             key `\\u{1b}`\n",
+            "warning: not reloaded, and the older configuration is in force (2026-01-02T03:04:05Z): politely.yaml:3:5: unknown key `\\u{1b}`\n",
             "10 forwarded, 1 failed, 3 robots-disallowed",
             "waiting: 2",
             "cache: 3 pages, 5 of 10 MiB; 4 answered, 0 confirmed by the site, 9 not in it\n",

@@ -129,7 +129,10 @@ async fn a_file_with_faults_is_refused_and_changes_nothing() {
     let error = status["reload_failure"]["error"].as_str().expect("it failed");
     assert!(error.contains("politely.yaml:") && error.ends_with(":13: `soon` is not a duration"), "{error:?}");
     let said = binary.asked(&["status"], &[]).await.stdout;
-    assert!(said.contains(&format!("the older configuration is in force: {error}\n")), "{said}");
+    assert!(
+        said.contains("the older configuration is in force (") && said.contains(&format!("Z): {error}\n")),
+        "{said}"
+    );
     assert_eq!(gauge(&binary, "politely_config_last_reload_successful").await, 0.0);
     let ended = binary.asked(&["reload"], &[]).await;
     assert!(ended.code == 1 && ended.stderr.contains("soon") && ended.stderr.contains("not reloaded"), "{ended:?}");
@@ -140,7 +143,7 @@ async fn a_file_with_faults_is_refused_and_changes_nothing() {
     let (_, config) = api(&binary, &[], "/api/v1/config").await;
     assert_eq!((&config["mode"], config["listen"].as_array().unwrap().len()), (&"enforce".into(), 1));
     let said = binary.asked(&["status"], &[]).await.stdout;
-    assert!(said.contains("in force: cannot listen on"), "{said}");
+    assert!(said.contains("in force (") && said.contains("Z): cannot listen on"), "{said}");
     binary.reload(ADMIN).await;
     let said = binary.asked(&["status"], &[]).await.stdout;
     assert!(!said.contains("in force"), "{said}");
