@@ -60,7 +60,7 @@
 //! [`gate::Gate::admit`], which loads the authority's entry, lets [`policy`] decide by the rules of [`robots`] and keeps the
 //! host's pace; then [`upstream`] gives a connection and `exchange::transfer` moves both bodies, or `proxy::respond` answers.
 //!
-//! Imports go down only: main → cli → server → admin → proxy → gate → {upstream, tls} → {http1, evidence, signing} → config →
+//! Imports go down only: main → cli → server → admin → proxy → gate → {upstream, tls} → {http1, evidence, signing, fair_places} → config →
 //! policy → robots. Without the feature `proxy` only what is pure builds, [`robots`], [`policy`] and [`http1`], with no I/O dependency.
 
 #[cfg(feature = "proxy")]
@@ -72,6 +72,8 @@ pub mod config;
 #[cfg(feature = "proxy")]
 #[doc(hidden)]
 pub mod evidence;
+#[cfg(feature = "proxy")]
+mod fair_places;
 #[cfg(feature = "proxy")]
 pub mod gate;
 #[cfg(feature = "proxy")]

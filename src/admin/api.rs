@@ -8,6 +8,7 @@ use super::{Admin, Reload};
 use crate::config::{Changes, Complaint};
 use crate::policy::{Authority, Budget, Entry, Request, SiteFile};
 use crate::proxy::{UserFigures, Who};
+use crate::rfc3339;
 use crate::robots::{ProductToken, Purpose};
 use crate::signing::{DIRECTORY_PATH, Published, card};
 use axum::Json;
@@ -84,6 +85,10 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Json<Value> {
         "uptime": admin.started.elapsed().as_secs(),
         "listen": admin.listeners.load().iter().map(|(address, _)| *address).collect::<Vec<_>>(),
         "mode": mode,
+        "reload_failure": admin.last_reload.failure.lock().as_ref().map(|(at, why)| json!({
+            "at": rfc3339::seconds(*at),
+            "error": why,
+        })),
         "ca": json::ca(&admin.proxy.leaves.ca()),
         "requests": { "forwarded": counts.forwarded, "failed": counts.failed, "client_gone": counts.client_gone, "refused": counts.refused,
             "reported": counts.reported },

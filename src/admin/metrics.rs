@@ -79,7 +79,7 @@ fn registry(admin: &Admin, names: bool) -> Registry {
     }
     let last = &admin.last_reload;
     let help = "1 if the last reload put all of the configuration in force";
-    all.gauge("config_last_reload_successful", help, usize::from(last.is_successful.load(Relaxed)));
+    all.gauge("config_last_reload_successful", help, usize::from(last.failure.lock().is_none()));
     let help = "When all of the configuration was last put in force";
     let succeeded_at = last.succeeded_at.load(Relaxed) as usize;
     all.gauge("config_last_reload_success_timestamp_seconds", help, succeeded_at);

@@ -5,9 +5,10 @@ use crate::config::{self, AdminToken, Changes, ListenAddress};
 use crate::gate::Gate;
 use crate::proxy::Proxy;
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
@@ -33,25 +34,26 @@ pub struct Admin {
 
 /// The result of the last reload; the start counts as one.
 pub struct LastReload {
-    pub(super) is_successful: AtomicBool,
+    /// When it failed, and why, in one line. `None`: all of the configuration is in force.
+    pub(super) failure: Mutex<Option<(SystemTime, String)>>,
     /// In seconds since 1970.
     pub(super) succeeded_at: AtomicU64,
 }
 
 impl LastReload {
     fn begin() -> Self {
-        let last = Self { is_successful: AtomicBool::new(true), succeeded_at: AtomicU64::new(0) };
-        last.note(true);
+        let last = Self { failure: Mutex::default(), succeeded_at: AtomicU64::new(0) };
+        last.note(None);
         last
     }
 
-    /// Records a reload. `is_successful`: all of the configuration is in force.
-    pub fn note(&self, is_successful: bool) {
-        self.is_successful.store(is_successful, Relaxed);
-        if is_successful {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            self.succeeded_at.store(now.as_secs(), Relaxed);
+    /// Records a reload. `why` it failed; `None`: all of the configuration is in force.
+    pub fn note(&self, why: Option<String>) {
+        let now = SystemTime::now();
+        if why.is_none() {
+            self.succeeded_at.store(now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(), Relaxed);
         }
+        *self.failure.lock() = why.map(|why| (now, why));
     }
 }
 

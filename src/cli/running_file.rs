@@ -1,7 +1,7 @@
 //! The file by which `status`, `refresh` and `reload` find a running proxy: its actual admin address and token, whatever the
 //! configuration says now. `serve` keeps it locked while it runs, so that a file left over by a kill is ignored.
 
-use crate::config::{give_to_owner, is_same, open_ours, private_directory, read_whole, state_directory};
+use crate::config::{give_to_owner, is_same, open_ours, private_directory, read_whole, state_directory, unnamed};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
@@ -33,7 +33,7 @@ impl RunningProxy {
         private_directory(directory)?;
         let path = directory.join(name(config));
         // Created atomically and locked, for its owner only (0600). If several proxies use one configuration, the latest counts.
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        let mut file = unnamed(directory)?;
         file.as_file().lock()?;
         serde_json::to_writer(&mut file, self)?;
         give_to_owner(file.as_file(), directory)?;

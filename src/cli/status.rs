@@ -49,6 +49,12 @@ fn text(status: &Value) -> String {
     let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let mut out =
         format!("politely {}, up {} s, mode {}\n", word(&status["version"]), number("/uptime"), word(&status["mode"]));
+    if let Some(failure) = status["reload_failure"].as_object() {
+        let (at, error) = (word(&failure["at"]), word(&failure["error"]));
+        let kept = "not reloaded, and the older configuration is in force";
+        let what = if error.starts_with("needs a restart") { "reloaded in part" } else { kept };
+        let _ = writeln!(out, "warning: {what} ({at}): {}", inert(&error));
+    }
     if let Some(via) = status["via"].as_str() {
         let _ = writeln!(out, "in Via: {}", inert(via));
     }
@@ -179,6 +185,7 @@ mod tests {
     fn it_shows_hosts_waits_and_refusals() {
         let told = text(&json!({
             "version": "1.0.0", "uptime": 5, "mode": "enforce", "waiting": 2,
+            "reload_failure": { "at": "2026-01-02T03:04:05Z", "error": "politely.yaml:3:5: unknown key `\u{1b}`" },
             "requests": { "forwarded": 10, "failed": 1, "refused": { "robots-disallowed": 3 } },
             "cache": { "up": true, "entries": 3, "bytes": 5 << 20, "max_bytes": 10 << 20, "hits": 4, "misses": 9 },
             "robots": { "authorities": 1, "files": 1, "memory": 2048 },
@@ -201,6 +208,7 @@ mod tests {
             }, { "authority": "https://b.example", "access": "rules", "html": true }],
         }));
         for part in [
+            "warning: not reloaded, and the older configuration is in force (2026-01-02T03:04:05Z): politely.yaml:3:5: unknown key `\\u{1b}`\n",
             "10 forwarded, 1 failed, 3 robots-disallowed",
             "waiting: 2",
             "cache: 3 pages, 5 of 10 MiB; 4 answered, 0 confirmed by the site, 9 not in it\n",

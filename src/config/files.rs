@@ -2,11 +2,12 @@
 //! the owner of their directory; and where ours are by default.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Opens a regular file for reading. Never blocks on a pipe or device.
 ///
@@ -162,7 +163,7 @@ pub fn cache_directory() -> PathBuf {
     choose_cache(|name| env::var_os(name))
 }
 
-/// Creates the directory, mode 0700, and its parents, if missing.
+/// Creates the directory, mode 0700, and its parents, if missing. Removes what a killed process of ours has left half written there.
 ///
 /// # Errors
 /// The directory cannot be created.
@@ -171,6 +172,23 @@ pub fn private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     for made in missing.iter().rev() {
         give_to_owner(&File::open(made)?, &made.parent().map_or_else(PathBuf::new, |above| above.join(".")))?;
+    }
+    let _ = remove_abandoned(path);
+    Ok(())
+}
+
+/// Removes our files that nobody has put in place for a day, if nobody else can write to the directory.
+fn remove_abandoned(directory: &Path) -> io::Result<()> {
+    if metadata(directory)?.mode() & 0o022 != 0 {
+        return Ok(());
+    }
+    let is_unnamed = |name: &OsStr| name.as_encoded_bytes().starts_with(UNNAMED.as_bytes());
+    for entry in fs::read_dir(directory)?.flatten().filter(|entry| is_unnamed(&entry.file_name())) {
+        let found = entry.metadata()?;
+        let is_old = || found.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= ABANDONED));
+        if found.is_file() && is_ours(&found, directory) && is_old() {
+            fs::remove_file(entry.path())?;
+        }
     }
     Ok(())
 }
@@ -225,6 +243,9 @@ fn choose(variable: impl Fn(&str) -> Option<OsString>, root: bool) -> PathBuf {
     }
 }
 
+/// How the names of files begin that are not in place yet.
+pub const UNNAMED: &str = ".politely-new-";
+const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 pub const LOCK: &str = "lock";
 /// What to do about a lock that cannot be opened because something else is in its place.
 pub const NO_LOCK: &str =
@@ -235,6 +256,7 @@ const MACHINE: &str = "/var/lib/politely";
 mod tests {
     use super::*;
     use std::os::unix::fs::{chown, symlink};
+    use std::time::SystemTime;
 
     #[test]
     fn root_follows_no_link_in_anothers_directory_and_leaves_it_what_it_makes() {
@@ -296,6 +318,24 @@ mod tests {
                 assert_eq!((made.uid(), made.gid(), made.mode() & 0o777), (61_184, 61_185, 0o700));
             }
         }
+    }
+
+    #[test]
+    fn what_a_killed_process_has_left_half_written_is_removed_after_a_day() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let [old, new, others, named] = [".politely-new-a", ".politely-new-b", ".tmpabcdef", "politely.pem"].map(at);
+        for (file, hours) in [(&old, 25), (&new, 23), (&others, 25), (&named, 25)] {
+            let file = File::create(file).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(hours * 3600)).unwrap();
+        }
+        let left = |mode| {
+            fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).unwrap();
+            private_directory(directory.path()).unwrap();
+            [&old, &new, &others, &named].map(|file| file.exists())
+        };
+        assert_eq!(left(0o777), [true; 4], "anybody may have put them there");
+        assert_eq!(left(0o755), [false, true, true, true]);
     }
 
     #[test]

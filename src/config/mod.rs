@@ -46,7 +46,7 @@ pub use settings::Settings;
 pub use unusable_file::UnusableFile;
 pub(crate) use unusable_file::{MORE_FILES, hint_for};
 pub(crate) use whole_file::{
-    as_line, read_argument, read_file, read_ours, read_whole, rewrite, write_once, write_whole,
+    as_line, read_argument, read_file, read_ours, read_whole, rewrite, unnamed, write_once, write_whole,
 };
 pub use written::access::{AccessSettings, CertificateName, User};
 pub use written::defaults::DEFAULTS;

@@ -1,11 +1,11 @@
 //! Whole files: read up to a length that no valid file has, and written so that nobody ever finds a part of one.
 
-use super::files::{give_to_owner, open_file, open_ours, private_directory};
+use super::files::{UNNAMED, give_to_owner, open_file, open_ours, private_directory};
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
-use tempfile::NamedTempFile;
+use tempfile::{Builder, NamedTempFile};
 
 /// Reads a regular file.
 ///
@@ -107,11 +107,19 @@ pub fn write_once(path: &Path, content: &[u8]) -> io::Result<bool> {
 
 /// A file with this content and mode 0600 in the same directory, removed unless it is put in place. `prepare`: what else it needs.
 fn beside(path: &Path, content: &[u8], prepare: impl FnOnce(&File) -> io::Result<()>) -> io::Result<NamedTempFile> {
-    let mut file = NamedTempFile::new_in(above(path))?;
+    let mut file = unnamed(above(path))?;
     file.as_file_mut().write_all(content)?;
     prepare(file.as_file())?;
     file.as_file().sync_all()?;
     Ok(file)
+}
+
+/// A file for its owner only, to be put in place in this directory; removed if it is not.
+///
+/// # Errors
+/// The file cannot be created.
+pub fn unnamed(directory: &Path) -> io::Result<NamedTempFile> {
+    Builder::new().prefix(UNNAMED).tempfile_in(directory)
 }
 
 fn above(path: &Path) -> &Path {

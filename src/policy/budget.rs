@@ -97,6 +97,19 @@ impl Period {
 }
 
 impl Spent {
+    /// The amount that counts now: zero at the beginning of a period. If the clock was set back, what a later period has spent stays spent,
+    /// at most until the next period ends: the clock may have been years ahead.
+    #[must_use]
+    pub fn at(self, per: Period, now: SystemTime) -> Self {
+        let (ends, _) = per.end(now);
+        if self.ends < ends { self.in_period(ends) } else { Self { ends: self.ends.min(ends + per.length()), ..self } }
+    }
+
+    /// Time until the period ends.
+    pub fn left(&self, now: SystemTime) -> Duration {
+        Duration::from_secs(self.ends).saturating_sub(now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+    }
+
     /// The amount spent in the period with this end: zero if it is another period.
     #[must_use]
     pub fn in_period(self, ends: u64) -> Self {
@@ -127,7 +140,7 @@ mod tests {
     fn go(budget: Budget, times: &[u64]) -> String {
         let mut spent = Spent::default();
         let mut ask = |now: &u64| {
-            spent = spent.in_period(budget.per.end(at(*now)).0);
+            spent = spent.at(budget.per, at(*now));
             let goes = budget.has_room(&spent);
             spent = if goes { spent.plus(1, 100) } else { spent };
             if goes { '+' } else { '-' }
@@ -161,10 +174,12 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_begins_a_new_period() {
+    fn a_clock_that_was_set_back_gives_nothing_to_spend_again() {
+        let hourly = Budget { requests: Some(2), bytes: None, ..of(Period::Hour) };
+        assert_eq!(go(hourly, &[3600, 3601, 3599, 0, 3600, 7199, 7200]), "++----+", "the period goes on until its end");
+        assert_eq!(go(hourly, &[36_000, 36_001, 0, 3600, 7199, 7200]), "++---+", "or until that of the next one");
         let spent = Spent { ends: 7200, requests: 9, bytes: 9 };
-        assert_eq!(spent.in_period(3600), Spent { ends: 3600, requests: 0, bytes: 0 });
-        assert_eq!(spent.in_period(7200), spent);
+        assert_eq!(spent.at(Period::Hour, at(10)).left(at(10)), Duration::from_secs(7190));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 /// The client that a request counts for, for fairness: a hash of the user name or address. Clients with the same number share their
 /// turns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
 impl ClientId {

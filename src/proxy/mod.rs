@@ -28,6 +28,7 @@ use crate::tls::LeafCache;
 use crate::upstream::{Prepared, Upstream};
 use arc_swap::ArcSwap;
 use client::Peer;
+use limits::per_client::Place;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -161,6 +162,15 @@ impl Proxy {
     /// recorded.
     pub(crate) async fn served(&self) {
         self.in_flight.closed().await;
+    }
+
+    /// A place among the connections of one address (`limits.max_connections_per_client`). At the limit, which is the error, the longest
+    /// idle one is closed for it.
+    fn client_place(&self, client: IpAddr) -> Result<Place<IpAddr>, usize> {
+        let limit = self.settings.load().limits.max_connections_per_client.get();
+        let place = self.clients.enter(client, limit);
+        let more = || self.room.close_idle_of(client).then(|| self.clients.enter(client, usize::MAX)).flatten();
+        place.or_else(more).ok_or(limit)
     }
 
     /// Like `stopped`, but leaves clients that have just connected or been answered time to send.

@@ -74,7 +74,11 @@ impl Reloadable {
             Err(error) => tracing::error!("configuration not reloaded, the old one stays in force:\n{error}"),
         }
         if let Some((admin, _)) = &self.admin {
-            admin.last_reload.note(done.as_ref().is_ok_and(|changes| changes.needs_restart.is_empty()));
+            admin.last_reload.note(match &done {
+                Ok(changes) if changes.needs_restart.is_empty() => None,
+                Ok(changes) => Some(format!("needs a restart: {}", changes.needs_restart.join(", "))),
+                Err(error) => Some(in_one_line(error)),
+            });
         }
         Some(done)
     }
@@ -147,6 +151,13 @@ impl Changes {
             }
         }
     }
+}
+
+/// The first of the diagnostics, with its place.
+fn in_one_line(error: &str) -> String {
+    let what = error.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let place = error.lines().nth(1).and_then(|line| line.trim_start().strip_prefix("--> "));
+    place.map_or_else(|| what.to_owned(), |place| format!("{place}: {what}"))
 }
 
 fn listed(changed: &[String]) -> String {

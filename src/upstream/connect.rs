@@ -251,7 +251,7 @@ impl Route {
     async fn open_now(&self, want: Want, may_be_http2: bool) -> Result<OriginConnection, DialError> {
         let way = &*self.0;
         let limits = way.by.limits();
-        let (stream, address) = way.dial(is_tls(&way.authority), may_be_http2, want.first).await?;
+        let (stream, address) = self.dial(is_tls(&way.authority), may_be_http2, want.first).await?;
         let chosen = stream.chose_http2();
         let is_http2 = chosen == Some(true) || self.is_known_http2(want.versions);
         way.endpoint.http2.chose_none.store(chosen.is_none(), Relaxed);

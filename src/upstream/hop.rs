@@ -7,6 +7,7 @@ use super::race::{FailedAddresses, race};
 use super::stream::Stream;
 use super::upstream_proxy::UpstreamProxy;
 use super::wide::{ThreadWait, WideTls};
+use crate::fair_places::Taker;
 use crate::policy::{Authority, Host, Scheme};
 use pingora_core::protocols::TcpKeepalive;
 use pingora_core::protocols::l4::ext;
@@ -36,6 +37,8 @@ pub(super) struct Hop {
 pub(super) struct HopTls {
     pub usual: Arc<ClientConfig>,
     pub wide: Arc<WideTls>,
+    /// For whom OpenSSL's threads are used.
+    pub taker: Taker,
     /// Whether to offer HTTP/2.
     pub http2: bool,
     /// The endpoint that remembers which kind of TLS works.
@@ -88,7 +91,7 @@ impl Hop {
         let host = self.authority.host();
         let known = &tls.endpoint.tls;
         if tls.wide.legacy || known.needs_wide() {
-            let opened = tls.wide.connect(stream, host, tls.http2, wait).await;
+            let opened = tls.wide.connect(stream, host, tls.http2, tls.taker, wait).await;
             if opened.as_ref().is_err_and(|error| error.kind.is_of_tls()) {
                 known.forget();
             }
@@ -104,7 +107,7 @@ impl Hop {
             return Err(wider);
         }
         let Ok(stream) = self.reach(&[address], failed, reached).await else { return Err(error) };
-        match tls.wide.connect(stream, host, tls.http2, wait).await {
+        match tls.wide.connect(stream, host, tls.http2, tls.taker, wait).await {
             Ok(stream) => {
                 known.note_wide();
                 Ok(stream)

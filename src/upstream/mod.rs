@@ -197,7 +197,7 @@ impl Upstream {
                 && route.0.authority == *authority
                 && route.0.user_terms == reach.own_terms(own, authority)
             {
-                return Ok(route.clone());
+                return Ok(Route(route.0.clone(), Some(client)));
             }
         }
         // Boxed, so that this rare path does not enlarge every request's future.
@@ -226,7 +226,7 @@ impl Upstream {
             && known.at.elapsed() < KEEP_ROUTE
             && self.resolver.is_current(known.route.0.resolved(), &known.addresses)
         {
-            return Ok(known.route);
+            return Ok(Route(known.route.0, client));
         }
         reach.guard.screen_host(authority.host(), authority.port())?;
         let (found, addresses) = match &reach.upstream_proxy {
@@ -255,7 +255,7 @@ impl Upstream {
             // With the same settings the endpoint is the same, whatever the addresses.
             endpoint,
         };
-        let route = Route(Arc::new(way));
+        let route = Route(Arc::new(way), client);
         self.routes.insert(key, KnownRoute { at: Instant::now(), addresses: found, route: route.clone() });
         Ok(route)
     }

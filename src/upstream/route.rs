@@ -9,14 +9,16 @@ use super::stream::Stream;
 use super::trust::TlsTerms;
 use super::upstream_proxy::UpstreamProxy;
 use crate::config::OriginTls;
+use crate::fair_places::Taker;
+use crate::policy::pace::ClientId;
 use crate::policy::{Authority, Host, KeyBy, Scheme};
 use crate::signing::RequestSigner;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// Where and how to connect for an authority. Cheap to clone.
+/// Where and how to connect for an authority, and for which client. Cheap to clone.
 #[derive(Clone)]
-pub struct Route(pub(super) Arc<RouteInner>);
+pub struct Route(pub(super) Arc<RouteInner>, pub(super) Option<ClientId>);
 
 pub(super) struct RouteInner {
     /// The settings that the route was made from.
@@ -76,7 +78,7 @@ impl Route {
     /// Opens an exclusive HTTP/1.1 connection to the origin itself, TLS included, for an upgrade to another protocol. `first`: the
     /// address to try before the others.
     pub async fn open(&self, first: Option<SocketAddr>) -> Result<(Stream, SocketAddr), DialError> {
-        self.0.dial(true, false, first).await
+        self.dial(true, false, first).await
     }
 
     /// Opens a connection without TLS of ours, for a tunnel. `via`: the lines of Via in the client's CONNECT.
@@ -91,25 +93,27 @@ impl Route {
         }
         self.0.by.dialler.open(&hop, &self.0.addresses, first).await
     }
-}
 
-impl RouteInner {
     /// Connects to where a request can be sent, TLS included. `connect`: through an upstream proxy, with a tunnel.
-    pub async fn dial(
+    pub(super) async fn dial(
         &self,
         connect: bool,
         may_be_http2: bool,
         first: Option<SocketAddr>,
     ) -> Result<(Stream, SocketAddr), DialError> {
-        let tls = is_tls(&self.authority).then(|| HopTls {
-            usual: if may_be_http2 { &self.tls.either } else { &self.tls.http1 }.clone(),
-            wide: self.tls.wide.clone(),
+        let Self(way, client) = self;
+        let tls = is_tls(&way.authority).then(|| HopTls {
+            usual: if may_be_http2 { &way.tls.either } else { &way.tls.http1 }.clone(),
+            wide: way.tls.wide.clone(),
+            taker: Taker::new(client.unwrap_or(ClientId::GUESTS), &way.authority),
             http2: may_be_http2,
-            endpoint: self.endpoint.clone(),
+            endpoint: way.endpoint.clone(),
         });
-        self.by.dialler.open(&self.hop_to(connect, tls), &self.addresses, first).await
+        way.by.dialler.open(&way.hop_to(connect, tls), &way.addresses, first).await
     }
+}
 
+impl RouteInner {
     /// The host whose name was resolved: the origin or the upstream proxy.
     pub fn resolved(&self) -> &Host {
         self.by.upstream_proxy.as_ref().map_or(self.authority.host(), |upstream_proxy| upstream_proxy.at.host())

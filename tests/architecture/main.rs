@@ -16,7 +16,7 @@ const LAYERS: [&[&str]; 10] = [
     &["robots", "histogram", "rfc3339", "since_boot", "tls_provider", "tls_words"],
     &["policy"],
     &["config"],
-    &["http1", "evidence", "signing"],
+    &["http1", "evidence", "signing", "fair_places"],
     &["upstream", "tls"],
     &["gate"],
     &["proxy", "telemetry"],

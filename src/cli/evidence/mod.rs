@@ -106,7 +106,7 @@ fn parse_head(text: &str) -> Result<Hash, &'static str> {
 fn text(directory: &Path, verified: &Verified, untrusted: Option<&[Fault]>) -> String {
     let Verified { segments, records, times, head, lost, removed_to, unclean, is_written, is_cut, bodies, .. } =
         verified;
-    let Verified { removed_heads, others, faults, stamps, .. } = verified;
+    let Verified { zeros, removed_heads, others, faults, stamps, .. } = verified;
     let distrusted = untrusted.unwrap_or_default();
     let mut out = String::new();
     let broken = first(faults, |fault| format!("broken: {fault}"));
@@ -133,6 +133,11 @@ fn text(directory: &Path, verified: &Verified, untrusted: Option<&[Fault]>) -> S
             "lost",
             lost.iter()
                 .map(|(count, from, to)| format!("{} of {}", counted(*count, "record"), period(&(*from, *to))))
+                .chain(
+                    (*zeros > 0).then(|| {
+                        format!("what was written last: a power cut has left {zeros} zero bytes in its place")
+                    }),
+                )
                 .collect(),
         ),
         ("removed", removed_to.iter().map(|last| format!("segments up to {last}, as `keep` says")).collect()),
@@ -183,6 +188,7 @@ pub(super) fn as_json(verified: &Verified) -> serde_json::Value {
         "removed_to": verified.removed_to,
         "unclean": verified.unclean,
         "cut": verified.is_cut,
+        "zeros": verified.zeros,
         "open": verified.is_written,
         "removed_heads": verified.removed_heads.iter().map(digits).collect::<Vec<_>>(),
         "stamps": verified.stamps.iter().map(stamped).collect::<Vec<_>>(),

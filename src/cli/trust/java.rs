@@ -19,7 +19,7 @@ pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEn
         // `changeit` is the default password of Java's keystores.
         let common = ["-cacerts", "-storepass", "changeit", "-alias", &entry.name];
         let all: Vec<&OsStr> = command.iter().chain(&common).map(OsStr::new).chain(after.iter().copied()).collect();
-        run(&keytool, &all)
+        run(&keytool, &all, None)
     };
     let place = format!("the keystore of {}", keytool.display());
     if let Some(nothing) = nothing_to_do(change, call(&["-list"], &[]).is_ok(), &place) {

@@ -1,12 +1,15 @@
 //! The places where a machine's programs look for trusted authorities: the system's store, the browsers' databases, Java's keystore.
 //! Each step reports what was done, or what is missing.
 
+use std::cell::Cell;
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use tempfile::NamedTempFile;
@@ -82,6 +85,8 @@ pub(super) struct UserMachine {
     java_home: Option<PathBuf>,
     /// Directories to search for tools.
     path: Vec<PathBuf>,
+    /// Time limit of a tool that no user waits for.
+    patience: Duration,
 }
 
 impl UserMachine {
@@ -98,6 +103,7 @@ impl UserMachine {
             data: set("XDG_DATA_HOME"),
             java_home: set("JAVA_HOME"),
             path,
+            patience: Duration::from_secs(5),
         }
     }
 
@@ -191,15 +197,63 @@ fn nothing_to_do(change: TrustChange, is_there: bool, place: &impl fmt::Display)
     }
 }
 
-/// Runs a tool and returns its output; the error is the last line of its messages.
-fn run(tool: &Path, arguments: &[&std::ffi::OsStr]) -> Result<String, String> {
-    let output = Command::new(tool).args(arguments).output().map_err(|error| error.to_string())?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+/// Runs a tool and returns its output; the error is the last line of its messages. `patience`: its time limit; none is left after a tool
+/// that was killed for it. `None`: a user waits, whom it may ask for a password.
+fn run(tool: &Path, arguments: &[&std::ffi::OsStr], patience: Option<&Cell<Duration>>) -> Result<String, String> {
+    let called = call(tool, arguments, patience).map_err(|error| error.to_string())?;
+    let (status, [output, errors]) = called.ok_or_else(|| format!("{} did not end in time", tool.display()))?;
+    if status.success() {
+        return Ok(output);
     }
     // keytool prints errors on standard output.
-    let said = [output.stderr, output.stdout].concat();
-    let said = String::from_utf8_lossy(&said);
+    let said = errors + &output;
     let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
-    Err(last.map_or_else(|| output.status.to_string(), str::to_owned))
+    Err(last.map_or_else(|| status.to_string(), str::to_owned))
+}
+
+/// The result, output and messages of a tool. `None`: it did not end in time.
+fn call(
+    tool: &Path,
+    arguments: &[&std::ffi::OsStr],
+    patience: Option<&Cell<Duration>>,
+) -> io::Result<Option<(ExitStatus, [String; 2])>> {
+    if patience.is_some_and(|patience| patience.get().is_zero()) {
+        return Ok(None);
+    }
+    // Files, as a pipe that is full or held by another process would be waited for.
+    let mut files = [tempfile::tempfile()?, tempfile::tempfile()?];
+    let mut command = Command::new(tool);
+    command.args(arguments).stdin(Stdio::null()).stdout(files[0].try_clone()?).stderr(files[1].try_clone()?);
+    let mut child = command.spawn()?;
+    let Some(status) = wait(&mut child, patience.map(Cell::get))? else {
+        let shown = tool.display();
+        eprintln!(
+            "politely: warning: {shown} did not end within {:?} and was killed: browsers may not trust the authority, or keep it\n\
+             hint: end the browser that keeps it waiting",
+            patience.map(|patience| patience.take()).unwrap_or_default()
+        );
+        return Ok(None);
+    };
+    let read = |file: &mut File| {
+        let mut text = Vec::new();
+        file.rewind()?;
+        file.read_to_end(&mut text).map(|_| String::from_utf8_lossy(&text).into_owned())
+    };
+    let [output, errors] = &mut files;
+    Ok(Some((status, [read(output)?, read(errors)?])))
+}
+
+/// `None`: it did not end in time, and was killed.
+fn wait(child: &mut Child, limit: Option<Duration>) -> io::Result<Option<ExitStatus>> {
+    let Some(limit) = limit else { return child.wait().map(Some) };
+    let until = Instant::now() + limit;
+    while Instant::now() < until {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        #[expect(clippy::disallowed_methods, reason = "no request is served by this thread")]
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill()?;
+    child.wait().map(|_| None)
 }

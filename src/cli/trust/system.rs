@@ -41,7 +41,7 @@ pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEn
             return TrustOutcome::failed(what, by_hand(change, &file, &tool));
         }
     };
-    match run(&tool, &[]) {
+    match run(&tool, &[], None) {
         Ok(_) => TrustOutcome::Done(format!("{what}, ran {}", store.tool)),
         // The tool needs root, and the file is there already.
         Err(_) if was_there && change == TrustChange::Install => TrustOutcome::Nothing(what),

@@ -32,6 +32,7 @@ impl Fake {
             data: None,
             java_home: None,
             path: vec![at("bin")],
+            patience: Duration::from_secs(60),
         };
         let ca = Ca::open_or_create(&at("ca")).unwrap();
         Self { _turn: turn, directory, machine, ca }
@@ -207,8 +208,14 @@ impl Fake {
     }
 
     fn run(&self) -> (Option<Loan>, Vec<TrustOutcome>) {
+        self.run_within(Duration::from_secs(60))
+    }
+
+    /// `patience`: with tools.
+    fn run_within(&self, patience: Duration) -> (Option<Loan>, Vec<TrustOutcome>) {
         let (root, home, path) = (self.at("root"), Some(self.at("home")), vec![self.at("bin")]);
-        loan::lend(UserMachine { root, home, data: None, java_home: None, path }, &self.ca, &self.at("cache")).unwrap()
+        let machine = UserMachine { root, home, data: None, java_home: None, path, patience };
+        loan::lend(machine, &self.ca, &self.at("cache")).unwrap()
     }
 
     /// The content of the database, or `None` if it does not exist.
@@ -278,6 +285,20 @@ fn a_database_that_cannot_be_changed_is_left_as_it_was() {
     );
     let undone = "certutil -D -n run-of-politely-MARK -d sql:/home/.pki/nssdb -f /dev/null\n";
     assert!(fake.calls().contains(undone), "nobody is asked for a password");
+}
+
+#[test]
+fn a_certutil_that_hangs_is_killed_and_not_started_again() {
+    let fake = Fake::new();
+    fake.file(&format!("{CHROMIUMS}/cert9.db"));
+    fake.file(&format!("{FIREFOXS}/cert9.db"));
+    fake.tool("certutil", "exec sleep 600");
+    let (loan, failed) = fake.run_within(Duration::from_millis(500));
+    let says = |outcome: &TrustOutcome| matches!(outcome, TrustOutcome::Failed { what, .. } if what.contains("bin/certutil did not end in time"));
+    assert!(failed.len() == 2 && failed.iter().all(says), "{failed:?}");
+    assert_eq!(fake.calls().lines().count(), 1, "for the other database, too");
+    drop(loan);
+    assert_eq!(fake.calls().lines().count(), 1, "but for the end of the run");
 }
 
 #[test]

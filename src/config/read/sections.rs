@@ -61,7 +61,7 @@ impl<'a> Sections<'a> {
             let Some(lost) = is_line.then(|| leave_out(&mut rest, &place, Some(default))).flatten() else { break };
             incomplete.push(lost);
             match read(Reader(&rest)) {
-                Ok(_) => break,
+                Ok(value) => return value,
                 Err(next) => error = next,
             }
         }
@@ -70,9 +70,13 @@ impl<'a> Sections<'a> {
 
     /// `path` leads to the key through keys and list indices. The fault stands where it is written, else at its section.
     pub fn fault(&mut self, path: &[&str], what: impl Into<String>, hint: impl Into<String>) {
-        if !self.is_sure(path[0]) {
-            return;
+        if self.is_sure(path[0]) {
+            self.fault_alone(path, what, hint);
         }
+    }
+
+    /// Like [`fault`](Self::fault), for what a key says by itself, even if others of its section are at fault.
+    pub fn fault_alone(&mut self, path: &[&str], what: impl Into<String>, hint: impl Into<String>) {
         let (mut node, mut at) = (&self.whole, &ConfigPlace::Unwritten);
         for step in path {
             let Some(below) = node.below(step) else { break };

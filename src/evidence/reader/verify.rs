@@ -34,6 +34,8 @@ pub struct Verified {
     pub is_written: bool,
     /// The last line is incomplete; the next start records that.
     pub is_cut: bool,
+    /// Zero bytes at the end, which a power cut has left in place of what was written last.
+    pub zeros: u64,
     /// Number of different files that records refer to.
     pub bodies: u64,
     /// Heads noted elsewhere that are known only as the end of a removed segment, whose content cannot be verified any more.
@@ -150,16 +152,19 @@ impl Walk {
             number += 1;
             let (line, hash) = match read {
                 Ok((line, hash)) => (parse(line), hash),
-                Err(ReadError::Torn) if is_last => {
-                    self.found.is_cut = !self.found.is_written;
-                    break;
-                }
-                Err(error) => {
-                    self.fault(stored.number, Some(number), format!("the segment cannot be read on: {error}"));
-                    self.expected = None;
-                    self.may_end = false;
-                    return Ok(first);
-                }
+                Err(error) => match error {
+                    ReadError::Torn | ReadError::TooLong if is_last && lines.ends_here()? => {
+                        let zeros = lines.line.iter().rev().take_while(|byte| **byte == 0).count() as u64;
+                        (self.found.is_cut, self.found.zeros) = (!self.found.is_written, zeros);
+                        break;
+                    }
+                    error => {
+                        self.fault(stored.number, Some(number), format!("the segment cannot be read on: {error}"));
+                        self.expected = None;
+                        self.may_end = false;
+                        return Ok(first);
+                    }
+                },
             };
             match line {
                 Ok(line) => {
@@ -177,14 +182,12 @@ impl Walk {
             (self.found.head, self.found.head_segment) = (hash, stored.number);
             self.may_end |= self.synced == Some(hash);
         }
-        match number {
+        if number == 0 && is_last {
             // It was just being begun.
-            0 if is_last => self.found.is_cut = !self.found.is_written,
-            0 => {
-                self.fault(stored.number, None, "the segment is empty");
-                self.expected = None;
-            }
-            _ => {}
+            self.found.is_cut = !self.found.is_written;
+        } else if number == 0 {
+            self.fault(stored.number, None, "the segment is empty");
+            self.expected = None;
         }
         if std::mem::take(&mut self.may_end) {
             self.expected = None;

@@ -319,10 +319,15 @@ fn a_line_cut_by_a_kill_is_said_in_the_chain() {
 fn zeros_that_a_lost_power_leaves_at_the_end_are_cut_off_however_many() {
     let directory = written(2);
     let file = OpenOptions::new().append(true).open(first(directory.path())).unwrap();
-    file.set_len(file.metadata().unwrap().len() + MOST_LINE as u64 + 1).unwrap();
+    let length = file.metadata().unwrap().len();
+    for zeros in [1, 4096, MOST_LINE as u64 + 1] {
+        file.set_len(length + zeros).unwrap();
+        let verified = good(directory.path());
+        assert_eq!((verified.records, verified.is_cut, verified.zeros), (2, true, zeros), "it is said");
+    }
     drop(open(directory.path()));
     let verified = good(directory.path());
-    assert_eq!((verified.records, verified.unclean, verified.is_cut), (2, 1, false));
+    assert_eq!((verified.records, verified.unclean, verified.is_cut, verified.zeros), (2, 1, false, 0));
 }
 
 #[test]

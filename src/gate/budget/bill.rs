@@ -64,8 +64,11 @@ impl Bill {
     /// Why the request is refused, if already known.
     pub fn refusal(&self) -> Option<Refusal> {
         let now = SystemTime::now();
-        let is_spent = |it: &&Item| !it.within.has_room(&self.ledger.known(&it.of, it.within.per, now).spent(1));
-        self.items.iter().find(is_spent).map(|it| it.refusal(now))
+        let refused = |it: &Item| {
+            let spent = self.ledger.known(&it.of, it.within.per, now).spent(1);
+            (!it.within.has_room(&spent)).then(|| it.refusal(spent, now))
+        };
+        self.items.iter().find_map(refused)
     }
 
     /// Pays for the request. If the caller stops waiting, the payment is given back, as other instances may have counted it.
@@ -87,7 +90,8 @@ impl Bill {
             let spend = Spend { within, ..Spend::of(item.within.per, item.cost, 0) };
             let paid = self.ledger.spend(&item.of, item.budget, spend).await;
             if paid.is_none() {
-                let refusal = item.refusal(SystemTime::now());
+                let now = SystemTime::now();
+                let refusal = item.refusal(self.ledger.known(&item.of, item.within.per, now).heard, now);
                 self.give_back().await;
                 return Err(refusal);
             }
@@ -201,10 +205,10 @@ impl Item {
         (more != 0).then(|| Spend { heard, ..Spend::of(per, more, 0) })
     }
 
-    fn refusal(&self, now: SystemTime) -> Refusal {
+    fn refusal(&self, spent: Spent, now: SystemTime) -> Refusal {
         let Self { of, budget, .. } = self;
         let is_ever = self.within.has_room(&Spent::default());
-        let retry_after = is_ever.then(|| self.within.per.end(now).1);
+        let retry_after = is_ever.then(|| spent.left(now));
         Refusal::BudgetSpent { retry_after, of: of.clone(), budget: *budget }
     }
 }

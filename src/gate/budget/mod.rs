@@ -99,13 +99,19 @@ impl Ledger {
     /// The budgets of the current period.
     fn of_now(&self, is_wanted: impl Fn(&KnownBudget) -> bool) -> Vec<(Box<str>, Period, KnownBudget)> {
         let (book, now) = (self.known.lock(), SystemTime::now());
-        let all = book.known.iter().filter(|((_, per), known)| known.heard.ends == per.end(now).0 && is_wanted(known));
-        all.map(|((of, per), known)| (of.clone(), *per, *known)).collect()
+        let all = book.known.iter().filter(|((_, per), known)| known.is_current(*per, now) && is_wanted(known));
+        all.map(|((of, per), known)| (of.clone(), *per, known.at(*per, now))).collect()
     }
 
     fn known(&self, of: &str, per: Period, now: SystemTime) -> KnownBudget {
-        let book = self.known.lock();
-        book.known.get(&(of.into(), per)).copied().unwrap_or_default().in_period(per.end(now).0)
+        let mut book = self.known.lock();
+        book.known.get_mut(&(of.into(), per)).map_or_else(
+            || KnownBudget::default().at(per, now),
+            |known| {
+                *known = known.at(per, now);
+                *known
+            },
+        )
     }
 
     /// Reports the unreported spending of this period.
@@ -143,10 +149,10 @@ impl Ledger {
             None => (None, 1),
         };
         let (now, mut book) = (SystemTime::now(), self.known.lock());
-        let (ends, _) = spend.per.end(now);
         book.make_room(now, self.fleet.is_some());
         let known = book.known.entry((of.into(), spend.per)).or_default();
-        *known = KnownBudget { budget, ..known.in_period(answer.map_or(ends, |(_, heard)| heard.ends)) };
+        let current = known.at(spend.per, now);
+        *known = KnownBudget { budget, ..answer.map_or(current, |(_, heard)| current.in_period(heard.ends)) };
         let goes = match answer {
             Some((goes, heard)) => {
                 known.heard = heard;
@@ -159,6 +165,18 @@ impl Ledger {
 }
 
 impl KnownBudget {
+    /// The count now ([`Spent::at`]).
+    fn at(self, per: Period, now: SystemTime) -> Self {
+        let heard = self.heard.at(per, now);
+        let unreported = if self.is_current(per, now) { self.unreported } else { (0, 0) };
+        Self { heard, unreported, ..self }
+    }
+
+    /// Whether its period has not ended.
+    fn is_current(&self, per: Period, now: SystemTime) -> bool {
+        self.heard.ends >= per.end(now).0
+    }
+
     /// The count in the period that ends at `ends`.
     fn in_period(self, ends: u64) -> Self {
         if self.heard.ends == ends {
@@ -202,7 +220,7 @@ impl Book {
             return;
         }
         let is_counted_elsewhere = |known: &KnownBudget| is_shared && known.unreported == (0, 0);
-        self.known.retain(|(_, per), known| known.heard.ends == per.end(now).0 && !is_counted_elsewhere(known));
+        self.known.retain(|(_, per), known| known.is_current(*per, now) && !is_counted_elsewhere(known));
         if self.known.len() > MOST_LEFT {
             let mut spent: Vec<u64> = self.known.values().map(|known| known.spent(1).requests).collect();
             let given_up = spent.len() - MOST_LEFT / 2;
@@ -247,6 +265,20 @@ mod tests {
         let known = KnownBudget { budget, heard, unreported: (2, 20) };
         assert_eq!(known.in_period(7200).spent(3), Spent { ends: 7200, requests: 0, bytes: 0 });
         assert_eq!(known.in_period(3600).spent(2), Spent { ends: 3600, requests: 8, bytes: 80 });
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_gives_nothing_to_spend_again() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        let heard = Spent { ends: 7200, requests: 4, bytes: 40 };
+        let known = KnownBudget { heard, unreported: (2, 20), ..KnownBudget::default() };
+        let spent = |seconds| known.at(Period::Hour, at(seconds)).spent(1);
+        assert_eq!([3600, 3599, 0].map(spent), [Spent { ends: 7200, requests: 6, bytes: 60 }; 3]);
+        assert_eq!(spent(7200), Spent { ends: 10_800, requests: 0, bytes: 0 });
+        let mut book = Book { known: HashMap::new(), left: 0 };
+        book.known.extend((0..MOST_KNOWN).map(|number| ((number.to_string().into(), Period::Hour), known)));
+        book.make_room(at(0), false);
+        assert_eq!(book.known.len(), MOST_KNOWN);
     }
 
     #[test]

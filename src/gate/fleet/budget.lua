@@ -11,7 +11,12 @@ local length = tonumber(ARGV[1])
 local ends = (math.floor(time[1] / length) + 1) * length
 local kept = redis.call('HMGET', KEYS[1], 'ends', 'requests', 'bytes')
 local requests, bytes = 0, 0
-if tonumber(kept[1] or 0) == ends then
+local kept_ends = tonumber(kept[1] or 0)
+if kept_ends >= ends then
+    -- If the clock was set back, a later period goes on, at most until the next one ends.
+    ends = math.min(kept_ends, ends + length)
+    redis.call('HSET', KEYS[1], 'ends', ends)
+    redis.call('EXPIREAT', KEYS[1], ends)
     requests, bytes = tonumber(kept[2]), tonumber(kept[3])
 end
 if tonumber(ARGV[8]) == ends then

@@ -54,7 +54,8 @@ pub(super) type BudgetReply = (u8, u64, u64, u64);
 pub(super) fn answered(answer: BudgetReply, per: Period, now: SystemTime) -> (bool, Spent) {
     let (goes, requests, bytes, left) = answer;
     // Computed for the middle of the period, so that clocks that differ by less than half a period agree.
-    let left = Duration::from_millis(left).min(Duration::from_secs(per.length()));
+    // The server's clock may have been set back, and its period be the next one.
+    let left = Duration::from_millis(left).min(Duration::from_secs(2 * per.length()));
     let middle = (now + left).checked_sub(Duration::from_secs(per.length() / 2)).unwrap_or(now);
     (goes == 1, Spent { ends: per.end(middle).0, requests, bytes })
 }

@@ -159,7 +159,7 @@ pub(super) async fn get(
             (None, error) => error.into(),
         })?;
     if let Some(upstream_proxy) = route.asks()
-        && (status == 407 || says_a_proxy(&headers))
+        && (matches!(status, 407 | 511) || says_a_proxy(&headers))
     {
         // The answer is not the site's, so it neither allows nor forbids anything.
         return Err(match status {
@@ -196,8 +196,11 @@ pub(super) fn no_resolver(authority: &Authority) -> FetchError {
     own_limit(&ResolveError::TimedOut { name: authority.host().to_string().into(), is_alone: false })
 }
 
-/// Whether an intermediary made the answer (RFC 9209 §2.1.1).
+/// Whether an intermediary made the answer (RFC 9209 §2.1.1), or Squid did: its pages of errors and its redirects to others have a field.
 fn says_a_proxy(headers: &HeaderMap) -> bool {
+    if headers.contains_key("x-squid-error") {
+        return true;
+    }
     let mut lines = headers.get_all("proxy-status").iter().map(|line| String::from_utf8_lossy(line.as_bytes()));
     lines.any(|line| line.replace(' ', "").contains(";error="))
 }

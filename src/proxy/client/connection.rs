@@ -23,7 +23,7 @@ pub struct Connection {
     pub timer: Timer,
     /// Counts against the limit on all connections.
     pub permit: ConnectionPermit,
-    /// Counts against the limit of the user.
+    /// Counts against the limit of the user while a request is in flight.
     pub place: Option<Place<String>>,
     /// The previous request and its destination.
     pub last: PreviousRequest,
@@ -70,7 +70,8 @@ pub(super) async fn identify<C: Client>(
     timer: &mut Timer,
 ) -> Result<(), Outcome> {
     find_user(proxy, settings, peer, (credentials, None), client, timer).await?;
-    take_place(proxy, peer, place).map_err(Outcome::Refused)
+    *place = user_place(proxy, peer.user.as_deref(), place.take()).map_err(Outcome::Refused)?;
+    Ok(())
 }
 
 /// What a request says of its user. `1`: as in [`auth::Passwords::identify`].
@@ -107,15 +108,7 @@ pub(super) async fn find_user<C: Client>(
     user.map_or(Err(Outcome::ClientGone), |user| user.map(drop).map_err(Outcome::Refused))
 }
 
-/// A connection inside a tunnel has its place from the start.
-pub(super) fn take_place(proxy: &Proxy, peer: &Peer, place: &mut Option<Place<String>>) -> Result<(), Refusal> {
-    if peer.tunnel.is_none() {
-        *place = user_place(proxy, peer.user.as_deref(), place.take())?;
-    }
-    Ok(())
-}
-
-/// A place among the user's connections, which are at most half of all places if there are other users. Reuses the
+/// A place among the user's connections in use, which are at most half of all places if there are other users. Reuses the
 /// connection's place if the user is the same.
 pub(super) fn user_place(
     proxy: &Proxy,

@@ -160,7 +160,11 @@ impl Connection {
 
     /// Reads once, until `at`. `since`: start of the idle time.
     async fn more(&mut self, since: Instant, at: Instant) -> Result<(), Next> {
-        let Connection { wire, input, timer, permit, .. } = self;
+        let Connection { wire, input, timer, permit, place, .. } = self;
+        if input.is_empty() {
+            // Idle, it keeps no other of its user from being used.
+            *place = None;
+        }
         let more = poll_fn(|cx| {
             Poll::Ready(match input.poll_fill(cx, wire) {
                 Poll::Ready(Ok(0)) if matches!(wire, Wire::Tcp(_)) => Err(Next::Cut),

@@ -12,7 +12,7 @@ use super::super::limits::per_client::{self, Place};
 use super::super::limits::total::ConnectionPermit;
 use super::Peer;
 use super::connect::{self, ConnectResult};
-use super::connection::{Connection, FORGET, find_user, take_place, user_place};
+use super::connection::{Connection, FORGET, find_user, user_place};
 use super::wire::Wire;
 use crate::policy::Refusal;
 use crate::upstream::{Gathered, TaskTurns};
@@ -26,7 +26,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 /// Serves the connection until one side ends it. Boxed, because a stream can contain another connection.
 pub fn serve(proxy: &Arc<Proxy>, connection: Box<Connection>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -35,7 +35,7 @@ pub fn serve(proxy: &Arc<Proxy>, connection: Box<Connection>) -> Pin<Box<dyn Fut
 }
 
 async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: TaskTurns) {
-    let Connection { wire, input, peer, permit, place, last, .. } = *connection;
+    let Connection { wire, input, peer, permit, last, .. } = *connection;
     let (idle, preface, head) = {
         let limits = &proxy.settings.load().limits;
         (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
@@ -58,7 +58,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
         peer,
         turns,
         permit,
-        place: Mutex::new(place),
+        place: Mutex::default(),
         last: Mutex::new(last),
         last_place: Mutex::default(),
         tries: Default::default(),
@@ -75,6 +75,9 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
                     tracing::error!(%error, "a stream's task failed");
                 }
                 idle_at = Instant::now() + idle;
+                if exchanges.is_empty() {
+                    *shared.place.lock() = None;
+                }
             }
             () = proxy.stopped(), if !is_stopping => {
                 is_stopping = true;
@@ -120,7 +123,7 @@ struct SharedConnection {
     peer: Peer,
     turns: TaskTurns,
     permit: ConnectionPermit,
-    /// Place among the connections of the latest user.
+    /// Place among the connections of the latest user, while a stream is open.
     place: Mutex<Option<Place<String>>>,
     /// The request that was read last, and the destination of one that has ended.
     last: Mutex<PreviousRequest>,
@@ -160,8 +163,11 @@ async fn exchange(
             // A stream that waits for its password check does not block streams whose password is cached.
             let credentials = (request.credentials, Some(&shared.tries));
             let found = find_user(&proxy, &settings, &mut peer, credentials, &mut client, &mut timer).await;
-            let take = |()| take_place(&proxy, &peer, &mut shared.place.lock()).map_err(Outcome::Refused);
-            let identified = found.and_then(take);
+            let identified = found.and_then(|()| {
+                let mut place = shared.place.lock();
+                *place = user_place(&proxy, peer.user.as_deref(), place.take()).map_err(Outcome::Refused)?;
+                Ok(())
+            });
             let mut exchange = Exchange::new(&proxy, settings, &request, &peer, began);
             match identified {
                 Err(outcome) => exchange.finish(outcome, &mut client, &mut timer).await,
@@ -201,7 +207,7 @@ async fn connect(
     mut timer: Timer,
 ) {
     let (request, peer) = (exchange.request, exchange.peer);
-    let (permit, _client, user) = match places(proxy, peer) {
+    let (permit, _client, user) = match Box::pin(places(proxy, peer)).await {
         Ok(places) => places,
         Err(refusal) => {
             exchange.finish(Outcome::Refused(refusal), &mut client, &mut timer).await;
@@ -227,16 +233,13 @@ async fn connect(
 /// One place under each limit: all connections, the client's, the user's.
 type Places = (ConnectionPermit, Place<IpAddr>, Option<Place<String>>);
 
-fn places(proxy: &Proxy, peer: &Peer) -> Result<Places, Refusal> {
-    let limits = &proxy.settings.load().limits;
-    let (most, of_client) = (limits.max_connections.get(), limits.max_connections_per_client.get());
+async fn places(proxy: &Proxy, peer: &Peer) -> Result<Places, Refusal> {
     let address = per_client::client(peer.address.ip());
-    let Some(permit) = proxy.room.take(address, most) else {
-        let why = format!("{most} connections are open, the maximum allowed").into();
+    let client = proxy.client_place(address).map_err(|limit| Refusal::ConnectionLimit { limit })?;
+    let limit = || proxy.settings.load().limits.max_connections.get();
+    let Ok(permit) = timeout(LINGER_TIME, proxy.room.permit(address, limit)).await else {
+        let why = format!("{} connections are open, the maximum allowed", limit()).into();
         return Err(Refusal::OwnLimit { retry_after: LINGER_TIME, why });
-    };
-    let Some(client) = proxy.clients.enter(address, of_client) else {
-        return Err(Refusal::ConnectionLimit { limit: of_client });
     };
     Ok((permit, client, user_place(proxy, peer.user.as_deref(), None)?))
 }

@@ -154,12 +154,11 @@ fn log_failed(ended: Result<(), JoinError>) {
 /// An accepted connection that has no place yet.
 type Arrived = (TcpStream, SocketAddr, Place<IpAddr>);
 
-/// Rejects a connection if its client has too many.
+/// Rejects a connection if its client has too many in use.
 fn admit(proxy: &Proxy, tcp: TcpStream, address: SocketAddr) -> Option<Arrived> {
-    let limit = proxy.settings.load().limits.max_connections_per_client.get();
-    match proxy.clients.enter(client(address.ip()), limit) {
-        Some(place) => Some((tcp, address, place)),
-        None => {
+    match proxy.client_place(client(address.ip())) {
+        Ok(place) => Some((tcp, address, place)),
+        Err(limit) => {
             // No answer: a client with so many connections may not read it.
             tracing::info!(client = %address, limit, "this client has too many connections: closed");
             None

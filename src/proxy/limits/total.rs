@@ -148,17 +148,21 @@ impl Room {
         self.close_longest_idle(|idle| least.max(idle / 4))
     }
 
-    /// `count`: how many of the idle ones. New connections without input are spared for a moment: their clients are
-    /// about to send and would not retry.
+    /// Asks this client's longest idle connection to close. False: none is idle.
+    pub fn close_idle_of(&self, client: IpAddr) -> bool {
+        let is_its = |member: &Member| member.client == client && !member.is_last.load(Relaxed);
+        let longest = self.idle(is_its).into_iter().min_by_key(|(since, _)| *since);
+        longest.is_some_and(|(_, member)| {
+            // Even if a request comes first: then after that.
+            member.is_last.store(true, Relaxed);
+            member.task.wake();
+            true
+        })
+    }
+
+    /// `count`: how many of the idle ones.
     fn close_longest_idle(&self, count: impl Fn(usize) -> usize) -> usize {
-        let fresh = self.open.began.elapsed().checked_sub(FRESH).map_or(0, |age| age.as_millis() as u64 + 1);
-        let mut idle: Vec<_> = {
-            let members = self.open.members.lock();
-            let since = |member: &Arc<Member>| (member.idle_since.load(Relaxed), member.clone());
-            let is_idle =
-                |(since, member): &(u64, Arc<Member>)| *since > 0 && (member.is_used.load(Relaxed) || *since <= fresh);
-            members.values().map(since).filter(is_idle).collect()
-        };
+        let mut idle = self.idle(|_| true);
         idle.sort_unstable_by_key(|(since, _)| *since);
         idle.truncate(count(idle.len()));
         for (_, member) in &idle {
@@ -166,6 +170,18 @@ impl Room {
             member.task.wake();
         }
         idle.len()
+    }
+
+    /// The idle ones among these, and since when. New connections without input are spared for a moment: their clients are
+    /// about to send and would not retry.
+    fn idle(&self, is_wanted: impl Fn(&Member) -> bool) -> Vec<(u64, Arc<Member>)> {
+        let fresh = self.open.began.elapsed().checked_sub(FRESH).map_or(0, |age| age.as_millis() as u64 + 1);
+        let members = self.open.members.lock();
+        let idle = members.values().filter(|member| is_wanted(member)).filter_map(|member| {
+            let since = member.idle_since.load(Relaxed);
+            (since > 0 && (member.is_used.load(Relaxed) || since <= fresh)).then(|| (since, member.clone()))
+        });
+        idle.collect()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::policy::pace::ClientId;
 use parking_lot::Mutex;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, oneshot};
@@ -13,9 +13,13 @@ pub(super) type ClientSite = (Option<ClientId>, Box<str>);
 pub(super) struct LookupShares {
     /// Look-ups at a time. Each occupies a thread, for many seconds if the name is dead.
     pub threads: Arc<Semaphore>,
+    blocked: Arc<Mutex<Blocked>>,
     clients: Mutex<HashMap<Option<ClientId>, Arc<ClientLookups>>>,
     sites: Mutex<HashMap<ClientSite, Arc<Semaphore>>>,
 }
+
+/// Clients whose next look-up waits for threads alone, after how many must be free for it.
+type Blocked = BTreeSet<(usize, Option<ClientId>)>;
 
 /// Where a look-up takes its places.
 pub(super) struct LookupShare {
@@ -29,8 +33,10 @@ pub(super) struct LookupShare {
 /// than the client has places: however many clients ask for silent names, threads are left to others. The newest begins first, or names
 /// whose servers are silent would hold up every later one; but after all others, one that was silent before.
 pub(super) struct ClientLookups {
+    client: Option<ClientId>,
     state: Mutex<LookupsState>,
     threads: Arc<Semaphore>,
+    blocked: Arc<Mutex<Blocked>>,
 }
 
 struct LookupsState {
@@ -39,6 +45,8 @@ struct LookupsState {
     waiting: VecDeque<oneshot::Sender<LookupPlaces>>,
     /// How many were left when those that had been given up were last removed.
     left: usize,
+    /// Its entry among those that wait for threads.
+    blocked: Option<usize>,
 }
 
 /// The places of one look-up. Released on drop.
@@ -49,7 +57,7 @@ pub(super) struct LookupPlaces {
 
 impl LookupShares {
     pub fn join(&self, of: &ClientSite) -> LookupShare {
-        let new = || Arc::new(ClientLookups::new(self.threads.clone()));
+        let new = || Arc::new(ClientLookups::new(of.0, self));
         let client = self.clients.lock().entry(of.0).or_insert_with(new).clone();
         let site = self.sites.lock().entry(of.clone()).or_insert_with(|| Arc::new(Semaphore::new(OF_SITE))).clone();
         LookupShare { client, site }
@@ -58,10 +66,22 @@ impl LookupShares {
     /// For the end of a look-up, after its share is dropped. The last one removes what was shared.
     pub fn leave(&self, of: &ClientSite) {
         remove_last(&mut self.sites.lock(), of, |site| Arc::strong_count(site) == 1);
-        let mut clients = self.clients.lock();
-        remove_last(&mut clients, &of.0, |client| Arc::strong_count(client) == 1);
-        // Each may have waited for the thread.
-        clients.values().for_each(ClientLookups::hand_out);
+        remove_last(&mut self.clients.lock(), &of.0, |client| Arc::strong_count(client) == 1);
+        while let Some(client) = self.next_unblocked() {
+            client.hand_out();
+        }
+    }
+
+    /// A client that waited for no more threads than are free now.
+    fn next_unblocked(&self) -> Option<Arc<ClientLookups>> {
+        loop {
+            let first = self.blocked.lock().first().copied();
+            let (_, client) = first.filter(|(needed, _)| *needed <= self.threads.available_permits())?;
+            // Otherwise it has just left.
+            if let Some(client) = self.clients.lock().get(&client) {
+                return Some(client.clone());
+            }
+        }
     }
 
     #[cfg(test)]
@@ -72,14 +92,15 @@ impl LookupShares {
 
 impl Default for LookupShares {
     fn default() -> Self {
-        Self { threads: Arc::new(Semaphore::new(LOOKUPS)), clients: Mutex::default(), sites: Mutex::default() }
+        let threads = Arc::new(Semaphore::new(LOOKUPS));
+        Self { threads, blocked: Arc::default(), clients: Mutex::default(), sites: Mutex::default() }
     }
 }
 
 impl ClientLookups {
-    fn new(threads: Arc<Semaphore>) -> Self {
-        let state = LookupsState { free: OF_CLIENT, waiting: VecDeque::new(), left: AT_FIRST };
-        Self { state: Mutex::new(state), threads }
+    fn new(client: Option<ClientId>, LookupShares { threads, blocked, .. }: &LookupShares) -> Self {
+        let state = LookupsState { free: OF_CLIENT, waiting: VecDeque::new(), left: AT_FIRST, blocked: None };
+        Self { client, state: Mutex::new(state), threads: threads.clone(), blocked: blocked.clone() }
     }
 
     /// Waits for the places of a new look-up. Cancel-safe. `was_silent`: there was no answer for the name last time.
@@ -101,12 +122,30 @@ impl ClientLookups {
     }
 
     fn hand_out(self: &Arc<Self>) {
-        loop {
-            let next = self.state.lock().next(self.threads.available_permits());
-            let Some(next) = next else { return };
+        #[cfg(test)]
+        HANDED_OUT.with(|times| times.set(times.get() + 1));
+        while let Some(next) = self.next() {
             // If its receiver is gone by now, the places come back.
             let _ = next.send(LookupPlaces { all: self.clone(), count: AT_FIRST });
         }
+    }
+
+    /// Takes the places for the newest that still waits, or notes for how many threads it does.
+    fn next(&self) -> Option<oneshot::Sender<LookupPlaces>> {
+        let mut state = self.state.lock();
+        let needed = state.needed();
+        if needed != state.blocked {
+            let mut blocked = self.blocked.lock();
+            state.blocked.map(|before| blocked.remove(&(before, self.client)));
+            needed.map(|needed| blocked.insert((needed, self.client)));
+            state.blocked = needed;
+        }
+        // Only now: a thread may have become free before that was noted.
+        if needed? > self.threads.available_permits() {
+            return None;
+        }
+        state.free -= AT_FIRST;
+        state.waiting.pop_back()
     }
 
     fn give_back(self: &Arc<Self>, count: usize) {
@@ -116,14 +155,11 @@ impl ClientLookups {
 }
 
 impl LookupsState {
-    /// Takes the places for the newest that still waits. `threads`: that are free.
-    fn next(&mut self, threads: usize) -> Option<oneshot::Sender<LookupPlaces>> {
-        if self.free.min((threads + self.free).saturating_sub(OF_CLIENT)) < AT_FIRST {
-            return None;
-        }
-        let next = std::iter::from_fn(|| self.waiting.pop_back()).find(|next| !next.is_closed())?;
-        self.free -= AT_FIRST;
-        Some(next)
+    /// Threads that must be free for the newest that still waits. `None`: none waits, or there are no places for it.
+    fn needed(&mut self) -> Option<usize> {
+        while self.waiting.pop_back_if(|newest| newest.is_closed()).is_some() {}
+        let waits = self.free >= AT_FIRST && !self.waiting.is_empty();
+        waits.then_some(OF_CLIENT + AT_FIRST - self.free)
     }
 }
 
@@ -134,6 +170,14 @@ impl LookupPlaces {
         let kept = if is_alone { 3 } else { 1 };
         self.all.give_back(std::mem::replace(&mut self.count, kept) - kept);
         is_alone
+    }
+}
+
+impl Drop for ClientLookups {
+    fn drop(&mut self) {
+        if let Some(needed) = self.state.get_mut().blocked {
+            self.blocked.lock().remove(&(needed, self.client));
+        }
     }
 }
 
@@ -158,3 +202,55 @@ const AT_FIRST: usize = 6;
 pub(super) const QUICK: usize = OF_CLIENT / AT_FIRST;
 /// Of one client at the names of one site, whose servers may be silent for all of them.
 const OF_SITE: usize = 16;
+
+#[cfg(test)]
+thread_local!(static HANDED_OUT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    /// How many clients are visited while `count` of them wait for threads and five look-ups of another end.
+    fn visited(count: u64) -> usize {
+        let (shares, other) = (LookupShares::default(), (Some(ClientId(0)), Box::from("other")));
+        let all = (1..=count).map(|number| shares.join(&(Some(ClientId(number)), "site".into())).client);
+        let all: Vec<_> = all.collect();
+        let mut threads: Vec<_> = (0..LOOKUPS).map(|_| shares.threads.try_acquire().unwrap()).collect();
+        let mut waiting: Vec<_> = all.iter().map(|client| Box::pin(client.take(false))).collect();
+        assert!(waiting.iter_mut().all(|take| take.now_or_never().is_none()));
+        HANDED_OUT.set(0);
+        for _ in 1..AT_FIRST {
+            drop((threads.pop(), shares.join(&other)));
+            shares.leave(&other);
+        }
+        let visited = HANDED_OUT.get();
+        drop((threads.pop(), shares.join(&other)));
+        shares.leave(&other);
+        assert!(waiting.iter_mut().all(|take| take.now_or_never().is_some()), "now there are enough");
+        drop(waiting);
+        drop(all);
+        (1..=count).for_each(|number| shares.leave(&(Some(ClientId(number)), "site".into())));
+        assert!(shares.is_empty() && shares.blocked.lock().is_empty());
+        visited
+    }
+
+    #[test]
+    fn the_end_of_a_look_up_visits_no_client_that_cannot_go_on() {
+        assert_eq!([100, 100_000].map(visited), [0, 0]);
+    }
+
+    #[test]
+    fn a_client_that_has_left_is_not_waited_for() {
+        let shares = LookupShares::default();
+        let _threads = shares.threads.try_acquire_many(LOOKUPS as u32).unwrap();
+        let of = |number| (Some(ClientId(number)), Box::from("site"));
+        for number in 0..10 {
+            let share = shares.join(&of(number));
+            assert!(share.client.take(false).now_or_never().is_none());
+            drop(share);
+            shares.leave(&of(number));
+        }
+        assert!(shares.is_empty() && shares.blocked.lock().is_empty());
+    }
+}

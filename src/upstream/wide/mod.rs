@@ -14,6 +14,7 @@ pub(super) use threads::ThreadWait;
 use super::dial_error::{DialError, DialFault};
 use super::identity::{PinMismatch, ShownIdentity, key_digest};
 use super::stream::Stream;
+use crate::fair_places::Taker;
 use crate::policy::Host;
 use openssl::error::ErrorStack;
 use openssl::pkey::PKey;
@@ -50,10 +51,11 @@ impl WideTls {
         stream: Stream,
         host: &Host,
         http2: bool,
+        taker: Taker,
         wait: &ThreadWait,
     ) -> Result<Stream, DialError> {
         let (terms, host) = (self.clone(), host.clone());
-        threads::apart(wait, async move { terms.shake_hands(stream, &host, http2).await }).await
+        threads::apart(wait, taker, async move { terms.shake_hands(stream, &host, http2).await }).await
     }
 
     async fn shake_hands(&self, stream: Stream, host: &Host, http2: bool) -> Result<Stream, DialError> {

@@ -1,6 +1,8 @@
 //! Origins that reject one kind of TLS or both: how often and where they are tried. And origins that never stop sending.
 
 use super::{ThreadWait, WideTls};
+use crate::fair_places::Taker;
+use crate::policy::pace::ClientId;
 use crate::policy::{Authority, Scheme};
 use crate::upstream::endpoint::{Endpoint, Idle};
 use crate::upstream::stream::Stream;
@@ -146,7 +148,10 @@ async fn shaken(groups: &str) -> (Stream, SslStream<std::net::TcpStream>, Durati
         context: OnceCell::new(),
     });
     let authority = Authority::new(Scheme::Https, "a.example", None).unwrap();
-    let stream = terms.connect(Stream::Tcp(tcp), authority.host(), false, &ThreadWait::default()).await.unwrap();
+    let stream = terms
+        .connect(Stream::Tcp(tcp), authority.host(), false, Taker::of(ClientId(1)), &ThreadWait::default())
+        .await
+        .unwrap();
     let (server, computed) = accepted.await.unwrap();
     (stream, server, computed)
 }

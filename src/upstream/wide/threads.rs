@@ -1,16 +1,17 @@
-//! Threads for OpenSSL's handshakes, as an origin can make one take a tenth of a second. Requests are served by other threads.
+//! Threads for OpenSSL's handshakes, as an origin can make one take a tenth of a second. Requests are served by other threads. Clients take
+//! turns, and so do their sites.
 
+use crate::fair_places::{FairPlaces, Taker};
 use crate::upstream::dial_error::{DialError, DialFault};
 use parking_lot::Mutex;
-use std::future::poll_fn;
 use std::panic::resume_unwind;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread::available_parallelism;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::OnceCell;
+use tokio::sync::{Notify, OnceCell};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -43,33 +44,40 @@ impl ThreadWait {
         }
     }
 
-    /// Does the work. Each time that it can go on, it waits for a thread.
-    async fn of<F: Future>(self, work: F) -> F::Output {
+    /// Does the work. Each time that it can go on, it waits for a place, and for a thread.
+    async fn of<F: Future>(self, places: FairPlaces, taker: Taker, work: F) -> F::Output {
         let mut work = pin!(work);
-        poll_fn(|cx| {
+        let can_go_on = Arc::new(CanGoOn { told: Notify::new(), wait: self.clone() });
+        let waker = Waker::from(can_go_on.clone());
+        loop {
+            let place = places.take(taker).await;
             self.end();
-            let waker = Waker::from(Arc::new(CountedWaker { waker: cx.waker().clone(), wait: self.clone() }));
-            work.as_mut().poll(&mut Context::from_waker(&waker))
-        })
-        .await
+            let polled = work.as_mut().poll(&mut Context::from_waker(&waker));
+            drop(place);
+            if let Poll::Ready(done) = polled {
+                return done;
+            }
+            can_go_on.told.notified().await;
+        }
     }
 }
 
-struct CountedWaker {
-    waker: Waker,
+struct CanGoOn {
+    told: Notify,
     wait: ThreadWait,
 }
 
-impl Wake for CountedWaker {
+impl Wake for CanGoOn {
     fn wake(self: Arc<Self>) {
         self.wait.begin();
-        self.waker.wake_by_ref();
+        self.told.notify_one();
     }
 }
 
 /// Does the work on one of half the cores. If this future is dropped, the work ends where it next waits.
 pub(super) async fn apart<T: Send + 'static>(
     wait: &ThreadWait,
+    taker: Taker,
     work: impl Future<Output = Result<T, DialError>> + Send + 'static,
 ) -> Result<T, DialError> {
     let failed = |error: &dyn std::fmt::Display| {
@@ -77,13 +85,15 @@ pub(super) async fn apart<T: Send + 'static>(
     };
     let start = async || {
         let half = (available_parallelism().map_or(1, usize::from) / 2).max(1);
-        Builder::new_multi_thread().worker_threads(half).thread_name("politely-tls").build()
+        let threads = Builder::new_multi_thread().worker_threads(half).thread_name("politely-tls").build();
+        // One client alone may use all threads; another's waits for one of them at most.
+        threads.map(|threads| (threads, FairPlaces::new(2 * half - 1)))
     };
-    let threads = THREADS.get_or_try_init(start).await.map_err(|error| failed(&error))?;
+    let (threads, places) = THREADS.get_or_try_init(start).await.map_err(|error| failed(&error))?;
     // Ends the work when it is dropped, as a task of its own would not.
     let mut only = JoinSet::new();
     wait.begin();
-    only.spawn_on(wait.clone().of(work), threads.handle());
+    only.spawn_on(wait.clone().of(places.clone(), taker, work), threads.handle());
     match only.join_next().await {
         Some(Ok(done)) => done,
         Some(Err(error)) => match error.try_into_panic() {
@@ -95,20 +105,51 @@ pub(super) async fn apart<T: Send + 'static>(
 }
 
 /// Started when first needed.
-static THREADS: OnceCell<Runtime> = OnceCell::const_new();
+static THREADS: OnceCell<(Runtime, FairPlaces)> = OnceCell::const_new();
 const LONG_WAIT: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::pace::ClientId;
     use futures_util::FutureExt;
+    use futures_util::future::join_all;
+    use std::future::poll_fn;
     use tokio::sync::oneshot;
     use tokio::time::sleep;
+
+    #[tokio::test]
+    async fn a_client_with_many_handshakes_holds_up_no_other() {
+        let (places, order) = (FairPlaces::new(1), Mutex::new(Vec::new()));
+        let client = |number| Taker::of(ClientId(number));
+        let busy = places.take(client(1)).await;
+        let works = [1; 100].into_iter().chain([2]).map(|number| {
+            let order = &order;
+            let work = async move {
+                order.lock().push(number);
+                // Once more, as by the origin's answer.
+                let mut has_come = false;
+                poll_fn(|cx| {
+                    cx.waker().wake_by_ref();
+                    if std::mem::replace(&mut has_come, true) { Poll::Ready(()) } else { Poll::Pending }
+                })
+                .await;
+                order.lock().push(number);
+            };
+            ThreadWait::default().of(places.clone(), client(number), work)
+        });
+        let mut works = Box::pin(join_all(works));
+        assert!((&mut works).now_or_never().is_none() && order.lock().is_empty(), "all wait");
+        drop(busy);
+        works.await;
+        let last = order.lock().iter().rposition(|number| *number == 2);
+        assert!(last.is_some_and(|last| last < 8), "{last:?} of {}", order.lock().len());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn only_the_time_that_a_handshake_could_go_on_is_a_wait_of_ours() {
         let (wait, (tell, told)) = (ThreadWait::default(), oneshot::channel());
-        let mut work = pin!(wait.clone().of(told));
+        let mut work = pin!(wait.clone().of(FairPlaces::new(1), Taker::of(ClientId(1)), told));
         wait.begin();
         sleep(LONG_WAIT / 2).await;
         assert!(work.as_mut().now_or_never().is_none() && !wait.is_long());

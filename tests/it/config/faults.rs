@@ -241,10 +241,33 @@ access: { users: [{ nmae: x, password: y }, { name: bob, password: hunter2 }] }
         [
             "1:7 `enforced` is not a valid value here | did you mean `enforce`?",
             "3:20 `min_delay` (10m) is longer than `max_crawl_delay` (5m) | lower the one or raise the other",
+            "4:24 this status is not a refusal | write 403 or another from 400 to 499",
             "4:29 unknown key `max_tll` | did you mean `max_ttl`?",
             "5:21 unknown key `nmae` | did you mean `name`?",
         ],
         "who may use it and how long copies are fresh is not known"
+    );
+}
+
+#[test]
+fn what_a_key_says_by_itself_is_shown_beside_other_faults_of_its_section() {
+    let yaml = "\
+limits: { idle_timeout: never, header_timeout: 0s, max_connections: 99999999 }
+store: { memory: 1KiB, disks: 0 }
+egress: { ports: [0] }
+fleet: { pace: 'redis://h/', copies: nonsense }
+";
+    assert_eq!(
+        short(yaml).iter().map(|fault| fault.split(" | ").next().unwrap()).collect::<Vec<_>>(),
+        [
+            "1:25 `never` is not a duration",
+            "1:48 the time must be greater than 0",
+            "1:69 this value is too large",
+            "2:18 less than 1 MiB is too small",
+            "2:24 unknown key `disks`",
+            "3:19 `0` is not a port",
+            "4:38 this is not a URL: relative URL without a base",
+        ]
     );
 }
 

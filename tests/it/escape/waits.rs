@@ -128,13 +128,34 @@ async fn who_asks_and_never_reads_is_cut_off() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_client_has_so_many_connections_and_no_more() {
-    let origin = Origin::site("").await;
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        "/held" => Reply::silence(),
+        _ => Reply::echo(),
+    })
+    .await;
     let proxy = Proxy::start("limits: { max_connections_per_client: 3 }").await;
     let host = origin.authority("a.localhost");
-    let mut three = Vec::new();
-    for _ in 0..3 {
+    // An idle one makes room.
+    let mut idle = Vec::new();
+    for _ in 0..5 {
         let mut client = proxy.client().await;
         assert_eq!(client.get(&origin.url("/x"), &host).await.status(), 200);
+        idle.push(client);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for (number, client) in idle.iter_mut().enumerate() {
+        match number {
+            0 | 1 => assert!(rest(client).await.is_empty(), "the longest idle ones were closed"),
+            _ => assert_eq!(client.get(&origin.url("/x"), &host).await.status(), 200),
+        }
+    }
+    drop(idle);
+    let mut three = Vec::new();
+    for number in 1..=3 {
+        let mut client = proxy.client().await;
+        client.send(crate::support::client::get(&origin.url("/held"), &host)).await;
+        eventually("its request", || origin.log.count("/held") == number).await;
         three.push(client);
     }
     let mut fourth = proxy.client().await;

@@ -39,3 +39,33 @@ async fn what_was_never_sent_is_given_back_in_the_period_in_which_it_was_paid() 
     }
     assert_eq!(spent, [2, 2, 1]);
 }
+
+#[tokio::test]
+async fn a_clock_that_was_set_back_gives_nothing_to_spend_again() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    let script = Script::new(include_str!("../../../src/gate/fleet/budget.lua"));
+    let mut spent = Vec::new();
+    // By how many days the stored period is moved before, as if the clock had been.
+    for days in [0, 1, 0, -1, 9, -1, -1] {
+        let kept: Option<i64> = redis.hget(KEY, "ends").await.expect("it answers");
+        if let Some(kept) = kept {
+            let () = redis.hset(KEY, "ends", kept + days * DAY as i64).await.expect("it answers");
+        }
+        let mut call = script.key(KEY);
+        call.arg(DAY).arg(1).arg(0).arg(2).arg("").arg(0).arg(0).arg(0);
+        let (goes, requests, _, left): (u8, u64, u64, u64) = call.invoke_async(redis).await.expect("it runs");
+        spent.push((goes, requests, left > DAY * 1000));
+    }
+    let (today, tomorrow) = (false, true);
+    let told = [
+        (1, 1, today),
+        (1, 2, tomorrow),
+        (0, 2, tomorrow),
+        (0, 2, today),
+        (0, 2, tomorrow),
+        (0, 2, today),
+        (1, 1, today),
+    ];
+    assert_eq!(spent, told);
+}

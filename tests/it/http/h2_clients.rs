@@ -4,7 +4,7 @@
 use crate::support::h2_client::request;
 use crate::support::websocket::WebSocket;
 use crate::support::{
-    Alpn, CLOSED_PORT, Client, H2Client, Origin, Proxy, Reply, assert_refused, curl, test_ca, within,
+    Alpn, CLOSED_PORT, Client, H2Client, Origin, Proxy, Reply, assert_refused, curl, eventually, test_ca, within,
 };
 use argon2::{Argon2, Params, PasswordHasher};
 use base64::Engine;
@@ -135,6 +135,32 @@ async fn each_stream_shows_its_credentials() {
     let mut inside = inside.tls("a.localhost", &proxy.ca_pem_path(), &[]).await;
     assert_eq!(inside.get("/x", &origin.authority("a.localhost")).await.status(), 200);
     assert!(origin.log.all().iter().all(|seen| seen.field("proxy-authorization").is_none()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_s_connection_without_a_stream_is_not_counted() {
+    let origin = Origin::http(crate::serving::access::holding).await;
+    let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"right").unwrap();
+    let user = format!("{{ name: alice, password: '{hash}', max_connections: 1 }}");
+    let proxy = Proxy::start(&format!("access: {{ users: [{user}] }}")).await;
+    let sign = |path: &str| {
+        let mut request = request("GET", &origin.url(path));
+        let credentials = format!("Basic {}", BASE64_STANDARD.encode("alice:right"));
+        request.headers_mut().insert("proxy-authorization", credentials.parse().unwrap());
+        request
+    };
+    let [first, second] = [H2Client::known(proxy.client().await).await, H2Client::known(proxy.client().await).await];
+    let get = async |client: &H2Client| client.exchange(sign("/x"), b"").await.unwrap().status();
+    assert_eq!(get(&first).await, 200);
+    let mut status = 503;
+    while status == 503 {
+        // The end of the stream may be on its way.
+        status = get(&second).await;
+    }
+    assert_eq!(status, 200, "the other is idle");
+    let _held = first.send(sign("/held"), true).await;
+    eventually("its request", || origin.log.count("/held") == 1).await;
+    assert_eq!(get(&second).await, 503);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

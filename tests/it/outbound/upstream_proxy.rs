@@ -262,6 +262,10 @@ async fn a_parent_s_word_is_not_the_site_s() {
     for said in [
         "HTTP/1.1 407 Who\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 403 No\r\nProxy-Status: parent; error=http_request_denied\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 404 Not Found\r\nX-Squid-Error: ERR_DNS_FAIL 0\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nX-Squid-Error: 200 Access Denied\r\nContent-Length: 5\r\n\r\nLogin",
+        "HTTP/1.1 302 Found\r\nLocation: http://a.localhost/\r\nX-Squid-Error: 403 Access Denied\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 511 Network Authentication Required\r\nContent-Length: 0\r\n\r\n",
     ] {
         let parent = Parent::start(Conduct::Say(said)).await;
         let proxy = through(&parent, "", "").await;

@@ -1,6 +1,6 @@
 //! What is otherwise for one user: overrides for hosts, and bounds.
 
-use crate::support::{Alpn, Client, Origin, Proxy, Reply, assert_refused, eventually};
+use crate::support::{Alpn, Client, Origin, Proxy, Reply, Seen, assert_refused, eventually};
 use argon2::{Argon2, Params, PasswordHasher};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -109,9 +109,18 @@ async fn what_a_user_may_ask_is_listed() {
     }
 }
 
+/// Answers all but `/held`.
+pub fn holding(seen: &Seen) -> Reply {
+    match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        "/held" => Reply::silence(),
+        _ => Reply::echo(),
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_s_connections_are_bounded_and_given_back() {
-    let origin = Origin::site(ROBOTS).await;
+async fn a_user_s_connections_in_use_are_bounded_and_given_back() {
+    let origin = Origin::http(holding).await;
     let proxy = Proxy::start(&users("max_connections: 2")).await;
     let open = async |user: &str| {
         let mut client = proxy.client().await;
@@ -119,40 +128,53 @@ async fn a_user_s_connections_are_bounded_and_given_back() {
         let response = client.response().await;
         (client, response)
     };
-    let (mut first, answered) = open("alice").await;
-    assert_eq!(answered.status(), 200);
-    let (_second, answered) = open("alice").await;
-    assert_eq!(answered.status(), 200);
-    let (_third, refused) = open("alice").await;
+    let mut idle = Vec::new();
+    for number in 0..4 {
+        let (client, answered) = open("alice").await;
+        assert_eq!(answered.status(), 200, "{number} others are idle");
+        idle.push(client);
+    }
+    for (number, client) in idle.iter_mut().take(2).enumerate() {
+        client.send(request(&origin.url("/held"), "alice")).await;
+        eventually("its request", || origin.log.count("/held") == number + 1).await;
+    }
+    let (mut third, refused) = open("alice").await;
     assert_refused(&refused, 503, "connection_limit_reached", "connection-limit");
     assert_eq!(open("bob").await.1.status(), 200, "it is her bound");
-    // One more request on a connection that she has is none more.
-    first.send(request(&origin.url("/y"), "alice")).await;
-    assert_eq!(first.response().await.status(), 200);
     // Whoever the connection is of now counts.
-    first.send(request(&origin.url("/z"), "bob")).await;
-    assert_eq!(first.response().await.status(), 200);
-    assert_eq!(open("alice").await.1.status(), 200);
-    drop(first);
+    third.send(request(&origin.url("/z"), "bob")).await;
+    assert_eq!(third.response().await.status(), 200);
+    drop(idle);
+    let mut answered = 503;
+    while answered == 503 {
+        answered = open("alice").await.1.status();
+    }
+    assert_eq!(answered, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_s_intercepted_tunnels_count_as_long_as_they_last() {
-    let origin = Origin::tls_site(Alpn::H1, ROBOTS).await;
+async fn a_user_s_intercepted_tunnels_count_while_they_are_in_use() {
+    let origin = Origin::https(Alpn::H1, holding).await;
     let proxy = Proxy::start(&users("max_connections: 1")).await;
     let host = origin.authority("a.localhost");
     let credentials = BASE64_STANDARD.encode("alice:alice");
     let connect =
         format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\nProxy-Authorization: Basic {credentials}\r\n\r\n");
-    let mut first = proxy.client().await;
-    first.send(&connect).await;
-    assert_eq!(first.head().await.status(), 200);
-    let mut inside = first.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
-    assert_eq!(inside.get("/x", &host).await.status(), 200);
-    let mut second = proxy.client().await;
-    second.send(&connect).await;
-    assert_refused(&second.response().await, 503, "connection_limit_reached", "connection-limit");
-    assert_eq!(inside.get("/y", &host).await.status(), 200);
+    let mut inside = Vec::new();
+    for _ in 0..2 {
+        let mut client = proxy.client().await;
+        client.send(&connect).await;
+        assert_eq!(client.head().await.status(), 200, "the other is idle");
+        let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
+        assert_eq!(client.get("/x", &host).await.status(), 200);
+        inside.push(client);
+    }
+    inside[0].send(crate::support::client::get("/held", &host)).await;
+    eventually("the request", || origin.log.count("/held") == 1).await;
+    let mut third = proxy.client().await;
+    third.send(&connect).await;
+    assert_refused(&third.response().await, 503, "connection_limit_reached", "connection-limit");
+    assert_refused(&inside[1].get("/y", &host).await, 503, "connection_limit_reached", "connection-limit");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

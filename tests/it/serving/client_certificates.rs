@@ -235,7 +235,7 @@ async fn each_stream_and_tunnel_is_the_certificate_s_user_until_a_reload_changes
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_resumed_session_has_its_certificate_and_the_user_s_limits_hold() {
-    let origin = Origin::site("").await;
+    let origin = Origin::http(super::access::holding).await;
     let (pairs, ca) = (Pairs::new().await, TestCa::new("clients"));
     let ann = "{ name: ann, certificate: ann.example, max_connections: 1, egress: { hosts: [a.localhost] } }";
     let proxy = Proxy::start(&settings(&pairs, &ca, ann)).await;
@@ -244,6 +244,8 @@ async fn a_resumed_session_has_its_certificate_and_the_user_s_limits_hold() {
     let open = async || Client::open(proxy.address()).await.tls_with("127.0.0.1", config.clone()).await.unwrap();
     let mut first = open().await;
     assert_eq!(first.get(&url, &host).await.status(), 200);
+    first.send(crate::support::client::get(&origin.url("/held"), &host)).await;
+    eventually("it is in use", || origin.log.count("/held") == 1).await;
     let mut second = open().await;
     assert_refused(&second.get(&url, &host).await, 503, "connection_limit_reached", "connection-limit");
     drop((first, second));

@@ -105,6 +105,9 @@ async fn what_takes_a_restart_is_named_and_never_shown_as_reloaded() {
     let (_, config) = api(&binary, &[], "/api/v1/config").await;
     assert_eq!((&config["mode"], &config["fleet"]["url"]), (&"report".into(), &Value::Null), "what is in force");
     assert_eq!(config["admin"]["address"], "127.0.0.1:0");
+    let (_, status) = api(&binary, &[], "/api/v1/status").await;
+    let why = "needs a restart: admin.address, store.directory, pace.key, fleet.url";
+    assert_eq!(status["reload_failure"]["error"], why);
     binary.signal(libc::SIGHUP);
     let line = "not reloaded in full: admin.address, store.directory, pace.key, fleet.url needs a restart";
     eventually("the line of SIGHUP", || binary.output().matches(line).count() == 4).await;
@@ -118,8 +121,18 @@ async fn what_takes_a_restart_is_named_and_never_shown_as_reloaded() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_with_faults_is_refused_and_changes_nothing() {
     let binary = Binary::serve(ADMIN).await;
+    let (_, status) = api(&binary, &[], "/api/v1/status").await;
+    assert_eq!(status["reload_failure"], Value::Null, "{status}");
     let ended = binary.reload(&format!("{ADMIN}\nmode: report\npace: {{ max_wait: soon }}")).await;
     assert!(ended.code == 1 && ended.stderr.contains("soon") && ended.stderr.contains("not reloaded"), "{ended:?}");
+    let (_, status) = api(&binary, &[], "/api/v1/status").await;
+    let error = status["reload_failure"]["error"].as_str().expect("it failed");
+    assert!(error.contains("politely.yaml:") && error.ends_with(":13: `soon` is not a duration"), "{error:?}");
+    let said = binary.asked(&["status"], &[]).await.stdout;
+    assert!(
+        said.contains("the older configuration is in force (") && said.contains(&format!("Z): {error}\n")),
+        "{said}"
+    );
     assert_eq!(gauge(&binary, "politely_config_last_reload_successful").await, 0.0);
     let ended = binary.asked(&["reload"], &[]).await;
     assert!(ended.code == 1 && ended.stderr.contains("soon") && ended.stderr.contains("not reloaded"), "{ended:?}");
@@ -129,6 +142,11 @@ async fn a_file_with_faults_is_refused_and_changes_nothing() {
     assert!(ended.code == 1 && ended.stderr.contains("cannot listen on"), "{ended:?}");
     let (_, config) = api(&binary, &[], "/api/v1/config").await;
     assert_eq!((&config["mode"], config["listen"].as_array().unwrap().len()), (&"enforce".into(), 1));
+    let said = binary.asked(&["status"], &[]).await.stdout;
+    assert!(said.contains("in force (") && said.contains("Z): cannot listen on"), "{said}");
+    binary.reload(ADMIN).await;
+    let said = binary.asked(&["status"], &[]).await.stdout;
+    assert!(!said.contains("in force"), "{said}");
     assert_eq!(politely(&["reload", "--admin", "127.0.0.1:1"]).await.code, 2);
     binary.stop().await;
 }

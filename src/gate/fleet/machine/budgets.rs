@@ -5,37 +5,42 @@ use super::clock::{micros_up, span};
 use super::slot::KeySlot;
 use crate::gate::fleet::Spend;
 use crate::policy::Spent;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Instant, SystemTime};
 
 /// Adds spending. False: there was no room.
 pub(super) fn spend(slot: KeySlot<'_>, spend: &Spend, now: SystemTime) -> (bool, Spent) {
-    let (ends, left) = spend.per.end(now);
-    slot.keep(micros_up(Instant::now()).saturating_add(span(left)));
+    let (current, _) = spend.per.end(now);
     let (requests, bytes) = (slot.free_word(REQUESTS), slot.free_word(BYTES));
     loop {
-        let (word, spent) =
-            (requests.load(SeqCst), Spent { ends, requests: counted(requests, ends), bytes: counted(bytes, ends) });
-        let (goes, after) = spend.after(spent);
-        if !goes {
-            return (false, after);
-        }
+        let word = requests.load(SeqCst);
+        let spent = counted(word, current).at(spend.per, now);
+        let ends = spent.ends;
+        slot.keep(micros_up(Instant::now()).saturating_add(span(spent.left(now))));
+        let counted_bytes = |word| counted(word, ends).requests;
+        let (goes, after) = spend.after(Spent { bytes: counted_bytes(bytes.load(SeqCst)), ..spent });
         if requests.compare_exchange(word, packed(after.requests, ends), SeqCst, SeqCst).is_ok() {
-            let more = |_| {
-                let before = counted(bytes, ends).max(spend.heard.in_period(ends).bytes);
+            if !goes {
+                return (false, after);
+            }
+            let more = |word| {
+                let before = counted_bytes(word).max(spend.heard.in_period(ends).bytes);
                 Some(packed(before.saturating_add(spend.bytes), ends))
             };
             let _ = bytes.fetch_update(SeqCst, SeqCst, more);
-            return (true, Spent { bytes: counted(bytes, ends), ..after });
+            return (true, Spent { bytes: counted_bytes(bytes.load(SeqCst)), ..after });
         }
     }
 }
 
-/// The count of the period that ends at `ends`; 0 for any other period.
-fn counted(word: &AtomicU64, ends: u64) -> u64 {
-    let word = word.load(SeqCst);
-    if word >> COUNT_BITS == period(ends) { word & COUNT } else { 0 }
+/// The count of the period that ends at `ends`, or of a later one: the clock may have been set back. 0 if the word is of an earlier one.
+fn counted(word: u64, ends: u64) -> Spent {
+    let later = (word >> COUNT_BITS).wrapping_sub(period(ends)) % PERIODS;
+    if word == 0 || later > MOST_SET_BACK {
+        Spent { ends, ..Spent::default() }
+    } else {
+        Spent { ends: ends + 3600 * later, requests: word & COUNT, bytes: 0 }
+    }
 }
 
 fn packed(count: u64, ends: u64) -> u64 {
@@ -44,7 +49,7 @@ fn packed(count: u64, ends: u64) -> u64 {
 
 /// The period's end in hours, modulo half a year: no count is kept that long.
 fn period(ends: u64) -> u64 {
-    ends / 3600 % (1 << (64 - COUNT_BITS))
+    ends / 3600 % PERIODS
 }
 
 /// Words that hosts use for other data.
@@ -52,3 +57,6 @@ const REQUESTS: usize = 4;
 const BYTES: usize = 5;
 const COUNT_BITS: u32 = 52;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
+const PERIODS: u64 = 1 << (64 - COUNT_BITS);
+/// Hours by which a period may be later than the clock; beyond, it is an old one.
+const MOST_SET_BACK: u64 = PERIODS / 4;

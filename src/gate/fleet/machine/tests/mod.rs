@@ -497,7 +497,14 @@ async fn budgets_are_counted_by_all_and_for_later_ones() {
     assert_eq!(of(&next, "a", unsent(86_400)), (true, 6, 70));
     let slot = next.slots.find(next.id("a")).expect("it is there");
     assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(86_400))), (true, 1, 10), "another day");
-    assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(10))), (true, 1, 10), "set back, it begins anew");
+    assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(10))), (false, 1, 10), "set back, it goes on");
+    assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(10))), (true, 2, 20));
+    assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(2 * 86_400 - 1))), (false, 2, 20));
+    assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(9 * 86_400))), (true, 1, 10));
+    assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(86_400))), (false, 1, 10), "set back by days");
+    assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(86_400))), (true, 2, 20));
+    assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(2 * 86_400))), (false, 2, 20));
+    assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(3 * 86_400))), (true, 1, 10), "not for days");
     assert!(next.spend("a", &spend(None, none)).await.is_ok());
 }
 

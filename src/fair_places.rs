@@ -25,7 +25,7 @@ pub struct FairPlace {
 /// For whom a place is taken: a client, and the site for which it asks.
 #[derive(Debug, Clone, Copy)]
 pub struct Taker {
-    pub(super) client: ClientId,
+    pub(crate) client: ClientId,
     /// A hash of the registrable domain: a domain can have any number of hosts.
     site: u64,
 }
@@ -186,7 +186,7 @@ impl Drop for FairPlace {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use futures_util::FutureExt;
     use std::pin::pin;
