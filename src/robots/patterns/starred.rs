@@ -206,4 +206,4 @@ fn bucket(window: u32, buckets: usize) -> usize {
 }
 
 /// Up to this number, patterns are tried one by one.
-const MOST_WITHOUT_INDEX: usize = 32;
+const MOST_WITHOUT_INDEX: usize = 64;
