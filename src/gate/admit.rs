@@ -266,7 +266,7 @@ impl Gate {
         &self,
         host: &AdmitHost<'_>,
         request: &Request<'_>,
-        permit: Permit,
+        permit: Box<Permit>,
         account: &mut Account,
     ) -> Result<Option<Admitted>, Refusal> {
         let settings = self.settings.load();

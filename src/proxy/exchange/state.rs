@@ -26,7 +26,7 @@ pub struct Exchange<'a> {
     pub settings: Arc<Settings>,
     pub began: Instant,
     /// The pacing slot.
-    pub(super) permit: Option<Permit>,
+    pub(super) permit: Option<Box<Permit>>,
     pub(super) signature: Signature,
     /// The origin connection serves this client connection only.
     pub(super) is_private: bool,
