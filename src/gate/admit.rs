@@ -184,7 +184,7 @@ impl Gate {
             account.bill = None;
             return Ok(Step::Go(Admitted::NotModified));
         }
-        let (queue, terms) = self.queue_and_terms(settings, host, request, crawl_delay, waited);
+        let (queue, terms) = self.queue_and_terms(settings, rules, host, request, crawl_delay, waited);
         if settings.mode == Mode::Report {
             let (permit, held) = queue.dry_run(request.client, &terms, reported.is_some());
             entry.set_page_went(true);
@@ -203,13 +203,14 @@ impl Gate {
     fn queue_and_terms<'a>(
         &self,
         settings: &Settings,
+        rules: &HostRules,
         host: &AdmitHost<'a>,
         request: &Request<'_>,
         crawl_delay: Option<Duration>,
         waited: Duration,
     ) -> (&'a Arc<HostQueue>, Terms) {
         let queue = host.queue;
-        let terms = self.terms(request, rules(request, host.hosts, settings), settings, crawl_delay, waited);
+        let terms = self.terms(request, rules, settings, crawl_delay, waited);
         if let Some(asked) = terms.clamped() {
             queue.log_clamp(request.authority, asked, terms.gap());
         }
@@ -265,7 +266,7 @@ impl Gate {
         &self,
         host: &AdmitHost<'_>,
         request: &Request<'_>,
-        permit: Permit,
+        permit: Box<Permit>,
         account: &mut Account,
     ) -> Result<Option<Admitted>, Refusal> {
         let settings = self.settings.load();
@@ -277,7 +278,7 @@ impl Gate {
             Ruling::Report(why) => Some(Reported::Refused(why)),
             Ruling::Allow(_) => None,
         };
-        let (queue, terms) = self.queue_and_terms(&settings, host, request, crawl_delay, Duration::ZERO);
+        let (queue, terms) = self.queue_and_terms(&settings, rules, host, request, crawl_delay, Duration::ZERO);
         let is_out_of_burst = Arc::ptr_eq(queue, host.queue) && !Arc::ptr_eq(queue, permit.queue());
         // The queue of an old delay must not go on beside that of the new one.
         if is_out_of_burst || permit.gap() < terms.gap() || permit.group_delay() != terms.group_delay {

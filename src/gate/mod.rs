@@ -78,7 +78,7 @@ pub struct Gate {
 pub enum Admitted {
     /// The request goes now, and holds the permit until it ends.
     Go {
-        permit: Permit,
+        permit: Box<Permit>,
         /// The decision that report mode did not enforce.
         reported: Option<Reported>,
     },
@@ -201,7 +201,7 @@ impl Gate {
         request: &Request<'_>,
         hosts: Option<&Hosts>,
         account: &mut Account,
-    ) -> Result<(Permit, Option<Reported>), Refusal> {
+    ) -> Result<(Box<Permit>, Option<Reported>), Refusal> {
         let settings = self.settings.load_full();
         let rules = rules(request, hosts, &settings);
         let terms = terms(&settings, rules, request.authority.host(), rules.crawl_delay, false);

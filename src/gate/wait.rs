@@ -47,7 +47,7 @@ impl Gate {
         }
     }
 
-    pub(super) async fn turn(&self, waiting: &mut Waiting) -> Result<Permit, Refusal> {
+    pub(super) async fn turn(&self, waiting: &mut Waiting) -> Result<Box<Permit>, Refusal> {
         let due = waiting.due();
         tokio::select! {
             biased;

@@ -23,15 +23,23 @@ impl<'a> FieldLines<'a> {
         let end = colon.wrapping_add(value.len() + 4);
         let is_as_it_was = value.as_ptr() as usize == name.as_ptr() as usize + name.len() + 2
             && matches!(self.raw.get(colon..end), Some([b':', b' ', .., b'\r', b'\n']));
-        if !is_as_it_was {
-            self.flush(out);
-            return put_field(out, name, value);
+        match is_as_it_was {
+            true if self.held.end == start => self.held.end = end,
+            true => self.begin_at(out, start..end),
+            false => self.put_anew(out, name, value),
         }
-        if self.held.end != start {
-            self.flush(out);
-            self.held.start = start;
-        }
-        self.held.end = end;
+    }
+
+    #[inline(never)]
+    fn begin_at(&mut self, out: &mut Vec<u8>, line: Range<usize>) {
+        self.flush(out);
+        self.held = line;
+    }
+
+    #[inline(never)]
+    fn put_anew(&mut self, out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+        self.flush(out);
+        put_field(out, name, value);
     }
 
     /// Writes the pending lines. Call before anything else is appended to `out`.

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Gives its slot back when dropped, with the outcome set until then.
+/// Gives its slot back when dropped, with the outcome set until then. Boxed where it is made, as it goes through many hands.
 pub struct Permit {
     queue: Arc<HostQueue>,
     slot: Option<Slot>,
-    terms: Box<Terms>,
+    terms: Terms,
     stage: Stage,
     /// The wait for the slot; zero: it was free.
     pub(in crate::gate) waited: Duration,
@@ -38,17 +38,17 @@ enum Stage {
 impl Permit {
     /// `slot`: `None` in report mode, which holds nothing back.
     #[inline]
-    pub(super) fn new(queue: &Arc<HostQueue>, slot: Option<Slot>, terms: &Terms) -> Self {
-        let (queue, terms, waited) = (queue.clone(), Box::new(terms.clone()), Duration::ZERO);
+    pub(super) fn new(queue: &Arc<HostQueue>, slot: Option<Slot>, terms: &Terms) -> Box<Self> {
+        let (queue, terms, waited) = (queue.clone(), terms.clone(), Duration::ZERO);
         let (outcome, answered) = (PaceOutcome::Unused, None);
-        Self { queue, slot, terms, stage: Stage::Kept, waited, outcome, answered, group: None }
+        Box::new(Self { queue, slot, terms, stage: Stage::Kept, waited, outcome, answered, group: None })
     }
 
     /// `terms`: of host and group.
-    pub(super) fn with_group(mut self, group: Permit, terms: &Terms) -> Self {
-        self.terms = Box::new(terms.clone());
+    pub(super) fn with_group(mut self: Box<Self>, group: Box<Permit>, terms: &Terms) -> Box<Self> {
+        self.terms = terms.clone();
         self.slot.iter_mut().for_each(|slot| slot.group_gap = group.gap());
-        self.group = Some(Box::new(group));
+        self.group = Some(group);
         self
     }
 
@@ -141,7 +141,7 @@ impl Permit {
         if queue.page().is_none()
             && let Some(of_page) = self.terms.of_page.take()
         {
-            self.terms = of_page;
+            self.terms = *of_page;
         }
         // The request has waited before and now stands at the end of the queue.
         let mut next = self.queue.turn(RETRIES, &self.terms).await?;
@@ -220,7 +220,7 @@ pub(in crate::gate) struct Waiting {
     /// `None`: the request takes no place from others.
     pub(super) place: Option<WaitPlace>,
     /// The group's permit, if already granted.
-    pub(super) group: Option<Permit>,
+    pub(super) group: Option<Box<Permit>>,
     /// The host's queue, if this place is in a group's queue.
     pub(super) host: Option<Arc<HostQueue>>,
 }
@@ -242,7 +242,7 @@ impl Waiting {
     }
 
     /// Waits in this queue only.
-    pub(super) async fn turn_here(&mut self) -> Result<Permit, Refusal> {
+    pub(super) async fn turn_here(&mut self) -> Result<Box<Permit>, Refusal> {
         let answer = tokio::select! {
             biased;
             answer = &mut self.answer => answer,
@@ -297,7 +297,7 @@ mod tests {
         host.stand(ClientId(1), &terms).expect("it may wait")
     }
 
-    fn go(host: &Arc<HostQueue>) -> Permit {
+    fn go(host: &Arc<HostQueue>) -> Box<Permit> {
         match stand(host) {
             Stand::Go(permit) => permit,
             Stand::Wait(_) => panic!("nobody has been there"),

@@ -60,7 +60,7 @@ pub(super) enum FetchLine {
 /// A host's slot for a fetch. One guest at a time has or awaits the host's slot: however many sites redirect to this host, its own clients
 /// come first. Guests take turns by client, and by the site whose file is wanted.
 pub(super) struct FetchTurn {
-    pub permit: Permit,
+    pub permit: Box<Permit>,
     _guest_place: Option<FairPlace>,
 }
 

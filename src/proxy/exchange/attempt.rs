@@ -97,7 +97,7 @@ impl Exchange<'_> {
         self.trip.upstream = Some(upstream);
         let mut side = Http2::default();
         side.sending = (!ends).then_some(sending);
-        let is_paced = self.permit.as_ref().is_some_and(Permit::is_paced);
+        let is_paced = self.permit.as_deref().is_some_and(Permit::is_paced);
         let mut origin = Http2Origin::new(side, response, is_paced.then_some(head));
         match self.carry(client, &mut origin, timer, route).await {
             Ok(carried) => {

@@ -2,11 +2,12 @@
 
 use super::Exchange;
 use super::cached::CacheLookup;
-use super::min_revisit::Remembered;
+use super::min_revisit::{self, Remembered};
 use super::pages::{self, Pages};
-use super::per_user::{asked, denied, hosts, intercept_mode, is_listed};
+use super::per_user::{asked, denied, hosts, is_listed};
 use super::request::Request;
-use crate::config::{InterceptMode, User};
+use super::usage::looks_into_pages;
+use crate::config::{HostPolicy, InterceptMode, User};
 use crate::gate::cache::StoredAnswer;
 use crate::gate::{Admitted, LastHost, Reported};
 use crate::policy::{self, Again, Refusal, Scheme};
@@ -139,19 +140,18 @@ impl Exchange<'_> {
         let Exchange { proxy, request, peer, client, ref settings, began, .. } = *self;
         let authority = &request.authority;
         let user = peer.user.as_deref();
+        let HostPolicy { rules, intercept, .. } = settings.hosts_of(user).get(authority.host());
         // The request came without a CONNECT, its TLS name differs from the CONNECT, or a reload denied the host.
-        if (peer.tunnel.is_some() || authority.scheme() == Scheme::Https)
-            && intercept_mode(settings, authority, user) == InterceptMode::Deny
-        {
+        if (peer.tunnel.is_some() || authority.scheme() == Scheme::Https) && *intercept == InterceptMode::Deny {
             return Err(denied(settings, authority, user));
         }
         // Before DNS, which would reveal the name.
         if *authority.host() != settings.intercept.setup_host {
             is_listed(settings, authority.host(), request.method, user)?;
         }
-        let reads_pages = self.looks_into_pages();
+        let (reads_pages, looks_back) = (looks_into_pages(rules, request), min_revisit::looks_back(rules));
         let route = proxy.upstream.reach_again(settings, authority, client, hosts(user), began, last).await;
-        self.reads_pages = reads_pages;
+        (self.reads_pages, self.looks_back) = (reads_pages, looks_back);
         Ok(route)
     }
 

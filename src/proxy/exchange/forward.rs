@@ -89,7 +89,7 @@ impl Exchange<'_> {
                 false => tries += 1,
             }
             // A retry is another request to the host. A client that stalled has no slot for it.
-            if !self.permit.as_ref().is_some_and(Permit::has_turn)
+            if !self.permit.as_deref().is_some_and(Permit::has_turn)
                 || tries >= MAX_TRIES
                 || unprocessed >= MAX_UNPROCESSED
             {

@@ -29,17 +29,21 @@ impl Remembered {
     }
 }
 
+/// Whether it matters what is remembered of a page.
+pub(super) fn looks_back(rules: &HostRules) -> bool {
+    rules.manners.min_revisit.is_some() || !rules.purposes().is_empty()
+}
+
 impl Exchange<'_> {
     /// What is remembered of the requested page, if it matters.
     #[inline]
     pub(super) fn remembered(&self) -> Option<Remembered> {
-        let rules = rules(&self.settings, self.request, self.peer);
-        let may_matter = rules.manners.min_revisit.is_some() || !rules.purposes().is_empty();
-        if may_matter { self.remembered_by(rules) } else { None }
+        if self.looks_back { self.looked_up() } else { None }
     }
 
     #[cold]
-    fn remembered_by(&self, rules: &HostRules) -> Option<Remembered> {
+    fn looked_up(&self) -> Option<Remembered> {
+        let rules = rules(&self.settings, self.request, self.peer);
         self.reserved(rules).map(Remembered::Reserved).or_else(|| self.visited_within(rules.manners.min_revisit?))
     }
 
@@ -72,7 +76,8 @@ impl Exchange<'_> {
     /// Prepares a visit, which is stored once the answer has been delivered.
     #[inline]
     pub(super) fn note_visit(&mut self, head: &AnswerHead<'_>) {
-        if rules(&self.settings, self.request, self.peer).manners.min_revisit.is_some()
+        if self.looks_back
+            && rules(&self.settings, self.request, self.peer).manners.min_revisit.is_some()
             && self.request.promised.is_none()
             && self.is_of_page()
             && match head.status {

@@ -26,12 +26,14 @@ pub struct Exchange<'a> {
     pub settings: Arc<Settings>,
     pub began: Instant,
     /// The pacing slot.
-    pub(super) permit: Option<Permit>,
+    pub(super) permit: Option<Box<Permit>>,
     pub(super) signature: Signature,
     /// The origin connection serves this client connection only.
     pub(super) is_private: bool,
     /// Heads of pages are checked for usage preferences.
     pub(super) reads_pages: bool,
+    /// It matters what is remembered of the page.
+    pub(super) looks_back: bool,
     /// The held answer, until the page's head is known.
     pub(super) held: Option<Box<HeldPage>>,
     /// `None`: the cache does not apply.
@@ -117,6 +119,7 @@ impl<'a> Exchange<'a> {
             signature: Signature::default(),
             is_private: request.is_private(),
             reads_pages: false,
+            looks_back: false,
             held: None,
             cached: CacheUse::of(proxy, request, peer),
             trip,

@@ -26,7 +26,7 @@ impl Exchange<'_> {
         let (limits, expects_continue) = (&self.settings.limits, self.request.expects_continue);
         let min_rate = MinRate { rate: limits.min_rate, over: limits.read_timeout };
         // Stalls within the pacing gap delay nobody: the next start waits for the gap anyway.
-        let stall = self.permit.as_ref().map_or(Duration::ZERO, Permit::gap).max(limits.read_timeout / STALL_PART);
+        let stall = self.permit.as_deref().map_or(Duration::ZERO, Permit::gap).max(limits.read_timeout / STALL_PART);
         let began = *self.trip.sent.insert(Instant::now());
         let mut carry = Carry {
             exchange: self,
@@ -132,7 +132,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
 
     /// When to check for a stall. `None`: the client is not waited for, or has no slot.
     fn window_ends(&self) -> Option<Instant> {
-        let has_turn = self.head_written && self.exchange.permit.as_ref().is_some_and(Permit::has_turn);
+        let has_turn = self.head_written && self.exchange.permit.as_deref().is_some_and(Permit::has_turn);
         (has_turn && (self.answered || !self.is_origins_turn())).then(|| self.window.0 + self.stall)
     }
 

@@ -20,18 +20,16 @@ pub fn is_looked_for(rules: &HostRules, request: &Request<'_>) -> bool {
     !rules.purposes().is_empty() && !request.reads_robots()
 }
 
-impl Exchange<'_> {
-    /// Whether a page has to be read to know what it says about its use.
-    pub(super) fn looks_into_pages(&self) -> bool {
-        let Exchange { request, peer, ref settings, .. } = *self;
-        let rules = rules(settings, request, peer);
-        match rules.usage.page {
-            RobotsOverride::Enforce => is_looked_for(rules, request),
-            RobotsOverride::Report => !request.reads_robots(),
-            RobotsOverride::Ignore => false,
-        }
+/// Whether a page has to be read to know what it says about its use.
+pub(super) fn looks_into_pages(rules: &HostRules, request: &Request<'_>) -> bool {
+    match rules.usage.page {
+        RobotsOverride::Enforce => is_looked_for(rules, request),
+        RobotsOverride::Report => !request.reads_robots(),
+        RobotsOverride::Ignore => false,
     }
+}
 
+impl Exchange<'_> {
     /// What the page has said against its use before, if that is fresh.
     pub(super) fn reserved(&self, rules: &HostRules) -> Option<Box<Reservation>> {
         let Exchange { proxy, request, peer, .. } = *self;

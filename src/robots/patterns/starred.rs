@@ -48,16 +48,16 @@ impl<T: Ord + Copy> Starred<T> {
         floor: Option<T>,
         budget: &mut StepBudget,
     ) -> Result<Option<T>, StepsSpent> {
+        let stronger = self.patterns.partition_point(|star| Some(star.value) > floor);
         let Some(index) = &self.index else {
             budget.spend(self.patterns.len() / 2)?;
-            for star in self.patterns.iter().take_while(|star| Some(star.value) > floor) {
+            for star in &self.patterns[..stronger] {
                 if path.byte_set.has_all(star.byte_set) && star.matches(text, path.bytes, budget)? {
                     return Ok(Some(star.value));
                 }
             }
             return Ok(None);
         };
-        let stronger = self.patterns.partition_point(|star| Some(star.value) > floor);
         let is_candidate =
             |&n: &u32| (n as usize) < stronger && path.byte_set.has_all(self.patterns[n as usize].byte_set);
         let mut candidates: Candidates = SmallVec::new();
@@ -206,4 +206,4 @@ fn bucket(window: u32, buckets: usize) -> usize {
 }
 
 /// Up to this number, patterns are tried one by one.
-const MOST_WITHOUT_INDEX: usize = 32;
+const MOST_WITHOUT_INDEX: usize = 64;

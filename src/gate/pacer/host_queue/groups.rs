@@ -38,7 +38,7 @@ impl HostQueue {
     /// Queues a request that has its group's slot.
     pub(in crate::gate::pacer) fn stand_behind(
         self: &Arc<Self>,
-        of_group: Permit,
+        of_group: Box<Permit>,
         client: ClientId,
         terms: &Terms,
     ) -> Result<Stand, Refusal> {
@@ -98,13 +98,13 @@ impl HostQueue {
 
 impl Waiting {
     /// In a group's queue: `host` comes next. In the host's: `group` was granted. `terms`: of both.
-    fn with(mut self, host: Option<Arc<HostQueue>>, group: Option<Permit>, terms: &Terms) -> Stand {
+    fn with(mut self, host: Option<Arc<HostQueue>>, group: Option<Box<Permit>>, terms: &Terms) -> Stand {
         (self.host, self.group, self.terms) = (host, group, Box::new(terms.clone()));
         Stand::Wait(self)
     }
 
     /// Waits for the slot.
-    pub async fn turn(&mut self) -> Result<Permit, Refusal> {
+    pub async fn turn(&mut self) -> Result<Box<Permit>, Refusal> {
         let (mut permit, mut is_of_group) = (self.turn_here().await?, self.host.is_some());
         let host = self.queue().clone();
         loop {
@@ -125,7 +125,7 @@ impl Waiting {
 }
 
 impl Stand {
-    async fn turn_here(self) -> Result<Permit, Refusal> {
+    async fn turn_here(self) -> Result<Box<Permit>, Refusal> {
         match self {
             Self::Go(permit) => Ok(permit),
             Self::Wait(mut waiting) => waiting.turn_here().await,

@@ -45,7 +45,7 @@ pub(in crate::gate) struct HostQueue {
 
 /// Result of asking for a slot.
 pub(in crate::gate) enum Stand {
-    Go(Permit),
+    Go(Box<Permit>),
     Wait(Waiting),
 }
 
@@ -139,7 +139,7 @@ impl HostQueue {
     }
 
     /// Waits for a slot. Dropping the future gives the place in the queue back.
-    pub async fn turn(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Result<Permit, Refusal> {
+    pub async fn turn(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Result<Box<Permit>, Refusal> {
         match self.stand(client, terms)? {
             Stand::Go(permit) => Ok(permit),
             Stand::Wait(mut waiting) => waiting.turn().await,
@@ -194,11 +194,13 @@ impl HostQueue {
     }
 
     /// Lets a request of report mode go at once. Reports its virtual wait, unless the request is `refused` anyway.
-    pub fn dry_run(self: &Arc<Self>, client: ClientId, terms: &Terms, refused: bool) -> (Permit, Option<Reported>) {
-        let wait = match refused {
-            true => Duration::ZERO,
-            false => self.dry_wait(client, terms),
-        };
+    pub fn dry_run(
+        self: &Arc<Self>,
+        client: ClientId,
+        terms: &Terms,
+        refused: bool,
+    ) -> (Box<Permit>, Option<Reported>) {
+        let wait = if refused { Duration::ZERO } else { self.dry_wait(client, terms) };
         let held = if wait > terms.max_wait {
             Some(Reported::from(Refusal::CrawlDelay { retry_after: wait, max_wait: Some(terms.max_wait) }))
         } else {

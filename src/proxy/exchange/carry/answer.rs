@@ -3,10 +3,10 @@
 use super::super::head::joined;
 use super::proxy_status::others;
 use crate::http1::{
-    Field, FieldKind, FieldLines, Framing, ResponseHead, put_field, put_number, put_status_line, read_response,
+    FieldKind, FieldLines, Framing, ResponseHead, put_field, put_number, put_status_line, read_response,
 };
-use crate::policy::override_fields::is_disguised;
 use crate::proxy::respond::PROXY_STATUS;
+use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 
 /// A head as received.
@@ -225,14 +225,18 @@ impl<'a> AnswerHead<'a> {
         let mut head = http::Response::new(());
         *head.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_GATEWAY);
         let fields = head.headers_mut();
-        let passed = match self.fields {
-            Fields::Http1(head) => head.fields.len(),
-            Fields::Http2(fields) => fields.len(),
+        let (passed, bytes) = match self.fields {
+            Fields::Http1(head) => (head.fields.len(), head.raw.len()),
+            Fields::Http2(fields) => (fields.len(), LIKELY),
         };
         fields.reserve(passed + MOST_ADDED);
-        // RFC 9113 §8.2.1: clients end the stream or the connection if white space surrounds a value.
+        // All values share their memory.
+        let mut values = BytesMut::with_capacity(bytes);
         let mut append = |name: &[u8], value: &[u8]| {
-            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value.trim_ascii())) {
+            // RFC 9113 §8.2.1: clients end the stream or the connection if white space surrounds a value.
+            values.extend_from_slice(value.trim_ascii());
+            let value = HeaderValue::from_maybe_shared(values.split().freeze());
+            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), value) {
                 fields.append(name, value);
             }
         };
@@ -254,30 +258,6 @@ impl<'a> AnswerHead<'a> {
     }
 }
 
-/// Trailers to forward, without fields that are not allowed in trailers: a recipient may merge them into the head
-/// (RFC 9110 §6.5).
-pub(super) fn passed_trailers(came: HeaderMap) -> HeaderMap {
-    let mut passed = HeaderMap::with_capacity(came.len());
-    for (name, value) in &came {
-        let field = Field {
-            name: name.as_str().as_bytes(),
-            value: value.as_bytes(),
-            kind: FieldKind::of(name.as_str().as_bytes()),
-        };
-        if !field.may_trail() || is_disguised(field.name) {
-            continue;
-        }
-        // List members that claim to be from this proxy are removed.
-        let others = (field.kind == FieldKind::ProxyStatus).then(|| others(field.value));
-        match others {
-            None => drop(passed.append(name, value.clone())),
-            Some(others) if others.is_empty() => {}
-            Some(others) => drop(HeaderValue::from_str(&others).map(|value| passed.append(name, value))),
-        }
-    }
-    passed
-}
-
 /// Strips leading zeros.
 fn length(digits: &[u8]) -> &[u8] {
     let zeros = digits.iter().take_while(|&&digit| digit == b'0').count();
@@ -286,6 +266,8 @@ fn length(digits: &[u8]) -> &[u8] {
 
 /// Fields of [`Added`].
 const MOST_ADDED: usize = 3;
+/// Bytes of an answer's values.
+const LIKELY: usize = 512;
 /// The names of `FieldKind::Signal`.
 const SIGNALS: [&str; 8] = [
     "link",
@@ -297,30 +279,3 @@ const SIGNALS: [&str; 8] = [
     "crawler-charged",
     "crawler-error",
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn trailers_cannot_frame_route_authenticate_reserve_or_speak_in_our_name() {
-        let came = [
-            ("x-sum", "9"),
-            ("host", "h"),
-            ("authorization", "Basic YTpi"),
-            ("x-original-url", "/private"),
-            ("proxy-status", "politely; error=x, other"),
-            ("cache-status", "politely; hit"),
-            ("x-robots-tag", "noai"),
-            ("robots-tag", "*;noai"),
-            ("content-usage", "train-ai=n"),
-            ("content-signal", "ai-train=no"),
-            ("tdm-reservation", "1"),
-            ("link", "</l>; rel=license"),
-        ];
-        let came = came.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        let passed = passed_trailers(came.into_iter().collect());
-        let passed: Vec<_> = passed.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
-        assert_eq!(passed, [("x-sum", "9"), ("proxy-status", "other")]);
-    }
-}

@@ -1,7 +1,7 @@
 //! One direction of an exchange: content passes from one side to the other.
 
-use super::answer::passed_trailers;
 use super::side::{BodySource, Side, SideError};
+use super::trailers::passed_trailers;
 use crate::proxy::limits::body_rate::{Meter, MinRate};
 use std::task::{Context, Poll, ready};
 use tokio::time::Instant;

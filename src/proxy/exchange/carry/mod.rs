@@ -14,6 +14,7 @@ mod origin;
 mod proxy_status;
 mod receive_queue;
 mod side;
+mod trailers;
 
 pub use answer::{Added, AnswerHead, KeptHead};
 pub use client::Client;
