@@ -7,17 +7,16 @@ mod host_queue;
 mod machine_share;
 mod permit;
 mod rests;
-mod waiters;
 
 pub use host_queue::PaceFigures;
 pub(super) use host_queue::{HostQueue, Stand};
 pub use permit::Permit;
 pub(super) use permit::Waiting;
-pub(super) use waiters::WaitPlace;
 
 use super::fleet::{Fleet, Machine, WaitNews};
+use super::waiting_requests::WaitingRequests;
 use crate::policy::PaceKey;
-use crate::policy::pace::{ClientId, Terms};
+use crate::policy::pace::Terms;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use host_queue::{HostSchedule, PacerShared};
 use parking_lot::RwLock;
@@ -46,19 +45,14 @@ impl Pacer {
     /// `debts`: where debts are kept for later processes.
     pub fn new(fleet: Option<Arc<Fleet>>, debts: Option<Arc<Machine>>) -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::new(Shard { sweep_at: MIN_SWEEP, ..Shard::default() }));
-        let (waiters, rests, queues) = (Arc::default(), Rests::new(), AtomicUsize::new(0));
-        let shared = Arc::new(PacerShared { waiters, fleet, debts, rests, queues });
+        let (waiting, rests, queues) = (Arc::default(), Rests::new(), AtomicUsize::new(0));
+        let shared = Arc::new(PacerShared { waiting, fleet, debts, rests, queues });
         Pacer { shards: shards.collect(), hasher: DefaultHashBuilder::default(), shared }
     }
 
-    /// Number of waiting requests, over all hosts.
-    pub fn waiting(&self) -> usize {
-        self.shared.waiters.count()
-    }
-
-    /// Takes a place among the waiting requests for a request that waits for something other than a slot.
-    pub fn wait_place(&self, client: ClientId, max_waiting: usize) -> WaitPlace {
-        self.shared.waiters.enter(client, max_waiting)
+    /// The waiting requests, over all hosts.
+    pub fn waiting(&self) -> &Arc<WaitingRequests> {
+        &self.shared.waiting
     }
 
     /// The key's figures; `None`: the key was not used lately.
@@ -170,7 +164,7 @@ const QUEUE_BYTES: usize = size_of::<HostQueue>() + 4 * size_of::<usize>() + 2 *
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::pace::{ARRIVAL, PaceOutcome};
+    use crate::policy::pace::{ARRIVAL, ClientId, PaceOutcome};
 
     #[test]
     fn a_full_table_drops_the_queues_that_owe_nothing_and_no_other() {

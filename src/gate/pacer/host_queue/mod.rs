@@ -10,10 +10,10 @@ mod sharing;
 
 use super::permit::{Permit, Waiting};
 use super::rests::Rests;
-use super::waiters::Waiters;
 use crate::gate::fair_places::{FairPlace, Taker};
 use crate::gate::fleet::{Fleet, Machine};
 use crate::gate::report_mode::Reported;
+use crate::gate::waiting_requests::WaitingRequests;
 use crate::policy::pace::{ClientId, Observed, Refused, Schedule, Slot, Terms, Ticket, Turn};
 use crate::policy::{Authority, PaceKey, Refusal};
 use guests::Guests;
@@ -69,7 +69,7 @@ pub struct PaceFigures {
 
 /// State shared by all queues.
 pub(super) struct PacerShared {
-    pub waiters: Arc<Waiters>,
+    pub waiting: Arc<WaitingRequests>,
     pub fleet: Option<Arc<Fleet>>,
     /// Where debts are kept for later processes.
     pub debts: Option<Arc<Machine>>,
@@ -127,7 +127,7 @@ impl HostQueue {
 
     /// Waits for the guests' place, as long as a request may wait for its slot.
     pub async fn guest_place(&self, taker: Taker, terms: &Terms) -> Result<FairPlace, Refusal> {
-        let mut waits = self.shared.waiters.enter(taker.client, terms.max_waiting);
+        let mut waits = self.shared.waiting.unlisted(taker.client, terms.max_waiting);
         let host_start = || self.state.lock().schedule.last_starts().last_start;
         tokio::select! {
             biased;
@@ -142,7 +142,14 @@ impl HostQueue {
     pub async fn turn(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Result<Permit, Refusal> {
         match self.stand(client, terms)? {
             Stand::Go(permit) => Ok(permit),
-            Stand::Wait(mut waiting) => waiting.turn().await,
+            Stand::Wait(mut waiting) => {
+                let mut place = self.shared.waiting.unlisted(client, terms.max_waiting);
+                tokio::select! {
+                    biased;
+                    permit = waiting.turn() => permit,
+                    refusal = place.crowded_out() => Err(refusal),
+                }
+            }
         }
     }
 
@@ -184,11 +191,8 @@ impl HostQueue {
                 }
                 self.wake(&mut state);
                 drop(state);
-                let waiters = &self.shared.waiters;
-                // For a first fetch, the request that needs it holds the place.
-                let place = (!terms.is_renewal && !terms.first_fetch).then(|| waiters.enter(client, terms.max_waiting));
                 let (queue, terms, since, group, host) = (self.clone(), Box::new(terms.clone()), now, None, None);
-                Ok(Stand::Wait(Waiting { queue, client, ticket, answer, terms, since, due, place, group, host }))
+                Ok(Stand::Wait(Waiting { queue, client, ticket, answer, terms, since, due, group, host }))
             }
         }
     }
