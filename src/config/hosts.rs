@@ -83,9 +83,9 @@ impl Hosts {
         let mut table = PolicyTable::default();
         (table.policies[0].rules, table.policies[0].intercept) = (HostRules::new(Arc::new(options)), default);
         let mut same = HashMap::new();
-        for (pattern, own) in all {
-            let key = intercept.contains_key(&pattern).then(|| format!("intercept.hosts.{pattern}"));
-            table.lay(&pattern, &own, key.map(Arc::from), &mut same);
+        for (pattern, own) in &all {
+            let key = intercept.contains_key(pattern).then(|| format!("intercept.hosts.{pattern}"));
+            table.lay(pattern, own, key.map(Arc::from), &mut same);
         }
         Self { everybodys: table.into(), own: None }
     }
@@ -195,12 +195,12 @@ impl Default for PolicyTable {
 impl PolicyTable {
     /// Lays one entry over the less specific ones. `key`: its key in `intercept`, if it is not in `hosts`. `same`: the places of policies
     /// that name no entry, by the one below and what the entry says.
-    fn lay(
+    fn lay<'a>(
         &mut self,
         pattern: &HostPattern,
-        own: &Override,
+        own: &'a Override,
         key: Option<Arc<str>>,
-        same: &mut HashMap<(usize, String), usize>,
+        same: &mut HashMap<(usize, &'a Override), usize>,
     ) {
         let name = pattern.to_string();
         let below = find(&self.by_end, end(&name)).unwrap_or_default();
@@ -209,7 +209,7 @@ impl PolicyTable {
         }
         let is_named = own.intercept.is_some() || own.allow.is_some() || own.deny.is_some();
         let next = self.policies.len();
-        let place = if is_named { next } else { *same.entry((below, format!("{own:?}"))).or_insert(next) };
+        let place = if is_named { next } else { *same.entry((below, own)).or_insert(next) };
         if place == next {
             self.policies.push(self.policies[below].overlaid(pattern, own, key));
         }

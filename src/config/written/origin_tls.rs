@@ -30,7 +30,7 @@ impl Default for OriginTls {
 }
 
 /// The versions of TLS allowed for an origin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TlsVersions {
     /// 1.2 and 1.3.

@@ -199,7 +199,7 @@ impl AsRef<str> for InstanceName {
 }
 
 /// A rule's path in the syntax of robots.txt: `*` is any run of characters, a final `$` is the end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Hash, Eq)]
 pub struct PathPattern(String);
 
 impl PathPattern {
