@@ -7,7 +7,7 @@ mod verify;
 
 pub use decision::{Decision, Figure, SiteCopy};
 pub use line::{Kind, Line, ReadError, parse};
-pub use verify::{Fault, Verified, verify};
+pub use verify::{Fault, Verified, verify, verify_each};
 
 use crate::evidence::record::{Hash, digits, hex, sha256};
 use crate::evidence::segment::{RC1_FILES, Stored, open};

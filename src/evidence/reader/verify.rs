@@ -60,6 +60,18 @@ pub struct Fault {
 /// # Errors
 /// The directory cannot be read, or there is no evidence in it.
 pub fn verify(directory: &Path, anchors: &[Hash]) -> Result<Verified, ReadError> {
+    verify_each(directory, anchors, |_, _, _| {})
+}
+
+/// Verifies the whole directory, and hands each line that can be read to `see`, with its segment and its number.
+///
+/// # Errors
+/// As of [`verify`].
+pub fn verify_each(
+    directory: &Path,
+    anchors: &[Hash],
+    mut see: impl FnMut(u64, u64, &Line),
+) -> Result<Verified, ReadError> {
     let is_written = is_locked(directory);
     let all = Stored::all(directory)?;
     let (Some(first), Some(last)) = (all.first(), all.last()) else { return Err(ReadError::Empty) };
@@ -87,7 +99,7 @@ pub fn verify(directory: &Path, anchors: &[Hash]) -> Result<Verified, ReadError>
             walk.expected = None;
         }
         walk.synced = all.get(index + 1).and_then(Stored::synced_before);
-        let begins_after = walk.segment(stored, stored.number == last.number)?;
+        let begins_after = walk.segment(stored, stored.number == last.number, &mut see)?;
         start = start.or(begins_after);
         before = stored.number;
     }
@@ -142,7 +154,12 @@ impl Walk {
     }
 
     /// Tells what its first line names.
-    fn segment(&mut self, stored: &Stored, is_last: bool) -> Result<Option<Hash>, ReadError> {
+    fn segment(
+        &mut self,
+        stored: &Stored,
+        is_last: bool,
+        see: &mut impl FnMut(u64, u64, &Line),
+    ) -> Result<Option<Hash>, ReadError> {
         let (mut lines, mut number, mut first) = (Lines::of(stored)?, 0, None);
         self.present.clear();
         self.may_end = self.synced.is_some() && self.synced == self.expected;
@@ -163,6 +180,7 @@ impl Walk {
             };
             match line {
                 Ok(line) => {
+                    see(stored.number, number, &line);
                     if number == 1 {
                         first = Some(line.prev);
                         self.date(stored, line.time);
