@@ -2,7 +2,6 @@
 //! `gate` and `proxy`; built by `load`.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -94,8 +93,9 @@ impl Hosts {
     pub(super) fn overlaid(&self, entries: &HostMap<Override>) -> Self {
         let entries: Vec<_> = entries.clone().into_iter().collect();
         let by_end = entries.iter().enumerate().map(|(place, (pattern, _))| (end(&pattern.to_string()).into(), place));
-        let own = OwnTable { by_end: by_end.collect(), entries, made: Vec::new() };
-        Self { everybodys: self.everybodys.clone(), own: Some(own.over(&self.everybodys)) }
+        let rows = entries.len() + self.everybodys.policies.len().min(MOST_ROWS);
+        let made = (0..rows).map(|_| OnceLock::new()).collect();
+        Self { everybodys: self.everybodys.clone(), own: Some(OwnTable { by_end: by_end.collect(), entries, made }) }
     }
 
     /// The policy of hosts that match no entry.
@@ -149,25 +149,6 @@ impl Hosts {
         all
     }
 
-    /// Resolves everybody's relative paths against `base`.
-    pub(super) fn base(&mut self, base: &Path) {
-        for tls in Arc::make_mut(&mut self.everybodys).policies.iter_mut().filter_map(|policy| policy.tls.as_mut()) {
-            Arc::make_mut(tls).client_certificate.iter_mut().for_each(|pair| pair.base(base));
-        }
-    }
-
-    /// Resolves a user's relative paths against `base`, as `everybodys` already are.
-    pub(super) fn base_own(&mut self, everybodys: &Self, base: &Path) {
-        self.everybodys = everybodys.everybodys.clone();
-        self.own = self.own.take().map(|mut own| {
-            own.entries
-                .iter_mut()
-                .filter_map(|(_, entry)| entry.client_certificate.as_mut())
-                .for_each(|pair| pair.base(base));
-            own.over(&self.everybodys)
-        });
-    }
-
     /// The most specific policy of the names with this end.
     fn of_end(&self, end: &str) -> &HostPolicy {
         let base = find(&self.everybodys.by_end, end).unwrap_or_default();
@@ -218,11 +199,6 @@ impl PolicyTable {
 }
 
 impl OwnTable {
-    fn over(self, everybodys: &PolicyTable) -> Self {
-        let rows = self.entries.len() + everybodys.policies.len().min(MOST_ROWS);
-        Self { made: (0..rows).map(|_| OnceLock::new()).collect(), ..self }
-    }
-
     fn policy(&self, everybodys: &PolicyTable, base: usize, place: usize) -> &HostPolicy {
         let lay = |policy: HostPolicy, (pattern, entry): &(_, _)| policy.overlaid(pattern, entry, None);
         let make = || {
