@@ -251,4 +251,17 @@ mod tests {
         tokio::time::sleep_until((left[1] + Duration::from_millis(300) + ARRIVAL).into()).await;
         assert!(matches!(pacer.queue(&host).stand(ClientId(1), &terms(0, 300)), Ok(Stand::Go(_))));
     }
+
+    #[tokio::test]
+    async fn a_request_that_waits_for_its_group_and_then_for_its_host_has_one_place() {
+        let (pacer, host) = (Pacer::new(None, None), PaceKey::from_text("a.example").expect("a key"));
+        let queue = pacer.queue(&host);
+        start(queue.clone(), &terms(0, 50), PaceOutcome::Success).await;
+        let one = Terms { max_concurrent: 1, ..Terms::default() };
+        let Ok(Stand::Go(_held)) = queue.stand(ClientId(1), &one) else { panic!("the host is free") };
+        let terms = Terms { max_concurrent: 1, ..terms(0, 50) };
+        let mut turn = std::pin::pin!(queue.turn(ClientId(2), &terms));
+        let _ = tokio::time::timeout(Duration::from_millis(200), &mut turn).await;
+        assert_eq!((queue.figures().waiting, pacer.waiting().count()), (1, 1));
+    }
 }
