@@ -49,7 +49,8 @@ impl Gate {
 
     /// Waits for a slot.
     pub(super) async fn turn(&self, request: &Request<'_>, mut waiting: Waiting) -> Result<Permit, Refusal> {
-        let (due, mut place) = (waiting.due(), self.waiting.for_turn(request, waiting.queue(), waiting.terms()));
+        let (due, mut place) =
+            (waiting.due(), self.waiting.for_turn(request, waiting.queue().clone(), waiting.terms()));
         let permit = tokio::select! {
             biased;
             permit = waiting.turn() => permit,

@@ -2,7 +2,7 @@
 //! loses its last one. The status lists them, and how long earlier ones were held.
 
 use super::held_request::{HeldFigures, HeldFor, HeldRequest};
-use super::pacer::HostQueue;
+use super::pacer::PaceFigures;
 use crate::histogram::{Distribution, Histogram};
 use crate::policy::pace::{ClientId, Terms};
 use crate::policy::{Adaptive, Authority, Refusal, Request};
@@ -51,7 +51,12 @@ struct HeldEntry {
     from: Option<IpAddr>,
     since: Instant,
     /// `None`: it waits for robots.txt.
-    turn: Option<(Arc<HostQueue>, Gap)>,
+    turn: Option<(Arc<dyn PacedQueue>, Gap)>,
+}
+
+/// A queue for slots.
+pub(super) trait PacedQueue: Send + Sync {
+    fn figures(&self) -> PaceFigures;
 }
 
 /// The gap between two starts.
@@ -84,7 +89,7 @@ impl WaitingState {
 }
 
 impl HeldEntry {
-    fn new(request: &Request<'_>, turn: Option<(Arc<HostQueue>, Gap)>) -> Self {
+    fn new(request: &Request<'_>, turn: Option<(Arc<dyn PacedQueue>, Gap)>) -> Self {
         Self {
             authority: request.authority.clone(),
             url: request.authority.url(&String::from_utf8_lossy(request.target)).into(),
@@ -139,9 +144,9 @@ impl WaitingRequests {
     }
 
     /// A request waits for its slot on these terms.
-    pub fn for_turn(self: &Arc<Self>, request: &Request<'_>, queue: &Arc<HostQueue>, terms: &Terms) -> WaitPlace {
+    pub fn for_turn(self: &Arc<Self>, request: &Request<'_>, queue: Arc<dyn PacedQueue>, terms: &Terms) -> WaitPlace {
         let gap = Gap { fixed: terms.gap(), adaptive: terms.adaptive };
-        self.enter(request.client, terms.max_waiting, Some(HeldEntry::new(request, Some((queue.clone(), gap)))))
+        self.enter(request.client, terms.max_waiting, Some(HeldEntry::new(request, Some((queue, gap)))))
     }
 
     /// A request waits for robots.txt.
@@ -223,10 +228,10 @@ impl WaitingRequests {
     /// In order of arrival.
     pub fn all(&self, most: usize) -> Vec<HeldRequest> {
         let held: Vec<HeldEntry> = self.state.lock().held().take(most).cloned().collect();
-        let mut ahead = HashMap::<*const HostQueue, u32>::new();
+        let mut ahead = HashMap::<*const (), u32>::new();
         let listed = held.into_iter().map(|one| {
             let before = one.turn.as_ref().map_or(0, |(queue, _)| {
-                let count = ahead.entry(Arc::as_ptr(queue)).or_default();
+                let count = ahead.entry(Arc::as_ptr(queue).cast()).or_default();
                 std::mem::replace(count, *count + 1)
             });
             one.listed(before)
@@ -301,20 +306,20 @@ mod tests {
         assert_eq!(held.longest(Duration::ZERO), None);
         let [of_a, of_b] = [&a, &b].map(|authority| Request::new(authority, b"/x"));
         let first = held.for_robots(&of_a, 10);
-        let second = held.for_turn(&of_b, &queue, &apart(5));
+        let second = held.for_turn(&of_b, queue.clone(), &apart(5));
         let listed = held.longest(Duration::ZERO).expect("it is held");
         assert_eq!((listed.authority, listed.reason, listed.left), (a.clone(), HeldFor::Robots, None));
         assert_eq!(held.longest(Duration::from_secs(60)), None);
         drop(first);
         let listed = held.longest(Duration::ZERO).expect("it is held");
         assert_eq!((&listed.authority, listed.reason.to_string()), (&b, "crawl-delay 5 s".into()));
-        let behind = held.for_turn(&of_b, &queue, &apart(5));
+        let behind = held.for_turn(&of_b, queue.clone(), &apart(5));
         let left: Vec<_> = held.all(10).iter().map(|one| (one.url.to_string(), one.left)).collect();
         let url = || b.url("/x");
         assert_eq!(left, [(url(), None), (url(), Some(Duration::from_secs(5)))], "one turn each");
         assert_eq!(held.all(1).len(), 1);
         drop(behind);
-        drop(held.for_turn(&of_a, &queue, &apart(0)));
+        drop(held.for_turn(&of_a, queue.clone(), &apart(0)));
         assert_eq!(held.figures(), HeldFigures::default(), "it only asked for its slot");
         let by = Duration::from_secs(3);
         held.state.lock().now.values_mut().filter_map(|one| one.listed.as_mut()).for_each(|one| one.since -= by);
@@ -336,7 +341,7 @@ mod tests {
             state.now.values_mut().filter_map(|one| one.listed.as_mut()).for_each(|one| one.since -= by);
             state.since = state.since.map(|since| since - by);
         };
-        let [first, second] = [(), ()].map(|()| held.for_turn(&request, &queue, &apart(5)));
+        let [first, second] = [(), ()].map(|()| held.for_turn(&request, queue.clone(), &apart(5)));
         earlier(10);
         first.end();
         earlier(10);
@@ -345,11 +350,11 @@ mod tests {
         let told = held.figures();
         assert_eq!((told.requests, told.time.as_secs()), (2, 20), "not 30 s");
         assert_eq!((told.given_up, told.longest_given_up.as_secs()), (1, 20));
-        let third = held.for_turn(&request, &queue, &apart(5));
+        let third = held.for_turn(&request, queue.clone(), &apart(5));
         earlier(10);
         third.end();
         assert_eq!((held.figures().time.as_secs(), held.figures().given_up), (30, 1));
-        held.for_turn(&request, &queue, &apart(5)).end();
+        held.for_turn(&request, queue.clone(), &apart(5)).end();
         assert_eq!(held.figures().requests, 3, "it only asked for its slot");
     }
 

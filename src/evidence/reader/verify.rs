@@ -2,15 +2,13 @@
 //! records refer to are there unchanged.
 
 use super::{Kind, Line, Lines, ReadError, decoded, parse, rc1_file};
-use crate::config::LOCK;
 use crate::evidence::record::{Hash, NOTHING, digits};
-use crate::evidence::segment::{self, RC1_FILES, Stored, entries, is_foreign, rc1_hash};
+use crate::evidence::segment::{self, Stored, is_foreign};
 use crate::evidence::timestamp::{Stamp, stamped};
 use crate::evidence::writer::is_locked;
 use crate::rfc3339;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -75,7 +73,7 @@ pub fn verify_each(
     let is_written = is_locked(directory);
     let all = Stored::all(directory)?;
     let (Some(first), Some(last)) = (all.first(), all.last()) else { return Err(ReadError::Empty) };
-    let (stamps, others): (Vec<_>, Vec<_>) = others(directory)?.into_iter().partition(|path| {
+    let (stamps, others): (Vec<_>, Vec<_>) = segment::others(directory)?.into_iter().partition(|path| {
         stamped(path).is_some_and(|(segment, _)| segment >= first.number) && !is_foreign(&directory.join(path))
     });
     let stamps: Vec<_> = stamps.into_iter().filter_map(|path| stamped(&path).map(|of| (path, of))).collect();
@@ -295,20 +293,4 @@ impl Walk {
             Err(error) => self.fault(segment, Some(line), format!("it rests on the file {}: {error}", digits(&hash))),
         }
     }
-}
-
-/// By their paths in the directory, in their order.
-fn others(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let (files, lock) = (directory.join(RC1_FILES), directory.join(LOCK));
-    let mut all: Vec<_> =
-        segment::others(directory)?.into_iter().filter(|path| ![&files, &lock].contains(&path)).collect();
-    for shard in if files.is_dir() { entries(&files)? } else { Vec::new() } {
-        match shard.is_dir() {
-            true => all.extend(entries(&shard)?.into_iter().filter(|path| rc1_hash(path).is_none())),
-            false => all.push(shard),
-        }
-    }
-    all.iter_mut().for_each(|path| *path = path.strip_prefix(directory).map_or(path.clone(), Path::to_owned));
-    all.sort();
-    Ok(all)
 }

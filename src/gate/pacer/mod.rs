@@ -5,11 +5,12 @@
 mod fleet_share;
 mod host_queue;
 mod machine_share;
+mod pace_figures;
 mod permit;
 mod rests;
 
-pub use host_queue::PaceFigures;
 pub(super) use host_queue::{HostQueue, Stand};
+pub use pace_figures::PaceFigures;
 pub use permit::Permit;
 pub(super) use permit::Waiting;
 

@@ -8,13 +8,14 @@ mod guests;
 mod rest;
 mod sharing;
 
+use super::pace_figures::PaceFigures;
 use super::permit::{Permit, Waiting};
 use super::rests::Rests;
 use crate::gate::fair_places::{FairPlace, Taker};
 use crate::gate::fleet::{Fleet, Machine};
 use crate::gate::report_mode::Reported;
-use crate::gate::waiting_requests::WaitingRequests;
-use crate::policy::pace::{ClientId, Observed, Refused, Schedule, Slot, Terms, Ticket, Turn};
+use crate::gate::waiting_requests::{PacedQueue, WaitingRequests};
+use crate::policy::pace::{ClientId, Refused, Schedule, Slot, Terms, Ticket, Turn};
 use crate::policy::{Authority, PaceKey, Refusal};
 use guests::Guests;
 use parking_lot::{Mutex, MutexGuard};
@@ -47,24 +48,6 @@ pub(in crate::gate) struct HostQueue {
 pub(in crate::gate) enum Stand {
     Go(Permit),
     Wait(Waiting),
-}
-
-/// One host's pace, for the status and metrics.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PaceFigures {
-    pub waiting: usize,
-    pub in_flight: u32,
-    /// The part of the gap that is due to the origin's 429 and 503 answers.
-    pub backoff: Duration,
-    /// Nothing starts within this time.
-    pub owed: Duration,
-    /// Time to first byte, smoothed; zero: unknown or unused.
-    pub latency: Duration,
-    /// Consecutive refusals, if a breaker counts them.
-    pub refusals: u32,
-    /// How long the host is still paused because of them.
-    pub paused: Duration,
 }
 
 /// State shared by all queues.
@@ -276,16 +259,9 @@ impl HostQueue {
     }
 }
 
-impl PaceFigures {
-    pub(super) fn of(schedule: &HostSchedule, now: Instant) -> Self {
-        let paused = schedule.paused_until(now).map_or(Duration::ZERO, |until| until - now);
-        let Observed { backoff, latency, refusals } = schedule.observed();
-        let (waiting, in_flight, owed) = (schedule.waiting(), schedule.in_flight(), schedule.owed(now));
-        Self { waiting, in_flight, backoff, owed, latency, refusals, paused }
-    }
-
-    pub(super) fn with_group(self, group: Self) -> Self {
-        Self { waiting: self.waiting + group.waiting, owed: self.owed.max(group.owed), ..self }
+impl PacedQueue for HostQueue {
+    fn figures(&self) -> PaceFigures {
+        self.figures()
     }
 }
 
