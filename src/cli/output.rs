@@ -15,15 +15,8 @@ pub(super) fn print(text: &str) -> Result<ExitCode, CommandError> {
 
 /// JSON, with what others have written escaped as it is for [`inert`].
 pub(super) fn inert_json(json: &str) -> String {
-    let mut inert = String::with_capacity(json.len());
-    for c in json.chars() {
-        // Only texts have them, but for the ends of lines.
-        match is_unseen(c) && c != '\n' {
-            true => inert += &json_escape(c),
-            false => inert.push(c),
-        }
-    }
-    inert
+    // Only texts have them, but for the ends of lines.
+    escaped(json, |c, inert| *inert += &json_escape(c))
 }
 
 /// After a count of requests: what the page itself says was read, so the site has seen them.
@@ -63,12 +56,17 @@ pub(super) fn kept(manners: &Manners) -> impl Iterator<Item = (&'static str, Str
 
 /// With what others have written in it, which is not to steer the terminal or to hide anything.
 pub(super) fn inert(text: &str) -> String {
-    let mut inert = String::with_capacity(text.len());
+    escaped(text, |c, inert| inert.extend(c.escape_unicode()))
+}
+
+/// With what hides text, but for the ends of lines, written by `escape`.
+fn escaped(text: &str, escape: impl Fn(char, &mut String)) -> String {
+    let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match is_unseen(c) && c != '\n' {
-            true => inert.extend(c.escape_unicode()),
-            false => inert.push(c),
+            true => escape(c, &mut escaped),
+            false => escaped.push(c),
         }
     }
-    inert
+    escaped
 }

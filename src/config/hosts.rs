@@ -2,7 +2,6 @@
 //! `gate` and `proxy`; built by `load`.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -83,9 +82,9 @@ impl Hosts {
         let mut table = PolicyTable::default();
         (table.policies[0].rules, table.policies[0].intercept) = (HostRules::new(Arc::new(options)), default);
         let mut same = HashMap::new();
-        for (pattern, own) in all {
-            let key = intercept.contains_key(&pattern).then(|| format!("intercept.hosts.{pattern}"));
-            table.lay(&pattern, &own, key.map(Arc::from), &mut same);
+        for (pattern, own) in &all {
+            let key = intercept.contains_key(pattern).then(|| format!("intercept.hosts.{pattern}"));
+            table.lay(pattern, own, key.map(Arc::from), &mut same);
         }
         Self { everybodys: table.into(), own: None }
     }
@@ -94,8 +93,9 @@ impl Hosts {
     pub(super) fn overlaid(&self, entries: &HostMap<Override>) -> Self {
         let entries: Vec<_> = entries.clone().into_iter().collect();
         let by_end = entries.iter().enumerate().map(|(place, (pattern, _))| (end(&pattern.to_string()).into(), place));
-        let own = OwnTable { by_end: by_end.collect(), entries, made: Vec::new() };
-        Self { everybodys: self.everybodys.clone(), own: Some(own.over(&self.everybodys)) }
+        let rows = entries.len() + self.everybodys.policies.len().min(MOST_ROWS);
+        let made = (0..rows).map(|_| OnceLock::new()).collect();
+        Self { everybodys: self.everybodys.clone(), own: Some(OwnTable { by_end: by_end.collect(), entries, made }) }
     }
 
     /// The policy of hosts that match no entry.
@@ -149,25 +149,6 @@ impl Hosts {
         all
     }
 
-    /// Resolves everybody's relative paths against `base`.
-    pub(super) fn base(&mut self, base: &Path) {
-        for tls in Arc::make_mut(&mut self.everybodys).policies.iter_mut().filter_map(|policy| policy.tls.as_mut()) {
-            Arc::make_mut(tls).client_certificate.iter_mut().for_each(|pair| pair.base(base));
-        }
-    }
-
-    /// Resolves a user's relative paths against `base`, as `everybodys` already are.
-    pub(super) fn base_own(&mut self, everybodys: &Self, base: &Path) {
-        self.everybodys = everybodys.everybodys.clone();
-        self.own = self.own.take().map(|mut own| {
-            own.entries
-                .iter_mut()
-                .filter_map(|(_, entry)| entry.client_certificate.as_mut())
-                .for_each(|pair| pair.base(base));
-            own.over(&self.everybodys)
-        });
-    }
-
     /// The most specific policy of the names with this end.
     fn of_end(&self, end: &str) -> &HostPolicy {
         let base = find(&self.everybodys.by_end, end).unwrap_or_default();
@@ -195,12 +176,12 @@ impl Default for PolicyTable {
 impl PolicyTable {
     /// Lays one entry over the less specific ones. `key`: its key in `intercept`, if it is not in `hosts`. `same`: the places of policies
     /// that name no entry, by the one below and what the entry says.
-    fn lay(
+    fn lay<'a>(
         &mut self,
         pattern: &HostPattern,
-        own: &Override,
+        own: &'a Override,
         key: Option<Arc<str>>,
-        same: &mut HashMap<(usize, String), usize>,
+        same: &mut HashMap<(usize, &'a Override), usize>,
     ) {
         let name = pattern.to_string();
         let below = find(&self.by_end, end(&name)).unwrap_or_default();
@@ -209,7 +190,7 @@ impl PolicyTable {
         }
         let is_named = own.intercept.is_some() || own.allow.is_some() || own.deny.is_some();
         let next = self.policies.len();
-        let place = if is_named { next } else { *same.entry((below, format!("{own:?}"))).or_insert(next) };
+        let place = if is_named { next } else { *same.entry((below, own)).or_insert(next) };
         if place == next {
             self.policies.push(self.policies[below].overlaid(pattern, own, key));
         }
@@ -218,11 +199,6 @@ impl PolicyTable {
 }
 
 impl OwnTable {
-    fn over(self, everybodys: &PolicyTable) -> Self {
-        let rows = self.entries.len() + everybodys.policies.len().min(MOST_ROWS);
-        Self { made: (0..rows).map(|_| OnceLock::new()).collect(), ..self }
-    }
-
     fn policy(&self, everybodys: &PolicyTable, base: usize, place: usize) -> &HostPolicy {
         let lay = |policy: HostPolicy, (pattern, entry): &(_, _)| policy.overlaid(pattern, entry, None);
         let make = || {

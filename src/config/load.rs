@@ -15,7 +15,6 @@ use super::read::tree::{Value, YamlNode};
 use super::settings::Settings;
 use super::shown::Whole;
 use super::written::defaults::defaults;
-use super::written::intercept::CaSource;
 use super::written::values::AccessLog;
 use super::{validate, warnings};
 use crate::robots::ProductToken;
@@ -102,7 +101,8 @@ impl Settings {
         });
         let Some(mut root) = files.read(name, text) else { return files.checked((Self::default(), layers)) };
         // What is wrong in a file is wrong even where another or a variable takes its place.
-        let judge = |node: &YamlNode, faults: &mut Faults| Self::read(&mut Sections::new(node.clone(), faults));
+        let judge =
+            |node: &YamlNode, faults: &mut Faults| Self::read(&mut Sections::new(node.clone(), Path::new(""), faults));
         judge(&root, &mut files.faults);
         layers.stages.push(root.clone());
         let mut overlaid = root.clone();
@@ -120,8 +120,12 @@ impl Settings {
         layers.stages.push(root.clone());
         root.each_value(&mut |node| locate_credential(node, credentials, &mut files.faults));
 
-        let mut sections = Sections::new(root, &mut files.faults);
+        let base = Path::new(name).parent().unwrap_or(Path::new(""));
+        let mut sections = Sections::new(root, base, &mut files.faults);
         let mut settings = Self::read(&mut sections);
+        if let AccessLog::File(path) = &mut settings.log.access {
+            *path = base.join(&*path);
+        }
         settings.derive(&mut sections);
         validate::check(&settings, &mut sections);
         let whole = sections.whole;
@@ -136,7 +140,7 @@ impl Settings {
             settings.cache.place = whole.along(&["cache", "directory"]).at.shown(&files.sources).unwrap_or_default();
         }
         layers.sources.clone_from(&files.sources);
-        files.checked((settings.based(Path::new(name).parent()), layers))
+        files.checked((settings, layers))
     }
 
     /// Sets what follows from the keys.
@@ -152,36 +156,6 @@ impl Settings {
                 user.product_tokens = ProductToken::from_user_agent(agent.as_bytes());
             }
         }
-    }
-
-    /// Resolves relative paths against `base`.
-    fn based(mut self, base: Option<&Path>) -> Self {
-        let Some(base) = base else { return self };
-        let mut paths: Vec<&mut PathBuf> = Vec::new();
-        for tls in self.listen.iter_mut().filter_map(|listener| listener.tls.as_mut()) {
-            paths.extend([&mut tls.certificate, &mut tls.key]);
-            paths.extend(tls.client_ca.as_mut());
-        }
-        let CaSource { directory, certificate, key } = &mut self.intercept.ca;
-        paths.extend([directory, certificate, key].into_iter().flatten());
-        paths.extend(self.admin.token_file.as_mut());
-        paths.extend(self.identity.signature.key.as_mut());
-        paths.extend(&mut self.identity.signature.other_keys);
-        paths.extend(self.egress.ca_file.as_mut());
-        paths.extend(self.store.directory.as_mut());
-        paths.extend(self.cache.directory.as_mut());
-        paths.extend(self.evidence.directory.as_mut());
-        if let AccessLog::File(path) = &mut self.log.access {
-            paths.push(path);
-        }
-        for path in paths {
-            *path = base.join(&*path);
-        }
-        self.hosts.base(base);
-        for hosts in self.access.users.iter_mut().filter_map(|user| Arc::make_mut(user).hosts.as_mut()) {
-            hosts.base_own(&self.hosts, base);
-        }
-        self
     }
 }
 

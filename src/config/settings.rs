@@ -1,10 +1,11 @@
 //! The whole configuration: the keys of `politely.yaml`, and values derived from them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::hosts::Hosts;
 use super::read::error::Complaint;
+use super::read::reader::Reader;
 use super::read::sections::Sections;
 use super::shown::Whole;
 use super::written::access::{AccessSettings, User};
@@ -53,7 +54,7 @@ impl Settings {
     /// What the sections say, and not yet what follows from it.
     pub(super) fn read(sections: &mut Sections<'_>) -> Self {
         Self {
-            include: sections.read_with("include", |reader| text::many(reader)),
+            include: sections.read_with("include", |reader| text::many(Reader { base: Path::new(""), ..reader })),
             listen: sections.read("listen"),
             admin: sections.read("admin"),
             mode: sections.read("mode"),

@@ -16,7 +16,7 @@ pub use reader::{Decision, Fault, Figure, FileError, ReadError, SiteCopy, Verifi
 pub use record::{Draft, Hash, digest_of, digits, from_hex, sha256};
 pub use report::{
     Basis, By, ConfigUse, CopyUse, FileFetch, Found, Group, Instance, MOST_NAMES, Past, PastCopy, PastFile, Report,
-    Selection, SiteBasis, each_counted, find, report, when,
+    Selection, SiteBasis, find, report, report_each, when,
 };
 pub use segment::foreign;
 pub use timestamp::{MOST_RESPONSE, Stamp, StampError, check, query};

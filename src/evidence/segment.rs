@@ -2,7 +2,7 @@
 //! those before it are compressed, and how old they are their names say. What a segment's records refer to is in the same segment.
 
 use super::record::{Hash, from_hex};
-use crate::config::{give_to_owner, is_ours, is_same, open_ours};
+use crate::config::{LOCK, give_to_owner, is_ours, is_same, open_ours};
 use crate::rfc3339;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -203,10 +203,22 @@ pub(super) fn tidy(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Files of a directory that are not part of the evidence. A plain segment beside its compressed form is one: it is not read.
+/// Files of a directory that are not part of the evidence, by their paths in it, in their order. A plain segment beside its compressed
+/// form is one: it is not read.
 pub(super) fn others(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let all = paths(directory)?;
-    Ok(entries(directory)?.into_iter().filter(|path| !all.contains(path) && !is_half_compressed(path)).collect())
+    let (segments, files, lock) = (paths(directory)?, directory.join(RC1_FILES), directory.join(LOCK));
+    let is_part =
+        |path: &PathBuf| segments.contains(path) || is_half_compressed(path) || [&files, &lock].contains(&path);
+    let mut all: Vec<_> = entries(directory)?.into_iter().filter(|path| !is_part(path)).collect();
+    for shard in if files.is_dir() { entries(&files)? } else { Vec::new() } {
+        match shard.is_dir() {
+            true => all.extend(entries(&shard)?.into_iter().filter(|path| rc1_hash(path).is_none())),
+            false => all.push(shard),
+        }
+    }
+    all.iter_mut().for_each(|path| *path = path.strip_prefix(directory).map_or(path.clone(), Path::to_owned));
+    all.sort();
+    Ok(all)
 }
 
 fn paths(directory: &Path) -> io::Result<HashSet<PathBuf>> {
@@ -219,7 +231,7 @@ fn is_half_compressed(path: &Path) -> bool {
 }
 
 /// Whose file this is, by its name there. `None`: it is another's.
-pub(super) fn rc1_hash(path: &Path) -> Option<Hash> {
+fn rc1_hash(path: &Path) -> Option<Hash> {
     from_hex(path.file_name()?.to_str()?.strip_suffix(".gz")?)
 }
 

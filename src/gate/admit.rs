@@ -82,19 +82,14 @@ impl Gate {
                     return Ok(admitted);
                 }
                 Step::Fetch(fetching) => {
-                    let _held = self.held.for_robots(request);
                     // Boxed, because only a site's first request waits here.
                     let fetched = Box::pin(self.wait_for_robots(request, host.hosts, fetching, waited));
                     if let Err(why) = account.waits(fetched).await {
                         return self.without_robots(&host, request, why);
                     }
                 }
-                Step::Wait(mut waiting) => {
-                    let held = self.held.for_turn(request, waiting.queue(), waiting.terms());
-                    let turn = account.waits(self.turn(&mut waiting)).await;
-                    held.end();
-                    drop(waiting);
-                    let permit = turn?;
+                Step::Wait(waiting) => {
+                    let permit = account.waits(self.turn(request, waiting)).await?;
                     waited += permit.waited;
                     if let Some(admitted) = self.decide_at_slot(&host, request, permit, account)? {
                         step = Step::Go(admitted);

@@ -2,6 +2,7 @@
 //! time that it takes: a few bytes of brotli can ask for as much work as thousands do as a rule. By hand over the decoders:
 //! `async-compression` has no bound for brotli's window, and treats what follows a gzip member as damage.
 
+use crate::robots::Layout;
 use rustix::time::{ClockId, clock_gettime};
 use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
@@ -190,30 +191,20 @@ fn is_text(body: &[u8], cut: bool) -> bool {
     if !body.iter().any(|byte| is_control(char::from(*byte))) {
         return true;
     }
-    let text = match body {
-        [0xFF, 0xFE, 0, 0, rest @ ..] => of_four(rest, u32::from_le_bytes, cut),
-        [0, 0, 0xFE, 0xFF, rest @ ..] => of_four(rest, u32::from_be_bytes, cut),
-        [0xFF, 0xFE, rest @ ..] => of_two(rest, u16::from_le_bytes, cut),
-        [0xFE, 0xFF, rest @ ..] => of_two(rest, u16::from_be_bytes, cut),
-        _ => None,
+    let [two, two_swapped, four, four_swapped] = Layout::KNOWN;
+    let (layout, rest) = match body {
+        [0xFF, 0xFE, 0, 0, rest @ ..] => (four, rest),
+        [0, 0, 0xFE, 0xFF, rest @ ..] => (four_swapped, rest),
+        [0xFF, 0xFE, rest @ ..] => (two, rest),
+        [0xFE, 0xFF, rest @ ..] => (two_swapped, rest),
+        _ => return false,
     };
-    let has_letter = |text: &str| text.is_empty() || text.contains(|char: char| char.is_ascii_alphabetic());
-    text.is_some_and(|text| has_letter(&text) && !text.contains(is_control))
-}
-
-/// `None`: it is ill-formed.
-fn of_two(bytes: &[u8], unit: fn([u8; 2]) -> u16, cut: bool) -> Option<String> {
-    let (units, rest) = bytes.as_chunks();
-    let mut units: Vec<u16> = units.iter().map(|bytes| unit(*bytes)).collect();
-    // The first half of a pair.
-    units.pop_if(|last| cut && (0xD800..0xDC00).contains(last));
-    String::from_utf16(&units).ok().filter(|_| cut || rest.is_empty())
-}
-
-fn of_four(bytes: &[u8], unit: fn([u8; 4]) -> u32, cut: bool) -> Option<String> {
-    let (units, rest) = bytes.as_chunks();
-    let text = units.iter().map(|bytes| char::from_u32(unit(*bytes))).collect::<Option<String>>();
-    text.filter(|_| cut || rest.is_empty())
+    let text = layout.decode(rest).unwrap_or_default();
+    // Cut, it may end in the first half of a pair.
+    let text = text.strip_suffix(char::REPLACEMENT_CHARACTER).filter(|_| cut).unwrap_or(&text);
+    (cut || rest.len().is_multiple_of(layout.width))
+        && (text.is_empty() || text.contains(|char: char| char.is_ascii_alphabetic()))
+        && !text.contains(|char| is_control(char) || char == char::REPLACEMENT_CHARACTER)
 }
 
 /// The extension that is no part of RFC 7932 (§9.1 leaves its first bits free), by which a few bytes ask for a gigabyte.

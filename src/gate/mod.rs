@@ -9,6 +9,7 @@ mod compute;
 mod decode;
 mod decoders;
 mod fleet;
+mod held_request;
 mod pacer;
 mod report_mode;
 mod robots;
@@ -30,11 +31,11 @@ pub use compute::Workers;
 pub use decode::DecodeError;
 pub use decoders::DECODERS_BUSY;
 pub use fleet::FleetFigures;
+pub use held_request::{HeldFigures, HeldFor, HeldRequest};
 pub use pacer::{PaceFigures, Permit};
 pub use report_mode::Reported;
 pub use robots::{CacheFigures, most_fetches};
 pub use robots_copy::RobotsCopy;
-pub use waiting_requests::{HeldFigures, HeldFor, HeldRequest};
 pub use watch::{GateFigures, Times};
 
 use crate::config::{Hosts, Mode, Settings};
@@ -56,7 +57,7 @@ use store::Store;
 use terms::{rules, terms};
 use tokio::sync::watch::Sender;
 use tokio::task::JoinSet;
-use waiting_requests::HeldRequests;
+use waiting_requests::WaitingRequests;
 
 /// Combines robots.txt and pacing: whether and when a request may go.
 pub struct Gate {
@@ -64,7 +65,7 @@ pub struct Gate {
     robots: Arc<RobotsCache>,
     pacer: Arc<Pacer>,
     ledger: Arc<Ledger>,
-    held: HeldRequests,
+    waiting: Arc<WaitingRequests>,
     pub workers: Workers,
     store: Arc<Store>,
     fleet: Option<Arc<Fleet>>,
@@ -130,8 +131,8 @@ impl Gate {
             listens.spawn(listen(messages, (robots.clone(), pacer.clone(), ledger.clone())));
             listens.spawn(async move { fleet.keep().await });
         }
-        let (held, drain) = (HeldRequests::default(), Sender::default());
-        Gate { settings, robots, pacer, ledger, held, workers, store, fleet, drain, _listens: listens }
+        let (waiting, drain) = (pacer.waiting().clone(), Sender::default());
+        Gate { settings, robots, pacer, ledger, waiting, workers, store, fleet, drain, _listens: listens }
     }
 
     /// Returns when the fleet was joined or cannot be joined for now, or if there is none.
@@ -219,12 +220,7 @@ impl Gate {
         }
         let permit = match pace.stand(request.client, &terms)? {
             Stand::Go(permit) => permit,
-            Stand::Wait(mut waiting) => {
-                let held = self.held.for_turn(request, &pace, waiting.terms());
-                let turn = account.waits(self.turn(&mut waiting)).await;
-                held.end();
-                turn?
-            }
+            Stand::Wait(waiting) => account.waits(self.turn(request, waiting)).await?,
         };
         account.pay().await?;
         Ok((permit, None))

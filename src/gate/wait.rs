@@ -30,7 +30,7 @@ impl Gate {
         // A slot that needs only an answer of the fleet is not waited for.
         let latest = began.checked_add(max_wait.max(AWHILE)).unwrap_or(began + FAR);
         let late = fetching.clone().late(latest);
-        let mut place = self.pacer.wait_place(request.client, max_waiting);
+        let mut place = self.waiting.for_robots(request, max_waiting);
         tokio::select! {
             biased;
             fetched = timeout(most, fetching.end()) => {
@@ -47,13 +47,18 @@ impl Gate {
         }
     }
 
-    pub(super) async fn turn(&self, waiting: &mut Waiting) -> Result<Box<Permit>, Refusal> {
-        let due = waiting.due();
-        tokio::select! {
+    /// Waits for a slot.
+    pub(super) async fn turn(&self, request: &Request<'_>, mut waiting: Waiting) -> Result<Box<Permit>, Refusal> {
+        let (due, mut place) =
+            (waiting.due(), self.waiting.for_turn(request, waiting.queue().clone(), waiting.terms()));
+        let permit = tokio::select! {
             biased;
             permit = waiting.turn() => permit,
+            refusal = place.crowded_out() => Err(refusal),
             refusal = self.drained(due) => Err(refusal),
-        }
+        };
+        place.end();
+        permit
     }
 
     /// Takes a slot for one more request under this permit, unless the first is still held. `address`: where the

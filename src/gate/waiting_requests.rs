@@ -1,122 +1,46 @@
-//! Requests held now, and how long earlier ones were held: for the status and metrics.
+//! All waiting requests: bounded by `pace.max_waiting`, and shared fairly. If there is no room, the client with the most waiting requests
+//! loses its last one. The status lists them, and how long earlier ones were held.
 
-use super::pacer::HostQueue;
+use super::held_request::{HeldFigures, HeldFor, HeldRequest};
+use super::pacer::PaceFigures;
 use crate::histogram::{Distribution, Histogram};
-use crate::policy::pace::Terms;
-use crate::policy::{Adaptive, Authority, Request};
+use crate::policy::pace::{ClientId, Terms};
+use crate::policy::{Adaptive, Authority, Refusal, Request};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
-/// A request that is held.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HeldRequest {
-    pub authority: Authority,
-    pub url: Box<str>,
-    pub user: Option<Box<str>>,
-    pub from: Option<IpAddr>,
-    pub reason: HeldFor,
-    /// Time held so far.
-    pub since: Duration,
-    /// Estimated time until its slot. `None`: unknown.
-    pub left: Option<Duration>,
-    /// Requests waiting for the same host, including this one.
-    pub waiting: usize,
-}
-
-/// What a request waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HeldFor {
-    /// robots.txt is being fetched.
-    Robots,
-    /// The gap between starts at the host.
-    Gap(Duration),
-    /// The gap, because the host answers slowly.
-    Adaptive { gap: Duration, latency: Duration },
-    /// The gap, because the host answered 429 or 503.
-    Backoff(Duration),
-    /// The host refused `refusals` requests in a row and is paused.
-    Paused { refusals: u32 },
-    /// The most requests allowed in flight.
-    InFlight(u32),
-}
-
-impl HeldFor {
-    /// A word for scripts.
-    pub fn slug(self) -> &'static str {
-        match self {
-            Self::Robots => "robots-txt",
-            Self::Gap(_) => "gap",
-            Self::Adaptive { .. } => "adaptive",
-            Self::Backoff(_) => "backoff",
-            Self::Paused { .. } => "paused",
-            Self::InFlight(_) => "in-flight",
-        }
-    }
-}
-
-impl HeldFor {
-    /// The gap, if the request waits for one.
-    pub fn gap(self) -> Option<Duration> {
-        match self {
-            Self::Gap(gap) | Self::Adaptive { gap, .. } | Self::Backoff(gap) => Some(gap),
-            Self::Robots | Self::Paused { .. } | Self::InFlight(_) => None,
-        }
-    }
-}
-
-impl fmt::Display for HeldFor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Robots => f.write_str("its robots.txt is being fetched"),
-            Self::Gap(gap) => write!(f, "crawl-delay {} s", gap.as_secs_f32()),
-            Self::Adaptive { gap, latency } => {
-                let (gap, latency) = (gap.as_secs_f32(), latency.as_secs_f32());
-                write!(f, "adaptive delay {gap:.1} s, as the host takes {latency:.2} s to answer")
-            }
-            Self::Backoff(gap) => write!(f, "backing off {:.1} s after 429 or 503", gap.as_secs_f32()),
-            Self::Paused { refusals } => write!(f, "host paused after {refusals} refusals in a row"),
-            Self::InFlight(most) => write!(f, "{most} requests in flight"),
-        }
-    }
-}
-
-/// Waits for slots since the start, of 10 ms or longer: a shorter wait only asked for the slot.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HeldFigures {
-    pub requests: u64,
-    /// Time in which at least one request was held.
-    pub time: Duration,
-    /// Requests whose client left while they were held, and the longest that one had waited then.
-    pub given_up: u64,
-    pub longest_given_up: Duration,
-}
-
-/// All held requests.
-pub(super) struct HeldRequests {
-    state: Mutex<HeldState>,
-    /// A request is no longer held: for one that waits for it.
+/// All waiting requests.
+pub(super) struct WaitingRequests {
+    state: Mutex<WaitingState>,
+    /// A request no longer waits: for one that waits for it.
     pub released: tokio::sync::Notify,
     /// Times of earlier waits, for slots and for robots.txt.
     times: [Histogram; 2],
 }
 
 #[derive(Default)]
-struct HeldState {
+struct WaitingState {
     /// In order of arrival.
-    now: BTreeMap<u64, HeldEntry>,
+    now: BTreeMap<u64, Waiter>,
+    by_client: HashMap<ClientId, BTreeSet<u64>>,
     came: u64,
     /// How many of them wait for slots, and since when any has.
     for_turn: usize,
     since: Option<Instant>,
     /// Without those that are held now.
     before: HeldFigures,
+}
+
+struct Waiter {
+    client: ClientId,
+    /// Dropping it tells the request that it has lost its place.
+    _place: oneshot::Sender<()>,
+    /// `None`: a retry, or a fetch on behalf of a request that is listed.
+    listed: Option<HeldEntry>,
 }
 
 #[derive(Clone)]
@@ -127,7 +51,12 @@ struct HeldEntry {
     from: Option<IpAddr>,
     since: Instant,
     /// `None`: it waits for robots.txt.
-    turn: Option<(Arc<HostQueue>, Gap)>,
+    turn: Option<(Arc<dyn PacedQueue>, Gap)>,
+}
+
+/// A queue for slots.
+pub(super) trait PacedQueue: Send + Sync {
+    fn figures(&self) -> PaceFigures;
 }
 
 /// The gap between two starts.
@@ -137,15 +66,20 @@ struct Gap {
     adaptive: Option<Adaptive>,
 }
 
-impl HeldState {
+impl WaitingState {
     /// The figures, with the requests that are held now.
     fn figures(&self) -> HeldFigures {
-        let held = self.now.values().filter_map(HeldEntry::turn_held).count();
+        let held = self.held().filter_map(HeldEntry::turn_held).count();
         HeldFigures {
             requests: self.before.requests + held as u64,
             time: self.before.time + self.time(),
             ..self.before
         }
+    }
+
+    /// The requests that are listed, in order of arrival.
+    fn held(&self) -> impl Iterator<Item = &HeldEntry> {
+        self.now.values().filter_map(|waiter| waiter.listed.as_ref())
     }
 
     /// How long somebody has been held without a break.
@@ -155,6 +89,17 @@ impl HeldState {
 }
 
 impl HeldEntry {
+    fn new(request: &Request<'_>, turn: Option<(Arc<dyn PacedQueue>, Gap)>) -> Self {
+        Self {
+            authority: request.authority.clone(),
+            url: request.authority.url(&String::from_utf8_lossy(request.target)).into(),
+            user: request.user.map(Box::from),
+            from: request.from,
+            since: Instant::now(),
+            turn,
+        }
+    }
+
     /// Time that a request waited for its slot, if long enough to count.
     fn turn_held(&self) -> Option<Duration> {
         self.turn.as_ref().map(|_| self.since.elapsed()).filter(|held| *held >= MIN_HELD)
@@ -185,102 +130,76 @@ impl HeldEntry {
     }
 }
 
-impl Default for HeldRequests {
+impl Default for WaitingRequests {
     fn default() -> Self {
         let times = [TIMES, TIMES].map(Histogram::new);
-        HeldRequests { state: Mutex::default(), released: tokio::sync::Notify::new(), times }
+        WaitingRequests { state: Mutex::default(), released: tokio::sync::Notify::new(), times }
     }
 }
 
-impl HeldRequests {
+impl WaitingRequests {
     /// Times that requests were held, for slots and for robots.txt.
     pub fn times(&self) -> [Distribution; 2] {
         [self.times[0].read(), self.times[1].read()]
     }
 
     /// A request waits for its slot on these terms.
-    pub fn for_turn(&self, request: &Request<'_>, queue: &Arc<HostQueue>, terms: &Terms) -> Hold<'_> {
+    pub fn for_turn(self: &Arc<Self>, request: &Request<'_>, queue: Arc<dyn PacedQueue>, terms: &Terms) -> WaitPlace {
         let gap = Gap { fixed: terms.gap(), adaptive: terms.adaptive };
-        self.enter(request, Some((queue.clone(), gap)))
+        self.enter(request.client, terms.max_waiting, Some(HeldEntry::new(request, Some((queue, gap)))))
     }
 
     /// A request waits for robots.txt.
-    pub fn for_robots(&self, request: &Request<'_>) -> Hold<'_> {
-        self.enter(request, None)
+    pub fn for_robots(self: &Arc<Self>, request: &Request<'_>, most: usize) -> WaitPlace {
+        self.enter(request.client, most, Some(HeldEntry::new(request, None)))
     }
 
-    fn enter(&self, request: &Request<'_>, turn: Option<(Arc<HostQueue>, Gap)>) -> Hold<'_> {
-        let one = HeldEntry {
-            authority: request.authority.clone(),
-            url: request.authority.url(&String::from_utf8_lossy(request.target)).into(),
-            user: request.user.map(Box::from),
-            from: request.from,
-            since: Instant::now(),
-            turn,
-        };
+    /// A retry, or a fetch on behalf of a request that is listed, waits for its slot.
+    pub fn unlisted(self: &Arc<Self>, client: ClientId, most: usize) -> WaitPlace {
+        self.enter(client, most, None)
+    }
+
+    /// Adds a place. If there is no room, another request loses its place, perhaps this one.
+    fn enter(self: &Arc<Self>, client: ClientId, most: usize, listed: Option<HeldEntry>) -> WaitPlace {
+        let (_place, gone) = oneshot::channel();
         let mut state = self.state.lock();
         state.came += 1;
         let number = state.came;
-        if one.turn.is_some() {
+        if let Some(one) = listed.as_ref().filter(|one| one.turn.is_some()) {
             state.for_turn += 1;
             state.since.get_or_insert(one.since);
         }
-        state.now.insert(number, one);
-        Hold { held: self, number, has_ended: false }
+        let is_full = state.now.len() >= most;
+        state.now.insert(number, Waiter { client, _place, listed });
+        state.by_client.entry(client).or_default().insert(number);
+        if is_full {
+            let greediest = state.by_client.iter().max_by_key(|(each, numbers)| (numbers.len(), **each == client));
+            let last = greediest.and_then(|(_, numbers)| numbers.last().copied());
+            last.iter().for_each(|last| self.remove(&mut state, *last, true));
+        }
+        drop(state);
+        WaitPlace { all: self.clone(), number, gone, has_ended: false }
     }
 
-    pub fn figures(&self) -> HeldFigures {
-        self.state.lock().figures()
-    }
-
-    /// The request that has waited longest, if at least this long.
-    pub fn longest(&self, at_least: Duration) -> Option<HeldRequest> {
-        let one = self.state.lock().now.first_key_value().map(|(_, one)| one.clone())?;
-        Some(one.listed(0)).filter(|held| held.since >= at_least)
-    }
-
-    /// In order of arrival.
-    pub fn all(&self, most: usize) -> Vec<HeldRequest> {
-        let held: Vec<HeldEntry> = self.state.lock().now.values().take(most).cloned().collect();
-        let mut ahead = HashMap::<*const HostQueue, u32>::new();
-        let listed = held.into_iter().map(|one| {
-            let before = one.turn.as_ref().map_or(0, |(queue, _)| {
-                let count = ahead.entry(Arc::as_ptr(queue)).or_default();
-                std::mem::replace(count, *count + 1)
-            });
-            one.listed(before)
-        });
-        listed.collect()
-    }
-}
-
-/// One wait, until dropped. Its request was given up if that happens before [`end`](Self::end).
-pub(super) struct Hold<'a> {
-    held: &'a HeldRequests,
-    number: u64,
-    has_ended: bool,
-}
-
-impl Hold<'_> {
-    /// The request goes on, or is refused.
-    pub fn end(mut self) {
-        self.has_ended = true;
-    }
-}
-
-impl Drop for Hold<'_> {
-    fn drop(&mut self) {
-        let state = &mut *self.held.state.lock();
-        let Some(one) = state.now.remove(&self.number) else { return };
-        self.held.released.notify_one();
+    /// `has_ended`: as of [`WaitPlace`].
+    fn remove(&self, state: &mut WaitingState, number: u64, has_ended: bool) {
+        let Some(Waiter { client, listed, .. }) = state.now.remove(&number) else { return };
+        if let Some(numbers) = state.by_client.get_mut(&client) {
+            numbers.remove(&number);
+            if numbers.is_empty() {
+                state.by_client.remove(&client);
+            }
+        }
+        let Some(one) = listed else { return };
+        self.released.notify_one();
         if one.turn.is_none() {
-            return self.held.times[1].observe(one.since.elapsed());
+            return self.times[1].observe(one.since.elapsed());
         }
         let before = &mut state.before;
         if let Some(held) = one.turn_held() {
-            self.held.times[0].observe(held);
+            self.times[0].observe(held);
             before.requests += 1;
-            if !self.has_ended {
+            if !has_ended {
                 before.given_up += 1;
                 before.longest_given_up = before.longest_given_up.max(held);
             }
@@ -291,8 +210,66 @@ impl Drop for Hold<'_> {
             state.since = None;
         }
     }
+
+    pub fn count(&self) -> usize {
+        self.state.lock().now.len()
+    }
+
+    pub fn figures(&self) -> HeldFigures {
+        self.state.lock().figures()
+    }
+
+    /// The request that has waited longest, if at least this long.
+    pub fn longest(&self, at_least: Duration) -> Option<HeldRequest> {
+        let one = self.state.lock().held().next().cloned()?;
+        Some(one.listed(0)).filter(|held| held.since >= at_least)
+    }
+
+    /// In order of arrival.
+    pub fn all(&self, most: usize) -> Vec<HeldRequest> {
+        let held: Vec<HeldEntry> = self.state.lock().held().take(most).cloned().collect();
+        let mut ahead = HashMap::<*const (), u32>::new();
+        let listed = held.into_iter().map(|one| {
+            let before = one.turn.as_ref().map_or(0, |(queue, _)| {
+                let count = ahead.entry(Arc::as_ptr(queue).cast()).or_default();
+                std::mem::replace(count, *count + 1)
+            });
+            one.listed(before)
+        });
+        listed.collect()
+    }
 }
 
+/// A place among the waiting requests, given back when dropped. Its request was given up if that happens before [`end`](Self::end).
+pub(super) struct WaitPlace {
+    all: Arc<WaitingRequests>,
+    number: u64,
+    gone: oneshot::Receiver<()>,
+    has_ended: bool,
+}
+
+impl WaitPlace {
+    /// Returns when the place was lost to another request.
+    pub async fn crowded_out(&mut self) -> Refusal {
+        // The sender is dropped with the place, and never used.
+        let _ = (&mut self.gone).await;
+        Refusal::QueueFull { retry_after: COME_BACK }
+    }
+
+    /// The request goes on, or is refused.
+    pub fn end(mut self) {
+        self.has_ended = true;
+    }
+}
+
+impl Drop for WaitPlace {
+    fn drop(&mut self) {
+        self.all.remove(&mut self.all.state.lock(), self.number, self.has_ended);
+    }
+}
+
+/// Retry-After, since it is unknown when there will be room.
+const COME_BACK: Duration = Duration::from_secs(1);
 /// In milliseconds, up to the ten minutes that `run` waits.
 const TIMES: &[u64] = &[10, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000];
 /// Shorter waits only ask another process for the slot.
@@ -311,8 +288,9 @@ mod tests {
 
     #[test]
     fn the_end_of_a_hold_is_heard_of() {
-        let (held, authority) = (HeldRequests::default(), Authority::from_url("http://a.example").unwrap());
-        let hold = held.for_robots(&Request::new(&authority, b"/"));
+        let (held, authority) =
+            (Arc::new(WaitingRequests::default()), Authority::from_url("http://a.example").unwrap());
+        let hold = held.for_robots(&Request::new(&authority, b"/"), 10);
         assert_eq!(held.released.notified().now_or_never(), None);
         hold.end();
         assert_eq!(held.released.notified().now_or_never(), Some(()), "whoever asks later hears of it, too");
@@ -321,29 +299,30 @@ mod tests {
 
     #[test]
     fn the_first_to_come_is_held_longest() {
-        let held = HeldRequests::default();
+        let held = Arc::new(WaitingRequests::default());
         let key = PaceKey::from_text("a.example").expect("a key");
         let queue = Pacer::new(None, None).queue(&key);
         let [a, b] = ["https://a.example", "https://b.example"].map(|url| Authority::from_url(url).expect("a URL"));
         assert_eq!(held.longest(Duration::ZERO), None);
         let [of_a, of_b] = [&a, &b].map(|authority| Request::new(authority, b"/x"));
-        let first = held.for_robots(&of_a);
-        let second = held.for_turn(&of_b, &queue, &apart(5));
+        let first = held.for_robots(&of_a, 10);
+        let second = held.for_turn(&of_b, queue.clone(), &apart(5));
         let listed = held.longest(Duration::ZERO).expect("it is held");
         assert_eq!((listed.authority, listed.reason, listed.left), (a.clone(), HeldFor::Robots, None));
         assert_eq!(held.longest(Duration::from_secs(60)), None);
         drop(first);
         let listed = held.longest(Duration::ZERO).expect("it is held");
         assert_eq!((&listed.authority, listed.reason.to_string()), (&b, "crawl-delay 5 s".into()));
-        let behind = held.for_turn(&of_b, &queue, &apart(5));
+        let behind = held.for_turn(&of_b, queue.clone(), &apart(5));
         let left: Vec<_> = held.all(10).iter().map(|one| (one.url.to_string(), one.left)).collect();
         let url = || b.url("/x");
         assert_eq!(left, [(url(), None), (url(), Some(Duration::from_secs(5)))], "one turn each");
         assert_eq!(held.all(1).len(), 1);
         drop(behind);
-        drop(held.for_turn(&of_a, &queue, &apart(0)));
+        drop(held.for_turn(&of_a, queue.clone(), &apart(0)));
         assert_eq!(held.figures(), HeldFigures::default(), "it only asked for its slot");
-        held.state.lock().now.values_mut().for_each(|one| one.since -= Duration::from_secs(3));
+        let by = Duration::from_secs(3);
+        held.state.lock().now.values_mut().filter_map(|one| one.listed.as_mut()).for_each(|one| one.since -= by);
         assert_eq!(held.figures().requests, 1, "it is still held");
         drop(second);
         assert_eq!((held.longest(Duration::ZERO), held.figures().requests), (None, 1));
@@ -351,7 +330,7 @@ mod tests {
 
     #[test]
     fn waits_side_by_side_count_once_and_those_of_clients_that_left_are_told() {
-        let held = HeldRequests::default();
+        let held = Arc::new(WaitingRequests::default());
         let key = PaceKey::from_text("a.example").expect("a key");
         let (queue, authority) =
             (Pacer::new(None, None).queue(&key), Authority::from_url("https://a.example").expect("a URL"));
@@ -359,10 +338,10 @@ mod tests {
         let earlier = |seconds| {
             let mut state = held.state.lock();
             let by = Duration::from_secs(seconds);
-            state.now.values_mut().for_each(|one| one.since -= by);
+            state.now.values_mut().filter_map(|one| one.listed.as_mut()).for_each(|one| one.since -= by);
             state.since = state.since.map(|since| since - by);
         };
-        let [first, second] = [(), ()].map(|()| held.for_turn(&request, &queue, &apart(5)));
+        let [first, second] = [(), ()].map(|()| held.for_turn(&request, queue.clone(), &apart(5)));
         earlier(10);
         first.end();
         earlier(10);
@@ -371,11 +350,35 @@ mod tests {
         let told = held.figures();
         assert_eq!((told.requests, told.time.as_secs()), (2, 20), "not 30 s");
         assert_eq!((told.given_up, told.longest_given_up.as_secs()), (1, 20));
-        let third = held.for_turn(&request, &queue, &apart(5));
+        let third = held.for_turn(&request, queue.clone(), &apart(5));
         earlier(10);
         third.end();
         assert_eq!((held.figures().time.as_secs(), held.figures().given_up), (30, 1));
-        held.for_turn(&request, &queue, &apart(5)).end();
+        held.for_turn(&request, queue.clone(), &apart(5)).end();
         assert_eq!(held.figures().requests, 3, "it only asked for its slot");
+    }
+
+    const GREEDY: ClientId = ClientId(1);
+    const MODEST: ClientId = ClientId(2);
+
+    fn is_out(place: &mut WaitPlace) -> bool {
+        !matches!(place.gone.try_recv(), Err(oneshot::error::TryRecvError::Empty))
+    }
+
+    #[test]
+    fn the_client_that_fills_it_makes_room_for_others() {
+        let waiters = Arc::new(WaitingRequests::default());
+        let mut greedy: Vec<_> = (0..3).map(|_| waiters.unlisted(GREEDY, 3)).collect();
+        let mut modest = waiters.unlisted(MODEST, 3);
+        assert_eq!(greedy.iter_mut().map(is_out).collect::<Vec<_>>(), [false, false, true], "the last goes");
+        assert!(!is_out(&mut modest));
+        assert_eq!(waiters.count(), 3);
+        assert!(is_out(&mut waiters.unlisted(GREEDY, 3)), "and does not come back");
+        // If both have two, no client has more, and the newcomer is refused.
+        let mut second = waiters.unlisted(MODEST, 4);
+        assert!(!is_out(&mut second));
+        assert!(is_out(&mut waiters.unlisted(MODEST, 4)));
+        drop((greedy, modest, second));
+        assert_eq!((waiters.count(), waiters.state.lock().by_client.len()), (0, 0));
     }
 }

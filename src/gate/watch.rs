@@ -41,12 +41,17 @@ pub struct Times {
 impl Gate {
     pub fn figures(&self) -> GateFigures {
         let fleet = self.fleet.as_ref().and_then(|fleet| fleet.figures());
-        GateFigures { robots: self.robots.figures(), waiting: self.pacer.waiting(), held: self.held.figures(), fleet }
+        GateFigures {
+            robots: self.robots.figures(),
+            waiting: self.waiting.count(),
+            held: self.waiting.figures(),
+            fleet,
+        }
     }
 
     /// Distributions of times.
     pub fn times(&self) -> Times {
-        let ([held_for_turn, held_for_robots], [answered_age, failed_age]) = (self.held.times(), self.robots.ages());
+        let ([held_for_turn, held_for_robots], [answered_age, failed_age]) = (self.waiting.times(), self.robots.ages());
         Times { held_for_turn, held_for_robots, answered_age, failed_age }
     }
 
@@ -72,17 +77,17 @@ impl Gate {
 
     /// The request held longest, if at least this long.
     pub fn longest_held(&self, at_least: Duration) -> Option<HeldRequest> {
-        self.held.longest(at_least)
+        self.waiting.longest(at_least)
     }
 
     /// Waits until a request is no longer held. For one caller.
     pub async fn released(&self) {
-        self.held.released.notified().await;
+        self.waiting.released.notified().await;
     }
 
     /// The held requests, in order of arrival.
     pub fn all_held(&self, most: usize) -> Vec<HeldRequest> {
-        self.held.all(most)
+        self.waiting.all(most)
     }
 
     /// The gap between requests to the authority that this entry sets for the configured crawler.

@@ -17,7 +17,7 @@ pub struct Budget {
 }
 
 /// So much may be promised in each period.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Hash, Eq)]
 pub struct MoneyBudget {
     pub most: Money,
     pub per: Period,

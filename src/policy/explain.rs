@@ -230,26 +230,26 @@ fn state(entry: &Entry, authority: &Authority, options: &PolicyOptions, now: Sys
 pub fn site_file(entry: &Entry, url: String, now: SystemTime) -> SiteFileState {
     let answer = entry.usable(now).map(|(answer, _)| answer);
     let failure = entry.trouble.as_ref().map(|trouble| trouble.why.to_string());
+    let access = answer.map(|answer| &answer.access);
+    let (is_empty, fault) = match access {
+        Some(Access::Reservations(file)) => (file.is_empty(), file.fault()),
+        Some(Access::Licenses(file)) => (file.is_empty(), file.fault()),
+        Some(Access::Rules(_) | Access::Missing) => (false, None),
+        None => (true, failure.as_deref()),
+    };
     SiteFileState {
         url,
         status: answer.map(|answer| answer.status),
         asked_again: answer.and_then(|answer| answer.asked_again),
         is_html: false,
-        access: match answer.map(|answer| &answer.access) {
-            Some(Access::Reservations(file)) if file.is_empty() && file.fault().is_some() => "unknown",
-            Some(Access::Licenses(file)) if file.is_empty() && file.fault().is_some() => "unknown",
-            Some(Access::Reservations(_) | Access::Licenses(_) | Access::Rules(_)) => "entries",
+        access: match access {
             Some(Access::Missing) => "none",
-            None => "unknown",
+            Some(_) if !(is_empty && fault.is_some()) => "entries",
+            _ => "unknown",
         },
         fetched_at: answer.map(|answer| answer.freshness.validated_at()),
         expires_at: answer.map(|answer| answer.freshness.expires_at()),
-        fault: match answer.map(|answer| &answer.access) {
-            Some(Access::Reservations(file)) => file.fault().map(str::to_owned),
-            Some(Access::Licenses(file)) => file.fault().map(str::to_owned),
-            Some(Access::Rules(_) | Access::Missing) => None,
-            None => failure.clone(),
-        },
+        fault: fault.map(str::to_owned),
         failure,
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// So much of one currency.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Hash, Eq)]
 pub struct Money {
     pub currency: Currency,
     /// Millionths.

@@ -1,7 +1,7 @@
 //! Whether robots.txt is enforced, ignored or reported for a host, as the operator configured. Pure.
 
 /// Whether robots.txt, or another signal of the site, is enforced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum RobotsOverride {

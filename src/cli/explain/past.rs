@@ -6,14 +6,13 @@ use crate::admin;
 use crate::cli::evidence::{broken, directory};
 use crate::cli::{CommandError, Format, NO, inert, inert_json, print};
 use crate::config::Settings;
-use crate::evidence::{Decision, Found, Past, SiteCopy, digits, find, verify, when};
+use crate::evidence::{Decision, Found, Past, SiteCopy, digits, find, when};
 use crate::policy::explain::{Explanation, UNKNOWN, explain};
 use crate::policy::{Authority, HostRules, Known, Request};
 use crate::rfc3339;
 use crate::robots::{ProductToken, Purpose};
 use serde_json::{Value, json};
 use std::fmt::Write;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -21,7 +20,7 @@ use std::time::{Duration, SystemTime};
 pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &str) -> Result<ExitCode, CommandError> {
     let at = at_end(at).map_err(|error| CommandError::usage(error, "see `politely explain --help`"))?;
     let directory = directory(args.evidence.as_deref(), &args.config)?;
-    let past = find(&directory, authority, &authority.url(target), at).map_err(|error| {
+    let (past, verified) = find(&directory, authority, &authority.url(target), at).map_err(|error| {
         CommandError::usage(
             format!("cannot read the evidence in {}: {error}", directory.display()),
             "`politely evidence verify DIR` says what is wrong with it",
@@ -39,7 +38,7 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     let tdmrep = rules.mining_purpose().map(|_| past.tdmrep(at));
     let known = Known { robots: &robots, tdmrep: tdmrep.as_ref(), license: None };
     let mut explanation = explain(known, &rules, &request, at);
-    let broken = what_is_broken(&directory);
+    let broken = broken(&verified);
     let warning =
         broken.as_ref().map_or(String::new(), |why| format!("warning: {}: do not rely on any of this\n", inert(why)));
     if explanation.reason == UNKNOWN {
@@ -104,14 +103,6 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
         return Ok(ExitCode::from(UNSURE));
     }
     Ok(if explanation.allowed && !is_refused { ExitCode::SUCCESS } else { ExitCode::from(NO) })
-}
-
-/// What is wrong with the chain, if anything is.
-fn what_is_broken(directory: &Path) -> Option<String> {
-    match verify(directory, &[]) {
-        Ok(verified) => broken(&verified),
-        Err(error) => Some(format!("the chain of the evidence was not checked: {error}")),
-    }
 }
 
 /// The last record in which the page's own words said no to the same crawler and use; the files of then allow it.

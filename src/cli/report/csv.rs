@@ -1,26 +1,22 @@
 //! `--format csv`: the requests behind a report's figures, with their URLs, one a line (RFC 4180, lines ended as on this system).
 
 use crate::cli::inert;
-use crate::evidence::{Found, ReadError, Selection, each_counted};
+use crate::evidence::{Found, ReadError, Selection, Verified, report_each};
 use crate::rfc3339;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Writes to standard output, record by record: however many there are, none is left out. The inner result is that of writing.
-pub(super) fn write(directory: &Path, selection: &Selection) -> Result<io::Result<()>, ReadError> {
+/// Writes to standard output, record by record: however many there are, none is left out. Verifies the chain. The inner result is that of
+/// writing.
+pub(super) fn write(directory: &Path, selection: &Selection) -> Result<io::Result<Verified>, ReadError> {
     let mut out = BufWriter::new(io::stdout().lock());
     let mut written = writeln!(out, "{}", COLUMNS.map(|(name, _)| name).join(","));
-    let read = each_counted(directory, selection, |found| {
+    let verified = report_each(directory, selection, |found| {
         if written.is_ok() {
             written = writeln!(out, "{}", COLUMNS.map(|(_, of)| cell(&of(found))).join(","));
         }
-        written.as_ref().copied().map_err(|error| error.kind().into())
-    });
-    if written.is_ok() {
-        read?;
-        written = out.flush();
-    }
-    Ok(written)
+    })?;
+    Ok(written.and_then(|()| out.flush()).map(|()| verified))
 }
 
 /// A column's name and cell.

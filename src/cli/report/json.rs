@@ -26,7 +26,7 @@ pub(super) fn all_as_json(page: &Page<'_>) -> serde_json::Value {
         "purpose": selection.purpose.as_ref().map(Purpose::as_str),
         "made": rfc3339::millis(page.made),
         "lost": report.lost,
-        "evidence": as_json(page.verified),
+        "evidence": as_json(&page.report.verified),
         "total": group(&report.total),
         "groups": groups(&report.groups),
         "users": groups(&report.users),

@@ -9,7 +9,7 @@ mod training;
 
 use super::evidence::{broken, directory, unreadable};
 use super::{CommandError, ConfigArg, counted};
-use crate::evidence::{By, Group, Selection, report, verify};
+use crate::evidence::{By, Group, Selection, Verified, report};
 use crate::rfc3339;
 use page::{MOST_SHOWN, Page, let_through, meaning, named, refused as refused_how, undeclared};
 pub(super) use page::{outcomes, size};
@@ -63,36 +63,37 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     let by = if matches!(args.format, Form::TrainingSummary) { By::Domain } else { args.by };
     let directory = directory(args.directory.as_deref().or(args.evidence.as_deref()), &args.config)?;
     let failed = |error| unreadable(&directory, &error);
-    let verified = verify(&directory, &[]).map_err(failed)?;
-    let code = if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::NO) };
+    let code = |verified: &Verified| match verified.faults.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(super::NO),
+    };
     let render: fn(&Page<'_>) -> String = match args.format {
         Form::Text => |page| super::inert(&text(page)),
         Form::Json => |page| super::inert_json(&format!("{:#}\n", json::all_as_json(page))),
         Form::Html => html::render,
         Form::TrainingSummary => training::render,
         Form::Csv => {
+            let verified = csv::write(&directory, selection).map_err(failed)??;
             if let Some(broken) = broken(&verified) {
                 eprintln!("warning: {}: do not rely on these lines", super::inert(&broken));
             }
-            csv::write(&directory, selection).map_err(failed)??;
-            return Ok(code);
+            return Ok(code(&verified));
         }
     };
     let mut report = report(&directory, by, selection).map_err(failed)?;
     if !matches!(args.format, Form::Text) {
         report.basis.read_files(&directory).map_err(failed)?;
     }
-    let page =
-        Page { directory: &directory, by, selection, made: SystemTime::now(), report: &report, verified: &verified };
+    let page = Page { directory: &directory, by, selection, made: SystemTime::now(), report: &report };
     super::print(&render(&page))?;
-    Ok(code)
+    Ok(code(&report.verified))
 }
 
 fn text(page: &Page<'_>) -> String {
-    let Page { report, verified, .. } = page;
+    let report = page.report;
     let mut out = String::new();
     let total = &report.total;
-    let whole = if verified.faults.is_empty() { "the chain is whole" } else { "THE CHAIN IS BROKEN" };
+    let whole = if report.verified.faults.is_empty() { "the chain is whole" } else { "THE CHAIN IS BROKEN" };
     match total.times {
         Some((from, to)) => {
             let _ = writeln!(

@@ -1,7 +1,7 @@
 //! The content of a report, independent of its format, and texts that the formats share.
 
 use crate::cli::{REFUSED_AFTER_ANSWER, counted};
-use crate::evidence::{By, Group, MOST_NAMES, Report, Selection, Verified};
+use crate::evidence::{By, Group, MOST_NAMES, Report, Selection};
 use crate::policy::is_unseen;
 use std::path::Path;
 use std::time::SystemTime;
@@ -13,7 +13,6 @@ pub struct Page<'a> {
     pub selection: &'a Selection,
     pub made: SystemTime,
     pub report: &'a Report,
-    pub verified: &'a Verified,
 }
 
 impl Page<'_> {

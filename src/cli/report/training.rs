@@ -42,7 +42,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
         rfc3339::seconds(page.made),
         env!("CARGO_PKG_VERSION"),
     );
-    if !page.verified.faults.is_empty() {
+    if !page.report.verified.faults.is_empty() {
         out.push_str("**The chain of the evidence is broken: do not rely on these figures.**\n\n");
     }
     let _ = writeln!(out, "## 1.3. Modalities, overall training data size and other characteristics\n");

@@ -6,7 +6,7 @@ mod expected;
 pub(super) mod files;
 mod key_kind;
 mod places;
-mod reader;
+pub(super) mod reader;
 pub(super) mod sections;
 pub(super) mod text;
 pub(super) mod tree;

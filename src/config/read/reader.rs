@@ -1,7 +1,9 @@
 //! The tree to typed values, through serde. A fault has the place of the value that is wrong.
 
 use std::fmt;
+use std::iter::once;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer};
@@ -16,20 +18,26 @@ use crate::config::written::text;
 
 /// One node as serde sees it.
 #[derive(Clone, Copy)]
-pub(in crate::config) struct Reader<'a>(pub &'a YamlNode);
+pub(in crate::config) struct Reader<'a> {
+    pub node: &'a YamlNode,
+    /// Where relative paths start.
+    pub base: &'a Path,
+}
 
 impl<'a> Reader<'a> {
     fn placed<T>(self, read: Result<T, ValueError>) -> Result<T, ValueError> {
-        read.map_err(|error| ValueError { place: error.place.or_else(|| Some(self.0.at.clone())), ..error })
+        read.map_err(|error| ValueError { place: error.place.or_else(|| Some(self.node.at.clone())), ..error })
     }
 
     fn entries(self, is_read: impl Fn(&(YamlNode, YamlNode)) -> bool) -> impl Iterator<Item = (Self, Self)> {
-        let read = self.0.entries().into_iter().inspect(|_| step()).filter(move |entry| is_read(entry));
-        read.map(|(key, value)| (Self(key), Self(value)))
+        let read = self.node.entries().into_iter().inspect(|_| step()).filter(move |entry| is_read(entry));
+        read.map(move |(key, value)| (Self { node: key, ..self }, Self { node: value, ..self }))
     }
+}
 
-    fn unexpected(self) -> Unexpected<'a> {
-        match &self.0.value {
+impl YamlNode {
+    fn unexpected(&self) -> Unexpected<'_> {
+        match &self.value {
             Value::Null => Unexpected::Unit,
             Value::Bool(value) => Unexpected::Bool(*value),
             Value::Unsigned(number) => Unexpected::Unsigned(*number),
@@ -46,16 +54,32 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
     type Error = ValueError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
-        self.placed(match &self.0.value {
+        self.placed(match &self.node.value {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
             Value::Unsigned(number) => visitor.visit_u64(*number),
             Value::Signed(number) => visitor.visit_i64(*number),
             Value::Decimal(number) => visitor.visit_f64(*number),
             Value::Text(text) => visitor.visit_str(text),
-            Value::List(items) => visitor.visit_seq(SeqDeserializer::new(items.iter().map(Self))),
+            Value::List(items) => {
+                visitor.visit_seq(SeqDeserializer::new(items.iter().map(|node| Self { node, ..self })))
+            }
             Value::Map(_) => visitor.visit_map(MapDeserializer::new(self.entries(|_| true))),
         })
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, ValueError> {
+        match (name, self.node.text()) {
+            (text::PATH, Some(path)) if !path.is_empty() => {
+                self.placed(visitor.visit_string(self.base.join(path).display().to_string()))
+            }
+            (text::MANY, Some(_)) => visitor.visit_seq(SeqDeserializer::new(once(self))),
+            _ => self.deserialize_any(visitor),
+        }
     }
 
     /// `null` stands for the default, for a key and for a whole section.
@@ -71,9 +95,9 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
             let numbers = [duration.as_secs(), duration.subsec_nanos().into()];
             return visitor.visit_seq(SeqDeserializer::new(numbers.into_iter()));
         }
-        if !matches!(self.0.value, Value::Null | Value::Map(_)) {
+        if !matches!(self.node.value, Value::Null | Value::Map(_)) {
             // serde would take a sequence for the fields in order.
-            return self.placed(Err(ValueError::invalid_type(self.unexpected(), &visitor)));
+            return self.placed(Err(ValueError::invalid_type(self.node.unexpected(), &visitor)));
         }
         let entries =
             self.entries(|(key, value)| !(value.is_null() && key.text().is_some_and(|key| fields.contains(&key))));
@@ -81,7 +105,7 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
-        if self.0.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+        if self.node.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -90,18 +114,18 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ValueError> {
-        self.placed(match self.0.text() {
+        self.placed(match self.node.text() {
             Some(word) => visitor.visit_enum(StrDeserializer::new(word)),
             None => {
                 let expected = Complaint::new("one word", format!("write {}", one_of(variants))).to_string();
-                Err(ValueError::invalid_type(self.unexpected(), &expected.as_str()))
+                Err(ValueError::invalid_type(self.node.unexpected(), &expected.as_str()))
             }
         })
     }
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct
-        newtype_struct seq tuple tuple_struct map identifier ignored_any
+        seq tuple tuple_struct map identifier ignored_any
     }
 }
 
@@ -127,7 +151,7 @@ impl ValueError {
 
     /// Of what stands in place of a section's keys.
     pub fn no_section(node: &YamlNode) -> Self {
-        Self::invalid_type(Reader(node).unexpected(), &"struct")
+        Self::invalid_type(node.unexpected(), &"struct")
     }
 
     pub fn unknown_key(key: &str, keys: &[&str]) -> Self {

@@ -1,6 +1,7 @@
 //! The sections of a configuration, each read by itself: what is wrong with one keeps no other from being read.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
@@ -13,13 +14,15 @@ use crate::config::written::defaults::defaults;
 pub(in crate::config) struct Sections<'a> {
     /// What is written, laid over the defaults.
     pub whole: YamlNode,
+    /// Where relative paths start.
+    base: &'a Path,
     faults: &'a mut Faults,
     /// Those at fault: their defaults stand in for them.
     unread: BTreeSet<String>,
 }
 
 impl<'a> Sections<'a> {
-    pub fn new(written: YamlNode, faults: &'a mut Faults) -> Self {
+    pub fn new(written: YamlNode, base: &'a Path, faults: &'a mut Faults) -> Self {
         let (mut whole, mut unread) = (defaults().clone(), BTreeSet::new());
         let known: Vec<&str> = defaults().entries().into_iter().filter_map(|(key, _)| key.text()).collect();
         if !matches!(written.value, Value::Map(_)) {
@@ -36,7 +39,7 @@ impl<'a> Sections<'a> {
                 *here = over;
             }
         });
-        Self { whole, faults, unread }
+        Self { whole, base, faults, unread }
     }
 
     pub fn read<T: DeserializeOwned>(&mut self, section: &str) -> T {
@@ -45,7 +48,8 @@ impl<'a> Sections<'a> {
 
     pub fn read_with<T>(&mut self, section: &str, read: impl Fn(Reader<'_>) -> Result<T, ValueError>) -> T {
         let (node, default) = (self.whole.along(&[section]), defaults().along(&[section]));
-        let mut error = match read(Reader(node)) {
+        let reader = Reader { node, base: self.base };
+        let mut error = match read(reader) {
             Ok(value) => return value,
             Err(error) => error,
         };
@@ -60,12 +64,12 @@ impl<'a> Sections<'a> {
             let is_line = matches!(place, ConfigPlace::Line { .. });
             let Some(lost) = is_line.then(|| leave_out(&mut rest, &place, Some(default))).flatten() else { break };
             incomplete.push(lost);
-            match read(Reader(&rest)) {
+            match read(Reader { node: &rest, ..reader }) {
                 Ok(value) => return value,
                 Err(next) => error = next,
             }
         }
-        read(Reader(default)).expect("the defaults are right, as a test holds")
+        read(Reader { node: default, ..reader }).expect("the defaults are right, as a test holds")
     }
 
     /// `path` leads to the key through keys and list indices. The fault stands where it is written, else at its section.

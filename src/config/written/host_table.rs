@@ -12,7 +12,7 @@ use crate::policy::{HostPattern, RobotsOverride, UsageModes};
 use crate::robots::{ProductToken, Purpose};
 
 /// The overrides for some hosts. `None`: as for all.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Override {
     pub robots: Option<RobotsOverride>,
@@ -52,7 +52,7 @@ impl Override {
 }
 
 /// How a no to a declared purpose is handled: an answer's field, the site's tdmrep.json, or its licence file. `None`: as for all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Usage {
     pub content_usage: Option<RobotsOverride>,
@@ -78,7 +78,7 @@ impl Usage {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum InterceptMode {

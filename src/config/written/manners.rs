@@ -14,7 +14,7 @@ use crate::config::read::sections::Sections;
 use crate::policy::{self, Manners, Period};
 
 /// Makes the gap depend on the host's latency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct WrittenAdaptive {
@@ -26,7 +26,7 @@ pub struct WrittenAdaptive {
 }
 
 /// Pauses a host that refuses requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct WrittenBreaker {
@@ -36,7 +36,7 @@ pub struct WrittenBreaker {
 }
 
 /// Limits for each period.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct WrittenBudget {

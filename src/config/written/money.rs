@@ -9,7 +9,7 @@ use crate::config::read::error::Complaint;
 use crate::policy::{Currency, Money, MoneyBudget, Period};
 
 /// One currency and its amount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Hash, Eq)]
 pub struct WrittenMoney(pub MoneyBudget);
 
 enum MoneyKey {

@@ -1,6 +1,6 @@
 //! TLS terms for an origin: `pin`, `client_certificate`, `verify` and `tls` of `hosts`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -30,7 +30,7 @@ impl Default for OriginTls {
 }
 
 /// The versions of TLS allowed for an origin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TlsVersions {
     /// 1.2 and 1.3.
@@ -47,13 +47,6 @@ pub struct CertificatePair {
     pub certificate: PathBuf,
     #[serde(deserialize_with = "text::one")]
     pub key: PathBuf,
-}
-
-impl CertificatePair {
-    /// Resolves relative paths against `base`.
-    pub(in crate::config) fn base(&mut self, base: &Path) {
-        (self.certificate, self.key) = (base.join(&self.certificate), base.join(&self.key));
-    }
 }
 
 /// The SHA-256 of an expected public key (RFC 7469 §2.4), written `sha256/…` in Base64.

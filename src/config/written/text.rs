@@ -13,12 +13,16 @@ pub(in crate::config) trait FromText: Sized {
     const EXPECTED: &'static str;
     const FORMS: &'static str;
 
+    /// Whether a relative path starts at the file's directory.
+    const IS_PATH: bool = false;
+
     fn from_text(text: &str) -> Result<Self, Complaint>;
 }
 
 /// For `#[serde(deserialize_with)]` on types that serde would read differently.
 pub(in crate::config) fn one<'de, D: Deserializer<'de>, T: FromText>(deserializer: D) -> Result<T, D::Error> {
-    read_with(deserializer, T::EXPECTED, T::FORMS, T::from_text)
+    let text = Text { expected: T::EXPECTED, forms: T::FORMS, parse: T::from_text };
+    if T::IS_PATH { deserializer.deserialize_newtype_struct(PATH, text) } else { deserializer.deserialize_any(text) }
 }
 
 /// Like [`one`], for an optional value; `null` never gets here.
@@ -37,10 +41,6 @@ pub(in crate::config) fn many<'de, D: Deserializer<'de>, T: FromText>(deserializ
             write!(f, "{}", Complaint::new(T::EXPECTED, T::FORMS))
         }
 
-        fn visit_str<E: Error>(self, text: &str) -> Result<Vec<T>, E> {
-            T::from_text(text).map(|one| vec![one]).map_err(E::custom)
-        }
-
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
             std::iter::from_fn(|| list.next_element_seed(One(PhantomData)).transpose()).collect()
         }
@@ -56,7 +56,7 @@ pub(in crate::config) fn many<'de, D: Deserializer<'de>, T: FromText>(deserializ
         }
     }
 
-    deserializer.deserialize_any(Many(PhantomData))
+    deserializer.deserialize_newtype_struct(MANY, Many(PhantomData))
 }
 
 /// Passes the text, or the number as text, to `parse`. For anything else, `expected` and `forms` are the message.
@@ -66,37 +66,38 @@ pub(in crate::config) fn read_with<'de, D: Deserializer<'de>, T>(
     forms: &'static str,
     parse: impl FnOnce(&str) -> Result<T, Complaint>,
 ) -> Result<T, D::Error> {
-    struct Text<F> {
-        expected: &'static str,
-        forms: &'static str,
-        parse: F,
-    }
-
-    impl<T, F: FnOnce(&str) -> Result<T, Complaint>> Visitor<'_> for Text<F> {
-        type Value = T;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "{}", Complaint::new(self.expected, self.forms))
-        }
-
-        fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
-            (self.parse)(text).map_err(E::custom)
-        }
-
-        fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-
-        fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-
-        fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-    }
-
     deserializer.deserialize_any(Text { expected, forms, parse })
+}
+
+/// Parses a text, or a number as text.
+struct Text<F> {
+    expected: &'static str,
+    forms: &'static str,
+    parse: F,
+}
+
+impl<T, F: FnOnce(&str) -> Result<T, Complaint>> Visitor<'_> for Text<F> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Complaint::new(self.expected, self.forms))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        (self.parse)(text).map_err(E::custom)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
 }
 
 /// Implements [`FromText`]: the type, the expected kind of value, how to write it, and its parser.
@@ -131,3 +132,7 @@ macro_rules! read_from_text {
 pub(in crate::config) use {from_text, read_from_text};
 
 pub(in crate::config) const QUOTES: &str = "put it in quotes";
+
+/// By these names a value is asked for that stands for a path, and for one value or a list of them.
+pub(in crate::config) const PATH: &str = "a path";
+pub(in crate::config) const MANY: &str = "one or a list";

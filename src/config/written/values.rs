@@ -10,7 +10,7 @@ use serde::de::Deserializer;
 
 use crate::robots::{ProductToken, Purpose};
 
-use super::text::{QUOTES, from_text, read_from_text, read_with};
+use super::text::{FromText, QUOTES, from_text, read_from_text, read_with};
 use crate::config::read::error::Complaint;
 
 /// Source of a listener's socket.
@@ -199,7 +199,7 @@ impl AsRef<str> for InstanceName {
 }
 
 /// A rule's path in the syntax of robots.txt: `*` is any run of characters, a final `$` is the end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Hash, Eq)]
 pub struct PathPattern(String);
 
 impl PathPattern {
@@ -304,7 +304,6 @@ read_from_text! {
 from_text! {
     String, "text", QUOTES, parse_printable;
     Host, "a name", NAME_FORMS, parse_name;
-    PathBuf, "a path", PATHNAME_FORMS, parse_path;
 }
 
 const LISTEN_FORMS: &str = "write `127.0.0.1:3128`, `[::1]:3128`, or `fd:NAME` for a socket that systemd passes";
@@ -315,7 +314,6 @@ const PURPOSE_FORMS: &str = "write `search`, `ai-input`, `ai-train`, or another 
 const METHOD_FORMS: &str = "write methods as requests have them, `GET`, `HEAD`, `POST`, or `[]` for any";
 const INSTANCE_FORMS: &str = "write up to 40 letters, digits, `-`, `.`, `_` or `~`: `crawl3.example.com`";
 const MOST_OF_INSTANCE: usize = 40;
-const PATHNAME_FORMS: &str = "write `/etc/politely/name`, or `name` for what is beside the file";
 const MOST_PATH_BYTES: usize = 1 << 20;
 const PATH_FORMS: &str = "a path pattern begins with `/` or `*`: `/private/`, `/*.pdf$`";
 
@@ -333,11 +331,17 @@ fn parse_name(text: &str) -> Result<Host, Complaint> {
     }
 }
 
-/// An empty path is refused: joined to the file's directory, it would be that directory.
-fn parse_path(text: &str) -> Result<PathBuf, Complaint> {
-    match text {
-        "" => Err(Complaint::new("an empty path names nothing", "write a path, or leave the key out")),
-        path => Ok(path.into()),
+impl FromText for PathBuf {
+    const EXPECTED: &'static str = "a path";
+    const FORMS: &'static str = "write `/etc/politely/name`, or `name` for what is beside the file";
+    const IS_PATH: bool = true;
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        match text {
+            // Joined to the file's directory, it would be that directory.
+            "" => Err(Complaint::new("an empty path names nothing", "write a path, or leave the key out")),
+            path => Ok(path.into()),
+        }
     }
 }
 

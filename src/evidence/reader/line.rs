@@ -95,15 +95,6 @@ pub enum ReadError {
     Empty,
 }
 
-impl From<ReadError> for io::Error {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Io(error) => error,
-            other => io::Error::new(io::ErrorKind::InvalidData, other),
-        }
-    }
-}
-
 /// What a line says.
 pub fn parse(line: &[u8]) -> Result<Line, ReadError> {
     Ok(serde_json::from_slice(line)?)

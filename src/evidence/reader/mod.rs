@@ -7,13 +7,14 @@ mod verify;
 
 pub use decision::{Decision, Figure, SiteCopy};
 pub use line::{Kind, Line, ReadError, parse};
-pub use verify::{Fault, Verified, verify};
+pub use verify::{Fault, Verified, verify, verify_each};
 
-use crate::evidence::record::{Hash, digits, hex, sha256};
+use crate::evidence::record::{Hash, digits, sha256};
 use crate::evidence::segment::{RC1_FILES, Stored, open};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use flate2::read::MultiGzDecoder;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -75,29 +76,6 @@ impl Lines {
         self.input.read_until(b'\n', &mut self.line)?;
         Ok(self.line.last() != Some(&b'\n'))
     }
-}
-
-/// Hands each line of a directory to `see`, with its segment and its number. Leaves out what cannot be read: `verify` says where that is.
-/// The last line may be being written.
-pub fn each_line(
-    directory: &Path,
-    mut see: impl FnMut(u64, u64, &[u8]) -> Result<(), ReadError>,
-) -> Result<(), ReadError> {
-    let all = Stored::all(directory)?;
-    if all.is_empty() {
-        return Err(ReadError::Empty);
-    }
-    for stored in all {
-        let (mut lines, segment) = (Lines::of(&stored)?, stored.number);
-        for number in 1.. {
-            let Some(Ok((line, _))) = lines.next() else { break };
-            match see(segment, number, line) {
-                Ok(()) | Err(ReadError::Malformed(_)) => {}
-                failed => return failed,
-            }
-        }
-    }
-    Ok(())
 }
 
 /// How a segment ends.
@@ -208,31 +186,47 @@ pub fn decoded(hash: &Hash, text: Option<String>, base64: Option<String>) -> Res
 /// # Errors
 /// It is not there as it was.
 pub fn stored_file(directory: &Path, segment: Option<u64>, hash: &Hash) -> Result<Vec<u8>, FileError> {
-    // It may be in several segments, and damaged in some.
-    let mut damaged = None;
-    for stored in Stored::all(directory)?.iter().filter(|stored| segment.is_none_or(|it| it == stored.number)) {
-        match file_in(stored, hash) {
-            Ok(Some(file)) => return Ok(file),
-            Ok(None) => {}
-            Err(error) => damaged = Some(error),
-        }
-    }
-    damaged.map_or_else(|| rc1_file(directory, hash), Err)
+    let mut found = Err(FileError::Missing);
+    stored_files(directory, segment, HashSet::from([*hash]), |_, file| found = file)?;
+    found
 }
 
-/// The file in this segment with this SHA-256. `None`: there is none.
-fn file_in(stored: &Stored, hash: &Hash) -> Result<Option<Vec<u8>>, FileError> {
-    let named = memchr::memmem::Finder::new(&hex(hash)).into_owned();
-    let mut lines = Lines::of(stored)?;
-    while let Some(Ok((line, _))) = lines.next() {
-        if named.find(line).is_some()
-            && let Ok(Line { kind: Kind::File { sha256, text, base64 }, .. }) = parse(line)
-            && sha256 == *hash
+/// Hands each of these files to `see`, as [`stored_file`] finds it.
+///
+/// # Errors
+/// A segment cannot be read.
+pub fn stored_files(
+    directory: &Path,
+    segment: Option<u64>,
+    mut wanted: HashSet<Hash>,
+    mut see: impl FnMut(&Hash, Result<Vec<u8>, FileError>),
+) -> io::Result<()> {
+    let is_file = memchr::memmem::Finder::new(b"\"type\":\"file\"");
+    // A file may be in several segments, and damaged in some.
+    let mut damaged = HashMap::new();
+    for stored in Stored::all(directory)?.iter().filter(|stored| segment.is_none_or(|it| it == stored.number)) {
+        let mut lines = Lines::of(stored)?;
+        while !wanted.is_empty()
+            && let Some(Ok((line, _))) = lines.next()
         {
-            return decoded(hash, text, base64).map(Some);
+            if is_file.find(line).is_some()
+                && let Ok(Line { kind: Kind::File { sha256, text, base64 }, .. }) = parse(line)
+                && wanted.contains(&sha256)
+            {
+                match decoded(&sha256, text, base64) {
+                    Err(error) => _ = damaged.insert(sha256, error),
+                    file => {
+                        wanted.remove(&sha256);
+                        see(&sha256, file);
+                    }
+                }
+            }
         }
     }
-    Ok(None)
+    for hash in wanted {
+        see(&hash, damaged.remove(&hash).map_or_else(|| rc1_file(directory, &hash), Err));
+    }
+    Ok(())
 }
 
 /// A file where 1.0.0-rc.1 kept it: below the directory, by its SHA-256.

@@ -2,15 +2,13 @@
 //! records refer to are there unchanged.
 
 use super::{Kind, Line, Lines, ReadError, decoded, parse, rc1_file};
-use crate::config::LOCK;
 use crate::evidence::record::{Hash, NOTHING, digits};
-use crate::evidence::segment::{self, RC1_FILES, Stored, entries, is_foreign, rc1_hash};
+use crate::evidence::segment::{self, Stored, is_foreign};
 use crate::evidence::timestamp::{Stamp, stamped};
 use crate::evidence::writer::is_locked;
 use crate::rfc3339;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -62,10 +60,22 @@ pub struct Fault {
 /// # Errors
 /// The directory cannot be read, or there is no evidence in it.
 pub fn verify(directory: &Path, anchors: &[Hash]) -> Result<Verified, ReadError> {
+    verify_each(directory, anchors, |_, _, _| {})
+}
+
+/// Verifies the whole directory, and hands each line that can be read to `see`, with its segment and its number.
+///
+/// # Errors
+/// As of [`verify`].
+pub fn verify_each(
+    directory: &Path,
+    anchors: &[Hash],
+    mut see: impl FnMut(u64, u64, &Line),
+) -> Result<Verified, ReadError> {
     let is_written = is_locked(directory);
     let all = Stored::all(directory)?;
     let (Some(first), Some(last)) = (all.first(), all.last()) else { return Err(ReadError::Empty) };
-    let (stamps, others): (Vec<_>, Vec<_>) = others(directory)?.into_iter().partition(|path| {
+    let (stamps, others): (Vec<_>, Vec<_>) = segment::others(directory)?.into_iter().partition(|path| {
         stamped(path).is_some_and(|(segment, _)| segment >= first.number) && !is_foreign(&directory.join(path))
     });
     let stamps: Vec<_> = stamps.into_iter().filter_map(|path| stamped(&path).map(|of| (path, of))).collect();
@@ -89,7 +99,7 @@ pub fn verify(directory: &Path, anchors: &[Hash]) -> Result<Verified, ReadError>
             walk.expected = None;
         }
         walk.synced = all.get(index + 1).and_then(Stored::synced_before);
-        let begins_after = walk.segment(stored, stored.number == last.number)?;
+        let begins_after = walk.segment(stored, stored.number == last.number, &mut see)?;
         start = start.or(begins_after);
         before = stored.number;
     }
@@ -144,7 +154,12 @@ impl Walk {
     }
 
     /// Tells what its first line names.
-    fn segment(&mut self, stored: &Stored, is_last: bool) -> Result<Option<Hash>, ReadError> {
+    fn segment(
+        &mut self,
+        stored: &Stored,
+        is_last: bool,
+        see: &mut impl FnMut(u64, u64, &Line),
+    ) -> Result<Option<Hash>, ReadError> {
         let (mut lines, mut number, mut first) = (Lines::of(stored)?, 0, None);
         self.present.clear();
         self.may_end = self.synced.is_some() && self.synced == self.expected;
@@ -168,6 +183,7 @@ impl Walk {
             };
             match line {
                 Ok(line) => {
+                    see(stored.number, number, &line);
                     if number == 1 {
                         first = Some(line.prev);
                         self.date(stored, line.time);
@@ -280,20 +296,4 @@ impl Walk {
             Err(error) => self.fault(segment, Some(line), format!("it rests on the file {}: {error}", digits(&hash))),
         }
     }
-}
-
-/// By their paths in the directory, in their order.
-fn others(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let (files, lock) = (directory.join(RC1_FILES), directory.join(LOCK));
-    let mut all: Vec<_> =
-        segment::others(directory)?.into_iter().filter(|path| ![&files, &lock].contains(&path)).collect();
-    for shard in if files.is_dir() { entries(&files)? } else { Vec::new() } {
-        match shard.is_dir() {
-            true => all.extend(entries(&shard)?.into_iter().filter(|path| rc1_hash(path).is_none())),
-            false => all.push(shard),
-        }
-    }
-    all.iter_mut().for_each(|path| *path = path.strip_prefix(directory).map_or(path.clone(), Path::to_owned));
-    all.sort();
-    Ok(all)
 }

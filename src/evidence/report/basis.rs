@@ -1,7 +1,7 @@
 //! What the records of a report rest on: the instances that wrote them, the configurations in force, and the files of the sites.
 
 use super::own_fetch::{Fetcher, InForce};
-use crate::evidence::reader::{Decision, Kind, ReadError, SiteCopy, decoded, each_line, parse, rc1_file};
+use crate::evidence::reader::{Decision, ReadError, SiteCopy, stored_files};
 use crate::evidence::record::Hash;
 use crate::robots::{ProductToken, RobotsTxt, RslFile, TdmRep, TdmReservation};
 use std::cell::LazyCell;
@@ -138,22 +138,11 @@ impl Basis {
                 wanted.entry(hash).or_default().push(origin.clone());
             }
         }
-        let is_file = memchr::memmem::Finder::new(b"\"type\":\"file\"");
-        each_line(directory, |_, _, line| {
-            if is_file.find(line).is_some()
-                && let Kind::File { sha256, text, base64 } = parse(line)?.kind
-                && let Some(origins) = wanted.remove(&sha256)
-                && let Ok(bytes) = decoded(&sha256, text, base64)
-            {
-                self.fill(&sha256, &origins, &bytes);
+        stored_files(directory, None, wanted.keys().copied().collect(), |hash, file| {
+            if let Ok(bytes) = file {
+                self.fill(hash, &wanted[hash], &bytes);
             }
-            Ok(())
         })?;
-        for (hash, origins) in wanted {
-            if let Ok(bytes) = rc1_file(directory, &hash) {
-                self.fill(&hash, &origins, &bytes);
-            }
-        }
         Ok(())
     }
 

@@ -11,14 +11,13 @@ pub use own_fetch::FileFetch;
 pub use past::{Past, PastCopy, PastFile, find};
 pub use selection::{Selection, when};
 
-use crate::evidence::reader::{Decision, Figure, Kind, Line, ReadError, each_line, parse};
+use crate::evidence::reader::{Decision, Figure, Kind, ReadError, Verified, verify_each};
 use crate::policy::{Authority, clipped};
 use basis::bounded;
 use selection::{authority, user_of};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -47,6 +46,7 @@ pub struct Report {
     /// are in no other total, as they concern no site.
     pub turned_away: Vec<Group>,
     pub basis: Basis,
+    pub verified: Verified,
     /// Records of the period that could not be written, of whatever host, user and use.
     pub lost: u64,
 }
@@ -121,55 +121,52 @@ impl Found {
     }
 }
 
-/// Hands each record that a report counts to `see`, in the order of the chain.
+/// Verifies the chain, and hands each record that a report counts to `see`, in its order.
 ///
 /// # Errors
-/// A segment cannot be read, or `see` fails.
-pub fn each_counted(
+/// A segment cannot be read.
+pub fn report_each(
     directory: &Path,
     selection: &Selection,
-    mut see: impl FnMut(&Found) -> io::Result<()>,
-) -> Result<(), ReadError> {
-    each_line(directory, |segment, number, line| {
-        let Line { time: came, kind, .. } = parse(line)?;
-        match kind {
-            Kind::Decision(decision) if selection.counts(&decision, decision.seen(came)) => {
-                Ok(see(&Found { segment, line: number, came, decision: *decision })?)
-            }
-            _ => Ok(()),
+    mut see: impl FnMut(&Found),
+) -> Result<Verified, ReadError> {
+    verify_each(directory, &[], |segment, number, line| match &line.kind {
+        Kind::Decision(decision) if selection.counts(decision, line.seen()) => {
+            see(&Found { segment, line: number, came: line.time, decision: (**decision).clone() });
         }
+        _ => {}
     })
 }
 
-/// Adds up the selected records.
+/// Adds up the selected records of a chain, and verifies it.
 ///
 /// # Errors
 /// A segment cannot be read.
 pub fn report(directory: &Path, by: By, selection: &Selection) -> Result<Report, ReadError> {
     let (mut report, [mut groups, mut users, mut turned_away]) =
         (Report::default(), [const { TotalsByName::new() }; 3]);
-    each_line(directory, |_, _, line| {
-        let line = parse(line)?;
-        report.basis.in_force.see(&line);
+    report.verified = verify_each(directory, &[], |_, _, line| {
+        report.basis.in_force.see(line);
         let at = line.seen();
-        match line.kind {
-            Kind::Decision(decision) if !selection.counts(&decision, at) => {}
+        match &line.kind {
+            Kind::Decision(decision) if !selection.counts(decision, at) => {}
             Kind::Decision(decision) if decision.figure() == Figure::TurnedAway => {
-                turned_away.add(decision.client.clone(), &decision, at);
+                turned_away.add(decision.client.clone(), decision, at);
             }
             Kind::Decision(decision) => {
-                let site = authority(&decision).map(|site| (site.to_string(), domain(&site)));
-                report.basis.add(&decision, site, at);
-                report.total.add(&decision, at);
-                users.add(user_of(&decision).to_owned(), &decision, at);
-                groups.add(name(&decision, by), &decision, at);
+                let site = authority(decision).map(|site| (site.to_string(), domain(&site)));
+                report.basis.add(decision, site, at);
+                report.total.add(decision, at);
+                users.add(user_of(decision).to_owned(), decision, at);
+                groups.add(name(decision, by), decision, at);
             }
-            Kind::Lost { count, from, to, .. } if selection.overlaps(from, to) => report.lost += count,
-            Kind::Start { instance: Some(name), version, .. } => report.basis.start(name, version, line.time),
-            Kind::Segment { instance: Some(name), .. } => report.basis.start(name, None, line.time),
+            Kind::Lost { count, from, to, .. } if selection.overlaps(*from, *to) => report.lost += count,
+            Kind::Start { instance: Some(name), version, .. } => {
+                report.basis.start(name.clone(), version.clone(), line.time);
+            }
+            Kind::Segment { instance: Some(name), .. } => report.basis.start(name.clone(), None, line.time),
             _ => {}
         }
-        Ok(())
     })?;
     report.basis.between(selection.since, selection.until);
     [report.groups, report.users, report.turned_away] = [groups, users, turned_away].map(TotalsByName::sorted);

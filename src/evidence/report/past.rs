@@ -2,7 +2,7 @@
 
 use super::own_fetch::{FileFetch, InForce};
 use super::{Found, Group};
-use crate::evidence::reader::{Decision, Kind, SiteCopy, each_line, parse, stored_file};
+use crate::evidence::reader::{Decision, Kind, SiteCopy, Verified, stored_file, verify_each};
 use crate::evidence::record::{Hash, digits};
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Authority, Entry, SiteAnswer, SiteFile, Trouble};
@@ -56,7 +56,7 @@ pub enum PastFile {
     Unreachable(String),
 }
 
-/// Looks for it. `url`: as records have it. `None`: nothing was decided about this authority by then.
+/// Looks for it, and verifies the chain. `url`: as records have it. `None`: nothing was decided about this authority by then.
 ///
 /// # Errors
 /// A segment cannot be read, or the file that it rests on is not there as it was.
@@ -65,39 +65,33 @@ pub fn find(
     authority: &Authority,
     url: &str,
     at: SystemTime,
-) -> Result<Option<Past>, Box<dyn std::error::Error>> {
-    let name = serde_json::to_string(&authority.to_string())?;
-    // Whatever follows it in a URL.
-    let name = memchr::memmem::Finder::new(&name.as_bytes()[1..name.len() - 1]).into_owned();
+) -> Result<(Option<Past>, Verified), Box<dyn std::error::Error>> {
+    let name = authority.to_string();
     let (mut known, mut by_page, mut asked, mut last) = (None::<Found>, None::<Found>, Group::default(), Vec::new());
     let [mut robots, mut tdmrep, mut license_file] = [const { Nearest { before: None, after: None } }; 3];
     let (mut license, mut price) = (None::<(SystemTime, String)>, None::<(SystemTime, String)>);
     let mut page_read = None;
     let (mut in_force, mut fetches) = (InForce::default(), BTreeMap::new());
     let file = [SiteFile::Robots, SiteFile::TdmRep].into_iter().find(|file| authority.url(file.path()) == url);
-    let is_start = memchr::memmem::Finder::new(b"\"type\":\"start\"");
-    each_line(directory, |segment, number, line| {
-        if name.find(line).is_none() && is_start.find(line).is_none() {
-            return Ok(());
+    let verified = verify_each(directory, &[], |segment, number, line| {
+        in_force.see(line);
+        let Kind::Decision(decision) = &line.kind else { return };
+        let (Some(of), Some(method)) = (&decision.url, &decision.method) else { return };
+        let is_of = |url: &str| Authority::and_target(url).is_ok_and(|(found, _)| found == *authority);
+        if method == "CONNECT" || !of.contains(&name) || !is_of(of) {
+            return;
         }
-        let parsed = parse(line)?;
-        in_force.see(&parsed);
-        let Kind::Decision(decision) = parsed.kind else { return Ok(()) };
-        let (Some(of), Some(method)) = (&decision.url, &decision.method) else { return Ok(()) };
-        if method == "CONNECT" || Authority::and_target(of).ok().is_none_or(|(found, _)| found != *authority) {
-            return Ok(());
-        }
-        let seen = decision.seen(parsed.time);
-        let found = || Found { segment, line: number, came: parsed.time, decision: *decision.clone() };
+        let seen = decision.seen(line.time);
+        let found = || Found { segment, line: number, came: line.time, decision: (**decision).clone() };
         let is_later = |than: &Option<Found>| than.as_ref().is_none_or(|than| than.at() <= seen);
         if seen <= at && is_later(&known) {
             known = Some(found());
         }
         if seen <= at && of == url && decision.reason.as_deref() != Some("client-denied") {
-            asked.add(&decision, seen);
+            asked.add(decision, seen);
             if decision.is_by_page() && is_later(&by_page) {
                 let use_of = |it: &Decision| (it.rule.clone(), it.purpose.clone(), it.product_tokens.clone());
-                let is_same = by_page.as_ref().is_some_and(|before| use_of(&before.decision) == use_of(&decision));
+                let is_same = by_page.as_ref().is_some_and(|before| use_of(&before.decision) == use_of(decision));
                 let is_read = decision.origin_ms.is_some();
                 page_read = if is_read { Some(seen) } else { page_read.filter(|_| is_same) };
                 by_page = Some(found());
@@ -128,11 +122,10 @@ pub fn find(
         robots.see(decision.robots.as_ref(), seen, at, found);
         tdmrep.see(decision.tdmrep.as_ref(), seen, at, found);
         license_file.see(decision.license_file.as_ref(), seen, at, found);
-        Ok(())
     })?;
     let past = |nearest: Nearest| nearest.best().map(|(found, copy)| PastCopy::new(found, copy, directory)).transpose();
     let (robots, tdmrep) = (past(robots)?, past(tdmrep)?);
-    let Some(known) = known.or_else(|| Some(robots.as_ref()?.found.clone())) else { return Ok(None) };
+    let Some(known) = known.or_else(|| Some(robots.as_ref()?.found.clone())) else { return Ok((None, verified)) };
     let config = known.decision.config.and_then(|hash| stored_file(directory, Some(known.segment), &hash).ok());
     let config = config.and_then(|config| String::from_utf8(config).ok());
     let is_named = |past: &PastCopy| match &past.file {
@@ -148,20 +141,9 @@ pub fn find(
     }
     let [license, price] = [license, price].map(|last| last.map(|(_, said)| said));
     let license_file = license_file.best().map(|(_, copy)| copy);
-    Ok(Some(Past {
-        known,
-        asked,
-        last,
-        fetches,
-        by_page,
-        page_read,
-        robots,
-        tdmrep,
-        license_file,
-        license,
-        price,
-        config,
-    }))
+    let past =
+        Past { known, asked, last, fetches, by_page, page_read, robots, tdmrep, license_file, license, price, config };
+    Ok((Some(past), verified))
 }
 
 /// Records of the URL that are shown.

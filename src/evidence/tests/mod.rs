@@ -281,7 +281,7 @@ fn what_rc1_wrote_is_read_and_continued() {
     assert_eq!((verified.records, verified.faults, verified.unclean), (2, vec![], 0));
     let authority = Authority::from_url("http://a.example").unwrap();
     let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_763_640_000 + 366 * 86_400);
-    let past = find(directory.path(), &authority, "http://a.example/", at).unwrap().unwrap();
+    let past = find(directory.path(), &authority, "http://a.example/", at).unwrap().0.unwrap();
     assert!(matches!(past.robots, Some(PastCopy { file: PastFile::Body(ref body), .. }) if body == ROBOTS));
     let note = directory.path().join("bodies/note");
     fs::write(&note, "").unwrap();

@@ -21,7 +21,7 @@ fn the_rules_of_then_are_found_again() {
     record(&evidence, "http://a.example/2", second(100));
     evidence.close();
     let authority = Authority::from_url("http://a.example").unwrap();
-    let past = |at, url| find(directory.path(), &authority, url, at).unwrap();
+    let past = |at, url| find(directory.path(), &authority, url, at).unwrap().0;
     let found = past(second(70), "http://a.example/1").unwrap();
     assert_eq!((found.known.at(), found.last.last().map(|same| same.at())), (second(0), Some(second(0))));
     assert!(matches!(found.robots, Some(PastCopy { file: PastFile::Body(ref body), .. }) if body == ROBOTS));
@@ -67,7 +67,7 @@ fn each_file_of_then_is_found_by_the_last_record_that_has_it() {
     put(&evidence, second(3), |_| {});
     evidence.close();
     let authority = Authority::from_url("http://a.example").unwrap();
-    let past = find(directory.path(), &authority, "http://a.example/", second(9)).unwrap().unwrap();
+    let past = find(directory.path(), &authority, "http://a.example/", second(9)).unwrap().0.unwrap();
     assert_eq!(past.known.at(), second(3));
     let (robots, tdmrep) = (past.robots.unwrap(), past.tdmrep.unwrap());
     assert_eq!((robots.found.at(), tdmrep.found.at()), (second(1), second(0)));
@@ -89,7 +89,7 @@ fn a_site_that_was_long_unreachable_is_judged_by_that() {
     });
     evidence.close();
     let authority = Authority::from_url("http://a.example").unwrap();
-    let past = find(directory.path(), &authority, "http://a.example/", now + KEEP).unwrap().unwrap();
+    let past = find(directory.path(), &authority, "http://a.example/", now + KEEP).unwrap().0.unwrap();
     let trouble = past.robots(&ParseOptions::default(), now + KEEP).trouble.unwrap();
     assert!(now.duration_since(trouble.since).unwrap() >= month - Duration::from_secs(1), "{trouble:?}");
 }

@@ -5,19 +5,19 @@
 mod fleet_share;
 mod host_queue;
 mod machine_share;
+mod pace_figures;
 mod permit;
 mod rests;
-mod waiters;
 
-pub use host_queue::PaceFigures;
 pub(super) use host_queue::{HostQueue, Stand};
+pub use pace_figures::PaceFigures;
 pub use permit::Permit;
 pub(super) use permit::Waiting;
-pub(super) use waiters::WaitPlace;
 
 use super::fleet::{Fleet, Machine, WaitNews};
+use super::waiting_requests::WaitingRequests;
 use crate::policy::PaceKey;
-use crate::policy::pace::{ClientId, Terms};
+use crate::policy::pace::Terms;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use host_queue::{HostSchedule, PacerShared};
 use parking_lot::RwLock;
@@ -46,19 +46,14 @@ impl Pacer {
     /// `debts`: where debts are kept for later processes.
     pub fn new(fleet: Option<Arc<Fleet>>, debts: Option<Arc<Machine>>) -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::new(Shard { sweep_at: MIN_SWEEP, ..Shard::default() }));
-        let (waiters, rests, queues) = (Arc::default(), Rests::new(), AtomicUsize::new(0));
-        let shared = Arc::new(PacerShared { waiters, fleet, debts, rests, queues });
+        let (waiting, rests, queues) = (Arc::default(), Rests::new(), AtomicUsize::new(0));
+        let shared = Arc::new(PacerShared { waiting, fleet, debts, rests, queues });
         Pacer { shards: shards.collect(), hasher: DefaultHashBuilder::default(), shared }
     }
 
-    /// Number of waiting requests, over all hosts.
-    pub fn waiting(&self) -> usize {
-        self.shared.waiters.count()
-    }
-
-    /// Takes a place among the waiting requests for a request that waits for something other than a slot.
-    pub fn wait_place(&self, client: ClientId, max_waiting: usize) -> WaitPlace {
-        self.shared.waiters.enter(client, max_waiting)
+    /// The waiting requests, over all hosts.
+    pub fn waiting(&self) -> &Arc<WaitingRequests> {
+        &self.shared.waiting
     }
 
     /// The key's figures; `None`: the key was not used lately.
@@ -170,7 +165,7 @@ const QUEUE_BYTES: usize = size_of::<HostQueue>() + 4 * size_of::<usize>() + 2 *
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::pace::{ARRIVAL, PaceOutcome};
+    use crate::policy::pace::{ARRIVAL, ClientId, PaceOutcome};
 
     #[test]
     fn a_full_table_drops_the_queues_that_owe_nothing_and_no_other() {
@@ -256,5 +251,18 @@ mod tests {
         // By then, the last start is a tenth of a second ago.
         tokio::time::sleep_until((left[1] + Duration::from_millis(300) + ARRIVAL).into()).await;
         assert!(matches!(pacer.queue(&host).stand(ClientId(1), &terms(0, 300)), Ok(Stand::Go(_))));
+    }
+
+    #[tokio::test]
+    async fn a_request_that_waits_for_its_group_and_then_for_its_host_has_one_place() {
+        let (pacer, host) = (Pacer::new(None, None), PaceKey::from_text("a.example").expect("a key"));
+        let queue = pacer.queue(&host);
+        start(queue.clone(), &terms(0, 50), PaceOutcome::Success).await;
+        let one = Terms { max_concurrent: 1, ..Terms::default() };
+        let Ok(Stand::Go(_held)) = queue.stand(ClientId(1), &one) else { panic!("the host is free") };
+        let terms = Terms { max_concurrent: 1, ..terms(0, 50) };
+        let mut turn = std::pin::pin!(queue.turn(ClientId(2), &terms));
+        let _ = tokio::time::timeout(Duration::from_millis(200), &mut turn).await;
+        assert_eq!((queue.figures().waiting, pacer.waiting().count()), (1, 1));
     }
 }

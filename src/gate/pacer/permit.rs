@@ -1,7 +1,6 @@
 //! The right to one request in flight, and a place in the queue for it.
 
 use super::host_queue::HostQueue;
-use super::waiters::WaitPlace;
 use crate::gate::fleet::Fleet;
 use crate::policy::pace::{ARRIVAL, ClientId, PaceOutcome, Refused, Slot, Terms, Ticket};
 use crate::policy::{Authority, KeyBy, Refusal};
@@ -217,8 +216,6 @@ pub(in crate::gate) struct Waiting {
     pub(super) since: Instant,
     /// When the slot is likely to be granted. `None`: unknown.
     pub(super) due: Option<Instant>,
-    /// `None`: the request takes no place from others.
-    pub(super) place: Option<WaitPlace>,
     /// The group's permit, if already granted.
     pub(super) group: Option<Box<Permit>>,
     /// The host's queue, if this place is in a group's queue.
@@ -247,7 +244,6 @@ impl Waiting {
             biased;
             answer = &mut self.answer => answer,
             Some(refusal) = OptionFuture::from(self.queue.fleet().map(Fleet::refuses)) => return Err(refusal),
-            Some(refusal) = OptionFuture::from(self.place.as_mut().map(WaitPlace::crowded_out)) => return Err(refusal),
         };
         match answer {
             Ok(Ok(slot)) => {

@@ -33,11 +33,7 @@ impl Intern {
     pub fn intern(&self, file: SiteFile, body: &[u8], options: &ParseOptions) -> Access {
         let whole = sha256(body);
         let read = || {
-            let read = match file {
-                SiteFile::Robots => Access::Rules(RobotsTxt::parse_with(body, options)),
-                SiteFile::TdmRep => Access::Reservations(TdmRep::parse(body)),
-                SiteFile::License => Access::Licenses(RslFile::parse(body)),
-            };
+            let read = parsed(file, body, |body| RobotsTxt::parse_with(body, options));
             // Usually the whole body is kept: then the digest need not be computed again.
             if read.source() == Some(body) {
                 read.digest_by(|_| whole);
@@ -57,14 +53,8 @@ impl Intern {
         options: &ParseOptions,
         body: impl FnOnce() -> Option<Vec<u8>>,
     ) -> Option<Access> {
-        self.find(file, name, options, || {
-            let body = body()?;
-            Some(match file {
-                SiteFile::Robots => Access::Rules(RobotsTxt::parse_again(&body, options)),
-                SiteFile::TdmRep => Access::Reservations(TdmRep::parse(&body)),
-                SiteFile::License => Access::Licenses(RslFile::parse(&body)),
-            })
-        })
+        let read = |body: Vec<u8>| parsed(file, &body, |body| RobotsTxt::parse_again(body, options));
+        self.find(file, name, options, || body().map(read))
     }
 
     fn find(
@@ -134,6 +124,14 @@ impl Files {
         };
         self.counts[kind as usize] += 1;
         self.bytes += cost(file);
+    }
+}
+
+fn parsed(file: SiteFile, body: &[u8], robots: impl FnOnce(&[u8]) -> RobotsTxt) -> Access {
+    match file {
+        SiteFile::Robots => Access::Rules(robots(body)),
+        SiteFile::TdmRep => Access::Reservations(TdmRep::parse(body)),
+        SiteFile::License => Access::Licenses(RslFile::parse(body)),
     }
 }
 

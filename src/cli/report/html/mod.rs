@@ -44,7 +44,7 @@ fn introduction(page: &Page<'_>, out: &mut String) {
         "<p>politely is a proxy that stands between crawlers and sites, reads each site’s robots.txt before anything else, and refuses \
          what it disallows. Where its operator has said otherwise, that is listed below.</p>\n",
     );
-    if !page.verified.faults.is_empty() {
+    if !page.report.verified.faults.is_empty() {
         out.push_str("<p class=\"bad\">The chain of the evidence is broken: do not rely on these figures. The end says where.</p>\n");
     }
     out.push_str("<dl>\n");
@@ -120,7 +120,7 @@ fn paragraphs(out: &mut String, all: impl IntoIterator<Item = (&'static str, Str
 }
 
 fn chain(page: &Page<'_>, out: &mut String) {
-    let Verified { records, segments, times, head, faults, lost, unclean, bodies, .. } = page.verified;
+    let Verified { records, segments, times, head, faults, lost, unclean, bodies, .. } = &page.report.verified;
     let (records, segments) = (counted(*records, "record"), counted(*segments, "segment"));
     let (class, chain) = match faults.len() as u64 {
         0 => {
@@ -142,8 +142,8 @@ fn chain(page: &Page<'_>, out: &mut String) {
     let unclean = (*unclean > 0).then(|| {
         (PLAIN, format!("The proxy ended {} without closing the chain, as by a loss of power.", times_of(*unclean)))
     });
-    let stamped = page.verified.stamps.iter().map(|stamp| stamp.time).max().map(|last| {
-        let stamps = counted(page.verified.stamps.len() as u64, "time stamp");
+    let stamped = page.report.verified.stamps.iter().map(|stamp| stamp.time).max().map(|last| {
+        let stamps = counted(page.report.verified.stamps.len() as u64, "time stamp");
         let last = time(last);
         (
             PLAIN,
@@ -151,7 +151,7 @@ fn chain(page: &Page<'_>, out: &mut String) {
         )
     });
     paragraphs(out, lost.chain(unclean).chain(stamped));
-    let stamps = if page.verified.stamps.is_empty() { "" } else { " --tsa-ca FILE" };
+    let stamps = if page.report.verified.stamps.is_empty() { "" } else { " --tsa-ca FILE" };
     let directory = fs::canonicalize(page.directory);
     let directory = directory.as_deref().unwrap_or(page.directory).display().to_string();
     // A broken chain has no head.

@@ -8,13 +8,14 @@ mod guests;
 mod rest;
 mod sharing;
 
+use super::pace_figures::PaceFigures;
 use super::permit::{Permit, Waiting};
 use super::rests::Rests;
-use super::waiters::Waiters;
 use crate::gate::fair_places::{FairPlace, Taker};
 use crate::gate::fleet::{Fleet, Machine};
 use crate::gate::report_mode::Reported;
-use crate::policy::pace::{ClientId, Observed, Refused, Schedule, Slot, Terms, Ticket, Turn};
+use crate::gate::waiting_requests::{PacedQueue, WaitingRequests};
+use crate::policy::pace::{ClientId, Refused, Schedule, Slot, Terms, Ticket, Turn};
 use crate::policy::{Authority, PaceKey, Refusal};
 use guests::Guests;
 use parking_lot::{Mutex, MutexGuard};
@@ -49,27 +50,9 @@ pub(in crate::gate) enum Stand {
     Wait(Waiting),
 }
 
-/// One host's pace, for the status and metrics.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PaceFigures {
-    pub waiting: usize,
-    pub in_flight: u32,
-    /// The part of the gap that is due to the origin's 429 and 503 answers.
-    pub backoff: Duration,
-    /// Nothing starts within this time.
-    pub owed: Duration,
-    /// Time to first byte, smoothed; zero: unknown or unused.
-    pub latency: Duration,
-    /// Consecutive refusals, if a breaker counts them.
-    pub refusals: u32,
-    /// How long the host is still paused because of them.
-    pub paused: Duration,
-}
-
 /// State shared by all queues.
 pub(super) struct PacerShared {
-    pub waiters: Arc<Waiters>,
+    pub waiting: Arc<WaitingRequests>,
     pub fleet: Option<Arc<Fleet>>,
     /// Where debts are kept for later processes.
     pub debts: Option<Arc<Machine>>,
@@ -127,7 +110,7 @@ impl HostQueue {
 
     /// Waits for the guests' place, as long as a request may wait for its slot.
     pub async fn guest_place(&self, taker: Taker, terms: &Terms) -> Result<FairPlace, Refusal> {
-        let mut waits = self.shared.waiters.enter(taker.client, terms.max_waiting);
+        let mut waits = self.shared.waiting.unlisted(taker.client, terms.max_waiting);
         let host_start = || self.state.lock().schedule.last_starts().last_start;
         tokio::select! {
             biased;
@@ -142,7 +125,14 @@ impl HostQueue {
     pub async fn turn(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Result<Box<Permit>, Refusal> {
         match self.stand(client, terms)? {
             Stand::Go(permit) => Ok(permit),
-            Stand::Wait(mut waiting) => waiting.turn().await,
+            Stand::Wait(mut waiting) => {
+                let mut place = self.shared.waiting.unlisted(client, terms.max_waiting);
+                tokio::select! {
+                    biased;
+                    permit = waiting.turn() => permit,
+                    refusal = place.crowded_out() => Err(refusal),
+                }
+            }
         }
     }
 
@@ -184,11 +174,8 @@ impl HostQueue {
                 }
                 self.wake(&mut state);
                 drop(state);
-                let waiters = &self.shared.waiters;
-                // For a first fetch, the request that needs it holds the place.
-                let place = (!terms.is_renewal && !terms.first_fetch).then(|| waiters.enter(client, terms.max_waiting));
                 let (queue, terms, since, group, host) = (self.clone(), Box::new(terms.clone()), now, None, None);
-                Ok(Stand::Wait(Waiting { queue, client, ticket, answer, terms, since, due, place, group, host }))
+                Ok(Stand::Wait(Waiting { queue, client, ticket, answer, terms, since, due, group, host }))
             }
         }
     }
@@ -274,16 +261,9 @@ impl HostQueue {
     }
 }
 
-impl PaceFigures {
-    pub(super) fn of(schedule: &HostSchedule, now: Instant) -> Self {
-        let paused = schedule.paused_until(now).map_or(Duration::ZERO, |until| until - now);
-        let Observed { backoff, latency, refusals } = schedule.observed();
-        let (waiting, in_flight, owed) = (schedule.waiting(), schedule.in_flight(), schedule.owed(now));
-        Self { waiting, in_flight, backoff, owed, latency, refusals, paused }
-    }
-
-    pub(super) fn with_group(self, group: Self) -> Self {
-        Self { waiting: self.waiting + group.waiting, owed: self.owed.max(group.owed), ..self }
+impl PacedQueue for HostQueue {
+    fn figures(&self) -> PaceFigures {
+        self.figures()
     }
 }
 

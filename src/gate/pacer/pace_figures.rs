@@ -1,0 +1,35 @@
+//! The figures of one key's pace.
+
+use crate::policy::pace::{Observed, Schedule};
+use std::time::{Duration, Instant};
+
+/// One host's pace, for the status and metrics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PaceFigures {
+    pub waiting: usize,
+    pub in_flight: u32,
+    /// The part of the gap that is due to the origin's 429 and 503 answers.
+    pub backoff: Duration,
+    /// Nothing starts within this time.
+    pub owed: Duration,
+    /// Time to first byte, smoothed; zero: unknown or unused.
+    pub latency: Duration,
+    /// Consecutive refusals, if a breaker counts them.
+    pub refusals: u32,
+    /// How long the host is still paused because of them.
+    pub paused: Duration,
+}
+
+impl PaceFigures {
+    pub(super) fn of<W>(schedule: &Schedule<W>, now: Instant) -> Self {
+        let paused = schedule.paused_until(now).map_or(Duration::ZERO, |until| until - now);
+        let Observed { backoff, latency, refusals } = schedule.observed();
+        let (waiting, in_flight, owed) = (schedule.waiting(), schedule.in_flight(), schedule.owed(now));
+        Self { waiting, in_flight, backoff, owed, latency, refusals, paused }
+    }
+
+    pub(super) fn with_group(self, group: Self) -> Self {
+        Self { waiting: self.waiting + group.waiting, owed: self.owed.max(group.owed), ..self }
+    }
+}
