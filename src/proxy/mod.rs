@@ -165,11 +165,12 @@ impl Proxy {
     }
 
     /// A place among the connections of one address (`limits.max_connections_per_client`). At the limit, which is the error, the longest
-    /// idle one is closed for it.
+    /// idle one is closed for it, after a request that comes first: until then there may be twice as many.
     fn client_place(&self, client: IpAddr) -> Result<Place<IpAddr>, usize> {
         let limit = self.settings.load().limits.max_connections_per_client.get();
         let place = self.clients.enter(client, limit);
-        let more = || self.room.close_idle_of(client).then(|| self.clients.enter(client, usize::MAX)).flatten();
+        let more =
+            || self.room.close_idle_of(client).then(|| self.clients.enter(client, limit.saturating_mul(2))).flatten();
         place.or_else(more).ok_or(limit)
     }
 

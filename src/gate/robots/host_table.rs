@@ -110,7 +110,8 @@ impl HostTable {
                 file,
                 entry,
                 used: AtomicU32::new(now),
-                page_went: AtomicBool::new(false),
+                // What is read from the store is renewed first if it is due.
+                page_went: AtomicBool::new(true),
                 interrupted: ArcSwapOption::empty(),
             };
             self.bytes.fetch_add(cost(&host), Ordering::Relaxed);

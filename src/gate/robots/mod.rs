@@ -261,9 +261,8 @@ impl RobotsCache {
     fn follow_license(self: &Arc<Self>, authority: &Authority) {
         if let Some(license) = self.hosts.find(authority, SiteFile::License).filter(|host| !is_unknown(&host.load())) {
             drop(self.refresh(&license, Order::background(FetchReason::Anew)));
-            let forgotten = Arc::new(Entry::default());
-            self.store.save(license.name(), &forgotten);
-            self.hosts.put(&license, forgotten);
+            self.store.forget(license.name());
+            self.hosts.put(&license, Arc::default());
         }
     }
 }

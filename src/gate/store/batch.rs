@@ -8,8 +8,7 @@ use std::sync::Arc;
 /// Changes to write together.
 #[derive(Default)]
 pub(super) struct WriteBatch {
-    /// With the bytes of its file. `None`: what is on disk is outdated, as there was no memory for the newer entry.
-    pub entries: HashMap<RecordName, (Option<Arc<Entry>>, usize)>,
+    pub entries: HashMap<RecordName, QueuedEntry>,
     /// Authorities whose entries are used, and among the oldest on disk.
     pub used: HashSet<RecordName>,
     /// All that is on disk is outdated, as there was no memory for more names.
@@ -18,22 +17,31 @@ pub(super) struct WriteBatch {
     files: usize,
 }
 
+/// What is to be written of an authority.
+#[derive(Clone, Default)]
+pub(super) struct QueuedEntry {
+    /// `None`: there is nothing any more, or no memory for it.
+    pub entry: Option<Arc<Entry>>,
+    /// Whatever is on disk is outdated, even if it was validated later.
+    pub forgets: bool,
+}
+
 impl WriteBatch {
     /// An authority's entry. `None`: not in the batch; `Some(None)`: what is on disk is outdated.
-    pub fn get(&self, key: RecordName) -> Option<Option<&Arc<Entry>>> {
-        let known = self.entries.get(&key).map(|(entry, _)| entry.as_ref());
-        known.or_else(|| self.is_void.then_some(None))
+    pub fn get(&self, name: RecordName) -> Option<Option<&Arc<Entry>>> {
+        let queued = self.entries.get(&name).map(|queued| queued.entry.as_ref());
+        queued.or_else(|| self.is_void.then_some(None))
     }
 
-    pub fn save(&mut self, key: RecordName, entry: Arc<Entry>) {
-        let bytes = cost(&entry);
-        self.put(key, Some(entry), bytes);
+    pub fn save(&mut self, name: RecordName, entry: Arc<Entry>) {
+        let forgets = self.entries.get(&name).is_some_and(|before| before.forgets);
+        self.put(name, QueuedEntry { entry: Some(entry), forgets });
     }
 
     /// Drops the entry, and marks what is on disk as outdated.
-    pub fn lose(&mut self, key: RecordName) {
-        if self.len() < MOST_LOST || self.entries.contains_key(&key) {
-            self.put(key, None, 0);
+    pub fn forget(&mut self, name: RecordName) {
+        if self.len() < MOST_FORGOTTEN || self.entries.contains_key(&name) {
+            self.put(name, QueuedEntry { entry: None, forgets: true });
         } else {
             self.is_void = true;
         }
@@ -41,9 +49,10 @@ impl WriteBatch {
 
     /// Adds an earlier batch, where this one has nothing newer.
     pub fn add_older(&mut self, older: &WriteBatch) {
-        for (key, (entry, bytes)) in &older.entries {
-            if !self.entries.contains_key(key) {
-                self.put(*key, entry.clone(), *bytes);
+        for (name, before) in &older.entries {
+            match self.entries.get_mut(name) {
+                Some(queued) => queued.forgets |= before.forgets,
+                None => self.put(*name, before.clone()),
             }
         }
         self.used.extend(&older.used);
@@ -68,17 +77,19 @@ impl WriteBatch {
         self.len() * ROW
     }
 
-    fn put(&mut self, key: RecordName, entry: Option<Arc<Entry>>, bytes: usize) {
-        self.files += bytes;
-        if let Some((_, old)) = self.entries.insert(key, (entry, bytes)) {
-            self.files -= old;
+    fn put(&mut self, name: RecordName, queued: QueuedEntry) {
+        self.files += queued.bytes();
+        if let Some(old) = self.entries.insert(name, queued) {
+            self.files -= old.bytes();
         }
     }
 }
 
-/// The whole file in memory, which is held until it is written. Its rules may be compiled later, and take more.
-fn cost(entry: &Entry) -> usize {
-    entry.answer.as_ref().map_or(0, |answer| answer.access.heap_size() + ENTRY)
+impl QueuedEntry {
+    /// The whole file in memory, which is held until it is written.
+    fn bytes(&self) -> usize {
+        self.entry.as_ref().map_or(0, |entry| ENTRY + entry.source().map_or(0, <[u8]>::len))
+    }
 }
 
 /// Memory for a name in the table.
@@ -86,4 +97,4 @@ const ROW: usize = 64;
 /// Memory for an entry without its file.
 const ENTRY: usize = 240;
 /// Most outdated names.
-const MOST_LOST: usize = 300_000;
+const MOST_FORGOTTEN: usize = 300_000;

@@ -14,6 +14,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
@@ -28,7 +29,7 @@ pub(super) struct Location {
 /// An open store. Other processes may have it open, too.
 pub(super) struct Disk {
     /// Another one once it has grown.
-    index: RwLock<RecordIndex>,
+    index: RwLock<Arc<RecordIndex>>,
     segments: Segments,
 }
 
@@ -50,7 +51,7 @@ impl Location {
             // No index names what is in them.
             segments.clear()?;
         }
-        Ok(Disk { index: index.into(), segments })
+        Ok(Disk { index: RwLock::new(index.into()), segments })
     }
 }
 
@@ -95,10 +96,12 @@ impl Disk {
         for key in &batch.used {
             self.renew(*key, &mut records)?;
         }
-        for (key, (entry, _)) in &batch.entries {
-            match entry {
-                Some(entry) => self.save(*key, entry, &mut records)?,
-                None => records.all.push((NewRecord { name: *key, times: None }, None)),
+        for (key, queued) in &batch.entries {
+            if queued.forgets {
+                records.all.push((NewRecord { name: *key, times: None }, None));
+            }
+            if let Some(entry) = &queued.entry {
+                self.save(*key, entry, &mut records)?;
             }
         }
         records.finish()
@@ -109,7 +112,7 @@ impl Disk {
         // Many hosts have the same file.
         if let (Some(file), Some(source)) = (name.map(RecordName::of_file), entry.source())
             && !records.names.contains(&file)
-            && !self.has(file)?
+            && !self.has(file)
         {
             records.add(file, None, &compress(source)?)?;
         }
@@ -120,10 +123,11 @@ impl Disk {
     /// Appends an old entry again, with its file.
     fn renew(&self, key: RecordName, records: &mut NewRecords<'_>) -> io::Result<()> {
         let is_old = |(place, _): &(RecordPlace, Vec<u8>)| self.segments.is_old(*place);
-        let Some((_, content)) = self.record(key, ReadFrom::Disk, |_| true)? else { return Ok(()) };
+        // What cannot be read is not there.
+        let Ok(Some((_, content))) = self.record(key, ReadFrom::Disk, |_| true) else { return Ok(()) };
         if let Some(name) = content.first_chunk().map(|name| RecordName::of_file(*name))
             && !records.names.contains(&name)
-            && let Some((_, file)) = self.record(name, ReadFrom::Disk, |_| true)?.filter(is_old)
+            && let Some((_, file)) = self.record(name, ReadFrom::Disk, |_| true).ok().flatten().filter(is_old)
         {
             records.add(name, None, &file)?;
         }
@@ -132,43 +136,44 @@ impl Disk {
 
     /// Whether what is written can be found by others, and after the next start.
     pub fn is_named(&self) -> bool {
-        self.index.read().is_named()
+        self.index().is_named()
     }
 
     /// Whether another process has replaced the index: what was written since is not found here.
     pub fn is_replaced(&self) -> bool {
-        self.index.read().is_replaced()
+        self.index().is_replaced()
     }
 
-    /// Bytes on disk, without the unused part of the index.
+    /// Bytes on disk.
     pub fn bytes(directory: &Path) -> u64 {
         RecordIndex::bytes(directory) + Segments::bytes(directory)
     }
 
-    /// Whether the record is there, and will be for a while.
-    fn has(&self, key: RecordName) -> io::Result<bool> {
-        let Some(place) = self.index.read().find(key, ReadFrom::Disk)? else { return Ok(false) };
-        Ok(!self.segments.is_old(place) && self.segments.has(key, place)?)
+    /// Whether the record is there, whole, and will be for a while.
+    fn has(&self, key: RecordName) -> bool {
+        let found = self.record(key, ReadFrom::Disk, |_| true).ok().flatten();
+        found.is_some_and(|(place, _)| !self.segments.is_old(place))
     }
 
     /// Sets the places of records, or forgets them. `size`: of the whole store.
     fn put(&self, mut places: &[(NewRecord, Option<RecordPlace>)], size: u64) -> io::Result<()> {
-        let (oldest, now) = (self.segments.oldest(), SystemTime::now());
+        let oldest = self.segments.oldest();
         loop {
-            let index = self.index.read();
-            let is_outdated = |record: &NewRecord| -> io::Result<bool> {
-                let Some(times) = record.times else { return Ok(false) };
-                let Some(place) = index.find(record.name, ReadFrom::Disk)? else { return Ok(false) };
-                let content = self.segments.read(record.name, place, ReadFrom::Disk, |_| true)?;
-                Ok(content.and_then(|content| times_in(&content)).is_some_and(|stored| times.are_before(&stored, now)))
+            let index = self.index();
+            // What cannot be read is replaced.
+            let is_outdated = |record: &NewRecord, now: SystemTime| {
+                let stored = self.record_by(&index, record.name, ReadFrom::Disk, |_| true).ok().flatten();
+                let stored = stored.and_then(|(_, content)| times_in(&content));
+                stored.zip(record.times).is_some_and(|(stored, times)| times.are_before(&stored, now))
             };
             let next = index.locked(|| {
+                let now = SystemTime::now();
                 while let Some(((record, place), rest)) = places.split_first() {
                     let name = &record.name;
                     match place {
                         None => index.remove(*name)?,
                         // Another process has validated it since.
-                        Some(_) if is_outdated(record)? => {}
+                        Some(_) if record.times.is_some() && is_outdated(record, now) => {}
                         Some(place) if index.put(*name, *place, oldest)? => {}
                         Some(place) => match index.grown(size, oldest)? {
                             Some(grown) => return Ok(Some(grown)),
@@ -180,8 +185,7 @@ impl Disk {
                 Ok(None)
             })?;
             let Some(next) = next else { return Ok(()) };
-            drop(index);
-            *self.index.write() = next;
+            *self.index.write() = next.into();
         }
     }
 
@@ -191,8 +195,23 @@ impl Disk {
         read: ReadFrom,
         accepts: impl FnOnce(&[u8]) -> bool,
     ) -> io::Result<Option<(RecordPlace, Vec<u8>)>> {
-        let Some(place) = self.index.read().find(key, read)? else { return Ok(None) };
+        self.record_by(&self.index(), key, read, accepts)
+    }
+
+    fn record_by(
+        &self,
+        index: &RecordIndex,
+        key: RecordName,
+        read: ReadFrom,
+        accepts: impl FnOnce(&[u8]) -> bool,
+    ) -> io::Result<Option<(RecordPlace, Vec<u8>)>> {
+        let Some(place) = index.find(key, read)? else { return Ok(None) };
         Ok(self.segments.read(key, place, read, accepts)?.map(|content| (place, content)))
+    }
+
+    /// Nobody waits for who reads.
+    fn index(&self) -> Arc<RecordIndex> {
+        self.index.read().clone()
     }
 }
 

@@ -4,8 +4,8 @@
 
 use super::read_from::ReadFrom;
 use super::record_name::RecordName;
-use crate::config::{give_to_owner, open_own};
-use std::fs::{self, File, OpenOptions};
+use crate::config::{give_to_owner, open_own, unnamed};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -100,7 +100,10 @@ impl RecordIndex {
     /// replaced this one.
     #[expect(clippy::disallowed_methods, reason = "the store's own thread writes")]
     pub fn locked(&self, work: impl FnOnce() -> io::Result<Option<Self>>) -> io::Result<Option<Self>> {
-        let is_locked = (0..LOCK_TRIES).any(|_| self.file.try_lock().inspect_err(|_| sleep(LOCK_AGAIN)).is_ok());
+        let mut tries = (0..LOCK_TRIES).map(|_| self.file.try_lock().inspect_err(|_| sleep(LOCK_AGAIN)));
+        // Not all file systems have locks.
+        let is_locked =
+            tries.find(|tried| !matches!(tried, Err(TryLockError::WouldBlock))).is_some_and(|tried| tried.is_ok());
         let done = if self.is_replaced() { self.again().map(Some) } else { work() };
         if is_locked {
             self.file.unlock()?;
@@ -116,20 +119,26 @@ impl RecordIndex {
 
     /// Sets the place of a record, in place of one in a segment before `oldest` if need be. False: all places in the bucket are needed.
     pub fn put(&self, name: RecordName, place: RecordPlace, oldest: u32) -> io::Result<bool> {
-        self.put_over(name, place, |slot| RecordPlace(slot.place).segment() < oldest)
+        self.put_over(name, place, |slot| (RecordPlace(slot.place).segment() < oldest).then_some(slot.place))
     }
 
-    /// The same: if all are needed, the place of the oldest record is lost.
+    /// The same: if all are needed, the place of the oldest entry is lost. Many may need an old file.
     pub fn put_over_oldest(&self, name: RecordName, place: RecordPlace) -> io::Result<()> {
-        self.put_over(name, place, |_| true).map(drop)
+        self.put_over(name, place, |slot| Some((RecordName::is_file(slot.tag), slot.place))).map(drop)
     }
 
-    fn put_over(&self, name: RecordName, place: RecordPlace, is_free: impl Fn(&IndexSlot) -> bool) -> io::Result<bool> {
+    /// `rank`: of those that may be replaced, the lowest is.
+    fn put_over<R: Ord>(
+        &self,
+        name: RecordName,
+        place: RecordPlace,
+        rank: impl Fn(&IndexSlot) -> Option<R>,
+    ) -> io::Result<bool> {
         let bucket = self.bucket(self.at(name), ReadFrom::Disk)?;
         let numbered = || bucket.iter().enumerate();
         let own = numbered().find(|(_, slot)| slot.tag == name.tag());
-        let free = || numbered().min_by_key(|(_, slot)| slot.place).filter(|(_, slot)| is_free(slot));
-        let Some((at, _)) = own.or_else(free) else { return Ok(false) };
+        let free = || numbered().filter_map(|(at, slot)| Some((rank(slot)?, at))).min();
+        let Some(at) = own.map(|(at, _)| at).or_else(|| Some(free()?.1)) else { return Ok(false) };
         self.write(name, at, IndexSlot { tag: name.tag(), place: place.0 }).map(|()| true)
     }
 
@@ -214,7 +223,7 @@ fn is_blank(file: &File, buckets: u64) -> io::Result<bool> {
 /// An index without records, which has no name yet.
 fn begin(path: &Path, buckets: u64) -> io::Result<NamedTempFile> {
     let directory = path.parent().expect("it is in a directory");
-    let mut file = NamedTempFile::new_in(directory)?;
+    let mut file = unnamed(directory)?;
     file.write_all(&[&FORMAT[..], &buckets.to_le_bytes()].concat())?;
     file.as_file().set_len(length(buckets))?;
     // Where the system does not let root do so, the file is root's.

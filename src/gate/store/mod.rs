@@ -175,7 +175,17 @@ impl Store {
         let mut queue = disk.queue.lock();
         if !disk.add(&mut queue, |batch| batch.save(key, entry.clone())) && !queue.is_closing {
             // The older entry on disk must not be used instead.
-            queue.next.lose(key);
+            queue.next.forget(key);
+        }
+    }
+
+    /// Queues the removal of an entry, even of one that was validated later than what is saved next.
+    pub fn forget(&self, name: SiteFileName<'_>) {
+        let Some(disk) = &self.disk else { return };
+        let key = RecordName::of_entry(&name.to_string());
+        let mut queue = disk.queue.lock();
+        if !disk.add(&mut queue, |batch| batch.forget(key)) && !queue.is_closing {
+            queue.next.forget(key);
         }
     }
 

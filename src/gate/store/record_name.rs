@@ -22,6 +22,10 @@ impl RecordName {
         u64::from_le_bytes(*self.0.first_chunk().expect("16 bytes"))
     }
 
+    pub fn is_file(tag: u64) -> bool {
+        tag & 1 == 1
+    }
+
     fn with_bit(mut digest: FileDigest, bit: u8) -> Self {
         digest[0] = digest[0] & !1 | bit;
         Self(digest)

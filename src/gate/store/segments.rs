@@ -93,13 +93,6 @@ impl Segments {
         Ok((read.fill(&file, &mut content[at..], from)? && digest(&content) == check).then_some(content))
     }
 
-    /// Whether the record at this place is the one with this key.
-    pub fn has(&self, key: RecordName, place: RecordPlace) -> io::Result<bool> {
-        let (mut head, file) = ([0; HEAD], self.segment(place.segment(), ReadFrom::Disk)?);
-        let is_whole = file.map_or(Ok(false), |file| ReadFrom::Disk.fill(&file, &mut head, place.offset()))?;
-        Ok(is_whole && length_and_check(&head, key).is_some())
-    }
-
     /// Appends records, made by [`record`], and returns where the first one begins. `size`: bytes that all segments may take.
     pub fn append(&self, records: &[u8], size: u64) -> io::Result<(u32, u64)> {
         let mut appended = self.appended.lock();

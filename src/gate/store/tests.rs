@@ -486,6 +486,30 @@ fn what_was_validated_later_stays() {
     assert_eq!(load(&one, 0).as_deref(), Some("# new"));
 }
 
+/// As the licence file that a robots.txt no longer names.
+#[test]
+fn what_is_forgotten_does_not_come_back_where_the_next_fetch_fails() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = settings(directory.path(), 64 * MIB);
+    let (store, other) = (open(&settings), open(&settings));
+    let (name, failed) = (authority(0), Arc::new(Entry::default().failed(SystemTime::now(), "gone", None, 0.0)));
+    for is_written_between in [true, false] {
+        store.save(SiteFile::Robots.of(&name), &entry("# old"));
+        store.flush();
+        let stalled = (!is_written_between).then(|| store.disk.as_ref().unwrap().stalled.lock());
+        store.forget(SiteFile::Robots.of(&name));
+        assert_eq!(load(&store, 0), None);
+        if is_written_between {
+            store.flush();
+        }
+        store.save(SiteFile::Robots.of(&name), &failed);
+        drop(stalled);
+        store.flush();
+        assert_eq!((load(&store, 0), load(&other, 0)), (None, None));
+        assert!(other.times(&SiteFile::Robots.of(&name).to_string()).unwrap().unwrap().has_failed);
+    }
+}
+
 #[test]
 fn what_others_have_put_there_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();

@@ -69,6 +69,10 @@ impl LookupShares {
         remove_last(&mut self.clients.lock(), &of.0, |client| Arc::strong_count(client) == 1);
         while let Some(client) = self.next_unblocked() {
             client.hand_out();
+            let of = client.client;
+            drop(client);
+            // Its last look-up may have left meanwhile.
+            remove_last(&mut self.clients.lock(), &of, |client| Arc::strong_count(client) == 1);
         }
     }
 

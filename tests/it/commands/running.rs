@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
@@ -300,6 +302,26 @@ async fn what_could_not_be_read_in_an_earlier_run_is_asked_again_at_once() {
     let then = politely_with(&command, &all).await;
     assert_eq!(then.stdout, "200", "{}", then.stderr);
     assert_eq!(origin.log.pages(), ["/open"]);
+}
+
+/// As cron starts it, for one page each time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_of_one_request_asks_for_what_is_out_of_date() {
+    let is_closed = Arc::new(AtomicBool::new(false));
+    let closed = is_closed.clone();
+    let robots = move || if closed.load(Ordering::Relaxed) { "User-agent: *\nDisallow: /\n" } else { "" };
+    let origin = Origin::http(move |_| Reply::text(robots())).await;
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let state = home.path().join("state");
+    let short = [("POLITELY_ROBOTS__MIN_TTL", "1s"), ("POLITELY_ROBOTS__MAX_TTL", "1s")];
+    let kept = [("STATE_DIRECTORY", state.to_str().expect("UTF-8"))];
+    let (all, url) = ([&open()[..], &short, &kept].concat(), origin.url("/open"));
+    let command = ["run", "curl", "-q", "-sS", "-o", "/dev/null", "-w", "%{http_code}", &url];
+    assert_eq!(politely_with(&command, &all).await.stdout, "200");
+    is_closed.store(true, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert_eq!(politely_with(&command, &all).await.stdout, "403");
+    assert_eq!(origin.log.count("/robots.txt"), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -148,6 +148,19 @@ async fn a_second_one_on_the_same_directory_shares_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_request_after_a_restart_renews_what_is_out_of_date() {
+    let origin = origin(|_| Reply::text("User-agent: *\nDisallow:\n")).await;
+    let short = "robots: { min_ttl: 1s, max_ttl: 1s }";
+    let proxy = Binary::serve(short).await;
+    assert_eq!(status(&proxy, &origin.url("/open")).await, 200);
+    let directory = proxy.stop().await;
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let proxy = Binary::serve_in(directory, short).await;
+    assert_eq!(status(&proxy, &origin.url("/open")).await, 200);
+    eventually("the renewal", || origin.log.count("/robots.txt") == 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_store_is_set_aside_and_serving_goes_on() {
     let origin = origin(|_| Reply::text(KEEP_OUT)).await;
     let proxy = Binary::serve("").await;

@@ -20,15 +20,13 @@ pub(super) fn spend(slot: KeySlot<'_>, spend: &Spend, now: SystemTime) -> (bool,
         let counted_bytes = |word| counted(word, ends).requests;
         let (goes, after) = spend.after(Spent { bytes: counted_bytes(bytes.load(SeqCst)), ..spent });
         if requests.compare_exchange(word, packed(after.requests, ends), SeqCst, SeqCst).is_ok() {
-            if !goes {
-                return (false, after);
-            }
+            // Both counts are of the same period, also after a refusal.
             let more = |word| {
                 let before = counted_bytes(word).max(spend.heard.in_period(ends).bytes);
-                Some(packed(before.saturating_add(spend.bytes), ends))
+                Some(packed(before.saturating_add(if goes { spend.bytes } else { 0 }), ends))
             };
             let _ = bytes.fetch_update(SeqCst, SeqCst, more);
-            return (true, Spent { bytes: counted_bytes(bytes.load(SeqCst)), ..after });
+            return (goes, Spent { bytes: counted_bytes(bytes.load(SeqCst)), ..after });
         }
     }
 }
@@ -58,5 +56,5 @@ const BYTES: usize = 5;
 const COUNT_BITS: u32 = 52;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 const PERIODS: u64 = 1 << (64 - COUNT_BITS);
-/// Hours by which a period may be later than the clock; beyond, it is an old one.
-const MOST_SET_BACK: u64 = PERIODS / 4;
+/// Hours by which a period may be later than the clock; beyond, it is taken for one of half a year ago.
+const MOST_SET_BACK: u64 = 72;

@@ -33,7 +33,9 @@ impl RobotsCache {
         let (was_unknown, name) = (is_unknown(&host.load()), host.name());
         let is_fresh = was_unknown && self.settings.load().store.is_fresh;
         let taker = Taker::new(order.client, &host.authority);
-        let will_do = !is_fresh && self.take_kept(host, taker).await && order.reason.takes_any_copy();
+        let mut will_do = !is_fresh && self.take_kept(host, taker).await && order.reason.takes_any_copy();
+        // A command may end before what is out of date is renewed.
+        will_do &= !(self.settings.load().store.is_impatient && is_due(&host.load(), SystemTime::now()));
         if will_do
             && !is_due(&host.load(), SystemTime::now())
             && !self.fleet.as_ref().is_some_and(|fleet| fleet.has_server())

@@ -500,12 +500,25 @@ async fn budgets_are_counted_by_all_and_for_later_ones() {
     assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(10))), (false, 1, 10), "set back, it goes on");
     assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(10))), (true, 2, 20));
     assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(2 * 86_400 - 1))), (false, 2, 20));
-    assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(9 * 86_400))), (true, 1, 10));
+    assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(4 * 86_400 - 1))), (true, 1, 10));
     assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(86_400))), (false, 1, 10), "set back by days");
     assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(86_400))), (true, 2, 20));
     assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(2 * 86_400))), (false, 2, 20));
     assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(3 * 86_400))), (true, 1, 10), "not for days");
     assert!(next.spend("a", &spend(None, none)).await.is_ok());
+    // What is spent in bytes goes on as long, and no longer, also where it is refused meanwhile.
+    let most = Budget { requests: None, bytes: Some(10), per: Period::Day, money: None };
+    let in_bytes = Spend { within: Some(most), heard: none, ..Spend::of(Period::Day, 1, 10) };
+    let slot = next.slots.find_or_insert(next.id("bytes"), 1).expect("nobody is at it");
+    let goes = [3, 1, 2, 3, 4].map(|day| budgets::spend(slot, &in_bytes, at(day * 86_400)).0);
+    assert_eq!(goes, [true, false, false, true, true]);
+    // Months without a request are not a clock that was set back.
+    for days in 1..180 {
+        let slot = next.slots.find_or_insert(next.id(&days.to_string()), 1).expect("nobody is at it");
+        let goes = [200, 200 + days].map(|day| budgets::spend(slot, &in_bytes, at(day * 86_400)).0);
+        let is_near = (168..171).contains(&days);
+        assert!(goes == [true, true] || is_near, "{days}: {goes:?}");
+    }
 }
 
 fn at(seconds: u64) -> SystemTime {
