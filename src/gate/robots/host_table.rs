@@ -35,7 +35,7 @@ pub(in crate::gate) struct HostEntry {
     entry: ArcSwap<Entry>,
     /// `clock` at the last use.
     used: AtomicU32,
-    /// Whether a page was sent since robots.txt last arrived.
+    /// Whether a page was sent since robots.txt last arrived from the site.
     page_went: AtomicBool,
     /// How far an interrupted fetch had come, and when it began.
     interrupted: ArcSwapOption<(Trail, Instant)>,
@@ -110,7 +110,6 @@ impl HostTable {
                 file,
                 entry,
                 used: AtomicU32::new(now),
-                // What is read from the store is renewed first if it is due.
                 page_went: AtomicBool::new(true),
                 interrupted: ArcSwapOption::empty(),
             };
