@@ -1,8 +1,9 @@
 //! Compares two versions of what is known of a file, by time or from two instances: which one to use.
 
+use crate::gate::store::CopyTimes;
 use crate::policy::Entry;
 use crate::policy::freshness::CopyState;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// Whether nothing has ever been learned.
 pub(super) fn is_unknown(entry: &Entry) -> bool {
@@ -19,16 +20,7 @@ pub(super) fn is_newer(one: &Entry, other: &Entry) -> bool {
     is_unknown(other) || is_older(other, one)
 }
 
-/// Whether `other` was validated later than `one`, by more than clock differences and delays can explain. An entry dated in the future,
-/// by a clock that was ahead, counts as older than any other, as its age is unknown.
+/// Whether `other` was validated later than `one`: as [`CopyTimes::are_before`].
 pub(super) fn is_older(one: &Entry, other: &Entry) -> bool {
-    let latest = SystemTime::now() + SAME;
-    let validated = |entry: &Entry| {
-        let at = entry.answer.as_ref().map(|answer| answer.freshness.validated_at());
-        at.filter(|at| *at <= latest)
-    };
-    validated(other).is_some_and(|other| validated(one).is_none_or(|one| other > one + SAME))
+    CopyTimes::of(one).are_before(&CopyTimes::of(other), SystemTime::now())
 }
-
-/// Copies validated within this time may be the same.
-const SAME: Duration = Duration::from_secs(1);

@@ -82,10 +82,11 @@ impl CopyTimes {
         of_this_version::<EntryRecord<'_>>(bytes).map(|record| record.times())
     }
 
-    /// Whether `other` was validated later, by more than clock differences can explain. What is dated in the future is no later.
-    pub(super) fn are_before(&self, other: &Self, now: SystemTime) -> bool {
-        let is_later = |at: &SystemTime| *at <= now + SAME && self.validated_at.is_none_or(|own| *at > own + SAME);
-        other.validated_at.as_ref().is_some_and(is_later)
+    /// Whether `other` was validated later, by more than clock differences and delays can explain. What is dated in the future, by a clock
+    /// that was ahead, counts as older than any other, as its age is unknown.
+    pub fn are_before(&self, other: &Self, now: SystemTime) -> bool {
+        let validated = |times: &Self| times.validated_at.filter(|at| *at <= now + SAME);
+        validated(other).is_some_and(|other| validated(self).is_none_or(|own| other > own + SAME))
     }
 }
 

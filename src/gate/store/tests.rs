@@ -1,6 +1,5 @@
 //! Tests of the store from outside: what survives, what is shared, what is dropped, what is moved aside.
 
-use super::batch::WriteBatch;
 use super::disk::Disk;
 use super::queue::Outage;
 use super::*;
