@@ -1,5 +1,5 @@
 //! The admin address.
 
-mod address;
+pub mod address;
 mod admin_limits;
 mod watching;

@@ -1,10 +1,12 @@
 //! Connections to origins that serve one client connection alone: those that an origin has authenticated (NTLM, Negotiate), and
 //! those that have carried a body.
 
+use crate::admin::address::{ON, asked};
 use crate::support::client::get;
-use crate::support::{Alpn, Client, Origin, Protocol, Proxy, Reply, Seen, eventually};
+use crate::support::{Alpn, Client, Origin, Protocol, Proxy, Reply, Seen, eventually, within};
 use std::collections::HashSet;
 use std::sync::Mutex;
+use std::time::Duration;
 
 const NO_ROBOTS: &str = "hosts: { '*.localhost': { robots: ignore } }";
 
@@ -156,16 +158,25 @@ async fn in_http2_the_client_connection_is_what_counts() {
 async fn in_http2_to_the_proxy_itself_the_client_connection_and_the_user_are_what_counts() {
     use crate::support::h2_client::{H2Client, request};
     let origin = Origin::http(authenticating("NTLM")).await;
-    let proxy = Proxy::start(&format!("{NO_ROBOTS}\n{}", users())).await;
+    let proxy = Proxy::start(&format!("{NO_ROBOTS}\n{ON}\n{}", users())).await;
     let shared = H2Client::known(proxy.client().await).await;
     let ask = async |method: &str, user: &str, terms: Option<&'static str>| {
-        let mut asked = request(method, &origin.url("/x"));
-        asked.headers_mut().insert("proxy-authorization", basic(user).parse().unwrap());
+        let mut sent = request(method, &origin.url("/x"));
+        sent.headers_mut().insert("proxy-authorization", basic(user).parse().unwrap());
         if let Some(terms) = terms {
-            asked.headers_mut().insert("authorization", http::HeaderValue::from_static(terms));
+            sent.headers_mut().insert("authorization", http::HeaderValue::from_static(terms));
         }
         let body: &[u8] = if method == "POST" { b"body" } else { b"" };
-        shared.exchange(asked, body).await.unwrap().text()
+        let answer = shared.exchange(sent, body).await.unwrap().text();
+        // Each stream has its own task: the connection is idle a moment after the answer.
+        let all_are_idle = format!("politely_origin_connections_idle {}\n", origin.connections());
+        within("the connection is idle", async {
+            while !asked(proxy.admin_address(), "GET", "/metrics", "").await.text().contains(&all_are_idle) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        answer
     };
     assert_eq!(ask("GET", "alice", Some("NTLM response")).await, "alice");
     for _ in 0..3 {
