@@ -6,9 +6,10 @@ use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Entry, SiteAnswer, Trouble, Validators};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
 use std::io;
 use std::time::{Duration, SystemTime};
-use zstd::bulk::Compressor;
+use zstd::bulk::{Compressor, Decompressor};
 
 /// Identifies a file: the first half of its SHA-256, so that nobody can pass one file off as another.
 pub(in crate::gate) type FileDigest = [u8; 16];
@@ -112,7 +113,13 @@ pub(super) fn decompress(packed: &[u8], name: FileDigest, accepts: &dyn Fn(usize
     let file = match length == file.len() {
         _ if !accepts(length) => return None,
         true => file.to_vec(),
-        false => zstd::bulk::decompress(file, length).ok()?,
+        false => DECOMPRESSOR.with_borrow_mut(|reused| {
+            let decompressor = match reused {
+                Some(decompressor) => decompressor,
+                none => none.insert(Decompressor::new().ok()?),
+            };
+            decompressor.decompress(file, length).ok()
+        })?,
     };
     (digest(&file) == name).then_some(file)
 }
@@ -267,6 +274,8 @@ const VERSION: u8 = 4;
 /// Compresses well enough, at twice the speed of higher levels.
 const LEVEL: i32 = 3;
 static COMPRESSOR: Mutex<Option<Compressor<'static>>> = Mutex::new(None);
+// One for each thread, as requests read copies at the same time.
+thread_local!(static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) });
 
 #[cfg(test)]
 mod tests {
