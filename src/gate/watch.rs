@@ -2,8 +2,8 @@
 
 use super::pacer::PaceFigures;
 use super::robots::{CacheFigures, FetchReason, Order};
-use super::{BudgetFigures, FleetFigures, Gate, HeldFigures, HeldRequest};
-use crate::config::Settings;
+use super::{BudgetFigures, FleetFigures, Gate, HeldFigures, HeldRequest, store};
+use crate::config::{Settings, StoreSettings};
 use crate::histogram::Distribution;
 use crate::policy::{
     Authority, Budget, Entry, HostRules, PaceKey, Refusal, Request, Ruling, SiteAnswer, SiteFile, explain,
@@ -68,6 +68,11 @@ impl Gate {
     /// Whether the store on disk can be used, and its size in bytes. `None`: there is none.
     pub fn store(&self) -> Option<(bool, u64)> {
         self.store.on_disk()
+    }
+
+    /// Whether earlier processes have begun a store there.
+    pub fn is_store_begun(settings: &StoreSettings) -> bool {
+        store::is_begun(settings)
     }
 
     /// Whether the store is open here, and not in another process.

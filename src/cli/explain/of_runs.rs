@@ -1,7 +1,7 @@
 //! What `politely run` would judge by: the copies of a site's files that an earlier run has kept, until they are too old.
 
 use super::super::about;
-use crate::config::{Settings, state_directory};
+use crate::config::Settings;
 use crate::gate::Gate;
 use crate::policy::explain::Explanation;
 use crate::policy::{Entry, HostRules, Request, SiteFile};
@@ -18,10 +18,8 @@ pub(super) async fn of_runs(
     request: &Request<'_>,
     rules: &HostRules,
 ) -> Result<Option<Explanation>, &'static str> {
-    let store = &settings.store;
     // Nothing is made by asking, and no fleet is joined.
-    let is_kept = store.disk > 0 && store.directory.clone().unwrap_or_else(state_directory).is_dir();
-    if !is_kept || settings.fleet.paces().is_some() {
+    if !Gate::is_store_begun(&settings.store) || settings.fleet.paces().is_some() {
         return Ok(None);
     }
     let Ok(kept) = server::gate_with_store(settings) else { return Ok(None) };

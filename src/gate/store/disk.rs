@@ -44,14 +44,9 @@ impl Location {
     /// Opens the store or creates it.
     pub fn open(&self) -> io::Result<Disk> {
         private_directory(&self.directory)?;
-        let segments = Segments::open(&self.directory)?;
         // Places in segments that are gone would be taken for the newest.
-        let (index, is_new) = RecordIndex::open(&self.directory, segments.is_empty())?;
-        if is_new {
-            // No index names what is in them.
-            segments.clear()?;
-        }
-        Ok(Disk { index: RwLock::new(index.into()), segments })
+        let index = RecordIndex::open(&self.directory, || Segments::are_there(&self.directory))?;
+        Ok(Disk { index: RwLock::new(index.into()), segments: Segments::open(&self.directory)? })
     }
 }
 
@@ -90,7 +85,9 @@ impl Disk {
     /// Writes the batch. `size`: of the whole store.
     pub fn write(&self, batch: &WriteBatch, size: u64) -> io::Result<()> {
         if batch.is_void {
-            self.segments.clear()?;
+            // All others go on with that, too.
+            let blank = self.index().begun_anew()?;
+            *self.index.write() = blank.into();
         }
         let mut records = NewRecords::new(self, size);
         for key in &batch.used {
@@ -98,7 +95,7 @@ impl Disk {
         }
         for (key, queued) in &batch.entries {
             if queued.forgets {
-                records.all.push((NewRecord { name: *key, times: None }, None));
+                records.all.push((NewRecord { name: *key, unless: Unless::Never }, None));
             }
             if let Some(entry) = &queued.entry {
                 self.save(*key, entry, &mut records)?;
@@ -111,27 +108,31 @@ impl Disk {
         let name = entry.answer.as_ref().and_then(|answer| digest_of(&answer.access));
         // Many hosts have the same file.
         if let (Some(file), Some(source)) = (name.map(RecordName::of_file), entry.source())
-            && !records.names.contains(&file)
+            && records.files.insert(file)
             && !self.has(file)
         {
-            records.add(file, None, &compress(source)?)?;
+            records.add(file, Unless::Never, &compress(source)?)?;
         }
         // Behind its file, so that no other process finds it without.
-        records.add(key, Some(CopyTimes::of(entry)), &[&name.unwrap_or(NO_FILE)[..], &encode(entry)].concat())
+        records.add(
+            key,
+            Unless::ValidatedLater(CopyTimes::of(entry)),
+            &[&name.unwrap_or(NO_FILE)[..], &encode(entry)].concat(),
+        )
     }
 
     /// Appends an old entry again, with its file.
     fn renew(&self, key: RecordName, records: &mut NewRecords<'_>) -> io::Result<()> {
         let is_old = |(place, _): &(RecordPlace, Vec<u8>)| self.segments.is_old(*place);
         // What cannot be read is not there.
-        let Ok(Some((_, content))) = self.record(key, ReadFrom::Disk, |_| true) else { return Ok(()) };
+        let Ok(Some((place, content))) = self.record(key, ReadFrom::Disk, |_| true) else { return Ok(()) };
         if let Some(name) = content.first_chunk().map(|name| RecordName::of_file(*name))
-            && !records.names.contains(&name)
+            && records.files.insert(name)
             && let Some((_, file)) = self.record(name, ReadFrom::Disk, |_| true).ok().flatten().filter(is_old)
         {
-            records.add(name, None, &file)?;
+            records.add(name, Unless::Never, &file)?;
         }
-        records.add(key, times_in(&content), &content)
+        records.add(key, Unless::ElsewhereThan(place), &content)
     }
 
     /// Whether what is written can be found by others, and after the next start.
@@ -156,36 +157,45 @@ impl Disk {
     }
 
     /// Sets the places of records, or forgets them. `size`: of the whole store.
-    fn put(&self, mut places: &[(NewRecord, Option<RecordPlace>)], size: u64) -> io::Result<()> {
+    fn put(&self, places: &[(NewRecord, Option<RecordPlace>)], size: u64) -> io::Result<()> {
         let oldest = self.segments.oldest();
         loop {
             let index = self.index();
-            // What cannot be read is replaced.
-            let is_outdated = |record: &NewRecord, now: SystemTime| {
-                let stored = self.record_by(&index, record.name, ReadFrom::Disk, |_| true).ok().flatten();
-                let stored = stored.and_then(|(_, content)| times_in(&content));
-                stored.zip(record.times).is_some_and(|(stored, times)| times.are_before(&stored, now))
-            };
             let next = index.locked(|| {
                 let now = SystemTime::now();
-                while let Some(((record, place), rest)) = places.split_first() {
+                for (record, place) in places {
                     let name = &record.name;
                     match place {
                         None => index.remove(*name)?,
-                        // Another process has validated it since.
-                        Some(_) if record.times.is_some() && is_outdated(record, now) => {}
+                        Some(_) if self.has_changed(&index, record, now) => {}
                         Some(place) if index.put(*name, *place, oldest)? => {}
-                        Some(place) => match index.grown(size, oldest)? {
-                            Some(grown) => return Ok(Some(grown)),
-                            None => index.put_over_oldest(*name, *place)?,
+                        Some(place) => match index.grown(size, oldest) {
+                            Ok(Some(grown)) => return Ok(Some(grown)),
+                            Ok(None) => index.put_over_oldest(*name, *place)?,
+                            // There is no room for a larger one.
+                            Err(error) if is_full(&error) => index.put_over_oldest(*name, *place)?,
+                            Err(error) => return Err(error),
                         },
                     }
-                    places = rest;
                 }
                 Ok(None)
             })?;
             let Some(next) = next else { return Ok(()) };
             *self.index.write() = next.into();
+        }
+    }
+
+    /// Whether another process has put something in the place of what this record replaces.
+    fn has_changed(&self, index: &RecordIndex, record: &NewRecord, now: SystemTime) -> bool {
+        match record.unless {
+            Unless::Never => false,
+            Unless::ElsewhereThan(place) => index.find(record.name, ReadFrom::Disk).ok().flatten() != Some(place),
+            Unless::ValidatedLater(times) => {
+                // What cannot be read is replaced.
+                let stored = self.record_by(index, record.name, ReadFrom::Disk, |_| true).ok().flatten();
+                let stored = stored.and_then(|(_, content)| times_in(&content));
+                stored.is_some_and(|stored| times.are_before(&stored, now))
+            }
         }
     }
 
@@ -218,8 +228,16 @@ impl Disk {
 /// A record that is to be found from now on, or, without a place, no more.
 struct NewRecord {
     name: RecordName,
-    /// Of an entry.
-    times: Option<CopyTimes>,
+    unless: Unless,
+}
+
+/// When a record is not to be found from now on.
+enum Unless {
+    Never,
+    /// What is stored was validated later than this.
+    ValidatedLater(CopyTimes),
+    /// What is stored is elsewhere than what this renews.
+    ElsewhereThan(RecordPlace),
 }
 
 /// Records that are appended together.
@@ -228,18 +246,18 @@ struct NewRecords<'d> {
     bytes: Vec<u8>,
     /// With where they begin in `bytes`.
     all: Vec<(NewRecord, Option<u64>)>,
-    names: HashSet<RecordName>,
+    /// Files that are among them, or stored.
+    files: HashSet<RecordName>,
     size: u64,
 }
 
 impl<'d> NewRecords<'d> {
     fn new(disk: &'d Disk, size: u64) -> Self {
-        Self { disk, bytes: Vec::new(), all: Vec::new(), names: HashSet::new(), size }
+        Self { disk, bytes: Vec::new(), all: Vec::new(), files: HashSet::new(), size }
     }
 
-    fn add(&mut self, name: RecordName, times: Option<CopyTimes>, content: &[u8]) -> io::Result<()> {
-        self.names.insert(name);
-        self.all.push((NewRecord { name, times }, Some(self.bytes.len() as u64)));
+    fn add(&mut self, name: RecordName, unless: Unless, content: &[u8]) -> io::Result<()> {
+        self.all.push((NewRecord { name, unless }, Some(self.bytes.len() as u64)));
         self.bytes.extend(record(name, content));
         if self.bytes.len() >= TOGETHER { self.finish() } else { Ok(()) }
     }
@@ -263,7 +281,116 @@ fn times_in(content: &[u8]) -> Option<CopyTimes> {
     CopyTimes::in_encoded(content.get(NO_FILE.len()..)?)
 }
 
+/// Whether there is no room.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+}
+
 /// In place of a file's digest.
 const NO_FILE: FileDigest = [0; 16];
 /// Bytes that are appended at once.
 const TOGETHER: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{SiteAnswer, freshness::Freshness};
+    use crate::robots::RobotsTxt;
+    use std::time::Duration;
+
+    fn disk(directory: &Path) -> Disk {
+        Location { directory: directory.to_owned(), size: MIB.into() }.open().unwrap()
+    }
+
+    fn batch(number: usize, robots: &str) -> WriteBatch {
+        let freshness = Freshness::new(SystemTime::now(), Duration::from_secs(3600), 0.0);
+        let answer = SiteAnswer::new(Access::Rules(RobotsTxt::parse(robots.as_bytes())), 200, freshness);
+        let mut batch = WriteBatch::default();
+        batch.save(key(number), Arc::new(Entry::answered(answer)));
+        batch
+    }
+
+    fn key(number: usize) -> RecordName {
+        RecordName::of_entry(&format!("http://h{number}"))
+    }
+
+    fn is_there(disk: &Disk, number: usize) -> bool {
+        disk.times(key(number), ReadFrom::Disk).unwrap().is_some()
+    }
+
+    /// Between the reading of an old record and its writing.
+    #[test]
+    fn what_another_process_forgets_meanwhile_is_not_renewed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (one, other) = (disk(directory.path()), disk(directory.path()));
+        for number in 0..2 {
+            one.write(&batch(number, "# kept"), MIB).unwrap();
+        }
+        let mut records = NewRecords::new(&one, MIB);
+        (0..2).for_each(|number| one.renew(key(number), &mut records).unwrap());
+        let mut forgets = WriteBatch::default();
+        forgets.forget(key(0));
+        other.write(&forgets, MIB).unwrap();
+        records.finish().unwrap();
+        assert_eq!([0, 1].map(|number| is_there(&other, number)), [false, true]);
+    }
+
+    /// What it wrote would be lost, if the other is about to replace the index.
+    #[test]
+    fn nothing_is_written_beside_a_process_that_does_not_end_its_write() {
+        let directory = tempfile::tempdir().unwrap();
+        let (one, other) = (disk(directory.path()), disk(directory.path()));
+        let index = one.index();
+        let wrote = |disk: &Disk| disk.write(&batch(0, "# new"), MIB);
+        index
+            .locked(|| {
+                assert_eq!(wrote(&other).unwrap_err().kind(), io::ErrorKind::TimedOut);
+                Ok(None)
+            })
+            .unwrap();
+        assert!(!is_there(&one, 0));
+        wrote(&other).unwrap();
+        assert!(is_there(&one, 0));
+    }
+
+    #[test]
+    fn what_one_process_voids_no_other_goes_on_with() {
+        let directory = tempfile::tempdir().unwrap();
+        let (one, other) = (disk(directory.path()), disk(directory.path()));
+        // The other is ahead by some segments.
+        one.write(&batch(0, "# old"), MIB).unwrap();
+        for number in 1..40 {
+            other.write(&batch(number, &format!("# {number}{}", "x".repeat(20_000))), MIB).unwrap();
+            assert!(is_there(&other, number));
+        }
+        let mut void = batch(40, "# new");
+        void.is_void = true;
+        one.write(&void, MIB).unwrap();
+        assert!(other.is_replaced());
+        other.write(&batch(41, "# newer"), MIB).unwrap();
+        for disk in [&one, &other, &disk(directory.path())] {
+            assert_eq!([0, 1, 39, 40, 41].map(|number| is_there(disk, number)), [false, false, false, true, true]);
+        }
+    }
+
+    #[test]
+    fn who_begins_a_store_at_the_same_time_takes_nothing_from_others() {
+        for _ in 0..50 {
+            let directory = tempfile::tempdir().unwrap();
+            let begin = std::sync::Barrier::new(3);
+            std::thread::scope(|scope| {
+                for number in 0..3 {
+                    let (begin, directory) = (&begin, directory.path());
+                    scope.spawn(move || {
+                        begin.wait();
+                        disk(directory).write(&batch(number, "# own"), MIB).unwrap();
+                    });
+                }
+            });
+            let all = disk(directory.path());
+            assert!((0..3).all(|number| is_there(&all, number)));
+        }
+    }
+
+    const MIB: u64 = 1 << 20;
+}

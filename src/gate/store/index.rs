@@ -50,18 +50,23 @@ impl RecordPlace {
 }
 
 impl RecordIndex {
-    /// Opens the index of the store in this directory, or begins one. What is no index is set aside; one of another version is replaced,
-    /// and any one if there `are_no_records`. True: it is new, and no record has a place.
-    pub fn open(directory: &Path, are_no_records: bool) -> io::Result<(Self, bool)> {
+    /// Opens the index of the store in this directory, or begins one, also in place of a damaged one, and of one with places while
+    /// there are no records. What is no index is set aside.
+    pub fn open(directory: &Path, are_records: impl Fn() -> io::Result<bool>) -> io::Result<Self> {
         let path = directory.join(FILE);
         let mut is_new = false;
         loop {
             match open_own(OpenOptions::new().read(true).write(true), &path) {
                 Ok(file) => match content(&file)? {
-                    Content::Buckets(buckets) if is_new || !are_no_records || is_blank(&file, buckets)? => {
-                        return Ok((Self { file, path, buckets }, is_new));
+                    // In this order: a record is written before it has a place.
+                    Content::Buckets(buckets) if is_new || is_blank(&file, buckets)? || are_records()? => {
+                        return Ok(Self { file, path, buckets });
                     }
-                    Content::Buckets(_) | Content::AnotherVersion => drop(begin(&path, FIRST_BUCKETS)?.persist(&path)?),
+                    Content::Buckets(_) => drop(begin(&path, FIRST_BUCKETS)?.persist(&path)?),
+                    Content::Damaged => {
+                        tracing::warn!("the store's index {} is damaged, and begun anew", path.display());
+                        begin(&path, FIRST_BUCKETS)?.persist(&path)?;
+                    }
                     Content::NoIndex => set_aside(&path, begin(&path, FIRST_BUCKETS)?)?,
                 },
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -77,9 +82,15 @@ impl RecordIndex {
         }
     }
 
+    /// One without records, in place of this.
+    pub fn begun_anew(&self) -> io::Result<Self> {
+        let file = begin(&self.path, FIRST_BUCKETS)?.persist(&self.path)?;
+        Ok(Self { file, path: self.path.clone(), buckets: FIRST_BUCKETS })
+    }
+
     /// The one that has replaced this.
     fn again(&self) -> io::Result<Self> {
-        Ok(Self::open(self.path.parent().expect("it is in a directory"), false)?.0)
+        Self::open(self.path.parent().expect("it is in a directory"), || Ok(true))
     }
 
     /// Whether the open file still has its name, so that what is written can be found.
@@ -96,14 +107,14 @@ impl RecordIndex {
         self.file.metadata().is_ok_and(|file| file.nlink() == 0)
     }
 
-    /// Does the work while no other process writes, unless that one has been stopped in the middle of it. Returns the index that has
-    /// replaced this one.
+    /// Does the work while no other process writes. Returns the index that has replaced this one, in which the work is to be done again.
     #[expect(clippy::disallowed_methods, reason = "the store's own thread writes")]
     pub fn locked(&self, work: impl FnOnce() -> io::Result<Option<Self>>) -> io::Result<Option<Self>> {
         let mut tries = (0..LOCK_TRIES).map(|_| self.file.try_lock().inspect_err(|_| sleep(LOCK_AGAIN)));
-        // Not all file systems have locks.
-        let is_locked =
-            tries.find(|tried| !matches!(tried, Err(TryLockError::WouldBlock))).is_some_and(|tried| tried.is_ok());
+        let is_locked = match tries.find(|tried| !matches!(tried, Err(TryLockError::WouldBlock))) {
+            Some(tried) => tried.is_ok(), // Not all file systems have locks.
+            None => return Err(io::Error::new(io::ErrorKind::TimedOut, "another process does not end its write")),
+        };
         let done = if self.is_replaced() { self.again().map(Some) } else { work() };
         if is_locked {
             self.file.unlock()?;
@@ -197,7 +208,7 @@ impl RecordIndex {
 /// What a file in the place of the index is.
 enum Content {
     Buckets(u64),
-    AnotherVersion,
+    Damaged,
     NoIndex,
 }
 
@@ -207,11 +218,11 @@ fn content(file: &File) -> io::Result<Content> {
     let (format, buckets) = head.split_at(FORMAT.len());
     let buckets = u64::from_le_bytes(buckets.try_into().expect("8 bytes"));
     if format != FORMAT {
-        return Ok(if format.starts_with(ANY_FORMAT) { Content::AnotherVersion } else { Content::NoIndex });
+        return Ok(Content::NoIndex);
     }
     let is_possible = read == head.len() && buckets.is_power_of_two() && buckets < MOST_BUCKETS;
     let is_whole = is_possible && file.metadata()?.len() == length(buckets);
-    Ok(if is_whole { Content::Buckets(buckets) } else { Content::NoIndex })
+    Ok(if is_whole { Content::Buckets(buckets) } else { Content::Damaged })
 }
 
 /// Whether it has never had a place.
@@ -234,13 +245,9 @@ fn begin(path: &Path, buckets: u64) -> io::Result<NamedTempFile> {
 /// The new file exists before the other is moved: a full disk must not destroy it.
 fn set_aside(path: &Path, new: NamedTempFile) -> io::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let aside = path.with_added_extension(format!("broken-{now}"));
+    let aside = path.with_added_extension(format!("broken-{now}-{}", std::process::id()));
     fs::rename(path, &aside)?;
-    tracing::warn!(
-        "the store's index {} is damaged, or something else, and set aside as {}",
-        path.display(),
-        aside.display()
-    );
+    tracing::warn!("{} is no index of a store, and set aside as {}", path.display(), aside.display());
     new.persist_noclobber(path)?;
     Ok(())
 }
@@ -254,10 +261,9 @@ fn length(buckets: u64) -> u64 {
     HEAD + buckets * BUCKET as u64
 }
 
-const FILE: &str = "robots.index";
-/// Changes with the layout of the index or of the records.
+pub(super) const FILE: &str = "robots.index";
+/// Another layout of the index or of the records takes other file names, too: an older release may use the store beside a newer one.
 const FORMAT: &[u8; 24] = b"politely robots store 1\n";
-const ANY_FORMAT: &[u8] = b"politely robots store ";
 const HEAD: u64 = 4096;
 const SLOT: usize = size_of::<IndexSlot>();
 /// With so many, most slots are used before a bucket is full.
@@ -265,8 +271,8 @@ const SLOTS: usize = 16;
 const BUCKET: usize = SLOT * SLOTS;
 /// An index has at most one bucket for so many bytes of the store, and so takes a sixteenth of it.
 const BYTES_PER_BUCKET: u64 = BUCKET as u64 * 16;
-/// A write takes some milliseconds, and growing a second at most.
-const LOCK_TRIES: u32 = 2000;
+/// A write takes some milliseconds, and growing a second for each 2 GiB of the store.
+const LOCK_TRIES: u32 = 5000;
 const LOCK_AGAIN: Duration = Duration::from_millis(1);
 const FIRST_BUCKETS: u64 = 16;
 const MOST_BUCKETS: u64 = 1 << 36;

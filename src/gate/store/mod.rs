@@ -154,9 +154,12 @@ impl Store {
         }
         let stored = disk.on_disk(how, |open| open.read(key, SystemTime::now(), how, parse))?.flatten();
         let Some(StoredEntry { entry, is_old }) = stored else { return Ok(None) };
-        if is_old {
-            disk.add(&mut disk.queue.lock(), |batch| _ = batch.used.insert(key));
+        let mut queue = disk.queue.lock();
+        // While nothing can be written, what is changed needs the room.
+        if is_old && queue.outage.is_none() {
+            disk.add(&mut queue, |batch| _ = batch.used.insert(key));
         }
+        drop(queue);
         Ok(Some(Arc::new(entry)))
     }
 
@@ -237,6 +240,11 @@ impl Drop for Store {
 /// Most bytes that may wait for the disk.
 fn queued(settings: &config::StoreSettings) -> usize {
     usize::try_from(settings.memory / QUEUED_PART).unwrap_or(usize::MAX).max(LEAST_QUEUED)
+}
+
+/// Whether there is a store, which opening it would begin.
+pub(super) fn is_begun(settings: &config::StoreSettings) -> bool {
+    settings.disk > 0 && directory(settings).join(index::FILE).exists()
 }
 
 /// The configured or default directory.

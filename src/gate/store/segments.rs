@@ -21,7 +21,8 @@ pub(super) struct Segments {
     /// Number of the newest, as far as this process knows.
     newest: AtomicU32,
     oldest: AtomicU32,
-    appended: Mutex<Option<File>>,
+    /// The one that this process has appended to, and its number.
+    appended: Mutex<Option<(u32, File)>>,
     /// Open for reading.
     open: RwLock<BTreeMap<u32, Arc<File>>>,
 }
@@ -44,17 +45,9 @@ impl Segments {
         numbers(directory).map_or(0, |all| all.iter().map(|number| length(directory, *number)).sum())
     }
 
-    /// Whether there has never been a record.
-    pub fn is_empty(&self) -> bool {
-        self.newest.load(Ordering::Relaxed) == 0
-    }
-
-    /// Removes all segments.
-    pub fn clear(&self) -> io::Result<()> {
-        self.appended.lock().take();
-        self.open.write().clear();
-        numbers(&self.directory)?.into_iter().for_each(|number| self.remove(number));
-        Ok(())
+    /// Whether there may be records.
+    pub fn are_there(directory: &Path) -> io::Result<bool> {
+        Ok(!numbers(directory)?.is_empty())
     }
 
     /// What is in segments before this one is lost.
@@ -96,28 +89,32 @@ impl Segments {
     /// Appends records, made by [`record`], and returns where the first one begins. `size`: bytes that all segments may take.
     pub fn append(&self, records: &[u8], size: u64) -> io::Result<(u32, u64)> {
         let mut appended = self.appended.lock();
-        let mut file = match appended.take() {
-            Some(file) if self.is_newest(&file)? && file.metadata()?.len() < segment_size(size) => file,
+        let (number, mut file) = match appended.take() {
+            Some((number, file)) if self.is_newest(number, &file)? && file.metadata()?.len() < segment_size(size) => {
+                (number, file)
+            }
             Some(_) | None => self.next(size)?,
         };
         let written = file.write(records)?;
         let end = file.stream_position()?;
-        *appended = Some(file);
+        *appended = Some((number, file));
         if written < records.len() {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        Ok((self.newest.load(Ordering::Relaxed), end - records.len() as u64))
+        Ok((number, end - records.len() as u64))
     }
 
     /// Opens the newest segment, or begins another if it is full, and removes the oldest beyond the size.
-    fn next(&self, size: u64) -> io::Result<File> {
+    fn next(&self, size: u64) -> io::Result<(u32, File)> {
         let mut all = numbers(&self.directory)?;
-        let newest = all.last().copied().filter(|last| length(&self.directory, *last) < segment_size(size));
-        let newest =
-            newest.unwrap_or_else(|| all.last().map_or(0, |last| *last).max(self.newest.load(Ordering::Relaxed)) + 1);
+        let last = all.last().copied();
+        let with_room = last.filter(|last| length(&self.directory, *last) < segment_size(size));
+        // Numbers are not used again: others may still have a segment open that is gone.
+        let newest = with_room.unwrap_or_else(|| last.unwrap_or(0).max(self.newest.load(Ordering::Relaxed)) + 1);
         let mut options = OpenOptions::new();
-        let file = open_own(options.append(true).create(true).mode(0o600), &path(&self.directory, newest))?;
-        self.newest.store(newest, Ordering::Relaxed);
+        options.append(true).create(with_room.is_none()).mode(0o600);
+        let file = open_own(&mut options, &path(&self.directory, newest))?;
+        self.newest.fetch_max(newest, Ordering::Relaxed);
         all.retain(|number| *number != newest);
         let mut bytes: u64 = all.iter().map(|number| length(&self.directory, *number)).sum();
         let mut oldest = newest;
@@ -130,19 +127,27 @@ impl Segments {
             self.remove(number);
         }
         self.oldest.store(oldest, Ordering::Relaxed);
-        Ok(file)
+        self.close_removed();
+        Ok((newest, file))
     }
 
     /// Whether nobody has removed it, or begun another.
-    fn is_newest(&self, file: &File) -> io::Result<bool> {
-        let later = path(&self.directory, self.newest.load(Ordering::Relaxed) + 1);
-        Ok(file.metadata()?.nlink() > 0 && !later.exists())
+    fn is_newest(&self, number: u32, file: &File) -> io::Result<bool> {
+        let is_known = number == self.newest.load(Ordering::Relaxed);
+        Ok(is_known && file.metadata()?.nlink() > 0 && !path(&self.directory, number + 1).exists())
     }
 
     fn remove(&self, number: u32) {
-        self.open.write().remove(&number);
         // Another process may have removed it already.
         let _ = fs::remove_file(path(&self.directory, number));
+    }
+
+    /// What is removed takes room on the disk for as long as it is open.
+    fn close_removed(&self) {
+        let is_removed = |file: &File| file.metadata().is_ok_and(|it| it.nlink() == 0);
+        let removed: Vec<_> = self.open.write().extract_if(.., |_, file| is_removed(file)).collect();
+        // Closed when nobody waits for the lock.
+        drop(removed);
     }
 
     fn segment(&self, number: u32, read: ReadFrom) -> io::Result<Option<Arc<File>>> {
@@ -157,10 +162,9 @@ impl Segments {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let mut open = self.open.write();
-        // Those that other processes have removed take room on the disk for as long as they are open.
-        open.retain(|_, file| file.metadata().is_ok_and(|it| it.nlink() > 0));
-        open.insert(number, file.clone());
+        self.close_removed();
+        self.newest.fetch_max(number, Ordering::Relaxed);
+        self.open.write().insert(number, file.clone());
         Ok(Some(file))
     }
 }

@@ -1,7 +1,7 @@
 //! The thread that writes the store: batches changes, and retries while the disk fails.
 
 use super::batch::WriteBatch;
-use super::disk::{Disk, Location};
+use super::disk::{Disk, Location, is_full};
 use super::queue::{Outage, WriteQueue};
 use super::read_from::ReadFrom;
 use crate::config::hint_for;
@@ -198,9 +198,8 @@ impl WriterShared {
     /// An unusable store does not stop the proxy.
     fn warn(&self, failure: &io::Error) {
         let hint = match failure.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-                "make room, or set `store.disk` lower"
-            }
+            _ if is_full(failure) => "make room, or set `store.disk` lower",
+            io::ErrorKind::TimedOut => "continue or end the process that is stopped, if one is",
             _ => "set `store.directory` to a place that can be written",
         };
         let hint = hint_for(&failure.to_string(), hint);

@@ -269,6 +269,7 @@ async fn explain_says_by_which_copy_a_run_would_judge() {
     let explain = async |flags: &[&str]| politely_with(&[&["explain", &url], flags].concat(), &variables).await.stdout;
     let before = explain(&[]).await;
     assert!(before.contains("\n  robots.txt: fetched now\n") && !before.contains("politely run"), "{before}");
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0, "nothing is made by asking");
     let fetch = ["run", "-q", "curl", "-q", "-s", "-o", "/dev/null", "-w", "%{http_code}", &url];
     assert_eq!(politely_with(&fetch, &variables).await.stdout, "200");
     let same = explain(&[]).await;

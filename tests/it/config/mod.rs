@@ -145,10 +145,11 @@ log: { level: debug, format: json, access: /var/log/access.log }
 
 #[test]
 fn relative_paths_start_at_the_files_directory() {
-    let yaml = "intercept: { ca: { certificate: ca.pem, key: /k.pem } }\negress: { ca_file: roots.pem }\nlog: { access: ./a.log }";
+    let yaml = "intercept: { ca: { certificate: ca.pem, key: /k.pem } }\negress: { ca_file: roots.pem }\nlog: { access: ./a.log }\nstore: { directory: 2026 }";
     let settings = Settings::parse("/etc/politely/politely.yaml", yaml).unwrap();
     let (certificate, key) = (PathBuf::from("/etc/politely/ca.pem"), PathBuf::from("/k.pem"));
     assert_eq!(settings.intercept.ca.files(), Some((&*certificate, &*key)));
     assert_eq!(settings.egress.ca_file, Some(PathBuf::from("/etc/politely/roots.pem")));
     assert_eq!(settings.log.access, AccessLog::File(PathBuf::from("/etc/politely/./a.log")));
+    assert_eq!(settings.store.directory, Some(PathBuf::from("/etc/politely/2026")), "a number is a name, too");
 }
