@@ -84,7 +84,10 @@ fn in_its_place(path: &Path, error: io::Error) -> io::Error {
 pub fn check_owner(file: &File, directory: &Path) -> io::Result<()> {
     let (it, me) = (file.metadata()?, rustix::process::geteuid());
     let is_owners = || me.is_root() && fs::metadata(directory).is_ok_and(|directory| it.uid() == directory.uid());
-    if it.is_file() && (it.nlink() > 1 || it.uid() != me.as_raw() && !is_owners()) {
+    if it.is_file() && it.nlink() > 1 {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it has a second name (a hard link)"));
+    }
+    if it.is_file() && it.uid() != me.as_raw() && !is_owners() {
         return Err(is_anothers());
     }
     Ok(())
