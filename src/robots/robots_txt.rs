@@ -101,7 +101,7 @@ impl RobotsTxt {
     }
 
     /// Whether the file was longer than the limit.
-    pub(super) fn is_cut(&self) -> bool {
+    pub fn is_cut(&self) -> bool {
         self.0.is_cut
     }
 

@@ -95,6 +95,9 @@ pub(super) fn interpret_response(
             return old.failed(now, &format!("status {status}"), wait, fastrand::f64());
         }
     };
+    // By its validators, a larger limit would get no more of it.
+    let is_cut = matches!(&access, Access::Rules(robots) if robots.is_cut());
+    let validators = if is_cut { Validators::default() } else { validators };
     Entry::answered(SiteAnswer { access, status, asked_again, is_foreign, freshness, validators })
 }
 

@@ -58,6 +58,28 @@ async fn a_copy_is_asked_after_with_its_validators() {
     assert_eq!((status(&proxy, &origin, "/old").await, status(&proxy, &origin, "/x").await), (403, 200));
 }
 
+/// By a validator, a larger limit would get the same part again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_was_cut_is_asked_for_as_a_whole() {
+    let long = format!("User-agent: *\n{}Disallow: /late\n", "# filler\n".repeat(60_000));
+    let origin = Origin::http(move |seen| match (seen.path().as_str(), seen.field("if-none-match")) {
+        ("/robots.txt", Some(_)) => Reply::status(304),
+        ("/robots.txt", None) => Reply::text(long.clone()).field("ETag", "\"v1\""),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let limited = |size: &str| format!("robots: {{ min_ttl: 1s, max_ttl: 1s, max_size: {size} }}");
+    let proxy = Proxy::start(&limited("500KiB")).await;
+    assert_eq!(status(&proxy, &origin, "/late").await, 200);
+    proxy.reload(&limited("1MiB")).unwrap();
+    crate::support::within("the whole file", async {
+        while status(&proxy, &origin, "/late").await != 403 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_good_copy_is_kept_while_robots_txt_is_out_of_reach() {
     for later in [Reply::status(500), Reply::status(429), Reply::reset()] {
