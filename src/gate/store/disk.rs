@@ -84,7 +84,7 @@ impl Disk {
 
     /// Writes the batch. `size`: of the whole store.
     pub fn write(&self, batch: &WriteBatch, size: u64) -> io::Result<()> {
-        if batch.is_void {
+        if batch.is_void || self.index().is_over(size) {
             // All others go on with that, too.
             let blank = self.index().begun_anew()?;
             *self.index.write() = blank.into();
@@ -390,6 +390,17 @@ mod tests {
             let all = disk(directory.path());
             assert!((0..3).all(|number| is_there(&all, number)));
         }
+    }
+
+    #[test]
+    fn an_index_too_large_for_a_lower_limit_is_begun_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = disk(directory.path());
+        (0..1000).for_each(|number| disk.write(&batch(number, "# the same"), 64 * MIB).unwrap());
+        assert!(RecordIndex::bytes(directory.path()) > 16 << 10);
+        disk.write(&batch(1000, "# the same"), 128 << 10).unwrap();
+        assert!(RecordIndex::bytes(directory.path()) <= 12 << 10);
+        assert_eq!([0, 1000].map(|number| is_there(&disk, number)), [false, true]);
     }
 
     const MIB: u64 = 1 << 20;

@@ -181,6 +181,11 @@ impl RecordIndex {
         Ok(Some(Self { file: new.persist(&self.path)?, path: self.path.clone(), buckets }))
     }
 
+    /// Whether it takes more than its part of a store of this size.
+    pub fn is_over(&self, size: u64) -> bool {
+        self.buckets > FIRST_BUCKETS && self.buckets * BYTES_PER_BUCKET > size
+    }
+
     /// Bytes that the index in this directory takes.
     pub fn bytes(directory: &Path) -> u64 {
         fs::symlink_metadata(directory.join(FILE)).map_or(0, |it| it.len())
