@@ -7,6 +7,7 @@ mod files;
 mod lend;
 mod progress;
 mod report_to;
+mod shared_upstream;
 mod signals;
 mod summary;
 mod tally;
@@ -29,6 +30,7 @@ use progress::{HELD_LONG, Progress};
 use report_to::ReportTo;
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::json;
+use shared_upstream::is_shared_upstream;
 use signals::{RunSignals, end_if_interrupted, is_by_signal, is_interrupted, is_to_end, pass_on};
 use std::fs::File;
 use std::io::{self, Write};
@@ -77,6 +79,10 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     telemetry::leave_out_refusals();
     telemetry::init(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
     settings.log_warnings();
+    if is_shared_upstream(&settings) {
+        // That one keeps the pace and the copies.
+        settings.store.disk = 0;
+    }
     if settings.egress.upstream_proxy.is_none()
         && let Some(name) = PROXY.into_iter().find(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))
     {

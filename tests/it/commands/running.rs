@@ -2,7 +2,7 @@
 
 use crate::support::binary::open;
 use crate::support::binary::{Ended, politely_on_a_terminal, politely_with};
-use crate::support::{Alpn, Origin, Proxy, Reply, within};
+use crate::support::{Alpn, Binary, Origin, Proxy, Reply, within};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -719,4 +719,18 @@ async fn this_machine_is_refused_with_what_opens_it() {
     let closed = ["run", "--set", set[0], "--set", set[1], "curl", "-q", "-s", "--noproxy", "", "-o", "/dev/null", url];
     let ended = politely_with(&closed, &[]).await;
     assert!(ended.stderr.contains("`--set 'egress.ports=[80, 8000-8002, 81]'` opens them"), "{}", ended.stderr);
+}
+
+/// Each would wait for what the other has reserved.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_may_go_through_a_proxy_that_has_the_same_state_directory() {
+    let origin = Origin::site("User-agent: *\nDisallow: /private\nCrawl-delay: 0.5\n").await;
+    let proxy = Binary::serve("").await;
+    let (store, way) = (proxy.directory().join("store"), format!("http://{}", proxy.address()));
+    let variables = [("STATE_DIRECTORY", store.to_str().unwrap()), ("POLITELY_EGRESS__UPSTREAM_PROXY", &*way)];
+    let variables = [&open()[..], &variables, &[("POLITELY_EGRESS__ALLOW", "[127.0.0.0/8, '::1']")]].concat();
+    let urls = ["/1", "/2", "/private"].map(|path| format!(" -o /dev/null {}", origin.url(path))).concat();
+    let script = format!("curl -q -s -w '%{{http_code}} ' {urls}");
+    let ended = politely_with(&["run", "--max-wait", "10s", "sh", "-c", &script], &variables).await;
+    assert_eq!(ended.stdout, "200 200 403 ", "{}", ended.stderr);
 }
