@@ -142,7 +142,7 @@ fn cache(all: &mut Metrics, figures: PageCacheFigures) {
     all.counter("cache_failed", "Answers not stored because the disk was full or failing", figures.failed);
     all.gauge("cache_entries", "Answers in the cache", figures.entries);
     all.gauge("cache_bytes", "Size of the cache on disk", usize::try_from(figures.bytes).unwrap_or(usize::MAX));
-    all.gauge("cache_up", "1 if the cache can be used", usize::from(figures.is_ready));
+    all.gauge("cache_up", "1 if answers can be stored", usize::from(figures.is_ready));
 }
 
 /// Usage signals of sites. `files`: counts of files with a malformed one.

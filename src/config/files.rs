@@ -176,16 +176,20 @@ pub fn private_directory(path: &Path) -> io::Result<()> {
     for made in missing.iter().rev() {
         give_to_owner(&File::open(made)?, &made.parent().map_or_else(PathBuf::new, |above| above.join(".")))?;
     }
-    let _ = remove_abandoned(path);
+    let _ = remove_abandoned(path, &state_directory());
     Ok(())
 }
 
-/// Removes our files that nobody has put in place for a day, if nobody else can write to the directory.
-fn remove_abandoned(directory: &Path) -> io::Result<()> {
+/// Removes our files that nobody has put in place for a day, if nobody else can write to the directory. `state`: all below is ours.
+fn remove_abandoned(directory: &Path, state: &Path) -> io::Result<()> {
     if metadata(directory)?.mode() & 0o022 != 0 {
         return Ok(());
     }
-    let is_unnamed = |name: &OsStr| name.as_encoded_bytes().starts_with(UNNAMED.as_bytes());
+    let is_unnamed = |name: &OsStr| match name.as_encoded_bytes() {
+        // As former releases named them, and other programs may elsewhere.
+        [b'.', b't', b'm', b'p', rest @ ..] if directory.starts_with(state) => rest.len() == 6,
+        name => name.starts_with(UNNAMED.as_bytes()),
+    };
     for entry in fs::read_dir(directory)?.flatten().filter(|entry| is_unnamed(&entry.file_name())) {
         let found = entry.metadata()?;
         let is_old = || found.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= ABANDONED));
@@ -327,18 +331,22 @@ mod tests {
     fn what_a_killed_process_has_left_half_written_is_removed_after_a_day() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
-        let [old, new, others, named] = [".politely-new-a", ".politely-new-b", ".tmpabcdef", "politely.pem"].map(at);
-        for (file, hours) in [(&old, 25), (&new, 23), (&others, 25), (&named, 25)] {
+        let [old, new, former, named] = [".politely-new-a", ".politely-new-b", ".tmpabcD3f", ".tmpabcdefg"].map(at);
+        for (file, hours) in [(&old, 25), (&new, 23), (&former, 25), (&named, 25)] {
             let file = File::create(file).unwrap();
             file.set_modified(SystemTime::now() - Duration::from_secs(hours * 3600)).unwrap();
         }
-        let left = |mode| {
+        let left = |mode, state: Option<&Path>| {
             fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).unwrap();
-            private_directory(directory.path()).unwrap();
-            [&old, &new, &others, &named].map(|file| file.exists())
+            match state {
+                Some(state) => remove_abandoned(directory.path(), state).unwrap(),
+                None => private_directory(directory.path()).unwrap(),
+            }
+            [&old, &new, &former, &named].map(|file| file.exists())
         };
-        assert_eq!(left(0o777), [true; 4], "anybody may have put them there");
-        assert_eq!(left(0o755), [false, true, true, true]);
+        assert_eq!(left(0o777, Some(directory.path())), [true; 4], "anybody may have put them there");
+        assert_eq!(left(0o755, None), [false, true, true, true], "another program may have left it");
+        assert_eq!(left(0o755, Some(directory.path())), [false, true, false, true]);
     }
 
     #[test]

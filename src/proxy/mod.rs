@@ -164,14 +164,10 @@ impl Proxy {
         self.in_flight.closed().await;
     }
 
-    /// A place among the connections of one address (`limits.max_connections_per_client`). At the limit, which is the error, the longest
-    /// idle one is closed for it, after a request that comes first: until then there may be twice as many.
+    /// A place among the connections of one address (`limits.max_connections_per_client`), which is the error.
     fn client_place(&self, client: IpAddr) -> Result<Place<IpAddr>, usize> {
         let limit = self.settings.load().limits.max_connections_per_client.get();
-        let place = self.clients.enter(client, limit);
-        let more =
-            || self.room.close_idle_of(client).then(|| self.clients.enter(client, limit.saturating_mul(2))).flatten();
-        place.or_else(more).ok_or(limit)
+        self.clients.enter_or(client, limit, || self.room.close_idle_of(client)).ok_or(limit)
     }
 
     /// Like `stopped`, but leaves clients that have just connected or been answered time to send.

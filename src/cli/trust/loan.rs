@@ -1,7 +1,6 @@
 //! Puts the authority into the browsers' databases for the duration of a run. Removed by the last of the user's runs to end, or by the
 //! next run if one was killed.
 
-use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -47,9 +46,9 @@ pub(in crate::cli) fn lend(
     let mut lock = open_own(OpenOptions::new().read(true).append(true).create(true), &path)?;
     share(&lock, PATIENCE)?;
     let lent = TrustEntry { name: format!("{LENT}{}", entry.name), pem: entry.pem, file: entry.file };
-    let (mut failed, patience) = (Vec::new(), Cell::new(machine.patience));
+    let (mut failed, until) = (Vec::new(), Some(Instant::now() + machine.patience));
     for path in databases {
-        let database = Database { certutil: &certutil, path: &path, patience: Some(&patience) };
+        let database = Database { certutil: &certutil, path: &path, until };
         if !database.is_there() {
             lock.write_all(&[path.as_os_str().as_bytes(), b"\0"].concat())?;
         } else if database.holds(&entry.name) {
@@ -91,9 +90,9 @@ fn share(lock: &File, patience: Duration) -> io::Result<()> {
 impl Loan {
     /// Removes the entries of this run and of earlier ones, whatever authority they had.
     fn take_out(&self) {
-        let patience = Cell::new(self.machine.patience);
+        let until = Some(Instant::now() + self.machine.patience);
         for path in nss::databases(&self.machine, false) {
-            let database = Database { certutil: &self.certutil, path: &path, patience: Some(&patience) };
+            let database = Database { certutil: &self.certutil, path: &path, until };
             for name in database.names().iter().filter(|name| name.starts_with(LENT)) {
                 let _ = database.remove(name);
             }
@@ -102,7 +101,7 @@ impl Loan {
         let _ = lock.rewind().and_then(|()| lock.read_to_end(&mut made));
         for path in made.split(|&byte| byte == 0).filter(|path| !path.is_empty()) {
             let path = PathBuf::from(OsString::from_vec(path.to_vec()));
-            Database { certutil: &self.certutil, path: &path, patience: Some(&patience) }.unmake();
+            Database { certutil: &self.certutil, path: &path, until }.unmake();
         }
         let _ = self.lock.set_len(0);
     }

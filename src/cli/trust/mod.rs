@@ -1,7 +1,6 @@
 //! The places where a machine's programs look for trusted authorities: the system's store, the browsers' databases, Java's keystore.
 //! Each step reports what was done, or what is missing.
 
-use std::cell::Cell;
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
@@ -85,7 +84,7 @@ pub(super) struct UserMachine {
     java_home: Option<PathBuf>,
     /// Directories to search for tools.
     path: Vec<PathBuf>,
-    /// Time limit of a tool that no user waits for.
+    /// Time limit of all tools together, if no user waits for them.
     patience: Duration,
 }
 
@@ -103,7 +102,7 @@ impl UserMachine {
             data: set("XDG_DATA_HOME"),
             java_home: set("JAVA_HOME"),
             path,
-            patience: Duration::from_secs(5),
+            patience: PATIENCE,
         }
     }
 
@@ -197,10 +196,10 @@ fn nothing_to_do(change: TrustChange, is_there: bool, place: &impl fmt::Display)
     }
 }
 
-/// Runs a tool and returns its output; the error is the last line of its messages. `patience`: its time limit; none is left after a tool
-/// that was killed for it. `None`: a user waits, whom it may ask for a password.
-fn run(tool: &Path, arguments: &[&std::ffi::OsStr], patience: Option<&Cell<Duration>>) -> Result<String, String> {
-    let called = call(tool, arguments, patience).map_err(|error| error.to_string())?;
+/// Runs a tool and returns its output; the error is the last line of its messages. `until`: when it is killed. `None`: a user waits, whom
+/// it may ask for a password.
+fn run(tool: &Path, arguments: &[&std::ffi::OsStr], until: Option<Instant>) -> Result<String, String> {
+    let called = call(tool, arguments, until).map_err(|error| error.to_string())?;
     let (status, [output, errors]) = called.ok_or_else(|| format!("{} did not end in time", tool.display()))?;
     if status.success() {
         return Ok(output);
@@ -215,9 +214,9 @@ fn run(tool: &Path, arguments: &[&std::ffi::OsStr], patience: Option<&Cell<Durat
 fn call(
     tool: &Path,
     arguments: &[&std::ffi::OsStr],
-    patience: Option<&Cell<Duration>>,
+    until: Option<Instant>,
 ) -> io::Result<Option<(ExitStatus, [String; 2])>> {
-    if patience.is_some_and(|patience| patience.get().is_zero()) {
+    if until.is_some_and(|until| Instant::now() >= until) {
         return Ok(None);
     }
     // Files, as a pipe that is full or held by another process would be waited for.
@@ -225,12 +224,11 @@ fn call(
     let mut command = Command::new(tool);
     command.args(arguments).stdin(Stdio::null()).stdout(files[0].try_clone()?).stderr(files[1].try_clone()?);
     let mut child = command.spawn()?;
-    let Some(status) = wait(&mut child, patience.map(Cell::get))? else {
+    let Some(status) = wait(&mut child, until)? else {
         let shown = tool.display();
         eprintln!(
-            "politely: warning: {shown} did not end within {:?} and was killed: browsers may not trust the authority, or keep it\n\
+            "politely: warning: {shown} did not end within {PATIENCE:?} in all and was killed: browsers may not trust the authority, or keep it\n\
              hint: end the browser that keeps it waiting",
-            patience.map(|patience| patience.take()).unwrap_or_default()
         );
         return Ok(None);
     };
@@ -244,9 +242,8 @@ fn call(
 }
 
 /// `None`: it did not end in time, and was killed.
-fn wait(child: &mut Child, limit: Option<Duration>) -> io::Result<Option<ExitStatus>> {
-    let Some(limit) = limit else { return child.wait().map(Some) };
-    let until = Instant::now() + limit;
+fn wait(child: &mut Child, until: Option<Instant>) -> io::Result<Option<ExitStatus>> {
+    let Some(until) = until else { return child.wait().map(Some) };
     while Instant::now() < until {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
@@ -257,3 +254,6 @@ fn wait(child: &mut Child, limit: Option<Duration>) -> io::Result<Option<ExitSta
     child.kill()?;
     child.wait().map(|_| None)
 }
+
+/// For all tools at the beginning of a run, and at its end.
+const PATIENCE: Duration = Duration::from_secs(5);

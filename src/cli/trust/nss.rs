@@ -1,11 +1,10 @@
 //! NSS databases: one for Chromium, and one for each profile of Firefox.
 
-use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::Instant;
 
 use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, nothing_to_do, run};
 
@@ -19,7 +18,7 @@ pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEn
         return vec![no_certutil(&format!("changes {}", found.join(", ")))];
     };
     let changed = databases.iter().map(|path| {
-        let database = Database { certutil: &certutil, path, patience: None };
+        let database = Database { certutil: &certutil, path, until: None };
         // A database stores a certificate under one name only: the end of a run would remove this entry, too.
         let _ = database.remove(&format!("{LENT}{}", entry.name));
         database.change(change, entry)
@@ -54,8 +53,8 @@ pub(super) fn may_start_chromium(machine: &UserMachine) -> bool {
 pub(super) struct Database<'a> {
     pub certutil: &'a Path,
     pub path: &'a Path,
-    /// Time that certutil may take. `None`: it may ask the user for a password; otherwise it fails.
-    pub patience: Option<&'a Cell<Duration>>,
+    /// When certutil is killed. `None`: it may ask the user for a password; otherwise it fails.
+    pub until: Option<Instant>,
 }
 
 impl Database<'_> {
@@ -133,8 +132,8 @@ impl Database<'_> {
         database.push(self.path);
         let arguments = arguments.iter().map(OsStr::new).chain(file.iter().copied());
         let common: [&OsStr; 4] = ["-d".as_ref(), &database, "-f".as_ref(), "/dev/null".as_ref()];
-        let common = &common[..if self.patience.is_none() { 2 } else { 4 }];
-        run(self.certutil, &arguments.chain(common.iter().copied()).collect::<Vec<_>>(), self.patience)
+        let common = &common[..if self.until.is_none() { 2 } else { 4 }];
+        run(self.certutil, &arguments.chain(common.iter().copied()).collect::<Vec<_>>(), self.until)
     }
 }
 

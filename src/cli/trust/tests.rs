@@ -301,6 +301,17 @@ fn a_certutil_that_hangs_is_killed_and_not_started_again() {
     assert_eq!(fake.calls().lines().count(), 1, "but for the end of the run");
 }
 
+/// Each call ends in time, but not all of them.
+#[test]
+fn the_calls_of_certutil_have_one_time_limit() {
+    let fake = Fake::new();
+    (0..10).for_each(|number| fake.file(&format!("home/.mozilla/firefox/{number}.default/cert9.db")));
+    fake.tool("certutil", "sleep 0.2; test \"$1\" != -L");
+    let (_loan, failed) = fake.run_within(Duration::from_millis(900));
+    let says = |outcome: &TrustOutcome| matches!(outcome, TrustOutcome::Failed { what, .. } if what.contains("did not end in time"));
+    assert!(failed.iter().any(says), "{failed:?}");
+}
+
 #[test]
 fn a_browser_that_has_it_is_left_alone_and_one_that_must_lose_it_loses_it() {
     let fake = Fake::new();

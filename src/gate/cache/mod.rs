@@ -147,7 +147,7 @@ impl PageCache {
             let index = self.shared.index.lock();
             (index.figures(), index.limit())
         };
-        let is_ready = self.shared.is_ready.load(Relaxed);
+        let is_ready = self.shared.is_ready.load(Relaxed) && !self.shared.is_failing.load(Relaxed);
         PageCacheFigures { entries, bytes, limit, is_ready, ..*self.shared.figures.lock() }
     }
 }
@@ -189,6 +189,19 @@ mod tests {
 
     fn latest(cache: &PageCache, key: u128) -> EntryId {
         cache.latest(key).expect("it is stored")
+    }
+
+    #[tokio::test]
+    async fn a_cache_that_cannot_be_written_is_not_up_until_it_can() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = ready(directory.path()).await;
+        let unfinished = directory.path().join("unfinished");
+        std::fs::remove_dir(&unfinished).unwrap();
+        store(&cache, 1).await;
+        assert_eq!((cache.figures().is_ready, cache.figures().failed), (false, 1));
+        std::fs::create_dir(&unfinished).unwrap();
+        store(&cache, 1).await;
+        assert_eq!((cache.figures().is_ready, cache.figures().stored), (true, 1));
     }
 
     /// Files are removed after their rows.

@@ -33,6 +33,8 @@ pub(super) struct CacheShared {
     /// What is counted of them.
     pub(super) figures: Mutex<PageCacheFigures>,
     complained: Mutex<Option<Instant>>,
+    /// The last answer could not be written.
+    pub(super) is_failing: AtomicBool,
 }
 
 /// Figures on the cache.
@@ -54,7 +56,7 @@ pub struct PageCacheFigures {
     pub bytes: u64,
     #[serde(rename = "max_bytes")]
     pub limit: u64,
-    /// The index is complete, and no other process uses the files.
+    /// The index is complete, no other process uses the files, and the last answer could be written.
     #[serde(rename = "up")]
     pub is_ready: bool,
 }
@@ -94,6 +96,7 @@ impl CacheShared {
             room: Arc::new(Semaphore::new(MOST_QUEUED)),
             figures: Mutex::default(),
             complained: Mutex::default(),
+            is_failing: AtomicBool::default(),
         });
         let weak = Arc::downgrade(&shared);
         let (begun, is_ready) = mpsc::channel();
@@ -232,6 +235,7 @@ impl CacheShared {
         let evicted = index.evict();
         drop(index);
         self.figures.lock().stored += 1;
+        self.is_failing.store(false, Relaxed);
         replaced.into_iter().for_each(|id| self.unlink(id));
         self.unlink_evicted(&evicted);
         Ok(())
@@ -256,6 +260,10 @@ impl CacheShared {
     /// Counts and logs a failed write.
     pub(super) fn failed(&self, error: &io::Error) {
         self.figures.lock().failed += 1;
+        // Otherwise the answer is too large, or others leave it no room.
+        if error.raw_os_error().is_some() {
+            self.is_failing.store(true, Relaxed);
+        }
         let mut complained = self.complained.lock();
         if complained.is_none_or(|at| at.elapsed() > COMPLAIN) {
             *complained = Some(Instant::now());

@@ -1,6 +1,7 @@
 //! Copies of robots.txt and similar files in the fleet, and the right to fetch one, which one instance holds at a time.
 
 use super::link::ServerLink;
+use super::machine::MachineRight;
 use super::parcel::{FoundCopy, Parcel};
 use super::reach::ServerLost;
 use super::{Fleet, FleetWay, scripts};
@@ -30,6 +31,7 @@ pub(in crate::gate) struct Right {
     name: String,
     /// When it was granted, by the server's clock in milliseconds and by ours: a copy sent late is no newer for that.
     granted: (u64, SystemTime),
+    on_machine: Option<MachineRight>,
 }
 
 /// 0 copy, 1 fetch it, 2 another instance fetches, 3 done; the copy's age or how long to wait for the other instance, and the server's
@@ -41,26 +43,25 @@ impl Fleet {
     /// is accepted.
     pub async fn claim(self: &Arc<Self>, name: SiteFileName<'_>, anew: bool) -> Result<Claim, ServerLost> {
         let (mut arrivals, began) = (self.arrivals.subscribe(), Instant::now());
-        // Dropping it gives the right back if this instance has it.
-        let mut right = Right { fleet: self.clone(), name: name.to_string(), granted: (0, SystemTime::now()) };
+        let name = name.to_string();
         loop {
-            let found = match &self.way {
+            let (found, on_machine) = match &self.way {
                 FleetWay::Server(_) => {
                     let link = self.copies().ok_or(ServerLost)?;
-                    link.look(&right.name, anew, began.elapsed()).await?
+                    (link.look(&name, anew, began.elapsed()).await?, None)
                 }
-                FleetWay::Machine(machine, store) => machine.look(store, &right.name, anew, began.elapsed()),
+                FleetWay::Machine(machine, store) => machine.look(store, &name, anew, began.elapsed()),
             };
             match found {
                 FoundCopy::Copy(copy) => return Ok(Claim::Copy(copy)),
                 FoundCopy::Stored => return Ok(Claim::Stored),
                 FoundCopy::Right(old, at) => {
-                    right.granted = (at, SystemTime::now());
-                    return Ok(Claim::Fetch(right, old));
+                    let granted = (at, SystemTime::now());
+                    return Ok(Claim::Fetch(Right { fleet: self.clone(), name, granted, on_machine }, old));
                 }
                 FoundCopy::Busy(time) => {
                     // A missing or unnoticed message only means to look again.
-                    let is_other = |arrived: &Arc<str>| !arrived.is_empty() && **arrived != *right.name;
+                    let is_other = |arrived: &Arc<str>| !arrived.is_empty() && **arrived != *name;
                     let arrived = async { while arrivals.recv().await.is_ok_and(|arrived| is_other(&arrived)) {} };
                     tokio::select! { () = arrived => {}, () = sleep(time) => {} }
                 }
@@ -161,8 +162,8 @@ impl Right {
 
 impl Drop for Right {
     fn drop(&mut self) {
-        if let FleetWay::Machine(machine, _) = &self.fleet.way {
-            machine.give_right(&self.name);
+        if let (FleetWay::Machine(machine, _), Some(right)) = (&self.fleet.way, &self.on_machine) {
+            machine.give_right(right);
         }
     }
 }

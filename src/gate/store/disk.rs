@@ -82,6 +82,11 @@ impl Disk {
         Ok(record.and_then(|(_, content)| times_in(&content)))
     }
 
+    /// The size of the whole store that all its processes together allow: see [`limit::in_force`](super::limit::in_force).
+    pub fn limit(&self, own: u64, noted: &AtomicU64) -> io::Result<u64> {
+        self.index().limit(own, noted)
+    }
+
     /// Writes the batch. `size`: of the whole store.
     pub fn write(&self, batch: &WriteBatch, size: u64) -> io::Result<()> {
         if batch.is_void || self.index().is_over(size) {

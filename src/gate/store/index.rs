@@ -2,6 +2,7 @@
 //! of what two write at once, one may be lost, and what is read is compared with the record. It is replaced by a larger one when a bucket
 //! is full.
 
+use super::limit;
 use super::read_from::ReadFrom;
 use super::record_name::RecordName;
 use crate::config::{give_to_owner, open_own, unnamed};
@@ -9,6 +10,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tempfile::NamedTempFile;
@@ -84,8 +86,9 @@ impl RecordIndex {
 
     /// One without records, in place of this.
     pub fn begun_anew(&self) -> io::Result<Self> {
-        let file = begin(&self.path, FIRST_BUCKETS)?.persist(&self.path)?;
-        Ok(Self { file, path: self.path.clone(), buckets: FIRST_BUCKETS })
+        let new = begin(&self.path, FIRST_BUCKETS)?;
+        limit::pass_on(&self.file, new.as_file())?;
+        Ok(Self { file: new.persist(&self.path)?, path: self.path.clone(), buckets: FIRST_BUCKETS })
     }
 
     /// The one that has replaced this.
@@ -168,6 +171,7 @@ impl RecordIndex {
             return Ok(None);
         }
         let new = begin(&self.path, buckets)?;
+        limit::pass_on(&self.file, new.as_file())?;
         for number in 0..self.buckets {
             let slots = self.bucket(HEAD + number * BUCKET as u64, ReadFrom::Disk)?;
             // What was in one bucket goes to this one, or to that which is as far behind it as the smaller index is long.
@@ -184,6 +188,11 @@ impl RecordIndex {
     /// Whether it takes more than its part of a store of this size.
     pub fn is_over(&self, size: u64) -> bool {
         self.buckets > FIRST_BUCKETS && self.buckets * BYTES_PER_BUCKET > size
+    }
+
+    /// See [`limit::in_force`].
+    pub fn limit(&self, own: u64, noted: &AtomicU64) -> io::Result<u64> {
+        limit::in_force(&self.file, own, noted)
     }
 
     /// Bytes that the index in this directory takes.

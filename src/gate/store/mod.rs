@@ -8,6 +8,7 @@
 mod batch;
 mod disk;
 mod index;
+mod limit;
 mod queue;
 mod read_from;
 mod record_name;
@@ -65,7 +66,7 @@ impl Store {
         }
     }
 
-    /// Applies changed limits. What exceeds the new size on disk is dropped with the next write.
+    /// Applies changed limits. What exceeds the new size on disk is dropped with the next write, unless another process allows more.
     pub fn resize(&self, settings: &config::StoreSettings) {
         if let Some(disk) = &self.disk {
             disk.most_queued.store(queued(settings), Ordering::Relaxed);

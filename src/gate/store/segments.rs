@@ -10,6 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, Write};
+use std::num::NonZeroU32;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -186,8 +187,10 @@ fn length_and_check(head: &[u8; HEAD], key: RecordName) -> Option<(usize, FileDi
 /// In ascending order.
 fn numbers(directory: &Path) -> io::Result<Vec<u32>> {
     let number = |file: fs::DirEntry| {
-        let number: u32 = file.file_name().to_str()?.strip_prefix(NAME)?.parse().ok()?;
-        RecordPlace::new(number, 0).map(|_| number)
+        let number: NonZeroU32 = file.file_name().to_str()?.strip_prefix(NAME)?.parse().ok()?;
+        RecordPlace::new(number.get(), 0)?;
+        // Others than ours may be written otherwise: with a sign or a zero.
+        (file.path() == path(directory, number.get())).then_some(number.get())
     };
     let mut numbers: Vec<_> = fs::read_dir(directory)?.flatten().filter_map(number).collect();
     numbers.sort_unstable();

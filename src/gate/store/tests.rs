@@ -2,6 +2,7 @@
 
 use super::disk::Disk;
 use super::queue::Outage;
+use super::segments::Segments;
 use super::*;
 use crate::policy::freshness::Freshness;
 use crate::policy::{Authority, SiteAnswer, SiteFile, Validators};
@@ -425,6 +426,30 @@ fn another_bound_on_the_disk_holds_from_the_next_write() {
     assert_eq!((load(&store, 204), load(&store, 0)), (Some(noise(204, 20_000)), None));
 }
 
+/// A command may have a lower limit than the service.
+#[test]
+fn a_lower_limit_of_another_process_costs_no_copies_for_a_day() {
+    let directory = tempfile::tempdir().unwrap();
+    let save = |store: &Store, numbers: std::ops::Range<usize>| {
+        numbers.for_each(|n| store.save(SiteFile::Robots.of(&authority(n)), &entry(&noise(n, 20_000))));
+        store.flush();
+    };
+    let service = open(&settings(directory.path(), 1024 * MIB));
+    save(&service, 0..200);
+    let command = |numbers| save(&open(&settings(directory.path(), MIB)), numbers);
+    command(200..205);
+    drop(service);
+    command(205..210);
+    let again = open(&settings(directory.path(), 1024 * MIB));
+    assert!((0..210).all(|number| load(&again, number).is_some()));
+    drop(again);
+    let index = fs::OpenOptions::new().write(true).open(directory.path().join("robots.index")).unwrap();
+    let yesterday = SystemTime::now() - Duration::from_secs(25 * 3600);
+    std::os::unix::fs::FileExt::write_all_at(&index, &snapshot::millis(yesterday).to_le_bytes(), 40).unwrap();
+    command(210..215);
+    assert!(records(directory.path()) < MIB, "{}", records(directory.path()));
+}
+
 #[test]
 fn in_place_of_a_foreign_or_damaged_index_one_is_begun() {
     let good = tempfile::tempdir().unwrap();
@@ -519,7 +544,10 @@ fn what_others_have_put_there_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), MIB);
     let names = ["robots.2026112902", "robots.copies.4294967295", "robots.copies.0x1", "robots.copies.1.bak"];
+    let numbers = ["robots.copies.0", "robots.copies.01", "robots.copies.+2"];
+    let names = [&names[..], &numbers].concat();
     names.iter().for_each(|name| fs::write(directory.path().join(name), "theirs").unwrap());
+    assert!(!Segments::are_there(directory.path()).unwrap());
     let store = open(&settings);
     (0..400).for_each(|number| store.save(SiteFile::Robots.of(&authority(number)), &entry(&noise(number, 6000))));
     drop(store);

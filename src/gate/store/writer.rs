@@ -8,7 +8,7 @@ use crate::config::hint_for;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -16,6 +16,8 @@ use tokio::sync::Notify;
 /// Shared by the writer thread and the requests.
 pub(super) struct WriterShared {
     pub location: Location,
+    /// The size that other processes have been told.
+    noted: AtomicU64,
     /// Most bytes in memory waiting to be written; may change.
     pub most_queued: AtomicUsize,
     /// `None` while the store cannot be opened.
@@ -44,6 +46,7 @@ impl WriterShared {
     pub fn new(location: Location, queued: usize) -> Self {
         WriterShared {
             location,
+            noted: AtomicU64::default(),
             most_queued: queued.into(),
             disk: RwLock::default(),
             queue: Mutex::default(),
@@ -165,7 +168,7 @@ impl WriterShared {
             queue.writing.clone()
         };
         let (began, size) = (Instant::now(), self.location.size.load(Ordering::Relaxed));
-        let done = disk.write(&batch, size);
+        let done = disk.limit(size, &self.noted).and_then(|size| disk.write(&batch, size));
         let mut queue = self.queue.lock();
         queue.writing = Arc::default();
         if done.is_err() {

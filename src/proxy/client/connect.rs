@@ -6,6 +6,7 @@ use super::super::exchange::carry::{Client, Http1, Http1Client};
 use super::super::exchange::request::Request;
 use super::super::exchange::{Exchange, Outcome, denied, intercept_mode};
 use super::super::io::{Buffer, Timer};
+use super::super::limits::total::ConnectionPermit;
 use super::Tunnel;
 use super::connection::Connection;
 use super::wire::{LINGER_BYTES, LINGER_TIME, TLS_HANDSHAKE, Wire};
@@ -45,7 +46,7 @@ pub async fn connect(
     is_socks: bool,
 ) {
     let agent = connection.last.agent();
-    let Connection { wire, input, peer, timer, .. } = &mut *connection;
+    let Connection { wire, input, peer, timer, permit, .. } = &mut *connection;
     // For the log and the answer only; the request is not forwarded.
     let request = Request {
         user_agent: agent.as_deref().map(str::as_bytes),
@@ -55,7 +56,7 @@ pub async fn connect(
     client.is_socks = is_socks;
     client.persists = false;
     let exchange = Exchange::new(proxy, proxy.settings.load_full(), &request, peer, Instant::now());
-    match grant(exchange, via.as_deref(), &mut client, timer).await {
+    match grant(exchange, via.as_deref(), &mut client, timer, permit).await {
         ConnectResult::NotGranted if client.is_cut => {}
         ConnectResult::NotGranted => connection.linger(proxy).await,
         ConnectResult::TunnelEnded => {}
@@ -69,6 +70,7 @@ pub async fn grant<C: Client>(
     via: Option<&str>,
     client: &mut C,
     timer: &mut Timer,
+    permit: &ConnectionPermit,
 ) -> ConnectResult {
     let (proxy, authority) = (exchange.proxy, &exchange.request.authority);
     let is_looped = via.is_some_and(|via| proxy.via.is_in(via.as_bytes()));
@@ -89,7 +91,8 @@ pub async fn grant<C: Client>(
             false => ConnectResult::NotGranted,
         },
         Ok(Some(origin)) => {
-            exchange.tunnelled(origin, client, timer).await;
+            permit.set_user(exchange.peer.user.as_ref().map(|user| user.name.as_ref()));
+            exchange.tunnelled(origin, client, timer, permit).await;
             ConnectResult::TunnelEnded
         }
         Err(outcome) => {
@@ -168,19 +171,24 @@ async fn intercept(
     Ok(())
 }
 
-/// Peeks at the first byte. Inner `None`: end of input, or the proxy stops. Outer `None`: timeout.
+/// Peeks at the first byte; the connection waits for it. Inner `None`: end of input, or the proxy stops. Outer `None`: timeout.
 async fn first_byte(proxy: &Proxy, connection: &mut Connection, at: Instant) -> Option<io::Result<Option<u8>>> {
-    let Connection { wire, input, timer, .. } = connection;
+    let Connection { wire, input, timer, permit, place, .. } = connection;
+    // Until its next request it keeps no other of its user from being used.
+    *place = None;
+    permit.waits(Instant::now());
     let peeked = async {
         if input.is_empty() {
             poll_fn(|cx| input.poll_fill(cx, wire)).await?;
         }
         Ok(input.bytes().first().copied())
     };
-    tokio::select! {
+    let first = tokio::select! {
         first = timer.limit(at, peeked) => first,
         () = proxy.stopped_after_grace() => Some(Ok(None)),
-    }
+    };
+    permit.busy();
+    first
 }
 
 /// A failed TLS handshake with a client.

@@ -126,7 +126,8 @@ pub(super) fn user_place(
     let Some(limit) = user.max_connections.map(NonZeroUsize::get).into_iter().chain(share).min() else {
         return Ok(None);
     };
-    proxy.users.enter(name.to_owned(), limit).map(Some).ok_or(Refusal::ConnectionLimit { limit })
+    let place = proxy.users.enter_or(name.to_owned(), limit, || proxy.room.close_idle_of_user(name));
+    place.map(Some).ok_or(Refusal::ConnectionLimit { limit })
 }
 
 /// A connection without requests for this long forgets its last host, and gives back what a request needs. No less than

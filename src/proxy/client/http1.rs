@@ -164,6 +164,7 @@ impl Connection {
         if input.is_empty() {
             // Idle, it keeps no other of its user from being used.
             *place = None;
+            permit.waits(since);
         }
         let more = poll_fn(|cx| {
             Poll::Ready(match input.poll_fill(cx, wire) {
@@ -171,7 +172,7 @@ impl Connection {
                 Poll::Ready(Ok(0) | Err(_)) => Err(Next::Close),
                 Poll::Ready(Ok(_)) => Ok(()),
                 Poll::Pending if permit.is_over() => Err(Next::Close),
-                Poll::Pending if input.is_empty() && permit.poll_idle(cx, since).is_ready() => Err(Next::MakeRoom),
+                Poll::Pending if permit.makes_room() => Err(Next::MakeRoom),
                 Poll::Pending => return timer.poll(cx, at).map(|()| Err(Next::Idle)),
             })
         });
@@ -212,7 +213,7 @@ impl Connection {
         client.is_head = request.method == "HEAD";
         client.expects_continue = request.expects_continue;
         // RFC 9931 §8: the bytes after a refused CONNECT may come from an untrusted source.
-        client.persists = request.persists && !request.is_connect();
+        client.persists = request.persists && !request.is_connect() && !permit.is_last();
         let settings = proxy.settings.load_full();
         let identified = identify(proxy, &settings, peer, place, request.credentials, &mut client, timer).await;
         if identified.is_ok() && request.is_connect() {

@@ -24,6 +24,7 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
@@ -67,6 +68,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
     let mut is_stopping = false;
     let mut idle_at = Instant::now() + idle;
     loop {
+        let is_idle = exchanges.is_empty();
         tokio::select! {
             // What costs least comes first. A client that keeps the connection busy does not hide the end of the proxy.
             biased;
@@ -79,7 +81,8 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
                     *shared.place.lock() = None;
                 }
             }
-            () = proxy.stopped(), if !is_stopping => {
+            // What the client has sent before it knows is served.
+            () = leaves(&proxy, &shared.permit, is_idle), if !is_stopping => {
                 is_stopping = true;
                 streams.graceful_shutdown();
             }
@@ -95,7 +98,8 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
                 Some(Err(error)) => return tracing::debug!(%error, "a client's HTTP/2 connection has ended"),
                 None => break,
             },
-            () = idle_enough(&shared, idle_at - idle, idle_at), if exchanges.is_empty() => {
+            () = idle_enough(&shared, idle_at - idle, idle_at), if is_idle => {
+                shared.permit.busy();
                 streams.abrupt_shutdown(Reason::NO_ERROR);
                 // Sends the last frames if the client reads.
                 let _ = timeout_at(Instant::now() + LINGER_TIME, poll_fn(|cx| streams.poll_closed(cx))).await;
@@ -105,8 +109,17 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
     }
 }
 
-/// Resolves after the idle timeout, or if another connection needs the place. Forgets the last host soon.
+/// Resolves when the proxy stops, or this connection is idle and another needs its place.
+async fn leaves(proxy: &Proxy, permit: &ConnectionPermit, is_idle: bool) {
+    tokio::select! {
+        () = proxy.stopped() => {}
+        () = ready_if(|| permit.is_last()), if is_idle => {}
+    }
+}
+
+/// Resolves after the idle timeout, or when it must make room. Forgets the last host soon.
 async fn idle_enough(shared: &SharedConnection, since: Instant, until: Instant) {
+    shared.permit.waits(since);
     let passed = async {
         sleep_until(until.min(since + FORGET)).await;
         *shared.last_place.lock() = LastPlace::default();
@@ -114,8 +127,13 @@ async fn idle_enough(shared: &SharedConnection, since: Instant, until: Instant) 
     };
     tokio::select! {
         () = passed => {}
-        () = poll_fn(|cx| shared.permit.poll_idle(cx, since)) => {}
+        () = ready_if(|| shared.permit.makes_room()) => {}
     }
+}
+
+/// Resolves when this is true. The task is woken when it may be.
+async fn ready_if(is_true: impl Fn() -> bool) {
+    poll_fn(|_| if is_true() { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
 /// Connection state shared by all streams.
@@ -216,8 +234,9 @@ async fn connect(
     };
     permit.set_outer(outer);
     permit.heard(true);
-    let serve = |permit| async move {
-        match connect::grant(exchange, request.via.as_deref(), &mut client, &mut timer).await {
+    permit.busy();
+    let serve = |permit: ConnectionPermit| async move {
+        match connect::grant(exchange, request.via.as_deref(), &mut client, &mut timer, &permit).await {
             ConnectResult::Intercepted => {
                 let wire = Wire::Stream(Box::new(client.side));
                 let connection = Connection::new(wire, Buffer::new(), peer.clone(), timer, permit, user);

@@ -52,7 +52,8 @@ impl Exchange<'_> {
                 client.open();
                 origin.side.open();
                 let idle = self.settings.limits.tunnel_idle_timeout;
-                Box::pin(tunnel::run(client.side(), &mut origin.side, idle, timer, &mut self.trip.moved)).await;
+                Box::pin(tunnel::run(client.side(), &mut origin.side, (idle, |_| ()), timer, &mut self.trip.moved))
+                    .await;
                 (AttemptResult::Done(Outcome::Forwarded), false)
             }
             Ok(carried) => (AttemptResult::Done(Outcome::Forwarded), carried.is_sent && origin.is_kept()),

@@ -47,6 +47,7 @@ use super::Proxy;
 use super::client::Peer;
 use super::io::{Buffer, Timer};
 use super::limits::body_rate::MinRate;
+use super::limits::total::ConnectionPermit;
 use super::respond::{Answer, Failure};
 use crate::config::Settings;
 use crate::policy::Refusal;
@@ -124,7 +125,13 @@ impl Exchange<'_> {
     }
 
     /// Grants a tunnel and passes bytes until one side ends it, or until the TLS handshake names another host.
-    pub async fn tunnelled<C: Client>(&mut self, mut origin: Stream, client: &mut C, timer: &mut Timer) {
+    pub async fn tunnelled<C: Client>(
+        &mut self,
+        mut origin: Stream,
+        client: &mut C,
+        timer: &mut Timer,
+        permit: &ConnectionPermit,
+    ) {
         self.trip.status = 200;
         self.proxy.counters.tunnelled();
         self.proxy.counters.ended(Some(FORWARDED), self.peer, Cost::default());
@@ -134,8 +141,9 @@ impl Exchange<'_> {
             let mut origin = Http1::new(&mut origin, &mut ahead);
             client.open();
             origin.open();
-            let idle = self.settings.limits.tunnel_idle_timeout;
-            let authority = &self.request.authority;
+            let (limits, authority) = (&self.settings.limits, &self.request.authority);
+            // What comes after a shorter pause may belong to a request inside.
+            let idle = (limits.tunnel_idle_timeout, |moved| permit.waits(moved + limits.idle_timeout));
             let mut sni_checked = SniCheckedClient::new(client.side(), authority.host());
             tunnel::run(&mut sni_checked, &mut origin, idle, timer, &mut self.trip.moved).await;
             if let Some(name) = sni_checked.other_name {

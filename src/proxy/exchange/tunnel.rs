@@ -62,11 +62,12 @@ impl Exchange<'_> {
     }
 }
 
-/// Passes bytes until both directions have ended, one has failed, or nothing came for `idle`. Updates `moved`.
+/// Passes bytes until both directions have ended, one has failed, or nothing came for `idle`. Updates `moved`. `note`: told when the last
+/// bytes have moved.
 pub async fn run<A: Side, B: Side>(
     client: &mut A,
     origin: &mut B,
-    idle: Duration,
+    (idle, note): (Duration, impl Fn(Instant)),
     timer: &mut Timer,
     moved: &mut Moved,
 ) {
@@ -84,7 +85,9 @@ pub async fn run<A: Side, B: Side>(
             if matches!(downs, Poll::Ready(Err(_))) || ups.is_ready() && downs.is_ready() {
                 return Poll::Ready(());
             }
-            ready!(timer.poll(cx, up.at.max(down.at)));
+            let at = up.at.max(down.at);
+            note(at - idle);
+            ready!(timer.poll(cx, at));
             if before == (up.at, down.at) {
                 tracing::debug!("the tunnel was idle for {idle:?}: closed");
                 return Poll::Ready(());
@@ -125,7 +128,7 @@ mod tests {
         let (mut client, mut origin) = (Http1::new(&mut client, &mut one), Http1::new(&mut origin, &mut other));
         client.open();
         origin.open();
-        run(&mut client, &mut origin, idle, &mut Timer::new(), &mut Moved::default()).await;
+        run(&mut client, &mut origin, (idle, |_| ()), &mut Timer::new(), &mut Moved::default()).await;
     }
 
     #[tokio::test(start_paused = true)]

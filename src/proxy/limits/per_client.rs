@@ -33,6 +33,12 @@ impl<K: Hash + Eq + Clone> Clients<K> {
         }
         Some(Place { client, clients: self.0.clone() })
     }
+
+    /// The same. At the limit, another connection `makes_room` if it can, soon: until then there may be twice as many.
+    pub fn enter_or(&self, client: K, limit: usize, makes_room: impl FnOnce() -> bool) -> Option<Place<K>> {
+        let place = self.enter(client.clone(), limit);
+        place.or_else(|| makes_room().then(|| self.enter(client, limit.saturating_mul(2))).flatten())
+    }
 }
 
 impl<K: Hash + Eq> Place<K> {

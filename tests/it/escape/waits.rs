@@ -174,6 +174,63 @@ async fn one_client_has_so_many_connections_and_no_more() {
     .await;
 }
 
+/// Nothing has ever come in them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_tunnels_make_room_for_the_same_client_and_one_in_which_bytes_move_stays() {
+    let origin = Origin::http(|_| Reply::silence()).await;
+    at_once(["intercept", "tunnel"].map(|how| {
+        let (host, url) = (origin.authority("a.localhost"), origin.url("/x"));
+        async move {
+            let limits = "{ max_connections_per_client: 3, header_timeout: 1h, idle_timeout: 1s }";
+            let yaml = format!("intercept: {{ default: {how} }}\nlimits: {limits}\nhosts: {{ '*': {{ deny: [/x] }} }}");
+            let proxy = Proxy::start(&yaml).await;
+            let mut moving = Client::connect(proxy.address(), &host).await;
+            let mut silent = Client::connect(proxy.address(), &host).await;
+            let held = Client::connect(proxy.address(), &host).await;
+            let (start, mut answered) = (Instant::now(), None);
+            while answered != Some(403) {
+                moving.send("GET /").await;
+                let mut fourth = proxy.client().await;
+                fourth.try_send(crate::support::client::get(&url, &host)).await.ok();
+                answered = fourth.try_head().await.map(|head| head.status());
+                assert!(start.elapsed() < Duration::from_secs(20), "{how}: there is no room");
+            }
+            // The one before it may have been asked first, before its bytes came.
+            let more = [proxy.client().await, proxy.client().await];
+            assert!(rest(&mut silent).await.is_empty(), "{how}");
+            moving.send("still open").await;
+            assert!(moving.glance(Duration::from_millis(100)).await.is_empty(), "{how}");
+            drop((held, more));
+        }
+    }))
+    .await;
+}
+
+/// Its client may have sent the next request before it knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_makes_room_answers_what_comes_at_once_and_says_that_it_closes() {
+    let origin = Origin::site("").await;
+    let proxy = Proxy::start("limits: { max_connections_per_client: 1 }").await;
+    let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
+    let (mut took, mut closes) = (Duration::MAX, None);
+    // On a machine that is busy, it may be too late.
+    for _ in 0..20 {
+        let mut first = proxy.client().await;
+        assert_eq!(first.get(&url, &host).await.status(), 200);
+        let answered = Instant::now();
+        let mut second = proxy.client().await;
+        second.send(crate::support::client::get(&url, &host)).await;
+        second.try_head().await;
+        first.try_send(format!("POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n")).await.ok();
+        took = answered.elapsed();
+        closes = first.try_head().await.map(|head| head.field("connection").map(str::to_owned));
+        if took < Duration::from_millis(900) {
+            break;
+        }
+    }
+    assert_eq!(closes, Some(Some("close".to_owned())), "{took:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_listeners_together_have_so_many_connections_and_no_more() {
     let origin = Origin::http(|seen| match seen.path().as_str() {

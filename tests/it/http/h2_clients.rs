@@ -109,7 +109,7 @@ async fn a_tunnel_in_a_stream_carries_all_of_it_both_ways() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_stream_shows_its_credentials() {
-    let origin = Origin::tls_site(Alpn::H1, ROBOTS).await;
+    let origin = Origin::https(Alpn::H1, crate::serving::access::holding).await;
     let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"right").unwrap();
     let user = format!("{{ name: alice, password: '{hash}', max_connections: 2 }}");
     let proxy = Proxy::start(&format!("access: {{ users: [{user}] }}")).await;
@@ -131,9 +131,11 @@ async fn each_stream_shows_its_credentials() {
     }
     let connect = || sign(http::Request::connect(origin.authority("a.localhost")).body(()).unwrap());
     let inside = client.open(connect()).await.expect("200");
-    assert_eq!(client.open(connect()).await.err(), Some(503));
     let mut inside = inside.tls("a.localhost", &proxy.ca_pem_path(), &[]).await;
     assert_eq!(inside.get("/x", &origin.authority("a.localhost")).await.status(), 200);
+    inside.send(crate::support::client::get("/held", &origin.authority("a.localhost"))).await;
+    eventually("its request", || origin.log.count("/held") == 1).await;
+    assert_eq!(client.open(connect()).await.err(), Some(503));
     assert!(origin.log.all().iter().all(|seen| seen.field("proxy-authorization").is_none()));
 }
 

@@ -177,6 +177,26 @@ async fn a_user_s_intercepted_tunnels_count_while_they_are_in_use() {
     assert_refused(&inside[1].get("/y", &host).await, 503, "connection_limit_reached", "connection-limit");
 }
 
+/// A client may open them ahead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_s_silent_tunnels_make_room() {
+    let origin = Origin::http(holding).await;
+    for how in ["intercept", "tunnel"] {
+        let limits = "{ header_timeout: 1h, idle_timeout: 1s }";
+        let yaml = format!("{}\nintercept: {{ default: {how} }}\nlimits: {limits}", users("max_connections: 1"));
+        let proxy = Proxy::start(&yaml).await;
+        let host = origin.authority("a.localhost");
+        let credentials = BASE64_STANDARD.encode("alice:alice");
+        let mut silent = proxy.client().await;
+        let proof = format!("Proxy-Authorization: Basic {credentials}");
+        silent.send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n{proof}\r\n\r\n")).await;
+        assert_eq!(silent.head().await.status(), 200);
+        let answered = async { while get(&proxy, &origin.url("/x"), "alice").await.status() == 503 {} };
+        crate::support::within("a place", answered).await;
+        drop(silent);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_has_ended_is_not_counted() {
     let origin = Origin::site(ROBOTS).await;

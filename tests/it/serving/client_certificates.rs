@@ -234,6 +234,18 @@ async fn each_stream_and_tunnel_is_the_certificate_s_user_until_a_reload_changes
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_without_a_handshake_makes_room_for_its_client() {
+    let (pairs, ca) = (Pairs::new().await, TestCa::new("clients"));
+    let limits = "limits: { max_connections_per_client: 1, header_timeout: 1h }";
+    let ann = "{ name: ann, certificate: ann.example }";
+    let proxy = Proxy::start(&format!("{}\n{limits}", settings(&pairs, &ca, ann))).await;
+    let mut silent = Client::open(proxy.address()).await;
+    let second = Client::open(proxy.address()).await;
+    assert!(second.tls_with("127.0.0.1", ca.client_config_as("ann.example")).await.is_ok());
+    assert!(silent.rest().await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_resumed_session_has_its_certificate_and_the_user_s_limits_hold() {
     let origin = Origin::http(super::access::holding).await;
     let (pairs, ca) = (Pairs::new().await, TestCa::new("clients"));

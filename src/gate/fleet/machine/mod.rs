@@ -20,6 +20,7 @@ use crate::policy::pace::{Debt, Observed, Phase};
 use crate::policy::{PaceKey, Spent};
 use clock::{instant, micros, micros_up, span};
 pub(in crate::gate) use key_view::{MachineStart, MachineTurn, MachineView, Reserved, ReservedTime};
+pub(in crate::gate::fleet) use rights::MachineRight;
 use slot::KeySlot;
 use slots::Slots;
 use std::io;

@@ -5,16 +5,29 @@ use super::Machine;
 use super::slots::Slots;
 use crate::gate::fleet::parcel::FoundCopy;
 use crate::gate::store::{CopyTimes, Store};
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, SystemTime};
 
+/// The right, which only its holder can give back.
+#[derive(Debug)]
+pub(in crate::gate::fleet) struct MachineRight {
+    /// The word that says so. `None`: all that could are in use.
+    place: Option<u64>,
+    word: u64,
+}
+
 impl Machine {
     /// Tells whether the store has a copy that is fresh or no older than `age`; otherwise takes the right to fetch one if no other process
-    /// has it or its holder may be stopped. `anew`: freshness does not count.
-    pub(in crate::gate::fleet) fn look(&self, store: &Store, name: &str, anew: bool, age: Duration) -> FoundCopy {
+    /// has it or its holder may be stopped. `anew`: freshness does not count. Also returns what of the right is to be given back.
+    pub(in crate::gate::fleet) fn look(
+        &self,
+        store: &Store,
+        name: &str,
+        anew: bool,
+        age: Duration,
+    ) -> (FoundCopy, Option<MachineRight>) {
         // Before the store is asked, so that no process writes one in between.
-        let has_right = self.slots.take_right(self.slots.id(name));
+        let right = self.slots.take_right(self.slots.id(name));
         let (times, now) = (store.times(name), SystemTime::now());
         let is_usable = match times {
             Ok(None) => false,
@@ -27,67 +40,65 @@ impl Machine {
             }
         };
         match is_usable {
-            true => FoundCopy::Stored,
+            true => {
+                right.into_iter().for_each(|right| self.give_right(&right));
+                (FoundCopy::Stored, None)
+            }
             // Fetching twice is better than never.
-            false if has_right || age >= FETCH_LASTS => FoundCopy::Right(None, 0),
-            false => FoundCopy::Busy(LOOK_EVERY),
+            false if right.is_some() || age >= FETCH_LASTS => (FoundCopy::Right(None, 0), right),
+            false => (FoundCopy::Busy(LOOK_EVERY), None),
         }
     }
 
-    /// Gives the right back, if this process has it.
-    pub fn give_right(&self, name: &str) {
-        self.slots.give_right(self.slots.id(name));
+    pub(in crate::gate::fleet) fn give_right(&self, right: &MachineRight) {
+        self.slots.give_right(right);
     }
 }
 
 impl Slots {
-    /// Takes the right for this process, which may have it already. False: another process has it, or asks for it at this moment.
-    pub fn take_right(&self, id: u64) -> bool {
+    /// Takes the right. `None`: it is taken, or somebody asks for it at this moment.
+    pub fn take_right(&self, id: u64) -> Option<MachineRight> {
+        let word = id & NAME | u64::from(self.me);
         loop {
-            let words = || self.rights_of(id).map(|place| (place, place.load(SeqCst)));
-            let held = words().find(|(_, word)| word & NAME == id & NAME);
-            let Some((place, before)) = held.or_else(|| words().find(|(_, word)| !self.is_held(*word))) else {
+            if self.is_taken(id, None) {
+                return None;
+            }
+            let mut words = places_of(id).map(|place| (place, self.right(place).load(SeqCst)));
+            let Some((place, before)) = words.find(|(_, word)| !self.is_held(*word)) else {
                 // All words are in use: fetching twice is better than never.
-                return true;
+                return Some(MachineRight { place: None, word });
             };
-            if self.is_held(before) {
-                return before == self.own_right(id);
-            }
-            if place.compare_exchange(before, self.own_right(id), SeqCst, SeqCst).is_ok() {
-                return self.keeps_right(id);
+            if self.right(place).compare_exchange(before, word, SeqCst, SeqCst).is_ok() {
+                let right = MachineRight { place: Some(place), word };
+                // Of two that ask at once, at least one sees the other's word, in another place.
+                if !self.is_taken(id, Some(place)) {
+                    return Some(right);
+                }
+                self.give_right(&right);
+                return None;
             }
         }
     }
 
-    /// Gives the right back, if this process has it.
-    pub fn give_right(&self, id: u64) {
-        for place in self.rights_of(id) {
-            let _ = place.compare_exchange(self.own_right(id), 0, SeqCst, SeqCst);
+    pub fn give_right(&self, right: &MachineRight) {
+        if let Some(place) = right.place {
+            let _ = self.right(place).compare_exchange(right.word, 0, SeqCst, SeqCst);
         }
     }
 
-    /// Gives the right back if another process has put a word for the name as well, in another place: of two that ask at once, at least one
-    /// sees the other's.
-    fn keeps_right(&self, id: u64) -> bool {
-        let is_others = |word: u64| word & NAME == id & NAME && word != self.own_right(id) && self.is_held(word);
-        let keeps = !self.rights_of(id).any(|place| is_others(place.load(SeqCst)));
-        if !keeps {
-            self.give_right(id);
-        }
-        keeps
+    /// Whether the right is held by a word in another place than `own`.
+    fn is_taken(&self, id: u64, own: Option<u64>) -> bool {
+        let is_its = |word: u64| word & NAME == id & NAME && self.is_held(word);
+        places_of(id).any(|place| own != Some(place) && is_its(self.right(place).load(SeqCst)))
     }
 
     fn is_held(&self, word: u64) -> bool {
         word != 0 && self.lives(word as u32)
     }
+}
 
-    fn rights_of(&self, id: u64) -> impl Iterator<Item = &AtomicU64> {
-        (0..PROBES).map(move |probe| self.right((id >> 16) + probe))
-    }
-
-    fn own_right(&self, id: u64) -> u64 {
-        id & NAME | u64::from(self.me)
-    }
+fn places_of(id: u64) -> impl Iterator<Item = u64> {
+    (0..PROBES).map(move |probe| (id >> 16) + probe)
 }
 
 /// Fetches rarely take longer, with all redirects.
