@@ -93,17 +93,21 @@ impl Loan {
         let until = Some(Instant::now() + self.machine.patience);
         for path in nss::databases(&self.machine, false) {
             let database = Database { certutil: &self.certutil, path: &path, until };
-            for name in database.names().iter().filter(|name| name.starts_with(LENT)) {
+            for name in database.names().iter().flatten().filter(|name| name.starts_with(LENT)) {
                 let _ = database.remove(name);
             }
         }
         let (mut lock, mut made) = (&self.lock, Vec::new());
         let _ = lock.rewind().and_then(|()| lock.read_to_end(&mut made));
-        for path in made.split(|&byte| byte == 0).filter(|path| !path.is_empty()) {
+        let made = made.split(|&byte| byte == 0).filter(|path| !path.is_empty());
+        let unmade = made.map(|path| {
             let path = PathBuf::from(OsString::from_vec(path.to_vec()));
-            Database { certutil: &self.certutil, path: &path, until }.unmake();
+            Database { certutil: &self.certutil, path: &path, until }.unmake()
+        });
+        // Otherwise the next run tries again.
+        if unmade.fold(true, |all, one| all & one) {
+            let _ = self.lock.set_len(0);
         }
-        let _ = self.lock.set_len(0);
     }
 }
 

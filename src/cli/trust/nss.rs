@@ -71,17 +71,26 @@ impl Database<'_> {
     }
 
     /// The names of all certificates in the database.
-    pub fn names(&self) -> Vec<String> {
-        let told = self.call(&["-L"], &[]).unwrap_or_default();
+    pub fn names(&self) -> Result<Vec<String>, String> {
+        let told = self.call(&["-L"], &[])?;
         // The heading has a trust column too, but no name.
         let entries = told.lines().filter_map(|line| line.trim().rsplit_once(char::is_whitespace));
-        entries.filter(|(_, trust)| trust.split(',').count() == 3).map(|(name, _)| name.trim().to_owned()).collect()
+        let entries = entries.filter(|(_, trust)| trust.split(',').count() == 3);
+        Ok(entries.map(|(name, _)| name.trim().to_owned()).collect())
     }
 
-    /// Removes a database that a run has created, unless it contains other entries by now.
-    pub fn unmake(&self) {
-        if !self.is_there() || !self.names().is_empty() || self.call(&["-K"], &[]).is_ok() {
-            return;
+    /// Removes a database that a run has created, unless it contains other entries by now. False: certutil does not tell.
+    pub fn unmake(&self) -> bool {
+        if !self.is_there() {
+            return true;
+        }
+        let Ok(names) = self.names() else { return false };
+        // Without keys, `-K` fails.
+        if !names.is_empty() || self.call(&["-K"], &[]).is_ok() {
+            return true;
+        }
+        if self.until.is_some_and(|until| Instant::now() >= until) {
+            return false;
         }
         for file in [DATABASE, "key4.db", "pkcs11.txt"] {
             let _ = fs::remove_file(self.path.join(file));
@@ -89,6 +98,7 @@ impl Database<'_> {
         // Fails if others have put files there.
         let _ = fs::remove_dir(self.path);
         self.path.parent().into_iter().for_each(|above| _ = fs::remove_dir(above));
+        true
     }
 
     pub fn change(&self, change: TrustChange, entry: &TrustEntry<'_>) -> TrustOutcome {

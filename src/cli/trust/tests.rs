@@ -301,6 +301,22 @@ fn a_certutil_that_hangs_is_killed_and_not_started_again() {
     assert_eq!(fake.calls().lines().count(), 1, "but for the end of the run");
 }
 
+/// The browser may have put the user's own certificates there since.
+#[test]
+fn a_database_that_a_run_has_made_stays_while_certutil_does_not_tell_what_is_in_it() {
+    let fake = Fake::new();
+    fake.tool("chromium", "");
+    fake.certutil();
+    let (loan, failed) = fake.run();
+    assert!(failed.is_empty() && fake.held(CHROMIUMS).is_some(), "{failed:?}");
+    fake.tool("certutil", "exit 1");
+    drop(loan);
+    assert!(fake.held(CHROMIUMS).is_some());
+    fake.certutil();
+    drop(fake.run());
+    assert_eq!(fake.held(CHROMIUMS), None, "the next run removes it");
+}
+
 /// Each call ends in time, but not all of them.
 #[test]
 fn the_calls_of_certutil_have_one_time_limit() {

@@ -45,20 +45,32 @@ impl Fleet {
         let (mut arrivals, began) = (self.arrivals.subscribe(), Instant::now());
         let name = name.to_string();
         loop {
-            let (found, on_machine) = match &self.way {
+            let right = |at, on_machine| {
+                let (fleet, name, granted) = (self.clone(), name.clone(), (at, SystemTime::now()));
+                Right { fleet, name, granted, on_machine }
+            };
+            let found = match &self.way {
                 FleetWay::Server(_) => {
                     let link = self.copies().ok_or(ServerLost)?;
-                    (link.look(&name, anew, began.elapsed()).await?, None)
+                    link.look(&name, anew, began.elapsed()).await?
                 }
-                FleetWay::Machine(machine, store) => machine.look(store, &name, anew, began.elapsed()),
+                FleetWay::Machine(machine, store) => {
+                    // Before the store is asked, so that no process writes a copy in between.
+                    let free = machine.take_right(&name).map(|taken| right(0, Some(taken)));
+                    let (age, times) = (began.elapsed(), store.times(&name).await);
+                    if times.is_some_and(|times| times.are_usable(anew, age)) {
+                        return Ok(Claim::Stored);
+                    }
+                    // Fetching twice is better than never: the holder may be stopped.
+                    match free.or_else(|| (age >= FETCH_LASTS).then(|| right(0, None))) {
+                        Some(right) => return Ok(Claim::Fetch(right, None)),
+                        None => FoundCopy::Busy(LOOK_EVERY),
+                    }
+                }
             };
             match found {
                 FoundCopy::Copy(copy) => return Ok(Claim::Copy(copy)),
-                FoundCopy::Stored => return Ok(Claim::Stored),
-                FoundCopy::Right(old, at) => {
-                    let granted = (at, SystemTime::now());
-                    return Ok(Claim::Fetch(Right { fleet: self.clone(), name, granted, on_machine }, old));
-                }
+                FoundCopy::Right(old, at) => return Ok(Claim::Fetch(right(at, None), old)),
                 FoundCopy::Busy(time) => {
                     // A missing or unnoticed message only means to look again.
                     let is_other = |arrived: &Arc<str>| !arrived.is_empty() && **arrived != *name;
@@ -187,3 +199,7 @@ const HELD: Duration = Duration::from_secs(5);
 /// Margin, as looking a little too early would find the right still held.
 const AFTER: Duration = Duration::from_millis(5);
 const AGAIN: Duration = Duration::from_millis(50);
+/// For a copy in this machine's store.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Fetches rarely take longer, with all redirects.
+const FETCH_LASTS: Duration = Duration::from_secs(60);

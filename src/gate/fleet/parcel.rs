@@ -12,9 +12,7 @@ pub(in crate::gate) struct Parcel {
 /// The result of a look at the copy.
 pub(super) enum FoundCopy {
     Copy(Parcel),
-    /// It is in the store.
-    Stored,
-    /// The right to fetch the file, and the copy to revalidate; the server's time, if there is a server.
+    /// The right to fetch the file, and the copy to revalidate; the server's time.
     Right(Option<Parcel>, u64),
     /// Another instance has the right: look again after this time.
     Busy(Duration),

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use writer::{SLOW, WriterShared};
 
@@ -164,13 +165,22 @@ impl Store {
         Ok(Some(Arc::new(entry)))
     }
 
-    /// When the entry for an authority's file was validated, by whichever process has stored it last. An error means that it would block.
-    pub fn times(&self, name: &str) -> io::Result<Option<CopyTimes>> {
-        let (Some(disk), name) = (&self.disk, RecordName::of_entry(name)) else { return Ok(None) };
+    /// When the entry for an authority's file was validated, by whichever process has stored it last.
+    pub async fn times(&self, name: &str) -> Option<CopyTimes> {
+        let (Some(disk), name) = (&self.disk, RecordName::of_entry(name)) else { return None };
         if let Some(entry) = disk.queue.lock().get(name) {
-            return Ok(entry.map(|entry| CopyTimes::of(entry)));
+            return entry.map(|entry| CopyTimes::of(entry));
         }
-        Ok(disk.on_disk(ReadFrom::Memory, |open| open.times(name, ReadFrom::Memory))?.flatten())
+        let read = move |disk: &WriterShared, how| disk.on_disk(how, |open| open.times(name, how));
+        let times = match read(disk, ReadFrom::Memory) {
+            Ok(times) => times,
+            // It would block.
+            Err(_) => {
+                let disk = disk.clone();
+                spawn_blocking(move || read(&disk, ReadFrom::Disk)).await.ok()?.ok()?
+            }
+        };
+        times.flatten()
     }
 
     /// Queues an entry for writing.

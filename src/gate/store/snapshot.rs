@@ -89,6 +89,14 @@ impl CopyTimes {
         let validated = |times: &Self| times.validated_at.filter(|at| *at <= now + SAME);
         validated(other).is_some_and(|other| validated(self).is_none_or(|own| other > own + SAME))
     }
+
+    /// Whether the copy is fresh or no older than `age`. `anew`: freshness does not count.
+    pub fn are_usable(&self, anew: bool, age: Duration) -> bool {
+        let now = SystemTime::now();
+        let is_fresh = !anew && now < self.fresh_until;
+        // A copy from the future was written before the clock was set back.
+        self.validated_at.map_or(is_fresh, |at| at <= now && (is_fresh || !self.has_failed && at + age >= now))
+    }
 }
 
 /// The file's length, and the file, compressed if that saves anything.

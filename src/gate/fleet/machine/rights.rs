@@ -3,10 +3,7 @@
 
 use super::Machine;
 use super::slots::Slots;
-use crate::gate::fleet::parcel::FoundCopy;
-use crate::gate::store::{CopyTimes, Store};
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::{Duration, SystemTime};
 
 /// The right, which only its holder can give back.
 #[derive(Debug)]
@@ -17,37 +14,9 @@ pub(in crate::gate::fleet) struct MachineRight {
 }
 
 impl Machine {
-    /// Tells whether the store has a copy that is fresh or no older than `age`; otherwise takes the right to fetch one if no other process
-    /// has it or its holder may be stopped. `anew`: freshness does not count. Also returns what of the right is to be given back.
-    pub(in crate::gate::fleet) fn look(
-        &self,
-        store: &Store,
-        name: &str,
-        anew: bool,
-        age: Duration,
-    ) -> (FoundCopy, Option<MachineRight>) {
-        // Before the store is asked, so that no process writes one in between.
-        let right = self.slots.take_right(self.slots.id(name));
-        let (times, now) = (store.times(name), SystemTime::now());
-        let is_usable = match times {
-            Ok(None) => false,
-            // It is read, and asked for anew if it is of no use.
-            Err(_) => !anew,
-            Ok(Some(CopyTimes { validated_at, has_failed, fresh_until })) => {
-                let is_fresh = !anew && now < fresh_until;
-                // A copy from the future was written before the clock was set back.
-                validated_at.map_or(is_fresh, |at| at <= now && (is_fresh || !has_failed && at + age >= now))
-            }
-        };
-        match is_usable {
-            true => {
-                right.into_iter().for_each(|right| self.give_right(&right));
-                (FoundCopy::Stored, None)
-            }
-            // Fetching twice is better than never.
-            false if right.is_some() || age >= FETCH_LASTS => (FoundCopy::Right(None, 0), right),
-            false => (FoundCopy::Busy(LOOK_EVERY), None),
-        }
+    /// Takes the right to fetch the file. `None`: it is taken, or somebody asks for it at this moment.
+    pub(in crate::gate::fleet) fn take_right(&self, name: &str) -> Option<MachineRight> {
+        self.slots.take_right(self.slots.id(name))
     }
 
     pub(in crate::gate::fleet) fn give_right(&self, right: &MachineRight) {
@@ -101,9 +70,6 @@ fn places_of(id: u64) -> impl Iterator<Item = u64> {
     (0..PROBES).map(move |probe| (id >> 16) + probe)
 }
 
-/// Fetches rarely take longer, with all redirects.
-const FETCH_LASTS: Duration = Duration::from_secs(60);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Words tried for one name.
 const PROBES: u64 = 8;
 /// The part of a word for the name; the rest is the process.

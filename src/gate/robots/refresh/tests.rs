@@ -27,8 +27,7 @@ fn cache_with(settings: Settings) -> Arc<RobotsCache> {
 
 /// It may ask sites on the loopback interface.
 pub(in crate::gate::robots) fn cache_of(settings: Settings, store: Store, fleet: Option<Fleet>) -> Arc<RobotsCache> {
-    let loopback = "egress: { allow: [127.0.0.0/8], ports: ['1-65535'] }";
-    let upstream = Arc::new(crate::upstream::tests::upstream(loopback));
+    let upstream = Arc::new(crate::upstream::tests::upstream(LOOPBACK));
     let pacer = Arc::new(Pacer::new(None, None));
     let settings = Arc::new(ArcSwap::from_pointee(settings));
     RobotsCache::new(upstream, pacer, (Arc::new(store), fleet.map(Arc::new), Workers::new(Some(1))), settings)
@@ -379,3 +378,42 @@ async fn a_fetch_under_way_takes_little_memory() {
     let alone = size_of_val(&cache.refresh_alone(&host, &order, &fetch));
     assert!(all + alone < 6 * 1024, "{all} and {alone} bytes");
 }
+
+/// Where the system does not say what is in memory, as for files in memory alone, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_several_processes_one_fetches_wherever_the_store_is() {
+    for place in [std::env::temp_dir(), "/dev/shm".into()].into_iter().filter(|place| place.is_dir()) {
+        let directory = tempfile::tempdir_in(place).unwrap();
+        let mut settings = Settings::default();
+        settings.store.directory = Some(directory.path().to_owned());
+        let process = |_| {
+            let machine = Arc::new(Machine::open(directory.path(), Duration::from_secs(60)).unwrap());
+            let store = Arc::new(Store::open(&settings.store));
+            let upstream = Arc::new(crate::upstream::tests::upstream(LOOPBACK));
+            let fleet = Some(Arc::new(Fleet::on_machine(machine, store.clone())));
+            let (pacer, settings) =
+                (Arc::new(Pacer::new(None, None)), Arc::new(ArcSwap::from_pointee(settings.clone())));
+            RobotsCache::new(upstream, pacer, (store, fleet, Workers::new(Some(1))), settings)
+        };
+        let caches: Vec<_> = (0..4).map(process).collect();
+        let (listener, host) = site(&caches[0]).await;
+        let begin = |cache| begin_for(FetchReason::FirstUse, cache, &cache.host(SiteFile::Robots, &host.authority));
+        let fetching: Vec<_> = caches.iter().map(begin).collect();
+        let answers = async {
+            for fetches in 1.. {
+                let mut stream = asked(&listener).await;
+                assert_eq!(fetches, 1);
+                let head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n#x";
+                stream.write_all(head).await.unwrap();
+            }
+        };
+        let all = async {
+            for one in fetching {
+                one.await.unwrap().unwrap();
+            }
+        };
+        tokio::select! { () = answers => {}, () = all => {} }
+    }
+}
+
+const LOOPBACK: &str = "egress: { allow: [127.0.0.0/8], ports: ['1-65535'] }";
