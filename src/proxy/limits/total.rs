@@ -162,11 +162,11 @@ impl Room {
     /// Has those make room that have waited longest: `most`, some of which may do so already. Returns how many. `of`: of which.
     fn close_longest(&self, most: impl Fn(usize) -> usize, urgent: bool, of: impl Fn(&Member) -> bool) -> usize {
         let (now, members) = (self.open.millis(Instant::now()), self.open.members.lock());
-        let waits = |member: &&Arc<Member>| (1..=now).contains(&member.waits_since.load(Relaxed)) && of(member);
-        let mut waiting: Vec<_> = members.values().filter(waits).collect();
-        waiting.sort_by_cached_key(|member| (!member.is_last.load(Relaxed), member.waits_since.load(Relaxed)));
+        let waits = |(_, it): &(&u64, &Arc<Member>)| (1..=now).contains(&it.waits_since.load(Relaxed)) && of(it);
+        let mut waiting: Vec<_> = members.iter().filter(waits).collect();
+        waiting.sort_by_cached_key(|(number, it)| (!it.is_last.load(Relaxed), it.waits_since.load(Relaxed), **number));
         waiting.truncate(most(waiting.len()));
-        waiting.iter().for_each(|member| member.make_room(urgent));
+        waiting.iter().for_each(|(_, member)| member.make_room(urgent));
         waiting.len()
     }
 }
