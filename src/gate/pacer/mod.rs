@@ -7,7 +7,7 @@ mod host_queue;
 mod machine_share;
 mod pace_figures;
 mod permit;
-mod rests;
+mod rest;
 
 pub(super) use host_queue::{HostQueue, Stand};
 pub use pace_figures::PaceFigures;
@@ -17,27 +17,30 @@ pub(super) use permit::Waiting;
 use super::fleet::{Fleet, Machine, WaitNews};
 use super::waiting_requests::WaitingRequests;
 use crate::policy::PaceKey;
-use crate::policy::pace::Terms;
-use hashbrown::{DefaultHashBuilder, HashTable};
-use host_queue::{HostSchedule, PacerShared};
+use crate::policy::pace::{LastStarts, Terms};
+use hashbrown::HashTable;
+use host_queue::PacerShared;
 use parking_lot::RwLock;
-use rests::Rests;
-use std::hash::BuildHasher;
+use rest::Rest;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// All queues.
+/// All queues, and what unused ones owe.
 pub(super) struct Pacer {
     shards: Box<[RwLock<Shard>]>,
-    hasher: DefaultHashBuilder,
+    /// Keyed, so that no site can choose names of one hash.
+    hasher: RandomState,
     shared: Arc<PacerShared>,
 }
 
 #[derive(Default)]
 struct Shard {
     queues: HashTable<Arc<HostQueue>>,
+    /// What unused queues owe, by the hash of the key.
+    rests: HashTable<Rest>,
     /// Number of queues at which unused ones are dropped.
     sweep_at: usize,
 }
@@ -46,9 +49,8 @@ impl Pacer {
     /// `debts`: where debts are kept for later processes.
     pub fn new(fleet: Option<Arc<Fleet>>, debts: Option<Arc<Machine>>) -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::new(Shard { sweep_at: MIN_SWEEP, ..Shard::default() }));
-        let (waiting, rests, queues) = (Arc::default(), Rests::new(), AtomicUsize::new(0));
-        let shared = Arc::new(PacerShared { waiting, fleet, debts, rests, queues });
-        Pacer { shards: shards.collect(), hasher: DefaultHashBuilder::default(), shared }
+        let shared = Arc::new(PacerShared { waiting: Arc::default(), fleet, debts, queues: AtomicUsize::new(0) });
+        Pacer { shards: shards.collect(), hasher: RandomState::new(), shared }
     }
 
     /// The waiting requests, over all hosts.
@@ -61,20 +63,24 @@ impl Pacer {
         if let Some(queue) = self.find(key) {
             return Some(queue.figures());
         }
-        let (rested, now) = (self.shared.rests.get(key)?, Instant::now());
-        let figures = rested.all().map(|rested| PaceFigures::of(&HostSchedule::of(*rested), now));
-        figures.reduce(PaceFigures::with_group)
+        let hash = self.hasher.hash_one(key);
+        let shard = self.shard(hash).read();
+        shard.rests.find(hash, |rest| rest.id == hash).map(Rest::figures)
     }
 
     /// Memory in bytes, without the waiting requests.
     pub fn bytes(&self) -> usize {
-        self.shared.queues.load(Ordering::Relaxed) * QUEUE_BYTES + self.shared.rests.bytes()
+        let rests = self.shards.iter().map(|shard| shard.read().bytes());
+        self.shared.queues.load(Ordering::Relaxed) * QUEUE_BYTES + rests.sum::<usize>()
     }
 
     /// Drops unused queues, and what is not owed any more.
     pub fn sweep(&self) {
-        self.shards.iter().for_each(|shard| shard.write().sweep());
-        self.shared.rests.sweep();
+        for shard in &self.shards {
+            let mut shard = shard.write();
+            shard.sweep(&self.hasher);
+            shard.rests.shrink_to_fit(|rest| rest.id);
+        }
     }
 
     /// Returns the key's queue, created if necessary.
@@ -85,9 +91,15 @@ impl Pacer {
         let hash = self.hasher.hash_one(key);
         let mut shard = self.shard(hash).write();
         if shard.queues.len() >= shard.sweep_at {
-            shard.sweep();
+            shard.sweep(&self.hasher);
         }
-        let new = || Arc::new(HostQueue::of(key.clone(), self.shared.clone()));
+        let rest = shard.rests.find_entry(hash, |rest| rest.id == hash).ok().map(|rest| rest.remove().0);
+        let new = || {
+            Arc::new(match rest {
+                Some(rest) => HostQueue::of(key.clone(), &rest, self.shared.clone()),
+                None => HostQueue::begin(key.clone(), LastStarts::default(), self.shared.clone()),
+            })
+        };
         let rehash = |queue: &Arc<HostQueue>| self.hasher.hash_one(queue.key());
         shard.queues.entry(hash, |queue| queue.key() == key, rehash).or_insert_with(new).get().clone()
     }
@@ -102,13 +114,8 @@ impl Pacer {
             queue.hear(None, place);
         };
         for shard in &self.shards {
-            let queues: Vec<_> = shard.read().queues.iter().cloned().collect();
-            for queue in queues.into_iter().flat_map(|queue| queue.with_groups()) {
-                report(queue).await;
-            }
-        }
-        for key in self.shared.rests.keys().flatten() {
-            for queue in self.queue(&key).with_groups() {
+            let keys = shard.read().keys();
+            for queue in keys.iter().flat_map(|key| self.queue(key).with_groups()) {
                 report(queue).await;
             }
         }
@@ -137,11 +144,30 @@ impl Pacer {
 }
 
 impl Shard {
-    /// Drops unused queues.
-    fn sweep(&mut self) {
-        let now = Instant::now();
-        self.queues.retain(|queue| !queue.rests(now));
+    /// Drops unused queues, and keeps what they owe.
+    fn sweep(&mut self, hasher: &RandomState) {
+        let (now, rests) = (Instant::now(), &mut self.rests);
+        rests.retain(|rest| rest.until() > now);
+        self.queues.retain(|queue| {
+            let rest = queue.rest(now, hasher.hash_one(queue.key()));
+            let is_kept = rest.is_none() && !queue.is_idle(now);
+            rest.filter(|rest| rest.until() > now).into_iter().for_each(|rest| {
+                rests.insert_unique(rest.id, rest, |rest| rest.id);
+            });
+            is_kept
+        });
         self.sweep_at = MIN_SWEEP.max(self.queues.len() * 2);
+    }
+
+    /// The keys of all queues, and of what unused ones owe in a fleet with a server.
+    fn keys(&self) -> Vec<PaceKey> {
+        let rests = self.rests.iter().filter_map(|rest| rest.key.as_deref());
+        self.queues.iter().map(|queue| queue.key()).chain(rests).cloned().collect()
+    }
+
+    fn bytes(&self) -> usize {
+        let keys = self.rests.iter().filter(|rest| rest.key.is_some()).count();
+        self.rests.allocation_size() + keys * KEY_BYTES
     }
 }
 
@@ -161,6 +187,9 @@ const MAX_REPORTING: usize = 256;
 const MIN_SWEEP: usize = 8;
 /// Size of a queue with its table row; the key usually shares the authority's memory.
 const QUEUE_BYTES: usize = size_of::<HostQueue>() + 4 * size_of::<usize>() + 2 * size_of::<Arc<HostQueue>>();
+
+/// With what an allocation takes.
+const KEY_BYTES: usize = size_of::<PaceKey>() + 2 * size_of::<usize>();
 
 #[cfg(test)]
 mod tests {
@@ -197,9 +226,9 @@ mod tests {
         Terms { crawl_delay, group_delay, max_wait: Duration::MAX, ..Terms::default() }
     }
 
-    /// Drops the queue, once its driver has ended.
-    async fn rests(pacer: &Pacer, key: &PaceKey) {
-        while pacer.find(key).is_some() {
+    /// Drops the queue, once its driver has ended, unless it knows more than a few numbers.
+    async fn rests(pacer: &Pacer) {
+        for _ in 0..1000 {
             tokio::task::yield_now().await;
             pacer.sweep();
         }
@@ -227,7 +256,9 @@ mod tests {
                     let left = start(pacer.queue(&host), &terms(*delay, *group), outcome).await;
                     left_by = left_by.or(Some(left));
                 }
-                rests(&pacer, &host).await;
+                rests(&pacer).await;
+                // On a busy machine, a group may start long after its host.
+                assert!(name != "a" || pacer.find(&host).is_none());
                 let figures = pacer.figures(&host).expect("it owes");
                 assert!(figures.owed > Duration::from_secs(owed.min(50) - 1), "{name}: {figures:?}");
                 let stand = pacer.queue(&host).stand(ClientId(1), &terms(then.0, then.1));
@@ -247,7 +278,7 @@ mod tests {
         for group in [100_000, 300, 200] {
             left.push(start(pacer.queue(&host), &terms(0, group), PaceOutcome::Success).await);
         }
-        rests(&pacer, &host).await;
+        rests(&pacer).await;
         // By then, the last start is a tenth of a second ago.
         tokio::time::sleep_until((left[1] + Duration::from_millis(300) + ARRIVAL).into()).await;
         assert!(matches!(pacer.queue(&host).stand(ClientId(1), &terms(0, 300)), Ok(Stand::Go(_))));

@@ -45,7 +45,6 @@ pub use super::client_id::ClientId;
 use backoff::Backoff;
 pub use last_starts::LastStarts;
 pub use observed::Observed;
-pub use owed::Rested;
 pub use phase::Phase;
 pub use source::{Shares, TurnSource};
 use terms::SlotRequest;

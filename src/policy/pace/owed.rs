@@ -2,31 +2,7 @@
 
 use super::terms::SlotRequest;
 use super::{Debt, LastStarts, Observed, Schedule, backoff, terms};
-use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
-
-/// What an unused schedule knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rested {
-    pub last: LastStarts,
-    /// The longest gap, without the backoff, and until when no shorter one replaces it.
-    pub gap: Duration,
-    pub gap_until: Option<Instant>,
-    pub observed: Observed,
-    pub pauses_after: Option<NonZeroU32>,
-}
-
-impl Rested {
-    /// Until when later requests depend on it. Backoff and refusals are kept for an hour after the last start.
-    pub fn until(&self) -> Option<Instant> {
-        let LastStarts { last_start, last_fetch, hold } = self.last;
-        let Observed { backoff, .. } = self.observed;
-        let memory = if self.observed.is_calm() { Duration::ZERO } else { backoff::MAX };
-        let starts =
-            last_start.map(|start| start + self.gap.max(backoff)).max(last_fetch.map(|fetch| fetch + self.gap));
-        starts.max(hold).map(|until| until + memory)
-    }
-}
 
 impl<W> Schedule<W> {
     /// Until when the host is paused after too many consecutive refusals.
@@ -66,9 +42,11 @@ impl<W> Schedule<W> {
         self.pushed_back();
     }
 
-    /// Whether the schedule can be dropped without loss.
+    /// Whether the schedule can be dropped without loss. Backoff and refusals are kept for an hour after the last start.
     pub fn is_idle(&self, now: Instant) -> bool {
-        self.is_unused() && self.rested().until().is_none_or(|until| until <= now)
+        let memory = if self.observed().is_calm() { Duration::ZERO } else { backoff::MAX };
+        let until = self.owed_until().max(self.last.last_fetch.map(|fetch| fetch + self.delay()));
+        self.is_unused() && until.is_none_or(|until| until + memory <= now)
     }
 
     /// Whether no request waits or is in flight.
@@ -76,20 +54,23 @@ impl<W> Schedule<W> {
         self.in_flight == 0 && self.wait_queue.is_none()
     }
 
-    /// What an unused schedule knows: all that [`of`](Self::of) needs.
-    pub fn rested(&self) -> Rested {
-        let Self { last, pauses_after, longest_until: gap_until, .. } = *self;
-        Rested { last, gap: self.delay(), gap_until, observed: self.observed(), pauses_after }
+    /// The last start and the gap, if nothing else is known, as of most schedules that nobody uses.
+    pub fn rested(&self, now: Instant) -> Option<(Instant, Duration)> {
+        let LastStarts { last_start, last_fetch, hold } = self.last;
+        let (start, gap) = (last_start?, self.delay());
+        let is_all = self.is_unused()
+            && self.observed() == Observed::default()
+            && last_fetch <= last_start
+            && hold.is_none_or(|hold| hold <= now)
+            && (gap.is_zero() || self.longest_until == Some(start + gap));
+        is_all.then_some((start, gap))
     }
 
     /// The schedule that has rested.
-    pub fn of(rested: Rested) -> Self {
-        let Rested { last, gap, gap_until, observed, pauses_after } = rested;
-        let mut schedule = Self { last, latency: observed.latency, pauses_after, ..Self::default() };
-        schedule.backoff.restore(observed.backoff, observed.refusals);
+    pub fn of(start: Instant, gap: Duration) -> Self {
         let longest = SlotRequest { delay: gap, adaptive: None, max_concurrent: 1, first_fetch: false };
-        (schedule.longest, schedule.longest_until) = (Some(longest), gap_until);
-        schedule
+        let last = LastStarts { last_start: Some(start), ..LastStarts::default() };
+        Self { last, longest: Some(longest), longest_until: Some(start + gap), ..Self::default() }
     }
 
     /// A shorter gap does not replace a longer one still owed.

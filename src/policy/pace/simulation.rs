@@ -118,8 +118,8 @@ impl World {
                 Event::Timer => {}
             }
             self.poll()?;
-            if self.rests && self.schedule.is_unused() {
-                self.schedule = Schedule::of(self.schedule.rested());
+            if let Some((start, gap)) = self.schedule.rested(self.now).filter(|_| self.rests) {
+                self.schedule = Schedule::of(start, gap);
             }
         }
         self.now = end.unwrap_or(self.now);

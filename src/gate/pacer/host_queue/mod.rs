@@ -10,7 +10,6 @@ mod sharing;
 
 use super::pace_figures::PaceFigures;
 use super::permit::{Permit, Waiting};
-use super::rests::Rests;
 use crate::gate::fair_places::{FairPlace, Taker};
 use crate::gate::fleet::{Fleet, Machine};
 use crate::gate::report_mode::Reported;
@@ -56,8 +55,6 @@ pub(super) struct PacerShared {
     pub fleet: Option<Arc<Fleet>>,
     /// Where debts are kept for later processes.
     pub debts: Option<Arc<Machine>>,
-    /// What unused queues owe.
-    pub rests: Rests,
     /// Number of queues.
     pub queues: AtomicUsize,
 }

@@ -851,8 +851,8 @@ fn a_longer_gap_that_is_over_is_no_longer_owed() {
             let slot = host.go(at, &delay(if at == 0 { 100_000 } else { 900 }));
             host.schedule.left(&slot, host.at(at + 5), true);
             host.end(at + 20, slot, OK);
-            if rests {
-                host.schedule = Schedule::of(host.schedule.rested());
+            if let Some((start, gap)) = host.schedule.rested(host.at(at + 20)).filter(|_| rests) {
+                host.schedule = Schedule::of(start, gap);
             }
         }
         assert_eq!(host.schedule.owed(host.at(110_000)), ms(905), "{rests}");
