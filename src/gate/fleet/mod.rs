@@ -30,7 +30,7 @@ pub(super) use budget::Spend;
 pub(super) use clock::ServerClock;
 pub(super) use copies::Claim;
 pub use figures::FleetFigures;
-pub(super) use machine::{Machine, MachineStart, MachineTurn, MachineView, Reserved, ReservedTime};
+pub(super) use machine::{Machine, MachineStart, MachineTurn, MachineView, Reserved};
 pub(super) use message::{Message, Messages, WaitNews};
 pub(super) use pace::{PaceAnswer, PaceCall, StartWindow, WantedStart};
 pub(super) use parcel::Parcel;

@@ -1,7 +1,7 @@
 //! A host queue's share of its key's pace among the processes of this machine: the start reserved for the next waiting request, and the
 //! key's turn, taken when the start is due and kept until the request ends.
 
-use crate::gate::fleet::{Machine, MachineStart, MachineTurn, MachineView, Reserved, ReservedTime};
+use crate::gate::fleet::{Machine, MachineStart, MachineTurn, MachineView, Reserved};
 use crate::policy::PaceKey;
 use crate::policy::pace::{LastStarts, Observed, Schedule, Shares, Slot, TurnSource};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(super) struct MachineShare {
     /// For the next waiting request, or for the one with the turn until it leaves.
     reserved: Option<Reserved>,
     /// When that is, as of the last look.
-    time: Option<ReservedTime>,
+    due: Option<Instant>,
     turn: ShareTurn,
     /// The newest start that any process has reserved.
     newest: Option<Instant>,
@@ -38,7 +38,7 @@ enum ShareTurn {
 impl MachineShare {
     pub fn new(machine: Arc<Machine>, key: &PaceKey) -> Self {
         let (id, turn, seen) = (machine.id(&key.to_string()), ShareTurn::None, Default::default());
-        Self { machine, id, reserved: None, time: None, turn, newest: None, next: None, busy_since: None, seen }
+        Self { machine, id, reserved: None, due: None, turn, newest: None, next: None, busy_since: None, seen }
     }
 
     /// Adopts other processes' starts and reservations, and notes whether the pace is still shared.
@@ -74,7 +74,7 @@ impl MachineShare {
         }
         self.tell(schedule, now);
         let reserved = self.reserved.filter(|_| !is_fetch);
-        let due = self.time.filter(|_| !is_fetch).map(|time| time.due);
+        let due = self.due.filter(|_| !is_fetch);
         self.next = schedule.head_due().max(due).filter(|due| *due > now);
         if self.next.is_some() {
             return;
@@ -101,7 +101,7 @@ impl MachineShare {
             self.give_back();
         }
         if self.turn == ShareTurn::Next {
-            self.machine.release(self.id, now);
+            self.machine.release(self.id);
             self.turn = ShareTurn::None;
             if !self.machine.is_lost() {
                 self.tell(schedule, now);
@@ -126,19 +126,19 @@ impl MachineShare {
         let reserved = self.reserved.filter(|_| !start.is_fetch);
         self.machine.left(self.id, start, reserved, at, is_gone);
         if is_gone && !start.is_fetch {
-            (self.reserved, self.time) = (None, None);
+            (self.reserved, self.due) = (None, None);
         }
-        is_gone && !slot.is_exclusive() && self.ended(slot, at)
+        is_gone && !slot.is_exclusive() && self.ended(slot)
     }
 
     /// Handles a request's end. Returns true if that frees the turn.
-    pub fn ended(&mut self, slot: &Slot, now: Instant) -> bool {
+    pub fn ended(&mut self, slot: &Slot) -> bool {
         let has_turn = self.has_turn(slot);
         if has_turn {
             if !slot.is_first_fetch() {
                 self.give_back();
             }
-            self.machine.release(self.id, now);
+            self.machine.release(self.id);
             self.turn = ShareTurn::None;
         }
         has_turn
@@ -169,13 +169,13 @@ impl MachineShare {
     fn look<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
         let Some(MachineView { starts, newest, observed, .. }) = self.machine.view(self.id, now) else {
             // The entry may have been evicted.
-            (self.reserved, self.time, self.newest, self.seen) = Default::default();
+            (self.reserved, self.due, self.newest, self.seen) = Default::default();
             return;
         };
         self.newest = newest;
         if self.turn == ShareTurn::None {
-            self.time = self.reserved.as_mut().and_then(|reserved| self.machine.reserved(self.id, reserved, now));
-            self.reserved.take_if(|_| self.time.is_none());
+            self.due = self.reserved.as_mut().and_then(|reserved| self.machine.reserved(self.id, reserved, now));
+            self.reserved.take_if(|_| self.due.is_none());
         }
         let own = schedule.last_starts();
         // The file's clock is coarser than ours.
@@ -194,7 +194,7 @@ impl MachineShare {
     fn tell<W>(&self, schedule: &mut Schedule<W>, now: Instant) {
         let (has_turn, newest, shares) = (self.turn == ShareTurn::Next, self.newest, Shares::default());
         // The one that is in use was for the request before.
-        let reserved = self.time.filter(|_| !matches!(self.turn, ShareTurn::Of(_))).map(|time| time.expected);
+        let reserved = self.due.filter(|_| !matches!(self.turn, ShareTurn::Of(_)));
         let gap = schedule.longest_gap();
         let next = newest.map(|newest| if reserved.is_some() { newest } else { newest + gap });
         let rivals = next.map_or(1, |next| schedule.rivals(next, gap, now));
@@ -202,7 +202,7 @@ impl MachineShare {
     }
 
     fn give_back(&mut self) {
-        self.time = None;
+        self.due = None;
         if let Some(reserved) = self.reserved.take() {
             self.machine.give_back(self.id, reserved);
         }
@@ -250,7 +250,7 @@ mod tests {
         fn act(&mut self, now: Instant, key: &PaceKey, terms: &Terms, takes: Duration) {
             self.share.follow(&mut self.schedule, now);
             if let Some((_, slot)) = self.in_flight.take_if(|(ends, _)| *ends <= now) {
-                self.share.ended(&slot, now);
+                self.share.ended(&slot);
                 self.schedule.finished(|| now, slot, PaceOutcome::Success);
                 self.asks_at = now;
             }
@@ -327,7 +327,7 @@ mod tests {
             share.started(&slot);
             schedule.left(&slot, now, true);
             share.left(&slot, now, true);
-            share.ended(&slot, now);
+            share.ended(&slot);
             schedule.finished(|| now, slot, PaceOutcome::Success);
             let next = schedule.forecast(now, ClientId(1), &terms);
             assert_eq!(next, now + terms.crawl_delay, "{:?}", now - began);

@@ -19,14 +19,6 @@ pub(in crate::gate) struct Reserved {
     pub(super) own: u64,
 }
 
-/// The time of a reserved start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::gate) struct ReservedTime {
-    pub due: Instant,
-    /// Later than due while another process's request is late.
-    pub expected: Instant,
-}
-
 /// Result of asking for a key's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) enum MachineTurn {

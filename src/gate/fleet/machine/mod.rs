@@ -19,7 +19,7 @@ use crate::config::hint_for;
 use crate::policy::pace::{Debt, Observed, Phase};
 use crate::policy::{PaceKey, Spent};
 use clock::{instant, micros, micros_up, span};
-pub(in crate::gate) use key_view::{MachineStart, MachineTurn, MachineView, Reserved, ReservedTime};
+pub(in crate::gate) use key_view::{MachineStart, MachineTurn, MachineView, Reserved};
 pub(in crate::gate::fleet) use rights::MachineRight;
 use slot::KeySlot;
 use slots::Slots;
@@ -95,9 +95,8 @@ impl Machine {
     }
 
     /// The time of a reserved start, which moves while the key is late. `None`: the reservation is lost.
-    pub fn reserved(&self, id: u64, reserved: &mut Reserved, at: Instant) -> Option<ReservedTime> {
-        let (due, expected) = self.slots.find(id)?.reserved(reserved.start, &mut reserved.own, micros(at))?;
-        Some(ReservedTime { due: instant(due)?, expected: instant(expected)? })
+    pub fn reserved(&self, id: u64, reserved: &mut Reserved, at: Instant) -> Option<Instant> {
+        instant(self.slots.find(id)?.reserved(reserved.start, &mut reserved.own, micros(at))?)
     }
 
     /// Gives back an unused start.
@@ -127,9 +126,9 @@ impl Machine {
     }
 
     /// Releases the key's turn, if this process has it.
-    pub fn release(&self, id: u64, at: Instant) {
+    pub fn release(&self, id: u64) {
         if let Some(slot) = self.slots.find(id) {
-            slot.release(self.slots.me, micros(at));
+            slot.release(self.slots.me);
         }
     }
 

@@ -1,12 +1,12 @@
 //! The order of a key's starts. Each process reserves one start ahead, a gap after the reservation before.
 //!
 //! Reservations are in the key's own time, the clock's less `OFF`. Own time stands still while the key is late: while the request with
-//! the turn connects or is answered for longer than the gap, or the host has asked for time. So all reservations move together, and one
-//! is due at a time. This decides only about the order: the turn and the gap since the last start allow a start (`slot`).
+//! the turn connects or is answered for longer than the gap, or the host has asked for time. Whoever is due and finds the turn taken sets
+//! it back to the own start. So all reservations move together, and one is due at a time. This decides only about the order: the turn and the gap since the last start allow a start (`slot`).
 
 use super::clock::span;
 use super::key_view::MachineStart;
-use super::slot::{HELD_UP, KeySlot, OFF, START, TAIL, TURN};
+use super::slot::{KeySlot, OFF, START, TAIL};
 use std::sync::atomic::Ordering::SeqCst;
 
 impl KeySlot<'_> {
@@ -16,7 +16,7 @@ impl KeySlot<'_> {
         let gap = span(start.gap);
         loop {
             let (tail, last, due) = (self.get(TAIL), self.get(START), self.due(start));
-            let known = self.expected(tail, now);
+            let known = tail.wrapping_add(self.get(OFF));
             let first = match tail {
                 0 => now,
                 _ if known > latest(due, gap, now) => now,
@@ -30,9 +30,8 @@ impl KeySlot<'_> {
         }
     }
 
-    /// When a reserved start is due, and when it is expected: later than due while a request with the turn is late. `None`: the time is
-    /// implausible.
-    pub fn reserved(&self, start: MachineStart, own: &mut u64, now: u64) -> Option<(u64, u64)> {
+    /// When a reserved start is due. `None`: the time is implausible.
+    pub fn reserved(&self, start: MachineStart, own: &mut u64, now: u64) -> Option<u64> {
         let (last, off, due) = (self.get(START), self.get(OFF), self.due(start));
         let at = own.wrapping_add(off);
         if at > latest(due, span(start.gap), now) {
@@ -44,7 +43,7 @@ impl KeySlot<'_> {
         }
         // If the gap has grown, or the host has asked for time, those behind keep their distance.
         self.delay(*own, due);
-        Some((own.wrapping_add(self.get(OFF)), self.expected(*own, now)))
+        Some(own.wrapping_add(self.get(OFF)))
     }
 
     /// Gives an unused start back; the next caller gets it if it is still the last.
@@ -57,27 +56,6 @@ impl KeySlot<'_> {
         let off = at.wrapping_sub(own);
         let later = |now: u64| (off.wrapping_sub(now).cast_signed() > 0).then_some(off);
         let _ = self.words[OFF].fetch_update(SeqCst, SeqCst, later);
-    }
-
-    /// The reserved start is due, and another process has the turn.
-    pub(super) fn note_held_up(&self, own: u64) {
-        let earlier = |next: u64| (next == 0 || own.wrapping_sub(next).cast_signed() < 0).then_some(own);
-        let _ = self.words[HELD_UP].fetch_update(SeqCst, SeqCst, earlier);
-    }
-
-    /// The turn is about to be free: the first that is held up is due now.
-    pub(super) fn delay_held_up(&self, now: u64) {
-        let held_up = self.get(HELD_UP);
-        self.delay(held_up, self.expected(held_up, now));
-    }
-
-    /// When the own time is expected, if the first that is held up starts now.
-    pub(super) fn expected(&self, own: u64, now: u64) -> u64 {
-        let (held_up, is_taken, off) = (self.get(HELD_UP), self.get(TURN) != 0, self.get(OFF));
-        let at = held_up.wrapping_add(off);
-        // One before the last start is implausible.
-        let is_held_up = held_up != 0 && is_taken && at >= self.get(START);
-        own.wrapping_add(off).wrapping_add(if is_held_up { now.saturating_sub(at) } else { 0 })
     }
 }
 

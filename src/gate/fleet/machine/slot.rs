@@ -40,7 +40,9 @@ impl<'a> KeySlot<'a> {
         let latency = Duration::from_micros(self.get(LATENCY).min(HOUR));
         MachineView {
             starts: LastStarts { last_start: last(START), last_fetch: last(FETCH), hold: until(HOLD) },
-            newest: Some(self.get(TAIL)).filter(|tail| *tail != 0).and_then(|tail| instant(self.expected(tail, now))),
+            newest: Some(self.get(TAIL))
+                .filter(|tail| *tail != 0)
+                .and_then(|tail| instant(tail.wrapping_add(self.get(OFF)))),
             owed: until(OWED),
             observed: Observed { backoff, latency, refusals },
         }
@@ -72,24 +74,22 @@ impl<'a> KeySlot<'a> {
             match self.words[TURN].compare_exchange(0, u64::from(me), SeqCst, SeqCst) {
                 Ok(_) => break,
                 Err(word) if word as u32 != me && lives(word as u32) => {
-                    own.inspect(|own| self.note_held_up(*own));
+                    own.inspect(|own| self.delay(*own, now));
                     return Some(MachineTurn::Busy);
                 }
                 Err(word) => self.bury(word, micros_up(Instant::now()).max(now + 1)),
             }
         }
-        self.words[HELD_UP].store(0, SeqCst);
         // Another process may have had the turn in between, or the words may belong to another key.
         let (is_gone, early) = (self.is_gone(), early());
         if is_gone || early.is_some() {
-            self.release(me, now);
+            self.release(me);
         }
         (!is_gone).then_some(early.unwrap_or(MachineTurn::Taken))
     }
 
     /// The process that had the turn has ended: its request may have left at any time until now.
     fn bury(&self, word: u64, now: u64) {
-        self.delay_held_up(now);
         if word & LEAVING != 0 {
             self.words[START].fetch_max(now, SeqCst);
             self.words[FETCH].fetch_max(now, SeqCst);
@@ -115,11 +115,8 @@ impl<'a> KeySlot<'a> {
     }
 
     /// Releases the turn, if `me` has it.
-    pub fn release(&self, me: u32, now: u64) {
-        if self.get(TURN) as u32 == me {
-            self.delay_held_up(now);
-            let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, |word| (word as u32 == me).then_some(0));
-        }
+    pub fn release(&self, me: u32) {
+        let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, |word| (word as u32 == me).then_some(0));
     }
 
     /// Records what a host's answers have said, and its hold.
@@ -174,7 +171,7 @@ impl<'a> KeySlot<'a> {
         for word in [KEPT, HOLD, OWED, FETCH, START] {
             let _ = self.words[word].fetch_update(SeqCst, SeqCst, |at| (at != 0).then(|| moved(at)));
         }
-        [TAIL, TURN, HELD_UP, OFF].into_iter().for_each(|word| self.words[word].store(0, SeqCst));
+        [TAIL, TURN, OFF].into_iter().for_each(|word| self.words[word].store(0, SeqCst));
     }
 
     /// The latest start.
@@ -229,9 +226,9 @@ fn after(start: u64, gap: u64) -> u64 {
     if start == 0 { 0 } else { start.saturating_add(gap) }
 }
 
-/// Words of a slot.
+/// Words of a slot. Word 8 is free.
 pub(super) const WORDS: usize = 11;
-pub(super) const TURN: usize = 0;
+const TURN: usize = 0;
 const KEPT: usize = 1;
 const HOLD: usize = 2;
 /// The end of the longest gap owed.
@@ -241,8 +238,6 @@ const LATENCY: usize = 5;
 const FETCH: usize = 6;
 /// How far own time is behind the clock.
 pub(super) const OFF: usize = 7;
-/// The earliest reservation that is due while another process has the turn: own time stands there. 0: none.
-pub(super) const HELD_UP: usize = 8;
 pub(super) const START: usize = 9;
 /// The last reservation, in own time.
 pub(super) const TAIL: usize = 10;

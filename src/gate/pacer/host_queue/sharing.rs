@@ -56,7 +56,7 @@ impl Sharing {
     pub fn ended(&mut self, slot: &Slot, has_left: bool) -> bool {
         match self {
             Self::Alone => false,
-            Self::Machine(share) => share.ended(slot, Instant::now()),
+            Self::Machine(share) => share.ended(slot),
             Self::Server(share) => share.ended(slot, has_left, Instant::now()),
         }
     }

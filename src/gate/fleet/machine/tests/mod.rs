@@ -68,18 +68,17 @@ impl Machine {
         assert_eq!(self.takes(at, gap_ms), MachineTurn::Taken);
         self.leaves(at, gap_ms, false);
         self.leaves(at, gap_ms, true);
-        self.release(self.a(), at);
+        self.release(self.a());
     }
 
     fn reserves(&self, at: Instant, gap_ms: u64) -> Reserved {
         self.reserve(self.a(), gap(gap_ms), at).expect("nobody is at it")
     }
 
-    /// Time from `at` until a reserved start is due and until it is expected.
+    /// Time from `at` until a reserved start is due.
     #[track_caller]
-    fn waits(&self, reserved: &mut Reserved, at: Instant) -> (Duration, Duration) {
-        let time = self.reserved(self.a(), reserved, at).expect("it is plausible");
-        (time.due.duration_since(at), time.expected.duration_since(at))
+    fn waits(&self, reserved: &mut Reserved, at: Instant) -> Duration {
+        self.reserved(self.a(), reserved, at).expect("it is plausible").duration_since(at)
     }
 
     /// A reserved start, which leaves `later`; it keeps the turn.
@@ -96,7 +95,7 @@ impl Machine {
     fn due(&self, at: Instant, gap_ms: u64) -> Duration {
         match self.takes(at, gap_ms) {
             MachineTurn::Taken => {
-                self.release(self.a(), at);
+                self.release(self.a());
                 NOW
             }
             MachineTurn::NotBefore(due) => due - at,
@@ -115,7 +114,7 @@ fn a_start_is_reserved_behind_those_of_others() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     let reserve = |machine: &Machine, later: u64| {
         let mut reserved = machine.reserves(now + ms(later), 3000);
-        (reserved, machine.waits(&mut reserved, now).0)
+        (reserved, machine.waits(&mut reserved, now))
     };
     assert!(is_about(reserve(&one, 0).1, NOW));
     let (second, due) = reserve(&other, 10);
@@ -140,24 +139,26 @@ fn however_late_a_start_is_the_next_ones_keep_their_distance_from_it_and_their_o
     let (connects, answered) = (now + ms(2500), now + ms(5000));
     assert_eq!(one.take(one.a(), first.start, Some(first), now), MachineTurn::Taken);
     assert_eq!(other.take(other.a(), second.start, Some(second), connects), MachineTurn::Busy);
-    assert!(is_about(other.waits(&mut second, connects).1, NOW), "it starts now at the earliest");
-    assert!(is_about(one.waits(&mut third, connects).1, ms(1000)));
+    assert!(is_about(other.waits(&mut second, connects), NOW), "it starts now at the earliest");
+    assert!(is_about(one.waits(&mut third, connects), ms(1000)));
     one.left(one.a(), first.start, Some(first), connects, true);
     let both = |at| (other.waits(&mut second.clone(), at), one.waits(&mut third.clone(), at));
     let (second_in, third_in) = both(connects);
-    assert!(is_about(second_in.0, ms(1000)) && is_about(third_in.0, ms(2000)), "{second_in:?} {third_in:?}");
-    assert_eq!(other.take(other.a(), second.start, Some(second), connects + ms(1001)), MachineTurn::Busy);
+    assert!(is_about(second_in, ms(1000)) && is_about(third_in, ms(2000)), "{second_in:?} {third_in:?}");
+    for at in [connects + ms(1001), answered] {
+        assert_eq!(other.take(other.a(), second.start, Some(second), at), MachineTurn::Busy);
+    }
     let (second_in, third_in) = both(answered);
-    assert!(is_about(second_in.1, NOW) && is_about(third_in.1, ms(1000)), "{second_in:?} {third_in:?}");
+    assert!(is_about(second_in, NOW) && is_about(third_in, ms(1000)), "{second_in:?} {third_in:?}");
     let mut fourth = other.reserves(answered, 1000);
-    assert!(is_about(other.waits(&mut fourth, answered).1, ms(2000)));
-    one.release(one.a(), answered);
+    assert!(is_about(other.waits(&mut fourth, answered), ms(2000)));
+    one.release(one.a());
     let (second_in, third_in) = both(answered);
-    assert!(is_about(second_in.0, NOW) && is_about(third_in.0, ms(1000)), "{second_in:?} {third_in:?}");
+    assert!(is_about(second_in, NOW) && is_about(third_in, ms(1000)), "{second_in:?} {third_in:?}");
     assert!(matches!(one.take(one.a(), third.start, Some(third), answered), MachineTurn::NotBefore(_)));
     other.leaves_late(second, answered, answered);
-    other.release(other.a(), answered);
-    assert!(is_about(one.waits(&mut third, answered).0, ms(1000)));
+    other.release(other.a());
+    assert!(is_about(one.waits(&mut third, answered), ms(1000)));
 }
 
 #[test]
@@ -167,22 +168,22 @@ fn one_that_was_stopped_costs_the_others_a_gap() {
     for number in 1..100 {
         let at = now + ms(1002 * number);
         let mut next = other.reserves(at, 1000);
-        assert!(other.waits(&mut next, at).0 <= ms(1), "{number}");
+        assert!(other.waits(&mut next, at) <= ms(1), "{number}");
         other.leaves_late(next, at + ms(1), at + ms(1));
-        other.release(other.a(), at + ms(1));
+        other.release(other.a());
     }
     let at = now + ms(99_699);
     let mut next = other.reserves(at, 1000);
-    assert!(is_about(other.waits(&mut next, at).0, ms(500)));
+    assert!(is_about(other.waits(&mut next, at), ms(500)));
     // However often it looks.
     for _ in 0..3 {
-        assert!(is_about(one.waits(&mut stopped, at).0, ms(500)), "it goes first");
-        assert!(is_about(other.waits(&mut next, at).0, ms(1500)));
+        assert!(is_about(one.waits(&mut stopped, at), ms(500)), "it goes first");
+        assert!(is_about(other.waits(&mut next, at), ms(1500)));
     }
     let at = now + ms(100_200);
     one.leaves_late(stopped, at, at);
-    one.release(one.a(), at);
-    assert!(is_about(other.waits(&mut next, at).0, ms(1000)));
+    one.release(one.a());
+    assert!(is_about(other.waits(&mut next, at), ms(1000)));
 }
 
 #[test]
@@ -190,12 +191,14 @@ fn a_start_that_is_never_made_costs_nobody_a_gap() {
     let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
     let [first, mut second] = [&one, &other].map(|machine| machine.reserves(now, 1000));
     assert_eq!(one.take(one.a(), first.start, Some(first), now), MachineTurn::Taken);
-    assert_eq!(other.take(other.a(), second.start, Some(second), now + ms(1001)), MachineTurn::Busy);
     let at = now + ms(4300);
+    for at in [now + ms(1001), at] {
+        assert_eq!(other.take(other.a(), second.start, Some(second), at), MachineTurn::Busy);
+    }
     one.give_back(one.a(), first);
-    one.release(one.a(), at);
-    assert!(is_about(other.waits(&mut second, at).0, NOW));
-    assert!(is_about(other.waits(&mut one.reserves(at, 1000), at).0, ms(1000)));
+    one.release(one.a());
+    assert!(is_about(other.waits(&mut second, at), NOW));
+    assert!(is_about(other.waits(&mut one.reserves(at, 1000), at), ms(1000)));
 }
 
 /// The gap grows, or the host asks for time, while starts are reserved.
@@ -205,12 +208,12 @@ fn those_that_have_to_wait_longer_than_reserved_keep_their_order() {
     let [first, mut second, mut third] = [&one, &other, &one].map(|machine| machine.reserves(now, 1000));
     one.leaves_late(first, now, now);
     one.learn(one.a(), Observed::default(), Some(now + ms(7000)));
-    one.release(one.a(), now);
-    assert!(is_about(other.waits(&mut second, now).0, ms(7000)));
-    assert!(is_about(one.waits(&mut third, now).0, ms(8000)));
+    one.release(one.a());
+    assert!(is_about(other.waits(&mut second, now), ms(7000)));
+    assert!(is_about(one.waits(&mut third, now), ms(8000)));
     (second.start, third.start) = (gap(10_000), gap(10_000));
-    assert!(is_about(other.waits(&mut second, now).0, ms(10_000)));
-    assert!(is_about(one.waits(&mut third, now).0, ms(11_000)));
+    assert!(is_about(other.waits(&mut second, now), ms(10_000)));
+    assert!(is_about(one.waits(&mut third, now), ms(11_000)));
 }
 
 /// They are made again.
@@ -223,10 +226,10 @@ fn reservations_that_are_implausible_are_lost() {
         slot.free_word(slot::OFF).store(nonsense, Ordering::Relaxed);
         assert_eq!(one.reserved(one.a(), &mut reserved, now), None, "{nonsense}");
         reserved = one.reserves(now, 1000);
-        assert!(one.waits(&mut reserved, now).0 <= ms(1), "{nonsense}");
+        assert!(one.waits(&mut reserved, now) <= ms(1), "{nonsense}");
         slot.free_word(slot::TAIL).store(nonsense, Ordering::Relaxed);
     }
-    assert!(one.waits(&mut one.reserves(now, 1000), now).0 <= ms(1));
+    assert!(one.waits(&mut one.reserves(now, 1000), now) <= ms(1));
 }
 
 #[test]
@@ -240,7 +243,7 @@ fn one_has_the_turn_and_the_next_keeps_its_distance_from_when_its_request_left()
     one.leaves(now + ms(5010), 3000, true);
     assert!(is_about(other.due(now + ms(5500), 3000), ms(2510)));
     assert_eq!(other.takes(now + ms(8020), 3000), MachineTurn::Busy, "it is in flight still");
-    one.release(one.a(), now + ms(8020));
+    one.release(one.a());
     assert_eq!(other.takes(now + ms(8020), 3000), MachineTurn::Taken);
 }
 
@@ -261,7 +264,7 @@ fn who_has_lost_the_processor_takes_no_later_start_for_nonsense() {
 fn a_turn_that_led_to_no_start_binds_nobody() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
-    one.release(one.a(), now);
+    one.release(one.a());
     assert_eq!(other.takes(now, 3000), MachineTurn::Taken);
 }
 
@@ -293,10 +296,10 @@ fn what_is_left_of_an_earlier_process_of_the_same_number_is_not_ones_own() {
     for before in [other.slots.me ^ 1 << 16, one.slots.me ^ 1 << 16] {
         assert_eq!(slot.take(start, None, before, (micros(now), 1), |_| true), Some(MachineTurn::Taken));
         assert_eq!(other.takes(now, 1000), MachineTurn::Taken);
-        other.release(other.a(), now);
+        other.release(other.a());
         slot.take(start, None, before, (micros(now), 1), |_| true);
         assert_eq!(one.takes(now, 1000), MachineTurn::Taken, "nor anybody else's");
-        one.release(one.a(), now);
+        one.release(one.a());
         let right = one.slots.right(7);
         right.store(7 << 32 | u64::from(before), Ordering::Relaxed);
         let taken = other.slots.take_right(7 << 32 | 7).expect("it has ended");
@@ -310,7 +313,7 @@ fn first_fetches_keep_their_distance_from_each_other_and_requests_do_not() {
     let fetch = MachineStart { is_fetch: true, ..gap(3000) };
     assert_eq!(one.take(one.a(), fetch, None, now), MachineTurn::Taken);
     one.left(one.a(), fetch, None, now, true);
-    one.release(one.a(), now);
+    one.release(one.a());
     assert!(matches!(other.take(other.a(), fetch, None, now), MachineTurn::NotBefore(_)));
     assert_eq!(other.due(now, 3000), NOW);
     other.starts(now, 3000);

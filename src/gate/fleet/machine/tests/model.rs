@@ -168,7 +168,7 @@ fn step(all: &mut [Process], number: usize, now: Instant, seen: &mut Seen, direc
         }
         Stage::Waiting { reserved: Some(mut reserved), .. } => {
             let time = machine.reserved(id, &mut reserved, now);
-            let (due, reserved) = (time.map_or(now, |time| time.due), time.map(|_| reserved));
+            let (due, reserved) = (time.unwrap_or(now), time.map(|_| reserved));
             let turn = match reserved {
                 Some(it) if due <= now => machine.take(id, it.start, Some(it), now),
                 _ => MachineTurn::NotBefore(due),
@@ -185,7 +185,7 @@ fn step(all: &mut [Process], number: usize, now: Instant, seen: &mut Seen, direc
         Stage::Connecting(until) if until > now => return Some(until),
         Stage::Connecting(_) if plan.ends == Ending::Unused => {
             machine.give_back(id, process.reservation.expect("it has the turn"));
-            machine.release(id, now);
+            machine.release(id);
             over(process, now);
         }
         Stage::Connecting(_) if plan.ends == Ending::KilledConnecting => {
@@ -213,7 +213,7 @@ fn step(all: &mut [Process], number: usize, now: Instant, seen: &mut Seen, direc
                 if plan.holds > 0 {
                     machine.learn(id, Observed::default(), Some(now + ms(plan.holds)));
                 }
-                machine.release(id, now);
+                machine.release(id);
             }
             over(process, now);
         }
