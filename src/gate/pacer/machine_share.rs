@@ -192,13 +192,13 @@ impl MachineShare {
     }
 
     fn tell<W>(&self, schedule: &mut Schedule<W>, now: Instant) {
-        let (has_turn, newest, shares) = (self.turn == ShareTurn::Next, self.newest, Shares::default());
+        let (has_turn, shares) = (self.turn == ShareTurn::Next, Shares::default());
         // The one that is in use was for the request before.
         let reserved = self.due.filter(|_| !matches!(self.turn, ShareTurn::Of(_)));
         let gap = schedule.longest_gap();
-        let next = newest.map(|newest| if reserved.is_some() { newest } else { newest + gap });
+        let next = self.newest.map(|newest| if reserved.is_some() { newest } else { newest + gap });
         let rivals = next.map_or(1, |next| schedule.rivals(next, gap, now));
-        schedule.follow(TurnSource::Fleet { known: true, has_turn, rivals, reserved, newest, shares });
+        schedule.follow(TurnSource::Fleet { known: true, has_turn, rivals, reserved, shares });
     }
 
     fn give_back(&mut self) {

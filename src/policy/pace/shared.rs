@@ -137,21 +137,15 @@ impl<W> Schedule<W> {
                 // The part keeps its distance from these starts already.
                 (LastStarts { last_start: None, last_fetch: None, ..self.last }, first.max(now))
             }
-            None => match self.reserved(now, head) {
+            None => match self.source.reserved() {
                 // It keeps its distance from these starts, if those between are on time.
-                Some(first) => (LastStarts { hold: self.last.hold, ..LastStarts::default() }, first),
+                Some(first) => {
+                    let first = first.max(now).max(self.due(head).unwrap_or(now));
+                    (LastStarts { hold: self.last.hold, ..LastStarts::default() }, first)
+                }
                 None => (self.last, now),
             },
         }
-    }
-
-    /// When the next request starts, if a start is reserved for it or those that are reserved are known.
-    fn reserved(&self, now: Instant, head: SlotRequest) -> Option<Instant> {
-        let gap = self.source.gap_inputs(self.backoff(), self.latency).between_starts(head);
-        let known = |newest: &Instant| *newest <= now + gap.saturating_mul(MOST_RIVALS);
-        let next = || self.source.newest(head, self.backoff()).filter(known).map(|newest| newest + gap);
-        let reserved = self.source.reserved().or_else(next)?;
-        Some(reserved.max(now).max(self.due(head).unwrap_or(now)))
     }
 
     /// Whether the fleet's turn is there or not needed.

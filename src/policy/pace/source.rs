@@ -22,8 +22,6 @@ pub enum TurnSource {
         rivals: u32,
         /// The start reserved for the next waiting request.
         reserved: Option<Instant>,
-        /// The newest start that any of them has reserved, if known: the next one is a gap later.
-        newest: Option<Instant>,
         shares: Shares,
     },
     /// This schedule, as the fleet cannot be asked: it starts only in its own part of the time.
@@ -63,14 +61,6 @@ impl TurnSource {
         match self {
             Self::Fleet { reserved, .. } => *reserved,
             Self::Own | Self::Partitioned(_) => None,
-        }
-    }
-
-    /// The newest start that anybody has reserved, by which `request` is reserved one.
-    pub(super) fn newest(&self, request: SlotRequest, backoff: Duration) -> Option<Instant> {
-        match self {
-            Self::Fleet { newest, .. } if !request.first_fetch && self.is_shared(request, backoff) => *newest,
-            _ => None,
         }
     }
 
@@ -118,7 +108,7 @@ mod tests {
     }
 
     fn fleet(known: bool, has_turn: bool) -> TurnSource {
-        TurnSource::Fleet { known, has_turn, rivals: 1, reserved: None, newest: None, shares: Shares::default() }
+        TurnSource::Fleet { known, has_turn, rivals: 1, reserved: None, shares: Shares::default() }
     }
 
     fn schedule(source: TurnSource) -> (Schedule<&'static str>, Instant) {
@@ -227,8 +217,7 @@ mod tests {
     #[test]
     fn a_line_moves_on_once_for_each_rival() {
         let shares = Shares::default();
-        let source =
-            TurnSource::Fleet { known: true, has_turn: false, rivals: 3, reserved: None, newest: None, shares };
+        let source = TurnSource::Fleet { known: true, has_turn: false, rivals: 3, reserved: None, shares };
         let (mut schedule, now) = schedule(source);
         for _ in 0..3 {
             assert!(matches!(schedule.request(now, A, &delay(1000), || ""), Turn::Wait { .. }));
@@ -253,7 +242,7 @@ mod tests {
     #[test]
     fn those_that_are_missing_are_left_their_part() {
         let shares = Shares { instances: 3, connected: 2 };
-        let source = TurnSource::Fleet { known: true, has_turn: true, rivals: 1, reserved: None, newest: None, shares };
+        let source = TurnSource::Fleet { known: true, has_turn: true, rivals: 1, reserved: None, shares };
         let (mut schedule, now) = schedule(source);
         let Turn::Go(slot) = schedule.request(now, A, &delay(1000), || "") else { panic!("at once") };
         schedule.finished(|| now, slot, PaceOutcome::Success);
@@ -286,8 +275,8 @@ mod tests {
             let terms = Terms { max_wait, ..delay(1000) };
             assert!(matches!(schedule.request(now, A, &terms, || waiter), Turn::Wait { .. }));
         }
-        let (reserved, newest, shares) = (reserved(now), None, Shares::default());
-        let source = TurnSource::Fleet { known: true, has_turn: false, rivals: 1, reserved, newest, shares };
+        let (reserved, shares) = (reserved(now), Shares::default());
+        let source = TurnSource::Fleet { known: true, has_turn: false, rivals: 1, reserved, shares };
         schedule.follow(source);
         assert_eq!(schedule.forecast(now, A, &delay(1000)), now + ms(6000));
         assert_eq!(schedule.poll(now), NextTurn::Refuse("next", Refused::TooLong { retry_after: ms(5000) }));
@@ -295,21 +284,16 @@ mod tests {
 
     /// What others start before it does not move it.
     #[test]
-    fn a_start_that_is_reserved_is_the_first_and_else_the_one_after_the_newest() {
+    fn a_start_that_is_reserved_is_the_first_and_else_one_of_each_rival_comes_before() {
         let (mut schedule, now) = schedule(fleet(true, false));
         let starts = LastStarts { last_start: Some(now), ..LastStarts::default() };
         schedule.adopt(starts);
         let shares = Shares::default();
-        let mut follow = |reserved: Option<u64>, newest: Option<u64>| {
-            let [reserved, newest] = [reserved, newest].map(|at| at.map(|at| now + ms(at)));
-            schedule.follow(TurnSource::Fleet { known: true, has_turn: false, rivals: 3, reserved, newest, shares });
-            let wait = |terms| schedule.forecast(now, A, &terms) - now;
-            (wait(delay(1000)), wait(delay(0)), wait(Terms { first_fetch: true, ..delay(1000) }))
+        let mut follow = |reserved: Option<u64>| {
+            let reserved = reserved.map(|at| now + ms(at));
+            schedule.follow(TurnSource::Fleet { known: true, has_turn: false, rivals: 3, reserved, shares });
+            schedule.forecast(now, A, &delay(1000)) - now
         };
-        assert_eq!(follow(None, Some(2000)), (ms(3000), ms(0), ms(3000)), "a robots.txt is not reserved one");
-        assert_eq!(follow(None, None).0, ms(3000));
-        assert_eq!(follow(Some(1500), Some(2000)).0, ms(1500));
-        assert_eq!(follow(None, Some(65_001)).0, ms(3000), "nonsense");
-        assert_eq!(follow(Some(500), None).0, ms(1000), "whose start was late");
+        assert_eq!([None, Some(1500), Some(500)].map(&mut follow), [ms(3000), ms(1500), ms(1000)]);
     }
 }

@@ -89,8 +89,8 @@ impl FleetShare {
         }
         let reserved = self.reserved.as_ref().map(|reserved| reserved.due(self.busy));
         let has_turn = self.known && reserved.is_some_and(|due| due <= now);
-        let (known, rivals, newest) = (self.known, self.rivals.min(shares.connected), None);
-        schedule.follow(TurnSource::Fleet { known, has_turn, rivals, reserved, newest, shares });
+        let (known, rivals) = (self.known, self.rivals.min(shares.connected));
+        schedule.follow(TurnSource::Fleet { known, has_turn, rivals, reserved, shares });
     }
 
     /// Returns the call to make now, if any.
