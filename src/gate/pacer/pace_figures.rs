@@ -24,7 +24,7 @@ pub struct PaceFigures {
 impl PaceFigures {
     pub(super) fn of<W>(schedule: &Schedule<W>, now: Instant) -> Self {
         let paused = schedule.paused_until(now).map_or(Duration::ZERO, |until| until - now);
-        let Observed { backoff, latency, refusals } = schedule.observed();
+        let (backoff, Observed { latency, refusals, .. }) = (schedule.backoff(), schedule.observed());
         let (waiting, in_flight, owed) = (schedule.waiting(), schedule.in_flight(), schedule.owed(now));
         Self { waiting, in_flight, backoff, owed, latency, refusals, paused }
     }

@@ -19,7 +19,7 @@ impl<W> Schedule<W> {
 
     /// What the answers have said.
     pub fn observed(&self) -> Observed {
-        Observed { backoff: self.backoff(), latency: self.latency, refusals: self.backoff.refusals }
+        Observed { backoff: self.backoff.delay, latency: self.latency, refusals: self.backoff.refusals }
     }
 
     /// Counts the latency of an answer to a request with an [`adaptive`](super::Terms::adaptive) gap, with half the weight. Unless

@@ -31,18 +31,12 @@ impl FleetShare {
         self.busy = answer.busy;
         self.unused.take_if(|unused| Some(unused.window) == call.unused);
         self.used = self.used.take().and_then(|used| used.told(call, asked));
-        self.heard = answer.observed;
         let hold = answer.hold.filter(|at| schedule.last_starts().hold.is_none_or(|own| *at > own + TICK));
         schedule.adopt(LastStarts { hold, ..LastStarts::default() });
-        let observed = schedule.observed();
-        if observed == told {
-            schedule.adopt_observed(answer.observed);
-            self.seen = schedule.observed();
-        } else {
-            // Answers came during the call.
-            schedule.adopt_observed(Observed { backoff: observed.backoff.max(answer.observed.backoff), ..observed });
-            self.seen = told;
-        }
+        // Answers may have come during the call.
+        let merged = schedule.observed().told(told, answer.observed);
+        schedule.adopt_observed(Observed { backoff: merged.backoff.max(answer.observed.backoff), ..merged });
+        self.seen = answer.observed;
         self.told = self.told.max(call.starts).max(LastStarts { hold: schedule.last_starts().hold, ..self.told });
         let Some(WantedStart { is_fetch, .. }) = call.wants else { return };
         self.number = None;

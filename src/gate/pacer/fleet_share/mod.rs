@@ -32,8 +32,7 @@ pub(super) struct FleetShare {
     ask_at: Option<Instant>,
     /// Starts that the fleet knows of.
     told: LastStarts,
-    /// What the answers of the host have said, as the server had it, and as the schedule adopted it.
-    heard: Observed,
+    /// What the answers of the host have said, as the server had it.
     seen: Observed,
     /// Another instance's request is in flight at least until then.
     busy: Option<Instant>,
@@ -129,7 +128,7 @@ impl FleetShare {
             late: self.used.and_then(|used| used.late(now)),
             starts: LastStarts { hold: own.newer_than(self.told).hold, ..own },
             in_flight: self.used.and_then(|used| used.in_flight(now, self.ways())),
-            observed: [self.heard, observed.told(self.seen, self.heard)],
+            observed: [self.seen, observed],
             most: schedule.longest_debt(),
             way: self.way,
         })
