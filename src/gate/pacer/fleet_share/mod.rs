@@ -66,9 +66,8 @@ impl FleetShare {
         }
         if self.link != link {
             // Another server may not know the state that this one knew.
-            let used = self.used.take().and_then(|used| used.over_another_link(now));
             let Self { rivals, calling, slept, way, .. } = *self;
-            *self = Self { link, used, rivals, calling, ask_at: settled_at, slept, way, ..Self::default() };
+            *self = Self { link, rivals, calling, ask_at: settled_at, slept, way, ..Self::default() };
         }
         self.clock = clock;
         if self.way.is_zero() {

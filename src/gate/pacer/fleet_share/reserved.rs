@@ -85,12 +85,6 @@ impl UsedStart {
         (self.in_flight.is_some() || self.is_late()).then_some(self)
     }
 
-    /// Handles a change of server: the new one knows only the start. `None`: nothing is left to report.
-    pub fn over_another_link(mut self, now: Instant) -> Option<Self> {
-        (self.of.until, self.in_flight) = (now + NEVER, Some(now));
-        (self.left.is_some() && !self.has_ended).then_some(self)
-    }
-
     /// Latest time to report to the others.
     pub fn tells_at(&self, ways: Duration) -> Option<Instant> {
         // Others do not wait for a start that may not leave late.
@@ -142,5 +136,3 @@ impl UsedStart {
 
 /// Answers within this fraction of a gap are not reported.
 const PROMPT: u32 = 4;
-/// Longer than any request.
-const NEVER: Duration = Duration::from_secs(24 * 3600);
