@@ -11,7 +11,6 @@ mod long_bodies;
 mod places;
 mod redirect;
 mod refresh;
-mod reread;
 mod response;
 mod shared_reply;
 mod site_time;
@@ -47,6 +46,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
 /// All authorities known so far.
 pub(super) struct RobotsCache {
@@ -187,10 +187,11 @@ impl RobotsCache {
 
     /// What is known of an authority's file, in memory or in the store.
     pub async fn look_up(self: &Arc<Self>, file: SiteFile, authority: &Authority) -> Option<Arc<Entry>> {
-        if let Some(host) = self.hosts.find(authority, file) {
-            return Some(host.load_full()).filter(|entry| !is_unknown(entry));
+        let known = self.hosts.find(authority, file).map(|host| host.load_full());
+        match known.filter(|entry| !is_unknown(entry)) {
+            Some(entry) => Some(entry),
+            None => self.kept(authority, file, Taker::new(BACKGROUND, authority)).await,
         }
-        self.kept(authority, file, Taker::new(BACKGROUND, authority)).await
     }
 
     pub fn take_copy(self: &Arc<Self>, file: SiteFile, authority: &Authority, copy: Arc<Entry>) {
@@ -208,6 +209,17 @@ impl RobotsCache {
         let settings = self.settings.load();
         self.places.resize(most_fetches(&settings));
         self.long_bodies.resize(&settings);
+    }
+
+    /// Call after parse options changed. As if evicted, files are read again from the store when they are needed; without one, fetched.
+    pub fn reread(self: &Arc<Self>) {
+        let inner = self.clone();
+        drop(spawn_blocking(move || {
+            for host in inner.hosts.latest(usize::MAX).iter().filter(|host| host.load().robots_txt().is_some()) {
+                inner.hosts.put_over(host, &host.load_full(), Arc::default());
+            }
+            inner.files.sweep();
+        }));
     }
 
     fn keep(self: &Arc<Self>, host: &HostEntry, entry: Arc<Entry>) {

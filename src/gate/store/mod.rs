@@ -16,7 +16,7 @@ mod segments;
 pub(super) mod snapshot;
 mod writer;
 
-pub(super) use snapshot::{CopyTimes, FileDigest, ReadFile, digest, digest_of, first_half};
+pub(super) use snapshot::{CopyTimes, FileDigest, ReadFile, digest, first_half};
 
 use crate::config;
 use crate::policy::site_file::SiteFileName;
