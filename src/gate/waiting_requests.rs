@@ -4,8 +4,8 @@
 use super::held_request::{HeldFigures, HeldFor, HeldRequest};
 use super::pacer::PaceFigures;
 use crate::histogram::{Distribution, Histogram};
-use crate::policy::pace::{ClientId, Terms};
-use crate::policy::{Adaptive, Authority, Refusal, Request};
+use crate::policy::pace::{ClientId, SlotRequest, Terms};
+use crate::policy::{Authority, Refusal, Request};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -51,19 +51,12 @@ struct HeldEntry {
     from: Option<IpAddr>,
     since: Instant,
     /// `None`: it waits for robots.txt.
-    turn: Option<(Arc<dyn PacedQueue>, Gap)>,
+    turn: Option<(Arc<dyn PacedQueue>, SlotRequest)>,
 }
 
 /// A queue for slots.
 pub(super) trait PacedQueue: Send + Sync {
     fn figures(&self) -> PaceFigures;
-}
-
-/// The gap between two starts.
-#[derive(Clone, Copy)]
-struct Gap {
-    fixed: Duration,
-    adaptive: Option<Adaptive>,
 }
 
 impl WaitingState {
@@ -89,7 +82,7 @@ impl WaitingState {
 }
 
 impl HeldEntry {
-    fn new(request: &Request<'_>, turn: Option<(Arc<dyn PacedQueue>, Gap)>) -> Self {
+    fn new(request: &Request<'_>, turn: Option<(Arc<dyn PacedQueue>, SlotRequest)>) -> Self {
         Self {
             authority: request.authority.clone(),
             url: request.authority.url(&String::from_utf8_lossy(request.target)).into(),
@@ -109,14 +102,14 @@ impl HeldEntry {
     fn listed(self, before: u32) -> HeldRequest {
         let HeldEntry { authority, url, user, from, since, turn } = self;
         let since = since.elapsed();
-        let Some((queue, gap)) = turn else {
+        let Some((queue, request)) = turn else {
             let (reason, left, waiting) = (HeldFor::Robots, None, 1);
             return HeldRequest { authority, url, user, from, reason, since, left, waiting };
         };
         let figures = queue.figures();
         let latency = figures.latency;
-        let adaptive = gap.adaptive.map_or(Duration::ZERO, |adaptive| adaptive.gap(latency));
-        let (is_adaptive, gap) = (adaptive > gap.fixed, adaptive.max(gap.fixed));
+        let gap = request.gap(latency);
+        let is_adaptive = gap > request.delay;
         let reason = match (figures.backoff, figures.owed) {
             _ if !figures.paused.is_zero() => HeldFor::Paused { refusals: figures.refusals },
             (backoff, _) if !backoff.is_zero() => HeldFor::Backoff(gap.max(backoff)),
@@ -145,8 +138,8 @@ impl WaitingRequests {
 
     /// A request waits for its slot on these terms.
     pub fn for_turn(self: &Arc<Self>, request: &Request<'_>, queue: Arc<dyn PacedQueue>, terms: &Terms) -> WaitPlace {
-        let gap = Gap { fixed: terms.gap(), adaptive: terms.adaptive };
-        self.enter(request.client, terms.max_waiting, Some(HeldEntry::new(request, Some((queue, gap)))))
+        let turn = Some((queue, SlotRequest::from(terms)));
+        self.enter(request.client, terms.max_waiting, Some(HeldEntry::new(request, turn)))
     }
 
     /// A request waits for robots.txt.

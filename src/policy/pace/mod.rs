@@ -47,8 +47,7 @@ pub use last_starts::LastStarts;
 pub use observed::Observed;
 pub use phase::Phase;
 pub use source::{Shares, TurnSource};
-use terms::SlotRequest;
-pub use terms::{ARRIVAL, Debt, NextTurn, PaceOutcome, Refused, Slot, Terms, Ticket, Turn};
+pub use terms::{ARRIVAL, Debt, NextTurn, PaceOutcome, Refused, Slot, SlotRequest, Terms, Ticket, Turn};
 use wait_queue::WaitQueue;
 
 use super::Breaker;

@@ -208,7 +208,7 @@ pub struct Debt {
 
 /// The part of [`Terms`] that is needed until the start.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SlotRequest {
+pub struct SlotRequest {
     /// Without the host's latency.
     pub delay: Duration,
     pub adaptive: Option<Adaptive>,
