@@ -51,8 +51,6 @@ impl FetchReason {
 #[derive(Default)]
 pub(super) struct Fetch {
     progress: watch::Sender<FetchProgress>,
-    /// Somebody does its work: others join it.
-    is_started: AtomicBool,
     /// It has begun to ask the site, or is a background fetch: it runs to its end.
     has_begun: AtomicBool,
 }
@@ -87,11 +85,6 @@ impl Order {
 }
 
 impl Fetch {
-    /// Whether the caller is the first, who does its work.
-    pub fn is_first(&self) -> bool {
-        !self.is_started.swap(true, Ordering::Relaxed)
-    }
-
     pub fn join(&self) -> Fetching {
         Fetching(self.progress.subscribe())
     }

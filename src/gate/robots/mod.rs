@@ -143,14 +143,18 @@ impl RobotsCache {
     /// Starts a fetch as ordered, or joins the one in flight.
     pub fn refresh(self: &Arc<Self>, host: &Arc<HostEntry>, order: Order) -> Fetching {
         let key = (host.file, host.authority.clone());
-        // It was in flight when the caller looked, and has just ended.
-        let has_come = || order.reason.takes_any_copy() && !is_due(&host.load(), SystemTime::now());
+        let mut is_first = false;
+        // Called if nobody does the work: others join who makes the row. Or it was in flight when the caller looked, and has just ended.
+        let has_come = || {
+            is_first = true;
+            order.reason.takes_any_copy() && !is_due(&host.load(), SystemTime::now())
+        };
         let Some(fetch) = self.fetches.row_unless(&key, has_come) else { return Fetching::ended() };
         if order.reason != FetchReason::FirstUse {
             fetch.begin();
         }
         let joined = fetch.join();
-        if !fetch.is_first() {
+        if !is_first {
             return joined;
         }
         let (inner, host) = (self.clone(), host.clone());
