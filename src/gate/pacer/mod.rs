@@ -18,6 +18,7 @@ use super::fleet::{Fleet, Machine, WaitNews};
 use super::waiting_requests::WaitingRequests;
 use crate::policy::PaceKey;
 use crate::policy::pace::{LastStarts, Terms};
+use futures_util::{StreamExt, stream};
 use hashbrown::HashTable;
 use host_queue::PacerShared;
 use parking_lot::RwLock;
@@ -26,7 +27,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
 
 /// All queues, and what unused ones owe.
 pub(super) struct Pacer {
@@ -107,28 +107,18 @@ impl Pacer {
     /// Handles a change of link: the server may be lost, back or another, and messages may be missing. A bounded number of hosts report
     /// their debts at a time; returns when all have.
     pub async fn link_changed(&self) {
-        let places = Arc::new(Semaphore::new(MAX_REPORTING));
-        let report = async |queue: Arc<HostQueue>| {
-            let place = if queue.has_news() { places.clone().acquire_owned().await.ok() } else { None };
-            // Messages may have been lost.
-            queue.hear(None, place);
-        };
-        for shard in &self.shards {
+        let queues = self.shards.iter().flat_map(|shard| {
             let keys = shard.read().keys();
-            for queue in keys.iter().flat_map(|key| self.queue(key).with_groups()) {
-                report(queue).await;
-            }
-        }
-        // Queues with a driver report at once by themselves.
-        tokio::time::sleep(AT_ONCE).await;
-        let _ = places.acquire_many(MAX_REPORTING as u32).await;
+            keys.into_iter().flat_map(|key| self.queue(&key).with_groups())
+        });
+        stream::iter(queues).for_each_concurrent(MAX_REPORTING, HostQueue::link_changed).await;
     }
 
     /// Handles a change of a key's state in the fleet. `news`: for holders of a reservation.
     pub fn hear(&self, key: &str, news: Option<WaitNews>) {
         // Without a queue no request waits here, and other instances soon have the slot.
         if let Some(queue) = PaceKey::from_text(key).and_then(|key| self.find(&key.of_all())?.named(&key)) {
-            queue.hear(news, None);
+            queue.hear(news);
         }
     }
 
@@ -180,8 +170,6 @@ pub(super) fn without_delay(terms: Terms) -> Terms {
 }
 
 const SHARDS: usize = 256;
-/// Time for queues with a driver to report by themselves.
-const AT_ONCE: Duration = Duration::from_millis(20);
 /// Hosts that report debts to the fleet at a time.
 const MAX_REPORTING: usize = 256;
 const MIN_SWEEP: usize = 8;

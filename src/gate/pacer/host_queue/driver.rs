@@ -6,16 +6,15 @@ use crate::policy::pace::{NextTurn, PaceOutcome};
 use futures_util::future::OptionFuture;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::sleep_until;
+use std::time::{Duration, Instant};
+use tokio::time::{sleep_until, timeout};
 
 /// A call to the fleet under way, when it was made, and its answer.
 type Call = Pin<Box<dyn Future<Output = (PaceCall, Instant, Result<PaceAnswer, ServerLost>)> + Send>>;
 
 impl HostQueue {
     /// Grants slots as they come due and maintains reservations, until no request waits and nothing has to be reported.
-    async fn drive(self: Arc<Self>, mut place: Option<OwnedSemaphorePermit>) {
+    async fn drive(self: Arc<Self>) {
         let mut call: Option<Call> = None;
         loop {
             let until = {
@@ -28,7 +27,6 @@ impl HostQueue {
                     call = share.call(schedule, now, || fleet.next_number()).map(|call| self.call(call, now));
                 }
                 if call.is_none() {
-                    drop(place.take());
                     let is_at_stake = sharing.server().is_some_and(|share| share.is_at_stake(schedule));
                     if schedule.waiting() == 0 && !is_at_stake {
                         *driven = false;
@@ -45,7 +43,6 @@ impl HostQueue {
                     if let Some(share) = sharing.server() {
                         share.answered(schedule, &told, answer.ok(), asked, now);
                     }
-                    drop(place.take());
                 }
                 Some(()) = OptionFuture::from(until.map(|until| sleep_until(until.into()))) => {}
                 () = self.changed.notified() => {}
@@ -96,28 +93,32 @@ impl HostQueue {
         })
     }
 
-    /// Handles a change of link. Returns true if the queue must report to the fleet although no request waits.
-    pub(in crate::gate::pacer) fn has_news(&self) -> bool {
-        let HostQueueState { schedule, sharing, .. } = &mut *self.state.lock();
-        let (Some(fleet), Some(share)) = (self.fleet(), sharing.server()) else { return false };
-        let now = Instant::now();
-        share.hears(None, now);
-        share.follow(schedule, fleet.reach(), now);
-        share.is_at_stake(schedule) || share.owes(schedule, now)
+    /// Handles a change of link, with which messages may have been lost. Returns when the queue has reported what it has to.
+    pub(in crate::gate::pacer) async fn link_changed(self: Arc<Self>) {
+        let driver = {
+            let HostQueueState { schedule, sharing, driven } = &mut *self.state.lock();
+            let (Some(fleet), Some(share)) = (self.fleet(), sharing.server()) else { return };
+            let now = Instant::now();
+            share.hears(None, now);
+            share.follow(schedule, fleet.reach(), now);
+            if *driven {
+                return self.changed.notify_one();
+            }
+            if !share.is_at_stake(schedule) && !share.owes(schedule, now) {
+                return;
+            }
+            *driven = true;
+            tokio::spawn(self.clone().drive())
+        };
+        // It may go on for requests that have come meanwhile.
+        let _ = timeout(REPORTS, driver).await;
     }
 
-    /// Handles a change of the key's state in the fleet. `news`: for holders of a reservation. `place`: a permit to report debts, held
-    /// until that is done.
-    pub(in crate::gate::pacer) fn hear(self: &Arc<Self>, news: Option<WaitNews>, place: Option<OwnedSemaphorePermit>) {
-        let mut state = self.state.lock();
-        if let Some(share) = state.sharing.server() {
+    /// Handles a change of the key's state in the fleet. `news`: for holders of a reservation.
+    pub(in crate::gate::pacer) fn hear(&self, news: Option<WaitNews>) {
+        if let Some(share) = self.state.lock().sharing.server() {
             share.hears(news, Instant::now());
-        }
-        if state.driven {
             self.changed.notify_one();
-        } else if place.is_some() {
-            state.driven = true;
-            tokio::spawn(self.clone().drive(place));
         }
     }
 
@@ -133,7 +134,10 @@ impl HostQueue {
         if std::mem::replace(&mut state.driven, true) {
             self.changed.notify_one();
         } else {
-            tokio::spawn(self.clone().drive(None));
+            tokio::spawn(self.clone().drive());
         }
     }
 }
+
+/// A call to the server, which has two seconds, and its answer's effects.
+const REPORTS: Duration = Duration::from_secs(3);
