@@ -60,12 +60,9 @@ impl Pacer {
 
     /// The key's figures; `None`: the key was not used lately.
     pub fn figures(&self, key: &PaceKey) -> Option<PaceFigures> {
-        if let Some(queue) = self.find(key) {
-            return Some(queue.figures());
-        }
         let hash = self.hasher.hash_one(key);
-        let shard = self.shard(hash).read();
-        shard.rests.find(hash, |rest| rest.id == hash).map(Rest::figures)
+        let owes = || self.shard(hash).read().rests.find(hash, |rest| rest.id == hash).is_some();
+        self.find(key).or_else(|| owes().then(|| self.queue(key))).map(|queue| queue.figures())
     }
 
     /// Memory in bytes, without the waiting requests.
@@ -156,8 +153,9 @@ impl Shard {
     }
 
     fn bytes(&self) -> usize {
-        let keys = self.rests.iter().filter(|rest| rest.key.is_some()).count();
-        self.rests.allocation_size() + keys * KEY_BYTES
+        // All have their keys, or none has.
+        let has_keys = self.rests.iter().next().is_some_and(|rest| rest.key.is_some());
+        self.rests.allocation_size() + if has_keys { self.rests.len() * KEY_BYTES } else { 0 }
     }
 }
 

@@ -1,7 +1,6 @@
 //! What a host owes while nobody asks for it: a few numbers, from which a queue is made anew.
 
 use super::host_queue::HostSchedule;
-use super::pace_figures::PaceFigures;
 use crate::policy::PaceKey;
 use std::time::{Duration, Instant};
 
@@ -43,12 +42,6 @@ impl Rest {
     pub fn group(&self) -> Option<(Duration, HostSchedule)> {
         let delay = MILLI * self.group;
         (self.group > 0).then(|| (delay, HostSchedule::of(self.start, delay)))
-    }
-
-    pub fn figures(&self) -> PaceFigures {
-        let now = Instant::now();
-        let group = self.group().map(|(_, group)| PaceFigures::of(&group, now));
-        group.into_iter().fold(PaceFigures::of(&self.host(), now), PaceFigures::with_group)
     }
 }
 
