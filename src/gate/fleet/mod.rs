@@ -47,7 +47,6 @@ use place::KeptPlace;
 use std::iter::once;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 use tokio::sync::broadcast;
 
@@ -56,8 +55,6 @@ pub(super) struct Fleet {
     way: FleetWay,
     /// Announces copies by authority; "": any copy may have come.
     arrivals: broadcast::Sender<Arc<str>>,
-    /// Counts reservations.
-    reservations: AtomicU64,
 }
 
 /// How the others are reached.
@@ -100,7 +97,7 @@ impl Fleet {
     }
 
     fn new(way: FleetWay) -> Self {
-        Self { way, arrivals: broadcast::Sender::new(ARRIVALS), reservations: AtomicU64::new(0) }
+        Self { way, arrivals: broadcast::Sender::new(ARRIVALS) }
     }
 
     /// Connects to the servers, until the instance [leaves](Self::leave).
@@ -177,11 +174,6 @@ impl Fleet {
     pub fn arrived(&self, authority: &str) {
         // There may be no receiver.
         let _ = self.arrivals.send(authority.into());
-    }
-
-    /// Each number is larger than the one before.
-    pub fn next_number(&self) -> u64 {
-        self.reservations.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// `None`: the fleet has no server.

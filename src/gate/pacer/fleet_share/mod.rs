@@ -1,5 +1,5 @@
 //! An instance's share of one key's starts in its fleet: the start reserved for the next waiting request, the outcome of the start
-//! before, and what to report. Pure.
+//! before, and what to report. Pure, but for the numbers of reservations.
 
 mod answer;
 mod reserved;
@@ -7,6 +7,7 @@ mod reserved;
 use crate::gate::fleet::{PaceCall, Reach, ServerClock, WaitNews, WantedStart};
 use crate::policy::pace::{ARRIVAL, LastStarts, Observed, Schedule, Slot, TurnSource};
 use reserved::{ReservedStart, UsedStart};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// An instance's state of one key.
@@ -92,7 +93,7 @@ impl FleetShare {
     }
 
     /// Returns the call to make now, if any.
-    pub fn call<W>(&mut self, schedule: &Schedule<W>, now: Instant, number: impl FnOnce() -> u64) -> Option<PaceCall> {
+    pub fn call<W>(&mut self, schedule: &Schedule<W>, now: Instant) -> Option<PaceCall> {
         let may_ask = self.ask_at.is_none_or(|at| at <= now);
         if self.link == 0 || self.calling.is_some() || self.fails && !may_ask {
             return None;
@@ -114,7 +115,7 @@ impl FleetShare {
         }
         let wants = head.map(|(gap, is_fetch)| {
             let margin = ARRIVAL.min(gap / 200) + TIMER + self.way / 16 + self.missed;
-            let number = *self.number.get_or_insert_with(number);
+            let number = *self.number.get_or_insert_with(|| RESERVATIONS.fetch_add(1, Relaxed));
             WantedStart { number, is_fetch, lead: self.arrival * 9 / 8 + TICK, margin }
         });
         self.calling = Some((self.link, observed));
@@ -227,6 +228,8 @@ impl FleetShare {
     }
 }
 
+/// Numbers the reservations of all keys, as the state of one may be dropped and made anew.
+static RESERVATIONS: AtomicU64 = AtomicU64::new(1);
 /// Allowance for a late timer and for sending over an open connection. Clock estimates may differ by another sixteenth of the round
 /// trip.
 const TIMER: Duration = Duration::from_millis(2);

@@ -405,7 +405,7 @@ impl World {
         };
         let number = self.count;
         let Instance { schedule, share, clock, call, .. } = &mut self.instances[i];
-        if let Some(asks) = share.call(schedule, now, || number) {
+        if let Some(asks) = share.call(schedule, now) {
             self.calls += 1;
             *call = Some(number);
             let numbers = asks.numbers(clock, now);

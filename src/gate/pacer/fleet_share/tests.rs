@@ -46,7 +46,7 @@ impl Instance {
 
     fn call(&mut self) -> Option<PaceCall> {
         self.follow();
-        self.share.call(&self.schedule, self.now, || 7)
+        self.share.call(&self.schedule, self.now)
     }
 
     /// Answers a call; a reserved start is `start` after `zero`.
@@ -68,7 +68,7 @@ impl Instance {
 
     fn reserve(&mut self, start: Duration) {
         let call = self.call().expect("it asks");
-        assert_eq!(call.wants.map(|wants| (wants.number, wants.is_fetch)), Some((7, false)));
+        assert_eq!(call.wants.map(|wants| wants.is_fetch), Some(false));
         self.answer(&call, start, Observed::default());
     }
 

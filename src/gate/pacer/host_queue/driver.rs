@@ -23,8 +23,8 @@ impl HostQueue {
                 let now = Instant::now();
                 let until = self.advance(&mut state, now);
                 let HostQueueState { schedule, sharing, driven } = &mut *state;
-                if let (None, Some(fleet), Some(share)) = (&call, self.fleet(), sharing.server()) {
-                    call = share.call(schedule, now, || fleet.next_number()).map(|call| self.call(call, now));
+                if let (None, Some(share)) = (&call, sharing.server()) {
+                    call = share.call(schedule, now).map(|call| self.call(call, now));
                 }
                 if call.is_none() {
                     let is_at_stake = sharing.server().is_some_and(|share| share.is_at_stake(schedule));
