@@ -1,6 +1,6 @@
 //! Why a command failed, and its exit code.
 
-use crate::config::{ConfigErrors, UnusableFile, hint_for};
+use crate::config::{ConfigErrors, MORE_PROCESSES, UnusableFile, hint_for};
 use crate::server::StartError;
 use crate::telemetry::is_colorful;
 use std::ffi::OsStr;
@@ -26,6 +26,7 @@ impl CommandError {
     pub fn not_run(program: &OsStr, error: &io::Error) -> Self {
         let (code, hint) = match error.kind() {
             io::ErrorKind::NotFound => (NOT_FOUND, "check that it is installed and spelled correctly"),
+            io::ErrorKind::WouldBlock => (NOT_RUNNABLE, MORE_PROCESSES),
             _ => (NOT_RUNNABLE, "check that it is a program and executable"),
         };
         let hint = hint_for(&error.to_string(), hint);
@@ -81,3 +82,19 @@ pub(super) const BY_SIGNAL: u8 = 128;
 pub(super) const INTERRUPTED: u8 = BY_SIGNAL + libc::SIGINT as u8;
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_fault_of_a_file_or_program_has_the_hint_of_the_limit() {
+        let failed = |number, hint| CommandError::usage(io::Error::from_raw_os_error(number), hint).message;
+        for number in [libc::EFBIG, libc::ENOSPC, libc::EDQUOT] {
+            assert!(failed(number, "correct the path").contains("\nhint: make room on the disk, "), "{number}");
+            assert!(failed(number, "make room, or set it lower").contains("or set it lower"), "{number}");
+        }
+        let no_process = CommandError::not_run(OsStr::new("curl"), &io::Error::from_raw_os_error(libc::EAGAIN));
+        assert!(no_process.message.ends_with(&format!("(os error 11)\nhint: {MORE_PROCESSES}")), "{no_process}");
+    }
+}

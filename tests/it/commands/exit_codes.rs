@@ -49,6 +49,36 @@ async fn where_no_descriptor_is_left_the_limit_is_to_be_raised() {
     assert!(failed > 3, "{failed}");
 }
 
+const FEW_THREADS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+int pthread_create(pthread_t *thread, const pthread_attr_t *with, void *(*run)(void *), void *argument) {
+  static int begun;
+  int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
+  return __atomic_fetch_add(&begun, 1, __ATOMIC_RELAXED) < atoi(getenv("THREADS")) ? create(thread, with, run, argument) : EAGAIN;
+}
+"#;
+
+/// One thread is for the log, and four for the runtime.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_no_thread_is_left_the_limit_is_to_be_raised() {
+    let directory = tempfile::tempdir().unwrap();
+    let library = preload(directory.path(), FEW_THREADS);
+    let variables = [&open()[..], &[("LD_PRELOAD", library.to_str().unwrap()), ("TOKIO_WORKER_THREADS", "4")]].concat();
+    for threads in ["0", "1", "2", "4"] {
+        let few = [&variables[..], &[("THREADS", threads)]].concat();
+        for command in [&["run", "true"][..], &["serve", "--listen", "127.0.0.1:0"]] {
+            let Ended { code, stderr, .. } = politely_with(command, &few).await;
+            let hint =
+                "Resource temporarily unavailable (os error 11)\nhint: raise the limit on processes: `ulimit -u`";
+            assert!(code == 2 && stderr.contains(hint) && !stderr.contains("panicked"), "{threads}: {code}: {stderr}");
+        }
+    }
+}
+
 const BEFORE_1970: &str = r#"
 #include <sys/syscall.h>
 #include <time.h>
