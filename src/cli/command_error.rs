@@ -22,6 +22,14 @@ impl CommandError {
         CommandError { message: format!("error: {what}\nhint: {hint}"), code: ExitCode::from(USAGE) }
     }
 
+    /// The output could not be written. Where nobody reads it any more, this is silent, as is the end by SIGPIPE.
+    pub fn not_written(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => CommandError { message: String::new(), code: ExitCode::from(NO_READER) },
+            _ => Self::usage(format!("cannot write the output: {error}"), "check where it goes to"),
+        }
+    }
+
     /// The command to run could not be started.
     pub fn not_run(program: &OsStr, error: &io::Error) -> Self {
         let (code, hint) = match error.kind() {
@@ -80,6 +88,7 @@ pub(super) fn exit_code(code: Option<i32>, signal: Option<i32>) -> u8 {
 
 pub(super) const BY_SIGNAL: u8 = 128;
 pub(super) const INTERRUPTED: u8 = BY_SIGNAL + libc::SIGINT as u8;
+const NO_READER: u8 = BY_SIGNAL + libc::SIGPIPE as u8;
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;
 

@@ -1,7 +1,7 @@
 //! The command line, as somebody types it: exit codes, what is printed where, and what is wrong said clearly.
 
 use super::ROBOTS;
-use crate::support::binary::{Ended, open, politely, politely_with, politely_with_files, preload};
+use crate::support::binary::{Ended, open, politely, politely_in_shell, politely_with, politely_with_files, preload};
 use crate::support::{Alpn, Origin};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -77,6 +77,24 @@ async fn where_no_thread_is_left_the_limit_is_to_be_raised() {
             assert!(code == 2 && stderr.contains(hint) && !stderr.contains("panicked"), "{threads}: {code}: {stderr}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn output_that_cannot_be_written_is_an_error_and_nobody_to_read_it_is_none() {
+    for arguments in [
+        &["demo"][..],
+        &["explain", "http://a.example/robots.txt", "--robots", "/dev/null"],
+        &["explain", "http://a.example/robots.txt", "--robots", "/dev/null", "--format", "json"],
+        &["completions", "bash"],
+        &["man"],
+        &["print", "config"],
+    ] {
+        let full = politely_in_shell("\"$0\" \"$@\" > /dev/full", arguments).await;
+        let said = "error: cannot write the output: No space left on device (os error 28)\nhint: make room";
+        assert!(full.code == 2 && full.stderr.starts_with(said), "{arguments:?}: {full:?}");
+    }
+    let unread = politely_in_shell("{ \"$0\" \"$@\"; echo $? >&2; } | true", &["demo"]).await;
+    assert_eq!(unread.stderr, "141\n", "as SIGPIPE ends others");
 }
 
 const BEFORE_1970: &str = r#"
