@@ -1,6 +1,7 @@
 //! Why a command failed, and its exit code.
 
 use crate::config::{ConfigErrors, MORE_PROCESSES, UnusableFile, hint_for};
+use crate::policy::{Authority, Refusal};
 use crate::server::StartError;
 use crate::telemetry::is_colorful;
 use std::ffi::OsStr;
@@ -20,6 +21,11 @@ impl CommandError {
         let what = what.to_string();
         let hint = hint_for(&what, hint.to_string());
         CommandError { message: format!("error: {what}\nhint: {hint}"), code: ExitCode::from(USAGE) }
+    }
+
+    /// The site could not be asked for its robots.txt.
+    pub fn not_asked(authority: &Authority, why: &Refusal) -> Self {
+        Self::usage(format!("cannot read {}: {why}", authority.robots_url()), "try again later")
     }
 
     /// The output could not be written. Where nobody reads it any more, this is silent, as is the end by SIGPIPE.
