@@ -1,15 +1,33 @@
 //! The tokio runtime of subcommands that use the network.
 
-use std::io;
-use tokio::runtime::Builder;
+use super::CommandError;
+use super::command_error::USAGE;
+use crate::config::MORE_PROCESSES;
+use std::io::{self, Write};
+use std::panic::{set_hook, take_hook};
+use tokio::runtime::{Builder, Runtime};
 
 /// Runs a future to its end. What it has left on other threads is not waited for, such as an unanswered name look-up.
-pub(super) fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
+pub(super) fn block_on<F: Future>(future: F) -> Result<F::Output, CommandError> {
     tune_allocator();
-    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    let runtime = start()?;
     let output = runtime.block_on(future);
     runtime.shutdown_background();
     Ok(output)
+}
+
+/// Where a thread cannot be started, tokio panics, and waits without end for those that were: the process ends instead.
+fn start() -> io::Result<Runtime> {
+    let usual = take_hook();
+    set_hook(Box::new(|panic| {
+        let why = panic.payload_as_str().unwrap_or_default();
+        let error = CommandError::usage(format!("cannot start the threads that politely needs: {why}"), MORE_PROCESSES);
+        let _ = writeln!(io::stderr(), "{error}");
+        std::process::exit(USAGE.into())
+    }));
+    let started = Builder::new_multi_thread().enable_all().build();
+    set_hook(usual);
+    started
 }
 
 /// Has glibc give memory back. An operator's setting is kept.

@@ -1,6 +1,7 @@
 //! Why a command failed, and its exit code.
 
-use crate::config::{ConfigErrors, UnusableFile, hint_for};
+use crate::config::{ConfigErrors, MORE_PROCESSES, UnusableFile, hint_for};
+use crate::policy::{Authority, Refusal};
 use crate::server::StartError;
 use crate::telemetry::is_colorful;
 use std::ffi::OsStr;
@@ -22,10 +23,24 @@ impl CommandError {
         CommandError { message: format!("error: {what}\nhint: {hint}"), code: ExitCode::from(USAGE) }
     }
 
+    /// The site could not be asked for its robots.txt.
+    pub fn not_asked(authority: &Authority, why: &Refusal) -> Self {
+        Self::usage(format!("cannot read {}: {why}", authority.robots_url()), "try again later")
+    }
+
+    /// The output could not be written. Where nobody reads it any more, this is silent, as is the end by SIGPIPE.
+    pub fn not_written(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => CommandError { message: String::new(), code: ExitCode::from(NO_READER) },
+            _ => Self::usage(format!("cannot write the output: {error}"), "check where it goes to"),
+        }
+    }
+
     /// The command to run could not be started.
     pub fn not_run(program: &OsStr, error: &io::Error) -> Self {
         let (code, hint) = match error.kind() {
             io::ErrorKind::NotFound => (NOT_FOUND, "check that it is installed and spelled correctly"),
+            io::ErrorKind::WouldBlock => (NOT_RUNNABLE, MORE_PROCESSES),
             _ => (NOT_RUNNABLE, "check that it is a program and executable"),
         };
         let hint = hint_for(&error.to_string(), hint);
@@ -79,5 +94,22 @@ pub(super) fn exit_code(code: Option<i32>, signal: Option<i32>) -> u8 {
 
 pub(super) const BY_SIGNAL: u8 = 128;
 pub(super) const INTERRUPTED: u8 = BY_SIGNAL + libc::SIGINT as u8;
+const NO_READER: u8 = BY_SIGNAL + libc::SIGPIPE as u8;
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_fault_of_a_file_or_program_has_the_hint_of_the_limit() {
+        let failed = |number, hint| CommandError::usage(io::Error::from_raw_os_error(number), hint).message;
+        for number in [libc::EFBIG, libc::ENOSPC, libc::EDQUOT] {
+            assert!(failed(number, "correct the path").contains("\nhint: make room on the disk, "), "{number}");
+            assert!(failed(number, "make room, or set it lower").contains("or set it lower"), "{number}");
+        }
+        let no_process = CommandError::not_run(OsStr::new("curl"), &io::Error::from_raw_os_error(libc::EAGAIN));
+        assert!(no_process.message.ends_with(&format!("(os error 11)\nhint: {MORE_PROCESSES}")), "{no_process}");
+    }
+}

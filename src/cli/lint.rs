@@ -53,10 +53,7 @@ fn by_network(url: &str, config: &ConfigArg) -> Result<(String, LintReport), Com
     let policy_tokens = policy_tokens(&settings);
     let entry = block_on(async {
         let gate = server::gate_alone(settings)?;
-        let refreshed = gate.refresh(&authority).await;
-        refreshed.map_err(|why| {
-            CommandError::usage(format!("cannot read {}: {why}", authority.robots_url()), "try again later")
-        })
+        gate.refresh(&authority).await.map_err(|why| CommandError::not_asked(&authority, &why))
     })??;
     if let Some(again) = entry.answer.as_ref().and_then(|answer| answer.asked_again) {
         let (first, version) = (again.first_status, again.first_version);

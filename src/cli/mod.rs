@@ -1,5 +1,7 @@
 //! The command line: one file a subcommand.
 
+#![deny(clippy::print_stdout)]
+
 mod admin_client;
 mod async_runtime;
 mod ca;
@@ -41,7 +43,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use command_error::{CommandError, INTERRUPTED, NO};
 use config_arg::{ConfigArg, Format, MACHINE_CONFIG, key_argument, read_or_input};
-use output::{REFUSED_AFTER_ANSWER, about, counted, inert, inert_json, kept, print};
+use output::{REFUSED_AFTER_ANSWER, about, counted, inert, inert_json, kept, print, print_bytes};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// A forward proxy that makes any crawler obey robots.txt
@@ -114,7 +117,7 @@ pub fn main() -> ExitCode {
         Command::Report(args) => report::run(args),
         Command::Demo => demo::run(),
         Command::Print(args) => packaging::print(args),
-        Command::Completions(args) => Ok(packaging::completions(args, Cli::command())),
+        Command::Completions(args) => packaging::completions(args, Cli::command()),
         Command::Man(args) => packaging::man(args, Cli::command()),
         #[cfg(target_os = "linux")]
         Command::Supervise(args) => supervise::run(args),
@@ -123,7 +126,10 @@ pub fn main() -> ExitCode {
     };
     telemetry::flush();
     done.unwrap_or_else(|failed| {
-        eprintln!("{failed}");
+        if !failed.message.is_empty() {
+            // Where that fails, the code is left to say it.
+            let _ = writeln!(io::stderr(), "{failed}");
+        }
         failed.code
     })
 }

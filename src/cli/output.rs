@@ -8,9 +8,13 @@ use std::time::Duration;
 
 /// Prints the result of a command.
 pub(super) fn print(text: &str) -> Result<ExitCode, CommandError> {
-    io::stdout().write_all(text.as_bytes())?;
-    io::stdout().flush()?;
-    Ok(ExitCode::SUCCESS)
+    print_bytes(text.as_bytes())
+}
+
+pub(super) fn print_bytes(bytes: &[u8]) -> Result<ExitCode, CommandError> {
+    let mut output = io::stdout().lock();
+    let written = output.write_all(bytes).and_then(|()| output.flush());
+    written.map(|()| ExitCode::SUCCESS).map_err(CommandError::not_written)
 }
 
 /// JSON, with what others have written escaped as it is for [`inert`].

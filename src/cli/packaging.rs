@@ -56,16 +56,21 @@ pub(super) fn print(args: &Print) -> Result<ExitCode, CommandError> {
 }
 
 /// Prints the completions of one shell. `command`: the whole command line.
-pub(super) fn completions(args: &Completions, mut command: Command) -> ExitCode {
-    clap_complete::generate(args.shell, &mut command, "politely", &mut io::stdout().lock());
-    ExitCode::SUCCESS
+pub(super) fn completions(args: &Completions, mut command: Command) -> Result<ExitCode, CommandError> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "politely", &mut script);
+    super::print_bytes(&script)
 }
 
 /// Prints the manual page, or writes them all.
 pub(super) fn man(args: &Man, mut command: Command) -> Result<ExitCode, CommandError> {
     command.build();
     match &args.directory {
-        None => page(command).render(&mut io::stdout().lock())?,
+        None => {
+            let mut text = Vec::new();
+            page(command).render(&mut text)?;
+            super::print_bytes(&text)?;
+        }
         Some(directory) => {
             let failed = |error: io::Error| {
                 CommandError::usage(format!("{}: {error}", directory.display()), "check that it is writable")

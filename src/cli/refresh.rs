@@ -20,24 +20,26 @@ pub(super) fn run(args: &RefreshArgs) -> Result<ExitCode, CommandError> {
     })?;
     let answer = args.admin.ask("POST", &format!("/api/v1/authorities/{}/refresh", segment(&authority)))?;
     let word = |key: &str| answer.body[key].as_str().unwrap_or_default();
-    match args.admin.format {
-        Format::Json => println!("{}", super::inert_json(&format!("{:#}", answer.body))),
-        Format::Text if answer.status != 200 => println!("not refreshed: {}", word("detail")),
+    let mut out = match args.admin.format {
+        Format::Json => super::inert_json(&format!("{:#}\n", answer.body)),
+        Format::Text if answer.status != 200 => format!("not refreshed: {}\n", word("detail")),
         Format::Text => match word("failure") {
-            "" => println!("{}: {} (status {})", word("robots_url"), word("access"), answer.body["status"]),
+            "" => format!("{}: {} (status {})\n", word("robots_url"), word("access"), answer.body["status"]),
             failure => {
-                println!("{}: {failure}; until the next fetch succeeds: {}", word("robots_url"), standing(&answer.body))
+                let standing = standing(&answer.body);
+                format!("{}: {failure}; until the next fetch succeeds: {standing}\n", word("robots_url"))
             }
         },
-    }
+    };
     let tdmrep = &answer.body["tdmrep"];
     if let (Format::Text, Some(url)) = (args.admin.format, tdmrep["url"].as_str()) {
         let said = tdmrep["failure"].as_str().or(tdmrep["fault"].as_str());
-        match (said, &tdmrep["status"]) {
-            (Some(said), _) => println!("{url}: {said}"),
-            (None, status) => println!("{url}: {} (status {status})", tdmrep["access"].as_str().unwrap_or_default()),
+        out += &match (said, &tdmrep["status"]) {
+            (Some(said), _) => format!("{url}: {said}\n"),
+            (None, status) => format!("{url}: {} (status {status})\n", tdmrep["access"].as_str().unwrap_or_default()),
         }
     }
+    super::print(&out)?;
     let done = answer.status == 200 && answer.body["failure"].is_null() && tdmrep["failure"].is_null();
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }

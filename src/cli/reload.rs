@@ -15,22 +15,23 @@ pub(super) fn run(admin: &AdminArgs) -> Result<ExitCode, CommandError> {
         answer.body[name].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
     };
     let (changed, needs_restart) = (keys("changed"), keys("needs_restart"));
-    match admin.format {
-        Format::Json => println!("{}", super::inert_json(&format!("{:#}", answer.body))),
+    super::print(&match admin.format {
+        Format::Json => super::inert_json(&format!("{:#}\n", answer.body)),
         Format::Text => {
-            match changed.as_slice() {
-                [] => println!("reloaded: nothing has changed"),
-                changed => println!("reloaded: {}", changed.join(", ")),
-            }
+            let mut out = match changed.as_slice() {
+                [] => "reloaded: nothing has changed\n".to_owned(),
+                changed => format!("reloaded: {}\n", changed.join(", ")),
+            };
             if !needs_restart.is_empty() {
-                println!("needs a restart: {}", needs_restart.join(", "));
+                out += &format!("needs a restart: {}\n", needs_restart.join(", "));
             }
             for warning in answer.body["warnings"].as_array().into_iter().flatten() {
                 let said = |key: &str| super::inert(warning[key].as_str().unwrap_or_default());
-                println!("warning: {}\n  hint: {}", said("what"), said("hint"));
+                out += &format!("warning: {}\n  hint: {}\n", said("what"), said("hint"));
             }
+            out
         }
-    }
+    })?;
     let is_in_force = answer.status == 200 && needs_restart.is_empty();
     Ok(if is_in_force { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }

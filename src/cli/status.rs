@@ -29,13 +29,13 @@ pub(super) fn run(args: &StatusArgs) -> Result<ExitCode, CommandError> {
             "see `admin.address` in the configuration",
         ));
     }
-    match admin.format {
+    super::print(&match admin.format {
         Format::Text => {
-            print!("{}", text(&answer.body));
-            println!("\ndashboard: http://{}/{}", answer.address, secret(answer.token.as_deref()));
+            let (address, secret) = (&answer.address, secret(answer.token.as_deref()));
+            format!("{}\ndashboard: http://{address}/{secret}\n", text(&answer.body))
         }
-        Format::Json => println!("{}", super::inert_json(&format!("{:#}", answer.body))),
-    }
+        Format::Json => super::inert_json(&format!("{:#}\n", answer.body)),
+    })?;
     Ok(if answer.status == 200 { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 

@@ -44,7 +44,7 @@ pub use read::error::{Complaint, ConfigErrors, ConfigFault, ConfigPlace};
 pub use replaced::WrittenKey;
 pub use settings::Settings;
 pub use unusable_file::UnusableFile;
-pub(crate) use unusable_file::{MORE_FILES, hint_for};
+pub(crate) use unusable_file::{MORE_FILES, MORE_PROCESSES, hint_for};
 pub(crate) use whole_file::{
     as_line, read_argument, read_file, read_ours, read_whole, rewrite, unnamed, write_once, write_whole,
 };

@@ -29,12 +29,20 @@ impl UnusableFile {
     }
 }
 
-/// What to do about an error: `hint`, unless there are no descriptors left, against which nothing else helps. The text tells, as tempfile
+/// What to do about an error: `hint`, unless the machine is at a limit, against which nothing else helps. The text tells, as tempfile
 /// wraps the system's errors.
 pub(crate) fn hint_for(what: &str, hint: impl Into<String>) -> String {
-    let is_limit =
-        [Errno::MFILE, Errno::NFILE].iter().any(|error| what.contains(&format!("(os error {})", error.raw_os_error())));
-    if is_limit { MORE_FILES.to_owned() } else { hint.into() }
+    let (hint, is) = (hint.into(), |error: &Errno| what.contains(&format!("(os error {})", error.raw_os_error())));
+    match () {
+        () if [Errno::MFILE, Errno::NFILE].iter().any(is) => MORE_FILES.to_owned(),
+        // A hint that says so itself may say of what.
+        () if [Errno::FBIG, Errno::NOSPC, Errno::DQUOT].iter().any(is) && !hint.contains("make room") => {
+            ROOM.to_owned()
+        }
+        () => hint,
+    }
 }
 
 pub(crate) const MORE_FILES: &str = "raise the limit on open files: `ulimit -n`, or `LimitNOFILE` in a systemd unit";
+pub(crate) const MORE_PROCESSES: &str = "raise the limit on processes: `ulimit -u`, or `TasksMax` in a systemd unit";
+const ROOM: &str = "make room on the disk, or raise the limit on the size of files: `ulimit -f`, or a quota";

@@ -1,6 +1,6 @@
 //! Why the proxy could not start or apply changed settings, and what to do about it.
 
-use crate::config::{AccessLog, LogSettings, NO_LOCK, UnusableFile};
+use crate::config::{AccessLog, LogSettings, MORE_PROCESSES, NO_LOCK, UnusableFile};
 use crate::evidence::OpenError;
 use std::io;
 use std::net::SocketAddr;
@@ -91,6 +91,7 @@ impl StartError {
             Self::Cache { source, .. } if source.kind() == io::ErrorKind::ResourceBusy => NO_LOCK.into(),
             Self::Cache { .. } => "let the proxy's user write there, or correct `cache.directory`".into(),
             Self::Evidence(error) => error.hint().into(),
+            Self::Io(source) if source.kind() == io::ErrorKind::WouldBlock => MORE_PROCESSES.into(),
             Self::Io(_) => "check free space and permissions for temporary files".into(),
         }
     }

@@ -57,26 +57,27 @@ async fn demonstrate() -> Result<ExitCode, CommandError> {
     let proxy = running.addresses()[0];
     let crawler = Crawler { proxy, trust: trust(&running.ca_path())? };
 
-    println!("A sample site is at http://{HOST}:{http} and https://{HOST}:{https}. Its robots.txt:\n");
-    ROBOTS.lines().enumerate().for_each(|(n, line)| println!("  {:>2} | {line}", n + 1));
-    println!("\n{BOT}, a crawler that never reads it, asks for 9 pages through politely at {proxy}:\n");
-    println!("  at      status  request                          because");
+    let rules: String = ROBOTS.lines().enumerate().map(|(n, line)| format!("  {:>2} | {line}\n", n + 1)).collect();
+    super::print(&format!(
+        "A sample site is at http://{HOST}:{http} and https://{HOST}:{https}. Its robots.txt:\n\n{rules}\n\
+         {BOT}, a crawler that never reads it, asks for 9 pages through politely at {proxy}:\n\n  \
+         at      status  request                          because\n"
+    ))?;
     let began = Instant::now();
     for (secure, path) in CRAWL {
         let (scheme, port) = if secure { ("https", https) } else { ("http", http) };
         let asked = Instant::now();
         let status = crawler.get(secure, &format!("{HOST}:{port}"), path).await?;
         let waited = asked.elapsed();
-        println!(
-            "  {:>5.2} s {} {scheme:>6} {path:<26} {}",
+        super::print(&format!(
+            "  {:>5.2} s {} {scheme:>6} {path:<26} {}\n",
             began.elapsed().as_secs_f32(),
             paint(status),
             because(path, waited)
-        );
+        ))?;
     }
     running.shutdown().await;
-    report(&visits, began);
-    Ok(ExitCode::SUCCESS)
+    super::print(&report(&visits, began))
 }
 
 fn settings(home: &std::path::Path, site_ca: &std::path::Path, ports: [u16; 2]) -> String {
@@ -119,12 +120,14 @@ fn because(path: &str, waited: Duration) -> String {
     }
 }
 
-fn report(visits: &DemoVisits, began: Instant) {
-    println!("\nWhat the site saw, by its own log:\n");
-    for (at, visit) in visits.lock().iter() {
-        println!("  {:>5.2} s  {visit}", at.duration_since(began).as_secs_f32());
-    }
-    println!("\nNow run your own crawler so:  politely run -- wget -r https://example.com");
+fn report(visits: &DemoVisits, began: Instant) -> String {
+    let visits = visits.lock();
+    let visits =
+        visits.iter().map(|(at, visit)| format!("  {:>5.2} s  {visit}\n", at.duration_since(began).as_secs_f32()));
+    format!(
+        "\nWhat the site saw, by its own log:\n\n{}\nNow run your own crawler so:  politely run -- wget -r https://example.com\n",
+        visits.collect::<String>()
+    )
 }
 
 fn paint(status: u16) -> String {

@@ -10,7 +10,7 @@ use crate::evidence::{Fault, Hash, Stamp, Verified, digits, from_hex, stored_fil
 use crate::rfc3339;
 use serde_json::json;
 use source::EvidenceArg;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -86,10 +86,9 @@ fn file(args: &FileArgs) -> Result<ExitCode, CommandError> {
         let what = format!("the file {} in {}: {error}", digits(&args.sha256), directory.display());
         CommandError::usage(what, "`politely explain URL --at TIME` names the files of a site by their SHA-256")
     })?;
-    let mut out = io::stdout();
-    match out.is_terminal() {
+    match io::stdout().is_terminal() {
         true => super::print(&super::inert(&String::from_utf8_lossy(&bytes))),
-        false => Ok(out.write_all(&bytes).and_then(|()| out.flush()).map(|()| ExitCode::SUCCESS)?),
+        false => super::print_bytes(&bytes),
     }
 }
 

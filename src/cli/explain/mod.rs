@@ -9,7 +9,7 @@ use super::check::unknown_user;
 use super::{CommandError, ConfigArg, Format, NO, kept, last_run, read_or_input};
 use crate::admin;
 use crate::config::Settings;
-use crate::policy::explain::{Explanation, SiteFileState, explain};
+use crate::policy::explain::{Explanation, SiteFileState, UNKNOWN, explain};
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Authority, Entry, EntryEvidence, HostRules, LineEvidence, Request, SiteAnswer};
 use crate::robots::{ProductToken, Purpose, RobotsTxt};
@@ -76,7 +76,11 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
         Some(file) => (by_file(file, &request, &rules, &settings)?, Ok(None)),
         None => super::block_on(async {
             let gate = server::gate_alone(settings.clone())?;
-            let explanation = gate.explain(&request, &rules).await;
+            let mut explanation = gate.explain(&request, &rules).await;
+            if explanation.reason == UNKNOWN {
+                gate.refresh(&authority).await.map_err(|why| CommandError::not_asked(&authority, &why))?;
+                explanation = gate.explain(&request, &rules).await;
+            }
             Ok::<_, CommandError>((explanation, of_runs::of_runs(settings, &gate, &request, &rules).await))
         })??,
     };
@@ -93,20 +97,15 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
             let verdict = remembered
                 .as_ref()
                 .map(|it| refused_by_page("robots.txt", it["rule"].as_str().unwrap_or_default(), it["said"].as_str()));
-            print!("{}", text(&explanation, verdict.as_deref(), max_crawl_delay) + &offered(&offer));
+            let mut out = text(&explanation, verdict.as_deref(), max_crawl_delay) + &offered(&offer);
             if args.robots.is_none() {
-                print!(
-                    "{}",
-                    of_runs::text(
-                        &explanation,
-                        of_runs.as_ref().map(Option::as_ref).map_err(|why| *why),
-                        running.as_ref()
-                    )
-                );
+                let of_runs = of_runs.as_ref().map(Option::as_ref).map_err(|why| *why);
+                out += &of_runs::text(&explanation, of_runs, running.as_ref());
             }
             if !last_run.is_empty() {
-                println!("  note: this is the crawler of the last `politely run`; `--product-token` names another");
+                out += "  note: this is the crawler of the last `politely run`; `--product-token` names another\n";
             }
+            super::print(&out)?;
         }
         Format::Json => {
             let mut all = admin::explanation(&explanation);
@@ -119,7 +118,7 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
             if !last_run.is_empty() {
                 all["of_last_run"] = true.into();
             }
-            println!("{}", super::inert_json(&all.to_string()));
+            super::print(&super::inert_json(&format!("{all}\n")))?;
         }
     }
     Ok(if explanation.allowed && remembered.is_none() { ExitCode::SUCCESS } else { ExitCode::from(NO) })

@@ -73,7 +73,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
         Form::Html => html::render,
         Form::TrainingSummary => training::render,
         Form::Csv => {
-            let verified = csv::write(&directory, selection).map_err(failed)??;
+            let verified = csv::write(&directory, selection).map_err(failed)?.map_err(CommandError::not_written)?;
             if let Some(broken) = broken(&verified) {
                 eprintln!("warning: {}: do not rely on these lines", super::inert(&broken));
             }

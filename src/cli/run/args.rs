@@ -2,7 +2,7 @@
 
 use super::report_to::ReportTo;
 use crate::cli::{CommandError, ConfigArg, key_argument};
-use crate::config::{KeyArgument, units};
+use crate::config::{KeyArgument, LogLevel, units};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -76,6 +76,19 @@ impl RunArgs {
             keys.extend(value.as_ref().map(|value| key_argument(name, key, value)));
         }
         Ok(keys)
+    }
+
+    pub fn log_level(&self) -> LogLevel {
+        match self.verbose {
+            true => LogLevel::Info,
+            false if self.is_silent() => LogLevel::Error,
+            false => LogLevel::Warn,
+        }
+    }
+
+    /// Standard error is for the report alone, of which warnings are a part.
+    pub fn is_silent(&self) -> bool {
+        self.quiet && self.report == Some(ReportTo::StandardError)
     }
 }
 

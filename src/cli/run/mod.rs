@@ -15,7 +15,7 @@ mod tally;
 use super::hand_over::{Control, INSIDE};
 use super::trust::{PROXY, TrustFiles, direct};
 use super::{CommandError, INTERRUPTED, command_error, last_run, orphans};
-use crate::config::{self, AccessLog, LogLevel, Settings};
+use crate::config::{self, AccessLog, Settings};
 use crate::policy::is_background;
 use crate::proxy::RecentDecision;
 use crate::robots::ProductToken;
@@ -71,11 +71,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     settings.pace.max_wait = args.max_wait.unwrap_or(most);
     // The terminal is the command's; faults are shown all the same.
     settings.log.access = AccessLog::Off;
-    settings.log.level = match (args.quiet, args.verbose) {
-        (true, _) => LogLevel::Error,
-        (false, true) => LogLevel::Info,
-        (false, false) => LogLevel::Warn,
-    };
+    settings.log.level = args.log_level();
     telemetry::leave_out_refusals();
     telemetry::init(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
     settings.log_warnings();
@@ -190,8 +186,6 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         }
     };
     let mut watch = BypassWatch::new(&child, running.addresses()[0], ports.clone(), !direct.is_empty(), args.isolate);
-    // Of the report there it is a part.
-    let is_told = !(args.quiet && args.report == Some(ReportTo::StandardError));
     let mut still_waiting = 0;
     let status = loop {
         tokio::select! {
@@ -205,7 +199,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
             }
             status = child.wait() => break status?,
             () = running.released() => progress.clear(),
-            () = watch.tick() => if let Some(bypass) = watch.look() && is_told {
+            () = watch.tick() => if let Some(bypass) = watch.look() && !args.is_silent() {
                 let _ = writeln!(StandardError, "{}", super::inert(&bypass.warning()));
             },
             () = progress.tick() => progress.show(running.longest_held(HELD_LONG).as_ref(), &running.counts()),

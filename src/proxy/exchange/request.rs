@@ -251,7 +251,8 @@ impl<'a> Request<'a> {
     }
 
     pub fn url(&self) -> String {
-        match self.is_connect() {
+        // RFC 9112 §3.3: `*` stands for no path.
+        match self.is_connect() || *self.target == *b"*" {
             true => self.authority.url(""),
             false => self.authority.url(&String::from_utf8_lossy(&self.target)),
         }

@@ -73,8 +73,12 @@ impl Answer {
 
     /// Answers OPTIONS or TRACE with Max-Forwards 0 (RFC 9110 §7.6.2).
     pub fn last_forward(method: &str) -> Self {
-        let status = if method == "OPTIONS" { StatusCode::OK } else { StatusCode::METHOD_NOT_ALLOWED };
-        Answer::new(status, |_| (), b"")
+        let (status, error) = match method {
+            "OPTIONS" => (StatusCode::OK, None),
+            _ => (StatusCode::METHOD_NOT_ALLOWED, Some("http_request_error")),
+        };
+        let told = proxy_status(error, Some("Max-Forwards is 0"));
+        Answer::new(status, |text| put_field(text, b"proxy-status", told.as_bytes()), b"")
     }
 
     /// Uses the standard reason phrase. `put_fields`: appends field lines.

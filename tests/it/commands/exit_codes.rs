@@ -1,7 +1,7 @@
 //! The command line, as somebody types it: exit codes, what is printed where, and what is wrong said clearly.
 
 use super::ROBOTS;
-use crate::support::binary::{Ended, open, politely, politely_with, politely_with_files, preload};
+use crate::support::binary::{Ended, open, politely, politely_in_shell, politely_with, politely_with_files, preload};
 use crate::support::{Alpn, Origin};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -47,6 +47,54 @@ async fn where_no_descriptor_is_left_the_limit_is_to_be_raised() {
         failed += 1;
     }
     assert!(failed > 3, "{failed}");
+}
+
+const FEW_THREADS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+int pthread_create(pthread_t *thread, const pthread_attr_t *with, void *(*run)(void *), void *argument) {
+  static int begun;
+  int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
+  return __atomic_fetch_add(&begun, 1, __ATOMIC_RELAXED) < atoi(getenv("THREADS")) ? create(thread, with, run, argument) : EAGAIN;
+}
+"#;
+
+/// One thread is for the log, and four for the runtime.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_no_thread_is_left_the_limit_is_to_be_raised() {
+    let directory = tempfile::tempdir().unwrap();
+    let library = preload(directory.path(), FEW_THREADS);
+    let variables = [&open()[..], &[("LD_PRELOAD", library.to_str().unwrap()), ("TOKIO_WORKER_THREADS", "4")]].concat();
+    for threads in ["0", "1", "2", "4"] {
+        let few = [&variables[..], &[("THREADS", threads)]].concat();
+        for command in [&["run", "true"][..], &["serve", "--listen", "127.0.0.1:0"]] {
+            let Ended { code, stderr, .. } = politely_with(command, &few).await;
+            let hint =
+                "Resource temporarily unavailable (os error 11)\nhint: raise the limit on processes: `ulimit -u`";
+            assert!(code == 2 && stderr.contains(hint) && !stderr.contains("panicked"), "{threads}: {code}: {stderr}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn output_that_cannot_be_written_is_an_error_and_nobody_to_read_it_is_none() {
+    for arguments in [
+        &["demo"][..],
+        &["explain", "http://a.example/robots.txt", "--robots", "/dev/null"],
+        &["explain", "http://a.example/robots.txt", "--robots", "/dev/null", "--format", "json"],
+        &["completions", "bash"],
+        &["man"],
+        &["print", "config"],
+    ] {
+        let full = politely_in_shell("\"$0\" \"$@\" > /dev/full", arguments).await;
+        let said = "error: cannot write the output: No space left on device (os error 28)\nhint: make room";
+        assert!(full.code == 2 && full.stderr.starts_with(said), "{arguments:?}: {full:?}");
+    }
+    let unread = politely_in_shell("{ \"$0\" \"$@\"; echo $? >&2; } | true", &["demo"]).await;
+    assert_eq!(unread.stderr, "141\n", "as SIGPIPE ends others");
 }
 
 const BEFORE_1970: &str = r#"

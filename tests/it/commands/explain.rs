@@ -2,7 +2,7 @@
 
 use super::ROBOTS;
 use crate::support::binary::open;
-use crate::support::binary::{politely, politely_with};
+use crate::support::binary::{politely, politely_with, preload};
 use crate::support::{Alpn, Origin, Protocol, Reply};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -181,6 +181,24 @@ async fn explain_and_lint_say_that_it_was_asked_again() {
         assert!(text.stdout.contains(&note), "{}", text.stdout);
         let lint = politely_with(&["lint", &url], &open()).await;
         assert!(lint.stderr.contains("answered 400 to the request over HTTP/2"), "{}", lint.stderr);
+    }
+}
+
+/// "No" would be an answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_the_site_cannot_be_asked_explain_says_why_and_gives_no_answer() {
+    let directory = tempfile::tempdir().unwrap();
+    let library = preload(directory.path(), "int getaddrinfo(void) { return -3; /* EAI_AGAIN */ }\n");
+    let variables = [&open()[..], &[("LD_PRELOAD", library.to_str().unwrap())]].concat();
+    for command in [&["explain"][..], &["explain", "--format", "json"], &["lint"]] {
+        let ended = politely_with(&[command, &["https://nowhere.example/x"]].concat(), &variables).await;
+        let why = [
+            "error: cannot read https://nowhere.example/robots.txt: ",
+            "(cannot resolve nowhere.example: ",
+            "\nhint: ",
+        ];
+        assert!(why.iter().all(|part| ended.stderr.contains(part)), "{command:?}: {ended:?}");
+        assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{command:?}");
     }
 }
 

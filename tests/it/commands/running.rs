@@ -140,7 +140,8 @@ async fn a_proxy_that_is_not_used_is_warned_of() {
     let variable = ("HTTPS_PROXY", "http://proxy.example:3128");
     for (flags, variables, is_told) in [
         (&[][..], &[variable][..], true),
-        (&["-q"], &[variable], false),
+        (&["-q"], &[variable], true),
+        (&["-q", "--report", "json"], &[variable], false),
         (&[], &[("HTTPS_PROXY", "")], false),
         (&[], &[variable, ("POLITELY_EGRESS__UPSTREAM_PROXY", "http://127.0.0.1:1")], false),
     ] {

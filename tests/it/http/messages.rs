@@ -238,6 +238,12 @@ async fn max_forwards_is_counted_down_and_at_0_the_request_ends_here() {
     assert_eq!(origin.log.one("/x").field("max-forwards"), Some("2"));
     // RFC 9110 §7.6.2: it must answer itself.
     client.send(options(0)).await;
-    client.response().await;
+    let answer = client.response().await;
+    assert_eq!(answer.head.all("proxy-status"), ["politely; details=\"Max-Forwards is 0\""]);
+    let url = origin.url("/x");
+    client.send(format!("TRACE {url} HTTP/1.1\r\nHost: {host}\r\nMax-Forwards: 0\r\n\r\n")).await;
+    let answer = client.response().await;
+    let told = ["politely; error=http_request_error; details=\"Max-Forwards is 0\""];
+    assert_eq!((answer.status(), answer.head.all("proxy-status")), (405, told.to_vec()));
     assert_eq!(origin.log.count("/x"), 1);
 }

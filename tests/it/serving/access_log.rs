@@ -102,6 +102,19 @@ async fn each_refusal_is_shown_with_its_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_as_a_whole_has_no_path() {
+    let origin = Origin::site("").await;
+    let proxy = logging("").await;
+    let host = origin.authority("a.localhost");
+    let mut client = Client::open(proxy.address()).await;
+    client.send(format!("OPTIONS http://{host} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await;
+    client.response().await;
+    assert_eq!(origin.log.count("*"), 1);
+    assert_eq!(logged(&proxy, 1).await[0]["url"], format!("http://{host}"));
+    proxy.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connect_is_recorded_with_what_went_through_it() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = logging("intercept: { hosts: { b.localhost: tunnel } }").await;

@@ -300,6 +300,13 @@ pub async fn politely_with_files(most: usize, arguments: &[&str]) -> Ended {
     run_to_end(command, &[], Stdio::null()).await
 }
 
+/// Like [`politely`], as `"$0" "$@"` of a shell's script.
+pub async fn politely_in_shell(script: &str, arguments: &[&str]) -> Ended {
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_politely")]).args(arguments);
+    run_to_end(command, &[], Stdio::null()).await
+}
+
 async fn run(arguments: &[&str], variables: &[(&str, &str)], input: Stdio) -> Ended {
     let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
     command.args(arguments);
