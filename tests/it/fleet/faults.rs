@@ -88,7 +88,8 @@ async fn keeps_apart(count: usize) {
     let enough = async {
         let has_had_some = |number| through(number) * 30 >= count;
         while origin.log.pages().len() < count || !(0..fleet.len()).all(has_had_some) {
-            assert!(origin.log.pages().len() < 2 * count, "somebody is let in hardly ever");
+            // A link may break at each of several turns.
+            assert!(origin.log.pages().len() < 4 * count, "somebody is let in hardly ever");
             sleep(Duration::from_millis(100)).await;
         }
     };
