@@ -110,6 +110,7 @@ impl Machine {
     /// unless it is a first fetch of a robots.txt.
     pub fn take(&self, id: u64, start: MachineStart, reserved: Option<Reserved>, at: Instant) -> MachineTurn {
         let (times, own) = ((micros(at), span(self.most)), reserved.map(|reserved| reserved.own));
+        self.slots.look();
         loop {
             let Some(slot) = self.slots.find_or_insert(id, times.0) else { return MachineTurn::Busy };
             let lives = |process| self.slots.lives(process);
@@ -182,7 +183,7 @@ impl Machine {
         let is_lost = self.slots.is_lost();
         if is_lost {
             self.alone.get_or_init(|| {
-                warn("from now on", &io::Error::other(format!("{} cannot be read any more", slots::FILE)));
+                warn("from now on", &io::Error::other(format!("{} is gone, or cannot be read any more", slots::FILE)));
                 self.slots.processes()
             });
         }

@@ -15,8 +15,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicU32, AtomicUsize};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,8 @@ pub(super) struct Slots {
     segments: AtomicUsize,
     pub most_segments: usize,
     is_full_told: AtomicU32,
+    /// Somebody has removed the file: later processes use another.
+    is_removed: AtomicBool,
 }
 
 impl Slots {
@@ -66,8 +68,8 @@ impl Slots {
         let me = u32::from(generation) << 16 | u32::from(number);
         let key = words.word(KEY_WORD).load(SeqCst);
         let (inserting, segments) = (Mutex::default(), AtomicUsize::new(segments));
-        let (most_segments, is_full_told) = (SEGMENTS, AtomicU32::default());
-        let slots = Self { file, words, key, me, inserting, segments, most_segments, is_full_told };
+        let (most_segments, is_full_told, is_removed) = (SEGMENTS, AtomicU32::default(), AtomicBool::default());
+        let slots = Self { file, words, key, me, inserting, segments, most_segments, is_full_told, is_removed };
         if slots.words.word(BOOT_WORD).load(SeqCst) != boot {
             slots.boot(boot);
         }
@@ -80,9 +82,16 @@ impl Slots {
         number(&[&self.key.to_le_bytes(), name.as_bytes()].concat())
     }
 
-    /// Whether the file's data is no longer available.
+    /// Whether the file's data is no longer available, or the file was removed at the last [`look`](Self::look).
     pub fn is_lost(&self) -> bool {
-        self.words.is_lost()
+        self.words.is_lost() || self.is_removed.load(Relaxed)
+    }
+
+    /// Looks whether somebody has removed the file.
+    pub fn look(&self) {
+        if !self.file.is_named().unwrap_or_else(|error| error.kind() != io::ErrorKind::NotFound) {
+            self.is_removed.store(true, Relaxed);
+        }
     }
 
     /// The key's slot, if there is one.

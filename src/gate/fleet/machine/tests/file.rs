@@ -177,6 +177,18 @@ async fn what_is_cut_short_leaves_each_to_itself_and_ends_nobody() {
     assert!(one.spend("a", &Spend::of(crate::policy::Period::Day, 1, 0)).await.is_err());
 }
 
+#[test]
+fn what_is_removed_leaves_each_to_itself() {
+    let ((directory, one, other), now) = (both(), Instant::now());
+    one.starts(now, 3000);
+    std::fs::remove_file(directory.path().join(super::super::slots::FILE)).expect("it is ours");
+    let later = open(&directory);
+    assert_eq!(later.takes(now, 3000), MachineTurn::Taken, "it has another file");
+    assert_eq!([&one, &other].map(|machine| machine.reach().link), [1, 1], "nobody has looked");
+    assert!(other.due(now, 3000) > NOW);
+    assert_eq!([&one, &other, &later].map(|machine| machine.reach().link), [1, 0, 1]);
+}
+
 /// After a machine's restart its clock begins again, too.
 #[test]
 fn after_a_boot_no_time_has_passed() {
