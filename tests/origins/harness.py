@@ -141,12 +141,12 @@ class Proxy:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         at = site.directory
-        config = site.write("politely.yaml", f"""
+        config = site.write(f"politely{self.port}.yaml", f"""
 listen: [{{ address: '127.0.0.1:{self.port}' }}]
 admin: {{ address: 'off' }}
 identity: {{ product_tokens: [OriginsBot], contact: 'https://example.org/bot' }}
 intercept: {{ ca: {{ directory: '{at}/authority' }} }}
-store: {{ directory: '{at}/store' }}
+store: {{ directory: '{at}/store{self.port}' }}
 egress: {{ allow: [127.0.0.0/8, '::1/128'], ports: ['1-65535'], ca_file: '{site.ca}' }}
 robots: {{ timeout: 30s }}
 pace: {{ max_concurrent: 32 }}
