@@ -128,14 +128,16 @@ impl Disk {
 
     /// Appends an old entry again, with its file.
     fn renew(&self, key: RecordName, records: &mut NewRecords<'_>) -> io::Result<()> {
-        let is_old = |(place, _): &(RecordPlace, Vec<u8>)| self.segments.is_old(*place);
         // What cannot be read is not there.
         let Ok(Some((place, content))) = self.record(key, ReadFrom::Disk, |_| true) else { return Ok(()) };
         if let Some(name) = content.first_chunk().map(|name| RecordName::of_file(*name))
-            && records.files.insert(name)
-            && let Some((_, file)) = self.record(name, ReadFrom::Disk, |_| true).ok().flatten().filter(is_old)
+            && !records.files.contains(&name)
+            && let Some((place, file)) = self.record(name, ReadFrom::Disk, |_| true).ok().flatten()
         {
-            records.add(name, Unless::Never, &file)?;
+            records.files.insert(name);
+            if self.segments.is_old(place) {
+                records.add(name, Unless::Never, &file)?;
+            }
         }
         records.add(key, Unless::ElsewhereThan(place), &content)
     }
@@ -338,6 +340,19 @@ mod tests {
         other.write(&forgets, MIB).unwrap();
         records.finish().unwrap();
         assert_eq!([0, 1].map(|number| is_there(&other, number)), [false, true]);
+    }
+
+    #[test]
+    fn a_file_that_is_gone_is_written_again_with_another_entry_though_one_with_it_is_renewed() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = disk(directory.path());
+        disk.write(&batch(0, "# the same"), MIB).unwrap();
+        disk.index().remove(RecordName::of_file(super::super::digest(b"# the same"))).unwrap();
+        let mut both = batch(1, "# the same");
+        both.used.insert(key(0));
+        disk.write(&both, MIB).unwrap();
+        let parse = |_, body: &ReadFile<'_>| Some(Access::Rules(RobotsTxt::parse(&body(&|_| true)?)));
+        assert!(disk.read(key(1), SystemTime::now(), ReadFrom::Disk, parse).unwrap().is_some());
     }
 
     /// What it wrote would be lost, if the other is about to replace the index.
