@@ -1,6 +1,6 @@
 //! The token that callers of the admin address must send: the operator's, or one generated on first use.
 
-use super::{Settings, as_line, read_file, state_directory, write_once};
+use super::{Settings, as_line, read_file, write_once};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::io;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ impl AdminToken {
         match &settings.admin.token_file {
             Some(path) => Self { path: path.clone(), is_configured: true },
             None => {
-                let directory = settings.store.directory.clone().unwrap_or_else(state_directory);
+                let directory = settings.store.place();
                 Self { path: directory.join(NAME), is_configured: false }
             }
         }

@@ -1,7 +1,7 @@
 //! The name of this instance in Via: as configured, or generated once and stored.
 
 use super::written::values::InstanceName;
-use super::{Settings, as_line, is_ours, read_file, state_directory, write_once};
+use super::{Settings, as_line, is_ours, read_file, write_once};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -38,7 +38,7 @@ fn made_up() -> String {
 }
 
 fn path(settings: &Settings) -> PathBuf {
-    settings.store.directory.clone().unwrap_or_else(state_directory).join("instance")
+    settings.store.place().join("instance")
 }
 
 #[cfg(test)]

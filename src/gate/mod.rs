@@ -103,7 +103,7 @@ impl Gate {
     /// With the store of an earlier process and the fleet, as configured.
     pub fn open(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>) -> Self {
         let now = settings.load_full();
-        let place = (now.store.disk > 0).then(|| store::directory(&now.store));
+        let place = (now.store.disk > 0).then(|| now.store.place());
         let (fleet, messages) = Fleet::open(&settings, place.as_deref()).unzip();
         let longest_debt = now.pace.max_crawl_delay.max(LONGEST_BACKOFF);
         let machine = place.and_then(|place| Machine::open(&place, longest_debt)).map(Arc::new);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::config::state_directory;
 use crate::policy::{Allowlist, HostPattern, KeyBy, ListedBy, Paths};
 use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMatch};
 
@@ -246,6 +247,13 @@ pub struct StoreSettings {
     /// Not a configuration key. Nothing that others know of a host is used at first.
     #[serde(skip)]
     pub is_fresh: bool,
+}
+
+impl StoreSettings {
+    /// The configured or default directory.
+    pub fn place(&self) -> PathBuf {
+        self.directory.clone().unwrap_or_else(state_directory)
+    }
 }
 
 /// A cache of answers, shared by all clients.

@@ -28,7 +28,6 @@ use queue::HUNG;
 use read_from::ReadFrom;
 use record_name::RecordName;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -56,8 +55,8 @@ impl Store {
         if settings.disk == 0 {
             return Self::memory();
         }
-        config::warn_of_others(&directory(settings), "the store");
-        let location = Location { directory: directory(settings), size: settings.disk.into() };
+        config::warn_of_others(&settings.place(), "the store");
+        let location = Location { directory: settings.place(), size: settings.disk.into() };
         match WriterShared::start(location, queued(settings)) {
             Ok((disk, writer)) => Store { disk: Some(disk), writer: Mutex::new(Some(writer)) },
             Err(error) => {
@@ -156,12 +155,13 @@ impl Store {
         }
         let stored = disk.on_disk(how, |open| open.read(key, SystemTime::now(), how, parse))?.flatten();
         let Some(StoredEntry { entry, is_old }) = stored else { return Ok(None) };
-        let mut queue = disk.queue.lock();
-        // While nothing can be written, what is changed needs the room.
-        if is_old && queue.outage.is_none() {
-            disk.add(&mut queue, |batch| _ = batch.used.insert(key));
+        if is_old {
+            let mut queue = disk.queue.lock();
+            // While nothing can be written, what is changed needs the room.
+            if queue.outage.is_none() {
+                disk.add(&mut queue, |batch| _ = batch.used.insert(key));
+            }
         }
-        drop(queue);
         Ok(Some(Arc::new(entry)))
     }
 
@@ -255,12 +255,7 @@ fn queued(settings: &config::StoreSettings) -> usize {
 
 /// Whether there is a store, which opening it would begin.
 pub(super) fn is_begun(settings: &config::StoreSettings) -> bool {
-    settings.disk > 0 && directory(settings).join(index::FILE).exists()
-}
-
-/// The configured or default directory.
-pub(super) fn directory(settings: &config::StoreSettings) -> PathBuf {
-    settings.directory.clone().unwrap_or_else(config::state_directory)
+    settings.disk > 0 && settings.place().join(index::FILE).exists()
 }
 
 /// How long the store may take to close.

@@ -2,7 +2,8 @@
 //!
 //! Reservations are in the key's own time, the clock's less `OFF`. Own time stands still while the key is late: while the request with
 //! the turn connects or is answered for longer than the gap, or the host has asked for time. Whoever is due and finds the turn taken sets
-//! it back to the own start. So all reservations move together, and one is due at a time. This decides only about the order: the turn and the gap since the last start allow a start (`slot`).
+//! it back to the own start. So all reservations move together, and one is due at a time. This decides only about the order: the turn and
+//! the gap since the last start allow a start (`slot`).
 
 use super::clock::span;
 use super::key_view::MachineStart;
