@@ -73,17 +73,12 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, ValueError> {
-        let path = match &self.node.value {
-            Value::Text(text) => text.clone(),
-            Value::Unsigned(number) => number.to_string(),
-            Value::Signed(number) => number.to_string(),
-            Value::Decimal(number) => number.to_string(),
-            Value::Null | Value::Bool(_) | Value::List(_) | Value::Map(_) => String::new(),
-        };
+        if name == text::PATH
+            && let Some(path) = self.node.value.name().filter(|path| !path.is_empty())
+        {
+            return self.placed(visitor.visit_string(self.base.join(path).display().to_string()));
+        }
         match (name, self.node.text()) {
-            (text::PATH, _) if !path.is_empty() => {
-                self.placed(visitor.visit_string(self.base.join(path).display().to_string()))
-            }
             (text::MANY, Some(_)) => visitor.visit_seq(SeqDeserializer::new(once(self))),
             _ => self.deserialize_any(visitor),
         }

@@ -31,6 +31,19 @@ pub(in crate::config) enum Value {
     Map(BTreeMap<String, Box<(YamlNode, YamlNode)>>),
 }
 
+impl Value {
+    /// The text, or the number as text: names may be made of digits.
+    pub fn name(&self) -> Option<String> {
+        match self {
+            Self::Text(text) => Some(text.clone()),
+            Self::Unsigned(number) => Some(number.to_string()),
+            Self::Signed(number) => Some(number.to_string()),
+            Self::Decimal(number) => Some(number.to_string()),
+            Self::Null | Self::Bool(_) | Self::List(_) | Self::Map(_) => None,
+        }
+    }
+}
+
 impl YamlNode {
     /// Reads a whole document, in which `at` gives the place of each value by its number; nothing but comments is `null`.
     /// Refuses tags, several documents and bombs. A key that stands twice in a map is a fault, and the first one counts.
@@ -185,16 +198,8 @@ impl YamlWalk<'_> {
 
     /// A key as text.
     fn key_text<E: Error>(self, key: &Value) -> Result<String, E> {
-        let text = match key {
-            Value::Text(text) => text.clone(),
-            Value::Bool(value) => value.to_string(),
-            Value::Unsigned(number) => number.to_string(),
-            Value::Signed(number) => number.to_string(),
-            Value::Decimal(number) => number.to_string(),
-            Value::Null | Value::List(_) | Value::Map(_) => {
-                return Err(E::custom(format!("{OURS}a key is one word or a text")));
-            }
-        };
+        let text = if let Value::Bool(value) = key { Some(value.to_string()) } else { key.name() };
+        let text = text.ok_or_else(|| E::custom(format!("{OURS}a key is one word or a text")))?;
         Ok(self.keys.one_spelling(text))
     }
 
