@@ -9,11 +9,9 @@ pub(super) fn listener_owner(address: SocketAddr) -> Option<u32> {
     tables().iter().find_map(|table| owner_in(table, address))
 }
 
-/// By one of the tables. An address of all zeros listens at every one.
+/// By one of the tables.
 fn owner_in(table: &str, address: SocketAddr) -> Option<u32> {
-    let here = address.ip().to_canonical();
-    let mut listening = rows(table).filter(|row| row.is_listening && row.local.port() == address.port());
-    listening.find(|row| row.local.ip() == here || row.local.ip().is_unspecified()).map(|row| row.user)
+    rows(table).find(|row| row.listens_at(address)).map(|row| row.user)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The TCP sockets of this machine, as Linux lists them in `/proc/net/tcp`; elsewhere nobody knows them.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 pub struct TcpRow {
     pub local: SocketAddr,
@@ -10,6 +11,23 @@ pub struct TcpRow {
     pub user: u32,
     /// The inode.
     pub socket: u64,
+}
+
+impl TcpRow {
+    /// Whether the socket listens there. An address of all zeros listens at every one.
+    pub fn listens_at(&self, address: SocketAddr) -> bool {
+        let is_here = self.local.ip() == address.ip().to_canonical() || self.local.ip().is_unspecified();
+        self.is_listening && self.local.port() == address.port() && is_here
+    }
+}
+
+/// The sockets that a process has open, whose directory in `/proc` this is.
+pub fn sockets_of(process: &Path) -> impl Iterator<Item = u64> {
+    let held = std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    held.filter_map(|entry| {
+        let link = std::fs::read_link(entry.path()).ok()?;
+        link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    })
 }
 
 #[cfg(target_os = "linux")]

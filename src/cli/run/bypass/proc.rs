@@ -1,7 +1,7 @@
 //! What the command's processes have connected to, by /proc.
 
 use super::{Bypass, BypassWatch};
-use crate::cli::tcp_table::{rows, tables};
+use crate::cli::tcp_table::{rows, sockets_of, tables};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::net::SocketAddr;
@@ -20,11 +20,7 @@ impl BypassWatch {
             if ["politely", "politely (deleted)"].contains(&&*program) {
                 return None;
             }
-            let held = fs::read_dir(process.join("fd")).ok()?.flatten().filter_map(|entry| {
-                let link = fs::read_link(entry.path()).ok()?;
-                link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse::<u64>().ok()
-            });
-            let address = held.into_iter().find_map(|socket| sockets.get(&socket).copied())?;
+            let address = sockets_of(&process).find_map(|socket| sockets.get(&socket).copied())?;
             let environment = fs::read(process.join("environ")).unwrap_or_default();
             let mut variables = environment.split(|byte| *byte == 0);
             let has_variables = variables.any(|one| one.to_ascii_lowercase().starts_with(b"https_proxy="));
