@@ -49,6 +49,8 @@ enum Way {
     TrailingStatus,
     /// The end of each answer comes late, behind all that its content-length says (nginx as a reverse proxy, at times).
     LateEnd,
+    /// Each answer has no content, of this status in HPACK's static table, but several Content-Lengths, and content follows.
+    ContentBehind(u8),
     /// No PING is answered; each answer takes long. `one`: of one stream at a time, it says.
     Mute { one: bool },
 }
@@ -119,6 +121,11 @@ async fn serve(mut stream: Stream, way: Way, asked: &AtomicUsize) {
         let head = [0x88, 0x0f, 0x0d, 1, b'4'];
         return on_heads(stream, |id| [frame(1, 4, id, &head), frame(0, 0, id, b"body")].concat()).await;
     }
+    if let Way::ContentBehind(status) = way {
+        let length = [0x0f, 0x0d, 1, b'6'];
+        let head = [&[status][..], &length, &length].concat();
+        return on_heads(stream, |id| [frame(1, 4, id, &head), frame(0, 0, id, FORGED)].concat()).await;
+    }
     if let Way::TrailingStatus = way {
         let trailers = [&[0x8d, 0, 5][..], b"x-sum\x019"].concat();
         let answer = |id| [frame(1, 4, id, &[0x88]), frame(0, 0, id, b"body"), frame(1, 5, id, &trailers)].concat();
@@ -172,7 +179,7 @@ async fn serve(mut stream: Stream, way: Way, asked: &AtomicUsize) {
             | Way::BadField
             | Way::BadFieldAlone
             | Way::Mute { .. } => {}
-            Way::Switching | Way::TrailingStatus | Way::LateEnd => {}
+            Way::Switching | Way::TrailingStatus | Way::LateEnd | Way::ContentBehind(_) => {}
         }
         asked.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
@@ -743,6 +750,27 @@ async fn a_status_in_trailers_goes_no_further() {
         assert_eq!(answer.trailers, [("x-sum".to_owned(), "9".to_owned())]);
     }
 }
+
+/// Over HTTP/1.1 what follows it would be the answer to the next request, whichever site that is for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_follows_an_answer_without_content_goes_no_further() {
+    let site = Origin::site("").await;
+    let proxy = Proxy::start(FREE).await;
+    for (in_table, status, lengths) in [(0x89, 204, vec![]), (0x8b, 304, vec!["6"])] {
+        let origin = Odd::start(Way::ContentBehind(in_table)).await;
+        let host = origin.authority();
+        let mut client = proxy.client().await;
+        let answer = client.get(&format!("https://{host}/x"), &host).await;
+        assert_eq!((answer.status(), answer.head.all("content-length")), (status, lengths));
+        let next = client.get(&site.url("/y"), &site.authority("a.localhost")).await;
+        assert_eq!(next.text(), "page /y", "after a {status}");
+        let client = Client::connect(proxy.address(), &host).await;
+        let client = H2Client::over(client.tls("a.localhost", &proxy.ca_pem_path(), &[b"h2"]).await).await;
+        assert_eq!(client.get(&format!("https://{host}/x")).await.status(), status);
+    }
+}
+
+const FORGED: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged";
 
 /// It has all that it was told of, as it leaves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

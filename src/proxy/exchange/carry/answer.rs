@@ -8,6 +8,7 @@ use crate::http1::{
 use crate::proxy::respond::PROXY_STATUS;
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
+use std::mem::replace;
 
 /// A head as received.
 pub struct AnswerHead<'a> {
@@ -113,10 +114,13 @@ impl<'a> AnswerHead<'a> {
                     .for_each(|it| pass(it.kind, it.name, it.value));
             }
             Fields::Http2(fields) => {
+                // RFC 9110 §8.6: in no 1xx or 204. Several agree, and are one.
+                let mut has_length = self.status < 200 || self.status == 204;
                 for (name, value) in fields {
                     let name = name.as_str().as_bytes();
                     let kind = FieldKind::of(name);
-                    if !kind.is_hop_by_hop() {
+                    let is_surplus = kind == FieldKind::ContentLength && replace(&mut has_length, true);
+                    if !kind.is_hop_by_hop() && !is_surplus {
                         pass(kind, name, value.as_bytes());
                     }
                 }

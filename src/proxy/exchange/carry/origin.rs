@@ -163,7 +163,8 @@ impl Origin for Http2Origin {
         let (parts, body) = ready!(Pin::new(&mut self.response).poll(cx))?.into_parts();
         self.has_answered = true;
         let framing = framing(method, parts.status.as_u16(), &parts.headers, body.is_end_stream())?;
-        self.side.receiving = Some(body);
+        // What an origin sends after an answer that has no content is not passed on: over HTTP/1 it would be read as the next answer.
+        self.side.receiving = (framing != Framing::None).then_some(body);
         self.side.remaining = match framing {
             Framing::Length(length) => Some(length),
             Framing::None | Framing::Chunked | Framing::UntilClose => None,
