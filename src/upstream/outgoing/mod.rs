@@ -77,11 +77,9 @@ impl Outgoing<'_> {
             // RFC 9113 §8.2.3: cookies that were split are joined.
             out.extend_from_slice(b"Cookie");
             let mut separator: &[u8] = b": ";
-            self.fields.each(|field, _| {
-                if field.kind == FieldKind::Cookie {
-                    put(out, &[separator, field.value]);
-                    separator = b"; ";
-                }
+            self.fields.each_cookie(|cookie| {
+                put(out, &[separator, cookie]);
+                separator = b"; ";
             });
             out.extend_from_slice(b"\r\n");
         }
@@ -211,10 +209,11 @@ impl Outgoing<'_> {
         !self.is_signed() && signer.is_wanted()
     }
 
-    /// Whether the request was received with a signature.
+    /// Whether the request was received with a signature that goes on.
     pub fn is_signed(&self) -> bool {
         let mut is_signed = false;
-        self.fields.each(|field, _| is_signed |= SIGNATURE.iter().any(|name| field.name.eq_ignore_ascii_case(name)));
+        self.fields
+            .each_passed(&mut |field, _| is_signed |= SIGNATURE.iter().any(|name| field.eq_ignore_ascii_case(name)));
         is_signed
     }
 
@@ -228,10 +227,10 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Whether there is more than one Cookie field.
+    /// Whether more than one Cookie field goes on.
     fn has_crumbs(&self) -> bool {
         let mut cookies = 0;
-        self.fields.each(|field, _| cookies += usize::from(field.kind == FieldKind::Cookie));
+        self.fields.each_cookie(|_| cookies += 1);
         cookies > 1
     }
 }
@@ -241,6 +240,15 @@ impl OutgoingFields<'_> {
     /// origin is to know.
     pub fn each_passed(&self, see: &mut dyn FnMut(&[u8], &[u8])) {
         self.each(|field, ends_here| _ = is_passed(field, ends_here).then(|| see(field.name, field.value)));
+    }
+
+    /// Calls `see` with each cookie that goes on.
+    fn each_cookie(&self, mut see: impl FnMut(&[u8])) {
+        self.each(|field, ends_here| {
+            if field.kind == FieldKind::Cookie && !ends_here {
+                see(field.value);
+            }
+        });
     }
 
     /// Calls `see` with each field, and whether it was meant only for the hop on which it came.

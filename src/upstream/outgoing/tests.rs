@@ -64,6 +64,18 @@ async fn what_ends_with_the_client_s_hop_ends_here() {
 }
 
 #[tokio::test]
+async fn so_do_cookies_however_many_and_a_client_s_signature() {
+    let request = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: cookie, signature\r\nCookie: a=1\r\nCookie: b=2\r\n\
+        Signature: x\r\n\r\n";
+    let out = written("", "http://a.example", request).await;
+    assert_eq!(out, "GET / HTTP/1.1\r\nHost: a.example\r\nVia: 1.1 us\r\n\r\n");
+    let mut room = FieldRoom::new();
+    let head = read_request(request.as_bytes(), &mut 0, 65_536, &mut room).unwrap().unwrap();
+    let outgoing = Outgoing { fields: OutgoingFields::Http1(&head), ..own("GET", "/", &[]) };
+    assert!(!outgoing.is_signed(), "it is to be signed by us");
+}
+
+#[tokio::test]
 async fn targets_go_on_byte_for_byte() {
     for (sent, goes_on) in [
         ("GET /%7e/..//`{}|^[]<>\"?a=`b", "GET /%7e/..//`{}|^[]<>\"?a=`b"),
