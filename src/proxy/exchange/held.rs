@@ -116,6 +116,17 @@ impl BodySource for HeldBody {
         Poll::Ready(Ok(false))
     }
 
+    fn has_ended(&self) -> bool {
+        // The origin's rest follows.
+        false
+    }
+
+    fn is_complete(&self) -> bool {
+        false
+    }
+
+    fn gather(&mut self, _: &mut Context<'_>) {}
+
     fn trailers(&mut self) -> Option<HeaderMap> {
         None
     }

@@ -57,6 +57,18 @@ impl<S: Side> BodySource for SniCheckedClient<'_, S> {
         if self.other_name.is_some() { Poll::Ready(Err(SideError::Ended)) } else { Poll::Ready(Ok(is_more)) }
     }
 
+    fn has_ended(&self) -> bool {
+        self.side.has_ended()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.side.is_complete()
+    }
+
+    fn gather(&mut self, cx: &mut Context<'_>) {
+        self.side.gather(cx);
+    }
+
     fn trailers(&mut self) -> Option<HeaderMap> {
         self.side.trailers()
     }

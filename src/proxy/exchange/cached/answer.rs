@@ -251,6 +251,16 @@ impl BodySource for StoredBody {
         Poll::Ready(Ok(!self.piece.is_empty()))
     }
 
+    fn has_ended(&self) -> bool {
+        false
+    }
+
+    fn is_complete(&self) -> bool {
+        false
+    }
+
+    fn gather(&mut self, _: &mut Context<'_>) {}
+
     fn trailers(&mut self) -> Option<HeaderMap> {
         None
     }

@@ -63,6 +63,14 @@ impl<S: BodySource> BodySource for Tee<'_, S> {
         self.from.has_ended()
     }
 
+    fn is_complete(&self) -> bool {
+        self.from.is_complete()
+    }
+
+    fn gather(&mut self, cx: &mut Context<'_>) {
+        self.from.gather(cx);
+    }
+
     fn trailers(&mut self) -> Option<HeaderMap> {
         self.from.trailers()
     }

@@ -48,6 +48,12 @@ impl BodySource for LocalBody {
         self.piece.start == self.len
     }
 
+    fn is_complete(&self) -> bool {
+        self.has_ended()
+    }
+
+    fn gather(&mut self, _: &mut Context<'_>) {}
+
     fn trailers(&mut self) -> Option<HeaderMap> {
         None
     }

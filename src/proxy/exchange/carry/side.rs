@@ -20,17 +20,13 @@ pub trait BodySource {
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, SideError>>;
 
     /// Whether neither content nor trailers follow what was taken. `false`: unknown.
-    fn has_ended(&self) -> bool {
-        false
-    }
+    fn has_ended(&self) -> bool;
 
     /// Whether all content that was announced has been taken, though the end may be missing yet.
-    fn is_complete(&self) -> bool {
-        self.has_ended()
-    }
+    fn is_complete(&self) -> bool;
 
     /// Queues incoming content while the current piece waits, if it would block other streams.
-    fn gather(&mut self, _: &mut Context<'_>) {}
+    fn gather(&mut self, cx: &mut Context<'_>);
 
     /// Trailers behind the content.
     fn trailers(&mut self) -> Option<HeaderMap>;
