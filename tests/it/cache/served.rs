@@ -342,3 +342,21 @@ async fn a_head_that_grows_with_each_confirmation_ends_what_is_stored() {
     let unconditional = asked.iter().filter(|seen| seen.path() == "/page" && seen.field("if-none-match").is_none());
     assert!(unconditional.count() > 1, "it is fetched again");
 }
+
+/// The site has answered: who reads what is stored slowly holds back nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_site_has_confirmed_takes_no_turn_however_slowly_it_is_read() {
+    let origin = pages(|seen| match (seen.path().as_str(), seen.field("if-none-match")) {
+        ("/long", None) => Reply::pattern(10 << 20).field("ETag", "\"a\"").field("Cache-Control", "no-cache"),
+        ("/long", Some(_)) => Reply::status(304).field("ETag", "\"a\""),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let (proxy, _directory) = caching("hosts: { '*': { crawl_delay: 10ms } }\npace: { max_wait: 3s }").await;
+    let stored = proxy.curl(&[&origin.url("/long")]).await;
+    assert!(stored.head().field("cache-status").is_some_and(|it| it.ends_with("stored")), "{:?}", stored.head());
+    let mut slow = proxy.client().await;
+    slow.send(crate::support::client::get(&origin.url("/long"), &origin.authority("a.localhost"))).await;
+    assert_eq!(slow.head().await.field("cache-status"), Some("politely; fwd=stale; fwd-status=304"));
+    assert_eq!(proxy.curl(&[&origin.url("/other")]).await.text(), "page");
+}

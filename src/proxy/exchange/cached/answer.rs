@@ -46,6 +46,8 @@ impl Exchange<'_> {
         let checked = page.or_else(|why| self.unread(why)).and_then(|page| self.check_stored(&page, &head));
         if is_confirmed {
             self.keep_confirmed(&stored);
+            // The origin has answered: a client that reads the stored body slowly holds back nobody.
+            self.permit = None;
         }
         if let Err(refusal) = checked {
             return Outcome::Refused(refusal);
