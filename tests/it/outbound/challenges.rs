@@ -55,6 +55,10 @@ async fn pages_are_repeated_where_that_is_safe_and_the_answer_goes_on_where_it_i
         }
         assert_eq!(origin.log.of("/x").iter().map(is_signed).collect::<Vec<_>>(), seen, "{method}");
     }
+    let origin = Origin::https(Alpn::H1, asks).await;
+    let proxy = Proxy::start(&settings).await;
+    let got = proxy.curl(&["--http2", &origin.url("/x")]).await;
+    assert_eq!(got.text(), "page", "a stream without a body is repeated on another connection");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -26,6 +26,8 @@ pub struct Http2 {
     trailers: Option<HeaderMap>,
     /// Consumed content, kept for a retry while it is short enough.
     consumed: Option<Vec<Bytes>>,
+    /// Its bytes.
+    consumed_len: usize,
     replay: VecDeque<Bytes>,
     fault: Option<h2::Error>,
     /// Output has ended.
@@ -34,7 +36,7 @@ pub struct Http2 {
 
 impl Http2 {
     pub fn keep_replay(&mut self) {
-        self.consumed = Some(Vec::new());
+        (self.consumed, self.consumed_len) = (Some(Vec::new()), 0);
     }
 
     /// Rewinds to the beginning of the body. Returns false if not all of it was kept.
@@ -124,12 +126,10 @@ impl BodySource for Http2 {
         if !self.is_replayed {
             self.release(n);
         }
-        if let Some(consumed) = &mut self.consumed {
-            if consumed.iter().map(Bytes::len).sum::<usize>() + n <= MAX_REPLAY {
-                consumed.push(taken.clone());
-            } else {
-                self.consumed = None;
-            }
+        self.consumed_len += n;
+        match &mut self.consumed {
+            Some(consumed) if self.consumed_len <= MAX_REPLAY => consumed.push(taken.clone()),
+            kept => *kept = None,
         }
         taken
     }

@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout};
 pub struct Http2Client {
     pub side: Http2,
     respond: SendResponse<Bytes>,
+    has_body: bool,
     /// Shared by all streams of the connection.
     turns: TaskTurns,
     is_head: bool,
@@ -35,11 +36,13 @@ pub struct Http2Client {
 
 impl Http2Client {
     pub fn new(receiving: Option<RecvStream>, respond: SendResponse<Bytes>, turns: TaskTurns, is_head: bool) -> Self {
+        let has_body = receiving.is_some();
         let mut side = Http2::default();
         side.receiving = receiving;
         Http2Client {
             side,
             respond,
+            has_body,
             turns,
             is_head,
             began: false,
@@ -115,7 +118,7 @@ impl Client for Http2Client {
     }
 
     fn begin_body(&mut self, replayable: bool) -> bool {
-        if self.began && !self.side.rewind() {
+        if self.began && self.has_body && !self.side.rewind() {
             return false;
         }
         self.began = true;
