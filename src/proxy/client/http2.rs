@@ -14,6 +14,7 @@ use super::Peer;
 use super::connect::{self, ConnectResult};
 use super::connection::{Connection, FORGET, find_user, user_place};
 use super::wire::Wire;
+use crate::config::User;
 use crate::policy::Refusal;
 use crate::upstream::{Gathered, TaskTurns};
 use bytes::Bytes;
@@ -23,7 +24,7 @@ use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -59,7 +60,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
         peer,
         turns,
         permit,
-        place: Mutex::default(),
+        places: Mutex::default(),
         last: Mutex::new(last),
         last_place: Mutex::default(),
         tries: Default::default(),
@@ -77,9 +78,6 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
                     tracing::error!(%error, "a stream's task failed");
                 }
                 idle_at = Instant::now() + idle;
-                if exchanges.is_empty() {
-                    *shared.place.lock() = None;
-                }
             }
             // What the client has sent before it knows is served.
             () = leaves(&proxy, &shared.permit, is_idle), if !is_stopping => {
@@ -141,13 +139,28 @@ struct SharedConnection {
     peer: Peer,
     turns: TaskTurns,
     permit: ConnectionPermit,
-    /// Place among the connections of the latest user, while a stream is open.
-    place: Mutex<Option<Place<String>>>,
+    /// Places among the connections of the users who have streams open, which hold them.
+    places: Mutex<Vec<Weak<Place<String>>>>,
     /// The request that was read last, and the destination of one that has ended.
     last: Mutex<PreviousRequest>,
     last_place: Mutex<LastPlace>,
     /// Held while a stream's password is verified.
     tries: tokio::sync::Mutex<()>,
+}
+
+impl SharedConnection {
+    /// The place of a stream: all of a user's streams share one.
+    fn user_place(&self, proxy: &Proxy, user: Option<&User>) -> Result<Option<Arc<Place<String>>>, Refusal> {
+        let mut places = self.places.lock();
+        places.retain(|place| place.strong_count() > 0);
+        let mut held = places.iter().filter_map(Weak::upgrade);
+        if let Some(held) = held.find(|place| user.is_some_and(|user| place.client() == user.name.as_ref())) {
+            return Ok(Some(held));
+        }
+        let place = user_place(proxy, user, None)?.map(Arc::new);
+        places.extend(place.as_ref().map(Arc::downgrade));
+        Ok(place)
+    }
 }
 
 /// Serves one stream.
@@ -181,19 +194,19 @@ async fn exchange(
             // A stream that waits for its password check does not block streams whose password is cached.
             let credentials = (request.credentials, Some(&shared.tries));
             let found = find_user(&proxy, &settings, &mut peer, credentials, &mut client, &mut timer).await;
-            let identified = found.and_then(|()| {
-                let mut place = shared.place.lock();
-                *place = user_place(&proxy, peer.user.as_deref(), place.take()).map_err(Outcome::Refused)?;
-                Ok(())
-            });
+            let identified =
+                found.and_then(|()| shared.user_place(&proxy, peer.user.as_deref()).map_err(Outcome::Refused));
             let mut exchange = Exchange::new(&proxy, settings, &request, &peer, began);
             match identified {
-                Err(outcome) => exchange.finish(outcome, &mut client, &mut timer).await,
-                Ok(()) if request.is_connect() && inside.is_none() => {
+                Err(outcome) => {
+                    exchange.finish(outcome, &mut client, &mut timer).await;
+                    shared.permit.heard(false);
+                }
+                Ok(_place) if request.is_connect() && inside.is_none() => {
                     // Boxed, because most streams are not tunnels.
                     return Box::pin(connect(&proxy, exchange, &shared.permit, client, timer)).await;
                 }
-                Ok(()) => {
+                Ok(_place) => {
                     if request.is_upgrade {
                         client.withhold();
                     }

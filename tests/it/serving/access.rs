@@ -1,6 +1,6 @@
 //! What is otherwise for one user: overrides for hosts, and bounds.
 
-use crate::support::{Alpn, Client, Origin, Proxy, Reply, Seen, assert_refused, eventually};
+use crate::support::{Alpn, Client, H2Client, Origin, Proxy, Reply, Seen, assert_refused, eventually};
 use argon2::{Argon2, Params, PasswordHasher};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -150,6 +150,29 @@ async fn a_user_s_connections_in_use_are_bounded_and_given_back() {
         answered = open("alice").await.1.status();
     }
     assert_eq!(answered, 200);
+}
+
+/// The streams of a connection may be of several users: each counts while one of theirs is open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_user_s_stream_does_not_give_a_user_s_place_away() {
+    let origin = Origin::http(holding).await;
+    let proxy = Proxy::start(&users("max_connections: 1")).await;
+    let shared = H2Client::known(proxy.client().await).await;
+    let asks = async |path: &str, user: &str| {
+        let mut asked = crate::support::h2_client::request("GET", &origin.url(path));
+        let credentials = format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{user}")));
+        asked.headers_mut().insert("proxy-authorization", credentials.parse().unwrap());
+        shared.send(asked, true).await
+    };
+    let held = asks("/held", "alice").await;
+    eventually("her request", || origin.log.count("/held") == 1).await;
+    for user in ["bob", "alice"] {
+        assert_eq!(asks("/x", user).await.response().await.unwrap().status(), 200, "{user}");
+        let refused = get(&proxy, &origin.url("/x"), "alice").await;
+        assert_refused(&refused, 503, "connection_limit_reached", "connection-limit");
+    }
+    drop(held);
+    while get(&proxy, &origin.url("/x"), "alice").await.status() == 503 {}
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
