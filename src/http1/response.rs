@@ -3,6 +3,7 @@
 use super::fields::{Field, FieldKind, FieldRoom, is_named, list};
 use super::scan::{number, text_end, token_end, trim, within};
 use super::{Framing, HeadError};
+use std::mem::replace;
 
 /// The head of an answer, up to its empty line; interim answers (1xx) are separate heads.
 #[derive(Debug, Clone, Copy)]
@@ -78,13 +79,20 @@ fn end_of_head(input: &mut [u8], scanned: &mut usize) -> Result<Option<usize>, H
         return Err(HeadError::Malformed("it does not begin with HTTP/1"));
     }
     let mut from = (*scanned).min(input.len());
+    let mut is_folded = false;
     while let Some(at) = memchr::memchr(b'\n', &input[from..]).map(|at| at + from) {
         if input[at - 1] == b'\n' || input[at - 1] == b'\r' && input[at - 2] == b'\n' {
             return Ok(Some(at + 1));
         }
         match input.get(at + 1) {
-            Some(b' ' | b'\t') => unfold(input, at)?,
-            Some(_) => {}
+            // A line is looked at once, however often it is folded.
+            Some(b' ' | b'\t') => {
+                if !replace(&mut is_folded, true) && !is_field_before(&input[..at]) {
+                    return Err(HeadError::Malformed("a folded line that is not a header field"));
+                }
+                unfold(input, at);
+            }
+            Some(_) => is_folded = false,
             // The next line may continue this one.
             None => {
                 *scanned = at;
@@ -97,18 +105,19 @@ fn end_of_head(input: &mut [u8], scanned: &mut usize) -> Result<Option<usize>, H
     Ok(None)
 }
 
-/// Joins a folded line with the one before (§5.2). Only a field can be folded, not the status line (§2.2).
+/// Whether the last line is a field: the status line cannot be folded (§2.2).
 #[cold]
-fn unfold(input: &mut [u8], at: usize) -> Result<(), HeadError> {
-    let folded = memchr::memrchr(b'\n', &input[..at]).map(|before| &input[before + 1..at]);
-    if folded.is_none_or(|line| !line.contains(&b':')) {
-        return Err(HeadError::Malformed("a folded line that is not a header field"));
-    }
+fn is_field_before(input: &[u8]) -> bool {
+    memchr::memrchr(b'\n', input).is_some_and(|before| input[before + 1..].contains(&b':'))
+}
+
+/// Joins a folded line with the one before (§5.2).
+#[cold]
+fn unfold(input: &mut [u8], at: usize) {
     input[at] = b' ';
     if input[at - 1] == b'\r' {
         input[at - 1] = b' ';
     }
-    Ok(())
 }
 
 /// Reads the head that `input` begins with. An incomplete head is an error.
