@@ -72,12 +72,13 @@ where
             },
         };
         let Some((address, ended)) = ended else { return Err(failure) };
-        slower.retain(|&it| it != address);
+        let before = slower.iter().position(|&it| it == address).unwrap_or_default();
+        slower.remove(before);
         match ended {
             Ok(reached) => {
                 failed.forget(address);
                 // Slower addresses that were started earlier are not waited for again soon.
-                slower.into_iter().for_each(|slower| failed.note(slower));
+                slower[..before].iter().for_each(|&slower| failed.note(slower));
                 return Ok((reached, address));
             }
             // The address is not at fault.
@@ -141,6 +142,18 @@ mod tests {
         let ordered = failed.order(&addresses, None);
         assert_eq!(race(&ordered, &failed, dial).await.unwrap().1, addresses[1]);
         assert_eq!(began.elapsed(), STAGGER, "the second time, it is tried last");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_was_begun_after_the_first_to_answer_is_not_at_fault() {
+        let failed = FailedAddresses::default();
+        let addresses = sockets(&[V6[0], V4[0]]);
+        let dial = |address: SocketAddr| async move {
+            sleep(STAGGER * if address.is_ipv6() { 2 } else { 9 }).await;
+            Ok::<_, DialError>(address)
+        };
+        assert_eq!(race(&addresses, &failed, dial).await.unwrap().1, addresses[0]);
+        assert!(!failed.has_failed(addresses[1]));
     }
 
     #[tokio::test(start_paused = true)]
