@@ -158,7 +158,8 @@ impl<'a> Request<'a> {
         let length = length(fields)?;
         let mut request = Request {
             framing: match (ends, length) {
-                (false, None) if is_upgrade || method == "CONNECT" => Framing::None,
+                (false, _) if is_upgrade => Framing::None,
+                (false, None) if method == "CONNECT" => Framing::None,
                 (true, None | Some(0)) => length.map_or(Framing::None, Framing::Length),
                 (true, Some(_)) => return Err(Refusal::bad_request("a Content-Length on a request without a body")),
                 (false, Some(length)) => Framing::Length(length),
