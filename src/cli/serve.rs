@@ -7,6 +7,7 @@ use crate::config::{Settings, read_argument};
 use crate::server::{self, Running, StartError};
 use crate::telemetry;
 use serde_json::json;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::ExitCode;
 use tokio::signal::unix::SignalKind;
@@ -47,6 +48,10 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
     let _file = announced(&running, path);
     let (file, own) = (path.map(Path::to_owned), args.clone());
     running.reload_from(move || {
+        if let Some(file) = file.as_deref().filter(|file| file.metadata().is_ok_and(|it| it.file_type().is_fifo())) {
+            let hint = "to reload, write the configuration to a regular file; a pipe is read once, at the start";
+            return Err(format!("error: {} is a pipe\nhint: {hint}", file.display()));
+        }
         if let Some(file) = file.as_deref().filter(|file| !was_empty && is_empty(file)) {
             let hint = "write the new configuration to another file and rename that; for all defaults, write `{}`";
             return Err(format!("error: {} is empty, but for comments\nhint: {hint}", file.display()));
@@ -57,7 +62,11 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
     notify(&[sd_notify::NotifyState::Ready]);
     loop {
         match signals.next().await {
-            kind if kind == SignalKind::hangup() => running.reload_from_file().await,
+            // A file system that does not answer keeps nobody from stopping the proxy.
+            kind if kind == SignalKind::hangup() => tokio::select! {
+                () = running.reload_from_file() => {}
+                () = signals.next_to_stop() => break,
+            },
             kind if STOP.contains(&kind) => break,
             kind => {
                 let name = OTHER.iter().find(|(other, _)| *other == kind).map_or("a signal", |(_, name)| name);

@@ -68,6 +68,19 @@ async fn an_empty_file_is_no_configuration() {
     binary.stop().await;
 }
 
+/// As of a tool that passes secrets on: nobody may ever write to it again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_pipe_is_waited_for() {
+    let binary = Binary::serve(ADMIN).await;
+    std::fs::remove_file(binary.file()).expect("it is there");
+    rustix::fs::mkfifoat(rustix::fs::CWD, binary.file(), 0o600.into()).expect("a pipe");
+    binary.signal(libc::SIGHUP);
+    eventually("the refusal", || binary.output().contains("politely.yaml is a pipe")).await;
+    std::fs::remove_file(binary.file()).expect("it is there");
+    assert_eq!(said(&binary.reload(ADMIN).await), (0, "reloaded: nothing has changed\n"), "all has stayed as it was");
+    binary.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_it_was_started_with_is_reloaded_as_any_other() {
     let binary = Binary::serve_empty(&[("POLITELY_LISTEN", "[{ address: '127.0.0.1:0' }]")]).await;
