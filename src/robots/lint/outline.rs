@@ -129,7 +129,9 @@ impl<'a> Outline<'a> {
                     false => (!is_name).then(|| (WarningCode::AgentNotAToken, at.clone())),
                 }
             }
-            RecordKey::CrawlDelay if StatedPace::parse(entry.key, value).is_none() => unreadable(WarningCode::BadDelay),
+            RecordKey::CrawlDelay if StatedPace::parse(entry.key, value).is_none() || has_other_unit(value) => {
+                unreadable(WarningCode::BadDelay)
+            }
             RecordKey::RequestRate if StatedPace::parse(entry.key, value).is_none() => unreadable(WarningCode::BadRate),
             RecordKey::VisitTime if StatedPace::parse(entry.key, value).is_none() => {
                 unreadable(WarningCode::BadVisitTime)
@@ -227,8 +229,16 @@ fn why_no_delay(value: &[u8]) -> Option<&'static str> {
         None if value.is_empty() => Some("the delay has no value"),
         Some(b'0'..=b'9' | b'.') if value.starts_with(b"-") => Some("a negative delay"),
         Some(_) if magnitude.starts_with(b"nan") || magnitude.starts_with(b"inf") => Some("not a finite number"),
+        Some(_) if has_other_unit(&value) => Some("a delay in another unit than seconds"),
         Some(_) | None => None,
     }
+}
+
+/// Whether another unit follows the number, or the rest of a time of day: `10 minutes`, `1:30`.
+fn has_other_unit(value: &[u8]) -> bool {
+    let digits = value.iter().take_while(|byte| matches!(byte, b'0'..=b'9' | b'.')).count();
+    let rest = value[digits..].trim_ascii_start().to_ascii_lowercase();
+    digits > 0 && [&b":"[..], b"m", b"h", b"d"].iter().any(|unit| rest.starts_with(unit))
 }
 
 /// The first malformed escape, and its range.

@@ -91,6 +91,7 @@ fn what_a_line_itself_tells_is_in_the_words() {
         ("Crawl-delay: nan", "not a finite number", "write a decimal number"),
         ("Crawl-delay: -Infinity", "not a finite number", "write a decimal number"),
         ("Crawl-delay:", "the delay has no value", "write a decimal number"),
+        ("Crawl-delay: 10 minutes", "a delay in another unit than seconds", "write a decimal number"),
         ("Crawl-delay: soon", "not a number of seconds", "write a decimal number"),
         ("Dissallow: /", "misspelt key `Dissallow`", "write `Disallow`"),
         ("user agent: x", "misspelt key `user agent`", "write `User-agent`"),
