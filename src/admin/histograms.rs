@@ -13,10 +13,8 @@ pub(super) struct Histograms(pub Vec<(Labels, Distribution)>);
 impl EncodeMetric for Histograms {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|(labels, read)| {
-            let encode = |encoder: &mut MetricEncoder<'_>| {
-                encoder.encode_histogram::<NoLabelSet>(read.sum, read.count(), &read.buckets, None)
-            };
-            if labels.is_empty() { encode(&mut encoder) } else { encode(&mut encoder.encode_family(labels)?) }
+            let mut encoder = encoder.encode_family(labels)?;
+            encoder.encode_histogram::<NoLabelSet>(read.sum, read.count(), &read.buckets, None)
         })
     }
 

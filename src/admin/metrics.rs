@@ -12,13 +12,16 @@ use crate::telemetry;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
+use prometheus_client::encoding::EncodeGaugeValue;
 use prometheus_client::encoding::prometheus_text;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::TypedMetric;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::registry::{Metric, Registry};
 use std::collections::{BTreeMap, HashSet};
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -81,9 +84,8 @@ fn registry(admin: &Admin, names: bool) -> Registry {
     let help = "1 if the last reload put all of the configuration in force";
     all.gauge("config_last_reload_successful", help, usize::from(last.failure.lock().is_none()));
     let help = "When all of the configuration was last put in force";
-    let succeeded_at = last.succeeded_at.load(Relaxed) as usize;
-    all.gauge("config_last_reload_success_timestamp_seconds", help, succeeded_at);
-    all.seconds("uptime_seconds", "Time since the start", admin.started.elapsed().as_secs_f64());
+    all.gauge("config_last_reload_success_timestamp_seconds", help, last.succeeded_at.load(Relaxed));
+    all.gauge("uptime_seconds", "Time since the start", admin.started.elapsed().as_secs_f64());
     all.gauges("build_info", "Always 1, with the version", [(labels([("version", env!("CARGO_PKG_VERSION"))]), 1)]);
     all.0
 }
@@ -141,7 +143,7 @@ fn cache(all: &mut Metrics, figures: PageCacheFigures) {
     all.counter("cache_evicted", "Answers removed from the cache to stay below its size", figures.evicted);
     all.counter("cache_failed", "Answers not stored because the disk was full or failing", figures.failed);
     all.gauge("cache_entries", "Answers in the cache", figures.entries);
-    all.gauge("cache_bytes", "Size of the cache on disk", usize::try_from(figures.bytes).unwrap_or(usize::MAX));
+    all.gauge("cache_bytes", "Size of the cache on disk", figures.bytes);
     all.gauge("cache_up", "1 if answers can be stored", usize::from(figures.is_ready));
 }
 
@@ -177,7 +179,7 @@ fn gate(all: &mut Metrics, gate: &Gate) {
     let held = [([("for", "turn")], times.held_for_turn), ([("for", "robots")], times.held_for_robots)];
     all.histogram("held_seconds", "Time that held requests were held, by what for", held);
     let longest = gate.longest_held(Duration::ZERO).map_or(Duration::ZERO, |held| held.since);
-    all.seconds("longest_held_seconds", "How long the oldest held request has been held", longest.as_secs_f64());
+    all.gauge("longest_held_seconds", "How long the oldest held request has been held", longest.as_secs_f64());
     let parts = [
         ("authorities", robots.authority_bytes),
         ("files", robots.file_bytes),
@@ -188,12 +190,12 @@ fn gate(all: &mut Metrics, gate: &Gate) {
     all.gauges("memory_bytes", "Memory limited by `store.memory`, by what it holds", parts);
     if let Some((is_open, bytes)) = gate.store() {
         all.gauge("store_up", "1 if the store on disk can be used", usize::from(is_open));
-        all.gauge("store_bytes", "Size of the store on disk", usize::try_from(bytes).unwrap_or(usize::MAX));
+        all.gauge("store_bytes", "Size of the store on disk", bytes);
     }
     if let Some(fleet) = &figures.fleet {
         all.gauge("fleet_up", "1 if the fleet's server can be reached", usize::from(fleet.is_up));
-        all.gauge("fleet_instances", "Connected instances of the fleet when last seen", fleet.instances as usize);
-        all.gauge("fleet_missing", "Instances that were missing then", fleet.missing as usize);
+        all.gauge("fleet_instances", "Connected instances of the fleet when last seen", fleet.instances);
+        all.gauge("fleet_missing", "Instances that were missing then", fleet.missing);
         all.counter("fleet_round_trips", "Round trips to the fleet's server", fleet.calls);
         all.counter("fleet_losses", "Times that the fleet's server was lost", fleet.lost);
     }
@@ -221,7 +223,7 @@ fn connections(all: &mut Metrics, proxy: &Proxy, [handshakes, failed_handshakes]
     all.gauge("leaves", "Cached host certificates", proxy.leaves.ready());
     all.counter("leaves_made", "Host certificates issued", proxy.leaves.made());
     let expires = proxy.leaves.ca().validity().1.unix_timestamp();
-    all.seconds("ca_expiry_timestamp_seconds", "When the certificate authority expires", expires as f64);
+    all.gauge("ca_expiry_timestamp_seconds", "When the certificate authority expires", expires as f64);
 }
 
 fn labels<const N: usize>(labels: [(&'static str, &str); N]) -> Labels {
@@ -232,44 +234,34 @@ struct Metrics(Registry);
 
 impl Metrics {
     fn counter(&mut self, name: &str, help: &str, value: u64) {
-        let counter = Counter::<u64>::default();
-        counter.inc_by(value);
-        self.0.register(name, help, counter);
+        self.0.register(name, help, ConstCounter::new(value));
     }
 
     fn counters(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, u64)>) {
-        let family = Family::<Labels, Counter>::default();
-        for (labels, value) in values {
-            family.get_or_create(&labels).inc_by(value);
-        }
-        self.0.register(name, help, family);
+        self.family(name, help, values, |counter: &Counter, value| _ = counter.inc_by(value));
     }
 
     fn amounts(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, f64)>) {
-        let family = Family::<Labels, Counter<f64, AtomicU64>>::default();
-        for (labels, value) in values {
-            family.get_or_create(&labels).inc_by(value);
-        }
-        self.0.register(name, help, family);
+        self.family(name, help, values, |counter: &Counter<f64, AtomicU64>, value| _ = counter.inc_by(value));
     }
 
-    fn gauge(&mut self, name: &str, help: &str, value: usize) {
-        let gauge = Gauge::<i64>::default();
-        gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
-        self.0.register(name, help, gauge);
-    }
-
-    fn seconds(&mut self, name: &str, help: &str, value: f64) {
-        let gauge = Gauge::<f64, AtomicU64>::default();
-        gauge.set(value);
-        self.0.register(name, help, gauge);
+    fn gauge(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue + Debug + Send + Sync + 'static) {
+        self.0.register(name, help, ConstGauge::new(value));
     }
 
     fn gauges(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, usize)>) {
-        let family = Family::<Labels, Gauge>::default();
-        for (labels, value) in values {
-            family.get_or_create(&labels).set(i64::try_from(value).unwrap_or(i64::MAX));
-        }
+        self.family(name, help, values, |gauge: &Gauge, value| _ = gauge.set(i64::try_from(value).unwrap_or(i64::MAX)));
+    }
+
+    fn family<M: Metric + TypedMetric + Default, V>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels, V)>,
+        set: fn(&M, V),
+    ) {
+        let family = Family::<Labels, M>::default();
+        values.into_iter().for_each(|(labels, value)| set(&family.get_or_create(&labels), value));
         self.0.register(name, help, family);
     }
 

@@ -1,11 +1,10 @@
 //! The kernel's figures of this process, under the names that all exporters use.
 
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use rustix::process::{Resource, getrlimit};
 use std::fs;
-use std::sync::atomic::AtomicU64;
 
 /// `None` without /proc.
 pub(super) fn registry() -> Option<Registry> {
@@ -14,14 +13,9 @@ pub(super) fn registry() -> Option<Registry> {
     // The program's name in brackets precedes the fields and may contain anything (proc_pid_stat(5)).
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
-    let cpu = Counter::<f64, AtomicU64>::default();
-    cpu.inc_by((number(11)? + number(12)?) as f64 / TICKS);
-    registry.register("cpu_seconds", "User and system CPU time spent", cpu);
-    let mut gauge = |name: &str, help: &str, value: f64| {
-        let gauge = Gauge::<f64, AtomicU64>::default();
-        gauge.set(value);
-        registry.register(name, help, gauge);
-    };
+    let cpu = (number(11)? + number(12)?) as f64 / TICKS;
+    registry.register("cpu_seconds", "User and system CPU time spent", ConstCounter::new(cpu));
+    let mut gauge = |name: &str, help: &str, value: f64| registry.register(name, help, ConstGauge::new(value));
     gauge("threads", "Number of threads", number(17)? as f64);
     gauge("virtual_memory_bytes", "Virtual memory size", number(20)? as f64);
     let status = fs::read_to_string("/proc/self/status").ok()?;
