@@ -14,44 +14,34 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
-/// The token that callers have to send.
-pub(super) struct CallerToken {
-    /// `None`: it could not be stored, so nobody has it.
-    token: Option<Box<str>>,
+/// The token that callers have to send. `None`: it could not be stored, so nobody has it.
+///
+/// # Errors
+/// The operator's token cannot be read.
+pub(super) fn token(file: &AdminToken) -> io::Result<Option<String>> {
+    match file.read_or_make() {
+        Err(error) if !file.is_configured => {
+            let path = file.path.display();
+            tracing::warn!(
+                "the admin API refuses all requests: cannot store a token in {path} ({error}); set `admin.token_file` \
+                 to a file of your own"
+            );
+            Ok(None)
+        }
+        read => read.map(Some),
+    }
 }
 
-impl CallerToken {
-    /// # Errors
-    /// The operator's token cannot be read.
-    pub fn of(file: &AdminToken) -> io::Result<Self> {
-        match file.read_or_make() {
-            Ok(token) => Ok(CallerToken { token: Some(token.into()) }),
-            Err(error) if file.is_configured => Err(error),
-            Err(error) => {
-                let path = file.path.display();
-                tracing::warn!(
-                    "the admin API refuses all requests: cannot store a token in {path} ({error}); set `admin.token_file` \
-                     to a file of your own"
-                );
-                Ok(CallerToken { token: None })
-            }
-        }
-    }
-
-    pub fn text(&self) -> Option<&str> {
-        self.token.as_deref()
-    }
-
-    pub fn is_shown(&self, headers: &HeaderMap) -> bool {
-        let Some(ours) = &self.token else { return false };
-        let shown = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default();
-        let shown = shown.split_at_checked(BEARER.len()).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(BEARER));
-        shown.is_some_and(|(_, token)| token.ct_eq(ours.as_bytes()).into())
-    }
+/// Whether the request has our token.
+pub(super) fn is_shown(ours: Option<&str>, headers: &HeaderMap) -> bool {
+    let Some(ours) = ours else { return false };
+    let shown = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default();
+    let shown = shown.split_at_checked(BEARER.len()).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(BEARER));
+    shown.is_some_and(|(_, token)| token.ct_eq(ours.as_bytes()).into())
 }
 
 pub(super) async fn require_token(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
-    if admin.token.is_shown(request.headers()) {
+    if is_shown(admin.token(), request.headers()) {
         return next.run(request).await;
     }
     let problem = problem(StatusCode::UNAUTHORIZED, "the token is missing or wrong; `politely status` prints it");
@@ -169,12 +159,12 @@ mod tests {
 
     #[test]
     fn the_whole_token_is_required() {
-        let token = CallerToken { token: Some("s3cret".into()) };
+        let is_shown = |headers: &HeaderMap| is_shown(Some("s3cret"), headers);
         for (value, good) in
             [("Bearer s3cret", true), ("bearer s3cret", true), ("Bearer s3cre", false), ("s3cret", false), ("", false)]
         {
-            assert_eq!(token.is_shown(&headers(&[("authorization", value)])), good, "{value}");
+            assert_eq!(is_shown(&headers(&[("authorization", value)])), good, "{value}");
         }
-        assert!(!token.is_shown(&headers(&[])));
+        assert!(!is_shown(&headers(&[])));
     }
 }

@@ -1,6 +1,7 @@
 //! `/metrics`, in Prometheus text or, on request, in OpenMetrics.
 
 use super::Admin;
+use super::guard::is_shown;
 use super::histograms::{Histograms, Labels};
 use super::problem::problem;
 use crate::gate::Gate;
@@ -31,7 +32,7 @@ pub(super) async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap)
     let is_open = accept.contains("application/openmetrics-text");
     let mut text = String::new();
     let registries = [
-        Some(registry(&admin, admin.token.is_shown(&headers))),
+        Some(registry(&admin, is_shown(admin.token(), &headers))),
         #[cfg(target_os = "linux")]
         super::process::registry(),
     ];

@@ -1,6 +1,6 @@
 //! State shared by the handlers of the admin address.
 
-use super::guard::CallerToken;
+use super::guard;
 use crate::config::{self, AdminToken, Changes, ListenAddress};
 use crate::gate::Gate;
 use crate::proxy::Proxy;
@@ -21,7 +21,7 @@ pub struct Admin {
     pub(super) proxy: Arc<Proxy>,
     /// The proxy's addresses, and whether each speaks TLS.
     pub listeners: ArcSwap<Vec<(SocketAddr, bool)>>,
-    pub(super) token: CallerToken,
+    token: Option<String>,
     /// If not, everything but health requires the token.
     pub(super) is_on_loopback: bool,
     /// Set by the owner of the configuration.
@@ -63,7 +63,7 @@ impl Admin {
     /// # Errors
     /// The configured token cannot be read, or is empty.
     pub fn new(proxy: Arc<Proxy>, settings: &config::AdminSettings) -> io::Result<Self> {
-        let token = CallerToken::of(&AdminToken::of(&proxy.settings.load()))?;
+        let token = guard::token(&AdminToken::of(&proxy.settings.load()))?;
         let is_on_loopback = match &settings.address {
             Some(ListenAddress::Socket(address)) => address.ip().is_loopback(),
             Some(ListenAddress::Inherited(_)) | None => false,
@@ -82,7 +82,7 @@ impl Admin {
 
     /// The token that callers have to send. `None`: no caller has it.
     pub fn token(&self) -> Option<&str> {
-        self.token.text()
+        self.token.as_deref()
     }
 
     /// Stops serving; requests in flight have a moment to finish.
