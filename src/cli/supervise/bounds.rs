@@ -3,6 +3,11 @@
 
 use super::namespaces::is_in_them;
 use super::processes::checked;
+use rustix::io::Errno;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
+    set_no_new_privs,
+};
 use std::fs;
 use std::io;
 use std::os::fd::RawFd;
@@ -55,31 +60,17 @@ fn is_ours(number: RawFd) -> bool {
 
 /// Clears all capability sets, so that no program started later regains any.
 pub(super) fn drop_capabilities() -> io::Result<()> {
-    control(libc::PR_SET_NO_NEW_PRIVS, 1)?;
-    control(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL.cast_unsigned().into())?;
-    for capability in 0..64 {
-        match control(libc::PR_CAPBSET_DROP, capability) {
+    set_no_new_privs(true)?;
+    clear_ambient_capability_set()?;
+    for number in 0..64 {
+        match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
             // The kernel knows no further capabilities.
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
+            Err(Errno::INVAL) => break,
             dropped => dropped?,
         }
     }
-    let header: [u32; 2] = [CAPABILITY_VERSION_3, 0];
-    let none: [u32; 6] = [0; 6];
-    // SAFETY: the call reads both, which outlive it.
-    checked(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) })
-}
-
-/// Keeps processes of the same user from tracing this one and reading its memory and descriptors (`ptrace(2)`). Child programs are
-/// dumpable again. Call after writing to /proc/self, which belongs to root from then on.
-pub(super) fn forbid_tracing() -> io::Result<()> {
-    control(libc::PR_SET_DUMPABLE, 0)
-}
-
-fn control(what: libc::c_int, argument: libc::c_ulong) -> io::Result<()> {
-    let none: libc::c_ulong = 0;
-    // SAFETY: passes integers only.
-    checked(unsafe { libc::prctl(what, argument, none, none, none) })
+    let none = CapabilitySet::empty();
+    Ok(set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
 }
 
 /// Installs a seccomp filter. Virtual machine sockets (vsock) belong to no network namespace, and io_uring can open them without a
@@ -174,4 +165,3 @@ const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const FIRST_ARGUMENT: u32 = 16;
 const SECOND_ARGUMENT: u32 = 24;
-const CAPABILITY_VERSION_3: u32 = 0x2008_0522;

@@ -3,11 +3,12 @@
 
 use super::super::hand_over::{INSIDE, hand_over};
 use super::bounds;
-use super::namespaces::{self, Fork};
-use super::processes::{end_with_parent, send};
+use super::namespaces;
+use super::processes::send;
 use super::signal_fd::SignalFd;
 use crate::cli::CommandError;
-use rustix::process::{Pid, Signal};
+use rustix::event::PollFlags;
+use rustix::process::{DumpableBehavior, Pid, Signal, set_dumpable_behavior, set_parent_process_death_signal};
 use std::fs;
 use std::io;
 use std::net::TcpListener;
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant};
 pub(super) fn enter(control: &UnixStream, signals: &SignalFd, outlives: Duration) -> Result<Option<u8>, CommandError> {
     namespaces::enter().map_err(|error| failed(&error, &hint(Path::new("/proc"))))?;
     // When process 1 of a namespace ends, all others in it are killed.
-    if let Fork::Parent(child) = namespaces::fork().map_err(|error| failed(&error, KERNEL))? {
+    if let Some(child) = namespaces::fork().map_err(|error| failed(&error, KERNEL))? {
         return Ok(Some(watch(child, control, signals, outlives)));
     }
     namespaces::own_proc().map_err(|error| failed(&error, MASKED))?;
@@ -44,7 +45,7 @@ fn watch(first: Pid, control: &UnixStream, signals: &SignalFd, outlives: Duratio
             return namespaces::exit_code(first);
         }
         // Messages from `run` are for process 1 to read.
-        let is_gone = signals.wait(left.is_none().then_some((control, 0)), left);
+        let is_gone = signals.wait(left.is_none().then_some((control, PollFlags::empty())), left);
         // The end of process 1 is among these signals.
         signals.read();
         if is_gone {
@@ -55,7 +56,7 @@ fn watch(first: Pid, control: &UnixStream, signals: &SignalFd, outlives: Duratio
 
 /// Leaves the command its permitted descriptors, and gives `run` the listening socket.
 fn bind(control: &UnixStream) -> io::Result<()> {
-    end_with_parent(libc::SIGKILL)?;
+    set_parent_process_death_signal(Some(Signal::KILL))?;
     bounds::close_descriptors()?;
     bounds::drop_capabilities()?;
     bounds::refuse_calls()?;
@@ -63,7 +64,9 @@ fn bind(control: &UnixStream) -> io::Result<()> {
     if fs::File::open("/dev/tty").is_err() {
         rustix::process::setpgid(None, None)?;
     }
-    bounds::forbid_tracing()?;
+    // Keeps processes of the same user from tracing this one and reading its memory and descriptors (`ptrace(2)`). Child programs are
+    // dumpable again. From now on /proc/self belongs to root.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     hand_over(control, &TcpListener::bind(INSIDE)?)
 }
 

@@ -13,12 +13,12 @@ mod signal_fd;
 use super::CommandError;
 use super::command_error::{BY_SIGNAL, exit_code};
 use super::hand_over::{self, SuperviseArgs};
-use processes::{Descendant, checked, descendants, end_with_parent, left, send};
-use rustix::process::{Pid, Signal, WaitOptions, wait};
+use processes::{Descendant, descendants, left, send};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, set_parent_process_death_signal, wait};
 use signal_fd::SignalFd;
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -32,9 +32,13 @@ pub(super) fn run(args: &SuperviseArgs) -> Result<ExitCode, CommandError> {
     {
         return Ok(ExitCode::from(code));
     }
-    become_reaper()?;
+    // Makes this process the parent of orphaned descendants.
+    set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
     let restore = signals.restore();
-    let prepare = move || restore().and_then(|()| end_with_parent(libc::SIGTERM));
+    let prepare = move || {
+        restore()?;
+        Ok(set_parent_process_death_signal(Some(Signal::TERM))?)
+    };
     let Some(child) = args.start(&control, prepare)? else { return Ok(ExitCode::FAILURE) };
     control.set_nonblocking(true)?;
     let (command, program) = (Pid::from_child(&child), &args.command[0]);
@@ -153,7 +157,8 @@ impl Supervisor<'_> {
         }
         let names = if left.is_empty() { "processes that /proc does not show".into() } else { names.join(", ") };
         // Never blocks: the command may have filled a pipe or stopped the terminal.
-        if !self.quiet && !names.is_empty() && is_writable(&io::stderr()) {
+        let ready = poll(&mut [PollFd::new(&io::stderr(), PollFlags::OUT)], Some(&Timespec::default()));
+        if !self.quiet && !names.is_empty() && ready.is_ok_and(|ready| ready > 0) {
             let _ = io::stderr().write_all(&left_behind(self.program, &names, what));
         }
     }
@@ -161,7 +166,7 @@ impl Supervisor<'_> {
     /// The signals since the last call, and whether the terminal sent each: passed on by `run`, or sent directly to this process or its
     /// group. `Err`: `run` is gone.
     fn hear(&mut self, wait: Option<Duration>) -> Result<Vec<(Signal, bool)>, ()> {
-        self.signals.wait(Some((&self.control, libc::POLLIN)), wait);
+        self.signals.wait(Some((&self.control, PollFlags::IN)), wait);
         let mut heard = self.signals.read();
         let mut bytes = [0; 64];
         match self.control.read(&mut bytes) {
@@ -227,19 +232,6 @@ fn left_behind(program: &OsStr, names: &str, what: &str) -> Vec<u8> {
     let said = format!("politely: {program} left behind: {names}: {what}");
     let said = &said[..said.floor_char_boundary(libc::PIPE_BUF - 1)];
     format!("{said}\n").into_bytes()
-}
-
-/// Makes this process the parent of orphaned descendants.
-fn become_reaper() -> io::Result<()> {
-    // SAFETY: passes integers only.
-    checked(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })
-}
-
-/// Whether the stream accepts a line without blocking.
-fn is_writable(stream: &impl AsRawFd) -> bool {
-    let mut one = libc::pollfd { fd: stream.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
-    // SAFETY: writes only to `one`, which outlives the call.
-    unsafe { libc::poll(&raw mut one, 1, 0) > 0 }
 }
 
 /// Whether the exit code says that a signal ended the command.

@@ -1,21 +1,15 @@
 //! Separate namespaces for the command: network, processes, mounts, users, shared memory and message queues, host names and cgroups.
 
 use super::processes::checked;
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change};
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::ffi::CString;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-
-/// Which process this is after a fork.
-pub(super) enum Fork {
-    Parent(Pid),
-    Child,
-}
 
 /// Processes started after this are in all the namespaces. Root does without a user namespace if that is forbidden, or if it could then
 /// not mount /proc, as in a container in which parts of /proc are masked.
@@ -65,16 +59,13 @@ fn join_with_all_ids() -> io::Result<()> {
     });
     let (mut is_in, mut tell) = io::pipe()?;
     let own = std::process::id();
-    let helper = match fork()? {
-        Fork::Parent(helper) => helper,
-        Fork::Child => {
-            drop(tell);
-            let mut write = || -> io::Result<()> {
-                is_in.read_exact(&mut [0])?;
-                maps.iter().try_for_each(|(name, map)| fs::write(format!("/proc/{own}/{name}"), map))
-            };
-            exit(u8::from(write().is_err()))
-        }
+    let Some(helper) = fork()? else {
+        drop(tell);
+        let mut write = || -> io::Result<()> {
+            is_in.read_exact(&mut [0])?;
+            maps.iter().try_for_each(|(name, map)| fs::write(format!("/proc/{own}/{name}"), map))
+        };
+        exit(u8::from(write().is_err()))
     };
     drop(is_in);
     let joined = unshare(libc::CLONE_NEWUSER | OTHERS);
@@ -90,11 +81,11 @@ fn join_with_all_ids() -> io::Result<()> {
 /// Mounts a /proc that shows only this namespace's processes, and likewise for message queues. Makes system-wide files there and in
 /// /sys read-only, which root could otherwise write.
 pub(super) fn own_proc() -> io::Result<()> {
-    mount(None, "/", None, libc::MS_REC | libc::MS_SLAVE)?;
-    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-    mount(Some("proc"), PROC, Some("proc"), flags)?;
+    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM).map_err(at("/"))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", PROC, "proc", flags, None).map_err(at(PROC))?;
     if Path::new(QUEUES).exists() {
-        mount(Some("mqueue"), QUEUES, Some("mqueue"), flags)?;
+        mount("mqueue", QUEUES, "mqueue", flags, None).map_err(at(QUEUES))?;
     }
     if rustix::process::geteuid().is_root() {
         for entry in fs::read_dir(PROC)? {
@@ -113,10 +104,10 @@ pub(super) fn own_proc() -> io::Result<()> {
             make_readable(SYS)?;
         }
     }
-    let current = std::env::current_dir().map_err(|error| with(error, b"the current directory"))?;
+    let current = std::env::current_dir().map_err(at("the current directory"))?;
     if is_in_them(&current) {
         // Enters the directory again: the old one is hidden by the new mount.
-        std::env::set_current_dir(&current).map_err(|error| with(error, current.as_os_str().as_bytes()))?;
+        std::env::set_current_dir(&current).map_err(at(&current))?;
     }
     Ok(())
 }
@@ -128,7 +119,7 @@ pub(super) fn is_in_them(path: &Path) -> bool {
 
 /// Makes a mount read-only, with everything mounted below.
 fn make_readable(path: &str) -> io::Result<()> {
-    mount(Some(path), path, None, libc::MS_BIND | libc::MS_REC)?;
+    mount_bind_recursive(path, path).map_err(at(path))?;
     let target = CString::new(path)?;
     let attributes = [libc::MOUNT_ATTR_RDONLY, 0, 0, 0];
     // SAFETY: the call reads the path and the struct, which outlive it.
@@ -142,24 +133,15 @@ fn make_readable(path: &str) -> io::Result<()> {
             size_of_val(&attributes),
         )
     };
-    match done {
-        0 => Ok(()),
-        _ => Err(with(io::Error::last_os_error(), path.as_bytes())),
+    checked(done).map_err(at(path))
+}
+
+/// An error with where it happened.
+fn at<E: Into<io::Error>>(place: impl AsRef<Path>) -> impl FnOnce(E) -> io::Error {
+    move |error| {
+        let error = error.into();
+        io::Error::new(error.kind(), format!("{}: {error}", place.as_ref().display()))
     }
-}
-
-fn mount(source: Option<&str>, target: &str, kind: Option<&str>, flags: libc::c_ulong) -> io::Result<()> {
-    let c = |text: &str| CString::new(text);
-    let (source, target, kind) = (source.map(c).transpose()?, c(target)?, kind.map(c).transpose()?);
-    let pointer = |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
-    // SAFETY: the call reads strings that outlive it.
-    let mounted = unsafe { libc::mount(pointer(&source), target.as_ptr(), pointer(&kind), flags, std::ptr::null()) };
-    checked(mounted).map_err(|error| with(error, target.as_bytes()))
-}
-
-fn with(error: io::Error, path: &[u8]) -> io::Error {
-    let path = Path::new(std::ffi::OsStr::from_bytes(path)).display();
-    io::Error::new(error.kind(), format!("{path}: {error}"))
 }
 
 fn unshare(what: libc::c_int) -> io::Result<()> {
@@ -180,18 +162,18 @@ fn raise_loopback() -> io::Result<()> {
 /// Whether it succeeds in a child process.
 fn in_child(what: impl FnOnce() -> io::Result<()>) -> bool {
     match fork() {
-        Ok(Fork::Child) => exit(u8::from(what().is_err())),
-        Ok(Fork::Parent(child)) => exit_code(child) == 0,
+        Ok(None) => exit(u8::from(what().is_err())),
+        Ok(Some(child)) => exit_code(child) == 0,
         Err(_) => false,
     }
 }
 
-pub(super) fn fork() -> io::Result<Fork> {
+/// The child; `None`: this is it.
+pub(super) fn fork() -> io::Result<Option<Pid>> {
     // SAFETY: this process has one thread, so the child may do anything.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => Ok(Fork::Child),
-        child => Ok(Fork::Parent(Pid::from_raw(child).expect("it is a number of a process"))),
+        child => Ok(Pid::from_raw(child)),
     }
 }
 

@@ -34,12 +34,6 @@ pub(super) fn checked(result: impl Into<libc::c_long>) -> io::Result<()> {
     if result.into() == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// For use between fork and exec, or after a fork: the process gets this signal when its parent ends.
-pub(super) fn end_with_parent(signal: libc::c_int) -> io::Result<()> {
-    // SAFETY: passes integers only.
-    checked(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal, 0, 0, 0) })
-}
-
 /// `enters`: whether to look for the children of a process.
 fn below(enters: impl Fn(Pid) -> bool) -> Vec<Descendant> {
     let mut children: HashMap<i32, Vec<(Pid, String, bool)>> = HashMap::new();

@@ -2,10 +2,11 @@
 
 use super::processes::checked;
 use crate::cli::signal_set::is_ignored;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::Signal;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsFd, FromRawFd};
 use std::time::Duration;
 
 /// Blocked signals, which do not end this process any more.
@@ -50,13 +51,11 @@ impl SignalFd {
 
     /// Waits for a signal, for `time`, or for the other descriptor to have the events (`poll(2)`) or be closed by its peer. Returns
     /// whether the last is the case.
-    pub fn wait(&self, other: Option<(&impl AsRawFd, libc::c_short)>, time: Option<Duration>) -> bool {
-        let milliseconds = time.map_or(-1, |time| i32::try_from(time.as_millis() + 1).unwrap_or(i32::MAX));
-        let (fd, events) = other.map_or((-1, 0), |(fd, events)| (fd.as_raw_fd(), events));
-        let own = libc::pollfd { fd: self.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let mut both = [own, libc::pollfd { fd, events, revents: 0 }];
-        // SAFETY: writes only to `both`, which outlives the call.
-        unsafe { libc::poll(both.as_mut_ptr(), 2, milliseconds) > 0 && both[1].revents != 0 }
+    pub fn wait(&self, other: Option<(&impl AsFd, PollFlags)>, time: Option<Duration>) -> bool {
+        let time = time.and_then(|time| time.try_into().ok());
+        let mut both = vec![PollFd::new(&self.file, PollFlags::IN)];
+        both.extend(other.map(|(other, events)| PollFd::new(other, events)));
+        poll(&mut both, time.as_ref()).is_ok() && both.get(1).is_some_and(|other| !other.revents().is_empty())
     }
 
     /// The signals that have arrived, and whether the terminal sent each, in which case all processes of the group got it. Reads each
@@ -73,12 +72,6 @@ impl SignalFd {
             }
         }
         all
-    }
-}
-
-impl AsRawFd for SignalFd {
-    fn as_raw_fd(&self) -> RawFd {
-        self.file.as_raw_fd()
     }
 }
 
