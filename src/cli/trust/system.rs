@@ -8,19 +8,18 @@ use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, run};
 use crate::config::{read_file, write_whole};
 
 pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEntry<'_>) -> TrustOutcome {
-    let Some(store) = STORES.iter().find(|store| machine.below_root(store.directory).is_dir()) else {
+    let found = STORES.into_iter().find(|(directory, ..)| machine.below_root(directory).is_dir());
+    let Some((directory, extension, name, package)) = found else {
         return TrustOutcome::failed(
             "no store of a known kind was found",
             "install ca-certificates, or give programs the certificate: `politely ca export`",
         );
     };
-    let Some(tool) = machine.tool(store.tool) else {
-        return TrustOutcome::failed(
-            format!("{} is missing", store.tool),
-            format!("install the package {}, which brings it", store.package),
-        );
+    let Some(tool) = machine.tool(name) else {
+        let hint = format!("install the package {package}, which brings it");
+        return TrustOutcome::failed(format!("{name} is missing"), hint);
     };
-    let file = machine.below_root(store.directory).join(format!("{}.{}", entry.name, store.extension));
+    let file = machine.below_root(directory).join(format!("{}.{extension}", entry.name));
     let shown = file.display();
     let was_there = read_file(&file).is_ok_and(|content| content == entry.pem.as_bytes());
     let changed = match change {
@@ -42,13 +41,12 @@ pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEn
         }
     };
     match run(&tool, &[], None) {
-        Ok(_) => TrustOutcome::Done(format!("{what}, ran {}", store.tool)),
+        Ok(_) => TrustOutcome::Done(format!("{what}, ran {name}")),
         // The tool needs root, and the file is there already.
         Err(_) if was_there && change == TrustChange::Install => TrustOutcome::Nothing(what),
-        Err(said) => TrustOutcome::failed(
-            format!("{what}, but {} failed: {said}", store.tool),
-            format!("run {} again", tool.display()),
-        ),
+        Err(said) => {
+            TrustOutcome::failed(format!("{what}, but {name} failed: {said}"), format!("run {} again", tool.display()))
+        }
     }
 }
 
@@ -61,37 +59,10 @@ fn by_hand(change: TrustChange, file: &Path, tool: &Path) -> String {
     }
 }
 
-struct SystemStore {
-    directory: &'static str,
-    extension: &'static str,
-    tool: &'static str,
-    package: &'static str,
-}
-
-/// Debian, Ubuntu, Alpine; Fedora, RHEL; Arch; openSUSE.
-const STORES: &[SystemStore] = &[
-    SystemStore {
-        directory: "/usr/local/share/ca-certificates",
-        extension: "crt",
-        tool: "update-ca-certificates",
-        package: "ca-certificates",
-    },
-    SystemStore {
-        directory: "/etc/pki/ca-trust/source/anchors",
-        extension: "pem",
-        tool: "update-ca-trust",
-        package: "ca-certificates",
-    },
-    SystemStore {
-        directory: "/etc/ca-certificates/trust-source/anchors",
-        extension: "crt",
-        tool: "update-ca-trust",
-        package: "ca-certificates-utils",
-    },
-    SystemStore {
-        directory: "/etc/pki/trust/anchors",
-        extension: "pem",
-        tool: "update-ca-certificates",
-        package: "ca-certificates",
-    },
+/// Of Debian, Ubuntu, Alpine; Fedora, RHEL; Arch; openSUSE: the directory, how its files are named, the tool, and its package.
+const STORES: [(&str, &str, &str, &str); 4] = [
+    ("/usr/local/share/ca-certificates", "crt", "update-ca-certificates", "ca-certificates"),
+    ("/etc/pki/ca-trust/source/anchors", "pem", "update-ca-trust", "ca-certificates"),
+    ("/etc/ca-certificates/trust-source/anchors", "crt", "update-ca-trust", "ca-certificates-utils"),
+    ("/etc/pki/trust/anchors", "pem", "update-ca-certificates", "ca-certificates"),
 ];
