@@ -3,6 +3,7 @@
 use crate::cli::{REFUSED_AFTER_ANSWER, counted};
 use crate::evidence::{By, Group, MOST_NAMES, Report, Selection};
 use crate::policy::is_unseen;
+use clap::ValueEnum;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -17,13 +18,8 @@ pub struct Page<'a> {
 
 impl Page<'_> {
     /// Heading of the first column.
-    pub fn what(&self) -> &'static str {
-        match self.by {
-            By::Host => "host",
-            By::Domain => "domain",
-            By::User => "user",
-            By::Rule => "rule",
-        }
+    pub fn what(&self) -> String {
+        self.by.to_possible_value().expect("none is hidden").get_name().to_owned()
     }
 }
 
