@@ -15,19 +15,15 @@ pub fn parse_duration(text: &str) -> Result<Duration, Complaint> {
     let Ok(number) = number.parse::<u64>() else {
         return fault(format!("`{text}` is not a duration"));
     };
-    let milliseconds = match unit {
-        "" if number == 0 => 1,
-        "" => {
+    let milliseconds = match (unit, number) {
+        ("", 0) => Some(1),
+        ("", _) => {
             let hint = format!("write `{number}s` for seconds or `{number}ms` for milliseconds");
             return Err(Complaint::new(format!("the duration `{text}` lacks its unit"), hint));
         }
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return fault(format!("`{text}` is not a duration")),
+        _ => size_of(unit, &DURATIONS),
     };
+    let Some(milliseconds) = milliseconds else { return fault(format!("`{text}` is not a duration")) };
     match number.checked_mul(milliseconds).map(Duration::from_millis) {
         Some(duration) if duration <= MAX_DURATION => Ok(duration),
         Some(_) | None => Err(Complaint::new(format!("the duration `{text}` is too long"), "3650d is the most")),
@@ -42,35 +38,27 @@ pub fn parse_size(text: &str) -> Result<u64, Complaint> {
     let (number, unit) = split(text);
     let fault = || Complaint::new(format!("`{text}` is not a size"), SIZE_FORMS);
     let number = number.parse::<u64>().map_err(|_| fault())?;
-    let factor = match unit {
-        "" | "B" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        "TiB" => 1 << 40,
-        _ => return Err(fault()),
-    };
+    let factor = if unit == "B" { 1 } else { size_of(unit, &SIZES).ok_or_else(fault)? };
     number.checked_mul(factor).ok_or_else(|| Complaint::new(format!("the size `{text}` is too large"), SIZE_FORMS))
 }
 
 /// The duration in the form that [`parse_duration`] reads, in the largest unit that keeps it exact (to the millisecond).
 pub fn show_duration(duration: Duration) -> String {
-    let milliseconds = duration.as_millis();
-    let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
-    match units.into_iter().find(|(_, size)| milliseconds != 0 && milliseconds.is_multiple_of(*size)) {
-        Some((unit, size)) => format!("{}{unit}", milliseconds / size),
-        None if milliseconds == 0 => String::from("0"),
-        None => format!("{milliseconds}ms"),
-    }
+    show(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX), &DURATIONS)
 }
 
 /// In the largest unit that it has a whole number of.
 pub fn show_size(bytes: u64) -> String {
-    let units = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1_u64 << 10)];
-    match units.into_iter().find(|(_, size)| bytes != 0 && bytes.is_multiple_of(*size)) {
-        Some((unit, size)) => format!("{}{unit}", bytes / size),
-        None => bytes.to_string(),
-    }
+    show(bytes, &SIZES)
+}
+
+fn size_of(unit: &str, units: &[(&str, u64)]) -> Option<u64> {
+    units.iter().find(|(name, _)| *name == unit).map(|(_, size)| *size)
+}
+
+fn show(number: u64, units: &[(&str, u64)]) -> String {
+    let whole = units.iter().find(|(_, size)| number != 0 && number.is_multiple_of(*size));
+    whole.map_or_else(|| number.to_string(), |(unit, size)| format!("{}{unit}", number / size))
 }
 
 fn split(text: &str) -> (&str, &str) {
@@ -82,6 +70,10 @@ from_text! {
     u64, "a size", SIZE_FORMS, parse_size;
 }
 
+/// In milliseconds, the largest first.
+const DURATIONS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+/// In bytes, the largest first.
+const SIZES: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("", 1)];
 /// Ten years. A longer duration is a typing error, and would overflow when added to a clock's reading.
 pub const MAX_DURATION: Duration = Duration::from_secs(3650 * 86_400);
 
