@@ -20,8 +20,9 @@ pub use report::{
 };
 pub use segment::foreign;
 pub use timestamp::{MOST_RESPONSE, Stamp, StampError, check, query};
-pub use writer::OpenError;
+pub use writer::unusable;
 
+use crate::config::UnusableFile;
 use crate::policy::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,11 +55,11 @@ impl Evidence {
     ///
     /// # Errors
     /// It cannot be written, or another process writes to it.
-    pub fn open(directory: &Path, keep: Duration, instance: &str, config: &str) -> Result<Self, OpenError> {
+    pub fn open(directory: &Path, keep: Duration, instance: &str, config: &str) -> Result<Self, UnusableFile> {
         let queue = Arc::new(Queue::new(keep));
         let writer = Writer::open(directory, queue.clone(), instance, config)?;
         let thread = std::thread::Builder::new().name("politely-evidence".into()).spawn(move || writer.run());
-        let thread = thread.map_err(|source| OpenError::Io { path: directory.to_owned(), source })?;
+        let thread = thread.map_err(|error| unusable(directory, &error))?;
         Ok(Evidence { directory: directory.to_owned(), queue, thread: parking_lot::Mutex::new(Some(thread)) })
     }
 

@@ -1,7 +1,6 @@
 //! Why the proxy could not start or apply changed settings, and what to do about it.
 
 use crate::config::{AccessLog, LogSettings, MORE_PROCESSES, NO_LOCK, UnusableFile};
-use crate::evidence::OpenError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,7 +30,7 @@ pub enum StartError {
     #[error("cannot use the cache {path}: {source}")]
     Cache { path: PathBuf, source: io::Error },
     #[error(transparent)]
-    Evidence(#[from] OpenError),
+    Evidence(UnusableFile),
     #[error("cannot set up: {0}")]
     Io(#[from] io::Error),
 }
@@ -81,7 +80,7 @@ impl StartError {
                 _ => "choose another `admin.address`, or write `off`".into(),
             },
             Self::Token { .. } => "`admin.token_file` must name a readable file that contains only the token".into(),
-            Self::File(error) => error.hint().into(),
+            Self::File(error) | Self::Evidence(error) => error.hint().into(),
             Self::Log { source, .. } => match source.kind() {
                 io::ErrorKind::NotFound => {
                     "create its directory, or correct `log.access`; under systemd `LogsDirectory=` creates it".into()
@@ -90,7 +89,6 @@ impl StartError {
             },
             Self::Cache { source, .. } if source.kind() == io::ErrorKind::ResourceBusy => NO_LOCK.into(),
             Self::Cache { .. } => "let the proxy's user write there, or correct `cache.directory`".into(),
-            Self::Evidence(error) => error.hint().into(),
             Self::Io(source) if source.kind() == io::ErrorKind::WouldBlock => MORE_PROCESSES.into(),
             Self::Io(_) => "check free space and permissions for temporary files".into(),
         }

@@ -96,7 +96,7 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
     let upstream = Arc::new(Upstream::new(&settings, roots_of(&roots), own)?);
     let Settings { evidence: kept, .. } = &*settings;
     let open = |directory: &PathBuf| Evidence::open(directory, kept.keep, upstream.name(), &settings.kept().0);
-    let evidence = kept.directory.as_ref().map(open).transpose()?;
+    let evidence = kept.directory.as_ref().map(open).transpose().map_err(StartError::Evidence)?;
     let open = |path: &PathBuf| {
         PageCache::open(path, settings.cache.size).map_err(|source| StartError::Cache { path: path.clone(), source })
     };

@@ -14,7 +14,7 @@ use crate::config::{
     Complaint, ConfigErrors, Settings, SignWhen, check_lock,
     units::{show_duration, show_size},
 };
-use crate::evidence::OpenError;
+use crate::evidence::unusable;
 use crate::server::StartError;
 use crate::signing::Signer;
 use crate::telemetry;
@@ -165,7 +165,7 @@ fn evidence(settings: &Settings) -> Result<String, CommandError> {
     existing(directory).map_err(|why| {
         CommandError::usage(format!("evidence cannot be stored in {shown}: {why}"), "correct `evidence.directory`")
     })?;
-    check_lock(directory).map_err(|source| StartError::Evidence(OpenError::Io { path: directory.clone(), source }))?;
+    check_lock(directory).map_err(|error| StartError::Evidence(unusable(directory, &error)))?;
     let keep = show_duration(settings.evidence.keep);
     Ok(format!("  records each decision in {shown}, and keeps that for {keep} (evidence)\n"))
 }

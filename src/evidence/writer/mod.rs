@@ -8,9 +8,9 @@ mod start;
 
 pub use queue::{Batch, Queue};
 pub use retention::Clock;
-pub use start::{OpenError, is_locked};
+pub use start::{is_locked, unusable};
 
-use crate::config::{LOCK, is_same, private_directory, warn_of_foreign, warn_of_others};
+use crate::config::{LOCK, UnusableFile, is_same, private_directory, warn_of_foreign, warn_of_others};
 use crate::evidence::record::{Draft, digits, sha256};
 use crate::evidence::segment::{Stored, clear_up, foreign, tidy};
 use crate::evidence::timestamp;
@@ -51,8 +51,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub fn open(directory: &Path, queue: Arc<Queue>, instance: &str, config: &str) -> Result<Self, OpenError> {
-        let io = |source| OpenError::Io { path: directory.to_owned(), source };
+    pub fn open(directory: &Path, queue: Arc<Queue>, instance: &str, config: &str) -> Result<Self, UnusableFile> {
+        let io = |error| unusable(directory, &error);
         private_directory(directory).map_err(io)?;
         warn_of_others(directory, "this evidence");
         let lock = lock(directory)?;

@@ -1,42 +1,26 @@
 //! Where a chain continues: after its last whole line, however the process that wrote it ended. Reads the end of the newest segment
 //! only.
 
-use crate::config::{LOCK, NO_LOCK, open_file, open_lock};
+use crate::config::{LOCK, NO_LOCK, UnusableFile, open_file, open_lock};
 use crate::evidence::reader::{Kind, Line, Lines, ReadError, Tail, parse};
 use crate::evidence::record::{Draft, Hash, NOTHING, link, sha256};
 use crate::evidence::segment::{Segment, Stored};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// Why no evidence can be kept there.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error("cannot keep evidence in {path}: {source}")]
-    Io { path: PathBuf, source: io::Error },
-    #[error("another politely ({who}) keeps its evidence in {path}")]
-    InUse { path: PathBuf, who: String },
-    #[error("cannot go on with the evidence in {path}: {why}")]
-    Broken { path: PathBuf, why: String },
-}
-
-impl OpenError {
-    /// What to do about it.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::Io { source, .. } if is_full(source) => {
-                "make room on its disk, or set another `evidence.directory`; segments older than `evidence.keep` are removed already"
-            }
-            Self::Io { source, .. } if source.kind() == io::ErrorKind::ResourceBusy => NO_LOCK,
-            Self::Io { .. } => "let the user that the proxy runs as write there, or correct `evidence.directory`",
-            Self::InUse { .. } => "give each its own `evidence.directory`, or stop the other",
-            Self::Broken { .. } => {
-                "run `politely evidence verify` to see what is wrong; keep the directory unchanged and set another `evidence.directory`"
-            }
+pub fn unusable(directory: &Path, error: &io::Error) -> UnusableFile {
+    let hint = match error.kind() {
+        _ if is_full(error) => {
+            "make room on its disk, or set another `evidence.directory`; segments older than `evidence.keep` are removed already"
         }
-    }
+        io::ErrorKind::ResourceBusy => NO_LOCK,
+        _ => "let the user that the proxy runs as write there, or correct `evidence.directory`",
+    };
+    UnusableFile::new(format!("cannot keep evidence in {}: {error}", directory.display()), hint)
 }
 
 /// How the chain so far ended.
@@ -47,14 +31,15 @@ pub struct End {
 }
 
 /// Where the chain ends.
-pub fn resume(directory: &Path, now: SystemTime, instance: &str) -> Result<(Segment, Hash, End), OpenError> {
-    let io = |source| OpenError::Io { path: directory.to_owned(), source };
+pub fn resume(directory: &Path, now: SystemTime, instance: &str) -> Result<(Segment, Hash, End), UnusableFile> {
+    let io = |error| unusable(directory, &error);
     let mut all = Stored::all(directory).map_err(io)?;
     let mut torn = Vec::new();
     while let Some(last) = all.pop() {
-        let broken = |why: String| OpenError::Broken {
-            path: directory.to_owned(),
-            why: format!("{}: {why}", last.path.display()),
+        let broken = |why: String| {
+            let (directory, last) = (directory.display(), last.path.display());
+            let hint = "run `politely evidence verify` to see what is wrong; keep the directory unchanged and set another `evidence.directory`";
+            UnusableFile::new(format!("cannot go on with the evidence in {directory}: {last}: {why}"), hint)
         };
         let lines = Lines::of(&last).map_err(io)?;
         let tail = Tail::of(&last, lines).map_err(|error| broken(error.to_string()))?;
@@ -119,13 +104,15 @@ pub fn start(now: SystemTime, instance: &str, config: &Hash, end: &End) -> Draft
     draft
 }
 
-pub fn lock(directory: &Path) -> Result<File, OpenError> {
-    let io = |source| OpenError::Io { path: directory.to_owned(), source };
+pub fn lock(directory: &Path) -> Result<File, UnusableFile> {
+    let io = |error| unusable(directory, &error);
     let mut file = open_lock(directory).map_err(io)?;
     if !locks(&file, FlockOperation::NonBlockingLockExclusive) {
         let mut who = String::new();
         let _ = file.take(20).read_to_string(&mut who);
-        return Err(OpenError::InUse { path: directory.to_owned(), who: format!("process {}", who.trim()) });
+        let (who, directory) = (who.trim(), directory.display());
+        let what = format!("another politely (process {who}) keeps its evidence in {directory}");
+        return Err(UnusableFile::new(what, "give each its own `evidence.directory`, or stop the other"));
     }
     let write = |file: &mut File| file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
     write(&mut file).map_err(io)?;
