@@ -22,10 +22,6 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-pub(super) async fn health() -> &'static str {
-    "ok\n"
-}
-
 pub(super) async fn ready(State(admin): State<Arc<Admin>>) -> Result<&'static str, ApiProblem> {
     if admin.proxy.is_leaving() { Err(problem(StatusCode::SERVICE_UNAVAILABLE, "stopping")) } else { Ok("ready\n") }
 }
@@ -224,10 +220,6 @@ pub(super) async fn explain(
 /// The settings in force, without secrets.
 pub(super) async fn config(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
     Json(admin.proxy.settings.load().shown())
-}
-
-pub(super) async fn openapi() -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/json")], OPENAPI)
 }
 
 pub(super) async fn reload(State(admin): State<Arc<Admin>>) -> Result<Json<Value>, ApiProblem> {

@@ -22,6 +22,8 @@ use crate::signing::{DIRECTORY_PATH, card};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
+use dashboard::served;
+use http::header;
 use std::sync::Arc;
 
 fn router(admin: Arc<Admin>) -> Router {
@@ -38,7 +40,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/config", get(api::config))
         .route("/api/v1/decisions", get(decisions::decisions))
         .route("/api/v1/held", get(api::held))
-        .route("/api/v1/openapi.json", get(api::openapi))
+        .route("/api/v1/openapi.json", get(([(header::CONTENT_TYPE, "application/json")], OPENAPI)))
         .route("/api/v1/status", get(api::status))
         .route("/api/v1/users", get(api::users))
         .route("/api/v1/explain", get(api::explain))
@@ -48,10 +50,10 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/authorities/{authority}/refresh", post(api::refresh))
         .layer(token());
     Router::new()
-        .route("/", get(dashboard::page))
-        .route("/dashboard/app.js", get(dashboard::script))
-        .route("/dashboard/style.css", get(dashboard::style))
-        .route("/healthz", get(api::health))
+        .route("/", get(served("text/html; charset=utf-8", dashboard::PAGE)))
+        .route("/dashboard/app.js", get(served("text/javascript; charset=utf-8", dashboard::SCRIPT)))
+        .route("/dashboard/style.css", get(served("text/css; charset=utf-8", dashboard::STYLE)))
+        .route("/healthz", get("ok\n"))
         .route("/readyz", get(api::ready))
         .merge(shared)
         .merge(guarded)

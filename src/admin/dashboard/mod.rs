@@ -1,22 +1,14 @@
 //! `/`: the API's data as a page for people. The page holds no data and asks the API like any client, so it needs no
 //! token.
 
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use http::header;
 
-pub(super) async fn page() -> Response {
-    served("text/html; charset=utf-8", include_str!("index.html"))
-}
+pub(super) const PAGE: &str = include_str!("index.html");
+pub(super) const SCRIPT: &str = include_str!("app.js");
+pub(super) const STYLE: &str = concat!(include_str!("colors.css"), include_str!("style.css"));
 
-pub(super) async fn script() -> Response {
-    served("text/javascript; charset=utf-8", include_str!("app.js"))
-}
-
-pub(super) async fn style() -> Response {
-    served("text/css; charset=utf-8", concat!(include_str!("colors.css"), include_str!("style.css")))
-}
-
-fn served(kind: &'static str, text: &'static str) -> Response {
+pub(super) fn served(kind: &'static str, text: &'static str) -> impl IntoResponse + Clone + Send + Sync + 'static {
     let fields = [
         (header::CONTENT_TYPE, kind),
         // The page shows URLs that crawlers asked for: whatever they contain, only our script runs.
@@ -25,7 +17,7 @@ fn served(kind: &'static str, text: &'static str) -> Response {
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CACHE_CONTROL, "no-cache"),
     ];
-    (fields, text).into_response()
+    (fields, text)
 }
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
