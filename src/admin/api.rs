@@ -5,7 +5,7 @@ use super::json;
 use super::parameters::{PathAuthority, QueryFields};
 use super::problem::{ApiProblem, problem};
 use super::{Admin, Reload};
-use crate::config::{Changes, Complaint};
+use crate::config::Changes;
 use crate::policy::{Authority, Budget, Entry, Request, SiteFile};
 use crate::proxy::{UserFigures, Who};
 use crate::rfc3339;
@@ -230,10 +230,8 @@ pub(super) async fn reload(State(admin): State<Arc<Admin>>) -> Result<Json<Value
             // All changes are in force, or none.
             let reloaded = needs_restart.is_empty();
             let settings = admin.proxy.settings.load();
-            let warning = |it: &Complaint| json!({ "what": it.what, "hint": it.hint });
-            let warnings: Vec<_> = settings.warnings().iter().map(warning).collect();
             Ok(Json(json!({
-                "reloaded": reloaded, "changed": changed, "needs_restart": needs_restart, "warnings": warnings,
+                "reloaded": reloaded, "changed": changed, "needs_restart": needs_restart, "warnings": settings.warnings(),
             })))
         }
         Ok(Some(Err(faults))) => Err(problem(StatusCode::UNPROCESSABLE_ENTITY, faults)),

@@ -76,7 +76,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
         Format::Json => {
             let all = json!({
                 "faults": [],
-                "warnings": told.warnings.iter().map(|it| json!({ "what": it.what, "hint": it.hint })).collect::<Vec<_>>(),
+                "warnings": told.warnings,
                 "users": user::all(&settings, &places).map(|user| user.json()).collect::<Vec<_>>(),
                 "overrides": differences.overrides,
                 "replaced": differences.replaced,

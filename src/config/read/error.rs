@@ -6,7 +6,7 @@ use std::sync::Arc;
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 
 /// What is wrong with one value, and what to write instead. Travels through serde as its text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Complaint {
     pub what: String,
     /// May be empty.
