@@ -33,6 +33,7 @@ pub struct Admin {
 }
 
 /// The result of the last reload; the start counts as one.
+#[derive(Default)]
 pub struct LastReload {
     /// When it failed, and why, in one line. `None`: all of the configuration is in force.
     pub(super) failure: Mutex<Option<(SystemTime, String)>>,
@@ -41,12 +42,6 @@ pub struct LastReload {
 }
 
 impl LastReload {
-    fn begin() -> Self {
-        let last = Self { failure: Mutex::default(), succeeded_at: AtomicU64::new(0) };
-        last.note(None);
-        last
-    }
-
     /// Records a reload. `why` it failed; `None`: all of the configuration is in force.
     pub fn note(&self, why: Option<String>) {
         let now = SystemTime::now();
@@ -68,13 +63,15 @@ impl Admin {
             Some(ListenAddress::Socket(address)) => address.ip().is_loopback(),
             Some(ListenAddress::Inherited(_)) | None => false,
         };
+        let last_reload = LastReload::default();
+        last_reload.note(None);
         Ok(Admin {
             proxy,
             listeners: ArcSwap::default(),
             token,
             is_on_loopback,
             reload: OnceLock::new(),
-            last_reload: LastReload::begin(),
+            last_reload,
             ended: watch::Sender::new(false),
             started: Instant::now(),
         })
