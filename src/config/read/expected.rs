@@ -19,10 +19,6 @@ pub(super) fn plain(expected: &str) -> String {
     }
 }
 
-pub(super) fn is_integer(expected: &str) -> bool {
-    matches!(expected, "u16" | "u32" | "u64" | "usize" | "a nonzero u32" | "a nonzero usize")
-}
-
 /// The hint for a value that is not such a number.
 pub(super) fn integer_hint(expected: &str, found: Unexpected<'_>) -> String {
     let more = format!("write {} or more", u8::from(expected.starts_with("a nonzero")));
@@ -38,7 +34,6 @@ pub(super) fn integer_hint(expected: &str, found: Unexpected<'_>) -> String {
                 less
             }
         }
-        Unexpected::Map => String::from("this key takes a single value: remove what is indented below it"),
         _ => String::from("write digits alone, such as `10`"),
     }
 }
@@ -55,10 +50,6 @@ pub(super) fn show(found: Unexpected<'_>) -> String {
         Unexpected::Map => String::from("a map of keys"),
         other => other.to_string(),
     }
-}
-
-pub(super) fn one_of(words: &[&str]) -> String {
-    listed(words, "or")
 }
 
 pub(super) fn listed(words: &[&str], joint: &str) -> String {

@@ -11,7 +11,7 @@ use serde::de::{Deserializer, Error, Expected, IntoDeserializer, Unexpected, Vis
 use serde::forward_to_deserialize_any;
 
 use super::error::{Complaint, ConfigPlace, did_you_mean};
-use super::expected::{integer_hint, is_integer, listed, one_of, plain, show};
+use super::expected::{integer_hint, listed, plain, show};
 use super::tree::{Value, YamlNode};
 use crate::config::steps::step;
 use crate::config::written::text;
@@ -36,7 +36,7 @@ impl<'a> Reader<'a> {
 }
 
 impl YamlNode {
-    fn unexpected(&self) -> Unexpected<'_> {
+    pub(super) fn unexpected(&self) -> Unexpected<'_> {
         match &self.value {
             Value::Null => Unexpected::Unit,
             Value::Bool(value) => Unexpected::Bool(*value),
@@ -119,7 +119,7 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
         self.placed(match self.node.text() {
             Some(word) => visitor.visit_enum(StrDeserializer::new(word)),
             None => {
-                let expected = Complaint::new("one word", format!("write {}", one_of(variants))).to_string();
+                let expected = Complaint::new("one word", format!("write {}", listed(variants, "or"))).to_string();
                 Err(ValueError::invalid_type(self.node.unexpected(), &expected.as_str()))
             }
         })
@@ -151,11 +151,6 @@ impl ValueError {
         Self { place: None, complaint }
     }
 
-    /// Of what stands in place of a section's keys.
-    pub fn no_section(node: &YamlNode) -> Self {
-        Self::invalid_type(node.unexpected(), &"struct")
-    }
-
     pub fn unknown_key(key: &str, keys: &[&str]) -> Self {
         let hint = did_you_mean(key, keys).unwrap_or_else(|| format!("the keys here are {}", listed(keys, "and")));
         Self::new(Complaint::new(format!("unknown key `{key}`"), hint))
@@ -177,7 +172,8 @@ impl Error for ValueError {
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         let expected = Complaint::from_display(&expected);
-        let what = format!("expected {}, found {}", plain(&expected.what), show(found));
+        let wanted = plain(&expected.what);
+        let what = format!("expected {wanted}, found {}", show(found));
         let hint = match (expected.what.as_str(), found) {
             ("a string" | "text", Unexpected::Unsigned(_) | Unexpected::Signed(_) | Unexpected::Bool(_)) => {
                 format!("put it in quotes: \"{}\"", show(found).trim_matches('`'))
@@ -194,8 +190,8 @@ impl Error for ValueError {
             }
             (map, _) if map.starts_with("struct") => String::from("write the keys of this section below it, indented"),
             ("a boolean", _) => String::from("write `true` or `false`"),
-            (number, _) if is_integer(number) => integer_hint(number, found),
             (_, Unexpected::Map) => String::from("this key takes a single value: remove what is indented below it"),
+            (number, _) if wanted.starts_with("a whole number") => integer_hint(number, found),
             _ => String::new(),
         };
         Self::new(Complaint::new(what, hint))
@@ -207,7 +203,7 @@ impl Error for ValueError {
 
     fn unknown_variant(word: &str, variants: &'static [&'static str]) -> Self {
         let what = format!("`{word}` is not a valid value here");
-        let hint = did_you_mean(word, variants).unwrap_or_else(|| format!("write {}", one_of(variants)));
+        let hint = did_you_mean(word, variants).unwrap_or_else(|| format!("write {}", listed(variants, "or")));
         Self::new(Complaint::new(what, hint))
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error};
 
 use super::error::{Complaint, ConfigPlace, Faults, nearest};
 use super::reader::{Reader, ValueError};
@@ -26,7 +26,7 @@ impl<'a> Sections<'a> {
         let (mut whole, mut unread) = (defaults().clone(), BTreeSet::new());
         let known: Vec<&str> = defaults().entries().into_iter().filter_map(|(key, _)| key.text()).collect();
         if !matches!(written.value, Value::Map(_)) {
-            faults.push(&written.at, ValueError::no_section(&written).complaint);
+            faults.push(&written.at, ValueError::invalid_type(written.unexpected(), &"struct").complaint);
         }
         for (key, name) in written.entries().into_iter().filter_map(|(key, _)| Some((key, key.text()?))) {
             if !known.contains(&name) && !faults.is_full() {
@@ -100,8 +100,7 @@ impl<'a> Sections<'a> {
 
     /// Whether a value is written at the key that `path` leads to.
     pub fn is_written(&self, path: &[&str]) -> bool {
-        let node = path.iter().try_fold(&self.whole, |node, step| node.below(step));
-        node.is_some_and(|node| node.at != ConfigPlace::Unwritten && !node.is_null())
+        self.whole.under(path).is_some_and(|node| node.at != ConfigPlace::Unwritten)
     }
 
     /// Whether a section was read. What compares keys would find faults that are none where one of them is misspelt.
