@@ -13,7 +13,7 @@ use super::read::sections::Sections;
 use super::read::text::read_text;
 use super::read::tree::{Value, YamlNode};
 use super::settings::Settings;
-use super::shown::Whole;
+use super::shown::{Whole, json};
 use super::written::defaults::defaults;
 use super::written::values::AccessLog;
 use super::{validate, warnings};
@@ -129,7 +129,7 @@ impl Settings {
         settings.derive(&mut sections);
         validate::check(&settings, &mut sections);
         let whole = sections.whole;
-        settings.whole = Whole::new(&whole);
+        settings.whole = Whole::of(json(&whole));
         settings.warnings = warnings::warnings(&settings);
         let signature = &mut settings.identity.signature;
         let place = |path: &[&str]| whole.along(&[&["identity", "signature"], path].concat()).at.shown(&files.sources);

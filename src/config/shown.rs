@@ -17,10 +17,6 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    pub fn new(root: &YamlNode) -> Self {
-        Self::of(json(root))
-    }
-
     pub fn of(all: Value) -> Self {
         let text: Arc<str> = shown(&all).to_string().into();
         let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
@@ -97,7 +93,7 @@ mod tests {
     use crate::config::read::error::{ConfigPlace, Faults};
 
     fn of(text: &str) -> Value {
-        Whole::new(&YamlNode::read(text, "", &|_| ConfigPlace::Unwritten, &mut Faults::default()).unwrap()).shown()
+        shown(&json(&YamlNode::read(text, "", &|_| ConfigPlace::Unwritten, &mut Faults::default()).unwrap()))
     }
 
     #[test]
