@@ -23,7 +23,6 @@ pub struct AccessSettings {
     pub clients: Vec<Network>,
     /// Nobody is let in who is none of `users`, even if there is none.
     pub require_user: bool,
-    #[serde(deserialize_with = "shared")]
     pub users: Vec<Arc<User>>,
 }
 
@@ -97,10 +96,6 @@ read_from_text! {
 }
 
 const CERTIFICATE_FORMS: &str = "write its CN, or a DNS name, an e-mail address or a URI of its alternative names";
-
-fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<User>>, D::Error> {
-    Ok(Vec::deserialize(deserializer)?.into_iter().map(Arc::new).collect())
-}
 
 fn listed_by_user<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Allowlist, D::Error> {
     #[derive(Default, Deserialize)]
