@@ -104,11 +104,6 @@ impl Evidence {
         Figures { written, lost, segment, head: digits(&head) }
     }
 
-    /// Returns when all that came so far is on its way to the disk.
-    pub fn flush(&self) {
-        self.queue.flush();
-    }
-
     /// Writes the queued records and the `stop` line. Later records are lost. Blocks.
     pub fn close(&self) {
         self.queue.close();

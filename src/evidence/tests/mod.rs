@@ -23,6 +23,13 @@ fn open(directory: &Path) -> Evidence {
     Evidence::open(directory, KEEP, "test-1", "{}").unwrap()
 }
 
+/// Returns when the writer has written so many records.
+fn until_written(evidence: &Evidence, count: u64) {
+    while evidence.figures().written < count {
+        std::thread::yield_now();
+    }
+}
+
 fn record(evidence: &Evidence, url: &str, at: SystemTime) {
     let entry = entry();
     let mut draft = evidence.draft(at);
@@ -140,7 +147,7 @@ fn a_chain_goes_on_after_an_orderly_end() {
     let directory = written(2);
     let evidence = open(directory.path());
     record(&evidence, "http://a.example/", SystemTime::now());
-    evidence.flush();
+    until_written(&evidence, 1);
     let head = from_hex(&evidence.figures().head).unwrap();
     evidence.close();
     let verified = verify(directory.path(), &[head]).unwrap();

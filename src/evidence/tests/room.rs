@@ -90,12 +90,12 @@ fn a_directory_that_was_removed_is_begun_again_and_what_was_in_it_is_missed() {
     let kept = directory.path().join("evidence");
     let evidence = open(&kept);
     record(&evidence, "http://a.example/1", SystemTime::now());
-    evidence.flush();
+    until_written(&evidence, 1);
     fs::remove_dir_all(&kept).unwrap();
     record(&evidence, "http://a.example/2", SystemTime::now());
-    evidence.flush();
+    until_written(&evidence, 2);
     record(&evidence, "http://a.example/3", SystemTime::now());
-    evidence.flush();
+    until_written(&evidence, 3);
     assert!(Evidence::open(&kept, KEEP, "test-2", "{}").is_err(), "it is one process's still");
     evidence.close();
     let verified = verify(&kept, &[]).unwrap();

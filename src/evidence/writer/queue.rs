@@ -16,7 +16,6 @@ use tokio::time::timeout_at;
 pub struct Queue {
     state: Mutex<State>,
     more: Condvar,
-    done: Condvar,
     /// The writer has taken the batch.
     taken: Notify,
     /// How long segments are kept, in seconds.
@@ -35,9 +34,6 @@ struct State {
     full_at: Option<Instant>,
     /// The writer waits for a first record.
     is_asleep: bool,
-    is_writing: bool,
-    /// `flush` waits for the batch.
-    is_wanted: bool,
     is_closed: bool,
 }
 
@@ -176,43 +172,30 @@ impl Queue {
         self.state.lock().is_closed
     }
 
-    /// Returns when all records so far are written or lost.
-    pub fn flush(&self) {
-        let mut state = self.state.lock();
-        while !state.is_closed && (!state.batch.is_empty() || state.is_writing) {
-            state.is_wanted = true;
-            self.more.notify_one();
-            self.done.wait(&mut state);
-        }
-    }
-
     /// What has come. Waits for a first record as long as `patience`, and then a moment for others, so that a busy proxy
     /// neither wakes the writer nor writes for each. `old`: the last batch, whose room is used again. `None`: nothing will come any
     /// more.
     pub fn take(&self, mut old: Batch, patience: Duration) -> Option<Batch> {
         old.reset();
         let mut state = self.state.lock();
-        state.is_writing = false;
-        self.done.notify_all();
         if state.batch.is_empty() && !state.is_closed {
             state.is_asleep = true;
             self.more.wait_for(&mut state, patience);
             state.is_asleep = false;
         }
-        if !state.batch.is_empty() && !state.is_closed && !state.is_wanted {
+        if !state.batch.is_empty() && !state.is_closed {
             self.more.wait_for(&mut state, MOMENT);
         }
         if state.batch.is_empty() {
             return (!state.is_closed).then_some(old);
         }
-        (state.is_writing, state.is_wanted, state.full_at) = (true, false, None);
+        state.full_at = None;
         self.taken.notify_waiters();
         Some(std::mem::replace(&mut state.batch, old))
     }
 
     fn wake(&self, state: &mut State) {
-        let is_half_full = state.batch.lines.len().max(state.batch.held) > ROOM / 2 && !state.is_writing;
-        if state.is_asleep || is_half_full {
+        if state.is_asleep || state.batch.lines.len().max(state.batch.held) > ROOM / 2 {
             state.is_asleep = false;
             self.more.notify_one();
         }
