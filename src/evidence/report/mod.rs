@@ -143,8 +143,7 @@ pub fn report_each(
 /// # Errors
 /// A segment cannot be read.
 pub fn report(directory: &Path, by: By, selection: &Selection) -> Result<Report, ReadError> {
-    let (mut report, [mut groups, mut users, mut turned_away]) =
-        (Report::default(), [const { TotalsByName::new() }; 3]);
+    let (mut report, [mut groups, mut users, mut turned_away]) = <(Report, [TotalsByName; 3])>::default();
     report.verified = verify_each(directory, &[], |_, _, line| {
         report.basis.in_force.see(line);
         let at = line.seen();
@@ -174,13 +173,10 @@ pub fn report(directory: &Path, by: By, selection: &Selection) -> Result<Report,
 }
 
 /// By name, within bounds.
+#[derive(Default)]
 struct TotalsByName(BTreeMap<String, Group>);
 
 impl TotalsByName {
-    const fn new() -> Self {
-        Self(BTreeMap::new())
-    }
-
     fn add(&mut self, name: String, decision: &Decision, at: SystemTime) {
         let is_full = self.0.len() >= MOST_GROUPS && !self.0.contains_key(&name);
         let name = if is_full { "(others)".to_owned() } else { name };

@@ -68,7 +68,7 @@ pub fn find(
 ) -> Result<(Option<Past>, Verified), Box<dyn std::error::Error>> {
     let name = authority.to_string();
     let (mut known, mut by_page, mut asked, mut last) = (None::<Found>, None::<Found>, Group::default(), Vec::new());
-    let [mut robots, mut tdmrep, mut license_file] = [const { Nearest { before: None, after: None } }; 3];
+    let [mut robots, mut tdmrep, mut license_file] = [const { None::<Nearest> }; 3];
     let (mut license, mut price) = (None::<(SystemTime, String)>, None::<(SystemTime, String)>);
     let mut page_read = None;
     let (mut in_force, mut fetches) = (InForce::default(), BTreeMap::new());
@@ -119,11 +119,12 @@ pub fn find(
                 fetches.pop_first();
             }
         }
-        robots.see(decision.robots.as_ref(), seen, at, found);
-        tdmrep.see(decision.tdmrep.as_ref(), seen, at, found);
-        license_file.see(decision.license_file.as_ref(), seen, at, found);
+        see(&mut robots, decision.robots.as_ref(), seen, at, found);
+        see(&mut tdmrep, decision.tdmrep.as_ref(), seen, at, found);
+        see(&mut license_file, decision.license_file.as_ref(), seen, at, found);
     })?;
-    let past = |nearest: Nearest| nearest.best().map(|(found, copy)| PastCopy::new(found, copy, directory)).transpose();
+    let past =
+        |nearest: Option<Nearest>| nearest.map(|(_, found, copy)| PastCopy::new(found, copy, directory)).transpose();
     let (robots, tdmrep) = (past(robots)?, past(tdmrep)?);
     let Some(known) = known.or_else(|| Some(robots.as_ref()?.found.clone())) else { return Ok((None, verified)) };
     let config = known.decision.config.and_then(|hash| stored_file(directory, Some(known.segment), &hash).ok());
@@ -140,7 +141,7 @@ pub fn find(
             .and_then(|fetcher| fetcher.agent(&stored_file(directory, None, &fetcher.config).ok()?));
     }
     let [license, price] = [license, price].map(|last| last.map(|(_, said)| said));
-    let license_file = license_file.best().map(|(_, copy)| copy);
+    let license_file = license_file.map(|(.., copy)| copy);
     let past =
         Past { known, asked, last, fetches, by_page, page_read, robots, tdmrep, license_file, license, price, config };
     Ok((Some(past), verified))
@@ -149,29 +150,25 @@ pub fn find(
 /// Records of the URL that are shown.
 const MOST_LAST: usize = 5;
 
-/// The record of a file that says most of a time.
-struct Nearest {
-    before: Option<((bool, SystemTime), Found, SiteCopy)>,
-    after: Option<(Found, SiteCopy)>,
-}
+/// The record of a file that says most of a time, behind what is compared: whether it is of then or before, whether its file was there
+/// by then, and its time.
+type Nearest = ((bool, bool, SystemTime), Found, SiteCopy);
 
-impl Nearest {
-    fn see(&mut self, copy: Option<&SiteCopy>, time: SystemTime, at: SystemTime, found: impl Fn() -> Found) {
-        // What says nothing is of a request that did not wait for the file.
-        let Some(copy) = copy.filter(|copy| **copy != SiteCopy::default()) else { return };
-        if time <= at {
-            // One that was held may rest on a file that came after it.
-            let rank = (copy.fetched.is_none_or(|fetched| fetched <= at), time);
-            if self.before.as_ref().is_none_or(|(best, ..)| *best <= rank) {
-                self.before = Some((rank, found(), copy.clone()));
-            }
-        } else if copy.fetched.is_some_and(|fetched| fetched <= at) && self.after.is_none() {
-            self.after = Some((found(), copy.clone()));
-        }
-    }
-
-    fn best(self) -> Option<(Found, SiteCopy)> {
-        self.before.map(|(_, found, copy)| (found, copy)).or(self.after)
+fn see(
+    best: &mut Option<Nearest>,
+    copy: Option<&SiteCopy>,
+    time: SystemTime,
+    at: SystemTime,
+    found: impl Fn() -> Found,
+) {
+    // What says nothing is of a request that did not wait for the file.
+    let Some(copy) = copy.filter(|copy| **copy != SiteCopy::default()) else { return };
+    // One that was held may rest on a file that came after it.
+    let (is_before, was_there) = (time <= at, copy.fetched.is_some_and(|fetched| fetched <= at));
+    let rank = (is_before, was_there || copy.fetched.is_none(), time);
+    // Of those after it, the first.
+    if (is_before || was_there) && best.as_ref().is_none_or(|(before, ..)| is_before && *before <= rank) {
+        *best = Some((rank, found(), copy.clone()));
     }
 }
 
