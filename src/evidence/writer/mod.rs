@@ -14,6 +14,7 @@ use crate::config::{LOCK, UnusableFile, is_same, private_directory, warn_of_fore
 use crate::evidence::record::{Draft, digits, sha256};
 use crate::evidence::segment::{Stored, clear_up, foreign, tidy};
 use crate::evidence::timestamp;
+use crate::since_boot::since_boot;
 use chain::Chain;
 use queue::Lost;
 use retention::ages;
@@ -123,7 +124,13 @@ impl Writer {
             self.failed.get_or_insert_with(|| (Instant::now(), error.to_string()));
         }
         match appended {
-            Ok(None) => self.note_recovery(),
+            // Ends what the log has said of a loss.
+            Ok(None) if self.is_told => {
+                self.is_told = false;
+                let records = std::mem::take(&mut self.unsaid);
+                tracing::warn!(records, "evidence is written again; these records were lost");
+            }
+            Ok(None) => {}
             Ok(Some(error)) | Err(error) => {
                 let (from, to) = batch.times.unwrap_or((now, now));
                 let lost = Lost { count: batch.records - written, from, to };
@@ -163,14 +170,6 @@ impl Writer {
     /// Whether the chain or the log has yet to say something of a loss, which does not wait for the next record.
     fn is_behind(&self) -> bool {
         self.lost.is_some() || self.is_told
-    }
-
-    /// All of a batch was written: ends what the log has said of a loss.
-    fn note_recovery(&mut self) {
-        if std::mem::take(&mut self.is_told) {
-            let records = std::mem::take(&mut self.unsaid);
-            tracing::warn!(records, "evidence is written again; these records were lost");
-        }
     }
 
     /// An error: writing failed less than a second ago. Begins a new segment if the current one was removed, or fsync failed for it.
@@ -223,7 +222,7 @@ impl Writer {
         if self.helper.as_ref().is_some_and(|helper| !helper.is_finished()) {
             return;
         }
-        if self.clock.is_steady(now)
+        if self.clock.is_steady(now, since_boot())
             && let Err(error) = self.remove_old(now)
         {
             tracing::error!(directory = %self.directory.display(), "old evidence cannot be removed: {error}");

@@ -1,6 +1,5 @@
-//! How old segments are, for `keep`, whatever a clock says that has gone wrong. Pure but for the clock that it watches.
+//! How old segments are, for `keep`, whatever a clock says that has gone wrong. Pure.
 
-use crate::since_boot::since_boot;
 use std::time::{Duration, SystemTime};
 
 /// How long ago each segment ended but the last, which goes on: by the clock of now, and by what the chain shows of the time from
@@ -49,13 +48,9 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Whether it has not been set forward lately: what is old by a wrong clock is not removed at once.
-    pub fn is_steady(&mut self, now: SystemTime) -> bool {
-        self.is_steady_at(now, since_boot())
-    }
-
-    /// `since_boot`: with the time that the machine slept, which is no step.
-    pub fn is_steady_at(&mut self, now: SystemTime, since_boot: Duration) -> bool {
+    /// Whether it has not been set forward lately: what is old by a wrong clock is not removed at once. `since_boot`: with the time that
+    /// the machine slept, which is no step.
+    pub fn is_steady(&mut self, now: SystemTime, since_boot: Duration) -> bool {
         let (wall, seen) = *self.seen.get_or_insert((now, since_boot));
         let expected = wall + since_boot.saturating_sub(seen);
         if now.duration_since(expected).is_ok_and(|ahead| ahead > STEP) {
