@@ -5,7 +5,6 @@ use crate::cli::report::overrides::overrides;
 use crate::cli::report::page::{MOST_SHOWN, Page, meaning, named, size};
 use crate::evidence::{By, CopyUse, Group, SiteBasis, digits};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 pub(super) fn groups(page: &Page<'_>, out: &mut String) {
@@ -67,17 +66,13 @@ fn refused(group: &Group) -> String {
 fn refused_most_by(group: &Group) -> String {
     let mut all: Vec<_> = group.refused_rules.iter().collect();
     all.sort_by_key(|(_, count)| Reverse(**count));
-    all.into_iter()
-        .take(MOST_RULES)
-        .map(|(rule, count)| format!("{} × {count}", escape(rule)))
-        .collect::<Vec<_>>()
-        .join("<br>")
+    counts(all.into_iter().take(MOST_RULES))
 }
 
 const MOST_RULES: usize = 3;
 
-fn counts(all: &BTreeMap<String, u64>) -> String {
-    all.iter().map(|(what, count)| format!("{} × {count}", escape(what))).collect::<Vec<_>>().join("<br>")
+fn counts<'a>(all: impl IntoIterator<Item = (&'a String, &'a u64)>) -> String {
+    all.into_iter().map(|(what, count)| format!("{} × {count}", escape(what))).collect::<Vec<_>>().join("<br>")
 }
 
 pub(super) fn sites(page: &Page<'_>, out: &mut String) {
