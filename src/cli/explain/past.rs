@@ -14,7 +14,6 @@ use crate::robots::{ProductToken, Purpose};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &str) -> Result<ExitCode, CommandError> {
@@ -160,8 +159,8 @@ fn rules(args: &ExplainArgs, settings: &Settings, asker: &Found, authority: &Aut
     let purposes: Vec<_> = decision.purpose.iter().filter_map(|purpose| Purpose::parse(purpose).ok()).collect();
     let tokens = if args.product_tokens.is_empty() { &tokens } else { &args.product_tokens };
     let purposes = if args.purposes.is_empty() { &purposes } else { &args.purposes };
-    let user = settings.access.users.iter().find(|user| decision.user.as_deref() == Some(user.name.as_ref()));
-    settings.hosts_of(user.map(Arc::as_ref)).get(authority.host()).rules.clone().asked_for(tokens, purposes)
+    let user = decision.user.as_deref().and_then(|name| settings.user(name));
+    settings.hosts_of(user.as_deref()).get(authority.host()).rules.clone().asked_for(tokens, purposes)
 }
 
 /// A record of the same URL, based on the same files, for the same crawler and use, but with another verdict.
