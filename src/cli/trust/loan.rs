@@ -49,7 +49,7 @@ pub(in crate::cli) fn lend(
     let (mut failed, until) = (Vec::new(), Some(Instant::now() + machine.patience));
     for path in databases {
         let database = Database { certutil: &certutil, path: &path, until };
-        if !database.is_there() {
+        if !nss::is_database(&path) {
             lock.write_all(&[path.as_os_str().as_bytes(), b"\0"].concat())?;
         } else if database.holds(&entry.name) {
             continue;

@@ -58,10 +58,6 @@ pub(super) struct Database<'a> {
 }
 
 impl Database<'_> {
-    pub fn is_there(&self) -> bool {
-        is_database(self.path)
-    }
-
     pub fn holds(&self, name: &str) -> bool {
         self.call(&["-L", "-n", name], &[]).is_ok()
     }
@@ -81,7 +77,7 @@ impl Database<'_> {
 
     /// Removes a database that a run has created, unless it contains other entries by now. False: certutil does not tell.
     pub fn unmake(&self) -> bool {
-        if !self.is_there() {
+        if !is_database(self.path) {
             return true;
         }
         let Ok(names) = self.names() else { return false };
@@ -103,7 +99,7 @@ impl Database<'_> {
 
     pub fn change(&self, change: TrustChange, entry: &TrustEntry<'_>) -> TrustOutcome {
         let (shown, name) = (self.path.display(), &*entry.name);
-        let new = !self.is_there();
+        let new = !is_database(self.path);
         if new && let Err(said) = self.make() {
             return TrustOutcome::failed(
                 format!("{shown} cannot be made: {said}"),
@@ -154,7 +150,7 @@ fn has_browser(machine: &UserMachine) -> bool {
     BROWSERS.iter().any(|name| machine.tool(name).is_some())
 }
 
-fn is_database(directory: &Path) -> bool {
+pub(super) fn is_database(directory: &Path) -> bool {
     directory.join(DATABASE).is_file()
 }
 
