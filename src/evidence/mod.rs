@@ -19,7 +19,7 @@ pub use report::{
     Selection, SiteBasis, find, report, report_each, when,
 };
 pub use segment::foreign;
-pub use timestamp::{MOST_RESPONSE, Stamp, StampError, check, query};
+pub use timestamp::{MOST_RESPONSE, Stamp, check, query};
 pub use writer::unusable;
 
 use crate::config::UnusableFile;

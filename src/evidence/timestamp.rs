@@ -3,16 +3,15 @@
 
 use super::record::{Hash, digits, from_hex};
 use super::segment::entries;
-use crate::config::write_once;
+use crate::config::{read_file, write_once};
 use openssl::cms::{CMSOptions, CmsContentInfo};
 use openssl::error::ErrorStack;
 use openssl::x509::store::{X509Store, X509StoreBuilder};
 use openssl::x509::verify::{X509VerifyFlags, X509VerifyParam};
 use openssl::x509::{X509, X509PurposeId};
-use std::fs::{self, File};
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use std::{fs, io};
 use time::PrimitiveDateTime;
 use time::macros::format_description;
 use x509_parser::asn1_rs::{Any, Class, FromDer, Tag};
@@ -28,25 +27,6 @@ pub struct Stamp {
     pub time: SystemTime,
 }
 
-/// Why a time stamp proves nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum StampError {
-    #[error("cannot read or write it: {0}")]
-    Io(#[from] io::Error),
-    #[error("malformed time stamp: {0}")]
-    Malformed(&'static str),
-    #[error("the authority refused with status {status}: {why}")]
-    Refused { status: u8, why: String },
-    #[error("it is for other data")]
-    OtherData,
-    #[error("it answers another request: its nonce differs")]
-    OtherRequest,
-    #[error("its signature does not match: {}", why(.0))]
-    Signature(ErrorStack),
-    #[error("its authority is not to be trusted: {}", why(.0))]
-    Untrusted(ErrorStack),
-}
-
 /// A request for a time stamp, as DER (RFC 3161 §2.4.1): with a nonce, and for the certificates as well.
 pub fn query(head: &Hash, nonce: [u8; 8]) -> Vec<u8> {
     let nonce = positive(nonce);
@@ -59,29 +39,24 @@ pub fn query(head: &Hash, nonce: [u8; 8]) -> Vec<u8> {
 ///
 /// # Errors
 /// It is no such time stamp.
-pub fn check(
-    response: &[u8],
-    head: &Hash,
-    nonce: Option<[u8; 8]>,
-    authorities: &[X509],
-) -> Result<SystemTime, StampError> {
+pub fn check(response: &[u8], head: &Hash, nonce: Option<[u8; 8]>, authorities: &[X509]) -> Result<SystemTime, String> {
     let token = token(response)?;
     let (mut content, flags) = (Vec::new(), CMSOptions::BINARY | CMSOptions::NO_SIGNER_CERT_VERIFY);
     let parsed = || CmsContentInfo::from_der(token);
     let verified = parsed().and_then(|mut cms| cms.verify(None, None, None, Some(&mut content), flags));
-    verified.map_err(StampError::Signature)?;
-    let info = TstInfo::parse(&content).ok_or(StampError::Malformed("its content is not a TSTInfo"))?;
+    verified.map_err(|errors| format!("its signature does not match: {}", why(&errors)))?;
+    let info = TstInfo::parse(&content).ok_or_else(|| malformed("its content is not a TSTInfo"))?;
     if info.algorithm != SHA256 || info.hashed != *head {
-        return Err(StampError::OtherData);
+        return Err("it is for other data".to_owned());
     }
     if nonce.is_some_and(|nonce| info.nonce != Some(&positive(nonce))) {
-        return Err(StampError::OtherRequest);
+        return Err("it answers another request: its nonce differs".to_owned());
     }
     if !authorities.is_empty() {
         let flags = CMSOptions::BINARY | CMSOptions::from_bits_retain(CADES);
         let trusted = store(authorities, info.time)
             .and_then(|store| parsed().and_then(|mut cms| cms.verify(None, Some(&store), None, None, flags)));
-        trusted.map_err(StampError::Untrusted)?;
+        trusted.map_err(|errors| format!("its authority is not to be trusted: {}", why(&errors)))?;
     }
     Ok(info.time)
 }
@@ -91,22 +66,22 @@ impl Stamp {
     ///
     /// # Errors
     /// It is not for this line, or cannot be stored.
-    pub fn store(directory: &Path, segment: u64, head: &Hash, response: &[u8]) -> Result<Option<PathBuf>, StampError> {
+    pub fn store(directory: &Path, segment: u64, head: &Hash, response: &[u8]) -> Result<Option<PathBuf>, String> {
         check(response, head, None, &[])?;
         let path = directory.join(format!("{segment:08}-{}{SUFFIX}", digits(head)));
-        Ok(write_once(&path, response)?.then_some(path))
+        Ok(write_once(&path, response).map_err(cannot)?.then_some(path))
     }
 
     /// Whether it is signed by one of these, or by whom they certify for time stamps.
     ///
     /// # Errors
     /// It is not, or cannot be read any more.
-    pub fn authenticate(&self, authorities: &[X509]) -> Result<(), StampError> {
-        check(&read(&self.path)?, &self.head, None, authorities).map(drop)
+    pub fn authenticate(&self, authorities: &[X509]) -> Result<(), String> {
+        check(&read_file(&self.path).map_err(cannot)?, &self.head, None, authorities).map(drop)
     }
 
-    pub(super) fn read(path: PathBuf, (segment, head): (u64, Hash)) -> Result<Self, StampError> {
-        let time = check(&read(&path)?, &head, None, &[])?;
+    pub(super) fn read(path: PathBuf, (segment, head): (u64, Hash)) -> Result<Self, String> {
+        let time = check(&read_file(&path).map_err(cannot)?, &head, None, &[])?;
         Ok(Stamp { path, segment, head, time })
     }
 }
@@ -124,10 +99,12 @@ pub(super) fn remove_before(directory: &Path, first: u64) -> io::Result<()> {
     entries(directory)?.into_iter().filter(is_old).try_for_each(fs::remove_file)
 }
 
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_RESPONSE).read_to_end(&mut bytes)?;
-    Ok(bytes)
+fn cannot(error: io::Error) -> String {
+    format!("cannot read or write it: {error}")
+}
+
+fn malformed(what: &str) -> String {
+    format!("malformed time stamp: {what}")
 }
 
 /// What OpenSSL says last.
@@ -143,24 +120,23 @@ fn positive(mut nonce: [u8; 8]) -> [u8; 8] {
 }
 
 /// The signed token of an answer that grants one (RFC 3161 §2.4.2).
-fn token(response: &[u8]) -> Result<&[u8], StampError> {
-    let malformed = StampError::Malformed;
+fn token(response: &[u8]) -> Result<&[u8], String> {
     let (_, all) = Any::from_der(response).map_err(|_| malformed("it is not DER"))?;
     let status = at(response, &[0, 0]).filter(|status| status.tag() == Tag::Integer);
-    match status.and_then(|status| status.data.last().copied()).ok_or(malformed("it has no status"))? {
+    match status.and_then(|status| status.data.last().copied()).ok_or_else(|| malformed("it has no status"))? {
         0 | 1 => {}
         status => {
             let texts = at(response, &[0, 1]).and_then(|texts| members(&texts)).unwrap_or_default();
             let why: Vec<_> = texts.iter().map(|text| String::from_utf8_lossy(text.data)).collect();
             let why = if why.is_empty() { "it does not say why".to_owned() } else { why.join("; ") };
-            return Err(StampError::Refused { status, why });
+            return Err(format!("the authority refused with status {status}: {why}"));
         }
     }
     let (token, _) = Any::from_der(all.data).map_err(|_| malformed("it has no status"))?;
     // A ContentInfo with SignedData (RFC 5652 §3, §5.1) over a TSTInfo.
     let is = |path: &[usize], oid| at(token, path).is_some_and(|it| it.tag() == Tag::Oid && it.data == oid);
     let is_signed_info = is(&[0], SIGNED_DATA) && is(&[1, 0, 2, 0], TST_INFO);
-    is_signed_info.then_some(token).ok_or(malformed("its token is not a signed TSTInfo"))
+    is_signed_info.then_some(token).ok_or_else(|| malformed("its token is not a signed TSTInfo"))
 }
 
 /// What an authority signs (RFC 3161 §2.4.2).
