@@ -31,23 +31,16 @@ fn is_harmless(number: RawFd) -> bool {
     let Ok(found) = fs::metadata(format!("/proc/self/fd/{number}")) else { return false };
     let kind = found.file_type();
     let [major, minor] = [libc::major(found.rdev()), libc::minor(found.rdev())];
-    let is_quiet_device = match major {
-        // null, zero, full, random, urandom.
-        1 => matches!(minor, 3 | 5 | 7 | 8 | 9),
-        // Terminals.
-        4 | 5 | 136..=143 => true,
-        _ => false,
-    };
+    // null, zero, full, random, urandom; terminals.
+    let is_quiet_device = matches!((major, minor), (1, 3 | 5 | 7 | 8 | 9) | (4 | 5 | 136..=143, _));
     // A namespace is a file of a special file system, without a name in any directory. Files in /proc and /sys belong to the outside.
     let is_named = || {
         let path = fs::read_link(format!("/proc/self/fd/{number}"));
         path.is_ok_and(|path| path.is_absolute() && !is_in_them(&path))
     };
-    match kind {
-        kind if kind.is_file() || kind.is_dir() => is_named(),
-        kind if kind.is_fifo() => true,
-        kind if kind.is_char_device() => is_quiet_device,
-        _ => false,
+    match kind.is_file() || kind.is_dir() {
+        true => is_named(),
+        false => kind.is_fifo() || kind.is_char_device() && is_quiet_device,
     }
 }
 
