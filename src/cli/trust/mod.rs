@@ -199,8 +199,7 @@ fn nothing_to_do(change: TrustChange, is_there: bool, place: &impl fmt::Display)
 /// Runs a tool and returns its output; the error is the last line of its messages. `until`: when it is killed. `None`: a user waits, whom
 /// it may ask for a password.
 fn run(tool: &Path, arguments: &[&std::ffi::OsStr], until: Option<Instant>) -> Result<String, String> {
-    let called = call(tool, arguments, until).map_err(|error| error.to_string())?;
-    let (status, [output, errors]) = called.ok_or_else(|| format!("{} did not end in time", tool.display()))?;
+    let (status, [output, errors]) = call(tool, arguments, until).map_err(|error| error.to_string())?;
     if status.success() {
         return Ok(output);
     }
@@ -210,14 +209,11 @@ fn run(tool: &Path, arguments: &[&std::ffi::OsStr], until: Option<Instant>) -> R
     Err(last.map_or_else(|| status.to_string(), str::to_owned))
 }
 
-/// The result, output and messages of a tool. `None`: it did not end in time.
-fn call(
-    tool: &Path,
-    arguments: &[&std::ffi::OsStr],
-    until: Option<Instant>,
-) -> io::Result<Option<(ExitStatus, [String; 2])>> {
+/// The result, output and messages of a tool.
+fn call(tool: &Path, arguments: &[&std::ffi::OsStr], until: Option<Instant>) -> io::Result<(ExitStatus, [String; 2])> {
+    let late = || io::Error::new(io::ErrorKind::TimedOut, format!("{} did not end in time", tool.display()));
     if until.is_some_and(|until| Instant::now() >= until) {
-        return Ok(None);
+        return Err(late());
     }
     // Files, as a pipe that is full or held by another process would be waited for.
     let mut files = [tempfile::tempfile()?, tempfile::tempfile()?];
@@ -230,7 +226,7 @@ fn call(
             "politely: warning: {shown} did not end within {PATIENCE:?} in all and was killed: browsers may not trust the authority, or keep it\n\
              hint: end the browser that keeps it waiting",
         );
-        return Ok(None);
+        return Err(late());
     };
     let read = |file: &mut File| {
         let mut text = Vec::new();
@@ -238,7 +234,7 @@ fn call(
         file.read_to_end(&mut text).map(|_| String::from_utf8_lossy(&text).into_owned())
     };
     let [output, errors] = &mut files;
-    Ok(Some((status, [read(output)?, read(errors)?])))
+    Ok((status, [read(output)?, read(errors)?]))
 }
 
 /// `None`: it did not end in time, and was killed.
