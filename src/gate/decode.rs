@@ -199,12 +199,13 @@ fn is_text(body: &[u8], cut: bool) -> bool {
         [0xFE, 0xFF, rest @ ..] => (two_swapped, rest),
         _ => return false,
     };
-    let text = layout.decode(rest).unwrap_or_default();
+    // What is ill-formed is as little text as a control character.
+    let text = layout.decode(rest, '\0').unwrap_or_default();
     // Cut, it may end in the first half of a pair.
-    let text = text.strip_suffix(char::REPLACEMENT_CHARACTER).filter(|_| cut).unwrap_or(&text);
+    let text = text.strip_suffix('\0').filter(|_| cut).unwrap_or(&text);
     (cut || rest.len().is_multiple_of(layout.width))
         && (text.is_empty() || text.contains(|char: char| char.is_ascii_alphabetic()))
-        && !text.contains(|char| is_control(char) || char == char::REPLACEMENT_CHARACTER)
+        && !text.contains(is_control)
 }
 
 /// The extension that is no part of RFC 7932 (§9.1 leaves its first bits free), by which a few bytes ask for a gigabyte.
@@ -327,7 +328,7 @@ pub(super) mod tests {
     #[test]
     fn a_byte_order_mark_makes_text_of_nothing_that_has_control_characters_or_is_ill_formed() {
         let is_text = |body: &[u8], cut| decode(body.to_vec(), "unknown", 1000, cut).is_ok();
-        for text in ["", "User-agent: *\r\n\tDisallow: /\u{1f600}\n", "# \u{442}\u{4e00}\nAllow: /"] {
+        for text in ["", "User-agent: *\r\n\tDisallow: /\u{1f600}\n", "# \u{442}\u{4e00}\u{fffd}\nAllow: /"] {
             let text = text.repeat(9);
             for (number, body) in marked(&text).into_iter().enumerate() {
                 assert!(is_text(&body, false), "{number} {text:?}");

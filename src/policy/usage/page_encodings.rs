@@ -12,7 +12,10 @@ pub(super) fn in_encodings(page: &[u8]) -> Vec<Cow<'_, [u8]>> {
     if memchr::memchr(0, page).is_some() {
         let has = |is_tag: &dyn Fn(usize) -> bool| memchr::memchr_iter(b'<', page).any(is_tag);
         let wide = Layout::KNOWN.into_iter().filter(|layout| has(&|at| is_tag(page, at, *layout)));
-        texts.extend(wide.filter_map(|layout| layout.decode(page)).map(|text| Cow::from(text.into_bytes())));
+        texts.extend(
+            wide.filter_map(|layout| layout.decode(page, char::REPLACEMENT_CHARACTER))
+                .map(|text| Cow::from(text.into_bytes())),
+        );
         if !texts.is_empty() && !has(&|at| page.get(at + 1).is_some_and(u8::is_ascii_alphabetic)) {
             return texts;
         }

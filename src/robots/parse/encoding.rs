@@ -26,13 +26,13 @@ impl Layout {
     pub(crate) const KNOWN: [Self; 4] =
         [Self { width: 2, at: 0 }, Self { width: 2, at: 1 }, Self { width: 4, at: 0 }, Self { width: 4, at: 3 }];
 
-    /// The text, in which U+FFFD stands for ill-formed units. `None`: no encoding has this layout.
-    pub(crate) fn decode(self, bytes: &[u8]) -> Option<String> {
+    /// The text, in which `ill_formed` stands for ill-formed units. `None`: no encoding has this layout.
+    pub(crate) fn decode(self, bytes: &[u8], ill_formed: char) -> Option<String> {
         Some(match (self.width, self.at) {
-            (2, 0) => decode_utf16(bytes, u16::from_le_bytes),
-            (2, 1) => decode_utf16(bytes, u16::from_be_bytes),
-            (4, 0) => decode_utf32(bytes, u32::from_le_bytes),
-            (4, 3) => decode_utf32(bytes, u32::from_be_bytes),
+            (2, 0) => decode_utf16(bytes, u16::from_le_bytes, ill_formed),
+            (2, 1) => decode_utf16(bytes, u16::from_be_bytes, ill_formed),
+            (4, 0) => decode_utf32(bytes, u32::from_le_bytes, ill_formed),
+            (4, 3) => decode_utf32(bytes, u32::from_be_bytes, ill_formed),
             _ => return None,
         })
     }
@@ -60,7 +60,7 @@ pub(crate) fn detect(bytes: &[u8], is_cut: bool) -> Encoding {
         [layout] if (is_cut || bytes.len().is_multiple_of(layout.width)) && !has_key_in_bytes(bytes) => *layout,
         _ => return Encoding::Unknown,
     };
-    let decoded = layout.decode(bytes).filter(|_| !layout.is_contradicted(bytes));
+    let decoded = layout.decode(bytes, char::REPLACEMENT_CHARACTER).filter(|_| !layout.is_contradicted(bytes));
     decoded.map_or(Encoding::Unknown, |text| Encoding::Wide(text.into_bytes()))
 }
 
@@ -90,14 +90,14 @@ fn has_key_in_bytes(bytes: &[u8]) -> bool {
     keys.iter().any(|key| bytes.windows(key.len()).any(|word| word.eq_ignore_ascii_case(key)))
 }
 
-fn decode_utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
+fn decode_utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16, ill_formed: char) -> String {
     let units = bytes.as_chunks::<2>().0.iter().map(|bytes| unit(*bytes));
-    char::decode_utf16(units).map(|read| read.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+    char::decode_utf16(units).map(|read| read.unwrap_or(ill_formed)).collect()
 }
 
-fn decode_utf32(bytes: &[u8], unit: fn([u8; 4]) -> u32) -> String {
+fn decode_utf32(bytes: &[u8], unit: fn([u8; 4]) -> u32, ill_formed: char) -> String {
     let units = bytes.as_chunks::<4>().0.iter().map(|bytes| unit(*bytes));
-    units.map(|unit| char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+    units.map(|unit| char::from_u32(unit).unwrap_or(ill_formed)).collect()
 }
 
 #[cfg(test)]
