@@ -5,6 +5,7 @@ use super::command_error::USAGE;
 use crate::config::MORE_PROCESSES;
 use std::io::{self, Write};
 use std::panic::{set_hook, take_hook};
+use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 /// Runs a future to its end. What it has left on other threads is not waited for, such as an unanswered name look-up.
@@ -25,7 +26,10 @@ fn start() -> io::Result<Runtime> {
         let _ = writeln!(io::stderr(), "{error}");
         std::process::exit(USAGE.into())
     }));
-    let started = Builder::new_multi_thread().enable_all().build();
+    // One thread for what blocks is started now, and none ever ends: at the limit on threads, work waits for those that there are. Were
+    // there none, tokio would panic at each look-up.
+    let started = Builder::new_multi_thread().enable_all().thread_keep_alive(Duration::MAX).build();
+    let started = started.inspect(|runtime| drop(runtime.spawn_blocking(|| ())));
     set_hook(usual);
     started
 }

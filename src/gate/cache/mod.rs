@@ -22,7 +22,6 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread;
 use tokio::task::spawn_blocking;
 
 /// The cache of a proxy.
@@ -62,7 +61,7 @@ impl PageCache {
         }
         self.shared.index.lock().set_limit(size);
         let shared = self.shared.clone();
-        thread::spawn(move || shared.evict());
+        drop(spawn_blocking(move || shared.evict()));
     }
 
     /// The newest stored answer of this URL that is wanted. A damaged file is removed.

@@ -62,13 +62,13 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *with, void *(*run)(v
 }
 "#;
 
-/// One thread is for the log, and four for the runtime.
+/// One thread is for the log, four for the runtime, and one for what would block them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_no_thread_is_left_the_limit_is_to_be_raised() {
     let directory = tempfile::tempdir().unwrap();
     let library = preload(directory.path(), FEW_THREADS);
     let variables = [&open()[..], &[("LD_PRELOAD", library.to_str().unwrap()), ("TOKIO_WORKER_THREADS", "4")]].concat();
-    for threads in ["0", "1", "2", "4"] {
+    for threads in ["0", "1", "2", "4", "5"] {
         let few = [&variables[..], &[("THREADS", threads)]].concat();
         for command in [&["run", "true"][..], &["serve", "--listen", "127.0.0.1:0"]] {
             let Ended { code, stderr, .. } = politely_with(command, &few).await;

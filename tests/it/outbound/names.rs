@@ -1,9 +1,10 @@
 //! The name that is asked for is the one that is sent to the origin and verified, whatever stands in it.
 
+use crate::support::binary::preload;
 use crate::support::certs::key_pin_as;
-use crate::support::client::get;
+use crate::support::client::{Client, get};
 use crate::support::websocket::WebSocket;
-use crate::support::{Alpn, Conduct, Origin, Parent, Proxy, Reply, Response, Seen, assert_refused, test_ca};
+use crate::support::{Alpn, Binary, Conduct, Origin, Parent, Proxy, Reply, Response, Seen, assert_refused, test_ca};
 
 const NAME: &str = "a_b.c.localhost";
 /// What others make of it.
@@ -62,4 +63,47 @@ async fn an_underscore_stays_one_wherever_the_name_goes() {
         assert_refused(&client.response().await, 502, "tls_certificate_error", "tls_certificate_error");
         assert!(wrong.log.all().is_empty());
     }
+}
+
+/// Every name is this machine's. While there is the file, no thread can be started.
+const NO_THREADS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+int pthread_create(pthread_t *thread, const pthread_attr_t *with, void *(*run)(void *), void *argument) {
+  int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
+  return access(getenv("NO_THREADS"), F_OK) ? create(thread, with, run, argument) : EAGAIN;
+}
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **found) {
+  int (*ask)(const char *, const char *, const struct addrinfo *, struct addrinfo **) = dlsym(RTLD_NEXT, "getaddrinfo");
+  return ask("127.0.0.1", service, hints, found);
+}
+"#;
+
+/// As at the limit on processes of a user or a container.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_are_looked_up_where_no_thread_can_be_started_any_more() {
+    let origin = Origin::http(answer).await;
+    let directory = tempfile::tempdir().unwrap();
+    let (library, limit) = (preload(directory.path(), NO_THREADS), directory.path().join("no-threads"));
+    let variables = [("LD_PRELOAD", library.to_str().unwrap()), ("NO_THREADS", limit.to_str().unwrap())];
+    let proxy = Binary::serve_with("", &variables).await;
+    for is_limited in [true, false] {
+        if is_limited {
+            std::fs::write(&limit, "").unwrap();
+        } else {
+            std::fs::remove_file(&limit).unwrap();
+        }
+        for name in ["a.example", "b.example"] {
+            let host = origin.authority(name);
+            let mut client = Client::open(proxy.address()).await;
+            let response = client.get(&format!("http://{host}/open"), &host).await;
+            assert_eq!((response.status(), response.text()), (200, "page /open".into()), "{is_limited} {name}");
+        }
+    }
+    proxy.stop().await;
 }
