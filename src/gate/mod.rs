@@ -155,13 +155,17 @@ impl Gate {
     }
 
     /// Explains why a URL may or may not be fetched. Fetches robots.txt, and other files that matter, if unknown.
-    pub async fn explain(&self, request: &Request<'_>, rules: &HostRules) -> Explanation {
+    ///
+    /// # Errors
+    /// A file that decides could not be asked for, which says nothing of the site.
+    pub async fn explain(&self, request: &Request<'_>, rules: &HostRules) -> Result<Explanation, Refusal> {
         let now = SystemTime::now;
+        let host = self.robots.host(SiteFile::Robots, request.authority);
         if let Err(why) = self.may_reach(request.authority).await {
-            let robots = self.robots.host(SiteFile::Robots, request.authority).load_full();
-            return explain(&*robots, rules, request, now()).refused(&why);
+            return Ok(explain(&*host.load_full(), rules, request, now()).refused(&why));
         }
-        let robots = self.known(SiteFile::Robots, request.authority).await;
+        let mut asked = self.fetch_unknown(SiteFile::Robots, request.authority).await;
+        let robots = host.load_full();
         // Each file at most once.
         let mut left = SiteFile::COUNT;
         loop {
@@ -174,9 +178,10 @@ impl Gate {
                     if left > 0 =>
                 {
                     left -= 1;
-                    self.known(file, request.authority).await;
+                    asked = asked.and(self.fetch_unknown(file, request.authority).await);
                 }
-                _ => return explain(known, rules, request, now()),
+                (Ruling::Fetch(_), _) if let Err(why) = asked => return Err(why),
+                _ => return Ok(explain(known, rules, request, now())),
             }
         }
     }
@@ -256,15 +261,14 @@ impl Gate {
         Ok(as_served(&host, request, SystemTime::now()))
     }
 
-    /// The entry of an authority's file, fetched first if there is nothing usable.
-    async fn known(&self, file: SiteFile, authority: &Authority) -> Arc<Entry> {
+    /// Fetches an authority's file if there is nothing usable.
+    async fn fetch_unknown(&self, file: SiteFile, authority: &Authority) -> Result<(), Refusal> {
         let host = self.robots.host(file, authority);
         let (entry, now) = (host.load_full(), SystemTime::now());
         if entry.usable(now).is_some() || !entry.may_fetch(now) {
-            return entry;
+            return Ok(());
         }
-        let _ = self.robots.refresh(&host, Order::background(FetchReason::FirstUse)).end().await;
-        host.load_full()
+        self.robots.refresh(&host, Order::background(FetchReason::FirstUse)).end().await
     }
 }
 

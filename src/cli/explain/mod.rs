@@ -9,7 +9,7 @@ use super::check::unknown_user;
 use super::{CommandError, ConfigArg, Format, NO, kept, last_run, read_or_input};
 use crate::admin;
 use crate::config::Settings;
-use crate::policy::explain::{Explanation, SiteFileState, UNKNOWN, explain};
+use crate::policy::explain::{Explanation, SiteFileState, explain};
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Authority, Entry, EntryEvidence, HostRules, LineEvidence, Request, SiteAnswer};
 use crate::robots::{ProductToken, Purpose, RobotsTxt};
@@ -76,11 +76,8 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
         Some(file) => (by_file(file, &request, &rules, &settings)?, Ok(None)),
         None => super::block_on(async {
             let gate = server::gate_alone(settings.clone())?;
-            let mut explanation = gate.explain(&request, &rules).await;
-            if explanation.reason == UNKNOWN {
-                gate.refresh(&authority).await.map_err(|why| CommandError::not_asked(&authority, &why))?;
-                explanation = gate.explain(&request, &rules).await;
-            }
+            let explained = gate.explain(&request, &rules).await;
+            let explanation = explained.map_err(|why| CommandError::not_asked(&authority, &why))?;
             Ok::<_, CommandError>((explanation, of_runs::of_runs(settings, &gate, &request, &rules).await))
         })??,
     };

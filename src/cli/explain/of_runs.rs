@@ -36,7 +36,7 @@ pub(super) async fn of_runs(
         let copy = kept.entry(file, of).await.filter(is_used);
         copy.into_iter().for_each(|copy| gate.take_copy(file, of, copy));
     }
-    Ok(Some(gate.explain(request, rules).await))
+    Ok(gate.explain(request, rules).await.ok())
 }
 
 /// `fetched`: by the file as it is now. `running`: what the API of the proxy that runs with this configuration knows.

@@ -4,6 +4,7 @@
 use super::address::{ON, admin_of, asked, escaped, json};
 use crate::life::{KEEP_OUT, origin};
 use crate::serving::access::{request, users};
+use crate::support::binary::preload;
 use crate::support::{ADMIN_TOKEN, Binary, Client, Proxy, Reply, eventually};
 use serde_json::Value;
 use std::time::Duration;
@@ -274,6 +275,24 @@ async fn an_explanation_minds_what_is_configured_for_the_host() {
         assert_eq!(told["crawl_delay"].as_f64(), (host == "c").then_some(2.0), "{url}");
         assert_eq!(proxy.get(&url).await.status() == 403, !allowed, "what is explained is what is done: {url}");
     }
+}
+
+/// As `politely explain` does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_the_site_cannot_be_asked_there_is_no_explanation() {
+    let directory = tempfile::tempdir().unwrap();
+    let library = preload(directory.path(), "int getaddrinfo(void) { return -3; /* EAI_AGAIN */ }\n");
+    let yaml = format!("{ON}\nhosts: {{ ignored.example: {{ robots: ignore }} }}");
+    let proxy = Binary::serve_with(&yaml, &[("LD_PRELOAD", library.to_str().unwrap())]).await;
+    let told = async |host| asked(admin_of(&proxy), "GET", &format!("/api/v1/explain?url=https://{host}/x"), "").await;
+    let none = told("nowhere.example").await;
+    assert_eq!(none.status(), 503, "{}", none.text());
+    let why =
+        "cannot read https://nowhere.example/robots.txt: the proxy has reached a limit of its own (cannot resolve";
+    assert!(none.text().contains(why), "{}", none.text());
+    // Its robots.txt does not matter.
+    assert_eq!(told("ignored.example").await.status(), 200);
+    proxy.stop().await;
 }
 
 /// As `politely explain --user` does.
