@@ -159,7 +159,8 @@ fn is_confirmed(directory: &Path) -> Result<bool, CommandError> {
     }
     eprint!("{lost}; put it in place? [y/N] ");
     let mut answer = String::new();
-    io::stdin().read_line(&mut answer)?;
+    let read = io::stdin().read_line(&mut answer);
+    read.map_err(|error| CommandError::usage(format!("cannot read the answer: {error}"), "type `y` or `n`"))?;
     let is_yes = ["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str());
     if !is_yes {
         eprintln!("nothing was changed");
@@ -230,7 +231,7 @@ fn in_url(address: IpAddr) -> String {
 
 fn change(change: TrustChange, places: &CaPaths) -> Result<ExitCode, CommandError> {
     let (_, ca) = open(&places.config)?;
-    let steps = UserMachine::here().change(change, &ca, &places.only)?;
+    let steps = UserMachine::here().change(change, &ca, &places.only).map_err(CommandError::no_temporary_files)?;
     let mut told = String::new();
     for TrustStep { place, outcome } in &steps {
         match outcome {

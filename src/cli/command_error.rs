@@ -36,6 +36,11 @@ impl CommandError {
         }
     }
 
+    /// There is no place for temporary files.
+    pub fn no_temporary_files(error: io::Error) -> Self {
+        Self::usage(format!("cannot keep temporary files: {error}"), "check that `TMPDIR` exists and is writable")
+    }
+
     /// The command to run could not be started.
     pub fn not_run(program: &OsStr, error: &io::Error) -> Self {
         let (code, hint) = match error.kind() {
@@ -76,9 +81,12 @@ with_hint! { StartError, UnusableFile }
 
 impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {
-        let hint = hint_for(&error.to_string(), "");
+        let what = error.to_string();
+        let hint = hint_for(&what, "");
         let hint = if hint.is_empty() { hint } else { format!("\nhint: {hint}") };
-        CommandError { message: format!("error: {error}{hint}"), code: ExitCode::from(DEFECT) }
+        // What the system says is no defect of ours. The text tells, as others wrap its errors.
+        let code = if what.contains("(os error ") { USAGE } else { DEFECT };
+        CommandError { message: format!("error: {what}{hint}"), code: ExitCode::from(code) }
     }
 }
 

@@ -30,9 +30,12 @@ impl UnusableFile {
 }
 
 /// What to do about an error: `hint`, unless the machine is at a limit, against which nothing else helps. The text tells, as tempfile
-/// wraps the system's errors.
+/// and tokio wrap the system's errors.
 pub(crate) fn hint_for(what: &str, hint: impl Into<String>) -> String {
-    let (hint, is) = (hint.into(), |error: &Errno| what.contains(&format!("(os error {})", error.raw_os_error())));
+    let (hint, is) = (hint.into(), |error: &Errno| {
+        let number = error.raw_os_error();
+        [format!("(os error {number})"), format!("Os {{ code: {number},")].iter().any(|said| what.contains(said))
+    });
     match () {
         () if [Errno::MFILE, Errno::NFILE].iter().any(is) => MORE_FILES.to_owned(),
         // A hint that says so itself may say of what.

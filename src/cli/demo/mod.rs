@@ -41,7 +41,7 @@ pub(super) fn run() -> Result<ExitCode, CommandError> {
 
 async fn demonstrate() -> Result<ExitCode, CommandError> {
     let visits = DemoVisits::default();
-    let home = tempfile::tempdir()?;
+    let home = tempfile::tempdir().map_err(CommandError::no_temporary_files)?;
     // The site's certificate is from a separate authority, which the proxy trusts like a public one.
     let site_ca = Ca::open_or_create(&home.path().join("site")).map_err(StartError::from)?;
     let site_ca_file = site_ca.path().to_owned();

@@ -60,7 +60,11 @@ impl RunArgs {
             keys.push(key_argument("--purpose", "identity.purpose", &self.purposes));
         }
         // Not from the directory of the configuration.
-        let evidence = self.evidence.as_deref().map(std::path::absolute).transpose()?;
+        let evidence = self.evidence.as_deref().map(std::path::absolute).transpose();
+        let evidence = evidence.map_err(|error| {
+            let hint = "name the directory by an absolute path, or run it in a directory that exists";
+            CommandError::usage(format!("--evidence: no directory to start from: {error}"), hint)
+        })?;
         let evidence = evidence.map(|directory| directory.into_os_string().into_string()).transpose();
         let evidence = evidence.map_err(|directory| {
             CommandError::usage(

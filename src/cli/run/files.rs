@@ -20,12 +20,7 @@ pub(super) struct TrustDirectory {
 pub(super) fn directory() -> Result<TrustDirectory, CommandError> {
     let parent = std::env::temp_dir();
     remove_left(&parent);
-    TrustDirectory::new(&parent).map_err(|error| {
-        CommandError::usage(
-            format!("cannot keep temporary files: {error}"),
-            "check that `TMPDIR` exists and is writable",
-        )
-    })
+    TrustDirectory::new(&parent).map_err(CommandError::no_temporary_files)
 }
 
 impl TrustDirectory {
