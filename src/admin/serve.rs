@@ -59,7 +59,6 @@ impl Admin {
         #[cfg(target_os = "linux")]
         let _ = set_tcp_user_timeout(&stream, u32::try_from(limit.as_millis()).unwrap_or(u32::MAX));
         let service = service_fn(|request| {
-            permit.heard(true);
             permit.busy();
             service.call(request)
         });

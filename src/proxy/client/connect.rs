@@ -207,6 +207,7 @@ async fn decrypt(
 ) -> Result<Box<Connection>, ClientTlsError> {
     let Connection { wire, input, peer, mut timer, permit, place, .. } = *connection;
     let failed = |error, saw_leaf, io| ClientTlsError { error, saw_leaf, io };
+    permit.waits(Instant::now());
     let handshake = async {
         let mut acceptor = LazyConfigAcceptor::new(Acceptor::default(), wire.prefixed(input));
         let mut hello = match (&mut acceptor).await {
@@ -231,10 +232,12 @@ async fn decrypt(
             let mut ahead = Buffer::new();
             let turn = proxy.leaf_rate.turn(peer.address.ip());
             let mut client = Http1Client::not_http(&mut hello.io, &mut ahead);
+            permit.busy();
             if client.wait(&mut Timer::new(), pin!(turn)).await.is_none() {
                 return Err(failed(io::ErrorKind::UnexpectedEof.into(), false, None));
             }
             hello.io.unread(ahead);
+            permit.waits(Instant::now());
         }
         let config = proxy.leaves.config_for(&host);
         let tls = hello.into_stream(config).into_fallible().await;

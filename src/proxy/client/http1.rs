@@ -123,7 +123,8 @@ impl Connection {
             (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
         };
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        let mut deadline = None;
+        // When the head began to come.
+        let mut began = None;
         let mut scanned = 0;
         loop {
             let input = &mut self.input;
@@ -146,26 +147,26 @@ impl Connection {
                 input.put_rest(head, end);
                 return Ok(Next::Head);
             }
-            if !input.is_empty() && deadline.is_none() {
-                deadline = Some(Instant::now() + header);
+            if !input.is_empty() && began.is_none() {
+                began = Some(Instant::now());
             }
-            let at = deadline.unwrap_or(*since + idle.min(FORGET));
-            match self.more(*since, at).await {
+            let (since, at) = began.map_or((*since, *since + idle.min(FORGET)), |began| (began, began + header));
+            match self.more(since, at).await {
                 Ok(()) => {}
-                Err(Next::Idle) if deadline.is_some() => return Err(Refusal::HeadTimeout { limit: header }),
+                Err(Next::Idle) if began.is_some() => return Err(Refusal::HeadTimeout { limit: header }),
                 Err(next) => return Ok(next),
             }
         }
     }
 
-    /// Reads once, until `at`. `since`: start of the idle time.
+    /// Reads once, until `at`. `since`: start of the idle time, or of the head.
     async fn more(&mut self, since: Instant, at: Instant) -> Result<(), Next> {
         let Connection { wire, input, timer, permit, place, .. } = self;
         if input.is_empty() {
             // Idle, it keeps no other of its user from being used.
             *place = None;
-            permit.waits(since);
         }
+        permit.waits(since);
         let more = poll_fn(|cx| {
             Poll::Ready(match input.poll_fill(cx, wire) {
                 Poll::Ready(Ok(0)) if matches!(wire, Wire::Tcp(_)) => Err(Next::Cut),
@@ -185,7 +186,6 @@ impl Connection {
     async fn answer(&mut self, proxy: &Arc<Proxy>, raw: &Buffer) -> Next {
         let began = Instant::now();
         let Connection { wire, input, peer, timer, permit, place, last, last_place, .. } = self;
-        permit.heard(true);
         let inside = peer.tunnel.as_ref().map(|tunnel| &tunnel.authority);
         let side = Http1::new(wire, input);
         let mut room = FieldRoom::new();
@@ -221,10 +221,7 @@ impl Connection {
         }
         let mut exchange = Exchange::new(proxy, settings, request, peer, began);
         match identified {
-            Err(outcome) => {
-                exchange.finish(outcome, &mut client, timer).await;
-                permit.heard(false);
-            }
+            Err(outcome) => exchange.finish(outcome, &mut client, timer).await,
             Ok(()) => exchange.run(&mut client, timer, last_place).await,
         }
         if client.is_cut {

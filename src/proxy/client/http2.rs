@@ -42,6 +42,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
         let limits = &proxy.settings.load().limits;
         (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
     };
+    permit.waits(Instant::now());
     let output = Gathered::to_client(wire.prefixed(input), turns.clone());
     let handshake = Builder::new()
         .enable_connect_protocol()
@@ -87,7 +88,6 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
             stream = streams.accept() => match stream {
                 Some(Ok((request, respond))) => {
                     shared.permit.busy();
-                    shared.permit.heard(true);
                     // Boxed in place: spawning would move the future, and so would `Box::pin`, or room that is taken after it is made.
                     let room = Box::new_uninit();
                     let exchange = exchange(proxy.clone(), shared.clone(), request, respond);
@@ -198,10 +198,7 @@ async fn exchange(
                 found.and_then(|()| shared.user_place(&proxy, peer.user.as_deref()).map_err(Outcome::Refused));
             let mut exchange = Exchange::new(&proxy, settings, &request, &peer, began);
             match identified {
-                Err(outcome) => {
-                    exchange.finish(outcome, &mut client, &mut timer).await;
-                    shared.permit.heard(false);
-                }
+                Err(outcome) => exchange.finish(outcome, &mut client, &mut timer).await,
                 Ok(_place) if request.is_connect() && inside.is_none() => {
                     // Boxed, because most streams are not tunnels.
                     return Box::pin(connect(&proxy, exchange, &shared.permit, client, timer)).await;
@@ -246,7 +243,6 @@ async fn connect(
         }
     };
     permit.set_outer(outer);
-    permit.heard(true);
     permit.busy();
     let serve = |permit: ConnectionPermit| async move {
         match connect::grant(exchange, request.via.as_deref(), &mut client, &mut timer, &permit).await {

@@ -6,6 +6,7 @@ use super::super::exchange::request::Unread;
 use super::super::exchange::{Outcome, conclude_unread};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::Place;
+use super::super::limits::total::ConnectionPermit;
 use super::connect::connect;
 use super::connection::{Connection, identify};
 use super::socks_reply::{BAD_ADDRESS, BAD_COMMAND, FAILURE, IPV4, NOT_ALLOWED, VERSION, reply};
@@ -25,12 +26,12 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Box<Connection>) {
     let Connection { wire, input, mut peer, mut timer, permit, mut place, .. } = *connection;
     let mut io = wire.prefixed(input);
     let negotiated = tokio::select! {
-        negotiated = negotiate(proxy, &mut io, &mut peer, &mut place, &mut timer) => negotiated,
+        negotiated = negotiate(proxy, &mut io, &mut peer, &permit, &mut place, &mut timer) => negotiated,
         () = proxy.stopped_after_grace() => return,
     };
     match negotiated {
         Some(Ok(authority)) => {
-            permit.heard(true);
+            permit.busy();
             let inner = Connection::new(io, Buffer::new(), peer, timer, permit, place);
             Box::pin(connect(proxy, inner, authority, None, true)).await;
         }
@@ -48,14 +49,17 @@ async fn negotiate(
     proxy: &Proxy,
     io: &mut Wire,
     peer: &mut Peer,
+    permit: &ConnectionPermit,
     place: &mut Option<Place<String>>,
     timer: &mut Timer,
 ) -> Option<io::Result<Authority>> {
+    permit.waits(Instant::now());
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
     let credentials = match timer.limit(at, negotiate_method(proxy, io, peer)).await? {
         Ok(credentials) => credentials,
         Err(error) => return Some(Err(error)),
     };
+    permit.busy();
     let (settings, began) = (proxy.settings.load_full(), Instant::now());
     let mut ahead = Buffer::new();
     let identified = {
@@ -71,6 +75,7 @@ async fn negotiate(
             return Some(Err(wrong("the client left before its password was verified")));
         }
     };
+    permit.waits(Instant::now());
     let at = at + began.elapsed();
     let directed = async {
         if credentials.is_some() {

@@ -50,7 +50,6 @@ pub(super) async fn decrypted(
     };
     let shown = wire.get_ref().1.peer_certificates().and_then(<[_]>::first);
     peer.certificate = shown.map(|der| Arc::new(ClientCertificate::new(der.clone())));
-    permit.heard(peer.certificate.is_some());
     Some(Connection::new(Wire::Tls(wire), Buffer::new(), peer, Timer::new(), permit, None))
 }
 

@@ -1,5 +1,6 @@
-//! Limit on all client connections (`limits.max_connections`, and the limit on open files). Those that wait for their clients make room
-//! for new ones: with their next answer, which says so, or once they have waited for [`SPARED`] (RFC 9112 §9.6). Others are cut.
+//! Limit on all client connections (`limits.max_connections`, and the limit on open files). Those that wait for their clients, for a
+//! request or the rest of a head or handshake, make room for new ones: with their next answer, which says so, or once they have waited for
+//! [`SPARED`] (RFC 9112 §9.6). If none waits, an address that has more than half of the places gives way to others.
 
 use futures_util::task::AtomicWaker;
 use hashbrown::HashMap;
@@ -32,11 +33,8 @@ struct Open {
 /// The state of one connection.
 struct Member {
     client: IpAddr,
-    began: Instant,
-    /// It has sent a whole head, and not been turned away.
-    is_heard: AtomicBool,
     is_cut: AtomicBool,
-    /// Since when it has waited for its client's first or next bytes, in milliseconds since the start, plus one; 0: it does not.
+    /// Since when it has waited for its client's first or next request, in milliseconds since the start, plus one; 0: it does not.
     waits_since: AtomicU64,
     /// It is to make room.
     is_last: AtomicBool,
@@ -64,7 +62,7 @@ impl Room {
         Room { open: Arc::new(Open { count, members, next, began, is_over }), most }
     }
 
-    /// Waits until fewer than `limit` are open. Meanwhile one that waits makes room or, if none does, others are cut.
+    /// Waits until fewer than `limit` are open. Meanwhile one that waits makes room or, if none does, one is cut.
     /// `limit` is called again each time. Cancel-safe.
     pub async fn permit(&self, client: IpAddr, limit: impl Fn() -> usize) -> ConnectionPermit {
         let mut open = self.open.count.subscribe();
@@ -98,7 +96,7 @@ impl Room {
         taken.then(|| {
             let number = self.open.next.fetch_add(1, Relaxed);
             let member = Arc::new(Member::new(client));
-            member.waits_since.store(self.open.millis(member.began), Relaxed);
+            member.waits_since.store(self.open.millis(Instant::now()), Relaxed);
             self.open.members.lock().insert(number, member.clone());
             ConnectionPermit { number, member, open: self.open.clone() }
         })
@@ -109,21 +107,16 @@ impl Room {
         (limit.min(self.most) / 2).max(1)
     }
 
-    /// Cuts one connection for a new one of `client`: the oldest that has not sent a whole head or, if an address that
-    /// is not `client` has more than half of the places, its newest.
+    /// Cuts one connection for a new one of `client`: the newest of an address that is not `client` and has more than half of the places.
     fn cut(&self, client: IpAddr, limit: usize) {
         let members = self.open.members.lock();
         let open = || members.iter().filter(|(_, member)| !member.is_cut.load(Relaxed));
-        let is_silent = |member: &Member| !member.is_heard.load(Relaxed) && member.began.elapsed() >= SPARED;
-        let silent = open().filter(|(_, member)| is_silent(member)).min_by_key(|(number, _)| **number);
-        let greedy = || {
-            let mut counts = HashMap::new();
-            open().for_each(|(_, member)| *counts.entry(member.client).or_insert(0) += 1);
-            let (&most, &count) = counts.iter().max_by_key(|(_, count)| **count)?;
-            let newest = open().filter(|(_, member)| member.client == most).max_by_key(|(number, _)| **number);
-            newest.filter(|_| most != client && count > self.half(limit))
-        };
-        if let Some((_, member)) = silent.or_else(greedy) {
+        let mut counts = HashMap::new();
+        open().for_each(|(_, member)| *counts.entry(member.client).or_insert(0) += 1);
+        let most = counts.into_iter().max_by_key(|(_, count)| *count);
+        let Some((most, _)) = most.filter(|(most, count)| *most != client && *count > self.half(limit)) else { return };
+        let newest = open().filter(|(_, member)| member.client == most).max_by_key(|(number, _)| **number);
+        if let Some((_, member)) = newest {
             member.is_cut.store(true, Relaxed);
             member.task.wake();
         }
@@ -182,8 +175,6 @@ impl Member {
     fn new(client: IpAddr) -> Self {
         Member {
             client,
-            began: Instant::now(),
-            is_heard: false.into(),
             is_cut: false.into(),
             waits_since: 0.into(),
             is_last: false.into(),
@@ -254,11 +245,6 @@ impl ConnectionPermit {
         self.open.is_over.load(Relaxed)
     }
 
-    /// Whether it has sent a whole head, and was not turned away.
-    pub fn heard(&self, is_heard: bool) {
-        self.member.is_heard.store(is_heard, Relaxed);
-    }
-
     /// Sets the listener.
     pub fn set_listener(&self, listener: u64) {
         self.member.listener.store(listener, Relaxed);
@@ -275,7 +261,7 @@ impl ConnectionPermit {
         user.into_iter().for_each(|user| _ = self.member.user.set(user.to_owned()));
     }
 
-    /// The client has sent something, or waits for the proxy.
+    /// Its client waits for the proxy.
     pub fn busy(&self) {
         self.member.waits_since.store(0, Relaxed);
     }
@@ -295,7 +281,7 @@ impl Drop for ConnectionPermit {
 /// How long a connection may wait for its client before it makes room.
 const SPARED: Duration = Duration::from_secs(1);
 /// Interval of checks for connections that wait.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+pub const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
@@ -388,40 +374,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_oldest_that_has_sent_no_whole_head_makes_room() {
-        let room = Room::new(3);
-        let mut permits = Vec::new();
-        for _ in 0..3 {
-            permits.push(room.permit(ONE, || 10).await);
-        }
-        permits.iter().for_each(ConnectionPermit::busy);
-        permits[0].heard(true);
-        let numbers: Vec<_> = permits.iter().map(|permit| permit.number).collect();
-        let mut held: Vec<_> = permits.into_iter().map(|permit| Box::pin(hold(permit))).collect();
-        let began = Instant::now();
-        let permit = tokio::select! {
-            permit = room.permit(ONE, || 10) => permit,
-            _ = futures_util::future::join_all(&mut held) => panic!("one stays"),
-        };
-        assert!(began.elapsed() >= SPARED, "their heads may be under way");
-        assert!(!room.open.members.lock().contains_key(&numbers[1]));
-        assert_eq!(room.open.members.lock().len(), 3);
-        permit.heard(true);
-        permit.busy();
-        room.open.members.lock().values().for_each(|member| member.is_heard.store(true, Relaxed));
-        let waits = timeout(SPARED * 100, room.permit(ONE, || 10)).await;
-        assert!(waits.is_err(), "who has sent a head stays");
-        permit.heard(false);
-        room.cut(ONE, 10);
-        assert!(permit.member.is_cut.load(Relaxed), "who was turned away does not");
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn what_one_address_has_of_more_than_half_gives_way_to_another_address() {
         let room = Room::new(8);
         let mut held = Vec::new();
         while let Some(permit) = room.take(ONE, 10) {
-            permit.heard(true);
             permit.busy();
             held.push(Box::pin(hold(permit)));
         }
@@ -433,7 +389,6 @@ mod tests {
                 permit = room.permit(OTHER, || 10) => permit,
                 _ = &mut held => panic!("half of them stay"),
             };
-            permit.heard(true);
             permit.busy();
             others.push(permit);
         }

@@ -176,7 +176,7 @@ async fn one_client_has_so_many_connections_and_no_more() {
 
 /// Nothing has ever come in them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn silent_tunnels_make_room_for_the_same_client_and_one_in_which_bytes_move_stays() {
+async fn silent_tunnels_make_room_for_the_same_client_and_one_in_use_stays() {
     let origin = Origin::http(|_| Reply::silence()).await;
     at_once(["intercept", "tunnel"].map(|how| {
         let (host, url) = (origin.authority("a.localhost"), origin.url("/x"));
@@ -184,12 +184,12 @@ async fn silent_tunnels_make_room_for_the_same_client_and_one_in_which_bytes_mov
             let limits = "{ max_connections_per_client: 3, header_timeout: 1h, idle_timeout: 1s }";
             let yaml = format!("intercept: {{ default: {how} }}\nlimits: {limits}\nhosts: {{ '*': {{ deny: [/x] }} }}");
             let proxy = Proxy::start(&yaml).await;
-            let mut moving = Client::connect(proxy.address(), &host).await;
+            let mut used = Client::connect(proxy.address(), &host).await;
             let mut silent = Client::connect(proxy.address(), &host).await;
             let held = Client::connect(proxy.address(), &host).await;
             let (start, mut answered) = (Instant::now(), None);
             while answered != Some(403) {
-                moving.send("GET /").await;
+                used.send(crate::support::client::get("/y", &host)).await;
                 let mut fourth = proxy.client().await;
                 fourth.try_send(crate::support::client::get(&url, &host)).await.ok();
                 answered = fourth.try_head().await.map(|head| head.status());
@@ -198,11 +198,48 @@ async fn silent_tunnels_make_room_for_the_same_client_and_one_in_which_bytes_mov
             // The one before it may have been asked first, before its bytes came.
             let more = [proxy.client().await, proxy.client().await];
             assert!(rest(&mut silent).await.is_empty(), "{how}");
-            moving.send("still open").await;
-            assert!(tokio::time::timeout(Duration::from_millis(100), moving.rest()).await.is_err(), "{how}: closed");
+            used.send("still open").await;
+            assert!(tokio::time::timeout(Duration::from_millis(100), used.rest()).await.is_err(), "{how}: closed");
             drop((held, more));
         }
     }))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_only_begun_makes_room_for_the_same_client() {
+    let origin = Origin::site("").await;
+    let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
+    let connect = format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let after_an_answer = format!("{}GET {url}", crate::support::client::get(&url, &host));
+    at_once(
+        [
+            ("half a head", b"GET http://a.localhost/ HTTP/1.1\r\nX: ".to_vec()),
+            ("half a second head", after_an_answer.into_bytes()),
+            ("half a SOCKS greeting", b"\x05\x02\x00".to_vec()),
+            ("a SOCKS greeting", b"\x05\x01\x00".to_vec()),
+            ("half a SOCKS destination", b"\x05\x01\x00\x05\x01\x00\x03\x20a".to_vec()),
+            ("half a TLS handshake", [connect.as_bytes(), b"\x16\x03\x01\x02\x00\x01"].concat()),
+            ("half an HTTP/2 preface", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0".to_vec()),
+        ]
+        .map(|(what, bytes)| {
+            let (url, host) = (url.clone(), host.clone());
+            async move {
+                let proxy = Proxy::start("limits: { max_connections_per_client: 1, header_timeout: 1h }").await;
+                let mut begun = proxy.client().await;
+                begun.send(&bytes).await;
+                begun.glance(Duration::from_millis(100)).await;
+                let (start, mut answered) = (Instant::now(), None);
+                while answered != Some(200) {
+                    let mut next = proxy.client().await;
+                    next.try_send(crate::support::client::get(&url, &host)).await.ok();
+                    answered = next.try_head().await.map(|head| head.status());
+                    assert!(start.elapsed() < Duration::from_secs(20), "{what}: there is no room");
+                }
+                begun.rest().await;
+            }
+        }),
+    )
     .await;
 }
 
