@@ -1,18 +1,26 @@
 //! Concurrency limits by client: connections by address and by user, waiting requests by user.
 
+use super::total::LOOK_AGAIN;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
+use tokio::time::Instant;
 
-/// The current count of each client.
-pub struct Clients<K: Hash + Eq>(Arc<Mutex<HashMap<K, usize>>>);
+/// The uses of each client.
+pub struct Clients<K: Hash + Eq>(Arc<Mutex<HashMap<K, Uses>>>);
+
+struct Uses {
+    count: usize,
+    /// When none of them last made room.
+    was_full: Option<Instant>,
+}
 
 /// One counted use, released on drop.
 pub struct Place<K: Hash + Eq> {
     client: K,
-    clients: Arc<Mutex<HashMap<K, usize>>>,
+    clients: Arc<Mutex<HashMap<K, Uses>>>,
 }
 
 impl<K: Hash + Eq> Default for Clients<K> {
@@ -26,18 +34,35 @@ impl<K: Hash + Eq + Clone> Clients<K> {
     pub fn enter(&self, client: K, limit: usize) -> Option<Place<K>> {
         let mut clients = self.0.lock();
         match clients.get_mut(&client) {
-            Some(open) if *open >= limit => return None,
-            Some(open) => *open += 1,
+            Some(uses) if uses.count >= limit => return None,
+            Some(uses) => uses.count += 1,
             None if limit == 0 => return None,
-            None => drop(clients.insert(client.clone(), 1)),
+            None => drop(clients.insert(client.clone(), Uses { count: 1, was_full: None })),
         }
         Some(Place { client, clients: self.0.clone() })
     }
 
-    /// The same. At the limit, another connection `makes_room` if it can, soon: until then there may be twice as many.
+    /// The same. At the limit, another connection `makes_room` if it can, soon: until then there may be twice as many. As it looks at all
+    /// connections, it is not called again within [`LOOK_AGAIN`] if none did.
     pub fn enter_or(&self, client: K, limit: usize, makes_room: impl FnOnce() -> bool) -> Option<Place<K>> {
         let place = self.enter(client.clone(), limit);
-        place.or_else(|| makes_room().then(|| self.enter(client, limit.saturating_mul(2))).flatten())
+        if place.is_some() || self.0.lock().get(&client).is_some_and(Uses::are_full) {
+            return place;
+        }
+        let place = self.enter(client, limit.saturating_mul(2))?;
+        if makes_room() {
+            return Some(place);
+        }
+        if let Some(uses) = self.0.lock().get_mut(&place.client) {
+            uses.was_full = Some(Instant::now());
+        }
+        None
+    }
+}
+
+impl Uses {
+    fn are_full(&self) -> bool {
+        self.was_full.is_some_and(|at| at.elapsed() < LOOK_AGAIN)
     }
 }
 
@@ -51,9 +76,9 @@ impl<K: Hash + Eq> Place<K> {
 impl<K: Hash + Eq> Drop for Place<K> {
     fn drop(&mut self) {
         let mut clients = self.clients.lock();
-        if let Some(open) = clients.get_mut(&self.client) {
-            *open -= 1;
-            if *open == 0 {
+        if let Some(uses) = clients.get_mut(&self.client) {
+            uses.count -= 1;
+            if uses.count == 0 {
                 clients.remove(&self.client);
             }
         }
@@ -71,6 +96,7 @@ pub fn client(address: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     #[test]
     fn a_place_is_given_back() {
@@ -82,6 +108,26 @@ mod tests {
         drop(first);
         assert!(clients.enter("alice", 2).is_some());
         assert!(clients.enter("carol", 0).is_none());
+    }
+
+    /// The look costs as much as there are connections.
+    #[tokio::test(start_paused = true)]
+    async fn whoever_is_refused_again_and_again_has_looked_for_room_once() {
+        let (clients, looks) = (Clients::default(), Cell::new(0));
+        let enter = |is_found| {
+            let look = || {
+                looks.set(looks.get() + 1);
+                is_found
+            };
+            clients.enter_or("alice", 2, look)
+        };
+        let held = [enter(false), enter(false)];
+        assert!((0..100_000).all(|_| enter(false).is_none()));
+        assert_eq!(looks.get(), 1);
+        tokio::time::advance(LOOK_AGAIN).await;
+        let more = [enter(true), enter(true)];
+        assert!(more.iter().chain(&held).all(Option::is_some) && enter(true).is_none());
+        assert_eq!(looks.get(), 3, "where it would not help, none looks");
     }
 
     #[test]
