@@ -722,6 +722,27 @@ async fn this_machine_is_refused_with_what_opens_it() {
     assert!(ended.stderr.contains("`--set 'egress.ports=[80, 8000-8002, 81]'` opens them"), "{}", ended.stderr);
 }
 
+/// The inner one does not see the process of the outer one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_in_an_isolated_run_may_go_through_its_proxy() {
+    let origin = Origin::site("User-agent: *\nDisallow: /private\nCrawl-delay: 0.5\n").await;
+    let state = tempfile::tempdir().unwrap();
+    let variables = [("STATE_DIRECTORY", state.path().to_str().unwrap())];
+    let variables = [&open()[..], &variables, &[("POLITELY_EGRESS__ALLOW", "[127.0.0.0/8, '::1']")]].concat();
+    let urls = ["/1", "/2", "/private"].map(|path| format!(" -o /dev/null {}", origin.url(path))).concat();
+    let script = format!(
+        "export POLITELY_EGRESS__UPSTREAM_PROXY=$http_proxy\n\
+         exec \"$0\" run --max-wait 10s curl -q -s -w '%{{http_code}} ' {urls}"
+    );
+    let outer = ["run", "--isolate", "sh", "-c", &script, env!("CARGO_BIN_EXE_politely")];
+    let ended = politely_with(&outer, &variables).await;
+    if ended.stderr.contains("cannot isolate") {
+        eprintln!("skipped: this system lets nobody isolate a command here");
+        return;
+    }
+    assert_eq!(ended.stdout, "200 200 403 ", "{}", ended.stderr);
+}
+
 /// Each would wait for what the other has reserved.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_may_go_through_a_proxy_that_has_the_same_state_directory() {
