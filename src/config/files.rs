@@ -43,6 +43,15 @@ pub fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Whether the open file is still the one at this path.
+///
+/// # Errors
+/// Either cannot be inspected; `NotFound`: nothing is at the path.
+pub fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let (open, named) = (file.metadata()?, fs::symlink_metadata(path)?);
+    Ok((open.dev(), open.ino()) == (named.dev(), named.ino()))
+}
+
 /// Opens the file that whoever uses this directory locks, which has the name [`LOCK`]. Another user may have it locked for as long as he
 /// likes, so that his is not taken instead.
 ///

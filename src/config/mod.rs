@@ -28,8 +28,8 @@ pub use admin_token::AdminToken;
 pub(crate) use byte_lock::control_lock;
 pub use changes::Changes;
 pub(crate) use files::{
-    LOCK, NO_LOCK, check_lock, check_owner, is_ours, is_same, open_file, open_lock, open_ours, open_own, open_private,
-    open_regular,
+    LOCK, NO_LOCK, check_lock, check_owner, is_at, is_ours, is_same, open_file, open_lock, open_ours, open_own,
+    open_private, open_regular,
 };
 pub use files::{
     cache_directory, give_to_owner, private_directory, private_folder, state_directory, warn_of_foreign, warn_of_others,

@@ -100,6 +100,13 @@ impl EntryIndex {
         self.bytes += size;
     }
 
+    /// Removes all entries; what is reserved stays so.
+    pub fn clear(&mut self) {
+        self.rows.clear();
+        self.order.clear();
+        self.bytes = 0;
+    }
+
     pub fn remove(&mut self, id: EntryId) -> bool {
         let Some(row) = self.rows.remove(&id) else { return false };
         self.order.remove(&row.used);

@@ -6,6 +6,7 @@ mod entry_file;
 mod in_flight;
 mod index;
 mod shared;
+mod start;
 mod storing;
 
 pub use entry_body::EntryBody;
@@ -196,11 +197,40 @@ mod tests {
         let cache = ready(directory.path()).await;
         let unfinished = directory.path().join("unfinished");
         std::fs::remove_dir(&unfinished).unwrap();
+        std::fs::write(&unfinished, "no folder").unwrap();
         store(&cache, 1).await;
         assert_eq!((cache.figures().is_ready, cache.figures().failed), (false, 1));
+        std::fs::remove_file(&unfinished).unwrap();
         std::fs::create_dir(&unfinished).unwrap();
         store(&cache, 1).await;
         assert_eq!((cache.figures().is_ready, cache.figures().stored), (true, 1));
+    }
+
+    #[tokio::test]
+    async fn a_cache_whose_files_are_removed_begins_anew() {
+        let above = tempfile::tempdir().unwrap();
+        let directory = above.path().join("cache");
+        let cache = ready(&directory).await;
+        store(&cache, 1).await;
+        let removals: [&dyn Fn(); 4] = [
+            &|| std::fs::remove_dir_all(&directory).unwrap(),
+            &|| std::fs::rename(&directory, above.path().join("elsewhere")).unwrap(),
+            &|| std::fs::remove_dir_all(directory.join("unfinished")).unwrap(),
+            &|| std::fs::remove_file(directory.join("lock")).unwrap(),
+        ];
+        for (number, remove) in removals.iter().enumerate() {
+            let found = cache.figures().entries;
+            remove();
+            store(&cache, 2).await;
+            while !cache.figures().is_ready {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            assert_eq!(cache.figures().entries, if directory.join("00").exists() { found } else { 0 }, "{number}");
+            store(&cache, 1).await;
+            assert!(cache.find(1, |_| true).await.is_some(), "{number}");
+            let other = PageCache::open(&directory, 1 << 20).unwrap();
+            assert!(!other.figures().is_ready, "{number}: it has the directory for itself");
+        }
     }
 
     /// Files are removed after their rows.

@@ -1,38 +1,36 @@
-//! The files of the cache and their index, shared by requests, the tasks that write and the thread that starts. Functions that touch a
+//! The files of the cache and their index, shared by requests, the tasks that write and the thread that makes them ready (`start`). Functions that touch a
 //! file block, and belong on the blocking threads.
 
 use super::entry_body::EntryBody;
 use super::entry_file::{EntryWriter, OpenEntry};
 use super::in_flight::PageClaim;
-use super::index::{EntryId, EntryIndex, on_disk};
-use crate::config::{is_ours, open_lock, private_folder, warn_of_foreign, warn_of_others};
+use super::index::{EntryId, EntryIndex};
+use crate::config::{LOCK, is_at, warn_of_foreign};
 use crate::policy::cache::StoredHead;
 use parking_lot::Mutex;
-use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, Weak, mpsc};
-use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 /// Shared by requests, the tasks that write and the thread that starts.
 pub(super) struct CacheShared {
-    directory: PathBuf,
+    pub(super) directory: PathBuf,
     pub(super) index: Mutex<EntryIndex>,
     /// The index is complete. Before, nothing is stored or found.
     pub(super) is_ready: AtomicBool,
-    /// Held as long as this process uses the directory.
-    lock: OnceLock<File>,
+    /// Held as long as this process uses the directory. `None`: it is not locked yet.
+    pub(super) lock: Mutex<Option<File>>,
     /// Names incomplete files.
-    number: AtomicU64,
+    pub(super) number: AtomicU64,
     /// Room for bytes that wait to be written.
     pub(super) room: Arc<Semaphore>,
     /// What is counted of them.
     pub(super) figures: Mutex<PageCacheFigures>,
-    complained: Mutex<Option<Instant>>,
+    pub(super) complained: Mutex<Option<Instant>>,
     /// The last answer could not be written.
     pub(super) is_failing: AtomicBool,
 }
@@ -81,85 +79,6 @@ pub struct StoredAnswer {
 }
 
 impl CacheShared {
-    /// See [`PageCache::open`](super::PageCache::open).
-    pub(super) fn open(directory: &Path, size: u64) -> io::Result<Arc<Self>> {
-        let unfinished = directory.join(UNFINISHED);
-        private_folder(&unfinished)?;
-        warn_of_others(directory, "the cache");
-        let lock = open_lock(directory)?;
-        let shared = Arc::new(CacheShared {
-            directory: directory.to_owned(),
-            index: Mutex::new(EntryIndex::new(size)),
-            is_ready: AtomicBool::new(false),
-            lock: OnceLock::new(),
-            number: AtomicU64::new(0),
-            room: Arc::new(Semaphore::new(MOST_QUEUED)),
-            figures: Mutex::default(),
-            complained: Mutex::default(),
-            is_failing: AtomicBool::default(),
-        });
-        let weak = Arc::downgrade(&shared);
-        let (begun, is_ready) = mpsc::channel();
-        let start = move || CacheShared::start(&weak, lock, &begun);
-        thread::Builder::new().name("politely-cache".into()).spawn(start)?;
-        // Delays the start briefly; a longer scan goes on in the background.
-        let _ = is_ready.recv_timeout(MOMENT);
-        Ok(shared)
-    }
-
-    /// Locks the directory, then builds the index. Ends early if the cache is dropped. `begun`: told when there is nothing to wait for.
-    fn start(weak: &Weak<Self>, lock: File, begun: &mpsc::Sender<()>) {
-        let mut has_complained = false;
-        while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            let Some(shared) = weak.upgrade() else { return };
-            if !std::mem::replace(&mut has_complained, true) {
-                let directory = shared.directory.display();
-                tracing::warn!(%error, "another process uses the cache {directory}: nothing is cached until it is free");
-            }
-            drop(shared);
-            let _ = begun.send(());
-            thread::park_timeout(RETRY);
-        }
-        let Some(shared) = weak.upgrade() else { return };
-        let began = Instant::now();
-        let _ = shared.lock.set(lock);
-        let unfinished = shared.directory.join(UNFINISHED);
-        if private_folder(&unfinished).is_ok() {
-            remove_all(&unfinished);
-        }
-        let mut found = shared.found();
-        found.sort_unstable_by_key(|(_, _, used)| *used);
-        {
-            let mut index = shared.index.lock();
-            found.iter().for_each(|(id, size, _)| index.put(*id, *size));
-        }
-        shared.evict();
-        shared.is_ready.store(true, Relaxed);
-        let (entries, ms) = (found.len(), began.elapsed().as_millis());
-        tracing::info!(entries, ms, "the cache is ready");
-        let _ = begun.send(());
-    }
-
-    /// The files of earlier processes, by names, sizes and times alone.
-    fn found(&self) -> Vec<(EntryId, u64, SystemTime)> {
-        let (mut found, mut foreign) = (Vec::new(), Vec::new());
-        for folder in 0..=u8::MAX {
-            // A missing folder is empty.
-            let Ok(files) = fs::read_dir(self.directory.join(format!("{folder:02x}"))) else { continue };
-            for file in files.flatten() {
-                let id = file.file_name().to_str().and_then(EntryId::parse);
-                let Some((id, data)) = id.zip(file.metadata().ok().filter(fs::Metadata::is_file)) else { continue };
-                if !is_ours(&data, &self.directory) {
-                    foreign.push(file.path());
-                    continue;
-                }
-                found.push((id, on_disk(data.len()), data.modified().unwrap_or(SystemTime::UNIX_EPOCH)));
-            }
-        }
-        warn_of_foreign(&foreign, "answers of the cache");
-        found
-    }
-
     /// `None`: it is gone, or damaged.
     pub(super) fn open_entry(&self, id: EntryId) -> Option<OpenEntry> {
         self.intact(id, OpenEntry::open(&self.path(id), &self.directory))
@@ -194,9 +113,19 @@ impl CacheShared {
         self.directory.join(&name[..2]).join(&name)
     }
 
-    /// The path of an answer until it is complete.
-    pub(super) fn unfinished(&self) -> PathBuf {
-        self.directory.join(UNFINISHED).join(self.number.fetch_add(1, Relaxed).to_string())
+    /// Begins the file of an answer. Blocks. If somebody has removed the cache's files, it begins anew with the next answers.
+    pub(super) fn create(self: &Arc<Self>, head: &StoredHead) -> io::Result<EntryWriter> {
+        let path = self.directory.join(UNFINISHED).join(self.number.fetch_add(1, Relaxed).to_string());
+        let is_locked = |lock: &File| is_at(lock, &self.directory.join(LOCK)).unwrap_or(false);
+        let created = match self.lock.lock().as_ref().is_some_and(is_locked) {
+            true => EntryWriter::create(path, head),
+            false => Err(io::ErrorKind::NotFound.into()),
+        };
+        if created.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            self.begin_anew()?;
+            return Err(io::Error::other("somebody has removed its files, and it begins anew"));
+        }
+        created
     }
 
     /// Most bytes of one answer.
@@ -272,22 +201,9 @@ impl CacheShared {
     }
 }
 
-/// Removes the incomplete files of an earlier process.
-fn remove_all(folder: &Path) {
-    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let _ = fs::remove_file(file.path());
-    }
-}
-
 /// The folder of incomplete files.
-const UNFINISHED: &str = "unfinished";
-/// How long the start waits for the index.
-const MOMENT: Duration = Duration::from_millis(500);
-/// Between attempts to lock the directory.
-const RETRY: Duration = Duration::from_secs(1);
+pub(super) const UNFINISHED: &str = "unfinished";
 /// Between two warnings about the disk.
 const COMPLAIN: Duration = Duration::from_secs(60);
 /// One answer may take this part of the cache: one in so many.
 const LARGEST_PART: u64 = 8;
-/// Bytes of all answers that wait to be written.
-const MOST_QUEUED: usize = 64 * 1024 * 1024;

@@ -106,7 +106,7 @@ impl Writing {
         }
         self.reserved += bytes;
         if self.file.is_none() {
-            self.file = Some(EntryWriter::create(self.shared.unfinished(), &self.head)?);
+            self.file = Some(self.shared.create(&self.head)?);
         }
         let file = self.file.as_mut().expect("it is there");
         pieces.iter().try_for_each(|queued| file.write(&queued.piece))
@@ -126,7 +126,7 @@ impl Writing {
             return Ok(());
         }
         self.reserved = other.body_len;
-        let mut file = EntryWriter::create(self.shared.unfinished(), &self.head)?;
+        let mut file = self.shared.create(&self.head)?;
         file.finish_as(other)?;
         self.shared.put(file, &mut self.reserved, order, is_wanted)
     }

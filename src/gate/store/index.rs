@@ -5,7 +5,7 @@
 use super::limit;
 use super::read_from::ReadFrom;
 use super::record_name::RecordName;
-use crate::config::{give_to_owner, open_own, unnamed};
+use crate::config::{give_to_owner, is_at, open_own, unnamed};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -98,11 +98,7 @@ impl RecordIndex {
 
     /// Whether the open file still has its name, so that what is written can be found.
     pub fn is_named(&self) -> bool {
-        let same = || {
-            let (open, named) = (self.file.metadata()?, fs::symlink_metadata(&self.path)?);
-            io::Result::Ok((open.dev(), open.ino()) == (named.dev(), named.ino()))
-        };
-        same().unwrap_or(false)
+        is_at(&self.file, &self.path).unwrap_or(false)
     }
 
     /// Whether another process has replaced it.

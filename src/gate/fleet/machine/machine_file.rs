@@ -1,14 +1,14 @@
 //! A file that the processes of a machine share, with byte-range locks, which the kernel releases when a process ends. The locks belong
 //! to the open file: locks of one open file do not exclude each other.
 
-use crate::config::{check_owner, control_lock, give_to_owner, private_directory};
+use crate::config::{check_owner, control_lock, give_to_owner, is_at, private_directory};
 #[cfg(target_os = "linux")]
 use rustix::fs::{FallocateFlags, fallocate};
 #[cfg(target_os = "linux")]
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The open file; dropping it releases its locks.
@@ -52,8 +52,7 @@ impl MachineFile {
 
     /// Whether the open file still has its name.
     pub fn is_named(&self) -> io::Result<bool> {
-        let (it, named) = (self.file.metadata()?, fs::symlink_metadata(&self.path)?);
-        Ok((it.dev(), it.ino()) == (named.dev(), named.ino()))
+        is_at(&self.file, &self.path)
     }
 
     /// False: another process has locked the byte.

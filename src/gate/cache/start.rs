@@ -1,0 +1,139 @@
+//! How the cache gets ready: at the start, and when somebody has removed its files. A thread locks the directory and builds the index.
+
+use super::index::{EntryId, EntryIndex, on_disk};
+use super::shared::{CacheShared, UNFINISHED};
+use crate::config::{is_ours, open_lock, private_folder, warn_of_foreign, warn_of_others};
+use parking_lot::Mutex;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak, mpsc};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::Semaphore;
+
+impl CacheShared {
+    /// See [`PageCache::open`](super::PageCache::open).
+    pub(super) fn open(directory: &Path, size: u64) -> io::Result<Arc<Self>> {
+        open_files(directory)?;
+        warn_of_others(directory, "the cache");
+        let shared = Arc::new(CacheShared {
+            directory: directory.to_owned(),
+            index: Mutex::new(EntryIndex::new(size)),
+            is_ready: AtomicBool::new(false),
+            lock: Mutex::default(),
+            number: AtomicU64::new(0),
+            room: Arc::new(Semaphore::new(MOST_QUEUED)),
+            figures: Mutex::default(),
+            complained: Mutex::default(),
+            is_failing: AtomicBool::default(),
+        });
+        // Delays the start briefly; a longer scan goes on in the background.
+        let _ = shared.make_ready()?.recv_timeout(MOMENT);
+        Ok(shared)
+    }
+
+    /// Starts the thread that makes the cache ready, which tells when there is nothing to wait for.
+    fn make_ready(self: &Arc<Self>) -> io::Result<mpsc::Receiver<()>> {
+        let weak = Arc::downgrade(self);
+        let (begun, is_ready) = mpsc::channel();
+        let start = move || CacheShared::start(&weak, &begun);
+        thread::Builder::new().name("politely-cache".into()).spawn(start)?;
+        Ok(is_ready)
+    }
+
+    /// Locks the directory, then builds the index. Ends early if the cache is dropped.
+    fn start(weak: &Weak<Self>, begun: &mpsc::Sender<()>) {
+        let mut has_complained = false;
+        let (shared, lock) = loop {
+            let Some(shared) = weak.upgrade() else { return };
+            // Opened each time: whoever had it locked may have removed it.
+            let lock = open_files(&shared.directory)
+                .and_then(|lock| Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive).map(|()| lock)?));
+            let error = match lock {
+                Ok(lock) => break (shared, lock),
+                Err(error) => error,
+            };
+            if !std::mem::replace(&mut has_complained, true) {
+                let directory = shared.directory.display();
+                let why = match error.kind() {
+                    io::ErrorKind::WouldBlock => "another process uses the cache",
+                    _ => "cannot open the cache",
+                };
+                tracing::warn!(%error, "{why} {directory}: nothing is cached until that ends");
+            }
+            drop(shared);
+            let _ = begun.send(());
+            thread::park_timeout(RETRY);
+        };
+        let began = Instant::now();
+        remove_all(&shared.directory.join(UNFINISHED));
+        let mut found = shared.found();
+        found.sort_unstable_by_key(|(_, _, used)| *used);
+        {
+            let mut index = shared.index.lock();
+            index.clear();
+            found.iter().for_each(|(id, size, _)| index.put(*id, *size));
+        }
+        shared.evict();
+        let mut held = shared.lock.lock();
+        *held = Some(lock);
+        shared.is_ready.store(true, Relaxed);
+        drop(held);
+        let (entries, ms) = (found.len(), began.elapsed().as_millis());
+        tracing::info!(entries, ms, "the cache is ready");
+        let _ = begun.send(());
+    }
+
+    /// The files of earlier processes, by names, sizes and times alone.
+    fn found(&self) -> Vec<(EntryId, u64, SystemTime)> {
+        let (mut found, mut foreign) = (Vec::new(), Vec::new());
+        for folder in 0..=u8::MAX {
+            // A missing folder is empty.
+            let Ok(files) = fs::read_dir(self.directory.join(format!("{folder:02x}"))) else { continue };
+            for file in files.flatten() {
+                let id = file.file_name().to_str().and_then(EntryId::parse);
+                let Some((id, data)) = id.zip(file.metadata().ok().filter(fs::Metadata::is_file)) else { continue };
+                if !is_ours(&data, &self.directory) {
+                    foreign.push(file.path());
+                    continue;
+                }
+                found.push((id, on_disk(data.len()), data.modified().unwrap_or(SystemTime::UNIX_EPOCH)));
+            }
+        }
+        warn_of_foreign(&foreign, "answers of the cache");
+        found
+    }
+
+    /// Does nothing while that is under way.
+    pub(super) fn begin_anew(self: &Arc<Self>) -> io::Result<()> {
+        let mut lock = self.lock.lock();
+        if self.is_ready.swap(false, Relaxed) {
+            drop(lock.take());
+            self.make_ready().inspect_err(|_| self.is_ready.store(true, Relaxed))?;
+        }
+        Ok(())
+    }
+}
+
+/// Creates what the cache needs in its directory, and opens the file to lock.
+fn open_files(directory: &Path) -> io::Result<File> {
+    private_folder(&directory.join(UNFINISHED))?;
+    open_lock(directory)
+}
+
+/// Removes the incomplete files of an earlier process.
+fn remove_all(folder: &Path) {
+    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let _ = fs::remove_file(file.path());
+    }
+}
+
+/// How long the start waits for the index.
+const MOMENT: Duration = Duration::from_millis(500);
+/// Between attempts to lock the directory.
+const RETRY: Duration = Duration::from_secs(1);
+/// Bytes of all answers that wait to be written.
+const MOST_QUEUED: usize = 64 * 1024 * 1024;
