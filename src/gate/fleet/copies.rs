@@ -40,8 +40,13 @@ type CopyAnswer = (u8, u64, u64, Vec<u8>);
 
 impl Fleet {
     /// Returns a fresh copy, or the right to fetch one; waits while another instance has that right. `anew`: only a copy made from now on
-    /// is accepted.
-    pub async fn claim(self: &Arc<Self>, name: SiteFileName<'_>, anew: bool) -> Result<Claim, ServerLost> {
+    /// is accepted. `patience`: how long to wait for another process of this machine.
+    pub async fn claim(
+        self: &Arc<Self>,
+        name: SiteFileName<'_>,
+        anew: bool,
+        patience: Duration,
+    ) -> Result<Claim, ServerLost> {
         let (mut arrivals, began) = (self.arrivals.subscribe(), Instant::now());
         let name = name.to_string();
         loop {
@@ -62,7 +67,7 @@ impl Fleet {
                         return Ok(Claim::Stored);
                     }
                     // Fetching twice is better than never: the holder may be stopped.
-                    match free.or_else(|| (age >= FETCH_LASTS).then(|| right(0, None))) {
+                    match free.or_else(|| (age >= patience).then(|| right(0, None))) {
                         Some(right) => return Ok(Claim::Fetch(right, None)),
                         None => FoundCopy::Busy(LOOK_EVERY),
                     }
@@ -201,5 +206,7 @@ const AFTER: Duration = Duration::from_millis(5);
 const AGAIN: Duration = Duration::from_millis(50);
 /// For a copy in this machine's store.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Most fetches take less.
+pub(in crate::gate) const LATE: Duration = Duration::from_secs(2);
 /// Fetches rarely take longer, with all redirects.
-const FETCH_LASTS: Duration = Duration::from_secs(60);
+pub(in crate::gate) const FETCH_LASTS: Duration = Duration::from_secs(60);

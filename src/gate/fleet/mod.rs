@@ -28,7 +28,7 @@ mod server;
 
 pub(super) use budget::Spend;
 pub(super) use clock::ServerClock;
-pub(super) use copies::Claim;
+pub(super) use copies::{Claim, FETCH_LASTS, LATE};
 pub use figures::FleetFigures;
 pub(super) use machine::{Machine, MachineStart, MachineTurn, MachineView, Reserved};
 pub(super) use message::{Message, Messages, WaitNews};

@@ -2,7 +2,7 @@
 //! them ends and however.
 
 use super::origin;
-use crate::support::binary::{Binary, Ended, politely_with};
+use crate::support::binary::{Binary, Ended, open, politely_with};
 use crate::support::{Client, Origin, Reply, Seen, client, eventually, test_ca};
 use std::path::Path;
 use std::sync::Arc;
@@ -286,6 +286,27 @@ async fn where_nothing_can_be_shared_that_is_said_and_it_serves() {
     let told = proxy.output();
     assert_eq!(told.matches("nothing is shared").count(), 1, "{told}");
     assert!(told.contains("store.directory"), "{told}");
+}
+
+/// A run's failed fetch counts for no other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_do_not_wait_for_each_others_silent_site_one_after_the_other() {
+    let origin = Origin::http(|_| Reply::silence()).await;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let home = directory.path().to_str().expect("UTF-8").to_owned();
+    let command = Arc::new(["run", "curl", "-q", "-sS", &origin.url("/page")].map(str::to_owned));
+    let runs: JoinSet<_> = (0..3)
+        .map(|_| {
+            let (home, command) = (home.clone(), command.clone());
+            async move {
+                let patient = [("STATE_DIRECTORY", home.as_str()), ("POLITELY_ROBOTS__TIMEOUT", "10m")];
+                let command: Vec<_> = command.iter().map(String::as_str).collect();
+                politely_with(&command, &[&open()[..], &patient].concat()).await
+            }
+        })
+        .collect();
+    eventually("all to ask", || origin.log.count("/robots.txt") == 3).await;
+    drop(runs);
 }
 
 /// What is in the file from whoever may write there.

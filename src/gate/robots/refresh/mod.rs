@@ -14,7 +14,7 @@ use super::site_time::SiteTime;
 use super::{BACKGROUND, FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
 use crate::gate::fair_places::Taker;
-use crate::gate::fleet::{Claim, Fleet, ServerLost};
+use crate::gate::fleet::{Claim, FETCH_LASTS, Fleet, LATE, ServerLost};
 use crate::policy::{Entry, Refusal, SiteFile};
 use futures_util::FutureExt;
 use std::any::Any;
@@ -35,7 +35,8 @@ impl RobotsCache {
         let taker = Taker::new(order.client, &host.authority);
         let mut will_do = !is_fresh && self.take_kept(host, taker).await && order.reason.takes_any_copy();
         // A command may end before what is out of date is renewed.
-        will_do &= !(self.settings.load().store.is_impatient && is_due(&host.load(), SystemTime::now()));
+        let is_impatient = self.settings.load().store.is_impatient;
+        will_do &= !(is_impatient && is_due(&host.load(), SystemTime::now()));
         if will_do
             && !is_due(&host.load(), SystemTime::now())
             && !self.fleet.as_ref().is_some_and(|fleet| fleet.has_server())
@@ -46,10 +47,12 @@ impl RobotsCache {
         // Before anything is claimed: others may have a faster disk.
         let was_behind = !will_do && self.wait_for_store(taker).await;
         let mut anew = is_fresh || order.reason == FetchReason::Anew;
+        // Commands store no failure: each would wait for the fetches of those before it.
+        let patience = if is_impatient { LATE } else { FETCH_LASTS };
         let mut place = None;
         let claimed = loop {
             let claim = match &self.fleet {
-                Some(fleet) => Box::pin(fleet.claim(name, anew)).await,
+                Some(fleet) => Box::pin(fleet.claim(name, anew, patience)).await,
                 None => Err(ServerLost),
             };
             let is_stored = matches!(claim, Ok(Claim::Stored));

@@ -317,20 +317,20 @@ async fn a_host_whose_fetch_waits_for_the_store_is_left_to_the_rest_of_the_fleet
     cache.store.fall_behind();
     let fetching = begin(&cache, &host);
     waits_for_store(&cache).await;
-    let claim = tokio::time::timeout(Duration::from_secs(3), other.claim(host.name(), false)).await;
+    let claim = tokio::time::timeout(Duration::from_secs(3), other.claim(host.name(), false, FETCH_LASTS)).await;
     assert!(matches!(claim, Ok(Ok(Claim::Fetch(..)))), "it is not claimed before it can be fetched");
     drop(claim);
     cache.store.catch_up();
     let mut stream = asked(&listener).await;
     cache.store.fall_behind();
     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
-    let claim = tokio::time::timeout(Duration::from_millis(300), other.claim(host.name(), false)).await;
+    let claim = tokio::time::timeout(Duration::from_millis(300), other.claim(host.name(), false, FETCH_LASTS)).await;
     assert!(claim.is_err(), "nor is it given up before the copy is where others find it");
     cache.store.catch_up();
     fetching.await.unwrap().unwrap();
     assert!(host.load().answer.is_some());
     cache.store.catch_up();
-    assert!(matches!(other.claim(host.name(), false).await, Ok(Claim::Fetch(..))));
+    assert!(matches!(other.claim(host.name(), false, FETCH_LASTS).await, Ok(Claim::Fetch(..))));
 }
 
 #[tokio::test]

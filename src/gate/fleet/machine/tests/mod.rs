@@ -5,7 +5,7 @@ mod model;
 
 use super::*;
 use crate::config::{Settings, StoreSettings};
-use crate::gate::fleet::{Claim, Fleet};
+use crate::gate::fleet::{Claim, FETCH_LASTS, Fleet};
 use crate::gate::store::Store;
 use crate::policy::{Authority, SiteFile};
 use std::sync::Arc;
@@ -383,10 +383,10 @@ async fn one_fetches_and_the_others_wait_for_that() {
         let access = Access::Missing;
         Entry::answered(SiteAnswer { access, status, asked_again, is_foreign: false, freshness, validators })
     };
-    let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), false).await else {
+    let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), false, FETCH_LASTS).await else {
         panic!("nobody has it")
     };
-    let waits = other.claim(SiteFile::Robots.of(&a), false);
+    let waits = other.claim(SiteFile::Robots.of(&a), false, FETCH_LASTS);
     let publishes = async {
         sleep(ms(20)).await;
         let entry = Arc::new(entry);
@@ -397,7 +397,7 @@ async fn one_fetches_and_the_others_wait_for_that() {
     let (claimed, ()) = tokio::join!(waits, publishes);
     assert!(matches!(claimed, Ok(Claim::Stored)));
     // The copy is too old for a claim with `anew`.
-    let Ok(Claim::Fetch(right, None)) = other.claim(SiteFile::Robots.of(&a), true).await else {
+    let Ok(Claim::Fetch(right, None)) = other.claim(SiteFile::Robots.of(&a), true, FETCH_LASTS).await else {
         panic!("it may be fetched")
     };
     drop(right);
@@ -405,27 +405,27 @@ async fn one_fetches_and_the_others_wait_for_that() {
     let failed = |wait| Arc::new(Entry::default().failed(SystemTime::now(), "status 503", Some(wait), 0.0));
     store.save(SiteFile::Robots.of(&b), &failed(Duration::from_secs(60)));
     store.written(&SiteFile::Robots.of(&b).to_string()).await;
-    assert!(matches!(other.claim(SiteFile::Robots.of(&b), false).await, Ok(Claim::Stored)));
-    assert!(matches!(other.claim(SiteFile::Robots.of(&b), true).await, Ok(Claim::Fetch(..))));
+    assert!(matches!(other.claim(SiteFile::Robots.of(&b), false, FETCH_LASTS).await, Ok(Claim::Stored)));
+    assert!(matches!(other.claim(SiteFile::Robots.of(&b), true, FETCH_LASTS).await, Ok(Claim::Fetch(..))));
 }
 
 /// The process with the right may be stopped.
 #[tokio::test(start_paused = true)]
 async fn who_does_not_come_back_with_a_copy_is_not_waited_for_for_ever() {
     let ((_directory, (one, _one_store), (other, _other_store)), a) = (fleets(), authority("http://a"));
-    let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), false).await else {
+    let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), false, FETCH_LASTS).await else {
         panic!("nobody has it")
     };
     let began = tokio::time::Instant::now();
-    let Ok(Claim::Fetch(second, None)) = other.claim(SiteFile::Robots.of(&a), false).await else {
+    let Ok(Claim::Fetch(second, None)) = other.claim(SiteFile::Robots.of(&a), false, FETCH_LASTS).await else {
         panic!("it waits no longer")
     };
     assert!(began.elapsed() >= Duration::from_secs(60), "{:?}", began.elapsed());
     drop(second);
-    let second = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), false)).await;
+    let second = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), false, FETCH_LASTS)).await;
     assert!(second.is_err(), "the first has it still");
     drop(right);
-    let second = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), false)).await;
+    let second = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), false, FETCH_LASTS)).await;
     assert!(matches!(second, Ok(Ok(Claim::Fetch(..)))));
 }
 
@@ -433,15 +433,15 @@ async fn who_does_not_come_back_with_a_copy_is_not_waited_for_for_ever() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_does_not_end_an_earlier_right_of_its_own_process() {
     let ((_directory, (one, _one_store), (other, _other_store)), a) = (fleets(), authority("http://a"));
-    let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), false).await else {
+    let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), false, FETCH_LASTS).await else {
         panic!("nobody has it")
     };
-    let second = timeout(Duration::from_secs(1), one.claim(SiteFile::Robots.of(&a), true)).await;
+    let second = timeout(Duration::from_secs(1), one.claim(SiteFile::Robots.of(&a), true, FETCH_LASTS)).await;
     assert!(second.is_err(), "it waits for the first");
-    let others = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), true)).await;
+    let others = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), true, FETCH_LASTS)).await;
     assert!(others.is_err(), "so do others");
     drop(right);
-    let others = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), true)).await;
+    let others = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), true, FETCH_LASTS)).await;
     assert!(matches!(others, Ok(Ok(Claim::Fetch(..)))));
 }
 
