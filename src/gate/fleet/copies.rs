@@ -66,6 +66,9 @@ impl Fleet {
                     if times.is_some_and(|times| times.are_usable(anew, age)) {
                         return Ok(Claim::Stored);
                     }
+                    if age >= LATE {
+                        machine.warn_of_stopped_fetch(&name);
+                    }
                     // Fetching twice is better than never: the holder may be stopped.
                     match free.or_else(|| (age >= patience).then(|| right(0, None))) {
                         Some(right) => return Ok(Claim::Fetch(right, None)),

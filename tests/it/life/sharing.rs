@@ -309,6 +309,22 @@ async fn runs_do_not_wait_for_each_others_silent_site_one_after_the_other() {
     drop(runs);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_stopped_in_a_fetch_is_warned_of() {
+    let origin = Origin::http(|_| Reply::silence()).await;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (one, other) = (serve(directory.path()).await, serve(directory.path()).await);
+    let first = crawl(&one, &origin, "/page/one");
+    eventually("its fetch", || origin.log.count("/robots.txt") == 1).await;
+    one.signal(libc::SIGSTOP);
+    let next = crawl(&other, &origin, "/page/other");
+    let told = format!("(process {}) is suspended while it fetches", one.pid());
+    eventually("a word of it", || other.output().contains(&told)).await;
+    one.signal(libc::SIGCONT);
+    first.abort();
+    next.abort();
+}
+
 /// What is in the file from whoever may write there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nonsense_in_the_file_is_borne() {

@@ -145,13 +145,18 @@ impl Machine {
 
     /// Logs the process that has the key's turn, if it is stopped.
     pub fn warn_of_stopped(&self, id: u64, key: &PaceKey) {
-        let Some(process) = self.slots.find(id).and_then(|slot| slot.process()) else { return };
-        let Some(pid) = self.slots.pid(process) else { return };
-        if is_stopped(pid) && self.warned_of.swap(pid, Ordering::Relaxed) != pid {
+        if let Some(process) = self.slots.find(id).and_then(|slot| slot.process()) {
             let host = key.of_all();
+            self.warn_if_stopped(process, &format!("while it has the turn of {host}: requests to that host"));
+        }
+    }
+
+    fn warn_if_stopped(&self, process: u32, what_waits: &str) {
+        let Some(pid) = self.slots.pid(process).filter(|pid| is_stopped(*pid)) else { return };
+        if self.warned_of.swap(pid, Ordering::Relaxed) != pid {
             tracing::warn!(
                 hint = "continue it (`fg`, or `kill -CONT`), or end it",
-                "another politely (process {pid}) is suspended while it has the turn of {host}: requests to that host wait until it continues or ends"
+                "another politely (process {pid}) is suspended {what_waits} wait until it continues or ends"
             );
         }
     }

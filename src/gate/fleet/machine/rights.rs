@@ -19,6 +19,13 @@ impl Machine {
         self.slots.take_right(self.slots.id(name))
     }
 
+    /// Logs the process that holds the right, if it is stopped.
+    pub(in crate::gate::fleet) fn warn_of_stopped_fetch(&self, name: &str) {
+        if let Some(process) = self.slots.holder(self.slots.id(name), None) {
+            self.warn_if_stopped(process, &format!("while it fetches {name}: requests that need it"));
+        }
+    }
+
     pub(in crate::gate::fleet) fn give_right(&self, right: &MachineRight) {
         self.slots.give_right(right);
     }
@@ -29,7 +36,7 @@ impl Slots {
     pub fn take_right(&self, id: u64) -> Option<MachineRight> {
         let word = id & NAME | u64::from(self.me);
         loop {
-            if self.is_taken(id, None) {
+            if self.holder(id, None).is_some() {
                 return None;
             }
             let mut words = places_of(id).map(|place| (place, self.right(place).load(SeqCst)));
@@ -40,7 +47,7 @@ impl Slots {
             if self.right(place).compare_exchange(before, word, SeqCst, SeqCst).is_ok() {
                 let right = MachineRight { place: Some(place), word };
                 // Of two that ask at once, at least one sees the other's word, in another place.
-                if !self.is_taken(id, Some(place)) {
+                if self.holder(id, Some(place)).is_none() {
                     return Some(right);
                 }
                 self.give_right(&right);
@@ -55,10 +62,10 @@ impl Slots {
         }
     }
 
-    /// Whether the right is held by a word in another place than `own`.
-    fn is_taken(&self, id: u64, own: Option<u64>) -> bool {
-        let is_its = |word: u64| word & NAME == id & NAME && self.is_held(word);
-        places_of(id).any(|place| own != Some(place) && is_its(self.right(place).load(SeqCst)))
+    /// The process that holds the right by a word in another place than `own`.
+    fn holder(&self, id: u64, own: Option<u64>) -> Option<u32> {
+        let others = places_of(id).filter(|place| own != Some(*place)).map(|place| self.right(place).load(SeqCst));
+        others.filter(|word| word & NAME == id & NAME).find(|word| self.is_held(*word)).map(|word| word as u32)
     }
 
     fn is_held(&self, word: u64) -> bool {
