@@ -47,7 +47,7 @@ use crate::policy::{
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use budget::{Bill, Ledger};
-use fleet::{Fleet, Machine, Message, Messages};
+use fleet::{Fleet, MachineLink, Message, Messages};
 use pacer::{Pacer, Stand};
 use robots::{FetchReason, Order, RobotsCache};
 use robots_copy::as_served;
@@ -106,7 +106,7 @@ impl Gate {
         let place = (now.store.disk > 0).then(|| now.store.place());
         let (fleet, messages) = Fleet::open(&settings, place.as_deref()).unzip();
         let longest_debt = now.pace.max_crawl_delay.max(LONGEST_BACKOFF);
-        let machine = place.and_then(|place| Machine::open(&place, longest_debt)).map(Arc::new);
+        let machine = place.and_then(|place| MachineLink::open(&place, longest_debt));
         let store = Arc::new(Store::open(&now.store));
         let on_machine = machine.clone().filter(|_| fleet.is_none());
         let on_machine = on_machine.map(|machine| Fleet::on_machine(machine, store.clone()));
@@ -118,7 +118,7 @@ impl Gate {
         upstream: Arc<Upstream>,
         store: Arc<Store>,
         fleet: Option<Fleet>,
-        machine: Option<Arc<Machine>>,
+        machine: Option<Arc<MachineLink>>,
         messages: Option<Messages>,
     ) -> Self {
         let fleet = fleet.map(Arc::new);

@@ -137,6 +137,10 @@ impl Ledger {
             Some(fleet) => {
                 let reach = fleet.reach();
                 let is_settled = reach.settled_at.is_none_or(|at| at <= Instant::now());
+                // Somebody may have removed the file that the processes of this machine share.
+                let heard = || self.known(of, spend.per, SystemTime::now()).heard;
+                let is_told = fleet.has_server() || spend.requests < 0;
+                let spend = if is_told { spend } else { Spend { heard: heard(), ..spend } };
                 let asked = async {
                     self.report(fleet, of, spend.per).await?;
                     fleet.spend(of, &spend).await

@@ -1,7 +1,7 @@
 //! Copies of robots.txt and similar files in the fleet, and the right to fetch one, which one instance holds at a time.
 
 use super::link::ServerLink;
-use super::machine::MachineRight;
+use super::machine::{Machine, MachineRight};
 use super::parcel::{FoundCopy, Parcel};
 use super::reach::ServerLost;
 use super::{Fleet, FleetWay, scripts};
@@ -31,7 +31,7 @@ pub(in crate::gate) struct Right {
     name: String,
     /// When it was granted, by the server's clock in milliseconds and by ours: a copy sent late is no newer for that.
     granted: (u64, SystemTime),
-    on_machine: Option<MachineRight>,
+    on_machine: Option<(Arc<Machine>, MachineRight)>,
 }
 
 /// 0 copy, 1 fetch it, 2 another instance fetches, 3 done; the copy's age or how long to wait for the other instance, and the server's
@@ -59,9 +59,10 @@ impl Fleet {
                     let link = self.copies().ok_or(ServerLost)?;
                     link.look(&name, anew, began.elapsed()).await?
                 }
-                FleetWay::Machine(machine, store) => {
+                FleetWay::Machine(link, store) => {
+                    let machine = link.machine().ok_or(ServerLost)?;
                     // Before the store is asked, so that no process writes a copy in between.
-                    let free = machine.take_right(&name).map(|taken| right(0, Some(taken)));
+                    let free = machine.take_right(&name).map(|taken| right(0, Some((machine.clone(), taken))));
                     let (age, times) = (began.elapsed(), store.times(&name).await);
                     if times.is_some_and(|times| times.are_usable(anew, age)) {
                         return Ok(Claim::Stored);
@@ -182,7 +183,7 @@ impl Right {
 
 impl Drop for Right {
     fn drop(&mut self) {
-        if let (FleetWay::Machine(machine, _), Some(right)) = (&self.fleet.way, &self.on_machine) {
+        if let Some((machine, right)) = &self.on_machine {
             machine.give_right(right);
         }
     }

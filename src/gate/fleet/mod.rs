@@ -30,7 +30,7 @@ pub(super) use budget::Spend;
 pub(super) use clock::ServerClock;
 pub(super) use copies::{Claim, FETCH_LASTS, LATE};
 pub use figures::FleetFigures;
-pub(super) use machine::{Machine, MachineStart, MachineTurn, MachineView, Reserved};
+pub(super) use machine::{Machine, MachineLink, MachineStart, MachineTurn, MachineView, Reserved};
 pub(super) use message::{Message, Messages, WaitNews};
 pub(super) use pace::{PaceAnswer, PaceCall, StartWindow, WantedStart};
 pub(super) use parcel::Parcel;
@@ -61,7 +61,7 @@ pub(super) struct Fleet {
 enum FleetWay {
     Server(FleetServers),
     /// The processes of this machine, and where they keep their copies.
-    Machine(Arc<Machine>, Arc<Store>),
+    Machine(Arc<MachineLink>, Arc<Store>),
 }
 
 /// Paces must not be lost, but copies may be, so they can be on different servers.
@@ -84,15 +84,15 @@ impl Fleet {
     }
 
     /// The fleet of the processes of this machine.
-    pub fn on_machine(machine: Arc<Machine>, store: Arc<Store>) -> Self {
+    pub fn on_machine(machine: Arc<MachineLink>, store: Arc<Store>) -> Self {
         Self::new(FleetWay::Machine(machine, store))
     }
 
-    /// The processes of this machine, if they are the fleet.
-    pub fn machine(&self) -> Option<&Arc<Machine>> {
+    /// The processes of this machine, if they are the fleet, and could ever share something.
+    pub fn machine(&self) -> Option<Arc<Machine>> {
         match &self.way {
             FleetWay::Server(_) => None,
-            FleetWay::Machine(machine, _) => Some(machine),
+            FleetWay::Machine(link, _) => link.machine(),
         }
     }
 
@@ -129,7 +129,7 @@ impl Fleet {
     pub fn reach(&self) -> Reach {
         match &self.way {
             FleetWay::Server(servers) => servers.paces.reach(),
-            FleetWay::Machine(machine, _) => machine.reach(),
+            FleetWay::Machine(link, _) => link.reach(),
         }
     }
 
@@ -166,7 +166,7 @@ impl Fleet {
                 let answer = servers.paces.call(&spend.invocation(of)).await?;
                 Ok(budget::answered(answer, spend.per, SystemTime::now()))
             }
-            FleetWay::Machine(machine, _) => machine.spend(of, spend).await,
+            FleetWay::Machine(link, _) => link.machine().ok_or(ServerLost)?.spend(of, spend).await,
         }
     }
 

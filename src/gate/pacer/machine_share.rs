@@ -41,6 +41,11 @@ impl MachineShare {
         Self { machine, id, reserved: None, due: None, turn, newest: None, next: None, busy_since: None, seen }
     }
 
+    /// Whether the pace is not shared any more.
+    pub fn is_lost(&self) -> bool {
+        self.machine.is_lost()
+    }
+
     /// Adopts other processes' starts and reservations, and notes whether the pace is still shared.
     pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
         if !self.machine.is_lost() {
@@ -48,8 +53,10 @@ impl MachineShare {
             return self.tell(schedule, now);
         }
         let Some(phase) = self.machine.reach().alone else { return };
-        let had_turn = self.reserved.take().is_some() || self.turn != ShareTurn::None;
-        self.turn = ShareTurn::None;
+        let had_turn = self.reserved.is_some() || self.turn != ShareTurn::None;
+        // What others have noted in it until then.
+        self.look(schedule, now);
+        (self.reserved, self.turn) = (None, ShareTurn::None);
         schedule.part(phase, had_turn.then_some(now));
     }
 
@@ -241,7 +248,7 @@ mod tests {
 
     impl OneClient {
         fn new(directory: &Path, key: &PaceKey, asks_at: Instant) -> Self {
-            let machine = Arc::new(Machine::open(directory, Duration::from_secs(3600)).unwrap());
+            let machine = Arc::new(Machine::open(directory, Duration::from_secs(3600), Duration::ZERO).unwrap());
             let (schedule, share) = (Schedule::default(), MachineShare::new(machine, key));
             let (waits_since, in_flight, waits, refused) = (None, None, Vec::new(), Vec::new());
             Self { schedule, share, asks_at, waits_since, in_flight, waits, refused }
@@ -311,7 +318,7 @@ mod tests {
     #[test]
     fn after_a_pause_nobody_is_told_of_rivals_that_are_not_there() {
         let directory = tempfile::tempdir().unwrap();
-        let machine = Arc::new(Machine::open(directory.path(), Duration::from_secs(3600)).unwrap());
+        let machine = Arc::new(Machine::open(directory.path(), Duration::from_secs(3600), Duration::ZERO).unwrap());
         let key = PaceKey::from_text("a.example").unwrap();
         let (mut schedule, mut share) = (Schedule::default(), MachineShare::new(machine, &key));
         let terms = terms(Duration::from_secs(1), Duration::from_secs(10));

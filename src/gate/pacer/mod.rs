@@ -14,7 +14,7 @@ pub use pace_figures::PaceFigures;
 pub use permit::Permit;
 pub(super) use permit::Waiting;
 
-use super::fleet::{Fleet, Machine, WaitNews};
+use super::fleet::{Fleet, MachineLink, WaitNews};
 use super::waiting_requests::WaitingRequests;
 use crate::policy::PaceKey;
 use crate::policy::pace::{LastStarts, Terms};
@@ -47,7 +47,7 @@ struct Shard {
 
 impl Pacer {
     /// `debts`: where debts are kept for later processes.
-    pub fn new(fleet: Option<Arc<Fleet>>, debts: Option<Arc<Machine>>) -> Self {
+    pub fn new(fleet: Option<Arc<Fleet>>, debts: Option<Arc<MachineLink>>) -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::new(Shard { sweep_at: MIN_SWEEP, ..Shard::default() }));
         let shared = Arc::new(PacerShared { waiting: Arc::default(), fleet, debts, queues: AtomicUsize::new(0) });
         Pacer { shards: shards.collect(), hasher: RandomState::new(), shared }
@@ -223,7 +223,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_queue_owes_that_nobody_uses_is_owed_without_it() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let machine = Machine::open(directory.path(), Duration::from_secs(3600)).map(Arc::new).expect("it is writable");
+        let machine = MachineLink::open(directory.path(), Duration::from_secs(3600)).expect("on Linux");
         let fleet = Arc::new(Fleet::on_machine(machine.clone(), Arc::default()));
         let asked = PaceOutcome::Backoff { retry_after: Some(Duration::from_secs(70)) };
         // The operator's delay, a group's, a group's that has changed, one beside a quicker one, and what the host has asked for.

@@ -1,7 +1,7 @@
 //! Memory counted against `store.memory` equals memory allocated, by a counting allocator.
 
 use super::*;
-use crate::gate::fleet::{Fleet, Machine};
+use crate::gate::fleet::{Fleet, MachineLink};
 use crate::gate::pacer::Pacer;
 use crate::gate::store::tests::unwritten;
 use crate::policy::pace::{ClientId, PaceOutcome, Terms};
@@ -74,7 +74,7 @@ async fn files_and_paces_are_counted_as_they_are_taken() {
 #[tokio::test]
 async fn a_host_that_owes_a_delay_is_a_few_numbers() {
     let directory = tempfile::tempdir().unwrap();
-    let machine = Machine::open(directory.path(), Duration::from_secs(3600)).map(Arc::new).unwrap();
+    let machine = MachineLink::open(directory.path(), Duration::from_secs(3600)).unwrap();
     let fleet = Arc::new(Fleet::on_machine(machine.clone(), Arc::default()));
     let delay = Duration::from_secs(3000);
     for (crawl_delay, group_delay, most) in [(delay, Duration::ZERO, 80), (Duration::ZERO, delay, 110)] {

@@ -288,6 +288,69 @@ async fn where_nothing_can_be_shared_that_is_said_and_it_serves() {
     assert!(told.contains("store.directory"), "{told}");
 }
 
+/// Its disk may have been full.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_nothing_could_be_shared_at_first_it_is_once_it_can() {
+    let origin = slow().await;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let store = directory.path().join("store");
+    std::fs::write(&store, "no directory").expect("it is writable");
+    let (one, other) = (serve(&store).await, serve(&store).await);
+    let crawls = [(&one, "/page/one"), (&other, "/page/other")].map(|(proxy, name)| crawl(proxy, &origin, name));
+    eventually("pages of both", || origin.log.count("/page/one/1") + origin.log.count("/page/other/1") == 2).await;
+    std::fs::remove_file(&store).expect("it is ours");
+    for proxy in [&one, &other] {
+        eventually("a word of it", || proxy.output().contains("paces are shared")).await;
+    }
+    let alone = origin.log.gaps("/page").len();
+    eventually("pages", || origin.log.gaps("/page").len() >= alone + 8).await;
+    crawls.iter().for_each(tokio::task::JoinHandle::abort);
+    let shared = &origin.log.gaps("/page")[alone + 2..];
+    assert!(shared.iter().all(|gap| *gap >= GAP), "{shared:?}");
+}
+
+/// Those that use it and those that begin with another are one fleet again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_removed_is_begun_anew_by_all() {
+    let origin = slow().await;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (one, other) = (serve(directory.path()).await, serve(directory.path()).await);
+    let mut crawls = vec![crawl(&one, &origin, "/page/one"), crawl(&other, &origin, "/page/other")];
+    let pages = || origin.log.gaps("/page").len();
+    eventually("pages", || pages() >= 3).await;
+    std::fs::remove_file(directory.path().join("politely.pace5")).expect("it is ours");
+    eventually("a word of it", || [&one, &other].iter().all(|proxy| proxy.output().contains("paces are shared"))).await;
+    let later = serve(directory.path()).await;
+    crawls.push(crawl(&later, &origin, "/page/later"));
+    let before = pages();
+    eventually("pages of all", || pages() >= before + 8).await;
+    crawls.iter().for_each(tokio::task::JoinHandle::abort);
+    assert_gaps(&origin, GAP, 10);
+    assert!(["one", "other", "later"].iter().all(|name| origin.log.count(&format!("/page/{name}/1")) == 1));
+}
+
+/// Nor is what one has spent from its budget forgotten with the file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_budget_outlives_the_file_that_it_is_shared_in() {
+    let origin = origin_of_rules().await;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let store = format!("store: {{ directory: '{}' }}", directory.path().display());
+    let proxy = Binary::serve(&format!("{store}\npace: {{ budget: {{ requests: 3, per: day }} }}")).await;
+    for _ in 0..2 {
+        assert_eq!(get(&proxy, &origin.url("/page")).await, 200);
+    }
+    let file = directory.path().join("politely.pace5");
+    std::fs::remove_file(&file).expect("it is ours");
+    for host in 0.. {
+        get(&proxy, &origin.url_at(&format!("h{host}.localhost"), "/page")).await;
+        if file.exists() {
+            break;
+        }
+    }
+    assert_eq!(get(&proxy, &origin.url("/page")).await, 200);
+    assert_eq!(get(&proxy, &origin.url("/page")).await, 429);
+}
+
 /// A run's failed fetch counts for no other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_do_not_wait_for_each_others_silent_site_one_after_the_other() {

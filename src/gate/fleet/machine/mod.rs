@@ -7,6 +7,7 @@
 mod budgets;
 mod clock;
 mod key_view;
+mod link;
 mod machine_file;
 mod order;
 mod rights;
@@ -20,6 +21,7 @@ use crate::policy::pace::{Debt, Observed, Phase};
 use crate::policy::{PaceKey, Spent};
 use clock::{instant, micros, micros_up, span};
 pub(in crate::gate) use key_view::{MachineStart, MachineTurn, MachineView, Reserved};
+pub(in crate::gate) use link::MachineLink;
 pub(in crate::gate::fleet) use rights::MachineRight;
 use slot::KeySlot;
 use slots::Slots;
@@ -30,7 +32,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
 
-/// This process's part in the fleet.
+/// This process's part in the fleet, by one file.
 pub(in crate::gate) struct Machine {
     slots: Slots,
     /// Upper limit of a debt.
@@ -43,22 +45,15 @@ pub(in crate::gate) struct Machine {
 }
 
 impl Machine {
-    /// `most`: upper limit of a debt. `None`: nothing can be shared, which has been logged.
-    pub fn open(directory: &Path, most: Duration) -> Option<Self> {
-        if cfg!(not(target_os = "linux")) {
-            tracing::debug!("processes share paces only on Linux or through a fleet's server");
-            return None;
-        }
-        let open = || {
-            Ok(Self {
-                slots: Slots::open(directory)?,
-                most,
-                alone: OnceLock::new(),
-                opened: Instant::now(),
-                warned_of: AtomicU32::default(),
-            })
-        };
-        open().inspect_err(|error: &io::Error| warn(&directory.display().to_string(), error)).ok()
+    /// `most`: upper limit of a debt. `wait`: how long to wait for other processes that open it.
+    pub fn open(directory: &Path, most: Duration, wait: Duration) -> io::Result<Self> {
+        Ok(Self {
+            slots: Slots::open(directory, wait)?,
+            most,
+            alone: OnceLock::new(),
+            opened: Instant::now(),
+            warned_of: AtomicU32::default(),
+        })
     }
 
     /// The file can be read at any time; if it is lost, this process goes on alone.
@@ -110,7 +105,9 @@ impl Machine {
     /// unless it is a first fetch of a robots.txt.
     pub fn take(&self, id: u64, start: MachineStart, reserved: Option<Reserved>, at: Instant) -> MachineTurn {
         let (times, own) = ((micros(at), span(self.most)), reserved.map(|reserved| reserved.own));
-        self.slots.look();
+        if !self.is_there() {
+            return MachineTurn::Busy;
+        }
         loop {
             let Some(slot) = self.slots.find_or_insert(id, times.0) else { return MachineTurn::Busy };
             let lives = |process| self.slots.lives(process);
@@ -183,12 +180,19 @@ impl Machine {
         }
     }
 
+    /// Looks whether the file is still where other processes find it.
+    fn is_there(&self) -> bool {
+        self.slots.look();
+        !self.is_lost()
+    }
+
     /// Whether nothing is shared any more, which is logged.
     pub fn is_lost(&self) -> bool {
         let is_lost = self.slots.is_lost();
         if is_lost {
             self.alone.get_or_init(|| {
-                warn("from now on", &io::Error::other(format!("{} is gone, or cannot be read any more", slots::FILE)));
+                let why = format!("{} was removed, or cannot be read any more", slots::FILE);
+                warn("from now on", &io::Error::new(io::ErrorKind::NotFound, why));
                 self.slots.processes()
             });
         }
@@ -210,14 +214,15 @@ fn is_stopped(_: u32) -> bool {
 
 fn warn(place: &str, why: &io::Error) {
     let hint = match why.kind() {
-        io::ErrorKind::StorageFull => "make room on its disk, and start politely again",
+        io::ErrorKind::StorageFull => "make room on its disk",
+        io::ErrorKind::NotFound => "leave the files of the store where they are while politely runs",
         _ => "set `store.directory` to a place on a local disk that this user can write, and start politely again",
     };
     let hint = hint_for(&why.to_string(), hint);
     tracing::warn!(
         hint,
-        "nothing is shared with other politely processes on this machine, and each paces requests alone; what hosts are owed is forgotten \
-         when this one ends: {place}: {why}"
+        "nothing is shared with other politely processes on this machine until it can be, and each paces requests alone; what hosts are \
+         owed is forgotten when this one ends: {place}: {why}"
     );
 }
 

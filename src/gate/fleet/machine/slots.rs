@@ -40,16 +40,19 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Opens or creates the file. A damaged file is replaced, unless another process uses it.
-    pub fn open(directory: &Path) -> io::Result<Self> {
-        let mut tries = 0..TRIES;
+    /// Opens or creates the file. A damaged file is replaced, unless another process uses it. Blocks for `wait` at most while others
+    /// open it.
+    pub fn open(directory: &Path, wait: Duration) -> io::Result<Self> {
+        let until = Instant::now() + wait;
         let file = loop {
             let file = MachineFile::open(directory, FILE)?;
             // Other processes hold the lock only briefly, unless stopped. The file may have been replaced meanwhile.
             if file.lock(GUARD)? && file.is_named()? {
                 break file;
             }
-            tries.next().ok_or(io::ErrorKind::TimedOut)?;
+            if Instant::now() >= until {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
             #[expect(clippy::disallowed_methods, reason = "nothing is served yet")]
             thread::sleep(TRY_AGAIN);
         };
@@ -89,7 +92,8 @@ impl Slots {
 
     /// Looks whether somebody has removed the file.
     pub fn look(&self) {
-        if !self.file.is_named().unwrap_or_else(|error| error.kind() != io::ErrorKind::NotFound) {
+        let is_gone = |error: io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+        if !self.file.is_named().unwrap_or_else(|error| !is_gone(error)) {
             self.is_removed.store(true, Relaxed);
         }
     }
@@ -263,8 +267,6 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(first).max(1)
 }
 
-/// Attempts to open the file, for two seconds.
-const TRIES: u32 = 200;
 const TRY_AGAIN: Duration = Duration::from_millis(10);
 /// The name contains the format version.
 pub(super) const FILE: &str = "politely.pace5";

@@ -99,7 +99,7 @@ impl HostQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::fleet::{Fleet, Machine, MachineStart, MachineTurn};
+    use crate::gate::fleet::{Fleet, MachineLink, MachineStart, MachineTurn};
     use crate::gate::pacer::Pacer;
     use crate::policy::PaceKey;
     use crate::policy::pace::{ClientId, Terms};
@@ -110,9 +110,9 @@ mod tests {
     #[tokio::test]
     async fn who_gets_a_turn_next_knows_what_the_answer_in_the_last_one_said() {
         let directory = tempfile::tempdir().unwrap();
-        let open = || Machine::open(directory.path(), Duration::from_secs(3600)).unwrap();
-        let (other, pacer) =
-            (open(), Pacer::new(Some(Arc::new(Fleet::on_machine(Arc::new(open()), Arc::default()))), None));
+        let open = || MachineLink::open(directory.path(), Duration::from_secs(3600)).unwrap();
+        let (other, pacer) = (open(), Pacer::new(Some(Arc::new(Fleet::on_machine(open(), Arc::default()))), None));
+        let other = other.machine().unwrap();
         let terms = Terms { crawl_delay: Duration::from_millis(1), ..Terms::default() };
         for number in 0..300 {
             let key = format!("a{number}.example");

@@ -11,7 +11,7 @@ mod sharing;
 use super::pace_figures::PaceFigures;
 use super::permit::{Permit, Waiting};
 use crate::gate::fair_places::{FairPlace, Taker};
-use crate::gate::fleet::{Fleet, Machine};
+use crate::gate::fleet::{Fleet, MachineLink};
 use crate::gate::report_mode::Reported;
 use crate::gate::waiting_requests::{PacedQueue, WaitingRequests};
 use crate::policy::pace::{ClientId, Refused, Schedule, Slot, Terms, Ticket, Turn};
@@ -54,7 +54,7 @@ pub(super) struct PacerShared {
     pub waiting: Arc<WaitingRequests>,
     pub fleet: Option<Arc<Fleet>>,
     /// Where debts are kept for later processes.
-    pub debts: Option<Arc<Machine>>,
+    pub debts: Option<Arc<MachineLink>>,
     /// Number of queues.
     pub queues: AtomicUsize,
 }
@@ -219,6 +219,7 @@ impl HostQueue {
         // With `Sharing::Machine`, each start is stored already.
         if let (Sharing::Server(_), Some(debts)) = (&state.sharing, &self.shared.debts)
             && let Some(debt) = state.schedule.debt(now).filter(|debt| debt.until.duration_since(now) >= LEAST_DEBT)
+            && let Some(debts) = debts.machine()
         {
             debts.owe(debts.id(&self.key.to_string()), debt);
         }
@@ -249,7 +250,7 @@ impl HostQueue {
 
     fn follow(&self, state: &mut HostQueueState, now: Instant) {
         let HostQueueState { schedule, sharing, .. } = state;
-        sharing.follow(schedule, self.fleet(), now);
+        sharing.follow(schedule, self.fleet(), &self.key, now);
     }
 
     /// Subresources that follow their page are not shared with the fleet.

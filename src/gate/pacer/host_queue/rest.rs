@@ -22,7 +22,8 @@ impl HostQueue {
     /// The queue of a new key. Restores an earlier process's debt. `before`: the last starts to keep a distance from.
     pub(in crate::gate::pacer) fn begin(key: PaceKey, before: LastStarts, shared: Arc<PacerShared>) -> Self {
         let (mut schedule, now) = (Schedule::default(), Instant::now());
-        if let Some(debt) = shared.debts.as_ref().and_then(|debts| debts.debt(debts.id(&key.to_string()), now)) {
+        let debts = shared.debts.as_ref().and_then(|debts| debts.machine());
+        if let Some(debt) = debts.and_then(|debts| debts.debt(debts.id(&key.to_string()), now)) {
             schedule.restore(now, debt);
         }
         schedule.adopt(before);
@@ -42,7 +43,7 @@ impl HostQueue {
         // Its delay is part of its key.
         let of_group = |group: &Arc<Self>| Some((group.rested(now)?.0, group.key.group()?));
         let group = groups.first().map_or(Some(None), |group| of_group(group).map(Some))?;
-        let has_server = self.shared.fleet.as_ref().is_some_and(|fleet| fleet.machine().is_none());
+        let has_server = self.shared.fleet.as_ref().is_some_and(|fleet| fleet.has_server());
         let mut rest = Rest::new(id, host, group)?;
         rest.key = has_server.then(|| Box::new(self.key.clone()));
         Some(rest)

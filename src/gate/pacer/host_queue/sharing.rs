@@ -17,16 +17,26 @@ pub(super) enum Sharing {
 
 impl Sharing {
     pub fn new(fleet: Option<&Fleet>, key: &PaceKey) -> Self {
-        match fleet.map(Fleet::machine) {
-            None => Self::Alone,
-            Some(Some(machine)) => Self::Machine(MachineShare::new(machine.clone(), key)),
-            Some(None) => Self::Server(Box::default()),
+        match fleet {
+            Some(fleet) if fleet.has_server() => Self::Server(Box::default()),
+            _ => fleet.and_then(Fleet::machine).map_or(Self::Alone, |it| Self::Machine(MachineShare::new(it, key))),
         }
     }
 
     /// Records the state of the other processes or instances.
     #[inline]
-    pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, fleet: Option<&Fleet>, now: Instant) {
+    pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, fleet: Option<&Fleet>, key: &PaceKey, now: Instant) {
+        let is_apart = match self {
+            Self::Alone => true,
+            Self::Machine(share) => share.is_lost(),
+            Self::Server(_) => false,
+        };
+        if is_apart && let Some(machine) = fleet.and_then(Fleet::machine).filter(|machine| !machine.is_lost()) {
+            if let Self::Machine(lost) = self {
+                lost.follow(schedule, now);
+            }
+            *self = Self::Machine(MachineShare::new(machine, key));
+        }
         match (self, fleet) {
             (Self::Machine(share), _) => share.follow(schedule, now),
             (Self::Server(share), Some(fleet)) => share.follow(schedule, fleet.reach(), now),

@@ -4,7 +4,7 @@ use super::ask::FetchHop;
 use super::*;
 use crate::gate::compute::tests::all_places;
 use crate::gate::compute::{Workers, rethrown};
-use crate::gate::fleet::Machine;
+use crate::gate::fleet::MachineLink;
 use crate::gate::pacer::Pacer;
 use crate::gate::robots::{FetchReason, RobotsCache};
 use crate::gate::store::tests::unwritten;
@@ -310,7 +310,7 @@ async fn a_copy_that_comes_while_the_store_is_waited_for_is_not_overwritten_by_a
 #[tokio::test]
 async fn a_host_whose_fetch_waits_for_the_store_is_left_to_the_rest_of_the_fleet() {
     let directory = tempfile::tempdir().unwrap();
-    let machine = || Arc::new(Machine::open(directory.path(), Duration::from_secs(60)).unwrap());
+    let machine = || MachineLink::open(directory.path(), Duration::from_secs(60)).unwrap();
     let fleet = || Fleet::on_machine(machine(), Arc::default());
     let (cache, other) = (cache_of(Settings::default(), unwritten(), Some(fleet())), Arc::new(fleet()));
     let (listener, host) = site(&cache).await;
@@ -387,7 +387,7 @@ async fn of_several_processes_one_fetches_wherever_the_store_is() {
         let mut settings = Settings::default();
         settings.store.directory = Some(directory.path().to_owned());
         let process = |_| {
-            let machine = Arc::new(Machine::open(directory.path(), Duration::from_secs(60)).unwrap());
+            let machine = MachineLink::open(directory.path(), Duration::from_secs(60)).unwrap();
             let store = Arc::new(Store::open(&settings.store));
             let upstream = Arc::new(crate::upstream::tests::upstream(LOOPBACK));
             let fleet = Some(Arc::new(Fleet::on_machine(machine, store.clone())));

@@ -80,20 +80,20 @@ fn which_hosts_are_in_one_bucket_is_known_to_nobody_else() {
 fn what_is_anothers_is_not_trusted_and_what_root_makes_in_anothers_directory_is_that_ones() {
     let directory = place();
     let file = directory.path().join(FILE);
-    let opens = || Machine::open(directory.path(), MOST);
+    let opens = || Machine::open(directory.path(), MOST, NOW);
     drop(open(&directory));
     let mode = std::fs::metadata(&file).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     std::fs::remove_file(&file).expect("it is ours");
     symlink("/etc/passwd", &file).expect("it is ours");
-    assert!(opens().is_none());
+    assert!(opens().is_err());
     std::fs::remove_file(&file).expect("it is ours");
     let Ok(()) = chown(directory.path(), Some(4711), Some(4712)) else { return };
     drop(open(&directory));
     let it = std::fs::metadata(&file).expect("it is there");
     assert_eq!((it.uid(), it.gid()), (4711, 4712));
     chown(&file, Some(4713), None).expect("root may");
-    assert!(opens().is_none());
+    assert!(opens().is_err());
 }
 
 #[test]
@@ -101,14 +101,14 @@ fn where_nothing_can_be_made_or_is_no_file_it_goes_on_alone() {
     let directory = place();
     let file = directory.path().join("file");
     File::create(&file).expect("it is writable");
-    assert!(Machine::open(&file, MOST).is_none());
+    assert!(Machine::open(&file, MOST, NOW).is_err());
     std::fs::create_dir(directory.path().join(FILE)).expect("it is writable");
-    assert!(Machine::open(directory.path(), MOST).is_none());
+    assert!(Machine::open(directory.path(), MOST, NOW).is_err());
     let read_only = place();
     std::fs::set_permissions(read_only.path(), Permissions::from_mode(0o500)).expect("it is ours");
     // Root may write there all the same.
     let may = File::create(read_only.path().join("x")).is_ok();
-    assert_eq!(Machine::open(read_only.path(), MOST).is_some(), may);
+    assert_eq!(Machine::open(read_only.path(), MOST, NOW).is_ok(), may);
 }
 
 #[test]
@@ -126,10 +126,11 @@ fn a_foreign_or_damaged_file_is_begun_anew_unless_another_process_uses_it() {
         let one = open(&directory);
         one.starts(now, 30_000);
         damage(&writable(&directory));
-        assert!(Machine::open(directory.path(), MOST).is_none(), "{number}: it is in use");
+        assert!(Machine::open(directory.path(), MOST, NOW).is_err(), "{number}: it is in use");
         drop(one);
         // A child process just started by another test keeps the descriptors open for a moment.
-        let next = std::iter::repeat_with(|| Machine::open(directory.path(), MOST)).flatten().next().expect("endless");
+        let next =
+            std::iter::repeat_with(|| Machine::open(directory.path(), MOST, NOW)).flatten().next().expect("endless");
         assert_eq!(next.debt(next.a(), now), None, "{number}");
         next.starts(now, 30_000);
     }
@@ -185,7 +186,7 @@ fn what_is_removed_leaves_each_to_itself() {
     let later = open(&directory);
     assert_eq!(later.takes(now, 3000), MachineTurn::Taken, "it has another file");
     assert_eq!([&one, &other].map(|machine| machine.reach().link), [1, 1], "nobody has looked");
-    assert!(other.due(now, 3000) > NOW);
+    assert_eq!(other.takes(now, 3000), MachineTurn::Busy);
     assert_eq!([&one, &other, &later].map(|machine| machine.reach().link), [1, 0, 1]);
 }
 
@@ -219,7 +220,7 @@ fn after_a_boot_what_an_origin_has_asked_for_ends() {
         one.learn(one.a(), Observed { backoff: ms(500), ..Observed::default() }, Some(now + ms(5000)));
     }
     writable(&directory).write_all_at(&[7; 8], 8).expect("it is ours");
-    let one = Machine::open(directory.path(), ms(10_000)).expect("it is there");
+    let one = Machine::open(directory.path(), ms(10_000), NOW).expect("it is there");
     assert!(one.due(now, 0) <= ms(10_100) + now.elapsed());
     assert_eq!(one.due(now + ms(60_000), 0), NOW);
 }
@@ -229,7 +230,7 @@ fn after_a_boot_what_an_origin_has_asked_for_ends() {
 async fn a_new_key_is_not_added_by_two_at_once() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     one.starts(now, 1000);
-    let slots = Machine::open(_directory.path(), MOST).expect("it is there").slots;
+    let slots = Machine::open(_directory.path(), MOST, NOW).expect("it is there").slots;
     assert!(slots.guard().expect("it is open"));
     assert_eq!(other.take(other.id("b"), gap(1000), None, now), MachineTurn::Busy);
     assert_eq!(other.reserve(other.id("b"), gap(1000), now), None);

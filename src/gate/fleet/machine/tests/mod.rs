@@ -27,7 +27,7 @@ fn place() -> TempDir {
 }
 
 fn open(directory: &TempDir) -> Machine {
-    Machine::open(directory.path(), MOST).expect("it is there")
+    Machine::open(directory.path(), MOST, ms(2000)).expect("it is there")
 }
 
 fn both() -> (TempDir, Machine, Machine) {
@@ -355,14 +355,15 @@ fn what_is_owed_is_owed_to_the_processes_that_come_after() {
 type Process = (Arc<Fleet>, Arc<Store>);
 
 fn fleets() -> (TempDir, Process, Process) {
-    let (directory, one, other) = both();
-    let process = |machine| {
+    let directory = place();
+    let process = || {
+        let link = MachineLink::open(directory.path(), MOST).expect("on Linux");
         let directory = Some(directory.path().to_owned());
         let settings = StoreSettings { directory, disk: 1 << 20, ..Settings::default().store };
         let store = Arc::new(Store::open(&settings));
-        (Arc::new(Fleet::on_machine(Arc::new(machine), store.clone())), store)
+        (Arc::new(Fleet::on_machine(link, store.clone())), store)
     };
-    let (one, other) = (process(one), process(other));
+    let (one, other) = (process(), process());
     (directory, one, other)
 }
 
