@@ -128,7 +128,8 @@ impl Asked<'_> {
         let proxy = pac.split_once("return \"").and_then(|(_, rest)| rest.split_once('"')?.0.split_once(' '));
         let proxy = proxy.and_then(|(how, proxy)| {
             let (host, port) = proxy.rsplit_once(':')?;
-            let proxy = (host.to_owned(), port.parse().ok()?);
+            // It goes into variables that programs split at spaces.
+            let proxy = (Host::parse(host).ok()?.to_string(), port.parse().ok()?);
             Some((how == "PROXY").then_some(proxy))
         });
         let proxy = proxy
@@ -157,6 +158,10 @@ mod tests {
 
     /// A server that gives all requests this answer, except that a proxy's admin address describes itself.
     fn site(status: &'static str, is_proxy: bool) -> SocketAddr {
+        site_with(status, is_proxy, PAC)
+    }
+
+    fn site_with(status: &'static str, is_proxy: bool, pac: &'static str) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         thread::spawn(move || {
@@ -168,7 +173,7 @@ mod tests {
                 let status = if is_refused { "403 Forbidden" } else { status };
                 let body = match asked.contains("proxy.pac") {
                     _ if !is_proxy => "",
-                    true => PAC,
+                    true => pac,
                     false => PEM,
                 };
                 let _ = write!(&stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
@@ -203,6 +208,15 @@ mod tests {
             (&[other, closed, nobody], "user name and password"),
         ] {
             assert!(ask(addresses).err().is_some_and(|said| said.contains(why)), "{why}");
+        }
+    }
+
+    /// It goes into JAVA_TOOL_OPTIONS.
+    #[test]
+    fn what_is_no_host_name_is_no_proxys() {
+        for pac in ["return \"PROXY 127.0.0.1 -XX:OnOutOfMemoryError=x:3128\"", "return \"PROXY a\tb:3128\""] {
+            let said = ask(&[site_with("200 OK", true, pac)]).err().expect("an error");
+            assert!(said.contains("neither a politely proxy"), "{said}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::Upstream;
 use super::egress::{self, Denied, Guard};
 use super::reach_error::ReachError;
+use super::resolve::ResolveError;
 use super::upstream_proxy::UpstreamProxy;
 use crate::policy::Authority;
 use crate::policy::pace::ClientId;
@@ -44,7 +45,12 @@ impl Upstream {
         authority: &Authority,
         client: Option<ClientId>,
     ) -> Result<(), ReachError> {
-        let Ok(found) = self.resolver.lookup_within(authority.host(), client, LOOK).await else { return Ok(()) };
+        let found = match self.resolver.lookup_within(authority.host(), client, LOOK).await {
+            Ok(found) => found,
+            // Nobody has asked: a client could have that so, by asking for many other names.
+            Err(error @ ResolveError::OwnLimit { .. }) => return Err(error.into()),
+            Err(_) => return Ok(()),
+        };
         let mut sockets = found.iter().map(|&address| SocketAddr::new(address, authority.port()));
         sockets.try_for_each(|socket| screen(guard, socket)).map_err(ReachError::from)
     }

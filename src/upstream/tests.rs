@@ -107,6 +107,23 @@ async fn an_address_of_our_own_closes_the_name() {
     assert!(matches!(denied, ReachError::Denied(Denied::OwnListener(_))), "{denied}");
 }
 
+/// Whoever asks for many other names, so that this one is not looked up, must not get past the guard.
+#[tokio::test]
+async fn behind_an_upstream_proxy_a_name_passes_if_it_is_not_known_here_but_not_if_nobody_has_looked() {
+    let (name, why) = (Arc::<str>::from("rebind.example"), Arc::<str>::from("x"));
+    let authority = Authority::new(Scheme::Https, "rebind.example", None).unwrap();
+    for (failure, passes) in [
+        (ResolveError::Failed { name: name.clone(), why: why.clone() }, true),
+        (ResolveError::NoResolver { name: name.clone(), why: why.clone() }, true),
+        (ResolveError::TimedOut { name: name.clone(), is_alone: false }, true),
+        (ResolveError::OwnLimit { name: name.clone(), why: why.clone() }, false),
+    ] {
+        let upstream = upstream("egress: { upstream_proxy: 'http://192.0.2.1:3128' }");
+        upstream.resolver.remember_failure("rebind.example", failure.clone());
+        assert_eq!(upstream.reach_for(&authority, None, None, None).await.is_ok(), passes, "{failure:?}");
+    }
+}
+
 /// If pace is kept by address, it is kept for the connection's address, not for a former address of the name.
 #[tokio::test]
 async fn by_addresses_a_connection_that_was_kept_serves_its_own_alone() {

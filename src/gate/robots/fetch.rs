@@ -79,7 +79,9 @@ pub(super) async fn may_reach(
 /// The route for a request. `client`: whose share of DNS look-ups to use.
 pub(super) async fn reach(upstream: &Upstream, authority: &Authority, client: ClientId) -> Result<Route, FetchError> {
     upstream.reach_for(authority, Some(client), None, None).await.map_err(|error| match error {
-        ReachError::Resolve(error @ ResolveError::OwnLimit { .. }) => own_limit(&error),
+        ReachError::Resolve(error @ (ResolveError::NoResolver { .. } | ResolveError::OwnLimit { .. })) => {
+            own_limit(&error)
+        }
         ReachError::Resolve(error @ ResolveError::TimedOut { is_alone: false, .. }) => {
             let why = error.to_string().into();
             FetchError::NotAsked(Refusal::OwnLimit { retry_after: DEAD_NAME_KEPT, why })

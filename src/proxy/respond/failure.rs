@@ -86,7 +86,7 @@ impl Failure {
         match error {
             ResolveError::TimedOut { .. } => Self::new(StatusCode::GATEWAY_TIMEOUT, "dns_timeout", error),
             ResolveError::Failed { .. } => Self::new(StatusCode::BAD_GATEWAY, "dns_error", error),
-            ResolveError::OwnLimit { .. } => {
+            ResolveError::NoResolver { .. } | ResolveError::OwnLimit { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached", error)
             }
         }

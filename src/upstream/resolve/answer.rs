@@ -15,8 +15,10 @@ pub enum ResolveError {
     /// The resolver did not answer in time. `is_alone`: it answered for other names meanwhile.
     #[error("cannot resolve {name}: no answer in time")]
     TimedOut { name: Arc<str>, is_alone: bool },
-    /// This machine cannot resolve: it has no descriptor or memory left, or its resolver is unreachable or failing, as far as is known;
-    /// or the look-up has not begun, because too many others are in flight. Says nothing about the name.
+    /// The resolver is unreachable or failing, as far as is known. Says nothing about the name, like the next.
+    #[error("cannot resolve {name}: {why}")]
+    NoResolver { name: Arc<str>, why: Arc<str> },
+    /// The resolver was not asked: this machine has no descriptor or memory left, or too many other look-ups are in flight.
     #[error("cannot resolve {name}: {why}")]
     OwnLimit { name: Arc<str>, why: Arc<str> },
 }
@@ -72,7 +74,7 @@ impl LookupAnswer {
             // Another look-up might wait equally long.
             Ok(_) | Err(ResolveError::TimedOut { .. }) => KEEP,
             Err(ResolveError::Failed { .. }) => KEEP_FAILURE,
-            Err(ResolveError::OwnLimit { .. }) => KEEP_OWN_LIMIT,
+            Err(ResolveError::NoResolver { .. } | ResolveError::OwnLimit { .. }) => KEEP_OWN_LIMIT,
         };
         LookupAnswer { found, at, until: at + keep }
     }

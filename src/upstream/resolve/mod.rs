@@ -113,6 +113,12 @@ impl Resolver {
         self.0.answers.insert(name.into(), LookupAnswer::now(Ok(addresses.into())));
     }
 
+    /// Caches a failure as if it had just come.
+    #[cfg(test)]
+    pub fn remember_failure(&self, name: &str, why: ResolveError) {
+        self.0.answers.insert(name.into(), LookupAnswer::now(Err(why)));
+    }
+
     /// Waits until the look-up in flight, or a new one, has ended or is slow.
     async fn wait_a_moment(&self, name: &Arc<str>, host: &Host, client: Option<ClientId>, limit: Duration) {
         let mut result = self.join_or_start(name, host, client);
@@ -225,7 +231,8 @@ impl Resolver {
             Whose::Unknown if began.elapsed() < LOOKUP_TIME && self.answers_at_all().await => {
                 failed(format!("its name servers fail: {}", fault.why))
             }
-            Whose::Unknown | Whose::Ours => Err(ResolveError::OwnLimit { name: name.clone(), why: fault.why.into() }),
+            Whose::Unknown => Err(ResolveError::NoResolver { name: name.clone(), why: fault.why.into() }),
+            Whose::Ours => Err(ResolveError::OwnLimit { name: name.clone(), why: fault.why.into() }),
         }
     }
 
