@@ -71,7 +71,7 @@ impl MachineShare {
             return;
         }
         // A start that cannot be used would be late for all others.
-        let Some((gap, is_fetch)) = schedule.head_start() else { return self.give_back() };
+        let Some((gap, is_fetch)) = schedule.head_start(now) else { return self.give_back() };
         let start = MachineStart { gap, is_fetch };
         self.reserved.iter_mut().filter(|_| !is_fetch).for_each(|reserved| reserved.start = start);
         self.look(schedule, now);

@@ -48,11 +48,15 @@ impl<W> Schedule<W> {
     }
 
     /// The gap of the next waiting request, and whether it is a first fetch of a robots.txt, if only the fleet's turn is missing.
-    pub fn head_start(&self) -> Option<(Duration, bool)> {
+    pub fn head_start(&self, now: Instant) -> Option<(Duration, bool)> {
         let head = self.wait_queue.as_ref()?.head()?;
-        let is_ready = self.has_room(head) && !self.may_turn(head);
+        let ready = if self.has_room(head) {
+            Some(head).filter(|head| !self.may_turn(*head))
+        } else {
+            self.next_lent(false).filter(|lent| lent.at <= now).map(|lent| lent.demand)
+        };
         let inputs = self.source.gap_inputs(self.backoff(), self.latency);
-        is_ready.then(|| (inputs.between_starts(head), head.first_fetch))
+        ready.map(|ready| (inputs.between_starts(ready), ready.first_fetch))
     }
 
     /// The instants that starts have to keep their distance from.

@@ -121,21 +121,56 @@ mod tests {
     fn where_a_gap_is_in_force_nothing_starts_without_a_turn() {
         let (mut schedule, now) = schedule(fleet(true, false));
         assert!(matches!(schedule.request(now, A, &delay(1000), || "it"), Turn::Wait { .. }));
-        assert_eq!(schedule.head_start(), Some((ms(1000), false)));
+        assert_eq!(schedule.head_start(now), Some((ms(1000), false)));
         assert_eq!(
             schedule.poll(now),
             NextTurn::WaitUntil(now + Terms::default().max_wait),
             "whatever gives the turn wakes the line"
         );
         schedule.follow(fleet(true, true));
-        assert_eq!(schedule.head_start(), None);
+        assert_eq!(schedule.head_start(now), None);
         let NextTurn::Start("it", slot) = schedule.poll(now) else { panic!("it has its turn") };
         assert!(slot.is_shared() && slot.is_exclusive());
         schedule.finished(|| now, slot, PaceOutcome::Success);
         // The schedule keeps the gap itself while the fleet is connected.
         assert!(matches!(schedule.request(now, A, &delay(1000), || "next"), Turn::Wait { .. }));
-        assert_eq!((schedule.head_start(), schedule.poll(now)), (None, NextTurn::WaitUntil(now + ms(1000))));
+        assert_eq!((schedule.head_start(now), schedule.poll(now)), (None, NextTurn::WaitUntil(now + ms(1000))));
         assert!(matches!(schedule.poll(now + ms(1000)), NextTurn::Start("next", _)));
+    }
+
+    /// Two requests of one client are in flight and never end; 200 ms later another client comes.
+    fn shut_out(max_wait: Duration) -> (Schedule<&'static str>, Instant) {
+        let (mut schedule, now) = schedule(TurnSource::Own);
+        let terms = Terms { max_concurrent: 2, min_delay: ms(100), max_wait, ..delay(0) };
+        for at in [now, now + ms(100)] {
+            let Turn::Go(slot) = schedule.request(at, A, &terms, || "") else { panic!("there is room") };
+            schedule.left(&slot, at, true);
+        }
+        assert!(matches!(schedule.request(now + ms(200), ClientId(2), &terms, || "lent"), Turn::Wait { .. }));
+        (schedule, now)
+    }
+
+    #[test]
+    fn a_place_is_lent_with_a_turn_as_any_start_is() {
+        let (mut schedule, now) = shut_out(ms(3000));
+        schedule.follow(fleet(true, false));
+        let lent = now + ms(1700);
+        assert_eq!(
+            (schedule.head_start(now + ms(200)), schedule.poll(now + ms(200))),
+            (None, NextTurn::WaitUntil(lent))
+        );
+        assert_eq!(schedule.head_start(lent), Some((ms(100), false)), "it asks for the turn");
+        assert_eq!(schedule.poll(lent), NextTurn::WaitUntil(now + ms(3200)), "the turn wakes the line");
+        schedule.follow(fleet(true, true));
+        assert!(matches!(schedule.poll(lent), NextTurn::Start("lent", _)));
+    }
+
+    #[test]
+    fn a_place_is_lent_in_an_instances_own_part_of_the_time() {
+        let (mut schedule, now) = shut_out(ms(40_000));
+        schedule.follow(TurnSource::Partitioned(Phase { instances: 300, rank: 0, epoch: now }));
+        assert_eq!(schedule.poll(now + ms(10_200)), NextTurn::WaitUntil(now + ms(30_000)));
+        assert!(matches!(schedule.poll(now + ms(30_000)), NextTurn::Start("lent", _)));
     }
 
     #[test]
@@ -159,9 +194,9 @@ mod tests {
     fn without_a_gap_nobody_is_asked_once_the_key_is_known() {
         let (mut schedule, now) = schedule(fleet(false, false));
         assert!(matches!(schedule.request(now, A, &delay(0), || "it"), Turn::Wait { .. }));
-        assert_eq!(schedule.head_start(), Some((ms(0), false)));
+        assert_eq!(schedule.head_start(now), Some((ms(0), false)));
         schedule.follow(fleet(true, false));
-        assert_eq!(schedule.head_start(), None);
+        assert_eq!(schedule.head_start(now), None);
         let NextTurn::Start("it", first) = schedule.poll(now) else { panic!("it has its turn") };
         let Turn::Go(slot) = schedule.request(now, A, &delay(0), || "") else { panic!("at once") };
         assert!(!slot.is_shared());
@@ -171,9 +206,9 @@ mod tests {
         schedule.adopt(held);
         schedule.adopt_observed(backoff(2000));
         assert!(matches!(schedule.request(now, A, &delay(0), || "it"), Turn::Wait { until: Some(_), .. }));
-        assert!(schedule.head_start().is_some());
+        assert!(schedule.head_start(now).is_some());
         schedule.adopt_observed(backoff(0));
-        assert_eq!(schedule.head_start(), None, "and its end makes them its own");
+        assert_eq!(schedule.head_start(now), None, "and its end makes them its own");
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl FleetShare {
         if schedule.waiting() == 0 && self.reserved.is_some() {
             self.unused = self.reserved.take();
         }
-        let head = schedule.head_start().filter(|_| may_ask && self.reserved.is_none());
+        let head = schedule.head_start(now).filter(|_| may_ask && self.reserved.is_none());
         let debt = schedule.debt(now);
         let observed = schedule.observed();
         let is_raised = observed.backoff > self.seen.backoff
