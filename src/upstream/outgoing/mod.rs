@@ -66,7 +66,9 @@ impl Outgoing<'_> {
         }
         out.extend_from_slice(b" HTTP/1.1\r\n");
         put_field(out, b"Host", route.0.host.as_bytes());
-        let crumbs = self.has_crumbs();
+        let mut cookies = 0;
+        self.fields.each(|field, ends_here| cookies += usize::from(field.kind == FieldKind::Cookie && !ends_here));
+        let crumbs = cookies > 1;
         let mut lines = FieldLines::of(match self.fields {
             OutgoingFields::Http1(head) => head.raw,
             OutgoingFields::Http2(_) | OutgoingFields::Own(_) => &[],
@@ -77,9 +79,11 @@ impl Outgoing<'_> {
             // RFC 9113 §8.2.3: cookies that were split are joined.
             out.extend_from_slice(b"Cookie");
             let mut separator: &[u8] = b": ";
-            self.fields.each_cookie(|cookie| {
-                put(out, &[separator, cookie]);
-                separator = b"; ";
+            self.fields.each(|field, ends_here| {
+                if field.kind == FieldKind::Cookie && !ends_here {
+                    put(out, &[separator, field.value]);
+                    separator = b"; ";
+                }
             });
             out.extend_from_slice(b"\r\n");
         }
@@ -226,13 +230,6 @@ impl Outgoing<'_> {
             target => (b"/", target),
         }
     }
-
-    /// Whether more than one Cookie field goes on.
-    fn has_crumbs(&self) -> bool {
-        let mut cookies = 0;
-        self.fields.each_cookie(|_| cookies += 1);
-        cookies > 1
-    }
 }
 
 impl OutgoingFields<'_> {
@@ -240,15 +237,6 @@ impl OutgoingFields<'_> {
     /// origin is to know.
     pub fn each_passed(&self, see: &mut dyn FnMut(&[u8], &[u8])) {
         self.each(|field, ends_here| _ = is_passed(field, ends_here).then(|| see(field.name, field.value)));
-    }
-
-    /// Calls `see` with each cookie that goes on.
-    fn each_cookie(&self, mut see: impl FnMut(&[u8])) {
-        self.each(|field, ends_here| {
-            if field.kind == FieldKind::Cookie && !ends_here {
-                see(field.value);
-            }
-        });
     }
 
     /// Calls `see` with each field, and whether it was meant only for the hop on which it came.
