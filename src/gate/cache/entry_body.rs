@@ -30,7 +30,7 @@ impl EntryBody {
     pub fn open(entry: &OpenEntry) -> io::Result<Option<Self>> {
         let mut body = EntryBody {
             first: Bytes::new(),
-            file: Arc::new(entry.file.try_clone()?),
+            file: entry.file.clone(),
             at: entry.body_at,
             left: entry.body_len,
             sum: Digest::new(&SHA256),

@@ -9,13 +9,15 @@ use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Part of a SHA-256, to detect damage.
 type EntrySum = [u8; 16];
 
 /// An open file, with its head.
 pub struct OpenEntry {
-    pub file: File,
+    /// One descriptor, however many read it: the limits on connections count on that.
+    pub file: Arc<File>,
     pub head: StoredHead,
     pub body_at: u64,
     pub body_len: u64,
@@ -43,7 +45,7 @@ impl OpenEntry {
             return Ok(None);
         };
         let is_whole = body_at.checked_add(body_len) == Some(length);
-        Ok(is_whole.then_some(OpenEntry { file, head, body_at, body_len, body_sum }))
+        Ok(is_whole.then(|| OpenEntry { file: Arc::new(file), head, body_at, body_len, body_sum }))
     }
 }
 
@@ -89,7 +91,7 @@ impl EntryWriter {
 
     /// Completes the file with the body of another.
     pub fn finish_as(&mut self, other: &OpenEntry) -> io::Result<()> {
-        let mut from = other.file.try_clone()?;
+        let mut from = &*other.file;
         from.seek(SeekFrom::Start(other.body_at))?;
         if io::copy(&mut from, &mut self.file)? != other.body_len {
             return Err(io::ErrorKind::UnexpectedEof.into());
