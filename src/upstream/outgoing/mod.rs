@@ -123,7 +123,8 @@ impl Outgoing<'_> {
         let fields = request.headers_mut();
         let mut is_whole = true;
         self.pass(route, false, true, |name, value| {
-            match (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+            // RFC 9113 §8.2.1: some origins end the connection of all if white space surrounds a value.
+            match (HeaderName::from_bytes(name), HeaderValue::from_bytes(value.trim_ascii())) {
                 (Ok(name), Ok(value)) => is_whole &= fields.try_append(name, value).is_ok(),
                 (Err(_), _) | (_, Err(_)) => is_whole = false,
             }

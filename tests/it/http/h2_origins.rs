@@ -751,6 +751,19 @@ async fn a_status_in_trailers_goes_no_further() {
     }
 }
 
+/// Some origins end the connection, which is everybody's, for a value that white space surrounds (RFC 9113 §8.2.1).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn white_space_around_a_client_s_values_goes_no_further() {
+    let origin = Origin::tls_site(Alpn::H2, "").await;
+    let proxy = Proxy::start(FREE).await;
+    let mut asked = request("POST", &origin.url("/x"));
+    asked.headers_mut().insert("x-note", "\thello ".parse().unwrap());
+    let client = proxy.h2(&origin, "a.localhost").await;
+    let answer = client.exchange(asked, b"body").await.unwrap();
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    assert_eq!(origin.log.one("/x").field("x-note"), Some("hello"));
+}
+
 /// Over HTTP/1.1 what follows it would be the answer to the next request, whichever site that is for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_follows_an_answer_without_content_goes_no_further() {

@@ -21,7 +21,8 @@ pub(super) fn passed_trailers(came: HeaderMap) -> HeaderMap {
         // List members that claim to be from this proxy are removed.
         let others = (field.kind == FieldKind::ProxyStatus).then(|| others(field.value));
         match others {
-            None => drop(passed.append(name, value.clone())),
+            // RFC 9113 §8.2.1: white space around a value is malformed.
+            None => drop(HeaderValue::from_bytes(field.value.trim_ascii()).map(|value| passed.append(name, value))),
             Some(others) if others.is_empty() => {}
             Some(others) => drop(HeaderValue::from_str(&others).map(|value| passed.append(name, value))),
         }
@@ -37,7 +38,7 @@ mod tests {
     #[test]
     fn trailers_cannot_frame_route_authenticate_reserve_or_speak_in_our_name() {
         let came = [
-            ("x-sum", "9"),
+            ("x-sum", " 9\t"),
             ("host", "h"),
             ("authorization", "Basic YTpi"),
             ("x-original-url", "/private"),
