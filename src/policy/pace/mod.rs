@@ -47,7 +47,6 @@ pub use last_starts::LastStarts;
 pub use observed::Observed;
 pub use phase::Phase;
 pub use source::{Shares, TurnSource};
-use start::LentPlace;
 pub use terms::{ARRIVAL, Debt, NextTurn, PaceOutcome, Refused, Slot, SlotRequest, Terms, Ticket, Turn};
 use wait_queue::WaitQueue;
 
@@ -165,8 +164,7 @@ impl<W> Schedule<W> {
         if part.is_none_or(|part| part <= now) && self.is_open(now, head) {
             return self.start_first(now, head, None);
         }
-        let in_part = |lent: LentPlace| LentPlace { at: part.map_or(lent.at, |part| part.max(lent.at)), ..lent };
-        let lent = self.next_lent(true).map(in_part);
+        let lent = self.next_lent(true, part);
         if let Some(lent) = lent.filter(|lent| lent.at <= now) {
             return self.start_first(now, lent.demand, lent.client);
         }
@@ -180,7 +178,7 @@ impl<W> Schedule<W> {
         // If all slots are taken, `finished` wakes the queue; if the fleet's turn is missing, its arrival does.
         let due = due.filter(|_| self.has_room(head) && self.may_turn(head));
         // Whoever would be lent a place asks for the turn then.
-        let asks = self.next_lent(false).map(|lent| lent.at).filter(|at| *at > now);
+        let asks = self.next_lent(false, part).map(|lent| lent.at).filter(|at| *at > now);
         let lent = lent.map(|lent| lent.at);
         NextTurn::WaitUntil([due, lent, asks].into_iter().flatten().fold(deadline, Instant::min))
     }

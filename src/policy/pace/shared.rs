@@ -53,7 +53,7 @@ impl<W> Schedule<W> {
         let ready = if self.has_room(head) {
             Some(head).filter(|head| !self.may_turn(*head))
         } else {
-            self.next_lent(false).filter(|lent| lent.at <= now).map(|lent| lent.demand)
+            self.next_lent(false, None).filter(|lent| lent.at <= now).map(|lent| lent.demand)
         };
         let inputs = self.source.gap_inputs(self.backoff(), self.latency);
         ready.map(|ready| (inputs.between_starts(ready), ready.first_fetch))
