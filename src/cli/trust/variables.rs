@@ -56,18 +56,21 @@ impl TrustFiles<'_> {
         all.extend(set(AWS).map(|_| (AWS, OsString::from(&bundle))));
         // Most programs need none of these: what cannot be written is left out.
         all.extend(php(self.directory, &bundle, set("PHP_INI_SCAN_DIR")).map(|value| ("PHP_INI_SCAN_DIR", value)));
-        all.extend(apt(self.directory, &bundle, set("APT_CONFIG")).map(|value| ("APT_CONFIG", value)));
+        all.extend(self.apt(&bundle, set("APT_CONFIG")).map(|value| ("APT_CONFIG", value)));
         all.extend(playwright(self.directory, self.ca_pem, set(PLAYWRIGHT)).map(|value| (PLAYWRIGHT, value)));
-        all.extend(wget(self.directory, &bundle, set("WGETRC")).map(|value| ("WGETRC", value)));
-        if let Some((host, port)) = &self.proxy {
-            let url = OsString::from(format!("http://{}{host}:{port}", self.credentials));
-            all.extend(PROXY.map(|name| (name, url.clone())));
+        all.extend(self.wget(&bundle, set("WGETRC")).map(|value| ("WGETRC", value)));
+        if let Some(url) = self.proxy_url() {
+            all.extend(PROXY.map(|name| (name, url.clone().into())));
             let direct = if self.direct.is_empty() { NOT_EVEN_LOOPBACK } else { self.direct };
             all.extend(["NO_PROXY", "no_proxy"].map(|name| (name, direct.into())));
             all.extend(["NODE_USE_ENV_PROXY", "PERL_LWP_ENV_PROXY"].map(|name| (name, "1".into())));
             all.extend(node(self.directory, set("NODE_OPTIONS")).map(|value| ("NODE_OPTIONS", value)));
         }
         Ok(all)
+    }
+
+    fn proxy_url(&self) -> Option<String> {
+        self.proxy.as_ref().map(|(host, port)| format!("http://{}{host}:{port}", self.credentials))
     }
 
     /// Java reads options instead of proxy variables, and reaches this machine without a proxy unless configured otherwise.
@@ -87,6 +90,43 @@ impl TrustFiles<'_> {
         }
         added(set, " ", &ours)
     }
+
+    /// wget with GnuTLS reads its roots from no variable: writes a wgetrc with the user's settings and our bundle. It prefers the proxy of
+    /// a wgetrc to that of a variable, and the last one.
+    fn wget(&self, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
+        let theirs = set.map(PathBuf::from).or_else(|| std::env::home_dir().map(|home| home.join(".wgetrc")));
+        let mut ours = [b"ca_certificate = ", bundle.as_os_str().as_bytes(), b"\n"].concat();
+        if let Some(url) = self.proxy_url() {
+            let direct = self.direct;
+            let proxy =
+                format!("use_proxy = on\nhttp_proxy = {url}\nhttps_proxy = {url}\nno_proxy =\nno_proxy = {direct}\n");
+            ours.extend(proxy.into_bytes());
+        }
+        self.together("wgetrc", theirs, &ours)
+    }
+
+    /// apt, too, prefers the proxy of its settings to that of a variable.
+    fn apt(&self, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
+        let mut ours = format!("Acquire::https::CAInfo \"{}\";\n", bundle.display());
+        if let Some(url) = self.proxy_url() {
+            // Cleared, as it has others for single hosts.
+            let proxy = |key| format!("#clear {key};\n{key} \"{url}\";\n");
+            ours.extend(["Acquire::http::Proxy", "Acquire::https::Proxy"].map(proxy));
+        }
+        self.together("apt.conf", set.map(PathBuf::from), ours.as_bytes())
+    }
+
+    /// The variable names one file, so ours must include the user's: once, even if called repeatedly.
+    fn together(&self, name: &str, theirs: Option<PathBuf>, ours: &[u8]) -> Option<OsString> {
+        let file = self.directory.join(name);
+        let mut theirs = theirs.and_then(|theirs| read_file(&theirs).ok()).unwrap_or_default();
+        if let Some(end) = theirs.windows(BEGIN.len()).position(|at| at == BEGIN) {
+            theirs.truncate(end);
+        }
+        let is_secret = !theirs.is_empty() || !self.credentials.is_empty();
+        write_whole(&file, &[&theirs, BEGIN, ours].concat(), mode(is_secret)).ok()?;
+        Some(file.into())
+    }
 }
 
 /// Node.js reads no proxy variable before 24, and later only for some agents: a preloaded script sets the proxy.
@@ -97,13 +137,6 @@ fn node(directory: &Path, set: Option<OsString>) -> Option<OsString> {
     Some(added(set, " ", &format!("--require \"{script}\"")))
 }
 
-/// wget with GnuTLS reads its roots from no variable: writes a wgetrc with the user's settings and our bundle.
-fn wget(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
-    let theirs = set.map(PathBuf::from).or_else(|| std::env::home_dir().map(|home| home.join(".wgetrc")));
-    let ours = [b"\nca_certificate = ", bundle.as_os_str().as_bytes(), b"\n"].concat();
-    together(directory.join("wgetrc"), theirs, &ours)
-}
-
 /// An empty element stands for PHP's built-in directory.
 fn php(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
     let own = directory.join("php");
@@ -112,11 +145,6 @@ fn php(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsStrin
     let settings = format!("openssl.cafile=\"{bundle}\"\ncurl.cainfo=\"{bundle}\"\n");
     write_whole(&own.join("politely.ini"), settings.as_bytes(), 0o644).ok()?;
     Some(added(Some(set.unwrap_or_default()), ":", own.to_str()?))
-}
-
-fn apt(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
-    let ours = format!("\nAcquire::https::CAInfo \"{}\";\n", bundle.display());
-    together(directory.join("apt.conf"), set.map(PathBuf::from), ours.as_bytes())
 }
 
 /// The policies of Playwright's Firefox, which has its own build and a new profile at each start. A policy takes a file for each
@@ -134,19 +162,9 @@ fn playwright(directory: &Path, ca_pem: &str, set: Option<OsString>) -> Option<O
     Some(file.into())
 }
 
-/// The variable names one file, so ours must include the user's: once, even if called repeatedly.
-fn together(file: PathBuf, theirs: Option<PathBuf>, ours: &[u8]) -> Option<OsString> {
-    if theirs.as_ref() != Some(&file) {
-        let theirs = theirs.and_then(|theirs| read_file(&theirs).ok());
-        let all = [theirs.as_deref().unwrap_or_default(), ours].concat();
-        write_whole(&file, &all, mode(theirs.is_some())).ok()?;
-    }
-    Some(file.into())
-}
-
 /// The user's file may contain a password. Anybody may read what else is written: the command of `run` may become another user.
-fn mode(has_theirs: bool) -> u32 {
-    if has_theirs { 0o600 } else { 0o644 }
+fn mode(is_secret: bool) -> u32 {
+    if is_secret { 0o600 } else { 0o644 }
 }
 
 /// Appends once, even if called repeatedly.
@@ -161,6 +179,8 @@ fn added(set: Option<OsString>, separator: &str, ours: &str) -> OsString {
 /// Variables that name a proxy.
 pub(in crate::cli) const PROXY: [&str; 6] =
     ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+/// Where our settings begin in a file with the user's.
+const BEGIN: &[u8] = b"\n# politely:\n";
 const PLAYWRIGHT: &str = "PLAYWRIGHT_FIREFOX_POLICIES_JSON";
 const AWS: &str = "AWS_CA_BUNDLE";
 /// Variables that name a bundle of roots.
@@ -231,7 +251,8 @@ mod tests {
         assert_eq!(find(&some, "NODE_OPTIONS"), "--trace-warnings --require \"HOME/preload.cjs\"");
         assert_eq!(find(&some, "PHP_INI_SCAN_DIR"), "/etc/php:HOME/php");
         let apt = || fs::read_to_string(home.path().join("apt.conf")).unwrap();
-        assert!(apt().starts_with("Acquire::Retries 3;\nAcquire::https::CAInfo \""), "{}", apt());
+        assert!(apt().starts_with("Acquire::Retries 3;\n"), "{}", apt());
+        assert!(apt().contains("\nAcquire::https::CAInfo \""), "{}", apt());
         let firefox = || {
             let read: serde_json::Value =
                 serde_json::from_slice(&fs::read(home.path().join("firefox.json")).unwrap()).unwrap();
@@ -283,6 +304,57 @@ mod tests {
             assert_ne!(fs::read(path).unwrap(), b"before", "{}", path.display());
         }
         assert_eq!(files(), made);
+    }
+
+    /// The programs take what is said last.
+    #[test]
+    fn settings_of_wget_and_apt_do_not_lead_past_the_proxy_and_are_written_anew_for_another() {
+        let home = tempfile::tempdir().unwrap();
+        let ca = Ca::open_or_create(&home.path().join("ca")).unwrap();
+        let roots = roots::bundle(None).unwrap();
+        let theirs = home.path().join("theirs");
+        let before = |name: &str, text: &str| {
+            fs::write(home.path().join(name), text).unwrap();
+            Some(home.path().join(name).into_os_string())
+        };
+        let files = ["wgetrc", "apt.conf"];
+        let write = |port: Option<u16>, credentials: &str, set: &dyn Fn(&str) -> Option<OsString>| {
+            let told = TrustFiles {
+                directory: &theirs,
+                roots: &roots,
+                ca_pem: ca.cert_pem(),
+                proxy: port.map(|port| ("127.0.0.1".to_owned(), port)),
+                credentials,
+                direct: "localhost",
+            };
+            fs::create_dir_all(&theirs).unwrap();
+            let all = told.variables(set).unwrap();
+            let mode = |file: &&str| theirs.join(file).metadata().unwrap().mode() & 0o777;
+            (all, files.map(|file| fs::read_to_string(theirs.join(file)).unwrap()), files.each_ref().map(mode))
+        };
+        let users = |name: &str| match name {
+            "WGETRC" => before("w", "use_proxy = off\nno_proxy = example.com"),
+            "APT_CONFIG" => before("a", "Acquire::http::Proxy::example.com \"DIRECT\";"),
+            _ => None,
+        };
+        let (variables, [wgetrc, apt], modes) = write(Some(3128), "", &users);
+        assert!(wgetrc.starts_with("use_proxy = off\nno_proxy = example.com\n"), "{wgetrc}");
+        let last = "use_proxy = on\nhttp_proxy = http://127.0.0.1:3128\nhttps_proxy = http://127.0.0.1:3128\nno_proxy =\n\
+                    no_proxy = localhost\n";
+        assert!(wgetrc.ends_with(last), "{wgetrc}");
+        let last = "#clear Acquire::http::Proxy;\nAcquire::http::Proxy \"http://127.0.0.1:3128\";\n\
+                    #clear Acquire::https::Proxy;\nAcquire::https::Proxy \"http://127.0.0.1:3128\";\n";
+        assert!(apt.ends_with(last), "{apt}");
+        assert_eq!(modes, [0o600; 2]);
+        let again = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
+        let (_, [other_wgetrc, other_apt], _) = write(Some(8080), "", &again);
+        assert_eq!(other_wgetrc, wgetrc.replace("3128", "8080"));
+        assert_eq!(other_apt, apt.replace("3128", "8080"));
+        let none = |name: &str| (name == "WGETRC").then(|| "none".into());
+        let (_, [wgetrc, apt], modes) = write(None, "", &none);
+        assert!(!wgetrc.contains("proxy =") && !apt.contains("::Proxy"), "{wgetrc}{apt}");
+        assert_eq!(modes, [0o644; 2]);
+        assert_eq!(write(Some(3128), "name:password@", &none).2, [0o600; 2], "the password is nobody else's");
     }
 
     #[test]
