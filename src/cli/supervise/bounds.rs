@@ -13,8 +13,8 @@ use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-/// Closes inherited descriptors beyond standard input and outputs, except files, directories, pipes and harmless devices: an inherited
-/// socket, namespace or process descriptor would be a way out.
+/// Closes inherited descriptors beyond standard input and outputs, except files, pipes and harmless devices: an inherited socket, namespace
+/// or process descriptor would be a way out, and so would a directory, from which one gets to the mounts outside, and their /proc.
 pub(super) fn close_descriptors() -> io::Result<()> {
     let open: Vec<_> = fs::read_dir("/proc/self/fd")?.collect::<io::Result<_>>()?;
     let numbers = open.iter().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -38,7 +38,7 @@ fn is_harmless(number: RawFd) -> bool {
         let path = fs::read_link(format!("/proc/self/fd/{number}"));
         path.is_ok_and(|path| path.is_absolute() && !is_in_them(&path))
     };
-    match kind.is_file() || kind.is_dir() {
+    match kind.is_file() {
         true => is_named(),
         false => kind.is_fifo() || kind.is_char_device() && is_quiet_device,
     }

@@ -54,6 +54,7 @@ for number in range(3, 1000):
     def writes():
         socket.socket(fileno=os.dup(number)).send(b'x')
     way(f'inherited socket {number}')(writes)
+    way(f'/proc of outside below the inherited directory {number}')(lambda: os.stat(f'proc/{outer}', dir_fd=number))
 
 way('nsenter')(lambda: subprocess.run(['nsenter', f'--net=/proc/{os.getppid()}/ns/net', 'true'], check=True, capture_output=True)
                and os.stat(f'/proc/{os.getppid()}/ns/net').st_ino != os.stat('/proc/self/ns/net').st_ino)
@@ -283,8 +284,9 @@ async fn tried(user: Option<u32>, before: &str, home: &tempfile::TempDir) -> Opt
         UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).expect("a name")).expect("it is free");
     let network = File::open("/proc/self/ns/net").expect("Linux");
     let system = File::open("/proc/sys/kernel").expect("Linux");
+    let root = File::open("/").expect("it is readable");
     let connected = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).expect("it listens");
-    let [network, connected, system] = [network.as_raw_fd(), connected.as_raw_fd(), system.as_raw_fd()];
+    let inherited = [network.as_raw_fd(), connected.as_raw_fd(), system.as_raw_fd(), root.as_raw_fd()];
     // SAFETY: these take numbers, and a text that outlives the call; the segment and the queue go at the end.
     let (segment, queue, opened) = unsafe {
         let queue = CString::new(format!("/{name}")).expect("a name");
@@ -321,7 +323,7 @@ async fn tried(user: Option<u32>, before: &str, home: &tempfile::TempDir) -> Opt
     // What root's own Python is kept in is closed to others.
     command.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
     let inherit = move || {
-        for (number, at) in [(network, 900), (connected, 901), (system, 902)] {
+        for (number, at) in inherited.into_iter().zip(900..) {
             // SAFETY: `dup2` takes two integers, and may be called between fork and exec.
             if unsafe { libc::dup2(number, at) } < 0 {
                 return Err(std::io::Error::last_os_error());
