@@ -1,10 +1,15 @@
 //! The configuration in force, as JSON for those who ask a running proxy: the defaults with the written values laid over them, without
 //! secrets.
 
+use super::read::environment::{KeyArgument, overlay, variables};
+use super::read::error::{ConfigPlace, Faults};
 use super::read::tree::{Value as Written, YamlNode};
+use super::written::defaults::defaults;
 use super::written::secrets::without_user;
 use serde_json::Value;
+use std::ffi::OsString;
 use std::fmt;
+use std::slice;
 use std::sync::Arc;
 use url::Url;
 
@@ -62,6 +67,18 @@ fn shown(all: &Value) -> Value {
     shown
 }
 
+/// The variables that set keys to values with a secret in them.
+pub fn secret_variables(environment: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<String> {
+    let holds_secret = |variable: &KeyArgument| {
+        let mut root = YamlNode::new(ConfigPlace::Unwritten, Written::Map(Default::default()));
+        overlay(&mut root, slice::from_ref(variable), defaults(), &mut Faults::default());
+        let all = json(&root);
+        shown(&all) != all
+    };
+    let set = variables(environment, defaults()).0.into_iter().filter(holds_secret);
+    set.map(|variable| variable.name).collect()
+}
+
 fn hide_secrets(value: &mut Value) {
     match value {
         Value::Object(entries) => {
@@ -90,7 +107,6 @@ const HIDDEN: &str = "(hidden)";
 mod tests {
     use super::*;
     use crate::config::Settings;
-    use crate::config::read::error::{ConfigPlace, Faults};
 
     fn of(text: &str) -> Value {
         shown(&json(&YamlNode::read(text, "", &|_| ConfigPlace::Unwritten, &mut Faults::default()).unwrap()))
@@ -112,6 +128,22 @@ mod tests {
         assert!(!shown.to_string().contains("s3cret"), "{shown}");
         assert_eq!(shown["fleet"], "rediss://redis.example:6379/1");
         assert_eq!(shown["access"]["users"][0]["password"], HIDDEN);
+    }
+
+    #[test]
+    fn variables_with_a_secret_are_known_by_it() {
+        let all = [
+            ("POLITELY_FLEET", "redis://:s3cret@redis.example/0"),
+            ("POLITELY_FLEET__COPIES", "redis://redis.example/1"),
+            ("POLITELY_EGRESS", "{ upstream_proxy: 'http://a:s3cret@proxy.example:3128' }"),
+            ("POLITELY_ACCESS__USERS", "[{ name: a, password: $argon2id$s3cret }]"),
+            ("POLITELY_STORE__DIRECTORY", "/var/lib/a:b@c"),
+            ("POLITELY_HOSTS", "{ a.example: { robots: report } }"),
+            ("POLITELY_CONFIG", "politely.yaml"),
+            ("OTHER_FLEET", "redis://:s3cret@redis.example/0"),
+        ];
+        let found = secret_variables(all.map(|(name, value)| (name.into(), value.into())));
+        assert_eq!(found, ["POLITELY_ACCESS__USERS", "POLITELY_EGRESS", "POLITELY_FLEET"]);
     }
 
     #[test]

@@ -49,6 +49,23 @@ async fn the_summary_lists_rules_waits_and_failures() {
     assert!(ended.stderr.contains(&unread), "{}", ended.stderr);
 }
 
+/// Other settings are for a politely that the command starts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_secret_of_the_configuration_is_in_the_environment_of_the_command() {
+    let mut variables = open();
+    variables
+        .extend([("POLITELY_EGRESS__UPSTREAM_PROXY", "http://a:s3cret@127.0.0.1:9"), ("POLITELY_PACE__QUEUE", "7")]);
+    for flags in [&[][..], &["--isolate"]] {
+        let ended = politely_with(&[&["run", "-q"], flags, &["sh", "-c", "env >&2"]].concat(), &variables).await;
+        if ended.stderr.contains("cannot isolate") {
+            eprintln!("skipped: {}", ended.stderr);
+            continue;
+        }
+        assert!(ended.stderr.contains("\nPOLITELY_PACE__QUEUE=7\n"), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("s3cret"), "{}", ended.stderr);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_summary_names_what_was_refused_for_waiting_and_the_cure() {
     let origin = Origin::site(SLOW).await;
