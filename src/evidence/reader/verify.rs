@@ -86,24 +86,16 @@ pub fn verify_each(
         anchors: anchors.iter().chain(stamps.iter().map(|(_, (_, head))| head)).copied().collect(),
         ..Walk::default()
     };
-    let mut before = first.number - 1;
-    let mut start = None;
+    let (mut before, mut gaps) = (0, Vec::new());
     for (index, stored) in all.iter().enumerate() {
-        if stored.number != before + 1 {
-            let (one, last) = (before + 1, stored.number - 1);
-            let what = match one == last {
-                true => "the segment is missing".to_owned(),
-                false => format!("the segments up to {last} are missing"),
-            };
-            walk.fault(one, None, what);
-            walk.expected = None;
-        }
+        let is_gap = stored.number != before + 1;
+        walk.expected = walk.expected.filter(|_| !is_gap);
         walk.synced = all.get(index + 1).and_then(Stored::synced_before);
         let begins_after = walk.segment(stored, stored.number == last.number, &mut see)?;
-        start = start.or(begins_after);
+        gaps.extend(is_gap.then_some((stored.number, begins_after)));
         before = stored.number;
     }
-    walk.beginning(first.number, start);
+    gaps.into_iter().for_each(|(next, after)| walk.gap(next, after));
     walk.found.bodies = walk.bodies.len() as u64;
     let removed: HashSet<_> = walk.removed.values().copied().collect();
     for anchor in std::mem::take(&mut walk.anchors) {
@@ -273,13 +265,13 @@ impl Walk {
         }
     }
 
-    /// What came before the first segment that is there was removed by the writer, which recorded that.
-    fn beginning(&mut self, first: u64, after: Option<Hash>) {
-        let Some(before) = first.checked_sub(1).filter(|before| *before > 0) else { return };
+    /// What is not there before the segment `next` was removed by the writer, which recorded that. `after`: what its first line names.
+    fn gap(&mut self, next: u64, after: Option<Hash>) {
+        let before = next - 1;
         match (self.removed.get(&before), after) {
             (Some(head), Some(after)) if *head == after => self.found.removed_to = Some(before),
             (Some(_), _) => {
-                self.fault(first, Some(1), format!("it does not follow segment {before}, which was removed"))
+                self.fault(next, Some(1), format!("it does not follow segment {before}, which was removed"));
             }
             (None, _) => self.fault(before, None, "the segment is missing, and was not removed as `keep` says"),
         }

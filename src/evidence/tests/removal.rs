@@ -1,5 +1,6 @@
 //! What `keep` removes, and what it leaves, whatever the clock says.
 
+use super::super::reader::{Kind, verify_each};
 use super::*;
 
 /// One segment for each of these times, the last of which is now.
@@ -54,6 +55,39 @@ fn what_was_kept_long_enough_is_removed_and_that_is_said() {
     assert_eq!((verified.faults, verified.removed_heads), (vec![], vec![third]));
     restart(directory.path());
     assert_eq!(good(directory.path()).removed_to, Some(4));
+}
+
+/// As one that is immutable, or a mount point: here a directory has its name.
+#[test]
+fn one_that_cannot_be_removed_is_said_once_and_keeps_no_other() {
+    let directory = aged(&days([18, 16, 13, 11, 9, 7, 4, 2]));
+    let stored = &Stored::all(directory.path()).unwrap()[1];
+    let aside = directory.path().join("aside");
+    fs::rename(&stored.path, &aside).unwrap();
+    fs::create_dir(&stored.path).unwrap();
+    let mut writer = Writer::open(directory.path(), Arc::new(Queue::new(9 * KEEP)), "test-1", "{}").unwrap();
+    for _ in 0..3 {
+        rest(&mut writer);
+        writer.look_after(SystemTime::now());
+    }
+    drop(writer);
+    assert_eq!(segments(directory.path()), [2, 5, 6, 7, 8, 9]);
+    fs::remove_dir(&stored.path).unwrap();
+    fs::rename(&aside, &stored.path).unwrap();
+    let mut said = Vec::new();
+    let verified = verify_each(directory.path(), &[], |_, _, line| {
+        if let Kind::Removed { segment, .. } = line.kind {
+            said.push(segment);
+        }
+    });
+    let verified = verified.unwrap();
+    assert_eq!((said, verified.faults, verified.removed_to), (vec![1, 2, 3, 4], vec![], Some(4)));
+    restart(directory.path());
+    assert_eq!(segments(directory.path()), [5, 6, 7, 8, 9], "it goes when it can");
+    fs::remove_file(&Stored::all(directory.path()).unwrap()[1].path).unwrap();
+    let missing = verify(directory.path(), &[]).unwrap().faults;
+    let missing: Vec<_> = missing.iter().map(|fault| (fault.segment, &*fault.what)).collect();
+    assert_eq!(missing, [(6, "the segment is missing, and was not removed as `keep` says")]);
 }
 
 /// Neither the damaged one nor those behind it would ever go.

@@ -3,6 +3,7 @@
 
 mod chain;
 mod queue;
+mod removal;
 mod retention;
 mod start;
 
@@ -12,14 +13,13 @@ pub use start::{is_locked, unusable};
 
 use crate::config::{LOCK, UnusableFile, is_same, private_directory, warn_of_foreign, warn_of_others};
 use crate::evidence::record::{Draft, digits, sha256};
-use crate::evidence::segment::{Stored, clear_up, foreign, tidy};
-use crate::evidence::timestamp;
+use crate::evidence::segment::{clear_up, foreign, tidy};
 use crate::since_boot::since_boot;
 use chain::Chain;
 use queue::Lost;
-use retention::ages;
 use start::{is_full, lock, resume, start};
-use std::fs::{self, File};
+use std::collections::HashSet;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,6 +49,8 @@ pub struct Writer {
     pub failed: Option<(Instant, String)>,
     /// Keeps other processes from writing to the directory while it is open.
     lock: File,
+    /// Segments that the chain says are removed, and that could not be.
+    stuck: HashSet<u64>,
 }
 
 impl Writer {
@@ -75,6 +77,7 @@ impl Writer {
             helper: None,
             failed: None,
             lock,
+            stuck: HashSet::new(),
         };
         let digest = sha256(config.as_bytes());
         let begin = |writer: &mut Self| {
@@ -230,39 +233,6 @@ impl Writer {
         let directory = self.directory.clone();
         let helper = std::thread::Builder::new().name("politely-evidence-gzip".into());
         self.helper = helper.spawn(move || clear_up(&directory)).ok();
-    }
-
-    /// Removes the oldest segments, up to one that ended less than `keep` ago. Returns whether there were any.
-    fn remove_old(&mut self, now: SystemTime) -> io::Result<bool> {
-        let keep = Duration::from_secs(self.queue.keep.load(Relaxed));
-        let all = Stored::all(&self.directory)?;
-        let begun: Vec<_> = all.iter().map(Stored::began).collect();
-        let mut removed = None;
-        for ((pair, began), age) in all.windows(2).zip(&begun).zip(ages(&begun, keep, now)) {
-            if age <= keep {
-                break;
-            }
-            let mut draft = Draft::new("removed", now);
-            draft.number("segment", pair[0].number);
-            draft.hash("head", &pair[0].head(&pair[1]));
-            draft.time("from", *began);
-            draft.time("to", now.checked_sub(age).unwrap_or(now));
-            let line = draft.end(<[u8]>::to_vec);
-            let said = self.catch_up().and_then(|()| self.chain.line(&line)).and_then(|()| self.chain.sync());
-            let is_said = match said {
-                Err(error) if !is_full(&error) => return Err(error),
-                said => said.is_ok(),
-            };
-            fs::remove_file(&pair[0].path)?;
-            removed = Some(pair[1].number);
-            if !is_said {
-                // The line that says so takes the room that this has made.
-                self.pending.push(line);
-                let _ = self.catch_up();
-            }
-        }
-        removed.map_or(Ok(()), |first| timestamp::remove_before(&self.directory, first))?;
-        Ok(removed.is_some())
     }
 
     fn stop(&mut self) {

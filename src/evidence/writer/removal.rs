@@ -1,0 +1,62 @@
+//! Removes segments that `keep` does not keep, and says so in the chain.
+
+use super::Writer;
+use super::retention::ages;
+use super::start::is_full;
+use crate::evidence::record::Draft;
+use crate::evidence::segment::Stored;
+use crate::evidence::timestamp;
+use std::fs;
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime};
+
+impl Writer {
+    /// Removes the oldest segments, up to one that ended less than `keep` ago. Returns whether any was.
+    pub(super) fn remove_old(&mut self, now: SystemTime) -> io::Result<bool> {
+        let keep = Duration::from_secs(self.queue.keep.load(Relaxed));
+        let all = Stored::all(&self.directory)?;
+        let begun: Vec<_> = all.iter().map(Stored::began).collect();
+        let mut removed = false;
+        for ((pair, began), age) in all.windows(2).zip(&begun).zip(ages(&begun, keep, now)) {
+            if age <= keep {
+                break;
+            }
+            let (number, path) = (pair[0].number, &pair[0].path);
+            let line = removal(pair, *began, now.checked_sub(age).unwrap_or(now), now);
+            let said = match self.stuck.contains(&number) {
+                true => Ok(()),
+                false => self.catch_up().and_then(|()| self.chain.line(&line)).and_then(|()| self.chain.sync()),
+            };
+            let is_said = match said {
+                Err(error) if !is_full(&error) => return Err(error),
+                said => said.is_ok(),
+            };
+            if let Err(error) = fs::remove_file(path) {
+                tracing::error!(segment = %path.display(), "old evidence cannot be removed: {error}");
+                self.stuck.extend(is_said.then_some(number));
+                continue;
+            }
+            removed = true;
+            if !is_said {
+                // The line that says so takes the room that this has made.
+                self.pending.push(line);
+                let _ = self.catch_up();
+            }
+        }
+        if removed && let Some(first) = Stored::all(&self.directory)?.first() {
+            timestamp::remove_before(&self.directory, first.number)?;
+        }
+        Ok(removed)
+    }
+}
+
+/// What says that the first of these two segments is removed.
+fn removal(pair: &[Stored], began: SystemTime, ended: SystemTime, now: SystemTime) -> Vec<u8> {
+    let mut draft = Draft::new("removed", now);
+    draft.number("segment", pair[0].number);
+    draft.hash("head", &pair[0].head(&pair[1]));
+    draft.time("from", began);
+    draft.time("to", ended);
+    draft.end(<[u8]>::to_vec)
+}
