@@ -4,7 +4,9 @@ use super::{CommandError, INTERRUPTED};
 use argon2::{Argon2, PasswordHasher};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 use std::io::{self, IsTerminal, Read};
+use std::os::fd::BorrowedFd;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 pub(super) fn run() -> Result<ExitCode, CommandError> {
     let password = read()?;
@@ -52,6 +54,7 @@ impl SilentTerminal {
         {
             silent.special_codes[end] = before.special_codes[key];
         }
+        restore_at_signals(&before);
         tcsetattr(io::stdin(), OptionalActions::Flush, &silent)?;
         Ok(Self { before })
     }
@@ -79,6 +82,36 @@ impl Drop for SilentTerminal {
         let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
     }
 }
+
+/// A signal from elsewhere, such as SIGTERM or a terminal's SIGHUP, ends this program only when the echo is back.
+fn restore_at_signals(before: &Termios) {
+    let _ = BEFORE.set(before.clone());
+    for signal in
+        [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGALRM, libc::SIGUSR1, libc::SIGUSR2]
+    {
+        // SAFETY: the handler makes such calls alone as may be made in one.
+        unsafe {
+            if libc::signal(signal, restore as *const () as libc::sighandler_t) == libc::SIG_IGN {
+                libc::signal(signal, libc::SIG_IGN);
+            }
+        }
+    }
+}
+
+extern "C" fn restore(signal: libc::c_int) {
+    if let Some(before) = BEFORE.get() {
+        // SAFETY: nothing closes standard input.
+        let input = unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) };
+        let _ = tcsetattr(input, OptionalActions::Flush, before);
+    }
+    // SAFETY: these take numbers. The signal has its effect after this handler.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+    }
+}
+
+static BEFORE: OnceLock<Termios> = OnceLock::new();
 
 fn complaint(password: &str) -> Option<&'static str> {
     if password.is_empty() {

@@ -202,6 +202,38 @@ async fn a_password_is_hashed_as_the_configuration_takes_it() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_that_ends_the_question_for_a_password_leaves_the_terminal_as_it_was() {
+    for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGALRM] {
+        let ask = format!(
+            "sh -c 'echo pid=$$; exec {} hash-password'; echo ended=$?; stty -a",
+            env!("CARGO_BIN_EXE_politely")
+        );
+        let mut command = tokio::process::Command::new("script");
+        command.args(["-qec", &ask, "/dev/null"]).kill_on_drop(true);
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut script = command.spawn().expect("script is installed");
+        let (mut output, mut shown, mut is_sent) = (script.stdout.take().expect("piped"), String::new(), false);
+        let mut buffer = [0; 4096];
+        loop {
+            let count = within("the terminal", output.read(&mut buffer)).await.unwrap_or(0);
+            if count == 0 {
+                break;
+            }
+            shown.push_str(&String::from_utf8_lossy(&buffer[..count]));
+            if !is_sent && shown.contains("Password: ") {
+                let pid = shown.split_once("pid=").and_then(|(_, rest)| rest.lines().next()).expect("it says so");
+                // SAFETY: passes numbers.
+                assert_eq!(unsafe { libc::kill(pid.trim().parse().expect("a number"), signal) }, 0);
+                is_sent = true;
+            }
+        }
+        assert!(shown.contains(&format!("ended={}", 128 + signal)), "{shown}");
+        assert!(shown.contains(" echo ") && shown.contains("isig"), "{signal}: {shown}");
+        assert!(!shown.contains("-echo ") && !shown.contains("-isig"), "{signal}: {shown}");
+    }
+}
+
 /// With what was typed not shown, and the terminal as before in the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_password_is_asked_for_twice_and_an_interrupt_leaves_the_terminal_as_it_was() {
