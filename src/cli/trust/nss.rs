@@ -1,10 +1,11 @@
 //! NSS databases: one for Chromium, and one for each profile of Firefox.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+use crate::config::{open_own, private_directory};
 
 use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, nothing_to_do, run};
 
@@ -88,7 +89,7 @@ impl Database<'_> {
         if self.until.is_some_and(|until| Instant::now() >= until) {
             return false;
         }
-        for file in [DATABASE, "key4.db", "pkcs11.txt"] {
+        for file in FILES {
             let _ = fs::remove_file(self.path.join(file));
         }
         // Fails if others have put files there.
@@ -127,9 +128,11 @@ impl Database<'_> {
     }
 
     fn make(&self) -> Result<(), String> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(self.path);
-        made.map_err(|error| error.to_string())?;
-        self.call(&["-N", "--empty-password"], &[]).map(|_| ())
+        private_directory(self.path).map_err(|error| error.to_string())?;
+        self.call(&["-N", "--empty-password"], &[])?;
+        // Where root works for a user (`sudo -E`), these are the user's, whose browser could not open them.
+        FILES.iter().for_each(|file| _ = open_own(File::options().read(true), &self.path.join(file)));
+        Ok(())
     }
 
     /// Returns the output.
@@ -145,6 +148,8 @@ impl Database<'_> {
 
 /// A directory with this file is a database.
 const DATABASE: &str = "cert9.db";
+/// All of a database.
+const FILES: [&str; 3] = [DATABASE, "key4.db", "pkcs11.txt"];
 
 fn has_browser(machine: &UserMachine) -> bool {
     BROWSERS.iter().any(|name| machine.tool(name).is_some())

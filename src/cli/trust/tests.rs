@@ -444,3 +444,25 @@ fn without_a_choice_every_place_is_visited() {
     assert_eq!(places, [StoreKind::System, StoreKind::Browsers, StoreKind::Java]);
     assert!(Path::new("/usr/sbin").is_absolute() && UserMachine::here().path.contains(&PathBuf::from("/usr/sbin")));
 }
+
+/// As with `sudo -E`.
+#[test]
+fn a_database_that_root_makes_for_a_user_is_the_users() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: this takes root");
+    }
+    let fake = Fake::new();
+    fake.tool("chromium", "");
+    fake.tool(
+        "certutil",
+        r#"case "$*" in *-N*) for a; do :; done; cd "${a#sql:}" && touch cert9.db key4.db pkcs11.txt;; *-L*) exit 1;; esac"#,
+    );
+    let home = fake.at("home");
+    fs::create_dir(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(1234), Some(1234)).unwrap();
+    fake.machine.change(TrustChange::Install, &fake.ca, &[StoreKind::Browsers]).unwrap();
+    for name in ["", "/nssdb", "/nssdb/cert9.db", "/nssdb/key4.db", "/nssdb/pkcs11.txt"] {
+        let found = home.join(format!(".pki{name}")).metadata().unwrap();
+        assert_eq!((found.uid(), found.gid(), found.mode() & 0o077), (1234, 1234, 0), "{name}");
+    }
+}
