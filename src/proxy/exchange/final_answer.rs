@@ -64,6 +64,7 @@ impl Exchange<'_> {
             self.peer.private.let_in();
         }
         self.learn(head);
+        self.note_unsafe(head);
         if head.status == 304 && self.cached.is_some() && self.is_confirmed(head, after) {
             return Ok(AfterHead::Confirmed);
         }

@@ -117,3 +117,25 @@ async fn a_field_that_the_site_was_not_sent_makes_no_terms() {
         assert_eq!(origin.log.count("/closed"), 1, "{name}");
     }
 }
+
+/// RFC 9111 §4.4: what an answer has changed is changed, whatever the client gets of the answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_the_client_does_not_get_ends_what_is_stored_all_the_same() {
+    let site = |seen: &Seen| match (seen.method.as_str(), seen.path().as_str()) {
+        ("GET", _) => fresh("page"),
+        (_, "/field") => Reply::text("done").field("X-Robots-Tag", "noai"),
+        _ => html("<html><head><meta name=robots content=noai></head><body>done</body></html>"),
+    };
+    let origin = pages(site).await;
+    let (proxy, _directory) = caching("identity: { purpose: [ai-train] }").await;
+    let client = &mut proxy.client().await;
+    for path in ["/field", "/meta"] {
+        for method in ["POST", "PUT", "DELETE"] {
+            with(client, &origin, "GET", path, "").await;
+            assert!(is_hit(&with(client, &origin, "GET", path, "").await), "{method} {path}");
+            let withheld = with(client, &origin, method, path, "Content-Length: 0\r\n").await;
+            assert_refused(&withheld, 403, "http_request_denied", "usage-disallowed");
+            assert!(!is_hit(&with(client, &origin, "GET", path, "").await), "{method} {path}");
+        }
+    }
+}

@@ -2,14 +2,12 @@
 
 use super::super::carry::AnswerHead;
 use super::super::head::{SentFields, joined};
-use super::super::request::Request;
 use super::super::state::Exchange;
 use super::{CacheTrace, CacheUse, url_of};
 use crate::gate::cache::{CacheResult, PageCache, StoreOrder, StoredAnswer};
 use crate::http1::Framing;
 use crate::policy::cache::{Received, StoredHead};
 use crate::policy::{Authority, resolved};
-use crate::proxy::Proxy;
 use crate::upstream::Route;
 use http::Version;
 use std::time::{Duration, SystemTime};
@@ -67,9 +65,6 @@ impl Exchange<'_> {
     #[cold]
     pub(in crate::proxy::exchange) fn note_for_cache(&mut self, head: &AnswerHead<'_>, route: &Route) {
         let request = self.request;
-        if !matches!(request.method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "CONNECT") {
-            note_unsafe(self.proxy, request, head);
-        }
         if self.cached.is_none() {
             return;
         }
@@ -126,6 +121,24 @@ impl Exchange<'_> {
         }
     }
 
+    /// RFC 9111 §4.4: what is stored of the URL is no longer true, nor what the answer names on the same site. So it is even if the client
+    /// does not get the answer.
+    pub(in crate::proxy::exchange) fn note_unsafe(&self, head: &AnswerHead<'_>) {
+        let (request, is_success) = (self.request, (200..400).contains(&head.status));
+        if !is_success || matches!(request.method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "CONNECT") {
+            return;
+        }
+        let Some(cache) = &self.proxy.cache else { return };
+        let url = url_of(request);
+        cache.invalidate(PageCache::key(&url));
+        for name in [&b"location"[..], b"content-location"] {
+            let named = head.named(name).and_then(|value| same_site(&request.authority, &url, &value));
+            if let Some(named) = named {
+                cache.invalidate(PageCache::key(&named));
+            }
+        }
+    }
+
     /// It has been delivered in full.
     pub(in crate::proxy::exchange) fn finish_storing(&mut self) {
         if let Some(storing) = self.cached.as_mut().and_then(|cached| cached.storing.take()) {
@@ -143,19 +156,6 @@ impl Exchange<'_> {
     /// Whether the answer says no to some use, or has a price.
     fn is_reserved(&self) -> bool {
         self.trip.usage_report.as_ref().is_some_and(|noted| !noted.reserved.is_empty() || noted.payment_required)
-    }
-}
-
-/// RFC 9111 §4.4: what is stored of the URL is no longer true, nor what the answer names on the same site.
-fn note_unsafe(proxy: &Proxy, request: &Request<'_>, head: &AnswerHead<'_>) {
-    let Some(cache) = proxy.cache.as_ref().filter(|_| (200..400).contains(&head.status)) else { return };
-    let url = url_of(request);
-    cache.invalidate(PageCache::key(&url));
-    for name in [&b"location"[..], b"content-location"] {
-        let named = head.named(name).and_then(|value| same_site(&request.authority, &url, &value));
-        if let Some(named) = named {
-            cache.invalidate(PageCache::key(&named));
-        }
     }
 }
 
