@@ -147,10 +147,10 @@ impl Gate {
         let rules = rules(request, hosts, settings);
         let Decision { ruling, crawl_delay, refresh } = self.decide(host, request, rules, account);
         let may_go = matches!(ruling, Ruling::Allow(_) | Ruling::Report(_));
-        if let Some(file) = refresh
-            && !(may_go && entry.owes_page())
-        {
-            drop(self.refresh_for(&self.place(entry, file), request, FetchReason::Renewal, crawl_delay));
+        if !(may_go && entry.owes_page()) {
+            for file in refresh {
+                drop(self.refresh_for(&self.place(entry, file), request, FetchReason::Renewal, crawl_delay));
+            }
         }
         let reported = match ruling {
             Ruling::Fetch(file) => {

@@ -172,15 +172,16 @@ impl Gate {
             let [tdmrep, license] = self.others(&robots, rules, request.authority);
             let known = Known { robots: &robots, tdmrep: tdmrep.as_deref(), license: license.as_deref() };
             let decision = decide(known, rules, request, now());
-            match (decision.ruling, decision.refresh) {
-                (Ruling::Fetch(file @ (SiteFile::TdmRep | SiteFile::License)), _)
-                | (_, Some(file @ SiteFile::License))
-                    if left > 0 =>
-                {
+            let wanted = match decision.ruling {
+                Ruling::Fetch(file @ (SiteFile::TdmRep | SiteFile::License)) => Some(file),
+                _ => decision.refresh.into_iter().find(|file| *file == SiteFile::License),
+            };
+            match (wanted, decision.ruling) {
+                (Some(file), _) if left > 0 => {
                     left -= 1;
                     asked = asked.and(self.fetch_unknown(file, request.authority).await);
                 }
-                (Ruling::Fetch(_), _) if let Err(why) = asked => return Err(why),
+                (_, Ruling::Fetch(_)) if let Err(why) = asked => return Err(why),
                 _ => return Ok(explain(known, rules, request, now())),
             }
         }

@@ -137,7 +137,7 @@ impl Gate {
         let robots = self.robots.link_license(request.authority, url)?;
         let license = self.robots.host(SiteFile::License, request.authority);
         let decision = judge_linked(&robots, &license.load(), rules, request, SystemTime::now());
-        if decision.refresh.is_some() || matches!(decision.ruling, Ruling::Fetch(_)) {
+        if !decision.refresh.is_empty() || matches!(decision.ruling, Ruling::Fetch(_)) {
             drop(self.robots.refresh(&license, Order::background(FetchReason::Renewal)));
         }
         Some(decision.ruling)

@@ -10,8 +10,8 @@ pub struct Decision {
     pub ruling: Ruling,
     /// The gap between two starts, as far as it is known, whatever the ruling.
     pub crawl_delay: Option<Duration>,
-    /// A file to fetch again in the background.
-    pub refresh: Option<SiteFile>,
+    /// The files to fetch again in the background.
+    pub refresh: Vec<SiteFile>,
 }
 
 /// Whether the request may be sent.

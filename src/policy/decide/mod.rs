@@ -116,7 +116,7 @@ pub fn judge_linked(
     request: &Request<'_>,
     now: SystemTime,
 ) -> Decision {
-    let decision = Decision { ruling: Ruling::Allow(Allowance::NoRule), crawl_delay: None, refresh: None };
+    let decision = Decision { ruling: Ruling::Allow(Allowance::NoRule), crawl_delay: None, refresh: Vec::new() };
     let mut path = JudgedPath::new(request.target, rules.options.paths);
     by_license(decision, (robots, license), rules, request, now, &mut path)
 }
@@ -142,7 +142,7 @@ fn by_tdmrep(
         // A page waits for it once: a site that answers it with Retry-After each time would have no page fetched.
         return match tdmrep.trouble {
             None => Decision { ruling: Ruling::Fetch(SiteFile::TdmRep), ..decision },
-            Some(_) => Decision { refresh: decision.refresh.or(Some(SiteFile::TdmRep)), ..decision },
+            Some(_) => decision.renewing(Some(SiteFile::TdmRep)),
         };
     };
     let why = reserved_by_tdmrep(tdmrep, rules, request, path);
@@ -172,7 +172,7 @@ fn by_license(
         // Nobody waits for what is only reported.
         return match is_reported(rules.usage.license, rules) || is_beside {
             _ if !may_fetch() => decision,
-            true => Decision { refresh: decision.refresh.or(Some(SiteFile::License)), ..decision },
+            true => decision.renewing(Some(SiteFile::License)),
             false => Decision { ruling: Ruling::Fetch(SiteFile::License), ..decision },
         };
     };
@@ -194,8 +194,12 @@ impl Decision {
             Some(why) => Ruling::Refuse(why.into()),
             None => self.ruling,
         };
-        // One at a time: the next request has the other renewed.
-        Self { ruling, refresh: self.refresh.or(refresh), ..self }
+        Self { ruling, ..self }.renewing(refresh)
+    }
+
+    fn renewing(mut self, file: Option<SiteFile>) -> Self {
+        self.refresh.extend(file);
+        self
     }
 }
 
@@ -223,11 +227,11 @@ fn by_robots(
             true => Ruling::Report(why.into()),
             false => Ruling::Refuse(why.into()),
         };
-        return Decision { ruling, crawl_delay, refresh: None };
+        return Decision { ruling, crawl_delay, refresh: Vec::new() };
     }
     if rules.robots == RobotsOverride::Ignore {
         let ruling = Ruling::Allow(Allowance::Ignored);
-        return Decision { ruling, crawl_delay: rules.crawl_delay, refresh: None };
+        return Decision { ruling, crawl_delay: rules.crawl_delay, refresh: Vec::new() };
     }
     let (said, refresh) = case.by_entry(entry, robots.zip(file.as_ref()), path);
     let ruling = match (said, own) {
@@ -237,7 +241,7 @@ fn by_robots(
         }
         (said, _) => said,
     };
-    Decision { ruling, crawl_delay, refresh: refresh.then_some(SiteFile::Robots) }
+    Decision { ruling, crawl_delay, refresh: Vec::new() }.renewing(refresh.then_some(SiteFile::Robots))
 }
 
 #[cfg(test)]

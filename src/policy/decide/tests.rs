@@ -61,7 +61,7 @@ enum Said {
 
 impl Said {
     fn of(Decision { ruling, crawl_delay, refresh }: Decision) -> Self {
-        let refresh = refresh.is_some();
+        let refresh = !refresh.is_empty();
         match ruling {
             Ruling::Allow(_) => Self::Allow { crawl_delay, refresh },
             Ruling::Fetch(_) => Self::Fetch,
@@ -405,6 +405,19 @@ fn is_denied(why: &Refusal) -> bool {
 }
 
 #[test]
+fn each_file_is_renewed_in_its_own_time() {
+    let kept = |access| Entry::answered(answer(access, 200));
+    let robots = kept(Access::Rules(RobotsTxt::parse(b"License: https://example.com/l.xml\n")));
+    let tdmrep = kept(Access::Reservations(TdmRep::parse(b"[]")));
+    let license = kept(Access::Licenses(RslFile::parse(br#"<rsl xmlns="https://rslstandard.org/rsl"></rsl>"#)));
+    let rules = rules(PolicyOptions { purposes: vec![Purpose::parse("tdm").unwrap()], ..PolicyOptions::default() });
+    let authority = example();
+    let known = Known { robots: &robots, tdmrep: Some(&tdmrep), license: Some(&license) };
+    let decision = decide(known, &rules, &Request::new(&authority, b"/a"), midnight() + HOUR * 9 / 10);
+    assert_eq!(decision.refresh, [SiteFile::Robots, SiteFile::TdmRep, SiteFile::License]);
+}
+
+#[test]
 fn the_operators_rules_go_before_those_of_robots_txt_and_keep_its_pace() {
     let rules = HostRules { own_rules: own(&["/private/mine"], &["/public"]), ..rules(PolicyOptions::default()) };
     let denied = decided(&file(), &rules, "/public", Duration::ZERO);
@@ -413,7 +426,7 @@ fn the_operators_rules_go_before_those_of_robots_txt_and_keep_its_pace() {
     let crawl_delay = Some(Duration::from_secs(2));
     assert_eq!(
         allowed,
-        Decision { ruling: Ruling::Allow(Allowance::Operator), crawl_delay, refresh: Some(SiteFile::Robots) }
+        Decision { ruling: Ruling::Allow(Allowance::Operator), crawl_delay, refresh: vec![SiteFile::Robots] }
     );
     assert_eq!(
         ruling(&rules, &Entry::default(), "/private/mine"),
@@ -427,7 +440,10 @@ fn an_ignored_robots_txt_is_not_fetched_and_delays_nothing() {
     let rules = HostRules { robots: RobotsOverride::Ignore, ..rules(PolicyOptions::default()) };
     for entry in [file(), Entry::default()] {
         let decision = decided(&entry, &rules, "/private", DAY * 40);
-        assert_eq!(decision, Decision { ruling: Ruling::Allow(Allowance::Ignored), crawl_delay: None, refresh: None });
+        assert_eq!(
+            decision,
+            Decision { ruling: Ruling::Allow(Allowance::Ignored), crawl_delay: None, refresh: vec![] }
+        );
     }
     let denying = HostRules { own_rules: own(&[], &["/private"]), ..rules };
     assert!(matches!(ruling(&denying, &file(), "/private"), Ruling::Refuse(why) if is_denied(&why)));

@@ -73,7 +73,7 @@ mod tests {
         HostRules::new(Arc::new(PolicyOptions { purposes, usage, ..PolicyOptions::default() }))
     }
 
-    fn ask(robots: &Entry, license: &Entry, rules: &HostRules, target: &str) -> (String, Option<SiteFile>) {
+    fn ask(robots: &Entry, license: &Entry, rules: &HostRules, target: &str) -> (String, Vec<SiteFile>) {
         let authority = Authority::new(Scheme::Https, "a.example", None).unwrap();
         let known = Known { robots, tdmrep: None, license: Some(license) };
         let decision = decide(known, rules, &Request::new(&authority, target.as_bytes()), SystemTime::UNIX_EPOCH);
@@ -101,7 +101,7 @@ mod tests {
             (RobotsOverride::Enforce, "ai-train", "/robots.txt", "allow"),
         ] {
             let asked = ask(&file, &licences, &rules(mode, purpose), target);
-            assert_eq!(asked, (expected.to_owned(), None), "{mode:?} {purpose} {target}");
+            assert_eq!(asked, (expected.to_owned(), vec![]), "{mode:?} {purpose} {target}");
         }
     }
 
@@ -109,11 +109,11 @@ mod tests {
     fn nobody_waits_for_what_is_only_reported() {
         let (file, unknown) = (robots(ROBOTS), Entry::default());
         let told = |mode| ask(&file, &unknown, &rules(mode, "ai-train"), "/art/1");
-        assert_eq!(told(RobotsOverride::Enforce), ("fetch licence file".to_owned(), None));
-        assert_eq!(told(RobotsOverride::Report), ("allow".to_owned(), Some(SiteFile::License)));
+        assert_eq!(told(RobotsOverride::Enforce), ("fetch licence file".to_owned(), vec![]));
+        assert_eq!(told(RobotsOverride::Report), ("allow".to_owned(), vec![SiteFile::License]));
         let failed = unknown.failed(SystemTime::UNIX_EPOCH, "status 500", None, 0.5);
         let failed = ask(&file, &failed, &rules(RobotsOverride::Enforce, "ai-train"), "/art/1");
-        assert_eq!(failed, ("allow".to_owned(), None), "what is not known says nothing");
+        assert_eq!(failed, ("allow".to_owned(), vec![]), "what is not known says nothing");
     }
 
     #[test]
@@ -126,8 +126,8 @@ mod tests {
             let decision = decide(known, &rules, &Request::new(&authority, b"/art/1"), SystemTime::UNIX_EPOCH);
             (decision.ruling, decision.refresh)
         };
-        assert_eq!(decided(&unknown), (Ruling::Fetch(SiteFile::TdmRep), Some(SiteFile::License)));
-        assert_eq!(decided(&licences), (Ruling::Fetch(SiteFile::TdmRep), None));
+        assert_eq!(decided(&unknown), (Ruling::Fetch(SiteFile::TdmRep), vec![SiteFile::License]));
+        assert_eq!(decided(&licences), (Ruling::Fetch(SiteFile::TdmRep), vec![]));
     }
 
     #[test]

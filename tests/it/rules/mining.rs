@@ -5,7 +5,7 @@ use crate::support::binary::{open, politely_with};
 use crate::support::{ADMIN_TOKEN, Client, Origin, Proxy, Reply, Seen, assert_refused, eventually};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::Duration;
 
 const FILE: &str = "/.well-known/tdmrep.json";
@@ -153,6 +153,30 @@ async fn it_is_kept_as_robots_txt_is() {
     eventually("the renewal", || origin.log.of(FILE).iter().any(is_renewal)).await;
     assert_eq!(proxy.get(&origin.url("/art/1")).await.status(), 403, "confirmed, it holds on");
     assert_eq!(origin.log.count("/art/1"), 0);
+}
+
+/// That robots.txt is due as often keeps it from nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_renewed_while_each_request_finds_robots_txt_due() {
+    let is_reserved = Arc::new(AtomicBool::new(false));
+    let told = is_reserved.clone();
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("").field("Cache-Control", "max-age=0"),
+        FILE if told.load(Ordering::Relaxed) => Reply::text(ENTRIES),
+        FILE => Reply::text("[]").field("Cache-Control", "max-age=0"),
+        _ => Reply::text("the page"),
+    })
+    .await;
+    let proxy = Proxy::start(&format!("{TDM}\nrobots: {{ min_ttl: 0 }}")).await;
+    assert_eq!(proxy.get(&origin.url("/art/1")).await.status(), 200);
+    is_reserved.store(true, Ordering::Relaxed);
+    for number in 0.. {
+        if proxy.get(&origin.url("/art/1")).await.status() == 403 {
+            break;
+        }
+        assert!(number < 1000, "it has been renewed by now: {:?}", origin.log.of(FILE).len());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
