@@ -112,8 +112,8 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Json<Value> {
             "authorities": figures.robots.authorities,
             "files": figures.robots.files,
             "memory": figures.robots.bytes(),
-            "fetched": figures.robots.fetched[SiteFile::Robots as usize],
-            "failed": figures.robots.failed[SiteFile::Robots as usize],
+            "fetched": figures.robots.fetched[SiteFile::Robots.kind()],
+            "failed": figures.robots.failed[SiteFile::Robots.kind()],
         },
         "authorities": latest(&admin, DEFAULT_LIMIT),
     }))
@@ -182,7 +182,11 @@ pub(super) async fn refresh(
 
 async fn in_full(admin: &Admin, authority: &Authority, entry: &Entry) -> Json<Value> {
     let of = async |file| admin.gate().entry(file, authority).await;
-    let (tdmrep, license) = (of(SiteFile::TdmRep).await, of(SiteFile::License).await);
+    let tdmrep = of(SiteFile::TdmRep).await;
+    let license = match entry.license_url() {
+        Some(url) => of(SiteFile::license(url)).await,
+        None => None,
+    };
     let others = [tdmrep.as_deref(), license.as_deref()];
     let mut value = json::authority_in_full(admin.gate(), authority, entry, others);
     value["offer"] = json!(admin.proxy.offers.of(authority));

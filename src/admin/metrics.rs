@@ -7,7 +7,7 @@ use super::problem::problem;
 use crate::gate::Gate;
 use crate::gate::cache::PageCacheFigures;
 use crate::histogram::Distribution;
-use crate::policy::{Money, SiteFile};
+use crate::policy::Money;
 use crate::proxy::{Counts, Details, Proxy, UserFigures, Who};
 use crate::telemetry;
 use axum::extract::State;
@@ -164,13 +164,11 @@ fn gate(all: &mut Metrics, gate: &Gate) {
     let (figures, times) = (gate.figures(), gate.times());
     let robots = &figures.robots;
     let [answered, failed] = [[("result", "answered")], [("result", "failed")]];
-    let fetches = |file: SiteFile| {
-        let [fetched, not_fetched] = [robots.fetched, robots.failed].map(|counts| counts[file as usize]);
-        [(labels(answered), fetched), (labels(failed), not_fetched)]
-    };
-    all.counters("robots_fetches", "Fetches of robots.txt, by result", fetches(SiteFile::Robots));
-    all.counters("tdmrep_fetches", "Fetches of tdmrep.json, by result", fetches(SiteFile::TdmRep));
-    all.counters("license_fetches", "Fetches of licence files (RSL), by result", fetches(SiteFile::License));
+    let [of_robots, of_tdmrep, of_license] =
+        [0, 1, 2].map(|kind| [(labels(answered), robots.fetched[kind]), (labels(failed), robots.failed[kind])]);
+    all.counters("robots_fetches", "Fetches of robots.txt, by result", of_robots);
+    all.counters("tdmrep_fetches", "Fetches of tdmrep.json, by result", of_tdmrep);
+    all.counters("license_fetches", "Fetches of licence files (RSL), by result", of_license);
     let help = "Age of the cached copy when a fetch replaced it or failed to, by result";
     all.histogram("robots_copy_age_seconds", help, [(answered, times.answered_age), (failed, times.failed_age)]);
     all.gauge("authorities", "Authorities in memory", robots.authorities);

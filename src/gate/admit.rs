@@ -218,7 +218,7 @@ impl Gate {
     fn place(&self, robots: &Arc<HostEntry>, file: SiteFile) -> Arc<HostEntry> {
         match file {
             SiteFile::Robots => robots.clone(),
-            SiteFile::TdmRep | SiteFile::License => self.robots.host(file, &robots.authority),
+            SiteFile::TdmRep | SiteFile::License(_) => self.robots.host(file, &robots.authority),
         }
     }
 

@@ -173,8 +173,8 @@ impl Gate {
             let known = Known { robots: &robots, tdmrep: tdmrep.as_deref(), license: license.as_deref() };
             let decision = decide(known, rules, request, now());
             let wanted = match decision.ruling {
-                Ruling::Fetch(file @ (SiteFile::TdmRep | SiteFile::License)) => Some(file),
-                _ => decision.refresh.into_iter().find(|file| *file == SiteFile::License),
+                Ruling::Fetch(file @ (SiteFile::TdmRep | SiteFile::License(_))) => Some(file),
+                _ => decision.refresh.into_iter().find(|file| matches!(file, SiteFile::License(_))),
             };
             match (wanted, decision.ruling) {
                 (Some(file), _) if left > 0 => {
@@ -190,8 +190,8 @@ impl Gate {
     /// What is known of the other files that matter: tdmrep.json, and the licence file that this robots.txt names.
     fn others(&self, robots: &Entry, rules: &HostRules, authority: &Authority) -> [Option<Arc<Entry>>; 2] {
         let known = |file| self.robots.host(file, authority).load_full();
-        let has_license = !rules.licensed_purposes().is_empty() && robots.named_license().is_some();
-        [rules.mining_purpose().map(|_| known(SiteFile::TdmRep)), has_license.then(|| known(SiteFile::License))]
+        let license = robots.named_license().filter(|_| !rules.licensed_purposes().is_empty());
+        [rules.mining_purpose().map(|_| known(SiteFile::TdmRep)), license.map(|url| known(SiteFile::license(url)))]
     }
 
     /// Whether `egress` allows requests to the host.

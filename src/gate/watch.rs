@@ -135,7 +135,7 @@ impl Gate {
     /// the background, and says nothing before it has come.
     pub fn judge_linked(&self, request: &Request<'_>, rules: &HostRules, url: &str) -> Option<Ruling> {
         let robots = self.robots.link_license(request.authority, url)?;
-        let license = self.robots.host(SiteFile::License, request.authority);
+        let license = self.robots.host(SiteFile::license(url), request.authority);
         let decision = judge_linked(&robots, &license.load(), rules, request, SystemTime::now());
         if !decision.refresh.is_empty() || matches!(decision.ruling, Ruling::Fetch(_)) {
             drop(self.robots.refresh(&license, Order::background(FetchReason::Renewal)));
@@ -176,9 +176,10 @@ impl Gate {
         let rules = self.settings.load().hosts.get(authority.host()).rules.clone();
         let request = Request::new(authority, b"/");
         for (file, may_fetch, is_used) in [
-            (SiteFile::TdmRep, may_fetch_tdmrep as MayFetch, rules.mining_purpose().is_some()),
-            (SiteFile::License, may_fetch_license, !rules.licensed_purposes().is_empty()),
+            (Some(SiteFile::TdmRep), may_fetch_tdmrep as MayFetch, rules.mining_purpose().is_some()),
+            (robots.license_url().map(SiteFile::license), may_fetch_license, !rules.licensed_purposes().is_empty()),
         ] {
+            let Some(file) = file else { continue };
             let is_wanted = is_used || self.entry(file, authority).await.is_some();
             if is_wanted && may_fetch(&robots, &rules, &request, SystemTime::now()) {
                 self.robots.refresh(&self.robots.host(file, authority), order).end().await?;

@@ -1,7 +1,9 @@
-//! The files that apply to a whole site. All are fetched, stored and shared in the same way, by authority. Pure.
+//! The files that apply to a whole site. All are fetched, stored and shared in the same way, by authority, a licence file by its URL as
+//! well. Pure.
 
 use super::Authority;
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// A kind of site file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -10,20 +12,37 @@ pub enum SiteFile {
     Robots,
     /// tdmrep.json: what may be mined (W3C TDMRep).
     TdmRep,
-    /// What uses are licensed (RSL): where its robots.txt says.
-    License,
+    /// What uses are licensed (RSL): where its robots.txt says. With a digest of that URL, so that a copy from another says nothing.
+    License([u8; 8]),
 }
 
 impl SiteFile {
     /// All of them.
     pub const COUNT: usize = 3;
 
+    /// The licence file at this URL.
+    pub fn license(url: &str) -> Self {
+        // By another version of Rust it may be another: then the file is fetched again.
+        let mut hasher = DefaultHasher::new();
+        url.hash(&mut hasher);
+        Self::License(hasher.finish().to_be_bytes())
+    }
+
+    /// Its place in arrays of [`COUNT`](Self::COUNT).
+    pub fn kind(self) -> usize {
+        match self {
+            Self::Robots => 0,
+            Self::TdmRep => 1,
+            Self::License(_) => 2,
+        }
+    }
+
     /// Where it is; empty: somewhere else.
     pub fn path(self) -> &'static str {
         match self {
             Self::Robots => "/robots.txt",
             Self::TdmRep => TDM_REP,
-            Self::License => "",
+            Self::License(_) => "",
         }
     }
 
@@ -32,7 +51,7 @@ impl SiteFile {
         match self {
             Self::Robots => "robots.txt",
             Self::TdmRep => "tdmrep.json",
-            Self::License => "licence file",
+            Self::License(_) => "licence file",
         }
     }
 
@@ -43,9 +62,12 @@ impl SiteFile {
 
     /// Parses such a name. `None`: it is not one.
     pub fn from_name(name: &str) -> Option<(Self, Authority)> {
-        let named = |(file, suffix)| Some((file, name.strip_suffix(suffix)?));
-        let found = [(Self::TdmRep, TDM_REP), (Self::License, LICENSE)].into_iter().find_map(named);
-        let (file, authority) = found.unwrap_or((Self::Robots, name));
+        let tdmrep = || Some((Self::TdmRep, name.strip_suffix(TDM_REP)?));
+        let license = || {
+            let (authority, digest) = name.split_once(LICENSE)?;
+            Some((Self::License(u64::from_str_radix(digest, 16).ok()?.to_be_bytes()), authority))
+        };
+        let (file, authority) = tdmrep().or_else(license).unwrap_or((Self::Robots, name));
         Some((file, Authority::from_url(authority).ok()?))
     }
 }
@@ -60,14 +82,14 @@ impl fmt::Display for SiteFileName<'_> {
         match self.0 {
             SiteFile::Robots => Ok(()),
             SiteFile::TdmRep => f.write_str(TDM_REP),
-            SiteFile::License => f.write_str(LICENSE),
+            SiteFile::License(url) => write!(f, "{LICENSE}{:016x}", u64::from_be_bytes(url)),
         }
     }
 }
 
 const TDM_REP: &str = "/.well-known/tdmrep.json";
 /// No path of a site: its file may be anywhere.
-const LICENSE: &str = "#license";
+const LICENSE: &str = "#license-";
 
 #[cfg(test)]
 mod tests {
@@ -79,7 +101,7 @@ mod tests {
         for (file, name) in [
             (SiteFile::Robots, "https://a.example:8443"),
             (SiteFile::TdmRep, "https://a.example:8443/.well-known/tdmrep.json"),
-            (SiteFile::License, "https://a.example:8443#license"),
+            (SiteFile::License([0, 1, 2, 3, 4, 5, 6, 7]), "https://a.example:8443#license-0001020304050607"),
         ] {
             assert_eq!(file.of(&authority).to_string(), name);
             assert_eq!(SiteFile::from_name(name), Some((file, authority.clone())));

@@ -31,8 +31,9 @@ pub(super) async fn of_runs(
     let (of, now) = (request.authority, SystemTime::now());
     let is_used = |copy: &Arc<Entry>| copy.usable(now).is_some_and(|(answer, _)| answer.freshness.is_fresh(now));
     let Some(robots) = kept.entry(SiteFile::Robots, of).await.filter(is_used) else { return Ok(None) };
+    let license = robots.license_url().map(SiteFile::license);
     gate.take_copy(SiteFile::Robots, of, robots);
-    for file in [SiteFile::TdmRep, SiteFile::License] {
+    for file in [SiteFile::TdmRep].into_iter().chain(license) {
         let copy = kept.entry(file, of).await.filter(is_used);
         copy.into_iter().for_each(|copy| gate.take_copy(file, of, copy));
     }

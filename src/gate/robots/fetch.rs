@@ -106,7 +106,7 @@ pub(super) async fn get(
     let accept: &[u8] = match request.file {
         SiteFile::Robots => b"text/plain, */*;q=0.5",
         SiteFile::TdmRep => b"application/json, */*;q=0.5",
-        SiteFile::License => b"application/rsl+xml, application/xml;q=0.9, */*;q=0.5",
+        SiteFile::License(_) => b"application/rsl+xml, application/xml;q=0.9, */*;q=0.5",
     };
     let fields = [
         Some((header::USER_AGENT, agent.as_bytes())),

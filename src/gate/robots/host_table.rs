@@ -114,7 +114,7 @@ impl HostTable {
                 interrupted: ArcSwapOption::empty(),
             };
             self.bytes.fetch_add(cost(&host), Ordering::Relaxed);
-            self.counts[file as usize].fetch_add(1, Ordering::Relaxed);
+            self.counts[file.kind()].fetch_add(1, Ordering::Relaxed);
             Arc::new(host)
         };
         table.entry(hash, is_it, rehash).or_insert_with(new).get().clone()
@@ -179,13 +179,13 @@ impl HostTable {
 
     /// Number of host entries for this kind of file.
     pub fn count(&self, file: SiteFile) -> usize {
-        self.counts[file as usize].load(Ordering::Relaxed)
+        self.counts[file.kind()].load(Ordering::Relaxed)
     }
 
     fn hash(&self, authority: &Authority, file: SiteFile) -> u64 {
         match file {
             SiteFile::Robots => self.hasher.hash_one(authority),
-            SiteFile::TdmRep | SiteFile::License => self.hasher.hash_one((authority, file)),
+            SiteFile::TdmRep | SiteFile::License(_) => self.hasher.hash_one((authority, file)),
         }
     }
 
@@ -228,7 +228,7 @@ impl HostTable {
                 if is_used {
                     self.put_over(host, &host.load_full(), Arc::default());
                 } else {
-                    self.counts[host.file as usize].fetch_sub(1, Ordering::Relaxed);
+                    self.counts[host.file.kind()].fetch_sub(1, Ordering::Relaxed);
                     self.bytes.fetch_sub(cost(host), Ordering::Relaxed);
                 }
                 is_used

@@ -99,7 +99,7 @@ impl Intern {
 
     /// Number of distinct files of this kind.
     pub fn count(&self, file: SiteFile) -> usize {
-        self.0.lock().counts[file as usize]
+        self.0.lock().counts[file.kind()]
     }
 
     /// Drops the files that no authority uses, and recounts the others.
@@ -120,9 +120,9 @@ impl Files {
         let kind = match file {
             Access::Rules(_) | Access::Missing => SiteFile::Robots,
             Access::Reservations(_) => SiteFile::TdmRep,
-            Access::Licenses(_) => SiteFile::License,
+            Access::Licenses(_) => SiteFile::License([0; 8]),
         };
-        self.counts[kind as usize] += 1;
+        self.counts[kind.kind()] += 1;
         self.bytes += cost(file);
     }
 }
@@ -131,7 +131,7 @@ fn parsed(file: SiteFile, body: &[u8], robots: impl FnOnce(&[u8]) -> RobotsTxt) 
     match file {
         SiteFile::Robots => Access::Rules(robots(body)),
         SiteFile::TdmRep => Access::Reservations(TdmRep::parse(body)),
-        SiteFile::License => Access::Licenses(RslFile::parse(body)),
+        SiteFile::License(_) => Access::Licenses(RslFile::parse(body)),
     }
 }
 
@@ -142,7 +142,7 @@ fn cost(file: &Access) -> usize {
 /// Fingerprint of the parse options, which change only with the configuration.
 fn fingerprint(file: SiteFile, options: &ParseOptions) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (file, options).hash(&mut hasher);
+    (file.kind(), options).hash(&mut hasher);
     hasher.finish()
 }
 

@@ -144,7 +144,7 @@ fn long_files_are_counted_as_they_are_taken_whatever_they_are_full_of() {
         (SiteFile::TdmRep, "[{}", ",{\"location\":\"/N\",\"tdm-reservation\":1}", "]"),
         (SiteFile::TdmRep, "[{}", ",{\"location\":\"/\u{c4}*N\",\"tdm-reservation\":1}", "]"),
         (
-            SiteFile::License,
+            SiteFile::license("https://a.example/l.xml"),
             "<rsl xmlns=\"https://rslstandard.org/rsl\">",
             "<content url=\"/N\"><license><prohibits type=\"usage\">all</prohibits></license></content>",
             "</rsl>",

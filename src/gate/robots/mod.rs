@@ -237,23 +237,15 @@ impl RobotsCache {
 
     /// What is in the store counts from now on.
     fn adopt(self: &Arc<Self>, host: &HostEntry, mut entry: Arc<Entry>) {
-        let names_another = {
-            let old = host.load();
-            if let Some(linking) = old.linked.as_ref().and_then(|url| entry.linking(url)) {
-                entry = Arc::new(linking);
-            }
-            old.robots_txt().is_some() && old.license_url() != entry.license_url()
-        };
+        let linked = host.load().linked.as_ref().and_then(|url| entry.linking(url));
+        if let Some(linking) = linked {
+            entry = Arc::new(linking);
+        }
         self.hosts.put(host, entry);
         match host.file {
-            SiteFile::Robots => {
-                host.set_page_went(false);
-                if names_another {
-                    self.follow_license(&host.authority);
-                }
-            }
+            SiteFile::Robots => host.set_page_went(false),
             // Whichever file came last, the next turn is a page's.
-            SiteFile::TdmRep | SiteFile::License => {
+            SiteFile::TdmRep | SiteFile::License(_) => {
                 self.hosts
                     .find(&host.authority, SiteFile::Robots)
                     .iter()
@@ -268,18 +260,8 @@ impl RobotsCache {
         let old = host.load_full();
         if let Some(linking) = old.linking(url) {
             self.hosts.put_over(&host, &old, Arc::new(linking));
-            self.follow_license(authority);
         }
         Some(host.load_full()).filter(|robots| robots.named_license().is_none() && robots.license_url() == Some(url))
-    }
-
-    /// Fetches the licence file that a new robots.txt names, and forgets the one before.
-    fn follow_license(self: &Arc<Self>, authority: &Authority) {
-        if let Some(license) = self.hosts.find(authority, SiteFile::License).filter(|host| !is_unknown(&host.load())) {
-            drop(self.refresh(&license, Order::background(FetchReason::Anew)));
-            self.store.forget(license.name());
-            self.hosts.put(&license, Arc::default());
-        }
     }
 }
 

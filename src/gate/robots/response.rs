@@ -113,7 +113,7 @@ fn freshness(file: SiteFile, headers: &HeaderMap, settings: &Settings, asked: Sy
     };
     let (min_ttl, max_ttl) = (settings.robots.min_ttl, settings.robots.max_ttl);
     // A licence file may be another site's, which is not asked more often than the robots.txt that names it lives.
-    let min_ttl = if file == SiteFile::License { max_ttl } else { min_ttl };
+    let min_ttl = if matches!(file, SiteFile::License(_)) { max_ttl } else { min_ttl };
     let limits = FreshnessLimits { min_ttl, max_ttl };
     Freshness::new(asked, fields.lifetime(asked, &limits), fastrand::f64())
 }

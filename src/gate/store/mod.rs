@@ -21,7 +21,6 @@ pub(super) use snapshot::{CopyTimes, FileDigest, ReadFile, digest, first_half};
 use crate::config;
 use crate::policy::site_file::SiteFileName;
 use crate::policy::{Access, Entry};
-use batch::WriteBatch;
 use disk::{Disk, Location, StoredEntry};
 use parking_lot::Mutex;
 use queue::HUNG;
@@ -185,19 +184,10 @@ impl Store {
 
     /// Queues an entry for writing.
     pub fn save(&self, name: SiteFileName<'_>, entry: &Arc<Entry>) {
-        self.change(name, |batch, name| batch.save(name, entry.clone()));
-    }
-
-    /// Queues the removal of an entry, even of one that was validated later than what is saved next.
-    pub fn forget(&self, name: SiteFileName<'_>) {
-        self.change(name, WriteBatch::forget);
-    }
-
-    fn change(&self, name: SiteFileName<'_>, change: impl FnOnce(&mut WriteBatch, RecordName)) {
         let Some(disk) = &self.disk else { return };
         let name = RecordName::of_entry(&name.to_string());
         let mut queue = disk.queue.lock();
-        if !disk.add(&mut queue, |batch| change(batch, name)) && !queue.is_closing {
+        if !disk.add(&mut queue, |batch| batch.save(name, entry.clone())) && !queue.is_closing {
             // The older entry on disk must not be used instead.
             queue.next.forget(name);
         }

@@ -1,5 +1,6 @@
 //! Tests of the store from outside: what survives, what is shared, what is dropped, what is moved aside.
 
+use super::batch::WriteBatch;
 use super::disk::Disk;
 use super::queue::Outage;
 use super::segments::Segments;
@@ -521,7 +522,7 @@ fn what_was_validated_later_stays() {
     assert_eq!(load(&one, 0).as_deref(), Some("# new"));
 }
 
-/// As the licence file that a robots.txt no longer names.
+/// As where there was no room for what was to replace it.
 #[test]
 fn what_is_forgotten_does_not_come_back_where_the_next_fetch_fails() {
     let directory = tempfile::tempdir().unwrap();
@@ -532,7 +533,7 @@ fn what_is_forgotten_does_not_come_back_where_the_next_fetch_fails() {
         store.save(SiteFile::Robots.of(&name), &entry("# old"));
         store.flush();
         let stalled = (!is_written_between).then(|| store.disk.as_ref().unwrap().stalled.lock());
-        store.forget(SiteFile::Robots.of(&name));
+        store.disk.as_ref().unwrap().queue.lock().next.forget(key(0));
         assert_eq!(load(&store, 0), None);
         if is_written_between {
             store.flush();

@@ -172,15 +172,15 @@ fn by_license(
         // Nobody waits for what is only reported.
         return match is_reported(rules.usage.license, rules) || is_beside {
             _ if !may_fetch() => decision,
-            true => decision.renewing(Some(SiteFile::License)),
-            false => Decision { ruling: Ruling::Fetch(SiteFile::License), ..decision },
+            true => decision.renewing(Some(SiteFile::license(url))),
+            false => Decision { ruling: Ruling::Fetch(SiteFile::license(url)), ..decision },
         };
     };
     if is_beside {
         return decision;
     }
     let why = not_licensed(license, url, rules, request, path);
-    let refresh = (state == CopyState::Refresh && may_fetch()).then_some(SiteFile::License);
+    let refresh = (state == CopyState::Refresh && may_fetch()).then(|| SiteFile::license(url));
     decision.with(why, rules.usage.license, rules, refresh)
 }
 

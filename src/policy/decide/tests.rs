@@ -414,7 +414,7 @@ fn each_file_is_renewed_in_its_own_time() {
     let authority = example();
     let known = Known { robots: &robots, tdmrep: Some(&tdmrep), license: Some(&license) };
     let decision = decide(known, &rules, &Request::new(&authority, b"/a"), midnight() + HOUR * 9 / 10);
-    assert_eq!(decision.refresh, [SiteFile::Robots, SiteFile::TdmRep, SiteFile::License]);
+    assert_eq!(decision.refresh, [SiteFile::Robots, SiteFile::TdmRep, SiteFile::license("https://example.com/l.xml")]);
 }
 
 #[test]

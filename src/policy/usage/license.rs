@@ -51,6 +51,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     const ROBOTS: &str = "License: https://a.example/l.xml\nUser-agent: *\nDisallow: /private\n";
+    const URL: &str = "https://a.example/l.xml";
     const FILE: &str = r#"<rsl xmlns="https://rslstandard.org/rsl"><content url="/art/"><license>
         <prohibits type="usage">ai-train</prohibits></license></content></rsl>"#;
 
@@ -110,7 +111,7 @@ mod tests {
         let (file, unknown) = (robots(ROBOTS), Entry::default());
         let told = |mode| ask(&file, &unknown, &rules(mode, "ai-train"), "/art/1");
         assert_eq!(told(RobotsOverride::Enforce), ("fetch licence file".to_owned(), vec![]));
-        assert_eq!(told(RobotsOverride::Report), ("allow".to_owned(), vec![SiteFile::License]));
+        assert_eq!(told(RobotsOverride::Report), ("allow".to_owned(), vec![SiteFile::license(URL)]));
         let failed = unknown.failed(SystemTime::UNIX_EPOCH, "status 500", None, 0.5);
         let failed = ask(&file, &failed, &rules(RobotsOverride::Enforce, "ai-train"), "/art/1");
         assert_eq!(failed, ("allow".to_owned(), vec![]), "what is not known says nothing");
@@ -126,7 +127,7 @@ mod tests {
             let decision = decide(known, &rules, &Request::new(&authority, b"/art/1"), SystemTime::UNIX_EPOCH);
             (decision.ruling, decision.refresh)
         };
-        assert_eq!(decided(&unknown), (Ruling::Fetch(SiteFile::TdmRep), vec![SiteFile::License]));
+        assert_eq!(decided(&unknown), (Ruling::Fetch(SiteFile::TdmRep), vec![SiteFile::license(URL)]));
         assert_eq!(decided(&licences), (Ruling::Fetch(SiteFile::TdmRep), vec![]));
     }
 

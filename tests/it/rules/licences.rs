@@ -1,8 +1,8 @@
 //! The licence file that a robots.txt names (RSL 1.0): when it is fetched, what it refuses, how it is kept (docs/usage.md).
 
-use crate::support::{Origin, Proxy, Reply, Seen, assert_refused};
-use std::sync::Arc;
+use crate::support::{Origin, Proxy, Reply, Seen, assert_refused, eventually};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
@@ -172,6 +172,64 @@ async fn it_is_fetched_once_for_each_url_and_life_of_robots_txt() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!((origin.log.count("/old.xml"), origin.log.count("/new.xml")), (1, 1));
+}
+
+/// Two licence files at one site, of which its robots.txt names the second once it is told to. The first one licenses all.
+async fn renamed(is_renamed: &Arc<AtomicBool>, first: impl Fn() + Send + Sync + 'static) -> Origin {
+    let is_renamed = is_renamed.clone();
+    Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => {
+            let name = if is_renamed.load(Ordering::SeqCst) { "second.xml" } else { "first.xml" };
+            let host = seen.field("host").unwrap_or_default();
+            Reply::text(format!("License: http://{host}/{name}\n")).field("Cache-Control", "max-age=0")
+        }
+        "/first.xml" => {
+            first();
+            Reply::text(LICENCES.replace("search ai-input", "all"))
+        }
+        "/second.xml" => Reply::text(LICENCES),
+        _ => Reply::text("the page"),
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_from_before_a_restart_says_nothing_of_another_url() {
+    let is_renamed = Arc::new(AtomicBool::new(false));
+    let origin = renamed(&is_renamed, || ()).await;
+    let yaml = format!("{ENFORCED}\nrobots: {{ min_ttl: 0 }}");
+    let proxy = Proxy::start(&yaml).await;
+    assert_eq!(proxy.get(&origin.url("/a")).await.status(), 200);
+    is_renamed.store(true, Ordering::SeqCst);
+    let proxy = Proxy::start_in(proxy.shutdown().await, &yaml).await;
+    // The stored copy, then the new one: before the licence file that is stored has been read.
+    let robots = async || proxy.get(&origin.url("/robots.txt")).await.text();
+    robots().await;
+    assert!(robots().await.contains("second.xml"));
+    assert_eq!(proxy.get(&origin.url("/b")).await.status(), 403);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_fetched_while_robots_txt_comes_to_name_another_counts_for_nothing() {
+    let (is_renamed, is_asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (hold, held) = mpsc::channel::<()>();
+    let (asked, held) = (is_asked.clone(), Mutex::new(held));
+    let first = move || {
+        asked.store(true, Ordering::SeqCst);
+        _ = tokio::task::block_in_place(|| held.lock().unwrap().recv());
+    };
+    let origin = renamed(&is_renamed, first).await;
+    let proxy = Proxy::start(&format!("{ENFORCED}\nrobots: {{ min_ttl: 0 }}")).await;
+    let (page, robots) = (origin.url("/a"), origin.url("/robots.txt"));
+    let (waiting, ()) = tokio::join!(proxy.get(&page), async {
+        eventually("the fetch", || is_asked.load(Ordering::SeqCst)).await;
+        is_renamed.store(true, Ordering::SeqCst);
+        let renewed = proxy.get(&robots).await;
+        assert!(renewed.text().contains("second.xml"), "{renewed:?}");
+        drop(hold);
+    });
+    assert_eq!(waiting.status(), 403);
+    assert_eq!(proxy.get(&origin.url("/b")).await.status(), 403);
 }
 
 /// What is said to one who has agreed on terms is for nobody else, and the other way round.

@@ -44,10 +44,11 @@ impl RobotsCache {
     fn place_of(&self, authority: &Authority, file: SiteFile) -> Result<String, FetchError> {
         match file {
             SiteFile::Robots | SiteFile::TdmRep => Ok(authority.url(file.path())),
-            SiteFile::License => {
+            SiteFile::License(_) => {
                 let robots = self.hosts.find(authority, SiteFile::Robots).map(|host| host.load_full());
                 let named = robots.as_ref().and_then(|robots| robots.license_url());
-                named.map(str::to_owned).ok_or_else(|| "its robots.txt names none any more".to_owned().into())
+                let named = named.filter(|url| SiteFile::license(url) == file);
+                named.map(str::to_owned).ok_or_else(|| "its robots.txt does not name it any more".to_owned().into())
             }
         }
     }
@@ -64,7 +65,7 @@ impl RobotsCache {
         loop {
             let url = trail.current();
             let at = authority_of(url)?;
-            let is_elsewhere = trail.is_redirected() || file == SiteFile::License;
+            let is_elsewhere = trail.is_redirected() || matches!(file, SiteFile::License(_));
             if is_elsewhere && !Box::pin(self.may_follow(hop, file, url)).await? {
                 // There is a file, and it may not be read: that is no leave to go everywhere.
                 let how = if trail.is_redirected() { "redirected to" } else { "it is at" };
@@ -129,7 +130,7 @@ impl RobotsCache {
         let judge = |robots: &Entry| policy::judge_file(robots, rules, &request, SystemTime::now());
         let mut ruling = match file {
             SiteFile::Robots => judge(&Entry::default()),
-            SiteFile::TdmRep | SiteFile::License => judge(&self.host(SiteFile::Robots, hop.at_home_or(&at)).load()),
+            SiteFile::TdmRep | SiteFile::License(_) => judge(&self.host(SiteFile::Robots, hop.at_home_or(&at)).load()),
         };
         if matches!(ruling, Ruling::Fetch(_)) && file != SiteFile::Robots && !hop.is_at_home(&at) {
             let reason = match hop.order.reason {

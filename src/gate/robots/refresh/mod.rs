@@ -213,9 +213,9 @@ impl RobotsCache {
     fn count(&self, entry: &Entry, file: SiteFile) {
         let figures = &mut *self.figures.lock();
         match entry.trouble {
-            Some(_) => figures.failed[file as usize] += 1,
+            Some(_) => figures.failed[file.kind()] += 1,
             None => {
-                figures.fetched[file as usize] += 1;
+                figures.fetched[file.kind()] += 1;
                 figures.malformed.iter_mut().zip(entry.malformed()).for_each(|(count, is)| *count += u64::from(is));
             }
         }
