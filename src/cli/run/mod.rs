@@ -14,7 +14,7 @@ mod tally;
 
 use super::hand_over::{Control, INSIDE};
 use super::trust::{PROXY, TrustFiles, direct};
-use super::{CommandError, INTERRUPTED, command_error, last_run, orphans};
+use super::{CommandError, command_error, last_run, orphans};
 use crate::config::{self, AccessLog, Settings};
 use crate::policy::is_background;
 use crate::proxy::RecentDecision;
@@ -31,7 +31,7 @@ use report_to::ReportTo;
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::json;
 use shared_upstream::is_shared_upstream;
-use signals::{RunSignals, end_if_interrupted, is_by_signal, is_interrupted, is_to_end, pass_on};
+use signals::{RunSignals, end_if_interrupted, interrupted, is_by_signal, is_to_end, pass_on};
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -103,10 +103,15 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let report = report.flatten();
     let ca = Ca::configured(&settings.intercept.ca)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
-    let directory = files::directory()?;
     let program = args.command.first().expect("clap requires one");
+    // Before anything that is to be removed again.
+    let mut signals = RunSignals::catch()?;
+    let directory = files::directory()?;
     // Taken back at the end of this function.
     let _loan = lend(&ca, program);
+    if let Some(code) = interrupted() {
+        return Ok(code);
+    }
     let direct = direct(&settings);
     let ports = settings.egress.ports.clone();
     // The system's roots and our CA, and the variables that make clients trust them and take the way through here.
@@ -127,7 +132,6 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         unsafe { command.pre_exec(end_if_interrupted) };
         Ok::<_, CommandError>(())
     };
-    let mut signals = RunSignals::catch()?;
     let (control, theirs) = Control::pair()?;
     let supervise = |proxy| {
         let own = own_program()?;
@@ -152,9 +156,9 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         })
     };
     let (running, started) = if args.isolate {
-        let mut child = match supervise(INSIDE) {
-            Err(_) if is_interrupted() => return Ok(ExitCode::from(INTERRUPTED)),
-            child => child?,
+        let mut child = match (supervise(INSIDE), interrupted()) {
+            (Err(_), Some(code)) => return Ok(code),
+            (child, _) => child?,
         };
         let Some(listener) = control.take_over(&mut child).await? else {
             // It has said why.
@@ -166,14 +170,11 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         let child = supervise(running.addresses()[0]);
         (running, child)
     };
-    let mut child = match started {
-        Ok(child) if !is_interrupted() => child,
-        child => {
+    let mut child = match (started, interrupted()) {
+        (Ok(child), None) => child,
+        (started, code) => {
             running.shutdown().await;
-            return match child {
-                Err(failed) if !is_interrupted() => Err(failed),
-                Ok(_) | Err(_) => Ok(ExitCode::from(INTERRUPTED)),
-            };
+            return code.map_or_else(|| Err(started.expect_err("the first case")), Ok);
         }
     };
     control.go();

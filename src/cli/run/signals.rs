@@ -1,10 +1,11 @@
 //! The signals that a run gets: which of them reach the command by themselves, which it gets from us, and what its end says.
 
-use crate::cli::command_error::BY_SIGNAL;
+use crate::cli::command_error::{BY_SIGNAL, exit_code};
 use crate::cli::hand_over::Control;
 use crate::cli::signal_set::{OTHER, STOP, SignalSet, is_ignored};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use tokio::signal::unix::SignalKind;
 
 /// Those that somebody sends to us.
@@ -21,10 +22,13 @@ impl RunSignals {
         // What is ignored, as by nohup, is so here and by the command.
         let others = [SignalKind::hangup()].into_iter().chain(OTHER.map(|(kind, _)| kind));
         let heard = others.filter(|kind| !is_ignored(kind.as_raw_value()));
-        let signals = SignalSet::catch(&STOP.into_iter().chain(heard).collect::<Vec<_>>())?;
+        let kinds: Vec<_> = STOP.into_iter().chain(heard).collect();
+        let signals = SignalSet::catch(&kinds)?;
         // One that came before there was a command did not reach it.
-        // SAFETY: a store to an atomic may be done in any signal handler.
-        unsafe { signal_hook_registry::register(libc::SIGINT, || IS_INTERRUPTED.store(true, Ordering::Relaxed)) }?;
+        for signal in kinds.into_iter().filter(|kind| is_to_end(*kind)).map(|kind| kind.as_raw_value()) {
+            // SAFETY: a store to an atomic may be done in any signal handler.
+            unsafe { signal_hook_registry::register(signal, move || ENDED_BY.store(signal, Ordering::Relaxed)) }?;
+        }
         Ok(Self(signals))
     }
 
@@ -38,16 +42,17 @@ impl RunSignals {
     }
 }
 
-/// A Ctrl-C has come, if only before there was a command.
-pub(super) fn is_interrupted() -> bool {
-    IS_INTERRUPTED.load(Ordering::Relaxed)
+/// The exit code, if a signal to end has come, if only before there was a command.
+pub(super) fn interrupted() -> Option<ExitCode> {
+    let signal = ENDED_BY.load(Ordering::Relaxed);
+    (signal != 0).then(|| ExitCode::from(exit_code(None, Some(signal))))
 }
 
 /// In what becomes the command, which has our handlers until it is that.
 pub(super) fn end_if_interrupted() -> io::Result<()> {
-    match is_interrupted() {
-        true => Err(io::Error::from_raw_os_error(libc::EINTR)),
-        false => Ok(()),
+    match ENDED_BY.load(Ordering::Relaxed) {
+        0 => Ok(()),
+        _ => Err(io::Error::from_raw_os_error(libc::EINTR)),
     }
 }
 
@@ -85,7 +90,7 @@ static IS_INT_SENT: AtomicBool = AtomicBool::new(false);
 static IS_QUIT_SENT: AtomicBool = AtomicBool::new(false);
 const SENT: [(SignalKind, &AtomicBool); 2] =
     [(SignalKind::interrupt(), &IS_INT_SENT), (SignalKind::quit(), &IS_QUIT_SENT)];
-static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static ENDED_BY: AtomicI32 = AtomicI32::new(0);
 /// Signals that end a command.
 const ENDING: [i32; 7] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM, libc::SIGTERM];

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -219,6 +220,10 @@ fn call(tool: &Path, arguments: &[&std::ffi::OsStr], until: Option<Instant>) -> 
     let mut files = [tempfile::tempfile()?, tempfile::tempfile()?];
     let mut command = Command::new(tool);
     command.args(arguments).stdin(Stdio::null()).stdout(files[0].try_clone()?).stderr(files[1].try_clone()?);
+    if until.is_some() {
+        // Nobody is asked for anything, and Ctrl-C leaves it to end what it has begun.
+        command.process_group(0);
+    }
     let mut child = command.spawn()?;
     let Some(status) = wait(&mut child, until)? else {
         let shown = tool.display();

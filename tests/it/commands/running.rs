@@ -1,7 +1,7 @@
 //! What `run` tells of what it does: while a request is held, and at the end.
 
 use crate::support::binary::open;
-use crate::support::binary::{Ended, politely_on_a_terminal, politely_with};
+use crate::support::binary::{Ended, politely_in_shell, politely_on_a_terminal, politely_with};
 use crate::support::{Alpn, Binary, Origin, Proxy, Reply, within};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -461,6 +461,35 @@ async fn a_browser_that_a_script_starts_trusts_the_authority_while_it_runs() {
     let variables = [("PATH", path.as_str()), ("HOME", home)];
     let ended = politely_with(&["run", "-q", "sh", "-c", "tr '\n' ' ' < \"$HOME/calls\""], &variables).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "-N -L -A "), "{}", ended.stderr);
+}
+
+/// Ctrl-C goes to the whole group, at whatever moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupt_leaves_no_browser_trusting_the_authority() {
+    for (step, code) in [("-A", 130), ("-D", 0)] {
+        let tools = tempfile::tempdir().expect("a temporary directory");
+        // Written by another process: while a child of ours had them open, they could not be run.
+        let script = format!(
+            "cd {}; cat > certutil <<'END'
+#!/bin/sh
+case $1 in
+    -N) touch .pki/nssdb/cert9.db ;;
+    -A) echo \"$5 C,,\" > lent ;;
+esac
+test $1 != {step} || kill -INT -$(cut -d ' ' -f 5 /proc/$PPID/stat)
+case $1 in
+    -D) rm lent ;;
+    -L) test $2 != -n && cat lent ;;
+    -K) false ;;
+esac
+END
+            cp certutil chromium; chmod +x certutil chromium
+            exec env --default-signal=INT HOME=\"$PWD\" PATH=\"$PWD:$PATH\" setsid -w \"$0\" \"$@\"",
+            tools.path().display()
+        );
+        let ended = politely_in_shell(&script, &["run", "-q", "test", "-e", "lent"]).await;
+        assert_eq!((ended.code, tools.path().join("lent").exists()), (code, false), "{step}: {}", ended.stderr);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
