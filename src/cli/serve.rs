@@ -36,7 +36,16 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
     // Before listening, so that no early signal is missed.
     let mut signals = SignalSet::catch(&[&STOP[..], &[SignalKind::hangup()], &OTHER.map(|(kind, _)| kind)].concat())?;
     orphans::reap(None)?;
+    // A start may block for long, as on a lock or a file system. This function cannot go on then.
+    let mut early = SignalSet::catch(&STOP)?;
+    let early = tokio::spawn(async move {
+        early.next_to_stop().await;
+        tracing::info!("stopped");
+        telemetry::flush();
+        std::process::exit(0)
+    });
     let running = server::start(settings).await?;
+    early.abort();
     for address in running.addresses() {
         tracing::info!("listening on {address}");
     }
