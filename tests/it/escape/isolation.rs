@@ -416,8 +416,8 @@ try:
         os.write(2, b'x' * 4096)
 except BlockingIOError:
     os.set_blocking(2, True)
-print('ready', flush=True)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+print('ready', flush=True)
 while True:
     time.sleep(1)
 "#;
