@@ -59,7 +59,9 @@ impl<W> Schedule<W> {
     /// The client to lend a place next, of those that have the fleet's turn or do not need it, or of the others. None is lent under a
     /// crawl-delay or a backoff. `part`: no earlier than this.
     pub(super) fn next_lent(&self, has_turn: bool, part: Option<Instant>) -> Option<LentPlace> {
-        let wait_queue = self.wait_queue.as_deref().filter(|_| self.pending.is_none())?;
+        // Nobody lacks a turn that is there or not needed.
+        let may_be = self.pending.is_none() && (has_turn || self.is_behind_another());
+        let wait_queue = self.wait_queue.as_deref().filter(|_| may_be)?;
         let fronts = wait_queue.fronts().filter(|(client, demand, _)| {
             let is_free = client.is_none_or(|client| !self.held.contains_key(&client));
             is_free && (2..=self.in_flight).contains(&self.limit(*demand)) && self.may_turn(*demand) == has_turn
