@@ -179,15 +179,17 @@ impl ServerLink {
     }
 
     fn adopt(&self, url: &SecretUrl, connection: ServerConnection, history: Option<String>) {
-        let mut live = self.live.borrow().clone();
-        let remembers = live.connection.is_some() && history.is_some() && live.history == history;
-        if !remembers {
-            live.server += 1;
-            // An instance that starts has lost no state, and need not wait for others that have.
-            live.settled_at = (live.server > 1).then(|| Instant::now() + SETTLING);
-        }
-        let instances = live.membership.connected;
-        self.live.send_replace(Live { is_tried: true, connection: Some(connection), history, ..live });
+        let (mut remembers, mut instances) = (false, 0);
+        self.live.send_modify(|live| {
+            remembers = live.connection.is_some() && history.is_some() && live.history == history;
+            if !remembers {
+                live.server += 1;
+                // An instance that starts has lost no state, and need not wait for others that have.
+                live.settled_at = (live.server > 1).then(|| Instant::now() + SETTLING);
+            }
+            instances = live.membership.connected;
+            (live.is_tried, live.connection, live.history) = (true, Some(connection), history);
+        });
         // Whoever reads this is served.
         match self.keeps {
             _ if remembers => tracing::info!("reconnected to the fleet's server"),
