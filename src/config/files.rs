@@ -180,12 +180,17 @@ pub fn cache_directory() -> PathBuf {
 /// # Errors
 /// The directory cannot be created.
 pub fn private_directory(path: &Path) -> io::Result<()> {
+    create_private(path)?;
+    let _ = remove_abandoned(path, &state_directory());
+    Ok(())
+}
+
+fn create_private(path: &Path) -> io::Result<()> {
     let missing: Vec<_> = path.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     for made in missing.iter().rev() {
         give_to_owner(&File::open(made)?, &made.parent().map_or_else(PathBuf::new, |above| above.join(".")))?;
     }
-    let _ = remove_abandoned(path, &state_directory());
     Ok(())
 }
 
@@ -209,12 +214,13 @@ fn remove_abandoned(directory: &Path, state: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// As [`private_directory`], within a directory where others may have put a link.
+/// Creates a directory, mode 0700, if missing, within one where others may have put a link. Reads nothing of what is in it, of which
+/// there may be much.
 ///
 /// # Errors
 /// It cannot be created, or is a link.
 pub fn private_folder(path: &Path) -> io::Result<()> {
-    private_directory(path)?;
+    create_private(path)?;
     let is_directory = fs::symlink_metadata(path)?.is_dir();
     is_directory.then_some(()).ok_or_else(|| io::Error::new(io::ErrorKind::NotADirectory, "it is a symbolic link"))
 }

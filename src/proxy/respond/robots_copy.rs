@@ -43,7 +43,8 @@ pub fn not_modified(visit: &Visit) -> Answer {
 pub fn not_stored() -> Answer {
     let put_fields = |text: &mut Vec<u8>| {
         text.extend_from_slice(
-            b"content-type: text/plain; charset=utf-8\r\ncache-status: politely; fwd=miss; detail=only-if-cached\r\n",
+            b"content-type: text/plain; charset=utf-8\r\ncache-status: politely; fwd=miss; detail=only-if-cached\r\n\
+              proxy-status: politely; details=\"no usable copy is stored (only-if-cached)\"\r\n",
         );
     };
     Answer::new(StatusCode::GATEWAY_TIMEOUT, put_fields, b"the cache has no usable copy of this (only-if-cached)\n")
