@@ -1,6 +1,7 @@
 //! The queue of one schedule: first come first served within a client, round robin between clients.
 
 use std::collections::VecDeque;
+use std::mem::take;
 use std::time::{Duration, Instant};
 
 use super::LastStarts;
@@ -194,8 +195,9 @@ impl<W> WaitQueue<W> {
         let mut at = self.clear_renewals(now, marks, inputs);
         let is_own = |queue: &&ClientQueue<W>| client.is_none_or(|client| client == queue.client);
         let own = self.ring.iter().filter(is_own).map(|queue| queue.waiters.len()).max().unwrap_or(0);
+        let mut left: Vec<_> = self.ring.iter().collect();
         for round in 0..=own {
-            for queue in &self.ring {
+            for queue in &left {
                 if round == own && Some(queue.client) == client {
                     return at;
                 }
@@ -203,6 +205,7 @@ impl<W> WaitQueue<W> {
                     at = started(marks, waiter.demand, at, inputs);
                 }
             }
+            left.retain(|queue| queue.waiters.len() > round + 1 || Some(queue.client) == client);
         }
         at
     }
@@ -222,25 +225,23 @@ impl<W> WaitQueue<W> {
         self.next_deadline = self.renewals.iter().map(|renewal| renewal.deadline).min();
         let mut at = self.clear_renewals(first, &mut marks, inputs);
         let mut too_late = Vec::new();
-        let mut places = vec![0; self.ring.len()];
-        let mut left = true;
-        while left {
-            left = false;
-            for (queue, place) in self.ring.iter_mut().zip(&mut places) {
-                while let Some(waiter) = queue.waiters.get(*place) {
+        let mut left: Vec<_> = self.ring.iter_mut().map(|queue| (take(&mut queue.waiters), queue)).collect();
+        while !left.is_empty() {
+            left.retain_mut(|(waiters, queue)| {
+                while let Some(waiter) = waiters.pop_front() {
                     let mut after = marks;
                     let start = started(&mut after, waiter.demand, at, inputs);
                     if start > waiter.deadline || waiter.deadline <= now {
-                        too_late.extend(queue.waiters.remove(*place));
+                        too_late.push(waiter);
                         continue;
                     }
                     sooner(&mut self.next_deadline, waiter.deadline);
                     (marks, at) = (after, start);
-                    *place += 1;
-                    left = true;
-                    break;
+                    queue.waiters.push_back(waiter);
+                    return true;
                 }
-            }
+                false
+            });
         }
         self.ring.retain(|queue| !queue.waiters.is_empty());
         self.waiting -= too_late.len();
