@@ -110,7 +110,14 @@ impl Signer {
         }
         let counts = before.map_or_else(Arc::default, |before| before.own.counts.clone());
         let own = Arc::new(OwnKeys { settings: settings.clone(), directory, counts });
-        Ok(Some(Arc::new(Self { own, authorities: Cache::new(MAX_AUTHORITIES) })))
+        let authorities = Cache::new(MAX_AUTHORITIES);
+        // Who has asked need not ask again.
+        for (of, requests) in before.iter().flat_map(|before| before.authorities.iter()) {
+            let state = State { wanted: requests.state.lock().wanted.clone(), ..State::default() };
+            let (own, authority, state) = (own.clone(), requests.authority.clone(), Mutex::new(state));
+            authorities.insert(of, Arc::new(RequestSigner { own, authority, state }));
+        }
+        Ok(Some(Arc::new(Self { own, authorities })))
     }
 
     pub fn directory(&self) -> &Directory {
@@ -340,6 +347,20 @@ pub(super) mod tests {
         assert!(requests.sign(at(0), None, None).is_none());
         assert!(challenged(&requests, CHALLENGE, false, false));
         assert!(requests.is_wanted() && requests.sign(at(0), None, None).is_some());
+    }
+
+    #[test]
+    fn who_has_asked_need_not_ask_again_after_a_reload() {
+        let before = signer("when: on-challenge");
+        assert!(challenged(&to_example(&before), CHALLENGE, false, false));
+        let file = tempfile::tempdir().unwrap();
+        let path = file.path().join("key");
+        super::super::SigningKey::make(&path).unwrap();
+        let settings = SignatureSettings { key: Some(path), ..before.own.settings.clone() };
+        let next = Signer::of(&settings, Some(&before)).unwrap().unwrap();
+        assert!(to_example(&next).is_wanted() && to_example(&next).sign(at(0), None, None).is_some());
+        let other = Authority::new(Scheme::Https, "example.net", None).unwrap();
+        assert!(!next.requests_to(&other).is_wanted());
     }
 
     #[test]
