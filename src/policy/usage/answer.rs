@@ -142,9 +142,9 @@ fn reservation(value: &[u8]) -> &[u8] {
     value[..end].trim_ascii()
 }
 
-/// The beginning of a value, for messages. Bounded, as a hundred thousand of them are remembered.
+/// The beginning of a value, for messages, on one line. Bounded, as a hundred thousand of them are remembered.
 fn shown(value: &[u8]) -> Box<str> {
-    String::from_utf8_lossy(&value[..value.len().min(LONGEST)]).into()
+    String::from_utf8_lossy(&value[..value.len().min(LONGEST)]).replace(char::is_control, " ").into()
 }
 
 /// Bytes of a field's value that are shown.
