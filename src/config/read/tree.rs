@@ -32,14 +32,13 @@ pub(in crate::config) enum Value {
 }
 
 impl Value {
-    /// The text, or the number as text: names may be made of digits.
+    /// The text, or the number as text: names may be made of digits. A decimal may be written in another way.
     pub fn name(&self) -> Option<String> {
         match self {
             Self::Text(text) => Some(text.clone()),
             Self::Unsigned(number) => Some(number.to_string()),
             Self::Signed(number) => Some(number.to_string()),
-            Self::Decimal(number) => Some(number.to_string()),
-            Self::Null | Self::Bool(_) | Self::List(_) | Self::Map(_) => None,
+            Self::Null | Self::Bool(_) | Self::Decimal(_) | Self::List(_) | Self::Map(_) => None,
         }
     }
 }
@@ -199,7 +198,9 @@ impl YamlWalk<'_> {
     /// A key as text.
     fn key_text<E: Error>(self, key: &Value) -> Result<String, E> {
         let text = if let Value::Bool(value) = key { Some(value.to_string()) } else { key.name() };
-        let text = text.ok_or_else(|| E::custom(format!("{OURS}a key is one word or a text")))?;
+        let text = text.ok_or_else(|| {
+            E::custom(format!("{OURS}a key is one word or a text (a number such as `1.10` in quotes)"))
+        })?;
         Ok(self.keys.one_spelling(text))
     }
 

@@ -95,7 +95,11 @@ impl<T, F: FnOnce(&str) -> Result<T, Complaint>> Visitor<'_> for Text<F> {
         self.visit_str(&number.to_string())
     }
 
+    /// A text such as `1.10` or `8e2` would become another.
     fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+        if self.forms == QUOTES {
+            return Err(E::custom(Complaint::new(format!("this is read as the number {number}"), QUOTES)));
+        }
         self.visit_str(&number.to_string())
     }
 }
