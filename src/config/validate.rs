@@ -114,6 +114,7 @@ fn numbers(settings: &Settings, check: &mut Sections<'_>) {
         (["limits", "idle_timeout"], limits.idle_timeout),
         (["limits", "connect_timeout"], limits.connect_timeout),
         (["limits", "read_timeout"], limits.read_timeout),
+        (["limits", "tunnel_idle_timeout"], limits.tunnel_idle_timeout),
     ];
     for (key, wait) in waits {
         if wait.is_zero() {

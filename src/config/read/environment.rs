@@ -71,8 +71,11 @@ pub(in crate::config) fn variables(
 fn unknown(mut section: &YamlNode, key: &str) -> Option<String> {
     let mut path: Vec<&str> = key.split('.').collect();
     for depth in 0..path.len() {
-        let Value::Map(keys) = &section.value else {
-            return Some(format!("there are no keys below `{}`", path[..depth].join(".")));
+        let keys = match &section.value {
+            Value::Map(keys) => keys,
+            // It may be a section: whether it has the key shows when it is read.
+            Value::Null => return None,
+            _ => return Some(format!("there are no keys below `{}`", path[..depth].join("."))),
         };
         // Below `hosts` and the like no key can be named: that is an error rather than a stray variable.
         if keys.is_empty() {
@@ -183,7 +186,9 @@ mod tests {
     fn what_is_empty_or_somebody_elses_is_neither() {
         let all = [("POLITELY_CONFIG", "/etc/politely/politely.yaml"), ("POLITELY_FLEET", ""), ("PORT", "1")];
         assert_eq!(read(&all), (vec![], vec![]));
-        assert_eq!(read(&[("POLITELY_HOSTS__EXAMPLE", "{robots: ignore}")]).0, ["POLITELY_HOSTS__EXAMPLE"]);
+        for name in ["POLITELY_HOSTS__EXAMPLE", "POLITELY_FLEET__URL"] {
+            assert_eq!(read(&[(name, "{robots: ignore}")]), (vec![name.to_owned()], vec![]));
+        }
     }
 
     #[test]

@@ -201,8 +201,12 @@ pub(in crate::config) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'
 
 /// Also under a misspelt key, such as `Password` or `pasword`.
 fn holds_secret(line: &str) -> bool {
-    let credentials = line.split_once("://").is_some_and(|(_, rest)| rest.contains('@'));
-    let is_password = |word: &str| word.to_ascii_lowercase().contains("pass") || nearest(word, &["password"]).is_some();
+    let value = line.split_once(": ").map_or(line, |(_, value)| value);
+    let credentials = value.split_once('@').is_some_and(|(user, _)| user.contains(':'));
+    let is_password = |word: &str| {
+        let word = word.to_ascii_lowercase();
+        word.contains("pass") || ["pwd", "secret", "token"].contains(&&*word) || nearest(&word, &["password"]).is_some()
+    };
     credentials || line.contains("$argon2") || line.split(|c: char| !c.is_alphanumeric()).any(is_password)
 }
 
@@ -233,6 +237,24 @@ mod tests {
         assert_eq!(did_you_mean("maxwait", &known).as_deref(), Some("did you mean `max_wait`?"));
         assert_eq!(did_you_mean("timeout", &known), None);
         assert_eq!(did_you_mean("x", &[]), None);
+    }
+
+    #[test]
+    fn a_line_that_may_hold_a_secret_is_known_however_it_is_written() {
+        for line in [
+            "upstream_proxy: user:hunter2@proxy.example:3128",
+            "  - user:hunter2@proxy.example",
+            "{ url: 'http://:hunter2@proxy.example' }",
+            "users: [{ name: a, pwd: hunter2 }]",
+            "pasword: hunter2",
+            "auth_token: hunter2",
+        ] {
+            assert!(holds_secret(line), "{line}");
+        }
+        for line in ["contact: me@example.org", "product_tokens: [a]", "max_wait: 10", "url: http://proxy.example:3128"]
+        {
+            assert!(!holds_secret(line), "{line}");
+        }
     }
 
     #[test]

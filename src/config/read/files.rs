@@ -100,15 +100,20 @@ fn read(text: &str, file: usize, faults: &mut Faults) -> Result<YamlNode, (Confi
     Ok(root)
 }
 
-/// The text, or what is wrong with it and a hint. An empty file may be in the course of being written, or the disk may be full: its
-/// settings must not silently vanish.
+/// The text, or what is wrong with it and a hint. A file without content may be in the course of being written, or the disk may be full:
+/// its settings must not silently vanish.
 fn read_included(file: &Path) -> Result<String, Complaint> {
     match read_text(file, true)? {
-        text if text.is_empty() && file.is_file() => {
+        text if is_without_content(text.as_bytes()) && file.is_file() => {
             Err(Complaint::new("it is empty", "write `{}` into it, or move it away"))
         }
         text => Ok(text),
     }
+}
+
+/// Whether nothing but comments is in the file, as for a moment while it is rewritten in place, or if the disk is full.
+pub fn is_without_content(text: &[u8]) -> bool {
+    serde_yaml::from_slice::<serde_yaml::Value>(text).is_ok_and(|value| value.is_null())
 }
 
 /// The file itself, or the files in a directory, sorted by name.

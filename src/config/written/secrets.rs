@@ -22,6 +22,9 @@ impl SecretUrl {
         // The text is not repeated, as it may contain a password.
         let fault = |what: &str| Complaint::new(what, hint);
         let url = Url::parse(text).map_err(|error| fault(&format!("this is not a URL: {error}")))?;
+        if !text.contains("://") {
+            return Err(fault("`//` is missing behind the scheme"));
+        }
         if !schemes.contains(&url.scheme()) {
             return Err(fault(&format!("a URL with the scheme `{}` does not fit here", url.scheme())));
         }
@@ -132,7 +135,8 @@ pub(in crate::config) fn some_fleet_url<'de, D: Deserializer<'de>>(
         }
         let is_sentinel = url.0.scheme().ends_with("+sentinel");
         for (name, value) in url.0.query_pairs() {
-            let is_node = name == "node" && Url::parse(&format!("redis://{value}")).is_ok_and(|node| node.has_host());
+            let is_host = |node: Url| node.has_host() && without_user(node.clone()) == node;
+            let is_node = name == "node" && Url::parse(&format!("redis://{value}")).is_ok_and(is_host);
             let fits = is_node || is_sentinel && name == "master";
             if !fits {
                 return Err(Complaint::new(format!("`{name}=` does not fit here"), FLEET_FORMS));

@@ -252,7 +252,7 @@ access: { users: [{ nmae: x, password: y }, { name: bob, password: hunter2 }] }
 #[test]
 fn what_a_key_says_by_itself_is_shown_beside_other_faults_of_its_section() {
     let yaml = "\
-limits: { idle_timeout: never, header_timeout: 0s, max_connections: 99999999 }
+limits: { idle_timeout: never, header_timeout: 0s, max_connections: 99999999, tunnel_idle_timeout: 0s }
 store: { memory: 1KiB, disks: 0 }
 egress: { ports: [0] }
 fleet: { pace: 'redis://h/', copies: nonsense }
@@ -263,6 +263,7 @@ fleet: { pace: 'redis://h/', copies: nonsense }
             "1:25 `never` is not a duration",
             "1:48 the time must be greater than 0",
             "1:69 this value is too large",
+            "1:100 the time must be greater than 0",
             "2:18 less than 1 MiB is too small",
             "2:24 unknown key `disks`",
             "3:19 `0` is not a port",
@@ -487,6 +488,10 @@ hint: give the path of a readable file; without one the defaults are used"
 fn secrets_are_never_shown() {
     for yaml in [
         "egress: { upstream_proxy: 'ftp://user:hunter2@proxy.example' }",
+        "egress: { upstream_proxy: 'user:hunter2@proxy.example:3128' }",
+        "egress: { upstream_proxy: 'http:user:hunter2@proxy.example:3128' }",
+        "fleet: 'redis+sentinel://h/0?master=m&node=:hunter2@other'",
+        "access: { users: [{ name: 'a', pwd: hunter2 }] }",
         "fleet: redis://user:hunter2@127.0.0.1:port",
         "fleet: http://user:hunter2@127.0.0.1",
         "fleet: redis://user:hunter2@127.0.0.1/first",

@@ -86,11 +86,13 @@ fn faults_of_all_files_are_shown_with_their_places() {
         ("conf.d/b.yaml", "include: x\npace:\n  queue: 4\n"),
         ("conf.d/c.yaml", "pace: [\n"),
         ("conf.d/d.yaml", &format!("access: {{ users: [{}, {}] }}", user("a"), user("a"))),
-        ("conf.d/e.yaml", ""),
+        ("conf.d/e.yaml", "# The team\n"),
+        ("conf.d/f.yaml", ""),
     ]);
     let told = with_environment(Some(&main), &[]).unwrap_err().replace(&home.path().display().to_string(), "HOME");
     let places: Vec<&str> = told.lines().filter_map(|line| line.trim().strip_prefix("--> HOME/")).collect();
     let expected = [
+        "politely.yaml:1:11",
         "politely.yaml:1:11",
         "politely.yaml:1:19",
         "politely.yaml:2:7",
@@ -106,7 +108,9 @@ fn faults_of_all_files_are_shown_with_their_places() {
     }
     assert_eq!(places.len(), expected.len(), "{told}");
     assert!(told.contains("error: `none` cannot be included: No such file or directory"), "{told}");
-    assert!(told.contains("HOME/conf.d/e.yaml: it is empty"), "as it is while it is being written: {told}");
+    for file in ["e", "f"] {
+        assert!(told.contains(&format!("HOME/conf.d/{file}.yaml: it is empty")), "being written: {told}");
+    }
     assert!(told.contains("3 |   queue: 4\n  |   ^^^^^\nhint: already set in HOME/conf.d/a.yaml:3; keep one of them"));
     assert!(told.contains("an included file must not include others"), "{told}");
     assert!(told.contains("the user `a` appears twice"), "{told}");
