@@ -60,7 +60,8 @@ impl TrustFiles<'_> {
         all.extend(playwright(self.directory, self.ca_pem, set(PLAYWRIGHT)).map(|value| (PLAYWRIGHT, value)));
         all.extend(self.wget(&bundle, set("WGETRC")).map(|value| ("WGETRC", value)));
         if let Some(url) = self.proxy_url() {
-            all.extend(PROXY.map(|name| (name, url.clone().into())));
+            all.extend(PROXY.into_iter().chain(PREFERRED).map(|name| (name, url.clone().into())));
+            all.extend(self.curl(&url, &set));
             let direct = if self.direct.is_empty() { NOT_EVEN_LOOPBACK } else { self.direct };
             all.extend(["NO_PROXY", "no_proxy"].map(|name| (name, direct.into())));
             all.extend(["NODE_USE_ENV_PROXY", "PERL_LWP_ENV_PROXY"].map(|name| (name, "1".into())));
@@ -103,6 +104,18 @@ impl TrustFiles<'_> {
             ours.extend(proxy.into_bytes());
         }
         self.together("wgetrc", theirs, &ours)
+    }
+
+    /// curl prefers the proxy of the curlrc that it finds first.
+    fn curl(&self, url: &str, set: impl Fn(&'static str) -> Option<OsString>) -> Option<(&'static str, OsString)> {
+        let home = || std::env::home_dir().map(OsString::from);
+        let config = || set("XDG_CONFIG_HOME").or_else(|| Some(PathBuf::from(home()?).join(".config").into()));
+        let places = [(set(CURL), ".curlrc"), (config(), "curlrc"), (config(), ".curlrc"), (home(), ".curlrc")];
+        let mut files = places.into_iter().filter_map(|(directory, name)| Some(PathBuf::from(directory?).join(name)));
+        let theirs = files.find(|file| file.is_file())?;
+        let ours = format!("proxy = \"{url}\"\nnoproxy = \"{}\"\n", self.direct);
+        self.together(".curlrc", Some(theirs), ours.as_bytes())?;
+        Some((CURL, self.directory.into()))
     }
 
     /// apt, too, prefers the proxy of its settings to that of a variable.
@@ -179,6 +192,9 @@ fn added(set: Option<OsString>, separator: &str, ours: &str) -> OsString {
 /// Variables that name a proxy.
 pub(in crate::cli) const PROXY: [&str; 6] =
     ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+/// Variables of programs that prefer a proxy in their own files to the others.
+const PREFERRED: [&str; 3] = ["PIP_PROXY", "npm_config_proxy", "npm_config_https_proxy"];
+const CURL: &str = "CURL_HOME";
 /// Where our settings begin in a file with the user's.
 const BEGIN: &[u8] = b"\n# politely:\n";
 const PLAYWRIGHT: &str = "PLAYWRIGHT_FIREFOX_POLICIES_JSON";
@@ -308,7 +324,7 @@ mod tests {
 
     /// The programs take what is said last.
     #[test]
-    fn settings_of_wget_and_apt_do_not_lead_past_the_proxy_and_are_written_anew_for_another() {
+    fn settings_of_wget_apt_and_curl_do_not_lead_past_the_proxy_and_are_written_anew_for_another() {
         let home = tempfile::tempdir().unwrap();
         let ca = Ca::open_or_create(&home.path().join("ca")).unwrap();
         let roots = roots::bundle(None).unwrap();
@@ -317,7 +333,7 @@ mod tests {
             fs::write(home.path().join(name), text).unwrap();
             Some(home.path().join(name).into_os_string())
         };
-        let files = ["wgetrc", "apt.conf"];
+        let files = ["wgetrc", "apt.conf", ".curlrc"];
         let write = |port: Option<u16>, credentials: &str, set: &dyn Fn(&str) -> Option<OsString>| {
             let told = TrustFiles {
                 directory: &theirs,
@@ -334,10 +350,11 @@ mod tests {
         };
         let users = |name: &str| match name {
             "WGETRC" => before("w", "use_proxy = off\nno_proxy = example.com"),
+            "CURL_HOME" => before(".curlrc", "proxy = http://127.0.0.1:9\nnoproxy = *").map(|_| home.path().into()),
             "APT_CONFIG" => before("a", "Acquire::http::Proxy::example.com \"DIRECT\";"),
             _ => None,
         };
-        let (variables, [wgetrc, apt], modes) = write(Some(3128), "", &users);
+        let (variables, [wgetrc, apt, curlrc], modes) = write(Some(3128), "", &users);
         assert!(wgetrc.starts_with("use_proxy = off\nno_proxy = example.com\n"), "{wgetrc}");
         let last = "use_proxy = on\nhttp_proxy = http://127.0.0.1:3128\nhttps_proxy = http://127.0.0.1:3128\nno_proxy =\n\
                     no_proxy = localhost\n";
@@ -345,16 +362,19 @@ mod tests {
         let last = "#clear Acquire::http::Proxy;\nAcquire::http::Proxy \"http://127.0.0.1:3128\";\n\
                     #clear Acquire::https::Proxy;\nAcquire::https::Proxy \"http://127.0.0.1:3128\";\n";
         assert!(apt.ends_with(last), "{apt}");
-        assert_eq!(modes, [0o600; 2]);
+        assert!(curlrc.starts_with("proxy = http://127.0.0.1:9\nnoproxy = *\n"), "{curlrc}");
+        assert!(curlrc.ends_with("proxy = \"http://127.0.0.1:3128\"\nnoproxy = \"localhost\"\n"), "{curlrc}");
+        assert_eq!(modes, [0o600; 3]);
         let again = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
-        let (_, [other_wgetrc, other_apt], _) = write(Some(8080), "", &again);
+        let (_, [other_wgetrc, other_apt, other_curlrc], _) = write(Some(8080), "", &again);
+        assert_eq!(other_curlrc, curlrc.replace("3128", "8080"));
         assert_eq!(other_wgetrc, wgetrc.replace("3128", "8080"));
         assert_eq!(other_apt, apt.replace("3128", "8080"));
         let none = |name: &str| (name == "WGETRC").then(|| "none".into());
-        let (_, [wgetrc, apt], modes) = write(None, "", &none);
+        let (_, [wgetrc, apt, _], modes) = write(None, "", &none);
         assert!(!wgetrc.contains("proxy =") && !apt.contains("::Proxy"), "{wgetrc}{apt}");
-        assert_eq!(modes, [0o644; 2]);
-        assert_eq!(write(Some(3128), "name:password@", &none).2, [0o600; 2], "the password is nobody else's");
+        assert_eq!(modes[..2], [0o644; 2]);
+        assert_eq!(write(Some(3128), "name:password@", &none).2, [0o600; 3], "the password is nobody else's");
     }
 
     #[test]

@@ -118,6 +118,20 @@ async fn a_script_gets_the_end_as_json() {
     }
 }
 
+/// It prefers the proxy in its own file to that of a variable.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_users_curlrc_does_not_lead_past_the_proxy() {
+    let origin = Origin::site(SLOW).await;
+    let home = tempfile::tempdir().expect("a temporary directory");
+    for line in ["proxy = http://127.0.0.1:9", "noproxy = *"] {
+        std::fs::write(home.path().join(".curlrc"), format!("{line}\nuser-agent = x\n")).expect("it is writable");
+        let variables = [&open()[..], &[("CURL_HOME", home.path().to_str().expect("UTF-8"))]].concat();
+        let script = format!("curl -s -o /dev/null -w '%{{http_code}}' {}", origin.url("/private"));
+        let ended = politely_with(&["run", "sh", "-c", &script], &variables).await;
+        assert_eq!((ended.code, ended.stdout.as_str()), (0, "403"), "{line}: {}", ended.stderr);
+    }
+}
+
 /// It had no time to go round anything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_somebody_ends_is_not_taken_for_one_that_went_round() {
