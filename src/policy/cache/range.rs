@@ -40,6 +40,8 @@ impl ByteRange {
     /// What it is of a body of so many bytes.
     pub fn part_of(self, length: u64) -> BodyPart {
         let range = match self {
+            // All that there is is less.
+            Self::Last(1..) if length == 0 => return BodyPart::Whole,
             Self::From(first, last) => first..last.map_or(length, |last| last.saturating_add(1).min(length)),
             Self::Last(count) => length.saturating_sub(count)..length,
         };
@@ -65,7 +67,8 @@ mod tests {
             ("bytes=10000-", 10_000, BodyPart::Unsatisfiable),
             ("bytes=-0", 10_000, BodyPart::Unsatisfiable),
             ("bytes=0-", 0, BodyPart::Unsatisfiable),
-            ("bytes=-5", 0, BodyPart::Unsatisfiable),
+            ("bytes=-5", 0, BodyPart::Whole),
+            ("bytes=-0", 0, BodyPart::Unsatisfiable),
         ] {
             let parsed = ByteRange::parse(range.as_bytes()).unwrap();
             assert_eq!(parsed.part_of(length), expected, "{range} of {length}");

@@ -66,12 +66,15 @@ impl StoredHead {
         head
     }
 
-    /// A 304 has confirmed it: its fields replace those that are stored (§3.2), but for those of a content that it does not have.
+    /// A 304 has confirmed it: its fields replace those that are stored (§3.2), but for those of a content that it does not have. A weak
+    /// ETag stays weak: a strong one of the 304 may be that of another encoding (§4.3.4).
     #[must_use]
     pub fn confirmed(&self, at: SystemTime, delay: Duration, each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Self {
         let mut news = StoredHead { fields: Vec::new(), ..self.clone() };
         let age = news.take(each);
-        news.fields.retain(|(name, _)| !OF_CONTENT.iter().any(|of_content| of_content.as_bytes() == name));
+        let has_tag = self.value(b"etag").is_some();
+        let is_contents = |name: &[u8]| OF_CONTENT.iter().any(|of_content| of_content.as_bytes() == name);
+        news.fields.retain(|(name, _)| !(is_contents(name) || has_tag && name == b"etag"));
         let is_new = |name: &[u8]| news.fields.iter().any(|(it, _)| it == name) || name == b"date";
         let kept = self.fields.iter().filter(|(name, _)| !is_new(name)).cloned().collect::<Vec<_>>();
         news.fields.splice(0..0, kept);
@@ -447,6 +450,19 @@ pub(super) mod tests {
         assert_eq!(values("date"), [b"Sun, 06 Nov 1994 12:01:40 GMT"], "that of the 304, which has none");
         assert_eq!(confirmed.age(at(100)), Some(Duration::from_secs(3)));
         assert_eq!(confirmed.fetch, stored.fetch);
+    }
+
+    #[test]
+    fn section_4_3_4_a_weak_tag_does_not_become_strong() {
+        for own in ["W/\"a\"", "\"a\""] {
+            let stored = head(200, &[("etag", own)]);
+            for other in ["W/\"a\"", "\"a\""] {
+                let confirmed = stored.confirmed(at(0), Duration::ZERO, of(&[("ETag", other)]));
+                assert_eq!(confirmed.values(b"etag").collect::<Vec<_>>(), [own.as_bytes()], "{other}");
+            }
+        }
+        let untagged = head(200, &[]).confirmed(at(0), Duration::ZERO, of(&[("ETag", "\"a\"")]));
+        assert_eq!(untagged.value(b"etag"), Some(&b"\"a\""[..]));
     }
 
     #[test]
