@@ -46,7 +46,8 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
     let output = Gathered::to_client(wire.prefixed(input), turns.clone());
     let handshake = Builder::new()
         .enable_connect_protocol()
-        .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX))
+        // What is larger is answered in `exchange`, so that the client and the log are told; twice as much, by the library.
+        .max_header_list_size(u32::try_from(head.saturating_mul(2)).unwrap_or(u32::MAX))
         .max_concurrent_streams(MAX_STREAMS)
         .initial_window_size(WINDOW)
         .initial_connection_window_size(WINDOW * MAX_STREAMS)
@@ -186,7 +187,12 @@ async fn exchange(
         let (nothing, answered) = (Unread::default(), Outcome::Answered(answer));
         return answer_unread(&proxy, &nothing, answered, &shared.peer, began, &mut client, &mut timer).await;
     }
-    let read = Request::read_http2(&parts, ends, inside, &proxy.via, &mut shared.last.lock());
+    let limit = usize::try_from(proxy.settings.load().limits.max_header_size).unwrap_or(usize::MAX);
+    let read = if size(&parts) > limit {
+        Err(Refusal::HeadTooLarge { limit })
+    } else {
+        Request::read_http2(&parts, ends, inside, &proxy.via, &mut shared.last.lock())
+    };
     match read {
         Ok(request) => {
             let mut peer = shared.peer.clone();
@@ -224,6 +230,12 @@ async fn exchange(
         }
     }
     client.finish().await;
+}
+
+/// Bytes of the head in HTTP/1.
+fn size(parts: &http::request::Parts) -> usize {
+    let target = parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
+    parts.headers.iter().fold(target, |sum, (name, value)| sum + name.as_str().len() + value.len() + ": \r\n".len())
 }
 
 /// Serves a CONNECT stream, which counts against all connection limits.

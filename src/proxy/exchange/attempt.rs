@@ -213,7 +213,10 @@ impl Exchange<'_> {
                     SideError::Http2(error) if is_broken_off(&error) => {
                         Failure::malformed(format!("HTTP/2 ended the connection because of invalid data: {error}"))
                     }
-                    SideError::Http2(error) if !(error.is_io() || error.is_go_away() || error.is_reset()) => {
+                    // A reset of ours is about what the origin has sent.
+                    SideError::Http2(error)
+                        if !(error.is_io() || error.is_go_away() || error.is_reset() && error.is_remote()) =>
+                    {
                         Failure::malformed(error)
                     }
                     fault @ (SideError::Io(_) | SideError::Http2(_)) => Failure::ended(fault),

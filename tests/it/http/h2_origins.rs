@@ -51,6 +51,8 @@ enum Way {
     LateEnd,
     /// Each answer has no content, of this status in HPACK's static table, but several Content-Lengths, and content follows.
     ContentBehind(u8),
+    /// Each answer has no status (false), or nothing of the content that its Content-Length says.
+    Cut { has_status: bool },
     /// No PING is answered; each answer takes long. `one`: of one stream at a time, it says.
     Mute { one: bool },
 }
@@ -126,6 +128,10 @@ async fn serve(mut stream: Stream, way: Way, asked: &AtomicUsize) {
         let head = [&[status][..], &length, &length].concat();
         return on_heads(stream, |id| [frame(1, 4, id, &head), frame(0, 0, id, FORGED)].concat()).await;
     }
+    if let Way::Cut { has_status } = way {
+        let head: &[u8] = if has_status { &[0x88, 0x0f, 0x0d, 1, b'6'] } else { &[0x0f, 0x0d, 1, b'6'] };
+        return on_heads(stream, |id| frame(1, 5, id, head)).await;
+    }
     if let Way::TrailingStatus = way {
         let trailers = [&[0x8d, 0, 5][..], b"x-sum\x019"].concat();
         let answer = |id| [frame(1, 4, id, &[0x88]), frame(0, 0, id, b"body"), frame(1, 5, id, &trailers)].concat();
@@ -179,7 +185,7 @@ async fn serve(mut stream: Stream, way: Way, asked: &AtomicUsize) {
             | Way::BadField
             | Way::BadFieldAlone
             | Way::Mute { .. } => {}
-            Way::Switching | Way::TrailingStatus | Way::LateEnd | Way::ContentBehind(_) => {}
+            Way::Switching | Way::TrailingStatus | Way::LateEnd | Way::ContentBehind(_) | Way::Cut { .. } => {}
         }
         asked.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
@@ -708,6 +714,21 @@ async fn what_http2_may_not_carry_is_called_malformed_where_there_is_nothing_els
         assert_eq!(answer.status(), 502);
         assert!(answer.text().contains("malformed answer: HTTP/2 ended the connection"), "{}", answer.text());
         assert!(origin.asked.load(Ordering::Relaxed) <= asked);
+    }
+}
+
+/// It has not closed anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_contradicts_itself_is_malformed() {
+    for has_status in [false, true] {
+        let origin = Odd::start(Way::Cut { has_status }).await;
+        let proxy = Proxy::start(FREE).await;
+        let host = origin.authority();
+        let client = Client::connect(proxy.address(), &host).await;
+        let client = H2Client::over(client.tls("a.localhost", &proxy.ca_pem_path(), &[b"h2"]).await).await;
+        let answer = client.get(&format!("https://{host}/x")).await;
+        let told = (answer.status(), answer.head.proxy_error());
+        assert_eq!(told, (502, Some("http_protocol_error".into())), "{has_status}: {}", answer.text());
     }
 }
 

@@ -49,9 +49,8 @@ async fn a_head_of_more_than_64_kib_is_refused_on_h2() {
         let name: http::HeaderName = format!("x-{number}").parse().unwrap();
         large.headers_mut().insert(name, "x".repeat(900).parse().unwrap());
     }
-    if let Ok(answer) = h2.send(large, true).await.response().await {
-        assert_eq!(answer.status(), 431);
-    }
+    let answer = h2.send(large, true).await.response().await.expect("an answer");
+    assert_eq!((answer.status(), answer.head.proxy_error().as_deref()), (431, Some("http_request_error")));
     assert!(origin.log.pages().is_empty());
 }
 
