@@ -5,10 +5,11 @@ use super::record::{Hash, from_hex};
 use crate::config::{LOCK, give_to_owner, is_ours, is_same, open_ours};
 use crate::rfc3339;
 use flate2::Compression;
+use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -27,12 +28,12 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// All of a directory, in their order, but for those of other users. If a segment was just being compressed, only its compressed
-    /// form. Opens none.
+    /// All of a directory, in their order, but for those of other users. Of a plain segment and a compressed form beside it, only the
+    /// plain one: `gzip -k` may have made the other from fewer records. Opens none.
     pub fn all(directory: &Path) -> io::Result<Vec<Self>> {
         let own = entries(directory)?.into_iter().filter(|path| !is_foreign(path));
         let mut all: Vec<_> = own.filter_map(Self::of).collect();
-        all.sort_by_key(|stored| (stored.number, !stored.is_compressed));
+        all.sort_by_key(|stored| (stored.number, stored.is_compressed));
         all.dedup_by_key(|stored| stored.number);
         Ok(all)
     }
@@ -63,8 +64,12 @@ impl Stored {
         self.path.with_added_extension(COMPRESSED)
     }
 
-    /// Replaces it by its compressed form, which takes a tenth of the room.
+    /// Replaces it by its compressed form, which takes a tenth of the room. A file with the name of that form must have the same content.
     pub fn compress(&self) -> io::Result<()> {
+        let whole = self.compressed_path();
+        if whole.symlink_metadata().is_ok() && !self.is_unpacked(&whole).unwrap_or(false) {
+            return Err(io::Error::other(format!("{} differs from the segment: move it away", whole.display())));
+        }
         let new = self.path.with_added_extension(HALF_DONE);
         // What has that name may be a link of another user's.
         let _ = fs::remove_file(&new);
@@ -74,10 +79,25 @@ impl Stored {
         let done = io::copy(&mut self.open()?, &mut encoder)
             .and_then(|_| encoder.finish())
             .and_then(|file| file.sync_all())
-            .and_then(|()| fs::rename(&new, self.compressed_path()));
+            .and_then(|()| fs::rename(&new, whole));
         // If it failed because the disk is full, the unfinished copy must not keep its room.
         done.or_else(|error| fs::remove_file(&new).and(Err(error)))?;
         fs::remove_file(&self.path)
+    }
+
+    /// Whether it has what is compressed in this file.
+    fn is_unpacked(&self, compressed: &Path) -> io::Result<bool> {
+        let mut plain = BufReader::new(self.open()?);
+        let mut unpacked = BufReader::new(MultiGzDecoder::new(open(compressed)?));
+        loop {
+            let (one, other) = (plain.fill_buf()?, unpacked.fill_buf()?);
+            let length = one.len().min(other.len());
+            if length == 0 || one[..length] != other[..length] {
+                return Ok(one.len() == other.len() && length == 0);
+            }
+            plain.consume(length);
+            unpacked.consume(length);
+        }
     }
 }
 
@@ -194,17 +214,12 @@ pub(super) fn is_foreign(path: &Path) -> bool {
 
 /// Removes what a killed process left half done.
 pub(super) fn tidy(directory: &Path) -> io::Result<()> {
-    let all = paths(directory)?;
-    for path in entries(directory)?.into_iter().filter(|path| !is_foreign(path)) {
-        if all.contains(&path.with_added_extension(COMPRESSED)) || is_half_compressed(&path) {
-            fs::remove_file(path)?;
-        }
-    }
-    Ok(())
+    let mut half_done = entries(directory)?.into_iter().filter(|path| is_half_compressed(path) && !is_foreign(path));
+    half_done.try_for_each(fs::remove_file)
 }
 
-/// Files of a directory that are not part of the evidence, by their paths in it, in their order. A plain segment beside its compressed
-/// form is one: it is not read.
+/// Files of a directory that are not part of the evidence, by their paths in it, in their order. A compressed form beside a plain segment
+/// is one: it is not read.
 pub(super) fn others(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let (segments, files, lock) = (paths(directory)?, directory.join(RC1_FILES), directory.join(LOCK));
     let is_part =

@@ -10,6 +10,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use tempfile::TempDir;
 
+mod compressed;
 mod foreign;
 mod opened;
 mod past;
@@ -348,19 +349,6 @@ fn a_segment_that_was_just_being_begun_is_begun_again() {
         let verified = good(directory.path());
         assert_eq!((verified.segments, verified.unclean), (2, u64::from(!begun.is_empty())));
     }
-}
-
-#[test]
-fn one_that_was_just_being_compressed_is_read_once() {
-    let directory = written(1);
-    let path = first(directory.path());
-    let (plain, half) = (fs::read(&path).unwrap(), path.with_extension("jsonl.tmp"));
-    age(directory.path());
-    fs::write(&path, plain).unwrap();
-    fs::write(&half, b"half").unwrap();
-    drop(open(directory.path()));
-    assert_eq!(good(directory.path()).segments, 2);
-    assert!(!path.exists() && !half.exists());
 }
 
 #[test]
