@@ -131,7 +131,10 @@ fn text(directory: &Path, verified: &Verified, untrusted: Option<&[Fault]>) -> S
         (
             "lost",
             lost.iter()
-                .map(|(count, from, to)| format!("{} of {}", counted(*count, "record"), period(&(*from, *to))))
+                .map(|(count, from, to)| match count {
+                    0 => format!("perhaps what was not yet on the disk at {}: fsync failed", rfc3339::millis(*to)),
+                    count => format!("{} of {}", counted(*count, "record"), period(&(*from, *to))),
+                })
                 .chain(
                     (*zeros > 0).then(|| {
                         format!("what was written last: a power cut has left {zeros} zero bytes in its place")

@@ -22,7 +22,8 @@ pub struct Verified {
     /// SHA-256 of the last line, and the number of its segment.
     pub head: Hash,
     pub head_segment: u64,
-    /// Records that could not be written: count, and when the first and the last of their requests came.
+    /// Records that could not be written: count, and when the first and the last of their requests came. 0: fsync failed, and none is
+    /// known to be lost.
     pub lost: Vec<(u64, SystemTime, SystemTime)>,
     /// The last segment that `keep` has removed.
     pub removed_to: Option<u64>,
@@ -103,7 +104,8 @@ pub fn verify_each(
             walk.found.removed_heads.push(anchor);
             continue;
         }
-        let what = format!("no line has the SHA-256 {}: the chain was rewritten, or cut", digits(&anchor));
+        let what =
+            format!("no line behind a whole chain has the SHA-256 {}: it was rewritten, or cut", digits(&anchor));
         walk.fault(last.number, None, what);
     }
     for (name, of) in stamps {
@@ -128,10 +130,13 @@ struct Walk {
     present: HashSet<Hash>,
     /// Files in the place where 1.0.0-rc.1 kept them.
     rc1: HashSet<Hash>,
-    /// If fsync failed for the segment: its last line that is known to be on the disk, or the last line before it.
+    /// If fsync failed for the segment: its last line that is known to be on the disk.
     synced: Option<Hash>,
     /// That line was seen: what comes after it may be missing, which the chain itself says.
     may_end: bool,
+    /// Lines are missing, or may be, up to the second line of the next segment, which says so. A hash vouches for all lines before it,
+    /// so that until then no anchor is found.
+    is_after_gap: bool,
     /// Heads that must be in the chain and were not found yet.
     anchors: HashSet<Hash>,
 }
@@ -139,7 +144,7 @@ struct Walk {
 impl Walk {
     fn fault(&mut self, segment: u64, line: Option<u64>, what: impl Into<String>) {
         if self.may_end {
-            self.expected = None;
+            (self.expected, self.is_after_gap) = (None, true);
             return;
         }
         self.found.faults.push(Fault { segment, line, what: what.into() });
@@ -154,9 +159,9 @@ impl Walk {
     ) -> Result<Option<Hash>, ReadError> {
         let (mut lines, mut number, mut first) = (Lines::of(stored)?, 0, None);
         self.present.clear();
-        self.may_end = self.synced.is_some() && self.synced == self.expected;
         while let Some(read) = lines.next() {
             number += 1;
+            self.is_after_gap &= number != 2;
             let (line, hash) = match read {
                 Ok((line, hash)) => (parse(line), hash),
                 Err(error) => match error {
@@ -185,7 +190,9 @@ impl Walk {
                 }
                 Err(error) => self.fault(stored.number, Some(number), error.to_string()),
             }
-            self.anchors.remove(&hash);
+            if !self.is_after_gap {
+                self.anchors.remove(&hash);
+            }
             self.expected = Some(hash);
             (self.found.head, self.found.head_segment) = (hash, stored.number);
             self.may_end |= self.synced == Some(hash);
@@ -198,7 +205,7 @@ impl Walk {
             self.expected = None;
         }
         if std::mem::take(&mut self.may_end) {
-            self.expected = None;
+            (self.expected, self.is_after_gap) = (None, true);
         }
         Ok(first)
     }
@@ -252,7 +259,9 @@ impl Walk {
                 }
                 self.present.insert(sha256);
             }
-            Kind::Lost { count, from, to, .. } => found.lost.extend((count > 0).then_some((count, from, to))),
+            Kind::Lost { count, from, to, synced } if count > 0 || synced.is_some() => {
+                found.lost.push((count, from, to))
+            }
             Kind::Removed { segment: removed, .. } if removed >= segment => {
                 self.fault(
                     segment,
@@ -261,7 +270,7 @@ impl Walk {
                 );
             }
             Kind::Removed { segment, head } => _ = self.removed.insert(segment, head),
-            Kind::Segment { .. } | Kind::Stop | Kind::Other => {}
+            Kind::Segment { .. } | Kind::Stop | Kind::Lost { .. } | Kind::Other => {}
         }
     }
 

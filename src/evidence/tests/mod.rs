@@ -16,6 +16,7 @@ mod opened;
 mod past;
 mod removal;
 mod room;
+mod synced;
 
 const KEEP: Duration = Duration::from_secs(86_400);
 const ROBOTS: &[u8] = b"User-agent: *\nDisallow: /private/\n";

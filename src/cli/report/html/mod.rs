@@ -137,7 +137,13 @@ fn chain(page: &Page<'_>, out: &mut String) {
         *out += &format!("<ul>\n{}</ul>\n", listed.collect::<String>());
     }
     let lost = lost.iter().map(|(count, from, to)| {
-        (PLAIN, format!("{count} records between {} and {} were lost, as {LOST}.", time(*from), time(*to)))
+        (
+            PLAIN,
+            match count {
+                0 => format!("What was not yet on the disk at {} may be lost, as fsync failed.", time(*to)),
+                count => format!("{count} records between {} and {} were lost, as {LOST}.", time(*from), time(*to)),
+            },
+        )
     });
     let unclean = (*unclean > 0).then(|| {
         (PLAIN, format!("The proxy ended {} without closing the chain, as by a loss of power.", times_of(*unclean)))

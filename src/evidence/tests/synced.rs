@@ -1,0 +1,64 @@
+//! A segment that says that fsync failed for the one before it, which may be true or forged.
+
+use super::record::link;
+use super::*;
+
+/// Begins the second segment with a record of a failed fsync, after this line of the first.
+fn says_that_fsync_failed(directory: &Path, prev: Hash, synced: &str, count: u64) -> Hash {
+    let (mut head, mut out) = (prev, Vec::new());
+    let time = "\"time\":\"2026-11-22T18:30:00.000Z\"";
+    let synced = digits(&sha256(format!("{synced}\n").as_bytes()));
+    let period = "\"from\":\"2026-11-22T18:30:00.000Z\",\"to\":\"2026-11-22T18:30:00.000Z\"";
+    let segment = format!("{{\"type\":\"segment\",{time},\"segment\":2,\"format\":2,\"instance\":\"x\"}}\n");
+    link(&mut head, segment.as_bytes(), &mut out);
+    let loss = format!("{{\"type\":\"lost\",{time},\"count\":{count},{period},\"synced\":\"{synced}\"}}\n");
+    link(&mut head, loss.as_bytes(), &mut out);
+    fs::write(directory.join("00000002-20261122T183000Z.jsonl"), out).unwrap();
+    head
+}
+
+fn faults_with(directory: &Path, head: Hash) -> usize {
+    verify(directory, &[head]).unwrap().faults.len()
+}
+
+#[test]
+fn a_noted_head_is_not_found_behind_lines_that_are_missing() {
+    for synced in [0, 3] {
+        let directory = written(5);
+        let noted = good(directory.path()).head;
+        let lines: Vec<_> = fs::read_to_string(first(directory.path())).unwrap().lines().map(str::to_owned).collect();
+        let (synced, last) = (&lines[..=synced], lines.last().unwrap());
+        fs::write(first(directory.path()), format!("{}\n{last}\n", synced.join("\n"))).unwrap();
+        let head = says_that_fsync_failed(directory.path(), noted, synced.last().unwrap(), 0);
+        let verified = good(directory.path());
+        assert_eq!(verified.lost.len(), 1, "what may be missing is shown, however many there were");
+        assert_eq!(faults_with(directory.path(), noted), 1, "{}", synced.len());
+        assert_eq!(faults_with(directory.path(), head), 0, "it was noted after the loss was said");
+        // What the proxy writes then.
+        drop(open(directory.path()));
+        assert_eq!(faults_with(directory.path(), noted), 1);
+        assert_eq!(faults_with(directory.path(), good(directory.path()).head), 0);
+    }
+}
+
+#[test]
+fn a_noted_first_line_of_a_segment_does_not_stand_for_what_is_missing_before() {
+    let directory = written(5);
+    let last = good(directory.path()).head;
+    alter(directory.path(), |lines| lines.truncate(4));
+    let synced = fs::read_to_string(first(directory.path())).unwrap();
+    says_that_fsync_failed(directory.path(), last, synced.lines().last().unwrap(), 0);
+    good(directory.path());
+    let second = Stored::all(directory.path()).unwrap().remove(1);
+    let noted = Lines::of(&second).unwrap().next().unwrap().unwrap().1;
+    assert_eq!(faults_with(directory.path(), noted), 1);
+}
+
+#[test]
+fn where_nothing_is_missing_each_line_is_found() {
+    let directory = written(5);
+    let noted = good(directory.path()).head;
+    let text = fs::read_to_string(first(directory.path())).unwrap();
+    says_that_fsync_failed(directory.path(), noted, text.lines().nth(3).unwrap(), 3);
+    assert_eq!(faults_with(directory.path(), noted), 0);
+}
