@@ -105,7 +105,7 @@ fn parse_head(text: &str) -> Result<Hash, &'static str> {
 fn text(directory: &Path, verified: &Verified, untrusted: Option<&[Fault]>) -> String {
     let Verified { segments, records, times, head, lost, removed_to, unclean, is_written, is_cut, bodies, .. } =
         verified;
-    let Verified { zeros, removed_heads, others, faults, stamps, .. } = verified;
+    let Verified { zeros, others, faults, stamps, .. } = verified;
     let distrusted = untrusted.unwrap_or_default();
     let mut out = String::new();
     let broken = first(faults, |fault| format!("broken: {fault}"));
@@ -122,7 +122,7 @@ fn text(directory: &Path, verified: &Verified, untrusted: Option<&[Fault]>) -> S
     };
     let period = |(from, to): &(_, _)| format!("{} to {}", rfc3339::millis(*from), rfc3339::millis(*to));
     let said = |is: bool, what: &str| is.then(|| what.to_owned()).into_iter().collect();
-    let rows: [(&str, Vec<String>); 10] = [
+    let rows: [(&str, Vec<String>); 9] = [
         (
             "records",
             vec![format!("{records} in {}, resting on {}", counted(*segments, "segment"), counted(*bodies, "file"))],
@@ -150,7 +150,6 @@ fn text(directory: &Path, verified: &Verified, untrusted: Option<&[Fault]>) -> S
             "stamped",
             stamps.iter().map(|it| format!("{} by {}{by}", digits(&it.head), rfc3339::millis(it.time))).collect(),
         ),
-        ("noted", removed_heads.iter().map(|noted| format!("{} {OF_REMOVED}", digits(noted))).collect()),
         ("other", first(others, |other| format!("{} is not part of the evidence", other.display())).collect()),
     ];
     for (name, said) in rows {
@@ -167,9 +166,6 @@ fn first<T>(all: &[T], shown: impl Fn(&T) -> String) -> impl Iterator<Item = Str
     let more = all.len().saturating_sub(MOST_SHOWN);
     all.iter().take(MOST_SHOWN).map(shown).chain((more > 0).then(|| format!("… and {more} more")))
 }
-
-const OF_REMOVED: &str =
-    "is known only as the head of a removed segment, so what was in that segment cannot be verified";
 
 pub(super) fn as_json(verified: &Verified) -> serde_json::Value {
     let stamped = |stamp: &Stamp| {
@@ -192,7 +188,6 @@ pub(super) fn as_json(verified: &Verified) -> serde_json::Value {
         "cut": verified.is_cut,
         "zeros": verified.zeros,
         "open": verified.is_written,
-        "removed_heads": verified.removed_heads.iter().map(digits).collect::<Vec<_>>(),
         "stamps": verified.stamps.iter().map(stamped).collect::<Vec<_>>(),
         "others": verified.others,
         "head": verified.faults.is_empty().then(|| digits(&verified.head)),

@@ -2,15 +2,16 @@
 //! records refer to are there unchanged.
 
 use super::{Kind, Line, Lines, ReadError, decoded, parse, rc1_file};
+use crate::config::units::parse_duration;
 use crate::evidence::record::{Hash, NOTHING, digits};
 use crate::evidence::segment::{self, Stored, is_foreign};
 use crate::evidence::timestamp::{Stamp, stamped};
-use crate::evidence::writer::is_locked;
+use crate::evidence::writer::{believed, is_locked};
 use crate::rfc3339;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// The result of a verification.
 #[derive(Debug, Clone, Default)]
@@ -37,8 +38,6 @@ pub struct Verified {
     pub zeros: u64,
     /// Number of different files that records refer to.
     pub bodies: u64,
-    /// Heads noted elsewhere that are known only as the end of a removed segment, whose content cannot be verified any more.
-    pub removed_heads: Vec<Hash>,
     /// Time stamps of lines that are in the chain. Whether their authorities are to be trusted, [`Stamp::authenticate`] says.
     pub stamps: Vec<Stamp>,
     /// Files in the directory that are not part of the evidence, relative to it.
@@ -98,14 +97,12 @@ pub fn verify_each(
     }
     gaps.into_iter().for_each(|(next, after)| walk.gap(next, after));
     walk.found.bodies = walk.bodies.len() as u64;
-    let removed: HashSet<_> = walk.removed.values().copied().collect();
     for anchor in std::mem::take(&mut walk.anchors) {
-        if removed.contains(&anchor) {
-            walk.found.removed_heads.push(anchor);
-            continue;
-        }
-        let what =
-            format!("no line behind a whole chain has the SHA-256 {}: it was rewritten, or cut", digits(&anchor));
+        let name = digits(&anchor);
+        let what = match walk.removed.values().any(|(head, _)| *head == anchor) {
+            true => format!("the head {name} is of a removed segment, so its records cannot be verified"),
+            false => format!("no line behind a whole chain has the SHA-256 {name}: it was rewritten, or cut"),
+        };
         walk.fault(last.number, None, what);
     }
     for (name, of) in stamps {
@@ -122,14 +119,14 @@ struct Walk {
     found: Verified,
     /// The hash that the next line must name; `None`: unknown.
     expected: Option<Hash>,
-    /// Heads of the segments that were removed.
-    removed: HashMap<u64, Hash>,
+    /// Segments that were removed: the head, and when that was said.
+    removed: HashMap<u64, (Hash, SystemTime)>,
+    /// The shortest `keep` of any configuration.
+    keep: Option<Duration>,
     directory: PathBuf,
     /// Files that records have referred to, and those of the segment.
     bodies: HashSet<Hash>,
     present: HashSet<Hash>,
-    /// Files in the place where 1.0.0-rc.1 kept them.
-    rc1: HashSet<Hash>,
     /// If fsync failed for the segment: its last line that is known to be on the disk.
     synced: Option<Hash>,
     /// That line was seen: what comes after it may be missing, which the chain itself says.
@@ -150,13 +147,13 @@ impl Walk {
         self.found.faults.push(Fault { segment, line, what: what.into() });
     }
 
-    /// Tells what its first line names.
+    /// Tells what its first line names, and its time.
     fn segment(
         &mut self,
         stored: &Stored,
         is_last: bool,
         see: &mut impl FnMut(u64, u64, &Line),
-    ) -> Result<Option<Hash>, ReadError> {
+    ) -> Result<Option<(Hash, SystemTime)>, ReadError> {
         let (mut lines, mut number, mut first) = (Lines::of(stored)?, 0, None);
         self.present.clear();
         while let Some(read) = lines.next() {
@@ -182,8 +179,11 @@ impl Walk {
                 Ok(line) => {
                     see(stored.number, number, &line);
                     if number == 1 {
-                        first = Some(line.prev);
-                        self.date(stored, line.time);
+                        first = Some((line.prev, line.time));
+                        // `keep` goes by the time in the name.
+                        if stored.dated.is_some_and(|dated| rfc3339::seconds(dated) != rfc3339::seconds(line.time)) {
+                            self.fault(stored.number, Some(1), "it did not begin when the name of its file says");
+                        }
                     }
                     self.follows(stored.number, number, line.prev);
                     self.line(stored.number, number, line);
@@ -208,13 +208,6 @@ impl Walk {
             (self.expected, self.is_after_gap) = (None, true);
         }
         Ok(first)
-    }
-
-    /// `keep` goes by the time in the name.
-    fn date(&mut self, stored: &Stored, time: SystemTime) {
-        if stored.dated.is_some_and(|dated| rfc3339::seconds(dated) != rfc3339::seconds(time)) {
-            self.fault(stored.number, Some(1), "it did not begin when the name of its file says");
-        }
     }
 
     fn follows(&mut self, segment: u64, line: u64, prev: Hash) {
@@ -254,8 +247,9 @@ impl Walk {
                 config.into_iter().for_each(|hash| self.refer(hash, segment, number));
             }
             Kind::File { sha256, text, base64 } => {
-                if let Err(error) = decoded(&sha256, text, base64) {
-                    self.fault(segment, Some(number), format!("the file {}: {error}", digits(&sha256)));
+                match decoded(&sha256, text, base64) {
+                    Ok(file) => self.keep = self.keep.into_iter().chain(keep_of(&file)).min(),
+                    Err(error) => self.fault(segment, Some(number), format!("the file {}: {error}", digits(&sha256))),
                 }
                 self.present.insert(sha256);
             }
@@ -263,38 +257,44 @@ impl Walk {
                 found.lost.push((count, from, to))
             }
             Kind::Removed { segment: removed, .. } if removed >= segment => {
-                self.fault(
-                    segment,
-                    Some(number),
-                    format!("it says that segment {removed} was removed, which is not older"),
-                );
+                let what = format!("it says that segment {removed} was removed, which is not older");
+                self.fault(segment, Some(number), what);
             }
-            Kind::Removed { segment, head } => _ = self.removed.insert(segment, head),
+            Kind::Removed { segment, head } => _ = self.removed.insert(segment, (head, line.time)),
             Kind::Segment { .. } | Kind::Stop | Kind::Lost { .. } | Kind::Other => {}
         }
     }
 
-    /// What is not there before the segment `next` was removed by the writer, which recorded that. `after`: what its first line names.
-    fn gap(&mut self, next: u64, after: Option<Hash>) {
+    /// What is not there before the segment `next` was removed by the writer, which recorded that. `after`: what its first line names, and
+    /// when that segment began, and so the one before ended.
+    fn gap(&mut self, next: u64, after: Option<(Hash, SystemTime)>) {
         let before = next - 1;
         match (self.removed.get(&before), after) {
-            (Some(head), Some(after)) if *head == after => self.found.removed_to = Some(before),
-            (Some(_), _) => {
-                self.fault(next, Some(1), format!("it does not follow segment {before}, which was removed"));
-            }
             (None, _) => self.fault(before, None, "the segment is missing, and was not removed as `keep` says"),
+            (Some((head, said)), Some((prev, ended))) if *head == prev => {
+                let age = (*said).min(SystemTime::now()).duration_since(ended).unwrap_or_default();
+                match self.keep.is_some_and(|keep| age + believed(keep) < keep) {
+                    true => self.fault(before, None, "it was removed earlier than any `keep` on record allows"),
+                    false => self.found.removed_to = Some(before),
+                }
+            }
+            _ => self.fault(next, Some(1), format!("it does not follow segment {before}, which was removed")),
         }
     }
 
     /// A record refers to this file, which has to be in its segment, or where 1.0.0-rc.1 kept it.
     fn refer(&mut self, hash: Hash, segment: u64, line: u64) {
         self.bodies.insert(hash);
-        if !self.present.insert(hash) || self.rc1.contains(&hash) {
-            return;
-        }
-        match rc1_file(&self.directory, &hash) {
-            Ok(_) => _ = self.rc1.insert(hash),
-            Err(error) => self.fault(segment, Some(line), format!("it rests on the file {}: {error}", digits(&hash))),
+        if self.present.insert(hash)
+            && let Err(error) = rc1_file(&self.directory, &hash)
+        {
+            self.fault(segment, Some(line), format!("it rests on the file {}: {error}", digits(&hash)));
         }
     }
+}
+
+/// `evidence.keep`, if this file is a configuration.
+fn keep_of(file: &[u8]) -> Option<Duration> {
+    let config: serde_json::Value = serde_json::from_slice(file).ok()?;
+    parse_duration(config.pointer("/evidence/keep")?.as_str()?).ok()
 }

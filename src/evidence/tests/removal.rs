@@ -3,11 +3,13 @@
 use super::super::reader::{Kind, verify_each};
 use super::*;
 
+const CONFIG: &str = "{\"evidence\":{\"keep\":\"9d\"}}";
+
 /// One segment for each of these times, the last of which is now.
 fn aged(times: &[Duration]) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     for _ in times {
-        let evidence = open(directory.path());
+        let evidence = Evidence::open(directory.path(), KEEP, "test-1", CONFIG).unwrap();
         record(&evidence, "http://a.example/", SystemTime::now());
         drop(evidence);
         age(directory.path());
@@ -36,7 +38,7 @@ pub fn rest(writer: &mut Writer) {
 
 /// Goes on, for a moment.
 fn restart(directory: &Path) {
-    drop(Evidence::open(directory, 9 * KEEP, "test-1", "{}").unwrap());
+    drop(Evidence::open(directory, 9 * KEEP, "test-1", CONFIG).unwrap());
 }
 
 #[test]
@@ -51,8 +53,8 @@ fn what_was_kept_long_enough_is_removed_and_that_is_said() {
     // The fourth ended when the fifth began, nine days ago and a moment.
     assert_eq!((verified.removed_to, segments(directory.path())), (Some(4), (5..=9).collect()));
     // A head of one that is gone is known, but not what was there.
-    let verified = verify(directory.path(), &[third]).unwrap();
-    assert_eq!((verified.faults, verified.removed_heads), (vec![], vec![third]));
+    let faults = verify(directory.path(), &[third]).unwrap().faults;
+    assert!(faults[0].what.ends_with("is of a removed segment, so its records cannot be verified"), "{faults:?}");
     restart(directory.path());
     assert_eq!(good(directory.path()).removed_to, Some(4));
 }
@@ -65,7 +67,7 @@ fn one_that_cannot_be_removed_is_said_once_and_keeps_no_other() {
     let aside = directory.path().join("aside");
     fs::rename(&stored.path, &aside).unwrap();
     fs::create_dir(&stored.path).unwrap();
-    let mut writer = Writer::open(directory.path(), Arc::new(Queue::new(9 * KEEP)), "test-1", "{}").unwrap();
+    let mut writer = Writer::open(directory.path(), Arc::new(Queue::new(9 * KEEP)), "test-1", CONFIG).unwrap();
     for _ in 0..3 {
         rest(&mut writer);
         writer.look_after(SystemTime::now());
@@ -120,7 +122,7 @@ fn a_report_leaves_out_what_is_damaged_alone() {
 #[test]
 fn a_start_with_a_clock_far_ahead_removes_no_more_than_a_third_of_what_is_kept() {
     let directory = aged(&days([9, 7, 5, 4, 2, 1]));
-    let mut writer = Writer::open(directory.path(), Arc::new(Queue::new(9 * KEEP)), "test-1", "{}").unwrap();
+    let mut writer = Writer::open(directory.path(), Arc::new(Queue::new(9 * KEEP)), "test-1", CONFIG).unwrap();
     assert_eq!(segments(directory.path()), (1..=7).collect::<Vec<_>>());
     let year = SystemTime::now() + 365 * KEEP;
     rest(&mut writer);
@@ -143,22 +145,63 @@ fn a_start_with_a_clock_in_1970_costs_nothing_when_it_is_right_again() {
     assert_eq!(segments(directory.path()), (1..=5).collect::<Vec<_>>());
 }
 
+/// Appends to the last segment, which is plain, that this one was removed.
+fn forge(directory: &Path, segment: u64, of: Hash, time: SystemTime) {
+    let last = Stored::all(directory).unwrap().pop().unwrap();
+    let (mut head, mut forged) = (verify(directory, &[]).unwrap().head, Vec::new());
+    let (name, time) = (digits(&of), crate::rfc3339::millis(time));
+    let line = format!("{{\"type\":\"removed\",\"time\":\"{time}\",\"segment\":{segment},\"head\":\"{name}\"}}\n");
+    record::link(&mut head, line.as_bytes(), &mut forged);
+    OpenOptions::new().append(true).open(last.path).unwrap().write_all(&forged).unwrap();
+}
+
 #[test]
 fn a_segment_that_says_that_a_later_one_was_removed_is_a_forgery() {
     let directory = written(1);
-    let mut head = NOTHING;
-    let stored = Stored::all(directory.path()).unwrap().remove(0);
-    let mut lines = reader::Lines::of(&stored).unwrap();
-    while let Some(line) = lines.next() {
-        head = line.unwrap().1;
-    }
-    let name = digits(&head);
-    let line =
-        format!("{{\"type\":\"removed\",\"time\":\"2001-09-09T01:46:40.000Z\",\"segment\":7,\"head\":\"{name}\"}}\n");
-    let mut forged = Vec::new();
-    record::link(&mut head, line.as_bytes(), &mut forged);
-    OpenOptions::new().append(true).open(&stored.path).unwrap().write_all(&forged).unwrap();
+    forge(directory.path(), 7, good(directory.path()).head, SystemTime::now());
     assert_eq!(faults(directory.path()), [(1, Some(7))]);
+}
+
+#[test]
+fn a_segment_that_is_said_to_be_removed_too_early_is_missing() {
+    let now = SystemTime::now();
+    for (ended, said, expected) in [(2, now, 1), (2, now + 365 * KEEP, 1), (10, now, 0)] {
+        let directory = aged(&days([ended + 2, ended + 1, ended]));
+        drop(Evidence::open(directory.path(), 90 * KEEP, "test-1", CONFIG).unwrap());
+        let noted = good(directory.path()).head;
+        let all = Stored::all(directory.path()).unwrap();
+        forge(directory.path(), 2, all[2].first().unwrap().prev, said);
+        all[..2].iter().for_each(|stored| fs::remove_file(&stored.path).unwrap());
+        assert_eq!(verify(directory.path(), &[noted]).unwrap().faults.len(), expected, "{ended}");
+    }
+}
+
+#[test]
+fn what_was_removed_for_a_false_name_is_missing_when_the_names_are_right_again() {
+    let directory = aged(&days([6, 5, 4, 3, 2, 1]));
+    let names: Vec<_> = Stored::all(directory.path()).unwrap().into_iter().map(|stored| stored.path).collect();
+    let aside = |number: usize| {
+        let at = crate::rfc3339::seconds(SystemTime::now() - u32::try_from(20 - 2 * number).unwrap() * KEEP);
+        directory.path().join(format!("{:08}-{}.jsonl.gz", number + 1, at.replace(['-', ':'], "")))
+    };
+    (0..6).for_each(|number| fs::rename(&names[number], aside(number)).unwrap());
+    restart(directory.path());
+    (0..6).for_each(|number| drop(fs::rename(aside(number), &names[number])));
+    assert!(segments(directory.path())[0] > 1, "it was removed");
+    assert_eq!(faults(directory.path()), [(segments(directory.path())[0] - 1, None)]);
+}
+
+#[test]
+fn a_noted_head_is_not_found_in_a_chain_that_says_only_that_its_segment_was_removed() {
+    let (directory, noted) = (tempfile::tempdir().unwrap(), [7; 32]);
+    let path = directory.path().join("00000002-20261122T183000Z.jsonl");
+    let (mut head, mut out) = (noted, Vec::new());
+    let time = "\"time\":\"2026-11-22T18:30:00.000Z\"";
+    record::link(&mut head, format!("{{\"type\":\"segment\",{time},\"segment\":2}}\n").as_bytes(), &mut out);
+    fs::write(&path, out).unwrap();
+    forge(directory.path(), 1, noted, SystemTime::now());
+    good(directory.path());
+    assert_eq!(verify(directory.path(), &[noted]).unwrap().faults.len(), 1);
 }
 
 #[test]
