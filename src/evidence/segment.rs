@@ -1,7 +1,6 @@
 //! The files of a chain: `00000001-20261122T183000Z.jsonl` and so on, by number and beginning. Only the last is written to;
 //! those before it are compressed, and how old they are their names say. What a segment's records refer to is in the same segment.
 
-use super::record::{Hash, from_hex};
 use crate::config::{LOCK, give_to_owner, is_ours, is_same, open_ours};
 use crate::rfc3339;
 use flate2::Compression;
@@ -170,28 +169,15 @@ impl Segment {
     }
 }
 
-/// Compresses full segments. Without any segment of 1.0.0-rc.1, removes what only those referred to.
-pub(super) fn clear_up(directory: &Path) {
-    let done = (|| {
-        let all = Stored::all(directory)?;
-        if let Some((_, full)) = all.split_last() {
-            let plain = full.iter().filter(|stored| !stored.is_compressed);
-            // One that is damaged keeps no other from it.
-            plain.map(Stored::compress).fold(Ok(()), io::Result::and)?;
-        }
-        let files = directory.join(RC1_FILES);
-        if all.iter().all(|stored| stored.dated.is_some()) && files.is_dir() {
-            for shard in entries(&files)?.into_iter().filter(|shard| shard.is_dir()) {
-                entries(&shard)?.iter().filter(|file| rc1_hash(file).is_some()).try_for_each(fs::remove_file)?;
-                // It stays where there are files of others in it.
-                let _ = fs::remove_dir(&shard);
-            }
-            let _ = fs::remove_dir(&files);
-        }
-        io::Result::Ok(())
-    })();
+/// Compresses full segments.
+pub(super) fn compress_full(directory: &Path) {
+    let done = Stored::all(directory).and_then(|all| {
+        let full = all.split_last().map_or(&[][..], |(_, full)| full);
+        // One that is damaged keeps no other from it.
+        full.iter().filter(|stored| !stored.is_compressed).map(Stored::compress).fold(Ok(()), io::Result::and)
+    });
     if let Err(error) = done {
-        tracing::error!(directory = %directory.display(), "evidence cannot be compressed or cleared: {error}");
+        tracing::error!(directory = %directory.display(), "evidence cannot be compressed: {error}");
     }
 }
 
@@ -221,32 +207,19 @@ pub(super) fn tidy(directory: &Path) -> io::Result<()> {
 /// Files of a directory that are not part of the evidence, by their paths in it, in their order. A compressed form beside a plain segment
 /// is one: it is not read.
 pub(super) fn others(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let (segments, files, lock) = (paths(directory)?, directory.join(RC1_FILES), directory.join(LOCK));
+    let segments = Stored::all(directory)?;
+    let is_rc1s = |path: &Path| path.ends_with(RC1_FILES) && segments.iter().any(|segment| segment.dated.is_none());
+    let paths: HashSet<_> = segments.iter().map(|segment| &segment.path).collect();
     let is_part =
-        |path: &PathBuf| segments.contains(path) || is_half_compressed(path) || [&files, &lock].contains(&path);
+        |path: &PathBuf| paths.contains(path) || is_half_compressed(path) || path.ends_with(LOCK) || is_rc1s(path);
     let mut all: Vec<_> = entries(directory)?.into_iter().filter(|path| !is_part(path)).collect();
-    for shard in if files.is_dir() { entries(&files)? } else { Vec::new() } {
-        match shard.is_dir() {
-            true => all.extend(entries(&shard)?.into_iter().filter(|path| rc1_hash(path).is_none())),
-            false => all.push(shard),
-        }
-    }
     all.iter_mut().for_each(|path| *path = path.strip_prefix(directory).map_or(path.clone(), Path::to_owned));
     all.sort();
     Ok(all)
 }
 
-fn paths(directory: &Path) -> io::Result<HashSet<PathBuf>> {
-    Ok(Stored::all(directory)?.into_iter().map(|stored| stored.path).collect())
-}
-
 fn is_half_compressed(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == HALF_DONE) && Stored::of(path.with_extension("")).is_some()
-}
-
-/// Whose file this is, by its name there. `None`: it is another's.
-fn rc1_hash(path: &Path) -> Option<Hash> {
-    from_hex(path.file_name()?.to_str()?.strip_suffix(".gz")?)
 }
 
 /// What is in a directory.

@@ -2,7 +2,7 @@
 //! `00000001-<SHA-256 of the line>.tsr`, with the authority's answer as it came: the data that it is for is that line.
 
 use super::record::{Hash, digits, from_hex};
-use super::segment::entries;
+use super::segment::{entries, is_foreign};
 use crate::config::{read_file, write_once};
 use openssl::cms::{CMSOptions, CmsContentInfo};
 use openssl::error::ErrorStack;
@@ -93,9 +93,9 @@ pub(super) fn stamped(path: &Path) -> Option<(u64, Hash)> {
     Some((segment, from_hex(head)?))
 }
 
-/// Removes those of segments before this one, which have been removed.
+/// Removes ours of segments before this one, which have been removed.
 pub(super) fn remove_before(directory: &Path, first: u64) -> io::Result<()> {
-    let is_old = |path: &PathBuf| stamped(path).is_some_and(|(segment, _)| segment < first);
+    let is_old = |path: &PathBuf| stamped(path).is_some_and(|(segment, _)| segment < first) && !is_foreign(path);
     entries(directory)?.into_iter().filter(is_old).try_for_each(fs::remove_file)
 }
 

@@ -15,7 +15,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use flate2::read::MultiGzDecoder;
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -233,7 +233,7 @@ pub fn stored_files(
 pub fn rc1_file(directory: &Path, hash: &Hash) -> Result<Vec<u8>, FileError> {
     let name = digits(hash);
     let path = directory.join(RC1_FILES).join(&name[..2]).join(name + ".gz");
-    let file = File::open(path).map_err(|error| match error.kind() {
+    let file = open(&path).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => FileError::Missing,
         _ => error.into(),
     })?;

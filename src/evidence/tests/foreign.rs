@@ -55,3 +55,16 @@ fn a_link_under_the_name_of_what_is_being_compressed_is_not_written_through() {
     assert_eq!(fs::read(&victim).unwrap(), b"precious");
     assert_eq!(good(directory.path()).records, 2);
 }
+
+#[test]
+fn another_users_time_stamp_of_a_removed_segment_stays() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: needs root");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let [own, other] = ["ab", "cd"].map(|digit| directory.path().join(format!("00000001-{}.tsr", digit.repeat(32))));
+    [&own, &other].into_iter().for_each(|stamp| fs::write(stamp, "").unwrap());
+    chown(&other, Some(61184), None).unwrap();
+    timestamp::remove_before(directory.path(), 2).unwrap();
+    assert_eq!((own.exists(), other.exists()), (false, true));
+}

@@ -292,11 +292,6 @@ fn what_rc1_wrote_is_read_and_continued() {
     let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_763_640_000 + 366 * 86_400);
     let past = find(directory.path(), &authority, "http://a.example/", at).unwrap().0.unwrap();
     assert!(matches!(past.robots, Some(PastCopy { file: PastFile::Body(ref body), .. }) if body == ROBOTS));
-    let note = directory.path().join("bodies/note");
-    fs::write(&note, "").unwrap();
-    fs::remove_file(directory.path().join("00000001.jsonl")).unwrap();
-    segment::clear_up(directory.path());
-    assert!(!shard.exists() && note.exists(), "only what rc.1 has written goes with its last segment");
 }
 
 #[test]
@@ -484,12 +479,13 @@ fn files_of_others_are_no_segments_and_are_reported() {
         "00000007-20261122T1830.jsonl",
         "00000007-.jsonl",
         "1.jsonl",
-        "bodies/ab/note",
-        "bodies/x",
+        "bodies",
         "notes.jsonl.tmp",
     ];
-    fs::create_dir_all(directory.path().join("bodies/ab")).unwrap();
-    for name in names {
+    let body = directory.path().join(format!("bodies/ab/{}.gz", "ab".repeat(32)));
+    fs::create_dir_all(body.parent().unwrap()).unwrap();
+    fs::write(&body, "another program's").unwrap();
+    for name in names.into_iter().filter(|name| *name != "bodies") {
         fs::write(directory.path().join(name), "{}\n").unwrap();
     }
     let verified = good(directory.path());
@@ -498,6 +494,7 @@ fn files_of_others_are_no_segments_and_are_reported() {
     assert_eq!((verified.segments, verified.others), (1, sorted));
     drop(open(directory.path()));
     assert_eq!(good(directory.path()).others.len(), names.len(), "nobody touches them");
+    assert!(body.exists());
 }
 
 /// As though its segments had been written at these times: the chain is made again, of the same lines.

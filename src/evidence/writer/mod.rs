@@ -13,7 +13,7 @@ pub use start::{is_locked, unusable};
 
 use crate::config::{LOCK, UnusableFile, is_same, private_directory, warn_of_foreign, warn_of_others};
 use crate::evidence::record::{Draft, digits, sha256};
-use crate::evidence::segment::{clear_up, foreign, tidy};
+use crate::evidence::segment::{compress_full, foreign, tidy};
 use crate::since_boot::since_boot;
 use chain::Chain;
 use queue::Lost;
@@ -232,7 +232,7 @@ impl Writer {
         }
         let directory = self.directory.clone();
         let helper = std::thread::Builder::new().name("politely-evidence-gzip".into());
-        self.helper = helper.spawn(move || clear_up(&directory)).ok();
+        self.helper = helper.spawn(move || compress_full(&directory)).ok();
     }
 
     fn stop(&mut self) {
