@@ -48,14 +48,14 @@ fn or_empty(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-/// Quoted where it has to be. What a spreadsheet would take for a formula begins with an apostrophe.
+/// Quoted where it has to be. What a spreadsheet would take for a formula begins with an apostrophe. A spreadsheet that separates cells
+/// at `;` does not see the quotes, so it would begin a cell after any `;` or end of line.
 fn cell(text: &str) -> String {
-    let text = inert(text);
-    let formula = if text.starts_with(['=', '+', '-', '@']) { "'" } else { "" };
-    match text.contains(['"', ',', '\n']) {
-        true => format!("\"{formula}{}\"", text.replace('"', "\"\"")),
-        false => format!("{formula}{text}"),
-    }
+    let text = inert(text).replace('\n', "\\u{a}");
+    let is_formula = |piece: &str| piece.trim_start_matches(['"', ' ']).starts_with(['=', '+', '-', '@']);
+    let pieces = text.split(';').map(|piece| if is_formula(piece) { format!("'{piece}") } else { piece.to_owned() });
+    let text = pieces.collect::<Vec<_>>().join(";");
+    if text.contains(['"', ',']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
 
 #[cfg(test)]
@@ -70,7 +70,13 @@ mod tests {
             ("say \"no\"", "\"say \"\"no\"\"\""),
             ("=HYPERLINK(1)", "'=HYPERLINK(1)"),
             ("a\r\u{202e}b", "a\\u{d}\\u{202e}b"),
-            ("a\nb", "\"a\nb\""),
+            ("a\n=b", "a\\u{a}=b"),
+            ("a\t=b", "a\\u{9}=b"),
+            // Where `;` separates, each of these would begin a cell.
+            ("https://a.example/x?;=cmd|calc", "https://a.example/x?;'=cmd|calc"),
+            ("a;b;+1;-1;@x", "a;b;'+1;'-1;'@x"),
+            ("a;\"=1\"", "\"a;'\"\"=1\"\"\""),
+            ("/;jsessionid=1?a=b", "/;jsessionid=1?a=b"),
             ("", ""),
         ] {
             assert_eq!(cell(text), shown, "{text:?}");
