@@ -179,7 +179,7 @@ impl ServerLink {
     }
 
     fn adopt(&self, url: &SecretUrl, connection: ServerConnection, history: Option<String>) {
-        let (mut remembers, mut instances) = (false, 0);
+        let mut remembers = false;
         self.live.send_modify(|live| {
             remembers = live.connection.is_some() && history.is_some() && live.history == history;
             if !remembers {
@@ -187,9 +187,9 @@ impl ServerLink {
                 // An instance that starts has lost no state, and need not wait for others that have.
                 live.settled_at = (live.server > 1).then(|| Instant::now() + SETTLING);
             }
-            instances = live.membership.connected;
             (live.is_tried, live.connection, live.history) = (true, Some(connection), history);
         });
+        let instances = self.live.borrow().membership.connected;
         // Whoever reads this is served.
         match self.keeps {
             _ if remembers => tracing::info!("reconnected to the fleet's server"),
@@ -234,11 +234,10 @@ impl ServerLink {
             live.history.take_if(|_| !is_known);
             is_news
         });
-        if self.keeps == Keeps::Copies {
-            return Ok(true);
+        if self.keeps == Keeps::Paces {
+            self.log_missing(before);
         }
-        self.log_missing(before);
-        Ok(is_known)
+        Ok(is_known || self.keeps == Keeps::Copies)
     }
 
     async fn part_at(&self, at: Instant, why: &str) -> ! {
