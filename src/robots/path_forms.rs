@@ -477,6 +477,23 @@ mod tests {
         }
     }
 
+    /// `/x?f[]=a` is longer than `/x?f[]`, however the latter is escaped.
+    #[test]
+    fn rules_are_ranked_by_their_length_in_the_spelling_that_is_compared() {
+        for (shorter, longer, targets) in [
+            ("/x?f%5B%5D", "/x?f[]=a", &["/x?f[]=a", "/x?f%5B%5D=a"][..]),
+            ("/C%2B%2B", "/C++/a", &["/C++/a", "/C%2B%2B/a"]),
+            ("/*%3Ab%3A*", "/*:b:cd$", &["/x:b:cd", "/x%3Ab%3Acd"]),
+        ] {
+            for target in targets {
+                let disallowed = refused(&format!("Allow: {shorter}\nDisallow: {longer}"), target);
+                assert!(disallowed.is_some(), "{target} by {longer}");
+            }
+            let disallowed = refused(&format!("Disallow: {shorter}\nAllow: {longer}"), targets[0]);
+            assert_eq!(disallowed, None, "{} by {shorter}", targets[0]);
+        }
+    }
+
     #[test]
     fn as_sent_judges_no_other_form() {
         let asks = |paths| {

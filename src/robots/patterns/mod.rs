@@ -75,18 +75,17 @@ impl<T: Ord + Copy> PatternsBuilder<T> {
     }
 
     /// Adds a pattern as written. `value` is called with the number of bytes that count for precedence: those of the normalised
-    /// pattern, `*` and `$` included.
-    pub(crate) fn add(&mut self, written: &[u8], value: impl FnOnce(usize) -> T) {
+    /// pattern, `*` and `$` included; for the folded pattern with those of that.
+    pub(crate) fn add(&mut self, written: &[u8], value: impl Fn(usize) -> T) {
         let (text, form, bytes) = normalise(written);
-        let value = value(bytes);
         let folded = fold(&text, path_bytes(&text));
         if matches!(folded, Cow::Owned(_)) && self.folded.is_none() {
             self.folded = Some(Box::new(self.clone()));
         }
         if let Some(builder) = &mut self.folded {
-            builder.push(&folded, form, value);
+            builder.push(&folded, form, value(bytes - (text.len() - folded.len())));
         }
-        self.push(&text, form, value);
+        self.push(&text, form, value(bytes));
     }
 
     fn push(&mut self, text: &[u8], form: PatternForm, value: T) {
