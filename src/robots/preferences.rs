@@ -11,7 +11,7 @@ use super::steps;
 use super::usage::{self, Purpose, Vocabulary};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -32,10 +32,11 @@ struct PreferenceOwner {
 }
 
 /// The line with the longest matching path decides, as with rules, and lines with the same path count as one (draft-ietf-aipref-attach,
-/// "Content-Usage Rule Semantics").
+/// "Content-Usage Rule Semantics"). Of several paths of that length, each counts.
 #[derive(Debug)]
 struct PreferenceRules {
-    paths: Patterns<PreferencePath>,
+    /// One for each set of uses that paths refuse: of paths in the same one, it does not matter which is found.
+    paths: Vec<Patterns<PreferencePath>>,
     /// Sorted by the path's number, then in the file's order.
     unwelcome: Vec<Unwelcome>,
 }
@@ -103,12 +104,14 @@ impl Preferences {
         budget.spend(owners.len() * (self.owners.len() + 1).ilog2() as usize)?;
         for owner in self.of(owners) {
             let rules = self.compiled(owner, source, options);
-            let Some(best) = rules.paths.best(path, budget)? else { continue };
-            if best.bytes > longest {
-                (longest, found) = (best.bytes, FoundPreferences::new());
-            }
-            if best.bytes == longest {
-                found.push(rules.said(best.number.0));
+            for paths in &rules.paths {
+                let Some(best) = paths.best(path, budget)? else { continue };
+                if best.bytes > longest {
+                    (longest, found) = (best.bytes, FoundPreferences::new());
+                }
+                if best.bytes == longest {
+                    found.push(rules.said(best.number.0));
+                }
             }
         }
         Ok(found)
@@ -143,9 +146,8 @@ impl Preferences {
 
 impl PreferenceRules {
     fn new(vocabulary: Vocabulary, lines: &[Span], source: &FileSource, options: &ParseOptions) -> Self {
-        let mut paths = PatternsBuilder::new(Arc::from([]), 0);
         let mut numbers: HashMap<Shape, u32> = HashMap::new();
-        let mut unwelcome = Vec::new();
+        let (mut patterns, mut unwelcome) = (Vec::new(), Vec::new());
         for &line in lines {
             let value = source.slice(line);
             steps::count(value.len());
@@ -154,10 +156,9 @@ impl PreferenceRules {
             let written = Span::new(begin + read.pattern.start..begin + read.pattern.end);
             // A line without a path is about everything.
             let pattern = if read.pattern.is_empty() { b"/" } else { source.slice(written) };
-            let next = numbers.len() as u32;
             let path = *numbers.entry(Shape::new(pattern)).or_insert_with(|| {
-                paths.add(pattern, |bytes| PreferencePath { bytes, number: Reverse(next) });
-                next
+                patterns.push(pattern);
+                patterns.len() as u32 - 1
             });
             // `ai-train=no, use=reference` refuses the same use twice.
             let mut said = HashSet::new();
@@ -166,8 +167,18 @@ impl PreferenceRules {
             unwelcome.extend(no.map(|purpose| Unwelcome { path, vocabulary, line, pattern: written, purpose }));
         }
         unwelcome.shrink_to_fit();
-        unwelcome.sort_by_key(|said| said.path);
-        Self { paths: paths.finish(), unwelcome }
+        unwelcome.sort_by_key(|said: &Unwelcome| said.path);
+        let mut by_uses: BTreeMap<BTreeSet<&Purpose>, PatternsBuilder<PreferencePath>> = BTreeMap::new();
+        let mut rest = &unwelcome[..];
+        for (number, pattern) in (0..).zip(patterns) {
+            let (own, others) = rest.split_at(rest.partition_point(|said| said.path == number));
+            rest = others;
+            let paths = by_uses.entry(own.iter().map(|said| &said.purpose).collect());
+            let paths = paths.or_insert_with(|| PatternsBuilder::new(Arc::from([]), 0));
+            paths.add(pattern, |bytes| PreferencePath { bytes, number: Reverse(number) });
+        }
+        let paths = by_uses.into_values().map(PatternsBuilder::finish).collect();
+        Self { paths, unwelcome }
     }
 
     fn said(&self, path: u32) -> &[Unwelcome] {
@@ -178,7 +189,8 @@ impl PreferenceRules {
 
     fn heap_size(&self) -> usize {
         let purposes: usize = self.unwelcome.iter().map(|said| said.purpose.as_str().len() + ALLOCATION).sum();
-        self.paths.heap_size() + size_of_val(&*self.unwelcome) + purposes
+        let paths: usize = self.paths.iter().map(Patterns::heap_size).sum();
+        paths + size_of_val(&*self.paths) + size_of_val(&*self.unwelcome) + purposes
     }
 }
 
@@ -219,6 +231,37 @@ mod tests {
         let rules = file.rules_for(&everybody);
         let said: Vec<_> = rules.preferences_for(b"/~xy").into_iter().map(|it| it.purpose().to_owned()).collect();
         assert_eq!(said, ["ai-train", "search"]);
+    }
+
+    #[test]
+    fn of_paths_alike_in_length_each_no_counts_whatever_the_order() {
+        for (lines, target, expected) in [
+            (["/*.pd train-ai=y", "/a.pd train-ai=n"], "/a.pdf", "ai-train"),
+            (["/*.pd train-ai=n", "/a.pd search=n"], "/a.pdf", "ai-train search"),
+            (["/a* train-ai=y", "/ab train-ai=n"], "/abc", "ai-train"),
+            (["/a* train-ai=n", "/a$ train-ai=y"], "/a", "ai-train"),
+            (["/*.pdf train-ai=y", "/a.pd train-ai=n"], "/a.pdf", ""),
+        ] {
+            for lines in [lines, [lines[1], lines[0]]] {
+                let [signals, usages] = ["Content-Signal", "Content-Usage"].map(|key| {
+                    let written = lines.map(|line| format!("{key}: {line}\n")).concat();
+                    let written = if key == "Content-Usage" { written } else { as_signals(&written) };
+                    let file = RobotsTxt::parse(format!("User-agent: *\n{written}").as_bytes());
+                    let everybody: [&str; 0] = [];
+                    let rules = file.rules_for(&everybody);
+                    let said = rules.preferences_for(target.as_bytes());
+                    let mut said: Vec<_> = said.into_iter().map(|it| it.purpose().to_owned()).collect();
+                    said.sort_unstable();
+                    said.join(" ")
+                });
+                assert_eq!([&*signals, &*usages], [expected; 2], "{lines:?}");
+            }
+        }
+    }
+
+    /// The same in the words of Content-Signal.
+    fn as_signals(usages: &str) -> String {
+        usages.replace("train-ai", "ai-train").replace("=y", "=yes").replace("=n", "=no")
     }
 
     #[test]

@@ -81,6 +81,7 @@ mod tests {
             _ => format!("sitemap:http://a/{}\n", n - 1),
         }),
         ("usages", STAR, |n| format!("content-usage:/{n} ai=n\n")),
+        ("usages of as many uses", STAR, |n| format!("content-usage:/{n} a{n}=n\n")),
         ("lines of many uses", STAR, |n| match n % 1_000 {
             0 => format!("z=n\ncontent-usage:/{n} "),
             _ => format!("a{n}=n,"),
