@@ -62,6 +62,23 @@ fn rfc_a_byte_order_mark_is_skipped() {
     rfc("\u{feff}User-agent: *\nDisallow: /\n", &["Foo / => disallow @2"]);
 }
 
+/// Whichever encoding it is of: the keys decide that.
+#[test]
+fn a_byte_order_mark_of_another_encoding_hides_no_rules() {
+    for mark in [&b"\xff\xfe"[..], b"\xfe\xff", b"\xff\xfe\0\0", b"\0\0\xfe\xff", b"\xef\xbb", b"\xef\xbb\xbf"] {
+        for text in
+            ["User-agent: *\nDisallow: /x", "# a\nUser-agent: *\nDisallow: /x", "# ab\nUser-agent: *\nDisallow: /x"]
+        {
+            for end in ["\n", "\0", "\0\n"] {
+                let file = [mark, text.as_bytes(), end.as_bytes()].concat();
+                let robots = RobotsTxt::parse(&file);
+                let verdict = robots.rules_for(&["Foo"]).check("/x").is_allowed();
+                assert!(!verdict && !robots.is_unreadable(), "{}", file.escape_ascii());
+            }
+        }
+    }
+}
+
 #[test]
 fn utf16_is_decoded_and_lines_keep_their_numbers() {
     let text = "\u{feff}User-agent: *\r\n\r\nDisallow: /caf\u{e9}\r\nSitemap: https://example.com/\u{1f5fa}\r\n";

@@ -53,6 +53,7 @@ pub(crate) fn detect(bytes: &[u8], is_cut: bool) -> Encoding {
     let layout = match layouts(bytes).as_slice() {
         [] => match bytes {
             // A byte order mark alone does not make a text UTF-16 (reppy).
+            _ if has_key_in_bytes(bytes) => return Encoding::Bytes,
             [0xFF, 0xFE, rest @ ..] if has_letter(rest, 0) => Layout { width: 2, at: 0 },
             [0xFE, 0xFF, rest @ ..] if has_letter(rest, 1) => Layout { width: 2, at: 1 },
             _ => return Encoding::Bytes,

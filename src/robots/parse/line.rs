@@ -82,10 +82,16 @@ impl Iterator for SourceLines<'_> {
 }
 
 /// Length of the byte order marks at the start. A truncated mark is skipped too, as Google does. So are several marks in a row, which
-/// arise when each of several tools adds one.
+/// arise when each of several tools adds one. In single bytes, the mark of another encoding says nothing.
 pub(crate) fn byte_order_mark(text: &[u8]) -> usize {
+    if let Some(wide) = WIDE_MARKS.iter().find(|mark| text.starts_with(mark)) {
+        return wide.len();
+    }
     b"\xEF\xBB\xBF".iter().cycle().zip(text).take_while(|(mark, byte)| mark == byte).count()
 }
+
+/// Of UTF-16 and UTF-32.
+const WIDE_MARKS: [&[u8]; 3] = [b"\xFF\xFE", b"\xFE\xFF", b"\0\0\xFE\xFF"];
 
 /// What a line says.
 #[derive(Debug, PartialEq, Eq)]
