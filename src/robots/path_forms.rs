@@ -2,7 +2,7 @@
 //!
 //! RFC 9309 compares the path as sent. But servers merge slashes, decode `%2F` and then remove dot segments, so that they serve a
 //! forbidden file for a path that no rule matches: `/public/..%2Fprivate/`. Hence what servers make of it is judged too, and the request
-//! is refused if one form is disallowed; that only ever adds refusals. `docs/conformance.md` has the table of forms. At most four
+//! is refused if one form is disallowed; that only ever adds refusals. `docs/conformance.md` has the table of forms. At most five
 //! different ones are judged, the path as sent among them: if there are more, it is refused. What several servers in a row make of a
 //! path is not covered. Pure.
 
@@ -110,7 +110,7 @@ fn sent_paths<'a>(target: &'a [u8], budget: &mut StepBudget) -> Result<SentPaths
 /// What servers make of a path with its query, where that is compared differently from the path as sent; without duplicates.
 type Forms = SmallVec<[Vec<u8>; MOST_FORMS]>;
 /// The different forms of a path that are judged, as sent and without dot segments included.
-const MOST_FORMS: usize = 4;
+const MOST_FORMS: usize = 5;
 
 /// Steps for each byte: to normalise it, and to remove dot segments.
 const NORMALISED: usize = 3;
@@ -130,8 +130,8 @@ fn served_forms(target: &[u8], sent: &SentPaths<'_>, budget: &mut StepBudget) ->
     let normal = normalise(path);
     let query = fold(&query, 0);
     let mut forms = Forms::new();
-    for form in [Some(cleaned(&normal)), node(path, &normal), tomcat(&normal), iis(path, &normal)].into_iter().flatten()
-    {
+    let made = [Some(cleaned(&normal)), apache(&normal), node(path, &normal), tomcat(&normal), iis(path, &normal)];
+    for form in made.into_iter().flatten() {
         let form = [&form, &*query].concat();
         let is_judged = sent.iter().any(|(path, _)| **path == *form) && !has_folded(&form);
         if !is_judged && !forms.contains(&form) {
@@ -143,7 +143,13 @@ fn served_forms(target: &[u8], sent: &SentPaths<'_>, budget: &mut StepBudget) ->
 
 /// nginx, Apache, lighttpd, Caddy, Go, PHP, Python: escapes decoded, slashes merged, dot segments removed. Of a normalised path.
 fn cleaned(normal: &[u8]) -> Vec<u8> {
-    without_dots(merged(decoded(normal, b'\\')))
+    without_dots(merged(decoded(normal, b"/", b'\\')))
+}
+
+/// Apache with `AllowEncodedSlashes NoDecode` leaves `%2F`, as patterns do. `None`: there is none.
+fn apache(normal: &[u8]) -> Option<Vec<u8>> {
+    memchr::memmem::find(normal, b"%2F")?;
+    Some(without_dots(merged(decoded(normal, b"%2F", b'\\'))))
 }
 
 /// Node and Deno, by `new URL(target, base)`: `\` is `/`, what follows two slashes is a host, there is no fragment, dot segments are
@@ -179,14 +185,15 @@ fn iis(path: &[u8], normal: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let whole = without_ill_formed(&without_utf16(path));
-    Some(merged(without_dots(decoded(&normalise(&whole), b'/'))))
+    Some(merged(without_dots(decoded(&normalise(&whole), b"/", b'/'))))
 }
 
-/// A normalised path with its escapes decoded. `backslash`: the byte that replaces a backslash.
-fn decoded(path: &[u8], backslash: u8) -> Vec<u8> {
+/// A normalised path with its escapes decoded. `slash`: what replaces an escaped slash; `backslash`: what replaces a backslash.
+fn decoded(path: &[u8], slash: &[u8], backslash: u8) -> Vec<u8> {
     rewritten(path, |rest, out| {
         let (byte, read) = served(rest).map_or((rest[0], 1), |byte| (byte, 3));
         match byte {
+            b'/' if read > 1 => out.extend_from_slice(slash),
             b'\\' => out.push(backslash),
             // Go knows no fragments in requests. No pattern holds an unescaped `#`.
             b'#' => out.extend_from_slice(b"%23"),
@@ -342,6 +349,7 @@ mod tests {
             let made = made.map(|form| String::from_utf8_lossy(&form).into_owned());
             assert_eq!(made, [for_nginx, for_node, for_tomcat, for_iis], "{path}");
         }
+        assert_eq!(apache(b"/x/..//a%2Fb%3A%5C").as_deref(), Some(&b"/a%2Fb:\\"[..]));
     }
 
     fn forms(target: &[u8], budget: &mut StepBudget) -> Result<Forms, StepsSpent> {
@@ -417,8 +425,8 @@ mod tests {
         }
         for byte in 0..=u8::MAX {
             for text in [&[b'/', byte][..], &[b'/', b'a', byte, b'b', b'/'], &[b'/', b'?', byte]] {
-                let six = six_readings(text);
-                let is_one = six[2..].iter().all(|(form, _)| six[..2].iter().any(|(sent, _)| sent == form));
+                let seven = seven_readings(text);
+                let is_one = seven[2..].iter().all(|(form, _)| seven[..2].iter().any(|(sent, _)| sent == form));
                 assert!(!is_ordinary(text) || is_one || text.contains(&b'#'), "{text:?}");
             }
         }
@@ -443,6 +451,8 @@ mod tests {
             ("/k%3Dv%26w/", &["/k=v&w/", "/k%3dv&w/"]),
             ("/a%2Bb/*.pdf$", &["/a+b/c.pdf", "/a%2Bb/c.pdf"]),
             ("/a%26b?c", &["/a&b?c"]),
+            ("/a%2fb", &["/a%2Fb", "//a%2fb", "/x/..//a%2Fb", "//x/../a%2fb", "/./a%2Fb"]),
+            ("/a:%2Fb", &["/a%3A%2Fb", "/a:%2fb", "//a%3a%2fb"]),
         ] {
             for target in targets {
                 assert!(refused(&format!("Disallow: {rules}"), target).is_some(), "{target} by {rules}");
@@ -506,7 +516,7 @@ mod tests {
 
     /// What a path is compared as if all its readings are compared, and whether with folded patterns: as sent, without dot segments, and
     /// as each kind of server has it. Made as the table in docs/conformance.md says, whether or not two of them are the same.
-    fn six_readings(target: &[u8]) -> [(Vec<u8>, bool); 6] {
+    fn seven_readings(target: &[u8]) -> [(Vec<u8>, bool); 7] {
         let sent = normalise(&path_and_query(target));
         let resolved = without_dots(sent.clone());
         let (path, query) = parts(target);
@@ -524,10 +534,11 @@ mod tests {
         };
         let bare = |segment: &[u8]| segment.split(|&byte| byte == b';').next().unwrap_or_default().to_vec();
         let tomcat = normalise(path).split(|&byte| byte == b'/').map(bare).collect::<Vec<_>>().join(&b'/');
-        let iis = decoded(&normalise(&without_ill_formed(&without_utf16(path))), b'/');
-        let served = [cleaned(&normalise(path)), node, cleaned(&tomcat), merged(without_dots(iis))];
-        let [nginx, node, tomcat, iis] = served.map(|form| ([form, query.clone()].concat(), true));
-        [(sent, false), (resolved, false), nginx, node, tomcat, iis]
+        let iis = decoded(&normalise(&without_ill_formed(&without_utf16(path))), b"/", b'/');
+        let apache = without_dots(merged(decoded(&normalise(path), b"%2F", b'\\')));
+        let served = [cleaned(&normalise(path)), apache, node, cleaned(&tomcat), merged(without_dots(iis))];
+        let [nginx, apache, node, tomcat, iis] = served.map(|form| ([form, query.clone()].concat(), true));
+        [(sent, false), (resolved, false), nginx, apache, node, tomcat, iis]
     }
 
     /// What is compared of a path, and whether with folded patterns. `None`: it is refused.
@@ -558,7 +569,7 @@ mod tests {
 
     /// No reading is left out, so that what one of them disallows is refused.
     #[test]
-    fn each_of_six_readings_is_judged_or_the_path_is_refused() {
+    fn each_of_seven_readings_is_judged_or_the_path_is_refused() {
         let mut refused = 0;
         for target in odd_paths(60_000) {
             let Some(judged) = judged(&target) else {
@@ -566,7 +577,7 @@ mod tests {
                 continue;
             };
             assert!(judged.len() <= MOST_FORMS, "{}", target.escape_ascii());
-            for (path, is_folded) in six_readings(&target) {
+            for (path, is_folded) in seven_readings(&target) {
                 let is_judged = judged
                     .iter()
                     .any(|(other, other_folded)| *other == path && (is_folded == *other_folded || !has_folded(&path)));
@@ -578,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_servers_read_in_more_than_four_ways_is_refused() {
+    fn a_path_that_servers_read_in_more_than_five_ways_is_refused() {
         for (target, forms) in [
             ("/a", 1),
             ("/a%20b/\u{e4}?c=d%20e", 1),
@@ -590,8 +601,9 @@ mod tests {
             ("//h/a%ff;b", 5),
             ("//h/x/../a%ff;b", 6),
         ] {
-            let different: std::collections::BTreeSet<_> =
-                six_readings(target.as_bytes()).map(|(path, is_folded)| (is_folded && has_folded(&path), path)).into();
+            let different: std::collections::BTreeSet<_> = seven_readings(target.as_bytes())
+                .map(|(path, is_folded)| (is_folded && has_folded(&path), path))
+                .into();
             assert_eq!(different.len(), forms, "{target}");
             assert_eq!(judged(target.as_bytes()).map(|judged| judged.len()), (forms <= MOST_FORMS).then_some(forms));
         }

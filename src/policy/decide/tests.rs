@@ -592,7 +592,7 @@ impl Dear {
     }
 }
 
-/// A path that is dear to compare, and one that has four forms besides.
+/// A path that is dear to compare, and one that has more forms.
 fn dear_paths() -> [String; 2] {
     let path = format!("/{}~b", "a".repeat(100));
     [format!("{path};c\\d?["), path]
