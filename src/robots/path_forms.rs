@@ -111,12 +111,14 @@ fn sent_paths<'a>(target: &'a [u8], budget: &mut StepBudget) -> Result<SentPaths
 type Forms = SmallVec<[Vec<u8>; MOST_FORMS]>;
 /// The different forms of a path that are judged, as sent and without dot segments included.
 const MOST_FORMS: usize = 5;
+/// Makes the form of a path, which is given as sent and normalised.
+type MakeForm = fn(&[u8], &[u8]) -> Vec<u8>;
 
 /// Steps for each byte: to normalise it, and to remove dot segments.
 const NORMALISED: usize = 3;
 const RESOLVED: usize = 4;
-/// Steps for each byte of a path, and of a query, to make all forms.
-const FORMED: (usize, usize) = (24, 4);
+/// Steps for each byte of a path to make one form, and of a query for all.
+const FORMED: (usize, usize) = (5, 4);
 
 /// Fails too if there are more than are judged.
 fn served_forms(target: &[u8], sent: &SentPaths<'_>, budget: &mut StepBudget) -> Result<Forms, StepsSpent> {
@@ -125,13 +127,24 @@ fn served_forms(target: &[u8], sent: &SentPaths<'_>, budget: &mut StepBudget) ->
         return Ok(Forms::new());
     }
     let (path, query) = parts(target);
-    budget.spend(FORMED.0 * path.len() + FORMED.1 * query.len())?;
+    budget.spend(NORMALISED * path.len() + FORMED.1 * query.len())?;
     let query = normalise(&query[..memchr::memchr(b'#', query).unwrap_or(query.len())]);
     let normal = normalise(path);
     let query = fold(&query, 0);
     let mut forms = Forms::new();
-    let made = [Some(cleaned(&normal)), apache(&normal), node(path, &normal), tomcat(&normal), iis(path, &normal)];
-    for form in made.into_iter().flatten() {
+    let has_dots = may_have_dot_segment(&normal);
+    let has = |one: u8, other: u8| memchr::memchr2(one, other, &normal).is_some();
+    // The kinds of servers that make something else of this path than nginx.
+    let kinds: [(bool, MakeForm); 5] = [
+        (true, |_, normal| cleaned(normal)),
+        (memchr::memmem::find(&normal, b"%2F").is_some(), |_, normal| apache(normal)),
+        (has_dots || path.starts_with(b"//") || has(b'\\', b'#'), |path, _| node(path)),
+        (has(b';', b';'), |_, normal| tomcat(normal)),
+        (has_dots || has(b'%', b'\\'), |path, _| iis(path)),
+    ];
+    for (_, make) in kinds.into_iter().filter(|(is_another, _)| *is_another) {
+        budget.spend(FORMED.0 * path.len())?;
+        let form = make(path, &normal);
         let form = [&form, &*query].concat();
         let is_judged = sent.iter().any(|(path, _)| **path == *form) && !has_folded(&form);
         if !is_judged && !forms.contains(&form) {
@@ -146,46 +159,37 @@ fn cleaned(normal: &[u8]) -> Vec<u8> {
     without_dots(merged(decoded(normal, b"/", b'\\')))
 }
 
-/// Apache with `AllowEncodedSlashes NoDecode` leaves `%2F`, as patterns do. `None`: there is none.
-fn apache(normal: &[u8]) -> Option<Vec<u8>> {
-    memchr::memmem::find(normal, b"%2F")?;
-    Some(without_dots(merged(decoded(normal, b"%2F", b'\\'))))
+/// Apache with `AllowEncodedSlashes NoDecode` leaves `%2F`, as patterns do.
+fn apache(normal: &[u8]) -> Vec<u8> {
+    without_dots(merged(decoded(normal, b"%2F", b'\\')))
 }
 
 /// Node and Deno, by `new URL(target, base)`: `\` is `/`, what follows two slashes is a host, there is no fragment, dot segments are
-/// removed; then as the others. `None`: nothing of this is there.
-fn node(path: &[u8], normal: &[u8]) -> Option<Vec<u8>> {
-    if !path.starts_with(b"//") && memchr::memchr2(b'\\', b'#', path).is_none() && !may_have_dot_segment(normal) {
-        return None;
-    }
+/// removed; then as the others.
+fn node(path: &[u8]) -> Vec<u8> {
     let path = &path[..memchr::memchr(b'#', path).unwrap_or(path.len())];
     let mut path = rewritten(path, |rest, out| rest.starts_with(b"\\").then(|| out.push(b'/')).map(|()| 1));
     if path.starts_with(b"//") {
         let host = path.iter().position(|&byte| byte != b'/').unwrap_or(path.len());
         path = memchr::memchr(b'/', &path[host..]).map_or(b"/".to_vec(), |end| path[host + end..].to_vec());
     }
-    Some(cleaned(&without_dots(normalise(&path))))
+    cleaned(&without_dots(normalise(&path)))
 }
 
-/// Tomcat and Jetty first drop what follows a `;` in each segment. `None`: there is none.
-fn tomcat(normal: &[u8]) -> Option<Vec<u8>> {
-    memchr::memchr(b';', normal)?;
+/// Tomcat and Jetty first drop what follows a `;` in each segment.
+fn tomcat(normal: &[u8]) -> Vec<u8> {
     let mut is_parameter = false;
     let bare = normal.iter().copied().filter(|&byte| {
         is_parameter = byte != b'/' && (is_parameter || byte == b';');
         !is_parameter
     });
-    Some(cleaned(&bare.collect::<Vec<_>>()))
+    cleaned(&bare.collect::<Vec<_>>())
 }
 
-/// IIS: `%uXXXX` is decoded, `\` and `%5C` are `/`; slashes are merged last. Bottle drops bytes that are not UTF-8. `None`: nothing of
-/// this is there.
-fn iis(path: &[u8], normal: &[u8]) -> Option<Vec<u8>> {
-    if memchr::memchr2(b'%', b'\\', normal).is_none() && !may_have_dot_segment(normal) {
-        return None;
-    }
+/// IIS: `%uXXXX` is decoded, `\` and `%5C` are `/`; slashes are merged last. Bottle drops bytes that are not UTF-8.
+fn iis(path: &[u8]) -> Vec<u8> {
     let whole = without_ill_formed(&without_utf16(path));
-    Some(merged(without_dots(decoded(&normalise(&whole), b"/", b'/'))))
+    merged(without_dots(decoded(&normalise(&whole), b"/", b'/')))
 }
 
 /// A normalised path with its escapes decoded. `slash`: what replaces an escaped slash; `backslash`: what replaces a backslash.
@@ -343,13 +347,11 @@ mod tests {
             ("/a%FFb", ["/a%FFb", "/a%FFb", "/a%FFb", "/ab"]),
         ] {
             let (sent, normal) = (path.as_bytes(), normalise(path.as_bytes()));
-            let made = [Some(cleaned(&normal)), node(sent, &normal), tomcat(&normal), iis(sent, &normal)];
-            // The others have what nginx has.
-            let made = made.map(|form| form.unwrap_or_else(|| cleaned(&normal)));
+            let made = [cleaned(&normal), node(sent), tomcat(&normal), iis(sent)];
             let made = made.map(|form| String::from_utf8_lossy(&form).into_owned());
             assert_eq!(made, [for_nginx, for_node, for_tomcat, for_iis], "{path}");
         }
-        assert_eq!(apache(b"/x/..//a%2Fb%3A%5C").as_deref(), Some(&b"/a%2Fb:\\"[..]));
+        assert_eq!(apache(b"/x/..//a%2Fb%3A%5C"), b"/a%2Fb:\\");
     }
 
     fn forms(target: &[u8], budget: &mut StepBudget) -> Result<Forms, StepsSpent> {
@@ -630,6 +632,8 @@ mod tests {
         let query = |length: usize| format!("/?{}", "[%3a&b=%20c".chars().cycle().take(length).collect::<String>());
         for (target, is_made) in [
             (path(2_500), true),
+            (format!("/img/pako:{}", "eNpVkE1".repeat(1_140)), true),
+            (format!("/{}", "%E4%BD%A0".repeat(600)), true),
             (query(8_000), true),
             (format!("{}{}", path(1_000), query(7_000)), true),
             (query(60_000), false),
