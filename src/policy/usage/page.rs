@@ -75,12 +75,13 @@ impl PageForm {
     /// `None`: it would take more than `most` steps.
     pub fn read(&self, texts: &[impl AsRef<[u8]>], most: usize) -> Option<PageRead> {
         let PageForm { content_type, product_tokens, .. } = self;
-        let is_xml = memchr::memmem::find(&content_type.to_ascii_lowercase(), b"xml").is_some();
+        let says_xml = memchr::memmem::find(&content_type.to_ascii_lowercase(), b"xml").is_some();
+        let is_xml = |text: &[u8]| says_xml || !self.shows_head() && memchr::memmem::find(text, b"<?xml").is_some();
         let texts = texts.iter().map(|page| page.as_ref()).map(|page| &page[..page.len().min(LONGEST_HEAD)]);
         let texts: Vec<_> = texts.flat_map(in_encodings).collect();
         let mut steps = Steps { taken: 0, most };
         for text in &texts {
-            steps.take(cost(text) + text.len() * usize::from(is_xml))?;
+            steps.take(cost(text) + text.len() * usize::from(is_xml(text)))?;
         }
         let (mut lines, mut has_head) = (UsageLines::default(), self.shows_head());
         for text in &texts {
@@ -92,7 +93,7 @@ impl PageForm {
                 steps.take(cost(text))?;
                 PageReading::new(&mut lines, product_tokens).html(text, true);
             }
-            if is_xml {
+            if is_xml(text) {
                 PageReading::new(&mut lines, product_tokens).xml(text);
             }
         }
@@ -545,6 +546,13 @@ mod tests {
         let page = b"<html><head><script src='x'/><meta name='robots' content='noindex'/></head>";
         assert_eq!(said_as("application/xhtml+xml; charset=utf-8", page), "search");
         assert_eq!(said_as("text/html", page), "", "in HTML nothing ends that script");
+        let declared = [b"<?xml version='1.0'?>", &page[..]].concat();
+        assert_eq!(said_as("text/html", &declared), "");
+        // Browsers guess it by its declaration.
+        for kind in ["", "*/*", "unknown/unknown", "text", "multipart/related"] {
+            assert_eq!(said_as(kind, &declared), "search", "{kind}");
+            assert_eq!(said_as(kind, page), "", "{kind}");
+        }
     }
 
     #[test]
