@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::findings::Findings;
-use super::outline::Outline;
+use super::outline::{Outline, has_other_unit};
 use crate::robots::parse::delay::StatedPace;
+use crate::robots::parse::key::RecordKey;
 
 pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {
     for entry in &outline.records {
@@ -20,6 +21,9 @@ pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {
         if matches!(value[whole..], [b',', b'0'..=b'9', ..]) {
             let message = format!("read as {} s: the number ends at the comma", gap.as_secs());
             findings.warn("decimal-comma", at, message, "write a decimal point", None);
+        } else if entry.key == RecordKey::CrawlDelay && has_other_unit(value) {
+            let message = format!("read as {} s: the unit is not understood", gap.as_secs_f64());
+            findings.warn("delay-unit", at, message, "write seconds, as a number alone", None);
         }
     }
 }

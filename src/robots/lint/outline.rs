@@ -129,9 +129,7 @@ impl<'a> Outline<'a> {
                     false => (!is_name).then(|| (WarningCode::AgentNotAToken, at.clone())),
                 }
             }
-            RecordKey::CrawlDelay if StatedPace::parse(entry.key, value).is_none() || has_other_unit(value) => {
-                unreadable(WarningCode::BadDelay)
-            }
+            RecordKey::CrawlDelay if StatedPace::parse(entry.key, value).is_none() => unreadable(WarningCode::BadDelay),
             RecordKey::RequestRate if StatedPace::parse(entry.key, value).is_none() => unreadable(WarningCode::BadRate),
             RecordKey::VisitTime if StatedPace::parse(entry.key, value).is_none() => {
                 unreadable(WarningCode::BadVisitTime)
@@ -235,7 +233,7 @@ fn why_no_delay(value: &[u8]) -> Option<&'static str> {
 }
 
 /// Whether another unit follows the number, or the rest of a time of day: `10 minutes`, `1:30`.
-fn has_other_unit(value: &[u8]) -> bool {
+pub(super) fn has_other_unit(value: &[u8]) -> bool {
     let digits = value.iter().take_while(|byte| matches!(byte, b'0'..=b'9' | b'.')).count();
     let rest = value[digits..].trim_ascii_start().to_ascii_lowercase();
     digits > 0 && [&b":"[..], b"m", b"h", b"d"].iter().any(|unit| rest.starts_with(unit))

@@ -91,7 +91,9 @@ fn what_a_line_itself_tells_is_in_the_words() {
         ("Crawl-delay: nan", "not a finite number", "write a decimal number"),
         ("Crawl-delay: -Infinity", "not a finite number", "write a decimal number"),
         ("Crawl-delay:", "the delay has no value", "write a decimal number"),
-        ("Crawl-delay: 10 minutes", "a delay in another unit than seconds", "write a decimal number"),
+        ("Crawl-delay: 10m", "a delay in another unit than seconds", "write a decimal number"),
+        ("Crawl-delay: 10 minutes", "read as 10 s: the unit is not understood", "write seconds"),
+        ("Crawl-delay: 1:30", "read as 1 s: the unit is not understood", "write seconds"),
         ("Crawl-delay: soon", "not a number of seconds", "write a decimal number"),
         ("Dissallow: /", "misspelt key `Dissallow`", "write `Disallow`"),
         ("user agent: x", "misspelt key `user agent`", "write `User-agent`"),
@@ -100,6 +102,18 @@ fn what_a_line_itself_tells_is_in_the_words() {
         let found = report.findings().iter().find(|found| found.place.line == 2).expect(line);
         assert_eq!(found.message, message);
         assert!(found.hint.starts_with(hint), "{line}: {}", found.hint);
+    }
+}
+
+#[test]
+fn a_delay_is_said_to_be_ignored_if_and_only_if_it_is() {
+    for number in ["5", "0.5", "-1", "", "."] {
+        for unit in ["", "s", " s", "m", " m", " minutes", "h", " hours", "d", " day", ":30", ", please", "x"] {
+            let robots =
+                RobotsTxt::parse(format!("User-agent: *\nCrawl-delay: {number}{unit}\nDisallow:\n").as_bytes());
+            let has_bad = LintReport::new(&robots, None).findings().iter().any(|found| found.code == "bad-delay");
+            assert_eq!(has_bad, robots.rules_for(&["Foo"]).crawl_delay().is_none(), "{number}{unit}");
+        }
     }
 }
 
