@@ -160,11 +160,11 @@ const MAX_SIZE: usize = (1 << 30) / 3 * 2;
 
 /// The part of a truncated text up to the end of the last line that fits into `limit`.
 fn last_whole_line(bytes: &[u8], limit: usize) -> usize {
-    if bytes.get(limit).is_some_and(|next| matches!(next, b'\n' | b'\r')) {
+    if bytes.get(limit).is_some_and(|next| matches!(next, b'\n' | b'\r' | 0)) {
         return limit;
     }
     let read = &bytes[..bytes.len().min(limit)];
-    memchr::memrchr2(b'\n', b'\r', read).map_or(0, |end| end + 1)
+    memchr::memrchr3(b'\n', b'\r', 0, read).map_or(0, |end| end + 1)
 }
 
 #[cfg(test)]
@@ -180,6 +180,19 @@ mod tests {
 
     fn is_allowed(robots: &RobotsTxt) -> bool {
         robots.rules_for(&["ExampleBot"]).check("/last").is_allowed()
+    }
+
+    /// A line that ends before the limit is whole, whatever ends it.
+    #[test]
+    fn the_lines_of_a_file_that_is_too_long_are_read_up_to_the_last_end_of_one() {
+        for end in [&b"\n"[..], b"\r", b"\0", b"\r\n"] {
+            let lines = [b"User-agent: *\nDisallow: /last", end].concat();
+            let comment = [&lines[..], &[b'#'; ParseOptions::MIN_SIZE]].concat();
+            assert!(!is_allowed(&RobotsTxt::parse(&comment)), "{}", end.escape_ascii());
+            let rest = ParseOptions::MIN_SIZE - (lines.len() - end.len());
+            let at_the_limit = [&vec![b'\n'; rest], &lines[..], b"#"].concat();
+            assert!(!is_allowed(&RobotsTxt::parse(&at_the_limit)), "{}", end.escape_ascii());
+        }
     }
 
     /// The limit counts the bytes as sent.
