@@ -4,14 +4,17 @@
 
 use super::field::{UsageField, Use};
 use super::robots_tag::RobotsTag;
-use crate::policy::{Reservation, RobotsOverride};
+use crate::policy::{Reservation, RobotsOverride, resolved};
 use crate::robots::{Purpose, UsageLine, read_signal, read_usage, steps_count};
+use url::Url;
 
 /// The field lines of an answer that matter here, as they came.
 #[derive(Debug, Default)]
 pub struct UsageLines {
     lines: Vec<(UsageField, Vec<u8>)>,
     pub(super) links: Vec<Vec<u8>>,
+    /// What a page's links are relative to: the first `href` of a `base`.
+    pub(super) base: Option<Vec<u8>>,
     pub(super) price: Option<Vec<u8>>,
     pub(super) charged: Option<Vec<u8>>,
     pub(super) crawler_error: Option<Vec<u8>>,
@@ -83,6 +86,13 @@ impl UsageLines {
             LineRead { field: *field, value: shown(value), says_no, purpose }
         };
         self.lines.iter().map(read).collect()
+    }
+
+    /// What a link in them stands for. `url`: of their answer.
+    pub fn resolved(&self, url: &str, link: &str) -> Option<Url> {
+        let url = Url::parse(url).ok()?;
+        let base = self.base.as_deref().and_then(|base| resolved(&url, str::from_utf8(base).ok()?));
+        resolved(&base.unwrap_or(url), link)
     }
 
     /// Whether `TDM-Reservation: 0` permits mining.

@@ -12,15 +12,16 @@ pub struct LicenseLink<'a> {
     pub is_rsl: bool,
 }
 
-/// A Link line's links whose relation is `license`. `None`: the line is malformed.
-pub fn licenses(line: &[u8]) -> Option<Vec<LicenseLink<'_>>> {
-    let mut rest = str::from_utf8(line).ok()?.trim();
+/// A Link line's links whose relation is `license`, but for those of other pages. `line`: U+FFFD replaces what is not UTF-8. `None`:
+/// the line is malformed.
+pub fn licenses(line: &str) -> Option<Vec<LicenseLink<'_>>> {
+    let mut rest = line.trim();
     let mut found = Vec::new();
     while !rest.is_empty() {
         let (target, after) = rest.strip_prefix('<')?.split_once('>')?;
         let (is_license, is_rsl, after) = parameters(after)?;
         if is_license {
-            if target.is_empty() || target.contains(|c: char| c.is_control() || c.is_whitespace()) {
+            if target.is_empty() || target.contains(|c: char| c.is_control() || c.is_whitespace() || c == '\u{fffd}') {
                 return None;
             }
             found.push(LicenseLink { target, is_rsl });
@@ -32,7 +33,7 @@ pub fn licenses(line: &[u8]) -> Option<Vec<LicenseLink<'_>>> {
 
 /// Whether a link's parameters, up to the next link, make it a licence, and one in RSL; and that next link.
 fn parameters(text: &str) -> Option<(bool, bool, &str)> {
-    let (mut rest, mut relation, mut media_type) = (text.trim_start(), None, None);
+    let (mut rest, mut relation, mut media_type, mut anchor) = (text.trim_start(), None, None, None);
     while let Some(after) = rest.strip_prefix(';') {
         let end = after.find([';', ',', '=']).unwrap_or(after.len());
         let (name, after) = (after[..end].trim(), &after[end..]);
@@ -45,11 +46,15 @@ fn parameters(text: &str) -> Option<(bool, bool, &str)> {
             relation.get_or_insert(value);
         } else if name.eq_ignore_ascii_case("type") {
             media_type.get_or_insert(value);
+        } else if name.eq_ignore_ascii_case("anchor") {
+            anchor.get_or_insert(value);
         }
         rest = after.trim_start();
     }
+    // RFC 8288 §3.2: the link is about the page that `anchor` names; `#…` is a part of this one.
+    let is_own = anchor.is_none_or(|it| it.is_empty() || it.starts_with('#'));
     let is_license =
-        relation.is_some_and(|it| it.split_ascii_whitespace().any(|it| it.eq_ignore_ascii_case("license")));
+        is_own && relation.is_some_and(|it| it.split_ascii_whitespace().any(|it| it.eq_ignore_ascii_case("license")));
     let is_rsl = media_type.is_some_and(|it| it.trim().eq_ignore_ascii_case(RSL));
     match rest.strip_prefix(',') {
         Some(next) => Some((is_license, is_rsl, next.trim_start_matches([',', ' ', '\t']))),
@@ -104,7 +109,7 @@ mod tests {
             ("</a,b;c>; rel=license", "/a,b;c"),
             ("", ""),
         ] {
-            let found = licenses(line.as_bytes()).unwrap();
+            let found = licenses(line).unwrap();
             let targets: Vec<_> = found.iter().map(|link| link.target).collect();
             assert_eq!(targets.join(" "), expected, "{line}");
             assert_eq!(found.iter().any(|link| link.is_rsl), line.contains("rsl+xml"), "{line}");
@@ -122,10 +127,10 @@ mod tests {
             "<a b>; rel=license",
             "</l>; rel=license; x=\"\\\"",
         ] {
-            assert_eq!(licenses(line.as_bytes()), None, "{line}");
+            assert_eq!(licenses(line), None, "{line}");
         }
-        assert_eq!(licenses(b"</\xff>; rel=license"), None);
-        assert_eq!(licenses("</l>; rel=license,".repeat(100).as_bytes()).map(|all| all.len()), Some(100));
+        assert_eq!(licenses("</\u{fffd}>; rel=license"), None);
+        assert_eq!(licenses(&"</l>; rel=license,".repeat(100)).map(|all| all.len()), Some(100));
     }
 
     #[test]

@@ -245,6 +245,7 @@ impl<'a> PageReading<'a> {
                     self.meta(&name, content);
                 }
             }
+            b"base" => self.lines.base = self.lines.base.take().or_else(|| attribute("href")),
             b"link" => {
                 if let (Some(relation), Some(target)) = (attribute("rel"), attribute("href")) {
                     self.link(&relation, &target, attribute("type").as_deref());

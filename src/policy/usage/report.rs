@@ -43,7 +43,7 @@ impl UsageReport {
             }
         }
         for line in &lines.links {
-            match offer::licenses(line) {
+            match offer::licenses(&String::from_utf8_lossy(line)) {
                 Some(licenses) => {
                     let rsl = licenses.iter().find(|license| license.is_rsl).map(|license| license.target.into());
                     noted.rsl = noted.rsl.or(rsl);
@@ -157,6 +157,27 @@ mod tests {
         );
         assert_eq!(said.offer_text().as_deref(), Some("its licence is at /l"));
         assert!(said.malformed.is_empty());
+    }
+
+    #[test]
+    fn a_licence_is_noted_beside_other_links_unless_it_is_that_of_another_page() {
+        let license = "</l>; rel=license; type=\"application/rsl+xml\"";
+        for (link, is_noted) in [
+            (format!("{license}; anchor=\"https://other.example/\""), false),
+            (format!("{license}; ANCHOR=/other"), false),
+            (format!("{license}; anchor=\"\""), true),
+            (format!("{license}; anchor=\"#part\""), true),
+            (format!("</a>; rel=next; anchor=\"/b\", {license}"), true),
+        ] {
+            let said = noted(200, &[&format!("Link: {link}")]);
+            assert_eq!((said.licenses.len(), said.rsl.is_some()), (usize::from(is_noted), is_noted), "{link}");
+            assert!(said.malformed.is_empty(), "{link}");
+        }
+        let mut lines = UsageLines::default();
+        lines.take(b"Link", &[b"</a>; rel=next; title=\"caf\xe9\", ", license.as_bytes()].concat());
+        let (modes, now) = (UsageModes::default(), SystemTime::UNIX_EPOCH);
+        let said = UsageReport::judged(&lines, 200, &Use { purposes: &[], product_tokens: &[], modes, now }).0;
+        assert_eq!(said.rsl.as_deref(), Some("/l"));
     }
 
     #[test]

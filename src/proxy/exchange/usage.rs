@@ -8,12 +8,11 @@ use super::per_user::{asked, rules};
 use super::request::Request;
 use crate::gate::{Charge, Reported};
 use crate::policy::freshness::{CacheFields, FreshnessLimits};
+use crate::policy::is_for_one;
 use crate::policy::{
     HostRules, Refusal, Reservation, RobotsOverride, Ruling, Signal, SiteFile, UsageLines, UsageReport, Use,
 };
-use crate::policy::{is_for_one, resolved};
 use std::time::{Duration, Instant, SystemTime};
-use url::Url;
 
 /// Whether anything can say no. robots.txt has to be read to know of that.
 pub fn is_looked_for(rules: &HostRules, request: &Request<'_>) -> bool {
@@ -78,7 +77,7 @@ impl Exchange<'_> {
             proxy.counters.noted(&noted, request.promised);
             proxy.offers.note(&request.authority, &noted);
             let link = noted.rsl.as_deref().filter(|_| !rules.licensed_purposes().is_empty());
-            let url = link.and_then(|link| resolved(&Url::parse(&request.url()).ok()?, link));
+            let url = link.and_then(|link| lines.resolved(&request.url(), link));
             let by_license = url.and_then(|url| proxy.gate.judge_linked(&asked, rules, url.as_str()));
             if let Some(before) = self.trip.usage_report.take() {
                 noted.join_before(*before);

@@ -334,6 +334,28 @@ async fn a_file_that_an_answer_links_to_counts_for_the_answers_that_do() {
     }
 }
 
+/// HTML, "The base element": the first with an `href` counts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_a_page_links_to_is_where_its_base_says() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" | "/terms.xml" | "/no/terms.xml" => Reply::status(404),
+        "/sub/terms.xml" => Reply::text(LICENCES),
+        _ => Reply::status(200).field("Content-Type", "text/html").body(
+            "<head><base target=_top><base href='/sub/'><base href='/no/'>\
+             <link rel=license href='terms.xml' type='application/rsl+xml'></head>",
+        ),
+    })
+    .await;
+    let proxy = Proxy::start(ENFORCED).await;
+    for number in 0.. {
+        if proxy.get(&origin.url("/tagged")).await.status() == 403 {
+            break;
+        }
+        assert!(number < 300, "it is not found");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 /// RSL §3: what cannot be read is not licensed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_is_there_and_cannot_be_read_licenses_nothing() {
