@@ -80,6 +80,10 @@ mod tests {
             0 => format!("disallow:/{n}\n"),
             _ => format!("sitemap:http://a/{}\n", n - 1),
         }),
+        ("sitemaps, and rules with stars", STAR, |n| match n % 2 {
+            0 => "disallow:*ab*cd*ef*z\n".into(),
+            _ => "sitemap:http://a/efcdabz\n".into(),
+        }),
         ("usages", STAR, |n| format!("content-usage:/{n} ai=n\n")),
         ("usages of as many uses", STAR, |n| format!("content-usage:/{n} a{n}=n\n")),
         ("lines of many uses", STAR, |n| match n % 1_000 {

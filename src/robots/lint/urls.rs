@@ -4,12 +4,15 @@ use url::Url;
 
 use super::findings::Findings;
 use super::outline::Outline;
+use crate::robots::budget::StepBudget;
 use crate::robots::parse::key::RecordKey;
+use crate::robots::path_forms::{JudgedPath, Paths};
 use crate::robots::{RobotsTxt, RuleKind, is_license_url};
 
 pub(super) fn find(robots: &RobotsTxt, host: Option<&str>, outline: &Outline<'_>, findings: &mut Findings<'_>) {
     let everybody: [&str; 0] = [];
     let rules = robots.rules_for(&everybody);
+    let mut steps = MOST_STEPS.0 + MOST_STEPS.1 * outline.text.len();
     for entry in &outline.records {
         let at = (entry, entry.value_or_name());
         let value = str::from_utf8(outline.value(entry));
@@ -27,8 +30,13 @@ pub(super) fn find(robots: &RobotsTxt, host: Option<&str>, outline: &Outline<'_>
             continue;
         };
         let elsewhere = host.is_some_and(|host| url.host_str().is_none_or(|other| !other.eq_ignore_ascii_case(host)));
-        let verdict = rules.check(url.as_str());
-        let rule = verdict.rule().filter(|rule| rule.kind() == RuleKind::Disallow && !elsewhere);
+        if elsewhere || steps == 0 {
+            continue;
+        }
+        let mut path = JudgedPath::new(url.as_str().as_bytes(), Paths::AsSent);
+        let (verdict, _) = rules.check_within(&mut path, &[]);
+        steps = steps.saturating_sub(StepBudget::STEPS - path.budget.left());
+        let rule = verdict.rule().filter(|rule| rule.kind() == RuleKind::Disallow);
         let Some(rule) = rule else { continue };
         let shadow = outline.records.binary_search_by_key(&rule.offset(), |entry| entry.value.start);
         let shadow = shadow.ok().map(|record| &outline.records[record]);
@@ -40,3 +48,6 @@ pub(super) fn find(robots: &RobotsTxt, host: Option<&str>, outline: &Outline<'_>
         findings.warn("sitemap-blocked", at, "the rules for every crawler block the sitemap", hint, related);
     }
 }
+
+/// Steps to judge the sitemaps of a file: in all, and for each byte of the file. What is left is not judged.
+const MOST_STEPS: (usize, usize) = (2 << 20, 48);
