@@ -8,16 +8,17 @@ use politely::robots::{RobotsTxt, is_license_url};
 use std::time::SystemTime;
 
 fuzz_target!(|bytes: &[u8]| {
-    let licenses = offer::licenses(bytes).unwrap_or_default();
+    let line = String::from_utf8_lossy(bytes);
+    let licenses = offer::licenses(&line).unwrap_or_default();
     assert!(licenses.len() * "<x>;rel=license".len() <= bytes.len());
     for license in licenses {
         assert!(memchr::memmem::find(bytes, license.target.as_bytes()).is_some());
         let media_type = if license.is_rsl { "; type=\"application/rsl+xml\"" } else { "" };
         let alone = format!("<{}>; rel=license{media_type}", license.target);
-        assert_eq!(offer::licenses(alone.as_bytes()), Some(vec![license]));
+        assert_eq!(offer::licenses(&alone), Some(vec![license]));
         // One more before it, of another relation, changes nothing.
         let second = format!("</x>; title=\"a, b\", {alone}");
-        assert_eq!(offer::licenses(second.as_bytes()).unwrap_or(vec![license]), [license]);
+        assert_eq!(offer::licenses(&second).unwrap_or(vec![license]), [license]);
     }
     if let Some(price) = offer::price(bytes) {
         assert!(price.is_ascii() && offer::price(price.as_bytes()) == Some(price));
