@@ -61,7 +61,7 @@ impl TrustFiles<'_> {
         all.extend(self.wget(&bundle, set("WGETRC")).map(|value| ("WGETRC", value)));
         if let Some(url) = self.proxy_url() {
             all.extend(PROXY.into_iter().chain(PREFERRED).map(|name| (name, url.clone().into())));
-            all.extend(self.curl(&url, &set));
+            all.extend(self.curl(&url, set));
             let direct = if self.direct.is_empty() { NOT_EVEN_LOOPBACK } else { self.direct };
             all.extend(["NO_PROXY", "no_proxy"].map(|name| (name, direct.into())));
             all.extend(["NODE_USE_ENV_PROXY", "PERL_LWP_ENV_PROXY"].map(|name| (name, "1".into())));
