@@ -2,8 +2,7 @@
 //! of them, whatever ends first: the command, `run`, or a time limit.
 //!
 //! It is in the process group of `run`, as is the command, so that the terminal treats them as it would treat the command alone.
-//! Signals sent to `run` are passed through a socket, one byte each. The end of the socket is the end of `run`. A signal that reaches this
-//! process as well was sent to the group, and so to the command.
+//! Signals sent to `run` only are passed through a socket, one byte each. The end of the socket is the end of `run`.
 
 mod bounds;
 mod isolation;
@@ -14,10 +13,10 @@ mod signal_fd;
 use super::CommandError;
 use super::command_error::{BY_SIGNAL, exit_code};
 use super::hand_over::{self, SuperviseArgs};
-use processes::{Descendant, descendants, is_in_own_group, left, send};
+use processes::{Descendant, descendants, left, send};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, set_parent_process_death_signal, wait};
-use signal_fd::{Sender, SignalFd};
+use signal_fd::SignalFd;
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -71,9 +70,9 @@ impl Supervisor<'_> {
     /// Runs until no process is left.
     fn watch(mut self) -> u8 {
         let (mut stage, mut code, mut is_to_end) = (EndStage::Running, None, false);
-        let (mut passed, mut direct) = (Recent::default(), Recent::default());
+        let mut passed = Passed::default();
         // Signals that arrived before the command started have not reached it, not even the terminal's.
-        let mut heard: Vec<_> = self.signals.read().into_iter().map(|(signal, _)| (signal, Sender::Run)).collect();
+        let mut heard: Vec<_> = self.signals.read().into_iter().map(|(signal, _)| (signal, false)).collect();
         loop {
             let is_running = matches!(stage, EndStage::Running);
             let is_left = self.reap(&mut code);
@@ -81,30 +80,11 @@ impl Supervisor<'_> {
                 // Signals that arrived before the command's end were meant for it, and may have ended it.
                 heard.extend(self.signals.read());
             }
-            passed.older(SAME);
-            for (signal, sender) in heard.into_iter().filter(|(signal, _)| *signal != Signal::CHILD) {
-                if !is_running {
-                    if ENDING.contains(&signal) && passed.is_new(signal) {
-                        stage = self.kill(stage, &left());
-                    }
-                    continue;
-                }
-                is_to_end |= sender != Sender::Terminal && ENDING.contains(&signal);
-                match sender {
-                    Sender::Terminal => {}
-                    Sender::Anybody => _ = !passed.has(signal) && direct.is_new(signal),
-                    Sender::Run => {
-                        let is_groups = direct.take(signal);
-                        if passed.is_new(signal) {
-                            self.pass_on(signal, is_groups);
-                        }
-                    }
-                }
-            }
-            // `run` has not got these: they were sent to this process alone.
-            for signal in direct.older(PASSES_ON) {
-                if passed.is_new(signal) {
-                    self.pass_on(signal, false);
+            for (signal, is_terminals) in heard {
+                if is_running && !is_terminals {
+                    is_to_end |= self.pass_on(signal, &mut passed);
+                } else if !is_running && ENDING.contains(&signal) && passed.is_new(signal) {
+                    stage = self.kill(stage, &left());
                 }
             }
             is_to_end |= code.is_some_and(is_by_signal);
@@ -112,14 +92,14 @@ impl Supervisor<'_> {
                 Ok(stage) => stage,
                 Err(()) => return code.unwrap_or(NOT_KNOWN),
             };
-            let is_quiet = matches!(stage, EndStage::Running) && direct.0.is_empty();
-            heard = self.hear(if is_quiet { None } else { Some(TICK) }).unwrap_or_else(|()| {
-                // `run` is gone, and with it the way out.
-                self.control = hand_over::closed();
-                stage = self.tell(&left());
-                is_to_end = true;
-                Vec::new()
-            });
+            heard =
+                self.hear(if matches!(stage, EndStage::Running) { None } else { Some(TICK) }).unwrap_or_else(|()| {
+                    // `run` is gone, and with it the way out.
+                    self.control = hand_over::closed();
+                    stage = self.tell(&left());
+                    is_to_end = true;
+                    Vec::new()
+                });
         }
     }
 
@@ -183,31 +163,34 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The signals since the last call. `Err`: `run` is gone.
-    fn hear(&mut self, wait: Option<Duration>) -> Result<Vec<(Signal, Sender)>, ()> {
+    /// The signals since the last call, and whether the terminal sent each: passed on by `run`, or sent directly to this process or its
+    /// group. `Err`: `run` is gone.
+    fn hear(&mut self, wait: Option<Duration>) -> Result<Vec<(Signal, bool)>, ()> {
         self.signals.wait(Some((&self.control, PollFlags::IN)), wait);
-        let mut bytes = [0; 64];
-        let length = match self.control.read(&mut bytes) {
-            Ok(0) => return Err(()),
-            Ok(length) => length,
-            Err(_) => 0,
-        };
-        // What `run` passes on of a signal to the group has come here before.
         let mut heard = self.signals.read();
-        let passed = bytes[..length].iter().filter_map(|byte| Signal::from_named_raw((*byte).into()));
-        heard.extend(passed.map(|signal| (signal, Sender::Run)));
+        let mut bytes = [0; 64];
+        match self.control.read(&mut bytes) {
+            Ok(0) => return Err(()),
+            Ok(length) => {
+                let signals = bytes[..length].iter().filter_map(|byte| Signal::from_named_raw((*byte).into()));
+                heard.extend(signals.map(|signal| (signal, false)));
+            }
+            Err(_) => {}
+        }
         Ok(heard)
     }
 
-    /// Passes a signal on; if it was sent to the process group, only to those outside it.
-    fn pass_on(&self, signal: Signal, is_groups: bool) {
-        let to = if STOP.contains(&signal) {
-            descendants().iter().map(|process| process.pid).collect()
+    /// Passes a signal on. Returns whether it asks the command to end.
+    fn pass_on(&self, signal: Signal, passed: &mut Passed) -> bool {
+        if signal == Signal::CHILD || !passed.is_new(signal) {
+            return false;
+        }
+        if STOP.contains(&signal) {
+            descendants().iter().for_each(|process| send(process.pid, signal));
         } else {
-            vec![self.command]
-        };
-        let lacks_it = |pid: &Pid| !is_groups || !is_in_own_group(*pid);
-        to.into_iter().filter(lacks_it).for_each(|pid| send(pid, signal));
+            send(self.command, signal);
+        }
+        ENDING.contains(&signal)
     }
 
     /// Reaps all ended children, and tells whether any process is left. Orphans become children of this process, so that without
@@ -227,32 +210,19 @@ impl Supervisor<'_> {
     }
 }
 
-/// Signals of the last moment.
+/// Recently passed signals: `timeout` and shells send a signal both to a process and to its group.
 #[derive(Default)]
-struct Recent(Vec<(Signal, Instant)>);
+struct Passed(Vec<(Signal, Instant)>);
 
-impl Recent {
-    /// Takes those out that are older.
-    fn older(&mut self, than: Duration) -> Vec<Signal> {
-        let now = Instant::now();
-        self.0.extract_if(.., |(_, at)| now.duration_since(*at) >= than).map(|(signal, _)| signal).collect()
-    }
-
-    fn has(&self, signal: Signal) -> bool {
-        self.0.iter().any(|(known, _)| *known == signal)
-    }
-
-    /// Notes it, unless it is known.
+impl Passed {
     fn is_new(&mut self, signal: Signal) -> bool {
-        let is_new = !self.has(signal);
+        let now = Instant::now();
+        self.0.retain(|(_, at)| now.duration_since(*at) < SAME);
+        let is_new = self.0.iter().all(|(known, _)| *known != signal);
         if is_new {
-            self.0.push((signal, Instant::now()));
+            self.0.push((signal, now));
         }
         is_new
-    }
-
-    fn take(&mut self, signal: Signal) -> bool {
-        self.0.extract_if(.., |(known, _)| *known == signal).count() > 0
     }
 }
 
@@ -280,10 +250,7 @@ const ONCE_TOLD: Duration = Duration::from_secs(5);
 const UNKILLABLE: Duration = Duration::from_secs(2);
 const SHOWN: usize = 20;
 const TICK: Duration = Duration::from_millis(50);
-/// `timeout`, shells and systemd send a signal to a process and to its group.
 const SAME: Duration = Duration::from_millis(100);
-/// Time for `run` to pass a signal on.
-const PASSES_ON: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {

@@ -29,12 +29,6 @@ pub(super) fn send(pid: Pid, signal: Signal) {
     let _ = kill_process(pid, signal);
 }
 
-/// Whether a process is in the process group of this one, which may be one of another PID namespace (0).
-pub(super) fn is_in_own_group(pid: Pid) -> bool {
-    // SAFETY: plain system calls.
-    unsafe { libc::getpgid(pid.as_raw_pid()) == libc::getpgrp() }
-}
-
 /// The result of a system call that returns 0 for success.
 pub(super) fn checked(result: impl Into<libc::c_long>) -> io::Result<()> {
     if result.into() == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -16,17 +16,6 @@ pub(super) struct SignalFd {
     before: libc::sigset_t,
 }
 
-/// Who sent a signal.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sender {
-    /// All processes of the group got it.
-    Terminal,
-    /// Who sent it to this process, or to its group.
-    Anybody,
-    /// It got it, and passes it on.
-    Run,
-}
-
 impl SignalFd {
     /// Blocks the signals from now on.
     pub fn open() -> io::Result<Self> {
@@ -69,8 +58,9 @@ impl SignalFd {
         poll(&mut both, time.as_ref()).is_ok() && both.get(1).is_some_and(|other| !other.revents().is_empty())
     }
 
-    /// The signals that have arrived. Reads each kind once, so that a flood of signals cannot block the caller.
-    pub fn read(&self) -> Vec<(Signal, Sender)> {
+    /// The signals that have arrived, and whether the terminal sent each, in which case all processes of the group got it. Reads each
+    /// kind once, so that a flood of signals cannot block the caller.
+    pub fn read(&self) -> Vec<(Signal, bool)> {
         let mut all = Vec::new();
         let mut bytes = [0; size_of::<libc::signalfd_siginfo>()];
         while all.len() < SIGNALS.len() && (&self.file).read(&mut bytes).is_ok_and(|length| length == bytes.len()) {
@@ -78,7 +68,7 @@ impl SignalFd {
             let (signal, code) = (number(0), number(8));
             if let Some(signal) = Signal::from_named_raw(signal) {
                 let is_terminals = code == libc::SI_KERNEL && matches!(signal, Signal::INT | Signal::QUIT);
-                all.push((signal, if is_terminals { Sender::Terminal } else { Sender::Anybody }));
+                all.push((signal, is_terminals));
             }
         }
         all
