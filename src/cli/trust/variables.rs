@@ -60,7 +60,7 @@ impl TrustFiles<'_> {
         all.extend(playwright(self.directory, self.ca_pem, set(PLAYWRIGHT)).map(|value| (PLAYWRIGHT, value)));
         all.extend(self.wget(&bundle, set("WGETRC")).map(|value| ("WGETRC", value)));
         if let Some(url) = self.proxy_url() {
-            all.extend(PROXY.into_iter().chain(PREFERRED).map(|name| (name, url.clone().into())));
+            all.extend(PROXY.map(|name| (name, url.clone().into())));
             all.extend(self.curl(&url, set));
             let direct = if self.direct.is_empty() { NOT_EVEN_LOOPBACK } else { self.direct };
             all.extend(["NO_PROXY", "no_proxy"].map(|name| (name, direct.into())));
@@ -109,8 +109,14 @@ impl TrustFiles<'_> {
     /// curl prefers the proxy of the curlrc that it finds first.
     fn curl(&self, url: &str, set: impl Fn(&'static str) -> Option<OsString>) -> Option<(&'static str, OsString)> {
         let home = || std::env::home_dir().map(OsString::from);
-        let config = || set("XDG_CONFIG_HOME").or_else(|| Some(PathBuf::from(home()?).join(".config").into()));
-        let places = [(set(CURL), ".curlrc"), (config(), "curlrc"), (config(), ".curlrc"), (home(), ".curlrc")];
+        let config = || set("XDG_CONFIG_HOME");
+        let places = [
+            (set(CURL), ".curlrc"),
+            (config(), "curlrc"),
+            (config(), ".curlrc"),
+            (home(), ".curlrc"),
+            (home(), ".config/curlrc"),
+        ];
         let mut files = places.into_iter().filter_map(|(directory, name)| Some(PathBuf::from(directory?).join(name)));
         let theirs = files.find(|file| file.is_file())?;
         let ours = format!("proxy = \"{url}\"\nnoproxy = \"{}\"\n", self.direct);
@@ -192,8 +198,6 @@ fn added(set: Option<OsString>, separator: &str, ours: &str) -> OsString {
 /// Variables that name a proxy.
 pub(in crate::cli) const PROXY: [&str; 6] =
     ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
-/// Variables of programs that prefer a proxy in their own files to the others.
-const PREFERRED: [&str; 3] = ["PIP_PROXY", "npm_config_proxy", "npm_config_https_proxy"];
 const CURL: &str = "CURL_HOME";
 /// Where our settings begin in a file with the user's.
 const BEGIN: &[u8] = b"\n# politely:\n";
