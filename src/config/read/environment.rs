@@ -73,8 +73,8 @@ fn unknown(mut section: &YamlNode, key: &str) -> Option<String> {
     for depth in 0..path.len() {
         let keys = match &section.value {
             Value::Map(keys) => keys,
-            // It may be a section: whether it has the key shows when it is read.
-            Value::Null => return None,
+            // Whether it has the key shows when it is read.
+            Value::Null if SECTIONS.contains(&&*path[..depth].join(".")) => return None,
             _ => return Some(format!("there are no keys below `{}`", path[..depth].join("."))),
         };
         // Below `hosts` and the like no key can be named: that is an error rather than a stray variable.
@@ -138,6 +138,8 @@ fn is_service_link(keys: &str) -> bool {
     keys == "PORT" || ["PORT_", "SERVICE_HOST", "SERVICE_PORT"].iter().any(|link| keys.starts_with(link))
 }
 
+/// Sections that are not set by default.
+const SECTIONS: [&str; 3] = ["pace.adaptive", "pace.breaker", "pace.budget"];
 const PREFIX: &str = "POLITELY_";
 /// The path of the file, which the command line reads.
 const NO_KEYS: [&str; 1] = ["CONFIG"];
@@ -152,7 +154,7 @@ mod tests {
     /// The names of variables that set keys, and the warnings.
     fn read(all: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
         let all = all.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
-        let keys = "pace: { queue: 1, max_wait: 1s }\nhosts: {}\nmode: enforce\nfleet: null\n";
+        let keys = "pace: { queue: 1, max_wait: 1s, budget: null }\nhosts: {}\nmode: enforce\nfleet: null\n";
         let keys = YamlNode::read(keys, "", &|_| ConfigPlace::Unwritten, &mut Faults::default()).unwrap();
         let (variables, warnings) = variables(all, &keys);
         let warning = |warning: Complaint| format!("{} | {}", warning.what, warning.hint);
@@ -171,6 +173,7 @@ mod tests {
             ("POLITELY_PACE__MAX_WIAT", "did you mean `POLITELY_PACE__MAX_WAIT`?"),
             ("POLITELY_PAEC__MAX_WAIT", "did you mean `POLITELY_PACE__MAX_WAIT`?"),
             ("POLITELY_MODE__X", "there are no keys below `mode`"),
+            ("POLITELY_FLEET__X", "there are no keys below `fleet`"),
             ("POLITELY_HOME", "each key is `POLITELY_` and its name, with `__` between section and key"),
             ("POLITELY_PORT", SERVICE_LINK),
             ("POLITELY_PORT_3128_TCP_ADDR", SERVICE_LINK),
@@ -186,7 +189,7 @@ mod tests {
     fn what_is_empty_or_somebody_elses_is_neither() {
         let all = [("POLITELY_CONFIG", "/etc/politely/politely.yaml"), ("POLITELY_FLEET", ""), ("PORT", "1")];
         assert_eq!(read(&all), (vec![], vec![]));
-        for name in ["POLITELY_HOSTS__EXAMPLE", "POLITELY_FLEET__URL"] {
+        for name in ["POLITELY_HOSTS__EXAMPLE", "POLITELY_PACE__BUDGET__REQUESTS"] {
             assert_eq!(read(&[(name, "{robots: ignore}")]), (vec![name.to_owned()], vec![]));
         }
     }

@@ -202,7 +202,8 @@ pub(in crate::config) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'
 /// Also under a misspelt key, such as `Password` or `pasword`.
 fn holds_secret(line: &str) -> bool {
     let value = line.split_once(": ").map_or(line, |(_, value)| value);
-    let credentials = value.split_once('@').is_some_and(|(user, _)| user.contains(':'));
+    let ends = ["@", "%40"].iter().filter_map(|at| value.split_once(at));
+    let credentials = ends.map(|(user, _)| user).any(|user| user.contains(':'));
     let is_password = |word: &str| {
         let word = word.to_ascii_lowercase();
         word.contains("pass") || ["pwd", "secret", "token"].contains(&&*word) || nearest(&word, &["password"]).is_some()
@@ -245,6 +246,7 @@ mod tests {
             "upstream_proxy: user:hunter2@proxy.example:3128",
             "  - user:hunter2@proxy.example",
             "{ url: 'http://:hunter2@proxy.example' }",
+            "upstream_proxy: http://bob:hunter2%40proxy.example",
             "users: [{ name: a, pwd: hunter2 }]",
             "pasword: hunter2",
             "auth_token: hunter2",
