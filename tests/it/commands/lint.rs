@@ -98,7 +98,7 @@ async fn carets_stand_under_what_they_mean_whatever_the_bytes() {
         (b"\xEF\xBB\xBFDisallow: /", "1 | Disallow: /", "  | ^^^^^^^^"),
         (b"User-agent: *\nDisallow:\t/%zz\n", "2 | Disallow:    /%zz", "  |               ^^^"),
         // Bytes that are not UTF-8 are one column each, as what stands for them.
-        (b"\xFF\xFE\xE9: x\n", "1 | \u{FFFD}\u{FFFD}\u{FFFD}: x", "  | ^^^"),
+        (b"\xFF\xFD\xE9: x\n", "1 | \u{FFFD}\u{FFFD}\u{FFFD}: x", "  | ^^^"),
         (b"User-agent: *\nDisallow:/\xC3\xBC%4", "2 | Disallow:/\u{fc}%4", "  |            ^^"),
         // A wide character is as wide as two.
         ("User-agent: *\nDisallow:/\u{6587}%4".as_bytes(), "2 | Disallow:/\u{6587}%4", "  |             ^^"),

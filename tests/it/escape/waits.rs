@@ -250,7 +250,7 @@ async fn a_connection_that_makes_room_answers_what_comes_at_once_and_says_that_i
     let proxy = Proxy::start("limits: { max_connections_per_client: 1 }").await;
     let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
     let (mut took, mut closes) = (Duration::MAX, None);
-    // On a machine that is busy, it may be too late.
+    // On a machine that is busy, it may be too late, or the first does not wait yet.
     for _ in 0..20 {
         let mut first = proxy.client().await;
         assert_eq!(first.get(&url, &host).await.status(), 200);
@@ -261,7 +261,7 @@ async fn a_connection_that_makes_room_answers_what_comes_at_once_and_says_that_i
         first.try_send(format!("POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n")).await.ok();
         took = answered.elapsed();
         closes = first.try_head().await.map(|head| head.field("connection").map(str::to_owned));
-        if took < Duration::from_millis(900) {
+        if took < Duration::from_millis(900) && closes == Some(Some("close".to_owned())) {
             break;
         }
     }
