@@ -101,9 +101,7 @@ pub fn verify_each(
         let name = digits(&anchor);
         let what = match walk.removed.values().any(|(head, _)| *head == anchor) {
             true => format!("the head {name} is of a removed segment, so its records cannot be verified"),
-            false => format!(
-                "no line up to which the chain is whole has the SHA-256 {name}: the chain was rewritten, or cut"
-            ),
+            false => format!("no line of a whole chain has the SHA-256 {name}: the chain was rewritten, or cut"),
         };
         walk.fault(last.number, None, what);
     }
