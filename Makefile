@@ -28,7 +28,8 @@ help:
 	@echo "                configuration and systemd service, below /etc"
 	@echo "make uninstall  removes them, but for configuration and state"
 	@echo "make dist       target/dist/politely: optimised further, several times longer to build"
-	@echo "make portable   target/*-unknown-linux-gnu/dist/politely: for any Linux with glibc 2.17, OpenSSL linked in"
+	@echo "make portable   target/*-unknown-linux-gnu/dist/politely: for any Linux with glibc 2.17, OpenSSL linked in, and optimised by a"
+	@echo "                profile, so built twice"
 	@echo "make static     target/*-unknown-linux-musl/dist/politely: for any Linux, such as Alpine: takes no libraries of the system's"
 	@echo "make deb        a Debian package of target/dist/politely"
 	@echo "make ci         everything that must hold before a change goes in"
@@ -50,14 +51,14 @@ dist: needs
 
 # Zig's compiler and linker have the symbols of each glibc; of this version, manylinux2014's, Rust's own library takes all.
 portable: needs zig
-	@PATH="$(CURDIR)/target/zig/bin:$$PATH" $(CARGO) zigbuild --locked --profile dist --features vendored-openssl --target $$(uname -m)-unknown-linux-gnu.2.17
+	@PATH="$(CURDIR)/target/zig/bin:$$PATH" packaging/profiled $$(uname -m)-unknown-linux-gnu 2.17
 
 static: needs zig
 	@! command -v rustup >/dev/null || rustup target add $$(uname -m)-unknown-linux-musl
 	@PATH="$(CURDIR)/target/zig/bin:$$PATH" $(CARGO) zigbuild --locked --profile dist --features vendored-openssl --target $$(uname -m)-unknown-linux-musl
 
 zig:
-	@[ -x target/zig/bin/cargo-zigbuild ] || { python3 -m venv target/zig && target/zig/bin/pip install --quiet ziglang==0.17.1 cargo-zigbuild==0.24.1; }
+	@[ -x target/zig/bin/cargo-zigbuild ] || { python3 -m venv target/zig && target/zig/bin/pip install --quiet ziglang==0.17.1 cargo-zigbuild==0.24.1 h2==4.4.1; }
 
 # Of what is built already: root may have no cargo.
 install:
