@@ -84,6 +84,15 @@ impl Stored {
         fs::remove_file(&self.path)
     }
 
+    /// Removes it, and a compressed form beside it first, which would otherwise be the segment.
+    pub fn remove(&self) -> io::Result<()> {
+        let copy = self.compressed_path();
+        if !self.is_compressed && copy.symlink_metadata().is_ok() && !is_foreign(&copy) {
+            fs::remove_file(copy)?;
+        }
+        fs::remove_file(&self.path)
+    }
+
     /// Whether it has what is compressed in this file.
     fn is_unpacked(&self, compressed: &Path) -> io::Result<bool> {
         let mut plain = BufReader::new(self.open()?);

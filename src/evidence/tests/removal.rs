@@ -2,6 +2,8 @@
 
 use super::super::reader::{Kind, verify_each};
 use super::*;
+use flate2::read::MultiGzDecoder;
+use std::io::Read;
 
 const CONFIG: &str = "{\"evidence\":{\"keep\":\"9d\"}}";
 
@@ -105,6 +107,20 @@ fn what_is_damaged_is_removed_in_its_time_too() {
         let begins = faults.iter().all(|fault| fault.segment == 5);
         assert!(if damaged <= 4 { faults.is_empty() } else { begins && !faults.is_empty() }, "{damaged}: {faults:?}");
     }
+}
+
+/// As `gzip -k` has left it, of fewer records, while the segment was written to.
+#[test]
+fn a_copy_beside_a_segment_is_removed_with_it() {
+    let directory = aged(&days([18, 16, 13, 11, 9, 7, 4, 2]));
+    let copy = first(directory.path());
+    let mut text = String::new();
+    MultiGzDecoder::new(fs::File::open(&copy).unwrap()).read_to_string(&mut text).unwrap();
+    fs::write(copy.with_extension(""), &text).unwrap();
+    fs::write(&copy, [0xff; 1000]).unwrap();
+    restart(directory.path());
+    assert!(!copy.exists(), "or it would be the segment");
+    assert_eq!((good(directory.path()).removed_to, segments(directory.path())), (Some(4), (5..=9).collect()));
 }
 
 #[test]

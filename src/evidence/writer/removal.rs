@@ -6,7 +6,6 @@ use super::start::is_full;
 use crate::evidence::record::Draft;
 use crate::evidence::segment::Stored;
 use crate::evidence::timestamp;
-use std::fs;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
@@ -22,7 +21,7 @@ impl Writer {
             if age <= keep {
                 break;
             }
-            let (number, path) = (pair[0].number, &pair[0].path);
+            let number = pair[0].number;
             let line = removal(pair, *began, now.checked_sub(age).unwrap_or(now), now);
             let said = match self.stuck.contains(&number) {
                 true => Ok(()),
@@ -32,8 +31,8 @@ impl Writer {
                 Err(error) if !is_full(&error) => return Err(error),
                 said => said.is_ok(),
             };
-            if let Err(error) = fs::remove_file(path) {
-                tracing::error!(segment = %path.display(), "old evidence cannot be removed: {error}");
+            if let Err(error) = pair[0].remove() {
+                tracing::error!(segment = %pair[0].path.display(), "old evidence cannot be removed: {error}");
                 self.stuck.extend(is_said.then_some(number));
                 continue;
             }
