@@ -2,16 +2,15 @@
 //! records refer to are there unchanged.
 
 use super::{Kind, Line, Lines, ReadError, decoded, parse, rc1_file};
-use crate::config::units::parse_duration;
 use crate::evidence::record::{Hash, NOTHING, digits};
 use crate::evidence::segment::{self, Stored, is_foreign};
 use crate::evidence::timestamp::{Stamp, stamped};
-use crate::evidence::writer::{believed, is_locked};
+use crate::evidence::writer::is_locked;
 use crate::rfc3339;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// The result of a verification.
 #[derive(Debug, Clone, Default)]
@@ -99,7 +98,7 @@ pub fn verify_each(
     walk.found.bodies = walk.bodies.len() as u64;
     for anchor in std::mem::take(&mut walk.anchors) {
         let name = digits(&anchor);
-        let what = match walk.removed.values().any(|(head, _)| *head == anchor) {
+        let what = match walk.removed.values().any(|head| *head == anchor) {
             true => format!("the head {name} is of a removed segment, so its records cannot be verified"),
             false => format!("no line of a whole chain has the SHA-256 {name}: the chain was rewritten, or cut"),
         };
@@ -119,10 +118,8 @@ struct Walk {
     found: Verified,
     /// The hash that the next line must name; `None`: unknown.
     expected: Option<Hash>,
-    /// Segments that were removed: the head, and when that was said.
-    removed: HashMap<u64, (Hash, SystemTime)>,
-    /// The shortest `keep` of any configuration.
-    keep: Option<Duration>,
+    /// Heads of the segments that were removed.
+    removed: HashMap<u64, Hash>,
     directory: PathBuf,
     /// Files that records have referred to, and those of the segment.
     bodies: HashSet<Hash>,
@@ -147,13 +144,13 @@ impl Walk {
         self.found.faults.push(Fault { segment, line, what: what.into() });
     }
 
-    /// Tells what its first line names, and its time.
+    /// Tells what its first line names.
     fn segment(
         &mut self,
         stored: &Stored,
         is_last: bool,
         see: &mut impl FnMut(u64, u64, &Line),
-    ) -> Result<Option<(Hash, SystemTime)>, ReadError> {
+    ) -> Result<Option<Hash>, ReadError> {
         let (mut lines, mut number, mut first) = (Lines::of(stored)?, 0, None);
         self.present.clear();
         while let Some(read) = lines.next() {
@@ -179,7 +176,7 @@ impl Walk {
                 Ok(line) => {
                     see(stored.number, number, &line);
                     if number == 1 {
-                        first = Some((line.prev, line.time));
+                        first = Some(line.prev);
                         // `keep` goes by the time in the name.
                         if stored.dated.is_some_and(|dated| rfc3339::seconds(dated) != rfc3339::seconds(line.time)) {
                             self.fault(stored.number, Some(1), "it did not begin when the name of its file says");
@@ -247,9 +244,8 @@ impl Walk {
                 config.into_iter().for_each(|hash| self.refer(hash, segment, number));
             }
             Kind::File { sha256, text, base64 } => {
-                match decoded(&sha256, text, base64) {
-                    Ok(file) => self.keep = self.keep.into_iter().chain(keep_of(&file)).min(),
-                    Err(error) => self.fault(segment, Some(number), format!("the file {}: {error}", digits(&sha256))),
+                if let Err(error) = decoded(&sha256, text, base64) {
+                    self.fault(segment, Some(number), format!("the file {}: {error}", digits(&sha256)));
                 }
                 self.present.insert(sha256);
             }
@@ -260,25 +256,18 @@ impl Walk {
                 let what = format!("it says that segment {removed} was removed, which is not older");
                 self.fault(segment, Some(number), what);
             }
-            Kind::Removed { segment, head } => _ = self.removed.insert(segment, (head, line.time)),
+            Kind::Removed { segment, head } => _ = self.removed.insert(segment, head),
             Kind::Segment { .. } | Kind::Stop | Kind::Lost { .. } | Kind::Other => {}
         }
     }
 
-    /// What is not there before the segment `next` was removed by the writer, which recorded that. `after`: what its first line names, and
-    /// when that segment began, and so the one before ended.
-    fn gap(&mut self, next: u64, after: Option<(Hash, SystemTime)>) {
+    /// What is not there before the segment `next` was removed by the writer, which recorded that. `after`: what its first line names.
+    fn gap(&mut self, next: u64, after: Option<Hash>) {
         let before = next - 1;
-        match (self.removed.get(&before), after) {
-            (None, _) => self.fault(before, None, "the segment is missing, and was not removed as `keep` says"),
-            (Some((head, said)), Some((prev, ended))) if *head == prev => {
-                let age = (*said).min(SystemTime::now()).duration_since(ended).unwrap_or_default();
-                match self.keep.is_some_and(|keep| age + believed(keep) < keep) {
-                    true => self.fault(before, None, "it was removed earlier than any `keep` on record allows"),
-                    false => self.found.removed_to = Some(before),
-                }
-            }
-            _ => self.fault(next, Some(1), format!("it does not follow segment {before}, which was removed")),
+        match self.removed.get(&before) {
+            None => self.fault(before, None, "the segment is missing, and was not removed as `keep` says"),
+            Some(head) if after == Some(*head) => self.found.removed_to = Some(before),
+            Some(_) => self.fault(next, Some(1), format!("it does not follow segment {before}, which was removed")),
         }
     }
 
@@ -291,10 +280,4 @@ impl Walk {
             self.fault(segment, Some(line), format!("it rests on the file {}: {error}", digits(&hash)));
         }
     }
-}
-
-/// `evidence.keep`, if this file is a configuration.
-fn keep_of(file: &[u8]) -> Option<Duration> {
-    let config: serde_json::Value = serde_json::from_slice(file).ok()?;
-    parse_duration(config.pointer("/evidence/keep")?.as_str()?).ok()
 }

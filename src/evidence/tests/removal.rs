@@ -161,11 +161,36 @@ fn a_start_with_a_clock_in_1970_costs_nothing_when_it_is_right_again() {
     assert_eq!(segments(directory.path()), (1..=5).collect::<Vec<_>>());
 }
 
+#[test]
+fn a_keep_that_was_made_shorter_removes_segments_before_it_is_on_record() {
+    let (directory, queue) = (aged(&days([8, 7, 6, 5, 4, 2, 1])), Arc::new(Queue::new(9 * KEEP)));
+    let mut writer = Writer::open(directory.path(), queue.clone(), "test-1", CONFIG).unwrap();
+    queue.keep.store(2 * KEEP.as_secs(), Relaxed);
+    rest(&mut writer);
+    writer.look_after(SystemTime::now());
+    drop(writer);
+    assert_eq!(good(directory.path()).removed_to, Some(5));
+}
+
+#[test]
+fn a_segment_before_some_that_began_ahead_of_the_clock_is_removed_like_others() {
+    let directory = aged(&days([24, 23, 22, 20, 18, 12]));
+    let (now, ago) = (SystemTime::now(), days([24, 0, 0, 20, 18, 12]));
+    rewritten(directory.path(), |segment| match segment {
+        2 => now + 7 * KEEP,
+        3 => now + 9 * KEEP,
+        _ => now - ago[usize::try_from(segment).unwrap() - 1],
+    });
+    age(directory.path());
+    restart(directory.path());
+    assert_eq!(good(directory.path()).removed_to, Some(1));
+}
+
 /// Appends to the last segment, which is plain, that this one was removed.
-fn forge(directory: &Path, segment: u64, of: Hash, time: SystemTime) {
+fn forge(directory: &Path, segment: u64, of: Hash) {
     let last = Stored::all(directory).unwrap().pop().unwrap();
     let (mut head, mut forged) = (verify(directory, &[]).unwrap().head, Vec::new());
-    let (name, time) = (digits(&of), crate::rfc3339::millis(time));
+    let (name, time) = (digits(&of), crate::rfc3339::millis(SystemTime::now()));
     let line = format!("{{\"type\":\"removed\",\"time\":\"{time}\",\"segment\":{segment},\"head\":\"{name}\"}}\n");
     record::link(&mut head, line.as_bytes(), &mut forged);
     OpenOptions::new().append(true).open(last.path).unwrap().write_all(&forged).unwrap();
@@ -174,37 +199,8 @@ fn forge(directory: &Path, segment: u64, of: Hash, time: SystemTime) {
 #[test]
 fn a_segment_that_says_that_a_later_one_was_removed_is_a_forgery() {
     let directory = written(1);
-    forge(directory.path(), 7, good(directory.path()).head, SystemTime::now());
+    forge(directory.path(), 7, good(directory.path()).head);
     assert_eq!(faults(directory.path()), [(1, Some(7))]);
-}
-
-#[test]
-fn a_segment_that_is_said_to_be_removed_too_early_is_missing() {
-    let now = SystemTime::now();
-    for (ended, said, expected) in [(2, now, 1), (2, now + 365 * KEEP, 1), (10, now, 0)] {
-        let directory = aged(&days([ended + 2, ended + 1, ended]));
-        drop(Evidence::open(directory.path(), 90 * KEEP, "test-1", CONFIG).unwrap());
-        let noted = good(directory.path()).head;
-        let all = Stored::all(directory.path()).unwrap();
-        forge(directory.path(), 2, all[2].first().unwrap().prev, said);
-        all[..2].iter().for_each(|stored| fs::remove_file(&stored.path).unwrap());
-        assert_eq!(verify(directory.path(), &[noted]).unwrap().faults.len(), expected, "{ended}");
-    }
-}
-
-#[test]
-fn what_was_removed_for_a_false_name_is_missing_when_the_names_are_right_again() {
-    let directory = aged(&days([6, 5, 4, 3, 2, 1]));
-    let names: Vec<_> = Stored::all(directory.path()).unwrap().into_iter().map(|stored| stored.path).collect();
-    let aside = |number: usize| {
-        let at = crate::rfc3339::seconds(SystemTime::now() - u32::try_from(20 - 2 * number).unwrap() * KEEP);
-        directory.path().join(format!("{:08}-{}.jsonl.gz", number + 1, at.replace(['-', ':'], "")))
-    };
-    (0..6).for_each(|number| fs::rename(&names[number], aside(number)).unwrap());
-    restart(directory.path());
-    (0..6).for_each(|number| drop(fs::rename(aside(number), &names[number])));
-    assert!(segments(directory.path())[0] > 1, "it was removed");
-    assert_eq!(faults(directory.path()), [(segments(directory.path())[0] - 1, None)]);
 }
 
 #[test]
@@ -215,7 +211,7 @@ fn a_noted_head_is_not_found_in_a_chain_that_says_only_that_its_segment_was_remo
     let time = "\"time\":\"2026-11-22T18:30:00.000Z\"";
     record::link(&mut head, format!("{{\"type\":\"segment\",{time},\"segment\":2}}\n").as_bytes(), &mut out);
     fs::write(&path, out).unwrap();
-    forge(directory.path(), 1, noted, SystemTime::now());
+    forge(directory.path(), 1, noted);
     good(directory.path());
     assert_eq!(verify(directory.path(), &[noted]).unwrap().faults.len(), 1);
 }

@@ -8,7 +8,7 @@ mod retention;
 mod start;
 
 pub use queue::{Batch, Queue};
-pub use retention::{Clock, believed};
+pub use retention::Clock;
 pub use start::{is_locked, unusable};
 
 use crate::config::{LOCK, UnusableFile, is_same, private_directory, warn_of_foreign, warn_of_others};

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 /// each beginning to the next. Of that no more than a part of `keep` is believed at once, so that whatever a clock says that
 /// has gone wrong, no more than that part goes for it.
 pub fn ages(begun: &[SystemTime], keep: Duration, now: SystemTime) -> Vec<Duration> {
-    let (most, mut earlier) = (believed(keep), Vec::new());
+    let (most, mut earlier) = (DAY.max(keep / BELIEVED), Vec::new());
     let times: Vec<_> = begun.iter().copied().chain([now]).collect();
     let gaps = times.windows(2).enumerate().map(|(number, pair)| {
         earlier.push(pair[0]);
@@ -37,11 +37,6 @@ pub fn ages(begun: &[SystemTime], keep: Duration, now: SystemTime) -> Vec<Durati
         .collect();
     ages.reverse();
     ages
-}
-
-/// The time that a clock gone wrong makes segments older, at most.
-pub fn believed(keep: Duration) -> Duration {
-    DAY.max(keep / BELIEVED)
 }
 
 /// Tells a clock that was set from time that has passed.
