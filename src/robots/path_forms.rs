@@ -2,7 +2,7 @@
 //!
 //! RFC 9309 compares the path as sent. But servers merge slashes, decode `%2F` and then remove dot segments, so that they serve a
 //! forbidden file for a path that no rule matches: `/public/..%2Fprivate/`. Hence what servers make of it is judged too, and the request
-//! is refused if one form is disallowed; that only ever adds refusals. `docs/conformance.md` has the table of forms. At most five
+//! is refused if one form is disallowed; that only ever adds refusals. `docs/conformance.md` has the table of forms. At most seven
 //! different ones are judged, the path as sent among them: if there are more, it is refused. What several servers in a row make of a
 //! path is not covered. Pure.
 
@@ -110,15 +110,17 @@ fn sent_paths<'a>(target: &'a [u8], budget: &mut StepBudget) -> Result<SentPaths
 /// What servers make of a path with its query, where that is compared differently from the path as sent; without duplicates.
 type Forms = SmallVec<[Vec<u8>; MOST_FORMS]>;
 /// The different forms of a path that are judged, as sent and without dot segments included.
-const MOST_FORMS: usize = 5;
-/// Makes the form of a path, which is given as sent and normalised.
-type MakeForm = fn(&[u8], &[u8]) -> Vec<u8>;
+const MOST_FORMS: usize = 7;
+/// What a kind of server makes of a path before it decodes escapes. The path is given as sent and normalised; the result is normalised.
+type Prepare = fn(&[u8], &[u8]) -> Vec<u8>;
 
 /// Steps for each byte: to normalise it, and to remove dot segments.
 const NORMALISED: usize = 3;
 const RESOLVED: usize = 4;
 /// Steps for each byte of a path to make one form, and of a query for all.
 const FORMED: (usize, usize) = (5, 4);
+/// Steps for each byte of a path to make the same form with escaped slashes kept.
+const SLASHES_KEPT: usize = 2;
 
 /// Fails too if there are more than are judged.
 fn served_forms(target: &[u8], sent: &SentPaths<'_>, budget: &mut StepBudget) -> Result<Forms, StepsSpent> {
@@ -134,22 +136,31 @@ fn served_forms(target: &[u8], sent: &SentPaths<'_>, budget: &mut StepBudget) ->
     let mut forms = Forms::new();
     let has_dots = may_have_dot_segment(&normal);
     let has = |one: u8, other: u8| memchr::memchr2(one, other, &normal).is_some();
-    // The kinds of servers that make something else of this path than nginx.
-    let kinds: [(bool, MakeForm); 5] = [
-        (true, |_, normal| cleaned(normal)),
-        (memchr::memmem::find(&normal, b"%2F").is_some(), |_, normal| apache(normal)),
-        (has_dots || path.starts_with(b"//") || has(b'\\', b'#'), |path, _| node(path)),
-        (has(b';', b';'), |_, normal| tomcat(normal)),
-        (has_dots || has(b'%', b'\\'), |path, _| iis(path)),
-    ];
-    for (_, make) in kinds.into_iter().filter(|(is_another, _)| *is_another) {
-        budget.spend(FORMED.0 * path.len())?;
-        let form = make(path, &normal);
+    let mut add = |form: Vec<u8>| {
         let form = [&form, &*query].concat();
         let is_judged = sent.iter().any(|(path, _)| **path == *form) && !has_folded(&form);
         if !is_judged && !forms.contains(&form) {
             forms.push(form);
         }
+    };
+    // nginx, and the kinds of servers that make something else of this path.
+    let kinds: [(bool, Prepare); 3] = [
+        (true, |_, normal| normal.to_vec()),
+        (has_dots || path.starts_with(b"//") || has(b'\\', b'#'), |path, _| node(path)),
+        (has(b';', b';'), |_, normal| tomcat(normal)),
+    ];
+    for (_, prepare) in kinds.into_iter().filter(|(is_another, _)| *is_another) {
+        budget.spend(FORMED.0 * path.len())?;
+        let prepared = prepare(path, &normal);
+        add(cleaned(&prepared));
+        if memchr::memmem::find(&prepared, b"%2F").is_some() {
+            budget.spend(SLASHES_KEPT * path.len())?;
+            add(with_slashes_kept(&prepared));
+        }
+    }
+    if has_dots || has(b'%', b'\\') {
+        budget.spend(FORMED.0 * path.len())?;
+        add(iis(path));
     }
     if sent.len() + forms.len() > MOST_FORMS { Err(StepsSpent) } else { Ok(forms) }
 }
@@ -159,13 +170,14 @@ fn cleaned(normal: &[u8]) -> Vec<u8> {
     without_dots(merged(decoded(normal, b"/", b'\\')))
 }
 
-/// Apache with `AllowEncodedSlashes NoDecode` leaves `%2F`, as patterns do.
-fn apache(normal: &[u8]) -> Vec<u8> {
+/// Apache with `AllowEncodedSlashes NoDecode`, Tomcat with `encodedSolidusHandling="passthrough"` and many programs in Node leave `%2F`,
+/// as patterns do.
+fn with_slashes_kept(normal: &[u8]) -> Vec<u8> {
     without_dots(merged(decoded(normal, b"%2F", b'\\')))
 }
 
 /// Node and Deno, by `new URL(target, base)`: `\` is `/`, what follows two slashes is a host, there is no fragment, dot segments are
-/// removed; then as the others.
+/// removed; then as nginx.
 fn node(path: &[u8]) -> Vec<u8> {
     let path = &path[..memchr::memchr(b'#', path).unwrap_or(path.len())];
     let mut path = rewritten(path, |rest, out| rest.starts_with(b"\\").then(|| out.push(b'/')).map(|()| 1));
@@ -173,17 +185,17 @@ fn node(path: &[u8]) -> Vec<u8> {
         let host = path.iter().position(|&byte| byte != b'/').unwrap_or(path.len());
         path = memchr::memchr(b'/', &path[host..]).map_or(b"/".to_vec(), |end| path[host + end..].to_vec());
     }
-    cleaned(&without_dots(normalise(&path)))
+    without_dots(normalise(&path))
 }
 
-/// Tomcat and Jetty first drop what follows a `;` in each segment.
+/// Tomcat and Jetty drop what follows a `;` in each segment; then as nginx.
 fn tomcat(normal: &[u8]) -> Vec<u8> {
     let mut is_parameter = false;
     let bare = normal.iter().copied().filter(|&byte| {
         is_parameter = byte != b'/' && (is_parameter || byte == b';');
         !is_parameter
     });
-    cleaned(&bare.collect::<Vec<_>>())
+    bare.collect()
 }
 
 /// IIS: `%uXXXX` is decoded, `\` and `%5C` are `/`; slashes are merged last. Bottle drops bytes that are not UTF-8.
@@ -347,11 +359,11 @@ mod tests {
             ("/a%FFb", ["/a%FFb", "/a%FFb", "/a%FFb", "/ab"]),
         ] {
             let (sent, normal) = (path.as_bytes(), normalise(path.as_bytes()));
-            let made = [cleaned(&normal), node(sent), tomcat(&normal), iis(sent)];
+            let made = [cleaned(&normal), cleaned(&node(sent)), cleaned(&tomcat(&normal)), iis(sent)];
             let made = made.map(|form| String::from_utf8_lossy(&form).into_owned());
             assert_eq!(made, [for_nginx, for_node, for_tomcat, for_iis], "{path}");
         }
-        assert_eq!(apache(b"/x/..//a%2Fb%3A%5C"), b"/a%2Fb:\\");
+        assert_eq!(with_slashes_kept(b"/x/..//a%2Fb%3A%5C"), b"/a%2Fb:\\");
     }
 
     fn forms(target: &[u8], budget: &mut StepBudget) -> Result<Forms, StepsSpent> {
@@ -427,8 +439,8 @@ mod tests {
         }
         for byte in 0..=u8::MAX {
             for text in [&[b'/', byte][..], &[b'/', b'a', byte, b'b', b'/'], &[b'/', b'?', byte]] {
-                let seven = seven_readings(text);
-                let is_one = seven[2..].iter().all(|(form, _)| seven[..2].iter().any(|(sent, _)| sent == form));
+                let nine = nine_readings(text);
+                let is_one = nine[2..].iter().all(|(form, _)| nine[..2].iter().any(|(sent, _)| sent == form));
                 assert!(!is_ordinary(text) || is_one || text.contains(&b'#'), "{text:?}");
             }
         }
@@ -454,6 +466,8 @@ mod tests {
             ("/a%2Bb/*.pdf$", &["/a+b/c.pdf", "/a%2Bb/c.pdf"]),
             ("/a%26b?c", &["/a&b?c"]),
             ("/a%2fb", &["/a%2Fb", "//a%2fb", "/x/..//a%2Fb", "//x/../a%2fb", "/./a%2Fb"]),
+            ("/a%2Fb", &["//h/a%2Fb", "/x\\..\\a%2Fb", "/;x/a%2fb", "/x/..;/a%2Fb?c"]),
+            ("/p/a%2Fb", &["/p\\a%2Fb", "/p;x/a%2Fb", "//h/x/../p\\a%2fb", "/x/..;/p/a%2Fb", "//p;x//a%2fb"]),
             ("/a:%2Fb", &["/a%3A%2Fb", "/a:%2fb", "//a%3a%2fb"]),
         ] {
             for target in targets {
@@ -517,8 +531,9 @@ mod tests {
     }
 
     /// What a path is compared as if all its readings are compared, and whether with folded patterns: as sent, without dot segments, and
-    /// as each kind of server has it. Made as the table in docs/conformance.md says, whether or not two of them are the same.
-    fn seven_readings(target: &[u8]) -> [(Vec<u8>, bool); 7] {
+    /// as each kind of server has it, for all but IIS with `%2F` both ways. Made as the table in docs/conformance.md says, whether or not two
+    /// of them are the same.
+    fn nine_readings(target: &[u8]) -> [(Vec<u8>, bool); 9] {
         let sent = normalise(&path_and_query(target));
         let resolved = without_dots(sent.clone());
         let (path, query) = parts(target);
@@ -532,15 +547,18 @@ mod tests {
             let path = rest.map_or(path.clone(), |rest| {
                 memchr::memchr(b'/', rest).map_or(b"/".to_vec(), |end| rest[end..].to_vec())
             });
-            cleaned(&without_dots(normalise(&path)))
+            without_dots(normalise(&path))
         };
         let bare = |segment: &[u8]| segment.split(|&byte| byte == b';').next().unwrap_or_default().to_vec();
         let tomcat = normalise(path).split(|&byte| byte == b'/').map(bare).collect::<Vec<_>>().join(&b'/');
         let iis = decoded(&normalise(&without_ill_formed(&without_utf16(path))), b"/", b'/');
-        let apache = without_dots(merged(decoded(&normalise(path), b"%2F", b'\\')));
-        let served = [cleaned(&normalise(path)), apache, node, cleaned(&tomcat), merged(without_dots(iis))];
-        let [nginx, apache, node, tomcat, iis] = served.map(|form| ([form, query.clone()].concat(), true));
-        [(sent, false), (resolved, false), nginx, apache, node, tomcat, iis]
+        let both = |path: &[u8]| [&b"/"[..], b"%2F"].map(|slash| without_dots(merged(decoded(path, slash, b'\\'))));
+        let [nginx, kept] = both(&normalise(path));
+        let [[node, node_kept], [tomcat, tomcat_kept]] = [both(&node), both(&tomcat)];
+        let served = [nginx, kept, node, node_kept, tomcat, tomcat_kept, merged(without_dots(iis))];
+        let [nginx, kept, node, node_kept, tomcat, tomcat_kept, iis] =
+            served.map(|form| ([form, query.clone()].concat(), true));
+        [(sent, false), (resolved, false), nginx, kept, node, node_kept, tomcat, tomcat_kept, iis]
     }
 
     /// What is compared of a path, and whether with folded patterns. `None`: it is refused.
@@ -571,7 +589,7 @@ mod tests {
 
     /// No reading is left out, so that what one of them disallows is refused.
     #[test]
-    fn each_of_seven_readings_is_judged_or_the_path_is_refused() {
+    fn each_of_nine_readings_is_judged_or_the_path_is_refused() {
         let mut refused = 0;
         for target in odd_paths(60_000) {
             let Some(judged) = judged(&target) else {
@@ -579,7 +597,7 @@ mod tests {
                 continue;
             };
             assert!(judged.len() <= MOST_FORMS, "{}", target.escape_ascii());
-            for (path, is_folded) in seven_readings(&target) {
+            for (path, is_folded) in nine_readings(&target) {
                 let is_judged = judged
                     .iter()
                     .any(|(other, other_folded)| *other == path && (is_folded == *other_folded || !has_folded(&path)));
@@ -591,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_servers_read_in_more_than_five_ways_is_refused() {
+    fn a_path_that_servers_read_in_more_than_seven_ways_is_refused() {
         for (target, forms) in [
             ("/a", 1),
             ("/a%20b/\u{e4}?c=d%20e", 1),
@@ -602,10 +620,15 @@ mod tests {
             ("//h/x/../a;b", 5),
             ("//h/a%ff;b", 5),
             ("//h/x/../a%ff;b", 6),
+            ("/a%2Fb", 2),
+            ("/p;x/a%2Fb", 5),
+            ("/x/../p;x/a%2Fb", 6),
+            ("//h/p;x/a%2Fb", 7),
+            ("//h/p;x/a%2Fb%ff", 8),
+            ("//h/x/../p;x/a%2Fb%ff", 9),
         ] {
-            let different: std::collections::BTreeSet<_> = seven_readings(target.as_bytes())
-                .map(|(path, is_folded)| (is_folded && has_folded(&path), path))
-                .into();
+            let different: std::collections::BTreeSet<_> =
+                nine_readings(target.as_bytes()).map(|(path, is_folded)| (is_folded && has_folded(&path), path)).into();
             assert_eq!(different.len(), forms, "{target}");
             assert_eq!(judged(target.as_bytes()).map(|judged| judged.len()), (forms <= MOST_FORMS).then_some(forms));
         }
