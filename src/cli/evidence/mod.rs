@@ -142,7 +142,7 @@ fn text(directory: &Path, verified: &Verified, untrusted: Option<&[Fault]>) -> S
                 )
                 .collect(),
         ),
-        ("removed", removed_to.iter().map(|last| format!("segments up to {last}, as `keep` says")).collect()),
+        ("removed", removed_to.iter().map(|last| format!("segments up to {last}, as a record says")).collect()),
         ("killed", said(*unclean > 0, &format!("the proxy ended {} without closing the chain", times_of(*unclean)))),
         ("cut", said(*is_cut, "the last line is not whole; the next start says so in the chain")),
         ("open", said(*is_written, "a proxy writes to it now")),
