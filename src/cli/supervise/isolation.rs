@@ -4,7 +4,7 @@
 use super::super::hand_over::{INSIDE, hand_over};
 use super::bounds;
 use super::namespaces;
-use super::processes::send;
+use super::processes::{leave_group, send};
 use super::signal_fd::SignalFd;
 use crate::cli::CommandError;
 use rustix::event::PollFlags;
@@ -60,10 +60,7 @@ fn bind(control: &UnixStream) -> io::Result<()> {
     bounds::close_descriptors()?;
     bounds::drop_capabilities()?;
     bounds::refuse_calls()?;
-    // Without a terminal, which needs the shared process group, a separate group keeps the outer one out of reach.
-    if fs::File::open("/dev/tty").is_err() {
-        rustix::process::setpgid(None, None)?;
-    }
+    leave_group()?;
     // Keeps processes of the same user from tracing this one and reading its memory and descriptors (`ptrace(2)`). Child programs are
     // dumpable again. From now on /proc/self belongs to root.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;

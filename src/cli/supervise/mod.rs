@@ -1,8 +1,9 @@
 //! The supervisor between `politely run` and its command: passes signals on, tracks every process that the command starts, and ends all
 //! of them, whatever ends first: the command, `run`, or a time limit.
 //!
-//! It is in the process group of `run`, as is the command, so that the terminal treats them as it would treat the command alone.
-//! Signals sent to `run` only are passed through a socket, one byte each. The end of the socket is the end of `run`.
+//! On a terminal it is in the process group of `run`, as is the command, so that the terminal treats them as it would treat the command
+//! alone; elsewhere both have a group of their own. Signals sent to `run` are passed through a socket, one byte each. The end of the
+//! socket is the end of `run`.
 
 mod bounds;
 mod isolation;
@@ -13,7 +14,7 @@ mod signal_fd;
 use super::CommandError;
 use super::command_error::{BY_SIGNAL, exit_code};
 use super::hand_over::{self, SuperviseArgs};
-use processes::{Descendant, descendants, left, send};
+use processes::{Descendant, descendants, leave_group, left, send};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, set_parent_process_death_signal, wait};
 use signal_fd::SignalFd;
@@ -31,6 +32,9 @@ pub(super) fn run(args: &SuperviseArgs) -> Result<ExitCode, CommandError> {
         && let Some(code) = isolation::enter(&control, &signals, ONCE_TOLD + 2 * UNKILLABLE)?
     {
         return Ok(ExitCode::from(code));
+    }
+    if !args.isolate {
+        leave_group()?;
     }
     // Makes this process the parent of orphaned descendants.
     set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;

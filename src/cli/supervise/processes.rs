@@ -29,6 +29,15 @@ pub(super) fn send(pid: Pid, signal: Signal) {
     let _ = kill_process(pid, signal);
 }
 
+/// Without a terminal, which needs the shared process group, a separate group keeps those of the outer one out of reach, and what is sent
+/// to that from the command, which gets it from `run`.
+pub(super) fn leave_group() -> io::Result<()> {
+    if fs::File::open("/dev/tty").is_err() {
+        rustix::process::setpgid(None, None)?;
+    }
+    Ok(())
+}
+
 /// The result of a system call that returns 0 for success.
 pub(super) fn checked(result: impl Into<libc::c_long>) -> io::Result<()> {
     if result.into() == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -303,6 +303,31 @@ async fn under_timeout_it_ends_with_its_command() {
     assert!(!pids.iter().any(|pid| is_there(*pid)), "{pids:?}: {said}");
 }
 
+/// `timeout` and others send a signal to their whole group, of which only `run` is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_to_the_group_is_heard_once_by_the_command() {
+    let counting = "import os, signal, sys, time\nn = 0\ndef count(*_):\n    global n\n    n += 1\n\
+                    signal.signal(signal.SIGINT, count)\nif sys.argv[1:]: os.setpgid(0, 0)\n\
+                    print(os.getpid(), file=open('pids', 'a'), flush=True)\n\
+                    until = time.time() + 3\nwhile time.time() < until: time.sleep(0.1)\nsys.exit(40 + n)";
+    let run = [env!("CARGO_BIN_EXE_politely"), "run", "-q"];
+    for before in [&[][..], &["timeout", "300"], &run] {
+        for own_group in [false, true] {
+            // In a session of its own it has no terminal.
+            let mut command = Command::new("setsid");
+            command.args(["env", "--default-signal=INT,QUIT,HUP"]).args(before).args(run);
+            command.args(["python3", "-c", counting]).args(own_group.then_some("own"));
+            let run = Run::of(command);
+            run.pids(1).await;
+            let group = run.child.id().expect("not waited for yet").cast_signed();
+            // SAFETY: two numbers; the child, which leads the group, is not waited for yet.
+            assert_eq!(unsafe { libc::kill(-group, libc::SIGINT) }, 0);
+            let (ended, said) = run.ended().await;
+            assert_eq!(ended, Some(41), "{before:?} {own_group}: {said}");
+        }
+    }
+}
+
 /// A crowd of processes is found and ended as one is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_hundred_are_ended_too() {
