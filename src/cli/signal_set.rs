@@ -15,17 +15,22 @@ impl SignalSet {
 
     /// The next signal; if several arrived, the one named first.
     pub async fn next(&mut self) -> SignalKind {
+        self.next_of(|_| true).await
+    }
+
+    /// The next signal that asks the process to stop. Others are left for [`next`](Self::next).
+    pub async fn next_to_stop(&mut self) {
+        self.next_of(|kind| STOP.contains(&kind)).await;
+    }
+
+    async fn next_of(&mut self, is_wanted: impl Fn(SignalKind) -> bool) -> SignalKind {
         poll_fn(|context| {
-            let came =
-                |(kind, signal): &mut (SignalKind, Signal)| signal.poll_recv(context).is_ready().then_some(*kind);
+            let came = |(kind, signal): &mut (SignalKind, Signal)| {
+                (is_wanted(*kind) && signal.poll_recv(context).is_ready()).then_some(*kind)
+            };
             self.0.iter_mut().find_map(came).map_or(Poll::Pending, Poll::Ready)
         })
         .await
-    }
-
-    /// The next signal that asks the process to stop.
-    pub async fn next_to_stop(&mut self) {
-        while !STOP.contains(&self.next().await) {}
     }
 }
 
@@ -45,3 +50,22 @@ pub(super) const OTHER: [(SignalKind, &str); 3] = [
     (SignalKind::user_defined2(), "SIGUSR2"),
     (SignalKind::alarm(), "SIGALRM"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    /// Such as one that asks for a reload while another is under way.
+    #[tokio::test]
+    async fn a_signal_of_another_kind_is_not_lost_for_who_waits_for_the_end() {
+        let kind = SignalKind::hangup();
+        let mut signals = SignalSet::catch(&[&STOP[..], &[kind]].concat()).unwrap();
+        let mut other = signal(kind).unwrap();
+        // SAFETY: it is caught.
+        assert_eq!(unsafe { libc::raise(kind.as_raw_value()) }, 0);
+        other.recv().await;
+        assert!(signals.next_to_stop().now_or_never().is_none());
+        assert_eq!(signals.next().now_or_never(), Some(kind));
+    }
+}
