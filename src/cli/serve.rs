@@ -3,7 +3,7 @@
 use super::running_file::{self, RunningFile, RunningProxy};
 use super::signal_set::{OTHER, STOP, SignalSet};
 use super::{CommandError, orphans};
-use crate::config::{Settings, is_without_content, read_argument};
+use crate::config::{Settings, read_argument};
 use crate::server::{self, Running, StartError};
 use crate::telemetry;
 use serde_json::json;
@@ -106,9 +106,11 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
     Ok(())
 }
 
-/// A reload must not take a file without content for a wish for all defaults, unless it was so at the start.
+/// Whether the file has no content besides comments, as for a moment while it is rewritten in place, or if the disk is full. A reload
+/// must not take that for a wish for all defaults, unless the file was so at the start.
 fn is_empty(path: &Path) -> bool {
-    path.is_file() && is_without_content(&read_argument(path).unwrap_or_default())
+    let text = if path.is_file() { read_argument(path).unwrap_or_default() } else { return false };
+    serde_yaml::from_slice::<serde_yaml::Value>(&text).is_ok_and(|value| value.is_null())
 }
 
 fn load(args: &ServeArgs) -> Result<Settings, CommandError> {

@@ -41,7 +41,6 @@ pub use layers::{Differences, Layers};
 pub use overrides::{OverrideInForce, overrides};
 pub use read::environment::KeyArgument;
 pub use read::error::{Complaint, ConfigErrors, ConfigFault, ConfigPlace};
-pub(crate) use read::files::is_without_content;
 pub use replaced::WrittenKey;
 pub use settings::Settings;
 pub use shown::secret_variables;

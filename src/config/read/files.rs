@@ -40,10 +40,16 @@ impl ConfigFiles {
             });
             for file in found.into_iter().filter(|file| !is_same(file, &main)) {
                 let name = file.display().to_string();
-                let text = read_included(&file).map_err(|Complaint { what, hint }| {
+                let text = read_text(&file, true).map_err(|Complaint { what, hint }| {
                     self.faults.push(at, Complaint::new(format!("{name}: {what}"), hint));
                 });
                 let Some(node) = text.ok().and_then(|text| self.read(&name, text)) else { continue };
+                // Without content, it may be in the course of being written, or the disk may be full: its settings must not silently vanish.
+                if node.at == ConfigPlace::Unwritten && file.is_file() {
+                    let what = format!("{name}: it is empty");
+                    self.faults.push(at, Complaint::new(what, "write `{}` into it, or move it away"));
+                    continue;
+                }
                 if let Some(nested) = node.below("include") {
                     let hint = "name the files in the first one";
                     self.faults.push(&nested.at, Complaint::new("an included file must not include others", hint));
@@ -98,22 +104,6 @@ fn read(text: &str, file: usize, faults: &mut Faults) -> Result<YamlNode, (Confi
         root.set(&["fleet"], fleet);
     }
     Ok(root)
-}
-
-/// The text, or what is wrong with it and a hint. A file without content may be in the course of being written, or the disk may be full:
-/// its settings must not silently vanish.
-fn read_included(file: &Path) -> Result<String, Complaint> {
-    match read_text(file, true)? {
-        text if is_without_content(text.as_bytes()) && file.is_file() => {
-            Err(Complaint::new("it is empty", "write `{}` into it, or move it away"))
-        }
-        text => Ok(text),
-    }
-}
-
-/// Whether nothing but comments is in the file, as for a moment while it is rewritten in place, or if the disk is full.
-pub fn is_without_content(text: &[u8]) -> bool {
-    serde_yaml::from_slice::<serde_yaml::Value>(text).is_ok_and(|value| value.is_null())
 }
 
 /// The file itself, or the files in a directory, sorted by name.

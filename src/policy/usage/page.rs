@@ -78,13 +78,13 @@ impl PageForm {
         let says_xml = memchr::memmem::find(&content_type.to_ascii_lowercase(), b"xml").is_some();
         let is_xml = |text: &[u8]| says_xml || !self.shows_head() && memchr::memmem::find(text, b"<?xml").is_some();
         let texts = texts.iter().map(|page| page.as_ref()).map(|page| &page[..page.len().min(LONGEST_HEAD)]);
-        let texts: Vec<_> = texts.flat_map(in_encodings).collect();
+        let texts: Vec<_> = texts.flat_map(in_encodings).map(|text| (is_xml(&text), text)).collect();
         let mut steps = Steps { taken: 0, most };
-        for text in &texts {
-            steps.take(cost(text) + text.len() * usize::from(is_xml(text)))?;
+        for (is_xml, text) in &texts {
+            steps.take(cost(text) + text.len() * usize::from(*is_xml))?;
         }
         let (mut lines, mut has_head) = (UsageLines::default(), self.shows_head());
-        for text in &texts {
+        for (is_xml, text) in &texts {
             let seen = PageReading::new(&mut lines, product_tokens).html(text, false);
             // In UTF-16 more may come.
             has_head &= seen.has_come && memchr::memchr(0, text).is_none();
@@ -93,7 +93,7 @@ impl PageForm {
                 steps.take(cost(text))?;
                 PageReading::new(&mut lines, product_tokens).html(text, true);
             }
-            if is_xml(text) {
+            if *is_xml {
                 PageReading::new(&mut lines, product_tokens).xml(text);
             }
         }

@@ -187,7 +187,8 @@ async fn exchange(
         let (nothing, answered) = (Unread::default(), Outcome::Answered(answer));
         return answer_unread(&proxy, &nothing, answered, &shared.peer, began, &mut client, &mut timer).await;
     }
-    let limit = usize::try_from(proxy.settings.load().limits.max_header_size).unwrap_or(usize::MAX);
+    let settings = proxy.settings.load_full();
+    let limit = usize::try_from(settings.limits.max_header_size).unwrap_or(usize::MAX);
     let read = if size(&parts) > limit {
         Err(Refusal::HeadTooLarge { limit })
     } else {
@@ -196,7 +197,6 @@ async fn exchange(
     match read {
         Ok(request) => {
             let mut peer = shared.peer.clone();
-            let settings = proxy.settings.load_full();
             // A stream that waits for its password check does not block streams whose password is cached.
             let credentials = (request.credentials, Some(&shared.tries));
             let found = find_user(&proxy, &settings, &mut peer, credentials, &mut client, &mut timer).await;

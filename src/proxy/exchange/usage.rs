@@ -8,9 +8,8 @@ use super::per_user::{asked, rules};
 use super::request::Request;
 use crate::gate::{Charge, Reported};
 use crate::policy::freshness::{CacheFields, FreshnessLimits};
-use crate::policy::is_for_one;
 use crate::policy::{
-    HostRules, Refusal, Reservation, RobotsOverride, Ruling, Signal, SiteFile, UsageLines, UsageReport, Use,
+    HostRules, Refusal, Reservation, RobotsOverride, Ruling, Signal, SiteFile, UsageLines, UsageReport, Use, is_for_one,
 };
 use std::time::{Duration, Instant, SystemTime};
 
