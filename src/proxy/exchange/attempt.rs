@@ -35,7 +35,7 @@ impl Exchange<'_> {
         want: Want,
     ) -> (AttemptResult, bool) {
         let (_, reused) = upstream;
-        let mut input = Buffer::new();
+        let mut input = Buffer::of_answer();
         let mut origin = Http1Origin::new(Http1::new(stream, &mut input), reused);
         if !client.begin_body(reused) {
             return (AttemptResult::Done(Outcome::Failed(Failure::ended("the request cannot be sent again"))), false);

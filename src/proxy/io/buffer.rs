@@ -13,13 +13,18 @@ pub struct Buffer {
     memory: Vec<u8>,
     /// Everything before was consumed.
     start: usize,
-    /// The last read filled the memory: a long body is likely.
+    /// A long body is likely: much came with the last read.
     long: bool,
 }
 
 impl Buffer {
     pub const fn new() -> Self {
         Buffer { memory: Vec::new(), start: 0, long: false }
+    }
+
+    /// Reads much at first: most answers come whole.
+    pub const fn of_answer() -> Self {
+        Buffer { memory: Vec::new(), start: 0, long: true }
     }
 
     #[inline]
@@ -51,7 +56,7 @@ impl Buffer {
 
     /// Whether more can be read without more memory.
     pub fn has_room(&self) -> bool {
-        self.memory.capacity() == 0 || self.memory.len() < self.memory.capacity()
+        self.memory.capacity() == 0 || self.room() > 0
     }
 
     /// Appends.
@@ -60,11 +65,9 @@ impl Buffer {
         self.memory.extend_from_slice(bytes);
     }
 
-    /// Appends as many bytes as fit without more memory. Returns how many.
-    pub fn put_some(&mut self, bytes: &[u8]) -> usize {
-        let n = bytes.len().min(self.memory.capacity() - self.memory.len());
-        self.memory.extend_from_slice(&bytes[..n]);
-        n
+    /// Bytes that can be appended without more memory.
+    pub fn room(&self) -> usize {
+        self.memory.capacity() - self.memory.len()
     }
 
     /// Lets `write` append.
@@ -94,12 +97,12 @@ impl Buffer {
     pub fn poll_fill<S: AsyncRead + Unpin>(&mut self, cx: &mut Context<'_>, io: &mut S) -> Poll<io::Result<usize>> {
         if self.memory.capacity() == 0 {
             self.memory = take(if self.long { LONG } else { SMALL });
-        } else if self.memory.len() == self.memory.capacity() {
+        } else if self.room() == 0 {
             self.make_room(self.memory.len() / 2);
         }
         let polled = pin!(io.read_buf(&mut self.memory)).poll(cx);
         if matches!(polled, Poll::Ready(Ok(1..))) {
-            self.long = self.memory.len() == self.memory.capacity();
+            self.long = self.memory.len() >= SMALL;
         } else if self.is_empty() {
             self.release();
         }
@@ -173,7 +176,8 @@ fn give(mut memory: Vec<u8>) {
 }
 
 const SMALL: usize = 8 * 1024;
-const LONG: usize = 64 * 1024;
+/// A page of 64 KiB and its head.
+const LONG: usize = 72 * 1024;
 /// Enough for most heads.
 const START: usize = 1024;
 /// Buffers kept of each size, per thread.
@@ -233,9 +237,7 @@ mod tests {
         let mut buffer = Buffer::new();
         buffer.put(b"a");
         buffer.put_with(|out| out.extend_from_slice(b"bc"));
-        assert_eq!(buffer.put_some(b"d"), 1);
         buffer.consume(1);
-        assert_eq!(buffer.bytes(), b"bcd");
-        assert_eq!(buffer.put_some(&[0; 9000]), SMALL - 4);
+        assert_eq!((buffer.bytes(), buffer.room()), (&b"bc"[..], SMALL - 3));
     }
 }

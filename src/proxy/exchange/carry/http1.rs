@@ -5,7 +5,7 @@ use crate::http1::{Body, BodyError, Field, FieldKind, Framing, put_chunk_head, p
 use crate::proxy::io::Buffer;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -229,19 +229,30 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
                 return Poll::Ready(Ok(()));
             }
         }
-        if !self.out.is_empty() {
-            // The head and the start of the body share one write.
-            let n = self.out.put_some(from.bytes());
+        // The head and the start of the body share one write. What is short is copied, which costs less than two parts do.
+        if !self.out.is_empty() && from.bytes().len() <= self.out.room() {
+            let n = from.bytes().len();
+            self.out.put(from.bytes());
             self.sent(from, n);
             ready!(self.out.poll_drain(cx, self.io))?;
+            return Poll::Ready(Ok(()));
         }
-        if !from.bytes().is_empty() {
-            match ready!(Pin::new(&mut *self.io).poll_write(cx, from.bytes()))? {
-                0 => return Poll::Ready(Err(io::Error::from(io::ErrorKind::WriteZero).into())),
-                n => self.sent(from, n),
+        loop {
+            let parts = [IoSlice::new(self.out.bytes()), IoSlice::new(from.bytes())];
+            let n = match self.out.is_empty() {
+                true => ready!(Pin::new(&mut *self.io).poll_write(cx, from.bytes()))?,
+                false => ready!(Pin::new(&mut *self.io).poll_write_vectored(cx, &parts))?,
+            };
+            if n == 0 {
+                return Poll::Ready(Err(io::Error::from(io::ErrorKind::WriteZero).into()));
+            }
+            let of_out = n.min(self.out.len());
+            self.out.consume(of_out);
+            if self.out.is_empty() {
+                self.sent(from, n - of_out);
+                return Poll::Ready(Ok(()));
             }
         }
-        Poll::Ready(Ok(()))
     }
 
     fn end(&mut self, trailers: Option<HeaderMap>) {
@@ -279,3 +290,86 @@ const MAX_REPLAY: usize = 64 * 1024;
 const MAX_GATHERED: usize = 16 * 1024;
 /// Larger chunks are written in place.
 const SMALL_CHUNK: usize = 8 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::super::Flow;
+    use super::*;
+    use crate::proxy::limits::body_rate::MinRate;
+    use std::future::poll_fn;
+    use std::time::Duration;
+    use tokio::io::ReadBuf;
+    use tokio::time::Instant;
+
+    /// Takes at most so many bytes with each write.
+    struct Narrow {
+        most: usize,
+        written: Vec<u8>,
+        writes: usize,
+    }
+
+    impl AsyncRead for Narrow {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncWrite for Narrow {
+        fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+        }
+
+        fn poll_write_vectored(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            parts: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            let before = self.written.len();
+            for part in parts {
+                let n = part.len().min(self.most - (self.written.len() - before));
+                self.written.extend_from_slice(&part[..n]);
+            }
+            self.writes += 1;
+            Poll::Ready(Ok(self.written.len() - before))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_head_shares_a_write_with_its_body_and_all_arrives_however_little_a_write_takes() {
+        let head = b"HTTP/1.1 200 OK\r\n\r\n";
+        for (length, chunk) in [(100, "64"), (70_000, "11170")] {
+            let content: Vec<u8> = (0..length).map(|n| n as u8).collect();
+            for most in [1, 7, head.len(), head.len() + 9, 8192, usize::MAX] {
+                for sending in [Sending::Plain, Sending::Chunked] {
+                    let (mut nothing, mut input, mut unread) = (tokio::io::empty(), Buffer::new(), Buffer::new());
+                    input.put(&content);
+                    let mut from = Http1::new(&mut nothing, &mut input);
+                    from.receive(Body::of_response(Framing::Length(length)));
+                    let mut io = Narrow { most, written: Vec::new(), writes: 0 };
+                    let mut to = Http1::new(&mut io, &mut unread);
+                    to.out.put(head);
+                    to.send(sending);
+                    let (rate, now) = (MinRate { rate: 0, over: Duration::from_secs(1) }, Instant::now());
+                    let mut flow = Flow::new(now);
+                    poll_fn(|cx| flow.poll(cx, &mut from, &mut to, rate, now)).await.unwrap();
+                    let expected = match sending {
+                        Sending::Chunked => [head, chunk.as_bytes(), b"\r\n", &content, b"\r\n0\r\n\r\n"].concat(),
+                        _ => [&head[..], &content].concat(),
+                    };
+                    assert_eq!(io.written, expected, "{length} bytes, {most} at a time, {sending:?}");
+                    if most == usize::MAX && sending == Sending::Plain {
+                        assert_eq!(io.writes, 1);
+                    }
+                }
+            }
+        }
+    }
+}
