@@ -243,6 +243,11 @@ impl Route {
         if let Some(kept) = self.kept(want).await {
             return Ok(kept);
         }
+        // What shares no connection need not wait for another: over HTTP/1, and with a body.
+        if want.uploads || !self.may_be_http2(want.versions) {
+            drop(opening);
+            return self.open_now(want, true).await;
+        }
         let opened = self.open_now(want, true).await;
         *opening = opened.as_ref().err().map(|error| (Instant::now(), error.clone()));
         opened

@@ -1,7 +1,7 @@
 //! A page that may say no to the declared purpose (docs/usage.md): nothing of the answer goes out before that is known, within a bound
 //! of time and bytes. What was held goes on as it came, in its content coding.
 
-use super::carry::{AnswerHead, BodySource, Client, Flow, Origin, Side};
+use super::carry::{AnswerHead, BodySource, Client, Flow, FlowError, Origin, Side};
 use super::carry_error::CarryError;
 use super::held::{HeldBody, HeldPage, LAST, LOOKS};
 use super::per_user::{asked, rules};
@@ -10,6 +10,7 @@ use crate::gate::{DECODERS_BUSY, DecodeError, Taker};
 use crate::http1::Framing;
 use crate::policy::usage::page::{PageForm, is_page};
 use crate::policy::{Refusal, RobotsOverride, SiteFile, UsageLines, content_range};
+use crate::proxy::limits::body_rate::MinRate;
 use crate::upstream::Route;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -75,10 +76,10 @@ impl Exchange<'_> {
         origin: &mut O,
         route: &Route,
         down: &mut Flow,
-        over: Duration,
+        min_rate: MinRate,
     ) -> Poll<Result<(), CarryError>> {
         let Some(mut held) = self.held.take() else { return Poll::Ready(Ok(())) };
-        let polled = self.poll_page(cx, &mut held, client, origin, route, down, over);
+        let polled = self.poll_page(cx, &mut held, client, origin, route, down, min_rate);
         if polled.is_pending() {
             self.held = Some(held);
         }
@@ -94,7 +95,7 @@ impl Exchange<'_> {
         origin: &mut O,
         route: &Route,
         down: &mut Flow,
-        over: Duration,
+        min_rate: MinRate,
     ) -> Poll<Result<(), CarryError>> {
         if held.released.is_none() {
             let refused = |refusal| CarryError::Rejected(Box::new(Outcome::Refused(refusal)));
@@ -112,25 +113,24 @@ impl Exchange<'_> {
                 storing.push(body.clone());
             }
             held.released = Some(HeldBody(body));
-            held.until = Instant::now() + over;
+            down.at = Instant::now() + min_rate.over;
         }
         let Some(body) = &mut held.released else { return Poll::Ready(Ok(())) };
-        down.is_held_up = true;
-        while !body.bytes().is_empty() {
-            let Poll::Ready(sent) = client.side().poll_send(cx, body) else {
-                origin.side().gather(cx);
-                return Poll::Pending;
-            };
-            sent.map_err(|_| CarryError::ClientGone)?;
-            held.until = Instant::now() + over;
-        }
+        let Poll::Ready(sent) = down.poll_piece(cx, body, client.side(), min_rate, Instant::now()) else {
+            origin.side().gather(cx);
+            return Poll::Pending;
+        };
+        sent.map_err(|error| match error {
+            FlowError::TooSlow => CarryError::Cut("the client reads too slowly (`limits.min_rate`)".into()),
+            FlowError::Source(_) | FlowError::Destination(_) => CarryError::ClientGone,
+        })?;
         if held.fault.is_some() {
             ready!(client.side().poll_flush(cx)).map_err(|_| CarryError::ClientGone)?;
         }
         if let Some(fault) = held.fault.take() {
             return Poll::Ready(Err(CarryError::Cut(format!("the origin: {fault}"))));
         }
-        down.at = Instant::now() + over;
+        down.at = Instant::now() + min_rate.over;
         Poll::Ready(Ok(()))
     }
 

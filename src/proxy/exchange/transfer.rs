@@ -145,7 +145,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
 
     /// Deadline for progress of the answer. That a half-closed client has gone shows only when something is sent to it.
     fn down_ends(&self) -> Instant {
-        if let Some(held) = &self.exchange.held {
+        if let Some(held) = self.exchange.held.as_ref().filter(|held| held.released.is_none()) {
             return held.until;
         }
         match self.answered && self.client.is_half_closed() && !self.down.is_held_up {
@@ -187,9 +187,11 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             }
             Err(FlowError::Source(SideError::Malformed(why))) if !self.answered => Err(CarryError::BadRequest(why)),
             Err(FlowError::Source(_)) => Err(CarryError::ClientGone),
-            Err(FlowError::TooSlow) if !self.answered => Err(CarryError::SlowRequest),
-            Err(FlowError::TooSlow) => {
+            Err(FlowError::TooSlow) if self.answered => {
                 Err(CarryError::Cut("the body of the request is too slow (`limits.min_rate`)".into()))
+            }
+            Err(FlowError::TooSlow) => {
+                Err(if self.up.is_held_up { CarryError::NotRead } else { CarryError::SlowRequest })
             }
         }
     }
@@ -252,8 +254,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             }
         }
         if self.exchange.held.is_some() {
-            let over = self.min_rate.over;
-            ready!(self.exchange.poll_held(cx, self.client, self.origin, self.route, &mut self.down, over))?;
+            ready!(self.exchange.poll_held(cx, self.client, self.origin, self.route, &mut self.down, self.min_rate))?;
         }
         let (from, to) = (self.origin.side(), self.client.side());
         let polled = self.exchange.poll_content(cx, &mut self.down, from, to, self.min_rate, self.now);
@@ -261,7 +262,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             Ok(()) => Ok(Carried { is_sent: self.up.is_done, is_switched: false }),
             Err(FlowError::Source(fault)) => Err(CarryError::Cut(format!("the origin: {fault}"))),
             Err(FlowError::Destination(_)) => Err(CarryError::ClientGone),
-            Err(FlowError::TooSlow) => Err(CarryError::Cut("the answer is too slow (`limits.min_rate`)".into())),
+            Err(FlowError::TooSlow) => Err(CarryError::Cut(too_slow(self.down.is_held_up).into())),
         })
     }
 
@@ -289,6 +290,15 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             });
         }
         Ok(())
+    }
+}
+
+/// Which side was slow.
+fn too_slow(is_held_up: bool) -> &'static str {
+    if is_held_up {
+        "the client reads too slowly (`limits.min_rate`)"
+    } else {
+        "the answer is too slow (`limits.min_rate`)"
     }
 }
 

@@ -16,13 +16,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Transfers frames until the connection ends: closed by the origin, without a sign of life, or idle for `idle`. `leave` is called when
+/// Transfers frames until the connection ends: closed by the origin, without a sign of life, or idle for `idle()`. `leave` is called when
 /// the connection takes no more requests; `broken_off` when an error of ours has ended it for all its requests.
 pub(super) async fn carry(
     mut carrier: Carrier<Gathered<Stream>, Bytes>,
     mut ping: PingPong,
     vitals: Arc<Vitals>,
-    idle: Duration,
+    idle: impl Fn() -> Duration,
     leave: impl Fn(),
     broken_off: impl Fn(),
 ) {
@@ -36,7 +36,7 @@ pub(super) async fn carry(
         let next = match asked {
             Some(asked) => asked.max(vitals.heard()) + PONG_TIME,
             None if is_closing => idle_since + CLOSE_TIME,
-            None if is_idle => idle_since + idle,
+            None if is_idle => idle_since + idle(),
             None => vitals.heard() + SILENCE,
         };
         tokio::select! {

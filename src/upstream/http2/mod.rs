@@ -150,6 +150,10 @@ impl EndpointConnections {
         self.connections.lock().retain(|connection| connection.vitals.idle_since().is_none_or(|since| since > then));
     }
 
+    fn idle(&self) -> usize {
+        self.connections.lock().iter().filter(|connection| connection.vitals.streams() == 0).count()
+    }
+
     /// Appends the time since when each idle connection has been idle.
     pub fn idle_since(&self, into: &mut Vec<Instant>) {
         into.extend(self.connections.lock().iter().filter_map(|connection| connection.vitals.idle_since()));
@@ -173,7 +177,8 @@ impl Http2Connection {
             .initial_window_size(WINDOW)
             // The sum of all streams' windows, so that a stalled reader does not block other streams.
             .initial_connection_window_size(WINDOW * MAX_STREAMS as u32)
-            .max_header_list_size(u32::try_from(limits.max_header_size).unwrap_or(u32::MAX))
+            // What is larger is told by `Origin::poll_head`; twice as much, by the library.
+            .max_header_list_size(u32::try_from(limits.max_header_size.saturating_mul(2)).unwrap_or(u32::MAX))
             .max_send_buffer_size(WINDOW as usize)
             .enable_push(false)
             .initial_max_send_streams(FIRST_STREAMS);
@@ -184,12 +189,20 @@ impl Http2Connection {
         if !alone {
             endpoint.http2.connections.lock().push(connection.clone());
         }
+        // One too many is not kept.
+        let (here, all) = (Arc::downgrade(endpoint), endpoint.http2.all.clone());
+        let (timeout, most) =
+            (limits.idle_timeout, (limits.max_idle_connections, limits.max_idle_connections_per_host));
+        let idle = move || {
+            let is_spare = all.load(Relaxed) > most.0 || here.upgrade().is_some_and(|it| it.http2.idle() > most.1);
+            if is_spare { Duration::ZERO } else { timeout }
+        };
         let (here, own) = (Arc::downgrade(endpoint), vitals.clone());
         let leave = move || here.upgrade().iter().for_each(|endpoint| endpoint.http2.remove(&own));
         // What ends a connection that nobody shares ends nobody else's answer.
         let here = if alone { Weak::new() } else { Arc::downgrade(endpoint) };
         let broken_off = move || here.upgrade().iter().for_each(|it| it.http2.is_broken_off.store(true, Relaxed));
-        tokio::spawn(turns.of(carry(carrier, ping, vitals, limits.idle_timeout, leave, broken_off)));
+        tokio::spawn(turns.of(carry(carrier, ping, vitals, idle, leave, broken_off)));
         Ok(Http2Link { connection, uploads })
     }
 

@@ -12,6 +12,7 @@ mod forward;
 mod framing;
 mod h2_clients;
 mod h2_floods;
+mod h2_opening;
 mod h2_origins;
 mod leaving;
 mod messages;

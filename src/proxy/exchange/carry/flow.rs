@@ -29,7 +29,7 @@ pub enum FlowError {
     Source(SideError),
     /// The destination failed.
     Destination(SideError),
-    /// The source is slower than the minimum rate.
+    /// Slower than the minimum rate; by the destination's fault if [held up](Flow::is_held_up).
     TooSlow,
 }
 
@@ -47,6 +47,37 @@ impl Flow {
         }
     }
 
+    /// Passes the rest of the current piece on. The rate is of what the destination takes, so that neither side may drip.
+    #[inline]
+    pub fn poll_piece<A: BodySource, B: Side>(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut A,
+        to: &mut B,
+        min_rate: MinRate,
+        now: Instant,
+    ) -> Poll<Result<(), FlowError>> {
+        let was_held_up = self.is_held_up;
+        while !from.bytes().is_empty() {
+            self.is_held_up = true;
+            let before = from.bytes().len();
+            let Poll::Ready(sent) = to.poll_send(cx, from) else {
+                from.gather(cx);
+                return Poll::Pending;
+            };
+            sent.map_err(FlowError::Destination)?;
+            let meter = self.meter.get_or_insert_with(|| Meter::begin(now));
+            if !meter.moved(now, before - from.bytes().len(), min_rate) {
+                self.is_held_up = was_held_up;
+                return Poll::Ready(Err(FlowError::TooSlow));
+            }
+            // A write also moves the deadline: a client that keeps reading is not cut off.
+            self.at = now + min_rate.over;
+        }
+        self.is_held_up = false;
+        Poll::Ready(Ok(()))
+    }
+
     /// `now`: when the task was woken.
     #[inline]
     pub fn poll<A: BodySource, B: Side>(
@@ -59,20 +90,9 @@ impl Flow {
     ) -> Poll<Result<(), FlowError>> {
         let mut pieces = 0;
         loop {
-            self.is_held_up = true;
-            if !from.bytes().is_empty() {
-                let Poll::Ready(sent) = to.poll_send(cx, from) else {
-                    from.gather(cx);
-                    return Poll::Pending;
-                };
-                sent.map_err(FlowError::Destination)?;
-                // A write also moves the deadline: a client that keeps reading is not cut off.
-                if !from.bytes().is_empty() {
-                    self.at = now + min_rate.over;
-                }
-                continue;
-            }
+            ready!(self.poll_piece(cx, from, to, min_rate, now))?;
             if self.ended || self.fault.is_some() {
+                self.is_held_up = true;
                 let flushed = ready!(to.poll_flush(cx));
                 if let Some(fault) = self.fault.take() {
                     return Poll::Ready(Err(FlowError::Source(fault)));
@@ -94,10 +114,6 @@ impl Flow {
                 Poll::Ready(Ok(true)) => {
                     self.moved += from.bytes().len() as u64;
                     self.at = now + min_rate.over;
-                    let meter = self.meter.get_or_insert_with(|| Meter::begin(now));
-                    if !meter.moved(now, from.bytes().len(), min_rate) {
-                        return Poll::Ready(Err(FlowError::TooSlow));
-                    }
                 }
                 Poll::Ready(Ok(false)) => {
                     to.end(from.trailers().map(passed_trailers));
@@ -106,6 +122,7 @@ impl Flow {
                 Poll::Ready(Err(fault)) => self.fault = Some(fault),
                 // The source pauses: received content is flushed.
                 Poll::Pending => {
+                    self.is_held_up = true;
                     ready!(to.poll_flush(cx)).map_err(FlowError::Destination)?;
                     self.is_held_up = false;
                     self.is_complete = from.is_complete();
@@ -118,3 +135,72 @@ impl Flow {
 
 /// Frames or chunks passed in one poll: more than an HTTP/2 connection reads in one, so that they do not pile up.
 pub(super) const PIECES: u32 = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Http1, Sending};
+    use super::*;
+    use crate::http1::{Body, Framing};
+    use crate::proxy::io::Buffer;
+    use std::io;
+    use std::pin::Pin;
+    use std::task::Waker;
+    use std::time::Duration;
+    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+    /// Takes so many bytes, then none until there is more room.
+    struct Room(usize);
+
+    impl AsyncRead for Room {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncWrite for Room {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            match bytes.len().min(std::mem::take(&mut self.0)) {
+                0 => Poll::Pending,
+                n => Poll::Ready(Ok(n)),
+            }
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// A destination that takes so many bytes a second: after how many seconds it is too slow.
+    fn cut_after(bytes: usize) -> Option<u64> {
+        let rate = MinRate { rate: 10, over: Duration::from_secs(60) };
+        let (mut nothing, mut input, mut unread) = (tokio::io::empty(), Buffer::new(), Buffer::new());
+        input.put(&[b'x'; 5000]);
+        let mut from = Http1::new(&mut nothing, &mut input);
+        from.receive(Body::of_response(Framing::Length(5000)));
+        let (began, mut io) = (Instant::now(), Room(0));
+        let mut flow = Flow::new(began + rate.over);
+        for second in 0.. {
+            io.0 = bytes;
+            let mut to = Http1::new(&mut io, &mut unread);
+            to.send(Sending::Plain);
+            let now = began + Duration::from_secs(second);
+            match flow.poll(&mut Context::from_waker(Waker::noop()), &mut from, &mut to, rate, now) {
+                Poll::Ready(Err(FlowError::TooSlow)) if flow.is_held_up => return Some(second),
+                Poll::Ready(done) => return done.map(|()| None).unwrap(),
+                Poll::Pending => assert!(flow.at > now, "it may take more time"),
+            }
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn a_destination_that_drips_is_cut_off_and_a_slow_but_steady_one_is_not() {
+        assert_eq!(cut_after(1), Some(60));
+        assert_eq!(cut_after(9), Some(60));
+        assert_eq!(cut_after(11), None);
+    }
+}

@@ -146,13 +146,14 @@ impl Origin for Http2Origin {
         &mut self,
         cx: &mut Context<'_>,
         method: &str,
-        _: usize,
+        limit: usize,
         mut read: impl FnMut(&AnswerHead<'_>) -> R,
     ) -> Poll<Result<R, SideError>> {
         if self.interim {
             match ready!(self.response.poll_informational(cx)) {
                 Some(Ok(head)) => {
                     self.has_answered = true;
+                    check_size(head.headers(), limit)?;
                     let done = read(&AnswerHead::of_http2(head.status(), head.headers(), Framing::None));
                     return Poll::Ready(Ok(done));
                 }
@@ -162,6 +163,7 @@ impl Origin for Http2Origin {
         }
         let (parts, body) = ready!(Pin::new(&mut self.response).poll(cx))?.into_parts();
         self.has_answered = true;
+        check_size(&parts.headers, limit)?;
         let framing = framing(method, parts.status.as_u16(), &parts.headers, body.is_end_stream())?;
         // What an origin sends after an answer that has no content is not passed on: over HTTP/1 it would be read as the next answer.
         self.side.receiving = (framing != Framing::None).then_some(body);
@@ -184,6 +186,12 @@ impl Origin for Http2Origin {
             _ => Poll::Ready(()),
         }
     }
+}
+
+/// As large as it would be in HTTP/1.
+fn check_size(fields: &HeaderMap, limit: usize) -> Result<(), SideError> {
+    let size: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len()).sum();
+    if size > limit { Err(SideError::TooLarge(limit)) } else { Ok(()) }
 }
 
 /// Body framing (RFC 9113 §8.1.1). Content-Length fields must agree.
