@@ -9,6 +9,7 @@ use super::super::io::{Buffer, Timer};
 use super::super::limits::total::ConnectionPermit;
 use super::Tunnel;
 use super::connection::Connection;
+use super::other_protocol::NOT_HTTP;
 use super::wire::{LINGER_BYTES, LINGER_TIME, TLS_HANDSHAKE, Wire};
 use crate::config::InterceptMode;
 use crate::http1::Framing;
@@ -122,8 +123,8 @@ async fn intercept(
     agent: Option<String>,
 ) -> io::Result<()> {
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
-    match first_byte(proxy, &mut connection, at).await.transpose()?.flatten() {
-        Some(TLS_HANDSHAKE) => {
+    match first_byte(proxy, &mut connection, at).await.transpose()? {
+        Some(Some(TLS_HANDSHAKE)) => {
             let (address, host) = (connection.peer.address, authority.to_string());
             let log = |how| proxy.log_distrust(address, &host, agent.as_deref(), how);
             let decrypted = decrypt(proxy, connection, authority).await;
@@ -156,17 +157,19 @@ async fn intercept(
                 None => Box::pin(inside.serve(proxy)).await,
             }
         }
-        Some(byte) if byte.is_ascii_alphabetic() => {
+        Some(Some(byte)) if byte.is_ascii_alphabetic() => {
             // State from outside the tunnel does not apply inside.
             let Connection { wire, input, peer, timer, permit, place, .. } = *connection;
             let peer = peer.within(Tunnel { authority: authority.with_scheme(Scheme::Http), other_name: None });
             Box::pin(Connection::new(wire, input, peer, timer, permit, place).serve(proxy)).await;
         }
-        Some(_) => {
-            tracing::info!(client = %connection.peer.address, %authority, "neither TLS nor HTTP inside CONNECT: closed");
-            connection.wire.shutdown().await?;
+        first => {
+            // Silent: it waits for the server to speak first.
+            if !matches!(first, Some(None)) {
+                tracing::info!(client = %connection.peer.address, %authority, "{NOT_HTTP}");
+            }
+            connection.timer.limit(at + LINGER_TIME, connection.wire.shutdown()).await.transpose()?;
         }
-        None => connection.wire.shutdown().await?,
     }
     Ok(())
 }

@@ -147,6 +147,9 @@ impl Connection {
                 input.put_rest(head, end);
                 return Ok(Next::Head);
             }
+            if self.peer.tunnel.is_some() && other_protocol::is_no_request(input.bytes()) {
+                return Ok(Next::OtherProtocol);
+            }
             if !input.is_empty() && began.is_none() {
                 began = Some(Instant::now());
             }

@@ -15,19 +15,27 @@ pub fn is_other_protocol(input: &[u8]) -> bool {
     matches!(input, [SOCKS4 | SOCKS5 | TLS_HANDSHAKE, ..])
 }
 
+/// Whether the first line is complete, and not a request's.
+pub fn is_no_request(input: &[u8]) -> bool {
+    let end = input.iter().position(|&byte| byte == b'\n');
+    end.is_some_and(|end| !input[..end].windows(6).any(|part| part == b" HTTP/"))
+}
+
 /// Serves the connection to its end.
 pub async fn serve(proxy: &Arc<Proxy>, mut connection: Box<Connection>) {
     // The log message, and an answer that this kind of client understands.
+    let inside = connection.peer.tunnel.as_ref().map(|tunnel| tunnel.authority.to_string());
     let (what, answer) = match connection.input.bytes() {
-        [SOCKS5, ..] if connection.peer.tunnel.is_none() => return socks::serve(proxy, connection).await,
+        [SOCKS5, ..] if inside.is_none() => return socks::serve(proxy, connection).await,
         [SOCKS5, ..] => ("SOCKS inside a CONNECT is not served", SOCKS5_NO),
         [SOCKS4, ..] => ("SOCKS4 is not served: have the client use SOCKS5 (socks5h://) or HTTP", SOCKS4_NO),
+        [first, ..] if *first != TLS_HANDSHAKE => (NOT_HTTP, NOTHING),
         _ => (
             "TLS on a listener without `tls`: write http:// in the client's proxy URL, or configure `tls` for the listener",
             ALERT,
         ),
     };
-    tracing::info!(client = %connection.peer.address, "{what}");
+    tracing::info!(client = %connection.peer.address, authority = inside, "{what}");
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
     let Connection { wire, timer, .. } = &mut *connection;
     if let Some(Ok(())) = timer.limit(at, wire.write_all(answer)).await {
@@ -35,8 +43,11 @@ pub async fn serve(proxy: &Arc<Proxy>, mut connection: Box<Connection>) {
     }
 }
 
+pub(super) const NOT_HTTP: &str =
+    "neither TLS nor HTTP inside CONNECT: closed; `intercept: { hosts: { HOST: tunnel } }` passes on what HOST speaks";
 const SOCKS4: u8 = 4;
 const SOCKS5: u8 = 5;
+const NOTHING: &[u8] = b"";
 /// No method is acceptable.
 const SOCKS5_NO: &[u8] = &[5, 0xff];
 /// "Request rejected or failed".
