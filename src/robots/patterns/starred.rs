@@ -7,7 +7,7 @@ use super::pattern::STAR;
 use super::text::{PatternPlace, PatternText};
 use crate::robots::budget::{StepBudget, StepsSpent};
 use crate::robots::byte_set::ByteSet;
-use crate::robots::path::ComparedPath;
+use crate::robots::path::{ComparedPath, parts, push_escaped, rewritten};
 use crate::robots::steps;
 use smallvec::SmallVec;
 
@@ -30,6 +30,8 @@ pub(super) struct Star<T> {
     first_star: u32,
     /// Whether a matching path must end with the last literal.
     is_anchored: bool,
+    /// Whether it has [`separators`].
+    has_separators: bool,
 }
 
 impl<T: Ord + Copy> Starred<T> {
@@ -52,7 +54,7 @@ impl<T: Ord + Copy> Starred<T> {
         let Some(index) = &self.index else {
             budget.spend(self.patterns.len() / 2)?;
             for star in &self.patterns[..stronger] {
-                if path.byte_set.has_all(star.byte_set) && star.matches(text, path.bytes, budget)? {
+                if path.byte_set.has_all(star.byte_set) && star.matches(text, path, budget)? {
                     return Ok(Some(star.value));
                 }
             }
@@ -79,7 +81,7 @@ impl<T: Ord + Copy> Starred<T> {
         candidates.sort_unstable();
         candidates.dedup();
         for star in candidates.iter().map(|&n| &self.patterns[n as usize]) {
-            if star.matches(text, path.bytes, budget)? {
+            if star.matches(text, path, budget)? {
                 return Ok(Some(star.value));
             }
         }
@@ -94,18 +96,25 @@ impl<T: Ord + Copy> Starred<T> {
 impl<T> Star<T> {
     /// `text`: the text at `place`.
     pub(super) fn new(value: T, text: &[u8], place: PatternPlace, is_anchored: bool) -> Self {
-        let pieces = text.split(|&byte| byte == STAR);
-        let byte_set = pieces.fold(ByteSet::default(), |set, piece| set.with(ByteSet::of(piece)));
-        let first_star = memchr::memchr(STAR, text).unwrap_or(text.len()) as u32;
-        Self { value, byte_set, place, first_star, is_anchored }
+        let (literal, pieces) = text.split_at(memchr::memchr(STAR, text).unwrap_or(text.len()));
+        let has_separators = separators(literal, pieces).next().is_some();
+        let pieces = pieces.split(|&byte| byte == STAR).filter(|_| !has_separators);
+        let byte_set = pieces.fold(ByteSet::of(literal), |set, piece| set.with(ByteSet::of(piece)));
+        Self { value, byte_set, place, first_star: literal.len() as u32, is_anchored, has_separators }
     }
 
     #[inline(never)]
-    fn matches(&self, text: &PatternText, path: &[u8], budget: &mut StepBudget) -> Result<bool, StepsSpent> {
+    fn matches(&self, text: &PatternText, path: ComparedPath<'_>, budget: &mut StepBudget) -> Result<bool, StepsSpent> {
         let pattern = text.at(self.place);
         budget.spend(4 + pattern.len() / 64)?;
         let (literal, mut pieces) = pattern.split_at(self.first_star as usize);
-        let Some(mut rest) = path.strip_prefix(literal) else { return Ok(false) };
+        let Some(mut rest) = path.bytes.strip_prefix(literal) else { return Ok(false) };
+        let escaped;
+        if path.is_folded && self.has_separators {
+            budget.spend(pattern.len() / 4 + 2 * rest.len())?;
+            escaped = with_separators_escaped(rest, &separators(literal, pieces).collect::<SmallVec<[u8; 3]>>());
+            rest = &escaped;
+        }
         if self.is_anchored {
             let last = memchr::memrchr(STAR, pieces).map_or(0, |star| star + 1);
             let Some(before) = rest.strip_suffix(&pieces[last..]) else { return Ok(false) };
@@ -117,6 +126,24 @@ impl<T> Star<T> {
         }
         Ok(true)
     }
+}
+
+/// The separators of queries of which a pattern has only escapes where there may be a path or a query.
+fn separators(literal: &[u8], pieces: &[u8]) -> impl Iterator<Item = u8> {
+    let pieces = if literal.contains(&b'?') { &[] } else { parts(pieces).0 };
+    let is_escaped = move |(byte, escape): &(u8, &str)| {
+        !pieces.contains(byte) && memchr::memmem::find(pieces, escape.as_bytes()).is_some()
+    };
+    [(b'+', "%2B"), (b'&', "%26"), (b'=', "%3D")].into_iter().filter(is_escaped).map(|(byte, _)| byte)
+}
+
+/// The rest of a folded path with its query, with these bytes escaped in the path.
+fn with_separators_escaped(rest: &[u8], separators: &[u8]) -> Vec<u8> {
+    let path = parts(rest).0.len();
+    rewritten(rest, |tail, out| {
+        let is_one = rest.len() - tail.len() < path && separators.contains(&tail[0]);
+        is_one.then(|| push_escaped(tail[0], out)).map(|()| 1)
+    })
 }
 
 /// The leftmost place of a piece, which must not be empty.
@@ -146,7 +173,7 @@ struct Index {
     /// Where the members of each bucket begin; the last entry is the end of the last bucket.
     starts: Box<[u32]>,
     members: Box<[u32]>,
-    /// The patterns without three consecutive literal bytes.
+    /// The patterns without three consecutive bytes that every matching path has.
     short: Box<[u32]>,
 }
 
@@ -154,9 +181,9 @@ impl Index {
     fn new<T>(patterns: &[Star<T>], text: &PatternText) -> Self {
         let buckets = patterns.len().next_power_of_two();
         let own = |star: &Star<T>| {
-            let pattern = text.at(star.place);
+            let (pattern, has_separators) = (text.at(star.place), star.has_separators);
             steps::count(pattern.len());
-            let windows = pattern.windows(3).filter(|window| !window.contains(&STAR));
+            let windows = pattern.windows(3).filter(move |window| !has_separators && !window.contains(&STAR));
             windows.map(move |window| {
                 bucket(window.iter().fold(0, |window, &byte| window << 8 | u32::from(byte)), buckets)
             })
