@@ -1,88 +1,94 @@
-//! The body of a stored answer, read in pieces on the blocking threads. A short body is verified before use; damage to a long body shows
-//! at its end.
+//! The body of a stored answer, read in pieces on the blocking threads, each verified before use.
 
-use super::entry_file::{OpenEntry, short};
+use super::entry_file::{EntrySum, OpenEntry, PIECE, sum};
 use bytes::Bytes;
-use ring::digest::{Context as Digest, SHA256};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// The body, from its beginning.
+/// The body, from its beginning, or a part of it.
 pub struct EntryBody {
-    /// Bytes read and not yet taken.
+    file: Arc<CheckedFile>,
+    /// The first pieces, until they are taken.
     first: Bytes,
-    file: Arc<File>,
-    /// Offset of the next read, and the bytes left.
-    at: u64,
-    left: u64,
-    sum: Digest,
-    expected: [u8; 16],
+    /// What is wanted, and has not been taken.
+    part: Range<u64>,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
 
+/// The file, with the checksum of each piece of the body.
+struct CheckedFile {
+    file: Arc<File>,
+    body_at: u64,
+    body_len: u64,
+    sums: Box<[EntrySum]>,
+}
+
 impl EntryBody {
-    /// Reads the first piece. Blocks. `Ok(None)`: it is damaged.
+    /// Reads the first pieces. Blocks. `Ok(None)`: they or the checksums are damaged.
     pub fn open(entry: &OpenEntry) -> io::Result<Option<Self>> {
-        let mut body = EntryBody {
-            first: Bytes::new(),
-            file: entry.file.clone(),
-            at: entry.body_at,
-            left: entry.body_len,
-            sum: Digest::new(&SHA256),
-            expected: entry.body_sum,
-            reading: None,
-        };
-        let first = read(&body.file, body.at, body.left.min(FIRST))?;
-        Ok(body.took(&first).then(|| EntryBody { first, ..body }))
+        let OpenEntry { ref file, body_at, body_len, .. } = *entry;
+        let Some(sums) = entry.sums()? else { return Ok(None) };
+        let file = Arc::new(CheckedFile { file: file.clone(), body_at, body_len, sums });
+        let first = file.read(0, FIRST)?;
+        Ok(first.map(|first| EntryBody { file, first, part: 0..body_len, reading: None }))
     }
 
-    /// The first piece, until it is taken.
+    /// The first pieces, until they are taken.
     pub fn beginning(&self) -> &[u8] {
         &self.first
     }
 
-    /// `None`: end of the body.
-    pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
-        if !self.first.is_empty() {
-            return Poll::Ready(Ok(Some(std::mem::take(&mut self.first))));
-        }
-        if self.left == 0 {
-            return Poll::Ready(Ok(None));
-        }
-        let (file, at, length) = (&self.file, self.at, self.left.min(PIECE));
-        let reading = self.reading.get_or_insert_with(|| {
-            let file = file.clone();
-            spawn_blocking(move || read(&file, at, length))
-        });
-        let piece = ready!(Pin::new(reading).poll(cx));
-        self.reading = None;
-        let piece = piece.map_err(io::Error::other)??;
-        match self.took(&piece) {
-            true => Poll::Ready(Ok(Some(piece))),
-            false => Poll::Ready(Err(io::Error::other("the stored answer is damaged"))),
-        }
+    /// Leaves only this part of the body.
+    pub fn select(&mut self, part: Range<u64>) {
+        self.part = part;
     }
 
-    /// Counts a piece. `false`: it was the last, and the body is damaged.
-    fn took(&mut self, piece: &Bytes) -> bool {
-        self.sum.update(piece);
-        self.at += piece.len() as u64;
-        self.left -= piece.len() as u64;
-        self.left > 0 || short(self.sum.clone()) == self.expected
+    /// `None`: end of the part.
+    pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        if self.part.is_empty() {
+            return Poll::Ready(Ok(None));
+        }
+        let mut first = std::mem::take(&mut self.first);
+        let mut at = 0;
+        if self.part.start >= first.len() as u64 {
+            at = self.part.start / PIECE * PIECE;
+            let file = &self.file;
+            let reading = self.reading.get_or_insert_with(|| {
+                let file = file.clone();
+                spawn_blocking(move || {
+                    file.read(at, PIECE)?.ok_or_else(|| io::Error::other("the stored answer is damaged"))
+                })
+            });
+            let piece = ready!(Pin::new(reading).poll(cx));
+            self.reading = None;
+            first = piece.map_err(io::Error::other)??;
+        }
+        let place = |offset: u64| usize::try_from(offset - at).expect("it is within a piece");
+        let end = self.part.end.min(at + first.len() as u64);
+        let wanted = first.slice(place(self.part.start)..place(end));
+        self.part.start = end;
+        Poll::Ready(Ok(Some(wanted)))
     }
 }
 
-fn read(file: &File, at: u64, length: u64) -> io::Result<Bytes> {
-    let mut piece = vec![0; usize::try_from(length).expect("it is a piece")];
-    file.read_exact_at(&mut piece, at)?;
-    Ok(piece.into())
+impl CheckedFile {
+    /// Reads the pieces from there on. `Ok(None)`: they are damaged.
+    fn read(&self, at: u64, length: u64) -> io::Result<Option<Bytes>> {
+        let length = length.min(self.body_len - at);
+        let mut bytes = vec![0; usize::try_from(length).expect("it is short")];
+        self.file.read_exact_at(&mut bytes, self.body_at + at)?;
+        let first = usize::try_from(at / PIECE).expect("there is a sum in memory for each");
+        let is_sound =
+            bytes.chunks(PIECE as usize).zip(&self.sums[first..]).all(|(piece, expected)| sum(piece) == *expected);
+        Ok(is_sound.then(|| bytes.into()))
+    }
 }
 
 /// More than is needed to read a page's head.
-const FIRST: u64 = 256 * 1024;
-const PIECE: u64 = 128 * 1024;
+const FIRST: u64 = 2 * PIECE;

@@ -1,5 +1,5 @@
-//! The file of a stored answer: the head, with lengths and checksums, and the body. It is renamed when complete, without fsync: the checksums
-//! detect a write torn by a power cut, which is a miss.
+//! The file of a stored answer: the head, with lengths and checksums, the body, and a checksum of each piece of the body. It is renamed when
+//! complete, without fsync: the checksums detect a write torn by a power cut, which is a miss.
 
 use super::index::on_disk;
 use crate::config::{open_ours, private_folder};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Part of a SHA-256, to detect damage.
-type EntrySum = [u8; 16];
+pub type EntrySum = [u8; 16];
 
 /// An open file, with its head.
 pub struct OpenEntry {
@@ -21,7 +21,8 @@ pub struct OpenEntry {
     pub head: StoredHead,
     pub body_at: u64,
     pub body_len: u64,
-    pub body_sum: EntrySum,
+    /// Of the checksums of its pieces.
+    body_sum: EntrySum,
 }
 
 impl OpenEntry {
@@ -44,8 +45,16 @@ impl OpenEntry {
         let Some((head, body_len, body_sum)) = decode(record).filter(|_| sum(record) == record_sum) else {
             return Ok(None);
         };
-        let is_whole = body_at.checked_add(body_len) == Some(length);
+        let is_whole =
+            body_at.checked_add(body_len).and_then(|end| end.checked_add(sums_len(body_len))) == Some(length);
         Ok(is_whole.then(|| OpenEntry { file: Arc::new(file), head, body_at, body_len, body_sum }))
+    }
+
+    /// The checksum of each piece of the body. `Ok(None)`: they are damaged.
+    pub fn sums(&self) -> io::Result<Option<Box<[EntrySum]>>> {
+        let mut sums = vec![0; usize::try_from(sums_len(self.body_len)).map_err(io::Error::other)?];
+        self.file.read_exact_at(&mut sums, self.body_at + self.body_len)?;
+        Ok((sum(&sums) == self.body_sum).then(|| sums.as_chunks().0.into()))
     }
 }
 
@@ -56,7 +65,9 @@ pub struct EntryWriter {
     path: Option<PathBuf>,
     head: StoredHead,
     body_len: u64,
+    /// Of the current piece, and of those before it.
     sum: Context,
+    sums: Vec<u8>,
     /// Of the whole file, when it is finished.
     length: u64,
 }
@@ -72,28 +83,43 @@ impl EntryWriter {
         let path = Some(path);
         // From here on the file has to be removed on failure.
         let started = file.write_all(&start);
-        let writer = EntryWriter { file, path, head: head.clone(), body_len: 0, sum: Context::new(&SHA256), length: 0 };
+        let (sum, sums) = (Context::new(&SHA256), Vec::new());
+        let writer = EntryWriter { file, path, head: head.clone(), body_len: 0, sum, sums, length: 0 };
         started.map(|()| writer)
     }
 
-    pub fn write(&mut self, piece: &[u8]) -> io::Result<()> {
-        self.file.write_all(piece)?;
-        self.sum.update(piece);
-        self.body_len += piece.len() as u64;
+    pub fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        while !bytes.is_empty() {
+            let (piece, rest) = bytes.split_at(bytes.len().min((PIECE - self.body_len % PIECE) as usize));
+            self.sum.update(piece);
+            self.body_len += piece.len() as u64;
+            if self.body_len.is_multiple_of(PIECE) {
+                self.end_piece();
+            }
+            bytes = rest;
+        }
         Ok(())
+    }
+
+    fn end_piece(&mut self) {
+        self.sums.extend(short(std::mem::replace(&mut self.sum, Context::new(&SHA256))));
     }
 
     /// Completes the file after its body.
     pub fn finish(&mut self) -> io::Result<()> {
-        let (sum, length) = (short(self.sum.clone()), self.body_len);
-        self.end(length, &sum)
+        if !self.body_len.is_multiple_of(PIECE) {
+            self.end_piece();
+        }
+        self.file.write_all(&self.sums)?;
+        self.end(self.body_len, &sum(&self.sums))
     }
 
     /// Completes the file with the body of another.
     pub fn finish_as(&mut self, other: &OpenEntry) -> io::Result<()> {
         let mut from = &*other.file;
         from.seek(SeekFrom::Start(other.body_at))?;
-        if io::copy(&mut from, &mut self.file)? != other.body_len {
+        if io::copy(&mut from, &mut self.file)? != other.body_len + sums_len(other.body_len) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.end(other.body_len, &other.body_sum)
@@ -101,7 +127,7 @@ impl EntryWriter {
 
     fn end(&mut self, body_len: u64, body_sum: &EntrySum) -> io::Result<()> {
         let start = encode(&self.head, body_len, body_sum);
-        self.length = start.len() as u64 + body_len;
+        self.length = start.len() as u64 + body_len + sums_len(body_len);
         self.file.write_all_at(&start, 0)
     }
 
@@ -135,14 +161,19 @@ fn prologue(bytes: &[u8]) -> Option<(EntrySum, usize)> {
     Some((*sum, u32::from_le_bytes(*rest.first_chunk()?) as usize))
 }
 
-fn sum(record: &[u8]) -> EntrySum {
+pub fn sum(bytes: &[u8]) -> EntrySum {
     let mut sum = Context::new(&SHA256);
-    sum.update(record);
+    sum.update(bytes);
     short(sum)
 }
 
+/// Bytes of the checksums of a body.
+fn sums_len(body_len: u64) -> u64 {
+    body_len.div_ceil(PIECE) * size_of::<EntrySum>() as u64
+}
+
 /// Truncates a SHA-256.
-pub fn short(sum: Context) -> EntrySum {
+fn short(sum: Context) -> EntrySum {
     *sum.finish().as_ref().first_chunk().expect("SHA-256 has 32 bytes")
 }
 
@@ -163,8 +194,10 @@ fn decode(bytes: &[u8]) -> Option<(StoredHead, u64, EntrySum)> {
 }
 
 /// Changes with the file format: other versions are misses.
-const MAGIC: &[u8; 8] = b"politec2";
+const MAGIC: &[u8; 8] = b"politec3";
 const PROLOGUE: usize = MAGIC.len() + size_of::<EntrySum>() + 4;
+/// Bytes of a body that have a checksum of their own.
+pub const PIECE: u64 = 128 * 1024;
 /// Most heads are shorter.
 const FIRST_READ: u64 = 8 * 1024;
 /// Bytes.
@@ -256,7 +289,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let name = written(folder.path(), &head("value"), b"the body");
         let whole = fs::read(&name).unwrap();
-        let body_at = whole.len() - 8;
+        let body_at = whole.len() - 8 - size_of::<EntrySum>();
         for length in 0..whole.len() {
             fs::write(&name, &whole[..length]).unwrap();
             assert!(matches!(OpenEntry::open(&name, folder.path()), Ok(None)), "{length}");

@@ -33,8 +33,9 @@ async fn what_is_stored_is_there_after_a_restart_unless_it_is_damaged() {
         damaged
     };
     let torn = whole[..whole.len() - 1].to_vec();
-    let cases = [whole.clone(), damaged(whole.len() - 1), damaged(60), torn, Vec::new(), b"something else".to_vec()];
-    for (number, content) in cases.into_iter().enumerate() {
+    let body = whole.windows(4).rposition(|window| window == b"page").unwrap();
+    let damages = [damaged(whole.len() - 1), damaged(body), damaged(60), torn, Vec::new(), b"something else".to_vec()];
+    for (number, content) in std::iter::once(whole.clone()).chain(damages).enumerate() {
         fs::write(files(directory.path()).remove(0), content).unwrap();
         let proxy = Proxy::start(&with_cache(directory.path(), "")).await;
         let response = with(&mut proxy.client().await, &origin, "GET", "/page", "").await;
@@ -56,8 +57,17 @@ async fn a_long_answer_that_is_damaged_is_cut_and_fetched_the_next_time() {
     let middle = content.len() / 2;
     content[middle] ^= 1;
     fs::write(&file, content).unwrap();
-    let part = proxy.curl(&["-r", "0-9", &origin.url("/page")]).await;
-    assert!(part.code != 0 && part.stdout.len() < 10, "no part of it, wherever the damage is: {}", part.stderr);
+    let part = |range: String| {
+        let (proxy, url) = (&proxy, origin.url("/page"));
+        async move { proxy.curl(&["-r", &range, &url]).await }
+    };
+    for sound in [0..10, 300_000..300_001, (1 << 20) - 1..1 << 20] {
+        let part = part(format!("{}-{}", sound.start, sound.end - 1)).await;
+        assert_eq!((part.code, part.stdout.len()), (0, sound.len()), "nothing else is read: {}", part.stderr);
+    }
+    assert_eq!(origin.log.count("/page"), 1);
+    let cut = part(format!("{}-{}", middle - 300, middle - 290)).await;
+    assert!(cut.code != 0 && cut.stdout.is_empty(), "damaged: {}", cut.stderr);
     let again = proxy.curl(&[&origin.url("/page")]).await;
     assert_eq!((again.code, again.stdout.len(), origin.log.count("/page")), (0, 1 << 20, 2));
     eventually("it is stored", || files(directory.path()).len() == 1).await;

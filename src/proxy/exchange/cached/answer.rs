@@ -62,7 +62,13 @@ impl Exchange<'_> {
         };
         self.begin_stored(&answer(&stored.head, status, &fields, framing), client, route, is_confirmed);
         let has_body = !matches!(framing, Framing::None | Framing::Length(0));
-        let mut body = StoredBody::new(has_body.then_some(stored.body), part);
+        let mut body = stored.body;
+        body.select(match part.filter(|_| has_body) {
+            Some(BodyPart::Bytes(bytes)) => bytes,
+            Some(_) => 0..stored.length,
+            None => 0..0,
+        });
+        let mut body = StoredBody { body, piece: Bytes::new() };
         match send_body(&self.settings, client, timer, &mut body, &mut self.trip.moved.down).await {
             Ok(()) => Outcome::Cached,
             Err(FlowError::Destination(_)) => Outcome::ClientGone,
@@ -189,37 +195,9 @@ fn answer<'a>(head: &StoredHead, status: u16, fields: &'a HeaderMap, framing: Fr
 
 /// The body, as it is read.
 struct StoredBody {
-    /// `None`: it has none.
-    body: Option<EntryBody>,
-    /// How many bytes of it are not wanted, and how many are after those.
-    skip: u64,
-    left: u64,
+    body: EntryBody,
     /// What is at hand.
     piece: Bytes,
-    /// The last that is wanted, until all has been read: damage shows at the end.
-    last: Bytes,
-}
-
-impl StoredBody {
-    fn new(body: Option<EntryBody>, part: Option<BodyPart>) -> Self {
-        let (skip, left) = match part {
-            Some(BodyPart::Bytes(bytes)) => (bytes.start, bytes.end - bytes.start),
-            _ => (0, u64::MAX),
-        };
-        StoredBody { body, skip, left, piece: Bytes::new(), last: Bytes::new() }
-    }
-
-    /// What is wanted of a piece that has been read.
-    fn cut(&mut self, mut piece: Bytes) -> Bytes {
-        let length = piece.len() as u64;
-        let skipped = self.skip.min(length);
-        let wanted = self.left.min(length - skipped);
-        (self.skip, self.left) = (self.skip - skipped, self.left - wanted);
-        let place = |bytes: u64| usize::try_from(bytes).expect("it is within a piece");
-        drop(piece.split_to(place(skipped)));
-        piece.truncate(place(wanted));
-        piece
-    }
 }
 
 impl BodySource for StoredBody {
@@ -236,20 +214,7 @@ impl BodySource for StoredBody {
     }
 
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
-        loop {
-            let Some(body) = &mut self.body else { return Poll::Ready(Ok(false)) };
-            let Some(piece) = ready!(body.poll_piece(cx))? else { break };
-            let piece = self.cut(piece);
-            if piece.is_empty() {
-                continue;
-            }
-            if self.left > 0 {
-                self.piece = piece;
-                return Poll::Ready(Ok(true));
-            }
-            self.last = piece;
-        }
-        self.piece = std::mem::take(&mut self.last);
+        self.piece = ready!(self.body.poll_piece(cx))?.unwrap_or_default();
         Poll::Ready(Ok(!self.piece.is_empty()))
     }
 
