@@ -1,6 +1,6 @@
 //! Concurrency limits by client: connections by address and by user, waiting requests by user.
 
-use super::total::LOOK_AGAIN;
+use super::members::LOOK_AGAIN;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::hash::Hash;

@@ -2,14 +2,13 @@
 //! request or the rest of a head or handshake, make room for new ones: with their next answer, which says so, or once they have waited for
 //! [`SPARED`] (RFC 9112 §9.6). If none waits, an address that has more than half of the places gives way to others.
 
-use futures_util::task::AtomicWaker;
-use hashbrown::HashMap;
+use super::members::{LOOK_AGAIN, Member, Members, in_order};
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -24,32 +23,15 @@ pub struct Room {
 
 struct Open {
     count: watch::Sender<usize>,
-    members: Mutex<HashMap<u64, Arc<Member>>>,
+    members: Mutex<Members>,
     next: AtomicU64,
     began: Instant,
     is_over: AtomicBool,
 }
 
-/// The state of one connection.
-struct Member {
-    client: IpAddr,
-    is_cut: AtomicBool,
-    /// Since when it has waited for its client's first or next request, in milliseconds since the start, plus one; 0: it does not.
-    waits_since: AtomicU64,
-    /// It is to make room.
-    is_last: AtomicBool,
-    /// At once.
-    is_urgent: AtomicBool,
-    listener: AtomicU64,
-    /// The user of a CONNECT.
-    user: OnceLock<String>,
-    /// The task that serves it.
-    task: AtomicWaker,
-}
-
 /// A connection's place, released on drop.
 pub struct ConnectionPermit {
-    number: u64,
+    client: IpAddr,
     member: Arc<Member>,
     open: Arc<Open>,
 }
@@ -70,8 +52,12 @@ impl Room {
             if let Some(permit) = self.take(client, limit()) {
                 return permit;
             }
-            if self.close_longest(|_| 1, false, |_| true) == 0 {
-                self.cut(client, limit());
+            let now = Instant::now();
+            {
+                let mut members = self.open.members.lock();
+                if !members.close_longest(now, self.open.millis(now)) {
+                    members.cut(client, self.half(limit()));
+                }
             }
             // One may begin to wait. The sender is in `self`, so it cannot be gone.
             let _ = timeout(LOOK_AGAIN, open.changed()).await;
@@ -95,10 +81,10 @@ impl Room {
         });
         taken.then(|| {
             let number = self.open.next.fetch_add(1, Relaxed);
-            let member = Arc::new(Member::new(client));
-            member.waits_since.store(self.open.millis(Instant::now()), Relaxed);
-            self.open.members.lock().insert(number, member.clone());
-            ConnectionPermit { number, member, open: self.open.clone() }
+            let waits_since = self.open.millis(Instant::now()).into();
+            let member = Arc::new(Member { number, waits_since, ..Member::default() });
+            self.open.members.lock().all.insert((client, number), member.clone());
+            ConnectionPermit { client, member, open: self.open.clone() }
         })
     }
 
@@ -107,24 +93,9 @@ impl Room {
         (limit.min(self.most) / 2).max(1)
     }
 
-    /// Cuts one connection for a new one of `client`: the newest of an address that is not `client` and has more than half of the places.
-    fn cut(&self, client: IpAddr, limit: usize) {
-        let members = self.open.members.lock();
-        let open = || members.iter().filter(|(_, member)| !member.is_cut.load(Relaxed));
-        let mut counts = HashMap::new();
-        open().for_each(|(_, member)| *counts.entry(member.client).or_insert(0) += 1);
-        let most = counts.into_iter().max_by_key(|(_, count)| *count);
-        let Some((most, _)) = most.filter(|(most, count)| *most != client && *count > self.half(limit)) else { return };
-        let newest = open().filter(|(_, member)| member.client == most).max_by_key(|(number, _)| **number);
-        if let Some((_, member)) = newest {
-            member.is_cut.store(true, Relaxed);
-            member.task.wake();
-        }
-    }
-
     /// Asks the connections of this listener to make room.
     pub fn retire(&self, listener: u64) {
-        let members: Vec<_> = self.open.members.lock().values().cloned().collect();
+        let members: Vec<_> = self.open.members.lock().all.values().cloned().collect();
         let is_its = |member: &&Arc<Member>| member.listener.load(Relaxed) == listener;
         members.iter().filter(is_its).for_each(|member| member.make_room(false));
     }
@@ -132,35 +103,34 @@ impl Room {
     /// Tells all connections that the proxy stops: those without a request in flight end.
     pub fn close(&self) {
         self.open.is_over.store(true, Relaxed);
-        let members: Vec<_> = self.open.members.lock().values().cloned().collect();
+        let members: Vec<_> = self.open.members.lock().all.values().cloned().collect();
         members.iter().for_each(|member| member.task.wake());
     }
 
     /// Has the connections that have waited longest make room at once: a quarter of them, at least `least`. Returns how many.
     pub fn close_idle(&self, least: usize) -> usize {
-        self.close_longest(|waiting| least.max(waiting / 4), true, |_| true)
+        let (now, members) = (self.open.millis(Instant::now()), self.open.members.lock());
+        let mut waiting = in_order(members.all.values(), now);
+        waiting.truncate(least.max(waiting.len() / 4));
+        waiting.iter().for_each(|member| member.make_room(true));
+        waiting.len()
     }
 
     /// Asks one connection of this client to make room. False: all that wait do.
     pub fn close_idle_of(&self, client: IpAddr) -> bool {
-        self.close_longest(|_| 1, false, |member| !member.is_last.load(Relaxed) && member.client == client) > 0
+        self.close_another(self.open.members.lock().of(client))
     }
 
     /// The same for the user of a CONNECT.
     pub fn close_idle_of_user(&self, user: &str) -> bool {
-        let is_its = |member: &Member| member.user.get().is_some_and(|name| name == user);
-        self.close_longest(|_| 1, false, |member| !member.is_last.load(Relaxed) && is_its(member)) > 0
+        let is_its = |member: &&Arc<Member>| member.user.get().is_some_and(|name| name == user);
+        self.close_another(self.open.members.lock().all.values().filter(is_its))
     }
 
-    /// Has those make room that have waited longest: `most`, some of which may do so already. Returns how many. `of`: of which.
-    fn close_longest(&self, most: impl Fn(usize) -> usize, urgent: bool, of: impl Fn(&Member) -> bool) -> usize {
-        let (now, members) = (self.open.millis(Instant::now()), self.open.members.lock());
-        let waits = |(_, it): &(&u64, &Arc<Member>)| (1..=now).contains(&it.waits_since.load(Relaxed)) && of(it);
-        let mut waiting: Vec<_> = members.iter().filter(waits).collect();
-        waiting.sort_by_cached_key(|(number, it)| (!it.is_last.load(Relaxed), it.waits_since.load(Relaxed), **number));
-        waiting.truncate(most(waiting.len()));
-        waiting.iter().for_each(|(_, member)| member.make_room(urgent));
-        waiting.len()
+    fn close_another<'a>(&self, of: impl Iterator<Item = &'a Arc<Member>>) -> bool {
+        let others = of.filter(|member| !member.is_last.load(Relaxed));
+        let waiting = in_order(others, self.open.millis(Instant::now()));
+        waiting.first().map(|member| member.make_room(false)).is_some()
     }
 }
 
@@ -172,26 +142,6 @@ impl Open {
 }
 
 impl Member {
-    fn new(client: IpAddr) -> Self {
-        Member {
-            client,
-            is_cut: false.into(),
-            waits_since: 0.into(),
-            is_last: false.into(),
-            is_urgent: false.into(),
-            listener: 0.into(),
-            user: OnceLock::new(),
-            task: AtomicWaker::new(),
-        }
-    }
-
-    /// Even if a request comes first: then after that.
-    fn make_room(&self, is_urgent: bool) {
-        self.is_urgent.fetch_or(is_urgent, Relaxed);
-        self.is_last.store(true, Relaxed);
-        self.task.wake();
-    }
-
     /// When it makes room, unless its client sends something.
     fn goes_at(&self, open: &Open) -> Option<Instant> {
         let since = self.is_last.load(Relaxed).then(|| self.waits_since.load(Relaxed))?.checked_sub(1)?;
@@ -218,12 +168,12 @@ impl ConnectionPermit {
 
     /// Serves the connection until it ends, makes room or is cut for another.
     pub async fn serve<F: Future<Output = ()>>(self, serve: impl FnOnce(Self) -> F) {
-        let (member, open) = (self.member.clone(), self.open.clone());
+        let (client, member, open) = (self.client, self.member.clone(), self.open.clone());
         let (mut serving, mut spared) = (pin!(serve(self)), None);
         poll_fn(|cx| {
             member.task.register(cx.waker());
             if member.is_cut.load(Relaxed) {
-                tracing::debug!(client = %member.client, "cut a connection for another client");
+                tracing::debug!(%client, "cut a connection for another client");
                 return Poll::Ready(());
             }
             // What has come is read first, and what can say goodbye does.
@@ -269,7 +219,8 @@ impl ConnectionPermit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.open.members.lock().remove(&self.number);
+        self.member.waits_since.store(0, Relaxed);
+        self.open.members.lock().all.remove(&(self.client, self.member.number));
         self.open.count.send_if_modified(|open| {
             *open -= 1;
             // A waiter subscribes before it looks.
@@ -280,12 +231,11 @@ impl Drop for ConnectionPermit {
 
 /// How long a connection may wait for its client before it makes room.
 const SPARED: Duration = Duration::from_secs(1);
-/// Interval of checks for connections that wait.
-pub const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::{HashSet, VecDeque};
     use std::net::Ipv4Addr;
 
     const ONE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
@@ -359,6 +309,41 @@ mod tests {
         }
     }
 
+    /// A flood at the limit is cheap, however many connections there are.
+    #[tokio::test(start_paused = true)]
+    async fn who_makes_room_next_is_known_without_a_look_at_all_connections() {
+        for open in [100, 100_000] {
+            let room = Room::new(open);
+            let began = Instant::now();
+            let mut permits: VecDeque<_> = (0..open).map_while(|_| room.take(ONE, open)).collect();
+            for (age, permit) in permits.iter().rev().enumerate() {
+                permit.waits(began + Duration::from_millis(age as u64));
+            }
+            tokio::time::advance(Duration::from_secs(1000)).await;
+            let mut looks = HashSet::new();
+            let close_longest = || {
+                let (now, mut members) = (Instant::now(), room.open.members.lock());
+                (members.close_longest(now, room.open.millis(now)), members.looked)
+            };
+            for _ in 0..open {
+                let (found, looked) = close_longest();
+                looks.insert(looked);
+                assert!(found && room.take(OTHER, open).is_none());
+                tokio::time::advance(Duration::from_millis(1)).await;
+                assert!(permits.pop_back().unwrap().is_last(), "it has waited longest");
+                permits.push_front(room.take(OTHER, open).unwrap());
+            }
+            assert_eq!(looks.len(), 1, "of {open}");
+            permits.iter().for_each(ConnectionPermit::busy);
+            let (found, looked) = close_longest();
+            assert!(!found);
+            permits[0].waits(Instant::now());
+            assert_eq!(close_longest(), (false, looked), "the next look is a moment later");
+            tokio::time::advance(LOOK_AGAIN).await;
+            assert!(close_longest().0 && permits[0].is_last());
+        }
+    }
+
     /// A tunnel waits from a later time on.
     #[tokio::test(start_paused = true)]
     async fn who_does_not_wait_yet_makes_no_room_and_one_of_a_user_makes_it_for_that_user() {
@@ -392,13 +377,7 @@ mod tests {
             permit.busy();
             others.push(permit);
         }
-        let left: Vec<_> = {
-            let members = room.open.members.lock();
-            let mut left: Vec<_> =
-                members.iter().filter(|(_, it)| it.client == ONE).map(|(number, _)| *number).collect();
-            left.sort_unstable();
-            left
-        };
+        let left: Vec<_> = room.open.members.lock().of(ONE).map(|member| member.number).collect();
         assert_eq!(left, [0, 1, 2, 3], "the newest goes");
         for client in [ONE, OTHER] {
             let waits = async { timeout(SPARED * 100, room.permit(client, || 10)).await };
