@@ -94,6 +94,18 @@ fn one_that_cannot_be_removed_is_said_once_and_keeps_no_other() {
     assert_eq!(missing, [(6, "the segment is missing, and was not removed as `keep` says")]);
 }
 
+/// The room of an open file is not free.
+#[test]
+fn one_that_somebody_has_removed_is_closed_though_nothing_is_written() {
+    let directory = aged(&days([2]));
+    let mut writer = Writer::open(directory.path(), Arc::new(Queue::new(9 * KEEP)), "test-1", CONFIG).unwrap();
+    let last = *segments(directory.path()).last().unwrap();
+    fs::remove_file(&Stored::all(directory.path()).unwrap().pop().unwrap().path).unwrap();
+    rest(&mut writer);
+    writer.look_after(SystemTime::now());
+    assert_eq!(segments(directory.path()).last(), Some(&(last + 1)));
+}
+
 /// Neither the damaged one nor those behind it would ever go.
 #[test]
 fn what_is_damaged_is_removed_in_its_time_too() {

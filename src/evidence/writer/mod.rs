@@ -217,6 +217,10 @@ impl Writer {
     /// Removes segments older than `keep`, and compresses ended ones.
     pub fn look_after(&mut self, now: SystemTime) {
         self.looked = Instant::now();
+        // A file that somebody has removed takes room on the disk for as long as it is open. If no other can be begun, the next write says so.
+        if self.chain.segment.is_gone() {
+            let _ = self.may_write(now);
+        }
         // So that it can be removed in its time, however little is written.
         if self.chain.is_used && self.chain.segment.is_over(now, u64::MAX) {
             self.chain.next_segment(now, false);

@@ -152,6 +152,11 @@ impl Disk {
         self.index().is_replaced()
     }
 
+    /// Closes the segments that another process has removed.
+    pub fn close_removed(&self) {
+        self.segments.close_removed();
+    }
+
     /// Bytes on disk.
     pub fn bytes(directory: &Path) -> u64 {
         RecordIndex::bytes(directory) + Segments::bytes(directory)

@@ -144,11 +144,15 @@ impl Segments {
     }
 
     /// What is removed takes room on the disk for as long as it is open.
-    fn close_removed(&self) {
+    pub fn close_removed(&self) {
         let is_removed = |file: &File| file.metadata().is_ok_and(|it| it.nlink() == 0);
         let removed: Vec<_> = self.open.write().extract_if(.., |_, file| is_removed(file)).collect();
         // Closed when nobody waits for the lock.
         drop(removed);
+        // Who appends sees to that.
+        if let Some(mut appended) = self.appended.try_lock() {
+            drop(appended.take_if(|(_, file)| is_removed(file)));
+        }
     }
 
     fn segment(&self, number: u32, read: ReadFrom) -> io::Result<Option<Arc<File>>> {

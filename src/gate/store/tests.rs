@@ -11,7 +11,7 @@ use crate::robots::RobotsTxt;
 use futures_util::FutureExt;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 const MIB: u64 = 1 << 20;
@@ -416,6 +416,35 @@ fn what_was_used_least_recently_is_dropped_when_the_disk_is_full() {
         left[1..].iter().all(|number| *number > 1700) && left.ends_with(&[1997, 1998, 1999]),
         "the newest: {left:?}"
     );
+}
+
+/// The room of an open file is not free.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_process_without_traffic_lets_go_of_what_others_have_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let held = || {
+        let open = fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
+        let name = |path: PathBuf| path.to_str().unwrap_or_default().to_owned();
+        let names = open.filter(|path| path.starts_with(directory.path())).map(name);
+        names.filter(|name| name.ends_with(" (deleted)")).count()
+    };
+    let idle = open(&settings(directory.path(), MIB / 4));
+    idle.save(SiteFile::Robots.of(&authority(0)), &entry("# first"));
+    idle.flush();
+    assert_eq!(load(&idle, 0).as_deref(), Some("# first"));
+    let busy = open(&settings(directory.path(), MIB / 4));
+    for number in 1..40 {
+        busy.save(SiteFile::Robots.of(&authority(number)), &entry(&noise(number, 20_000)));
+        busy.flush();
+    }
+    assert!(held() >= 2, "{}", held());
+    idle.disk.as_ref().unwrap().close_removed();
+    assert_eq!(held(), 0);
+    drop(busy);
+    fs::remove_file(directory.path().join(index::FILE)).unwrap();
+    idle.disk.as_ref().unwrap().close_removed();
+    assert_eq!(held(), 0);
 }
 
 #[test]

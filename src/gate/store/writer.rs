@@ -5,7 +5,7 @@ use super::disk::{Disk, Location, is_full};
 use super::queue::{Outage, WriteQueue};
 use super::read_from::ReadFrom;
 use crate::config::hint_for;
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -147,11 +147,23 @@ impl WriterShared {
             Some(until) => while !queue.is_closing && !self.more.wait_until(&mut queue, until).timed_out() {},
             None => {
                 while queue.next.is_empty() && !queue.is_closing {
-                    self.more.wait(&mut queue);
+                    if self.more.wait_for(&mut queue, TIDY).timed_out() {
+                        MutexGuard::unlocked(&mut queue, || self.close_removed());
+                    }
                 }
             }
         }
         queue.is_closing
+    }
+
+    /// Without reads and writes, what other processes have removed would take room on the disk.
+    pub fn close_removed(&self) {
+        match self.opened() {
+            // If that fails, so does the next write, which says so.
+            Some(disk) if disk.is_replaced() => _ = self.open(),
+            Some(disk) => disk.close_removed(),
+            None => {}
+        }
     }
 
     /// Writes the queued changes, reopening the store if necessary; on failure they stay queued. Returns the time that it took.
@@ -217,6 +229,8 @@ impl WriterShared {
 const MOST_QUEUED: usize = 200_000;
 /// Between the beginnings of two writes.
 const BETWEEN: Duration = Duration::from_millis(20);
+/// Between two looks for removed files, while nothing is written.
+const TIDY: Duration = Duration::from_secs(60);
 /// A disk is slow that takes longer for a write.
 pub(super) const SLOW: Duration = Duration::from_secs(1);
 const RETRY_FIRST: Duration = Duration::from_secs(1);
