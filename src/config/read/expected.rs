@@ -27,7 +27,7 @@ pub(super) fn integer_hint(expected: &str, found: Unexpected<'_>) -> String {
         Unexpected::Unsigned(0) | Unexpected::Signed(_) => more,
         Unexpected::Unsigned(_) => less,
         // More digits than the type holds.
-        Unexpected::Str(text) if text.parse::<f64>().is_ok() => {
+        Unexpected::Str(text) if text.parse::<f64>().is_ok() && !text.starts_with('+') => {
             if text.starts_with('-') {
                 more
             } else {

@@ -1,15 +1,14 @@
 //! YAML text to a tree in which each value knows its place.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, btree_map::Entry};
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 
 use super::error::{ConfigPlace, Faults};
 use super::key_kind::KeyKind;
-use super::places::MOST_VALUES;
+use super::places::{MOST_VALUES, odd_numbers};
 use crate::config::steps::step;
 
 #[derive(Clone, Debug)]
@@ -53,7 +52,8 @@ impl YamlNode {
         at: &dyn Fn(usize) -> ConfigPlace,
         faults: &mut Faults,
     ) -> Result<Self, serde_yaml::Error> {
-        let walk = YamlWalk { at, seen: &Cell::new(0), faults: &RefCell::new(faults), keys: KeyKind::at(key) };
+        let (seen, faults, odd) = (&Cell::new(0), &RefCell::new(faults), &odd_numbers(text));
+        let walk = YamlWalk { at, seen, faults, odd, keys: KeyKind::at(key) };
         walk.deserialize(serde_yaml::Deserializer::from_str(text))
     }
 
@@ -172,6 +172,7 @@ struct YamlWalk<'a> {
     at: &'a dyn Fn(usize) -> ConfigPlace,
     seen: &'a Cell<usize>,
     faults: &'a RefCell<&'a mut Faults>,
+    odd: &'a HashMap<usize, String>,
     /// If the value is a map.
     keys: KeyKind,
 }
@@ -192,7 +193,8 @@ impl YamlWalk<'_> {
     }
 
     fn leaf<E: Error>(self, value: Value) -> Result<YamlNode, E> {
-        Ok(YamlNode::new(self.enter()?, value))
+        let odd = self.odd.get(&self.seen.get()).cloned();
+        Ok(YamlNode::new(self.enter()?, odd.map_or(value, Value::Text)))
     }
 
     /// A key as text.
