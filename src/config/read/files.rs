@@ -33,7 +33,12 @@ impl ConfigFiles {
         let mut included = Vec::new();
         for (index, path) in include.iter().enumerate() {
             let at = &root.along(&["include", &index.to_string()]).at;
-            let found = files(&base.join(path)).unwrap_or_else(|error| {
+            let path_to = base.join(path);
+            if is_same(&path_to, &main) {
+                let what = format!("`{}` is this file itself", path.display());
+                self.faults.push(at, Complaint::new(what, "leave it out, or name another file"));
+            }
+            let found = files(&path_to).unwrap_or_else(|error| {
                 let what = format!("`{}` cannot be included: {error}", path.display());
                 self.faults.push(at, Complaint::new(what, "name a file, or a directory of *.yaml files"));
                 Vec::new()

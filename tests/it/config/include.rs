@@ -125,6 +125,19 @@ fn a_fault_of_an_included_file_is_shown_though_a_variable_overrides_it() {
     assert_eq!(with_environment(Some(&main), &[]).unwrap().mode, Mode::Report, "its own directory");
 }
 
+/// Its own directory it may name: that is where others are.
+#[test]
+fn a_file_that_includes_itself_is_an_error() {
+    for name in ["politely.yaml", "./politely.yaml", "conf.d/../politely.yaml"] {
+        let text = format!("include:\n  - {name}\nmode: report\n");
+        let (home, main) = files(&[("politely.yaml", &text), ("conf.d/a.yaml", "{}")]);
+        let told = with_environment(Some(&main), &[]).unwrap_err().replace(&home.path().display().to_string(), "HOME");
+        let expected = format!("error: `{name}` is this file itself\n --> HOME/politely.yaml:2:5\n");
+        assert!(told.starts_with(&expected), "{told}");
+        assert!(told.ends_with("hint: leave it out, or name another file"), "{told}");
+    }
+}
+
 #[test]
 fn a_fault_without_a_line_is_shown_with_the_file_that_it_is_in() {
     let (home, main) =
