@@ -21,7 +21,7 @@ pub struct Admin {
     pub(super) proxy: Arc<Proxy>,
     /// The proxy's addresses, and whether each speaks TLS.
     pub listeners: ArcSwap<Vec<(SocketAddr, bool)>>,
-    token: Option<String>,
+    token: OnceLock<String>,
     /// If not, everything but health requires the token.
     pub(super) is_on_loopback: bool,
     /// Set by the owner of the configuration.
@@ -59,6 +59,7 @@ impl Admin {
     /// The configured token cannot be read, or is empty.
     pub fn new(proxy: Arc<Proxy>, settings: &config::AdminSettings) -> io::Result<Self> {
         let token = guard::token(&AdminToken::of(&proxy.settings.load()))?;
+        let token = token.map_or_else(OnceLock::new, OnceLock::from);
         let is_on_loopback = match &settings.address {
             Some(ListenAddress::Socket(address)) => address.ip().is_loopback(),
             Some(ListenAddress::Inherited(_)) | None => false,
@@ -79,7 +80,17 @@ impl Admin {
 
     /// The token that callers have to send. `None`: no caller has it.
     pub fn token(&self) -> Option<&str> {
-        self.token.as_deref()
+        self.token.get().map(String::as_str)
+    }
+
+    /// Makes the token, if it could not be stored before.
+    pub fn store_token(&self) {
+        if self.token.get().is_none()
+            && let Ok(Some(token)) = guard::token(&AdminToken::of(&self.proxy.settings.load()))
+        {
+            // Reloads come one by one.
+            let _ = self.token.set(token);
+        }
     }
 
     /// Stops serving; requests in flight have a moment to finish.

@@ -72,7 +72,9 @@ impl AdminArgs {
         let running = running.map(|it| RunningProxy { admin: reachable(it.admin), ..it });
         let running = running.filter(|running| self.admin.is_none_or(|address| address == running.admin));
         let (address, shown) = match running {
-            Some(RunningProxy { admin, token }) => (admin, Ok(token)),
+            Some(RunningProxy { admin, token: Some(token) }) => (admin, Ok(Some(token))),
+            // It may have stored one since.
+            Some(RunningProxy { admin, token: None }) => (admin, self.asked_by_configuration()?.1),
             None => self.asked_by_configuration()?,
         };
         let shown = if self.token_file.is_some() { Ok(token(self.token_file.as_deref())?) } else { shown };

@@ -126,6 +126,7 @@ impl Reloadable {
         listeners.apply(plan);
         if let Some((admin, _)) = admin {
             admin.listeners.store(Arc::new(listeners.addresses()));
+            admin.store_token();
         }
         proxy.settings.load().log_warnings();
         *known = LoadedFiles { roots: roots.pem, files };

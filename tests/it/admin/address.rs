@@ -261,6 +261,25 @@ async fn a_token_is_made_where_none_is_given_and_the_commands_find_it() {
     proxy.stop().await;
 }
 
+/// As where the disk is full: here a folder has its name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_could_not_be_stored_is_made_at_a_reload() {
+    let store = tempfile::tempdir().expect("a temporary directory");
+    let file = store.path().join("admin-token");
+    std::fs::create_dir(&file).expect("it is writable");
+    let yaml = format!("{ON}\nstore: {{ directory: '{}' }}", store.path().display());
+    let proxy = Proxy::start(&yaml).await;
+    let admin = proxy.admin_address();
+    assert_eq!(asked(admin, "GET", "/api/v1/status", "").await.status(), 401);
+    proxy.reload(&yaml).expect("it is valid");
+    std::fs::remove_dir(&file).expect("it is empty");
+    proxy.reload(&yaml).expect("it is valid");
+    let token = std::fs::read_to_string(&file).expect("it is made");
+    assert_eq!(asked(admin, "GET", "/api/v1/status", &shown(token.trim())).await.status(), 200);
+    proxy.reload(&yaml).expect("it is valid");
+    assert_eq!(asked(admin, "GET", "/api/v1/status", &shown(token.trim())).await.status(), 200);
+}
+
 /// While the proxy does not run, its port is free to everybody of the machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_has_taken_the_port_does_not_hear_the_token() {
