@@ -37,9 +37,10 @@ pub(in crate::gate) struct Machine {
     slots: Slots,
     /// Upper limit of a debt.
     most: Duration,
-    /// Number of processes when sharing ended, which has been logged.
-    alone: OnceLock<u32>,
-    opened: Instant,
+    /// Number of processes when sharing ended, which has been logged, and this one's rank among them.
+    alone: OnceLock<(u32, u32)>,
+    /// The same instant for all processes.
+    epoch: Instant,
     /// The stopped process that has been logged.
     warned_of: AtomicU32,
 }
@@ -51,7 +52,7 @@ impl Machine {
             slots: Slots::open(directory, wait)?,
             most,
             alone: OnceLock::new(),
-            opened: Instant::now(),
+            epoch: instant(1).unwrap_or_else(Instant::now),
             warned_of: AtomicU32::default(),
         })
     }
@@ -60,7 +61,8 @@ impl Machine {
     #[inline]
     pub fn reach(&self) -> Reach {
         let link = u64::from(!self.is_lost());
-        let phase = Phase { instances: self.alone.get().copied().unwrap_or(1), rank: 0, epoch: self.opened };
+        let (instances, rank) = self.alone.get().copied().unwrap_or((1, 0));
+        let phase = Phase { instances, rank, epoch: self.epoch };
         Reach { link, alone: Some(phase), ..Reach::default() }
     }
 

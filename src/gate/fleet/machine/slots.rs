@@ -134,9 +134,10 @@ impl Slots {
         (word >> 32 == generation).then_some(word as u32)
     }
 
-    /// Number of processes that use the file, including this one.
-    pub fn processes(&self) -> u32 {
-        self.file.count_locked(PROCESS + 1, PROCESS + 1 + u64::from(PROCESSES)).map_or(1, |others| others + 1)
+    /// Number of processes that use the file, including this one, and its rank among them.
+    pub fn processes(&self) -> (u32, u32) {
+        let others = |end: u64| self.file.count_locked(PROCESS + 1, PROCESS + end).unwrap_or(0);
+        (others(u64::from(PROCESSES) + 1) + 1, others(u64::from(self.me as u16)))
     }
 
     /// The words of the rights to fetch, a power of two of them.

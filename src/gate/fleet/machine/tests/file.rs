@@ -175,6 +175,8 @@ async fn what_is_cut_short_leaves_each_to_itself_and_ends_nobody() {
     assert_eq!((one.reach().link, one.reach().alone.map(|phase| phase.instances)), (0, Some(2)));
     let _ = (other.takes(now, 3000), other.debt(other.a(), now));
     assert_eq!(other.reach().link, 0);
+    let parts = [&one, &other].map(|it| it.reach().alone.map(|phase| (phase.rank, phase.epoch)).expect("it is alone"));
+    assert!(parts[0].0 != parts[1].0 && parts[0].1 == parts[1].1, "at the same time, they start at different ones");
     assert!(one.spend("a", &Spend::of(crate::policy::Period::Day, 1, 0)).await.is_err());
 }
 
