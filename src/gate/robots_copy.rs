@@ -22,7 +22,7 @@ pub(super) fn as_served(host: &HostEntry, request: &Request<'_>, now: SystemTime
     let entry = host.load();
     let (answer, _) = entry.usable(now).filter(|(answer, _)| !(answer.is_foreign && request.is_confined))?;
     let (status, body) = match &answer.access {
-        Access::Rules(robots) => (answer.status, Bytes::from_owner(robots.shared_source())),
+        Access::Rules(robots) => (200, Bytes::from_owner(robots.shared_source())),
         // Redirects that cannot be followed: there is no file, and no URL to redirect clients to.
         Access::Missing if (300..400).contains(&answer.status) => (404, Bytes::new()),
         Access::Missing | Access::Reservations(_) | Access::Licenses(_) => (answer.status, Bytes::new()),

@@ -82,3 +82,22 @@ async fn other_methods_and_a_query_are_the_origins() {
     assert_eq!(methods, ["GET", "OPTIONS"]);
     assert_eq!(origin.log.count("/robots.txt?x"), 1);
 }
+
+/// What applies of it is that it is the file, whatever its status said of the answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_that_apply_are_served_as_200() {
+    let range = format!("bytes 0-{}/{}", KEEP_OUT.len() - 1, KEEP_OUT.len());
+    for (status, body) in [(203, KEEP_OUT), (204, ""), (205, ""), (206, KEEP_OUT), (299, KEEP_OUT)] {
+        let range = range.clone();
+        let origin = origin(move |_| match status {
+            206 => Reply::status(206).field("Content-Range", range.as_str()).body(body),
+            204 => Reply::status(204),
+            _ => Reply::status(status).body(body),
+        })
+        .await;
+        let proxy = Proxy::start("").await;
+        let copy = proxy.get(&origin.url("/robots.txt")).await;
+        assert_eq!((copy.status(), copy.text().as_str()), (200, body), "{status}");
+        assert_eq!(copy.field("content-length"), Some(body.len().to_string().as_str()), "{status}");
+    }
+}
