@@ -22,6 +22,14 @@ pub fn is_known(
     }
 }
 
+/// Whether a 304 can be about what has its `own` ETag and Last-Modified: it names no other.
+pub fn is_confirmed([etag, modified]: [Option<&[u8]>; 2], [said_etag, said_modified]: [Option<&[u8]>; 2]) -> bool {
+    match said_etag {
+        Some(said) => matches(&[said], etag),
+        None => said_modified.is_none_or(|said| modified == Some(said)),
+    }
+}
+
 /// Splits at commas outside quotes.
 fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut is_quoted = false;

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::Access;
 use super::clipped;
+use super::entity_tag;
 use super::freshness::{CopyState, Freshness, LAST_GOOD_USE, RETRY_MAX, retry_in};
 use crate::robots::{RobotsTxt, RslFile, TdmRep, is_license_url};
 
@@ -82,6 +83,12 @@ impl Validators {
         self.parts().map(|(_, modified)| modified).filter(|modified| !modified.is_empty())
     }
 
+    /// Whether a 304 with those can be about the file that has these.
+    fn are_confirmed_by(&self, other: &Self) -> bool {
+        let [own, other] = [self, other].map(|it| [it.etag(), it.last_modified()].map(|it| it.map(str::as_bytes)));
+        entity_tag::is_confirmed(own, other)
+    }
+
     /// Bytes on the heap.
     pub fn heap_size(&self) -> usize {
         self.0.as_ref().map_or(0, |both| both.len())
@@ -118,14 +125,21 @@ impl Entry {
         Self { answer: Some(answer), ..Self::default() }
     }
 
-    /// The entry after a 304: the same file, with a new lifetime. `None` if there is no copy to confirm.
-    pub fn confirmed(&self, freshness: Freshness, validators: Validators) -> Option<Self> {
-        let answer = self.answer.as_ref()?;
-        // A 304 may omit unchanged fields (RFC 9110 §15.4.5).
-        let old = &answer.validators;
+    /// The validators to ask by. A 304 stands for a 200 (RFC 9110 §13.1). After a failure the whole file is asked for: a 304 may have been
+    /// about another.
+    pub fn conditions(&self) -> Option<&Validators> {
+        let answer = self.answer.as_ref().filter(|answer| answer.status == 200 && self.trouble.is_none())?;
+        Some(&answer.validators).filter(|validators| validators.0.is_some())
+    }
+
+    /// The entry after a 304: the same file, with a new lifetime, which may be the old one. `None`: it is not about the copy.
+    pub fn confirmed(&self, validators: &Validators, freshness: impl FnOnce(Duration) -> Freshness) -> Option<Self> {
+        let own = self.conditions().filter(|own| own.are_confirmed_by(validators))?;
+        // A 304 may omit unchanged fields (RFC 9110 §15.4.5, RFC 9111 §3.2).
         let validators =
-            Validators::new(validators.etag().or(old.etag()), validators.last_modified().or(old.last_modified()));
-        Some(Self::answered(SiteAnswer { freshness, validators, ..answer.clone() }))
+            Validators::new(validators.etag().or(own.etag()), validators.last_modified().or(own.last_modified()));
+        let answer = self.answer.clone()?;
+        Some(Self::answered(SiteAnswer { freshness: freshness(answer.freshness.lifetime()), validators, ..answer }))
     }
 
     /// The entry after an inconclusive fetch. `random` is from 0 to 1.
@@ -145,10 +159,9 @@ impl Entry {
     /// What the next fetch needs of it: the answer without the file.
     #[must_use]
     pub fn outline(&self) -> Self {
-        self.answer.as_ref().map_or_else(Self::default, |answer| {
-            let (access, validators) = (Access::Missing, answer.validators.clone());
-            Self::answered(SiteAnswer { access, validators, ..*answer })
-        })
+        let mut outline = self.clone();
+        outline.answer.iter_mut().for_each(|answer| answer.access = Access::Missing);
+        outline
     }
 
     /// Corrects an entry that was stored, maybe under a wrong clock: ages become non-negative, and a retry further away than any

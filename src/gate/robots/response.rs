@@ -54,7 +54,7 @@ pub(super) fn interpret_response(
         }
         Fetched::DeadEnd { asked, status, why } => {
             tracing::debug!(?why, "the redirects of {} cannot be followed", file.name());
-            let freshness = freshness(file, &HeaderMap::new(), settings, *asked);
+            let freshness = freshness(file, &HeaderMap::new(), settings, *asked, None);
             return Entry::answered(SiteAnswer::new(Access::Missing, *status, freshness));
         }
         Fetched::Unreachable(why) => return old.failed(now, why, None, fastrand::f64()),
@@ -65,12 +65,14 @@ pub(super) fn interpret_response(
         let why = format!("status {status}, and `{field}` says that it is a challenge");
         return old.failed(now, &why, asked_to_wait(headers, now), fastrand::f64());
     }
-    let freshness = freshness(file, headers, settings, *asked);
+    let freshness = |confirmed| freshness(file, headers, settings, *asked, confirmed);
     // A site that redirects cannot validate the file of another one.
     let validators = if is_redirected { Validators::default() } else { validators(headers) };
     if status == 304
         && !is_redirected
-        && let Some(entry) = old.confirmed(freshness, validators.clone())
+        // It was not asked for again by validators.
+        && asked_again.is_none()
+        && let Some(entry) = old.confirmed(&validators, |lifetime| freshness(Some(lifetime)))
     {
         return entry;
     }
@@ -98,11 +100,18 @@ pub(super) fn interpret_response(
     // By its validators, a larger limit would get no more of it.
     let is_cut = matches!(&access, Access::Rules(robots) if robots.is_cut());
     let validators = if is_cut { Validators::default() } else { validators };
+    let freshness = freshness(None);
     Entry::answered(SiteAnswer { access, status, asked_again, is_foreign, freshness, validators })
 }
 
-/// Age counts from when it was asked for (RFC 9111 §4.2.3).
-fn freshness(file: SiteFile, headers: &HeaderMap, settings: &Settings, asked: SystemTime) -> Freshness {
+/// Age counts from when it was asked for (RFC 9111 §4.2.3). `confirmed`: the lifetime of the copy that a 304 confirms.
+fn freshness(
+    file: SiteFile,
+    headers: &HeaderMap,
+    settings: &Settings,
+    asked: SystemTime,
+    confirmed: Option<Duration>,
+) -> Freshness {
     let field = |name: HeaderName| headers.get(name).map(|value| value.as_bytes());
     let control: Vec<_> = headers.get_all(header::CACHE_CONTROL).iter().map(|value| value.as_bytes()).collect();
     let fields = CacheFields {
@@ -115,7 +124,7 @@ fn freshness(file: SiteFile, headers: &HeaderMap, settings: &Settings, asked: Sy
     // A licence file may be another site's, which is not asked more often than the robots.txt that names it lives.
     let min_ttl = if matches!(file, SiteFile::License(_)) { max_ttl } else { min_ttl };
     let limits = FreshnessLimits { min_ttl, max_ttl };
-    Freshness::new(asked, fields.lifetime(asked, &limits), fastrand::f64())
+    Freshness::new(asked, fields.lifetime(asked, confirmed, &limits), fastrand::f64())
 }
 
 fn validators(headers: &HeaderMap) -> Validators {

@@ -258,19 +258,19 @@ fn failures_in_a_row_wait_longer_and_remember_the_first() {
 }
 
 #[test]
-fn a_confirmed_copy_is_fresh_again_and_out_of_trouble() {
+fn a_confirmed_copy_is_fresh_again() {
     let mut entry = file();
     let tag = |tag: &str| Validators::new(Some(tag), None);
     entry.answer.as_mut().unwrap().validators = tag("\"1\"");
-    let failed = fail(&entry, HOUR);
-    let freshness = Freshness::new(midnight() + DAY, HOUR, 0.0);
-    let confirmed = failed.confirmed(freshness, Validators::default()).unwrap();
+    let freshness = |_| Freshness::new(midnight() + DAY, HOUR, 0.0);
+    let confirmed = entry.confirmed(&Validators::default(), freshness).unwrap();
     assert_eq!(ask(&confirmed, "/public", DAY), allow(Some(2), false));
     assert_eq!(confirmed.trouble, None);
     assert_eq!(confirmed.answer.unwrap().validators, tag("\"1\""), "a 304 need not repeat it");
-    let renamed = failed.confirmed(freshness, tag("\"2\"")).unwrap();
-    assert_eq!(renamed.answer.unwrap().validators, tag("\"2\""));
-    assert!(Entry::default().confirmed(freshness, Validators::default()).is_none());
+    let weak = entry.confirmed(&tag("W/\"1\""), freshness).unwrap();
+    assert_eq!(weak.answer.unwrap().validators, tag("W/\"1\""));
+    assert!(Entry::default().confirmed(&Validators::default(), freshness).is_none());
+    assert!(fail(&entry, HOUR).confirmed(&tag("\"1\""), freshness).is_none(), "it was not asked for by them");
 }
 
 #[test]

@@ -50,11 +50,11 @@ pub struct CacheFields<'a> {
 }
 
 impl CacheFields<'_> {
-    /// How long the response is fresh from `now`, when it was received. Without fields: a day. If the fields are malformed or forbid
-    /// storing, the minimum: robots.txt must be kept for some time to be usable at all.
-    pub fn lifetime(&self, now: SystemTime, limits: &FreshnessLimits) -> Duration {
+    /// How long the response is fresh from `now`, when it was received. Without fields: a day, or as `confirmed` if it is a 304. If the
+    /// fields are malformed or forbid storing, the minimum: robots.txt must be kept for some time to be usable at all.
+    pub fn lifetime(&self, now: SystemTime, confirmed: Option<Duration>, limits: &FreshnessLimits) -> Duration {
         let stated = self.cache_control().or_else(|| Some(self.until(self.expires?, now)));
-        limits.clamp(stated.map_or(DAY, |lifetime| lifetime.saturating_sub(self.age())))
+        limits.clamp(stated.map_or(confirmed.unwrap_or(DAY), |lifetime| lifetime.saturating_sub(self.age())))
     }
 
     fn cache_control(&self) -> Option<Duration> {
@@ -96,6 +96,11 @@ impl Freshness {
     /// Whether the copy is fresh for a client that requests the file itself (RFC 9111 §4.2).
     pub fn is_fresh(&self, now: SystemTime) -> bool {
         (self.validated_at()..self.expires_at()).contains(&now)
+    }
+
+    /// For how long it was fresh when it was validated.
+    pub fn lifetime(&self) -> Duration {
+        Duration::from_millis(self.expires.saturating_sub(self.validated))
     }
 
     /// When a request will cause a refresh in the background.

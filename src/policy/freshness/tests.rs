@@ -21,7 +21,7 @@ fn lifetime(cache_control: &[&str], expires: Option<&str>, date: Option<&str>, a
         date: date.map(str::as_bytes),
         age: age.map(str::as_bytes),
     };
-    fields.lifetime(now(), &FreshnessLimits { min_ttl: secs(0), max_ttl: secs(366 * 86_400) }).as_secs()
+    fields.lifetime(now(), None, &FreshnessLimits { min_ttl: secs(0), max_ttl: secs(366 * 86_400) }).as_secs()
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn no_cache_no_store_and_nonsense_have_no_life() {
 #[test]
 fn what_is_not_text_is_not_given() {
     let fields = CacheFields { cache_control: &[b"max-age=60\xff"], expires: None, date: None, age: None };
-    assert_eq!(fields.lifetime(now(), &FreshnessLimits::default()), DAY);
+    assert_eq!(fields.lifetime(now(), None, &FreshnessLimits::default()), DAY);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn expires_runs_from_the_origins_date() {
 fn a_lifetime_stays_within_the_operators_limits() {
     let limits = FreshnessLimits::default();
     let of = |line: &str| {
-        CacheFields { cache_control: &[line.as_bytes()], ..CacheFields::default() }.lifetime(now(), &limits)
+        CacheFields { cache_control: &[line.as_bytes()], ..CacheFields::default() }.lifetime(now(), None, &limits)
     };
     assert_eq!(of("max-age=1"), secs(300));
     assert_eq!(of("max-age=600"), secs(600));

@@ -139,5 +139,5 @@ fn lifetime(head: &AnswerHead<'_>, now: SystemTime) -> Duration {
         date: date.as_deref(),
         age: age.as_deref(),
     };
-    fields.lifetime(now, &FreshnessLimits { min_ttl: Duration::ZERO, ..FreshnessLimits::default() })
+    fields.lifetime(now, None, &FreshnessLimits { min_ttl: Duration::ZERO, ..FreshnessLimits::default() })
 }

@@ -133,3 +133,42 @@ async fn max_age_says_how_long_within_the_bounds() {
     }
     assert_eq!(never.log.count("/robots.txt"), 1);
 }
+
+/// RFC 9110 §13.1: a 304 stands for a 200. Of an error page, it would say that there is still no file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_no_file_is_asked_for_without_conditions() {
+    for status in [404, 204] {
+        let first =
+            Reply::status(status).field("Last-Modified", "Mon, 01 Jan 2024 00:00:00 GMT").field("ETag", "\"a\"");
+        let origin = changing(first, |seen| match seen.field("if-none-match").or(seen.field("if-modified-since")) {
+            Some(_) => Reply::status(304),
+            None => Reply::text(NEW),
+        })
+        .await;
+        let proxy = Proxy::start(SHORT).await;
+        crate::support::within("the new rules", async {
+            while self::status(&proxy, &origin, "/new").await != 403 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+    }
+}
+
+/// Its copy stays in force, and the next request has no conditions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_304_about_another_file_confirms_nothing() {
+    let origin = changing(Reply::text(OLD).field("ETag", "\"a\""), |seen| match seen.field("if-none-match") {
+        Some(_) => Reply::status(304).field("ETag", "\"b\"").field("Retry-After", "1"),
+        None => Reply::text(NEW),
+    })
+    .await;
+    let proxy = Proxy::start(SHORT).await;
+    assert_eq!(status(&proxy, &origin, "/old").await, 403);
+    crate::support::within("the new rules", async {
+        while status(&proxy, &origin, "/new").await != 403 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}

@@ -51,6 +51,25 @@ async fn what_it_reserves_is_not_fetched_and_the_refusal_names_file_and_entry() 
     assert_eq!(proxy.get(&origin.url(FILE)).await.status(), 200, "or nobody could read it");
 }
 
+/// RFC 9110 §13.1: a 304 to the conditions of an error page would keep it missing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_was_missing_is_asked_for_without_conditions() {
+    let was_asked = AtomicBool::new(false);
+    let origin = site(move |seen| match was_asked.swap(true, Ordering::SeqCst) {
+        false => Reply::status(404).field("Last-Modified", "Mon, 01 Jan 2024 00:00:00 GMT"),
+        true if seen.field("if-modified-since").is_some() => Reply::status(304),
+        true => Reply::text(ENTRIES),
+    })
+    .await;
+    let proxy = Proxy::start(&format!("{TDM}\nrobots: {{ min_ttl: 1s, max_ttl: 1s }}")).await;
+    crate::support::within("the new file", async {
+        while proxy.get(&origin.url("/art/1")).await.status() != 403 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
 /// It reserves nothing, however long the site wants to be left alone each time that it is asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_is_answered_429_each_time_holds_its_pages_up_once() {

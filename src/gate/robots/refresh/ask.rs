@@ -72,7 +72,7 @@ impl RobotsCache {
                 return Err(FetchError::Unreachable(format!("{how} {url}, which may not be fetched")));
             }
             // The validators belong to a file fetched without redirects; redirected ones are stored without.
-            let validators = old.answer.as_ref().map(|answer| &answer.validators).filter(|_| !trail.is_redirected());
+            let validators = old.conditions().filter(|_| !trail.is_redirected());
             let want = Want { versions: hop.order.versions, ..Want::default() };
             let mut request =
                 FileRequest { authority: &at, url, file, validators, want, asked: None, is_shared: false };

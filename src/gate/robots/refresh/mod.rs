@@ -168,13 +168,12 @@ impl RobotsCache {
             if fetched.needs_copy() && is_unknown(&host.load()) {
                 // It may have been evicted since the fetch was ordered.
                 self.take_kept(host, taker).await;
-                let is_confirmed = matches!(fetched, Fetched::Answer { reply: Reply { status: 304, .. }, .. })
-                    && before.answer.is_some();
-                if is_confirmed && is_unknown(&host.load()) {
-                    continue;
-                }
             }
-            break fetched;
+            // A 304 is about the copy that was there when it was asked for.
+            let is_confirmed = matches!(fetched, Fetched::Answer { reply: Reply { status: 304, .. }, .. });
+            if !is_confirmed || host.load().conditions() == before.conditions() {
+                break fetched;
+            }
         };
         // Loaded again, as a reload may have happened meanwhile.
         let (settings, old) = (self.settings.load_full(), host.load_full());

@@ -65,6 +65,64 @@ async fn what_has_just_come_is_not_asked_for_again() {
     drop((first, second));
 }
 
+type Fields = &'static [(&'static str, &'static str)];
+
+/// What is known after these answers.
+fn known_after(answers: &[(u16, Fields)]) -> Arc<Entry> {
+    let (cache, authority) = (cache(), Authority::from_url("https://a.example").unwrap());
+    for (status, fields) in answers {
+        let fields = fields.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+        cache.insert(&authority, *status, &fields.collect(), b"");
+    }
+    cache.host(SiteFile::Robots, &authority).load_full()
+}
+
+/// RFC 9110 §13.1, RFC 9111 §4.3.4.
+#[tokio::test]
+async fn a_304_confirms_the_200_whose_validators_it_has() {
+    let (tag, date): (Fields, Fields) = (&[("etag", "\"a\"")], &[("last-modified", "Mon, 01 Jan 2024 00:00:00 GMT")]);
+    for (status, copy, answer, is_confirmed) in [
+        (200, tag, tag, true),
+        (200, tag, &[][..], true),
+        (200, tag, &[("etag", "W/\"a\"")], true),
+        (200, tag, &[("etag", "\"b\"")], false),
+        (200, date, date, true),
+        (200, date, &[("last-modified", "Tue, 02 Jan 2024 00:00:00 GMT")], false),
+        (200, date, tag, false),
+        // Nobody has asked.
+        (200, &[], &[], false),
+        (200, &[], tag, false),
+        // No file, or not the file.
+        (404, tag, tag, false),
+        (204, tag, tag, false),
+        (299, date, &[], false),
+    ] {
+        let known = known_after(&[(status, copy), (304, answer)]);
+        assert_eq!(known.trouble.is_none(), is_confirmed, "{status} {copy:?} {answer:?}");
+    }
+    // After a failure it is asked for without conditions.
+    assert!(known_after(&[(200, tag), (503, &[]), (304, tag)]).trouble.is_some());
+}
+
+/// RFC 9111 §3.2.
+#[tokio::test]
+async fn what_a_304_does_not_say_of_a_lifetime_stays() {
+    let copy: Fields = &[("etag", "\"a\""), ("cache-control", "max-age=600")];
+    for (copy, answer, seconds) in [
+        (copy, &[][..], 600),
+        (copy, &[("age", "100")], 600),
+        (copy, &[("cache-control", "public")], 600),
+        (copy, &[("cache-control", "max-age=900")], 900),
+        (copy, &[("expires", "0")], 300),
+        (&copy[..1], &[], 86_400),
+    ] {
+        let known = known_after(&[(200, copy), (304, answer), (304, answer)]);
+        let freshness = known.answer.as_ref().unwrap().freshness;
+        let lifetime = freshness.expires_at().duration_since(freshness.validated_at()).unwrap();
+        assert_eq!(lifetime.as_secs(), seconds, "{answer:?}");
+    }
+}
+
 fn fetch_of(reason: FetchReason) -> Fetch {
     let fetch = Fetch::default();
     if reason != FetchReason::FirstUse {
