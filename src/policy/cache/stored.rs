@@ -60,16 +60,28 @@ impl StoredHead {
         };
         let age = head.take(each);
         head.dated(received.at, received.delay, age);
-        let names = head.values(b"vary").flat_map(|value| value.split(|byte| *byte == b','));
+        head.selected_for(field)
+    }
+
+    /// As an answer to a request with these fields, by Vary (§4.1).
+    fn selected_for(mut self, field: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Self {
+        let names = self.values(b"vary").flat_map(|value| value.split(|byte| *byte == b','));
         let names = names.map(|name| name.trim_ascii().to_ascii_lowercase()).filter(|name| !name.is_empty());
-        head.selected_by = names.map(|name| (field(&name), name)).map(|(value, name)| (name, value)).collect();
-        head
+        self.selected_by = names.map(|name| (field(&name), name)).map(|(value, name)| (name, value)).collect();
+        self
     }
 
     /// A 304 has confirmed it: its fields replace those that are stored (§3.2), but for those of a content that it does not have. A weak
-    /// ETag stays weak: a strong one of the 304 may be that of another encoding (§4.3.4).
+    /// ETag stays weak: a strong one of the 304 may be that of another encoding (§4.3.4). `field`: of the request that was answered so, as
+    /// there may be another Vary.
     #[must_use]
-    pub fn confirmed(&self, at: SystemTime, delay: Duration, each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Self {
+    pub fn confirmed(
+        &self,
+        at: SystemTime,
+        delay: Duration,
+        each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])),
+        field: impl Fn(&[u8]) -> Option<Vec<u8>>,
+    ) -> Self {
         let mut news = StoredHead { fields: Vec::new(), ..self.clone() };
         let age = news.take(each);
         let has_tag = self.value(b"etag").is_some();
@@ -79,15 +91,13 @@ impl StoredHead {
         let kept = self.fields.iter().filter(|(name, _)| !is_new(name)).cloned().collect::<Vec<_>>();
         news.fields.splice(0..0, kept);
         news.dated(at, delay, age);
-        news
+        news.selected_for(field)
     }
 
-    /// Whether a 304 can be about this: it names no other validator. `etag`, `modified`: of the 304.
+    /// Whether a 304 can be about this. It stands for a 200 (RFC 9110 §13.1). `etag`, `modified`: of the 304.
     pub fn is_confirmed_by(&self, etag: Option<&[u8]>, modified: Option<&[u8]>) -> bool {
-        match (etag, self.value(b"etag")) {
-            (Some(etag), own) => entity_tag::matches(&[etag], own),
-            (None, _) => modified.is_none_or(|modified| self.value(b"last-modified") == Some(modified)),
-        }
+        let own = [self.value(b"etag"), self.value(b"last-modified")];
+        self.status == 200 && entity_tag::is_confirmed(own, [etag, modified])
     }
 
     /// Whether Vary selects it for a request with these fields.
@@ -151,9 +161,9 @@ impl StoredHead {
         is_strong && modified == Some(validator)
     }
 
-    /// The conditions by which the site is asked whether it is current (§4.3.1).
+    /// The conditions by which the site is asked whether it is current (§4.3.1), if a 304 can say so.
     pub fn conditions(&self) -> Vec<(&'static str, Vec<u8>)> {
-        let of = |name: &[u8]| self.value(name).map(<[u8]>::to_vec);
+        let of = |name: &[u8]| self.value(name).filter(|_| self.status == 200).map(<[u8]>::to_vec);
         let tag = of(b"etag").map(|tag| ("If-None-Match", tag));
         let date = of(b"last-modified").map(|date| ("If-Modified-Since", date));
         tag.into_iter().chain(date).collect()
@@ -442,7 +452,7 @@ pub(super) mod tests {
             ],
         );
         let news = [("Link", "<z>"), ("X-Robots-Tag", "noindex"), ("Content-Type", "x"), ("Age", "3")];
-        let confirmed = stored.confirmed(at(100), Duration::ZERO, of(&news));
+        let confirmed = stored.confirmed(at(100), Duration::ZERO, of(&news), |_| None);
         let values = |name: &str| confirmed.values(name.as_bytes()).map(<[u8]>::to_vec).collect::<Vec<_>>();
         assert_eq!(values("link"), [b"<z>"]);
         assert_eq!(values("x-robots-tag"), [b"noindex"]);
@@ -457,11 +467,11 @@ pub(super) mod tests {
         for own in ["W/\"a\"", "\"a\""] {
             let stored = head(200, &[("etag", own)]);
             for other in ["W/\"a\"", "\"a\""] {
-                let confirmed = stored.confirmed(at(0), Duration::ZERO, of(&[("ETag", other)]));
+                let confirmed = stored.confirmed(at(0), Duration::ZERO, of(&[("ETag", other)]), |_| None);
                 assert_eq!(confirmed.values(b"etag").collect::<Vec<_>>(), [own.as_bytes()], "{other}");
             }
         }
-        let untagged = head(200, &[]).confirmed(at(0), Duration::ZERO, of(&[("ETag", "\"a\"")]));
+        let untagged = head(200, &[]).confirmed(at(0), Duration::ZERO, of(&[("ETag", "\"a\"")]), |_| None);
         assert_eq!(untagged.value(b"etag"), Some(&b"\"a\""[..]));
     }
 

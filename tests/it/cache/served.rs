@@ -4,6 +4,7 @@ use super::{caching, fresh, is_hit, pages, with};
 use crate::support::pattern::Checker;
 use crate::support::reply::Delimit;
 use crate::support::{Alpn, Origin, Reply, Response, Seen};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const MODIFIED: &str = "Sun, 06 Nov 1994 12:00:00 GMT";
 
@@ -234,6 +235,59 @@ async fn vary_selects_among_several() {
         }
     }
     assert_eq!(origin.log.count("/page"), 3);
+}
+
+/// RFC 9111 §4.3.4: a 304 may bring another Vary.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_304_says_of_vary_selects_from_then_on() {
+    let site = |seen: &Seen| {
+        let language = seen.field("accept-language").unwrap_or("none");
+        let tag = format!("\"{language}\"");
+        let (page, vary) = match seen.field("if-none-match") {
+            Some(known) if known == tag => (Reply::status(304), "Accept-Language"),
+            _ => (Reply::text(language), "Accept-Encoding"),
+        };
+        let max_age = if vary == "Accept-Language" { "max-age=600" } else { "max-age=0" };
+        page.field("ETag", tag).field("Vary", vary).field("Cache-Control", max_age)
+    };
+    let origin = pages(site).await;
+    let (proxy, _directory) = caching("").await;
+    let client = &mut proxy.client().await;
+    for (language, expected_hit) in [("en", false), ("en", false), ("en", true), ("de", false)] {
+        let response = with(client, &origin, "GET", "/page", &format!("Accept-Language: {language}\r\n")).await;
+        assert_eq!((response.text().as_str(), is_hit(&response)), (language, expected_hit));
+    }
+}
+
+/// RFC 9110 §13.1: a 304 stands for a 200.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_200_is_confirmed() {
+    for status in [404, 410, 301, 204] {
+        let site = move |seen: &Seen| {
+            let page = match (seen.field("if-none-match"), seen.field("if-modified-since")) {
+                (None, None) => Reply::text("page"),
+                _ => Reply::status(304),
+            };
+            page.field("ETag", "\"a\"").field("Cache-Control", "max-age=600")
+        };
+        let is_first = AtomicBool::new(true);
+        let origin = pages(move |seen| match is_first.swap(false, Ordering::SeqCst) {
+            true => Reply::status(status)
+                .field("ETag", "\"a\"")
+                .field("Last-Modified", MODIFIED)
+                .field("Cache-Control", "max-age=0"),
+            false => site(seen),
+        })
+        .await;
+        let (proxy, _directory) = caching("").await;
+        let client = &mut proxy.client().await;
+        assert_eq!(with(client, &origin, "GET", "/page", "").await.status(), status);
+        // A client may have a 200 by the same tag.
+        assert_eq!(with(client, &origin, "GET", "/page", "If-None-Match: \"a\"\r\n").await.status(), 304);
+        let page = with(client, &origin, "GET", "/page", "").await;
+        assert_eq!((page.status(), page.text().as_str()), (200, "page"), "{status}");
+        assert!(is_hit(&with(client, &origin, "GET", "/page", "").await));
+    }
 }
 
 /// RFC 9111 §4.4.

@@ -32,12 +32,14 @@ impl Exchange<'_> {
     /// A 304: whether it is one to our question, which the client has not asked. `after`: since the request was sent.
     #[cold]
     pub(in crate::proxy::exchange) fn is_confirmed(&mut self, head: &AnswerHead<'_>, after: Duration) -> bool {
+        let sent = SentFields::of(self.request.head, &self.settings, self.peer.user.as_deref());
         let Some(cached) = self.cached.as_mut().filter(|cached| !cached.conditions.is_empty()) else { return false };
         let Some(mut stored) = cached.stale.take() else { return false };
         let (etag, modified) = (head.named(b"etag"), head.named(b"last-modified"));
         let is_it = stored.head.is_confirmed_by(etag.as_deref(), modified.as_deref());
         let each = |take: &mut dyn FnMut(&[u8], &[u8])| head.each(|_, name, value| take(name, value));
-        let confirmed = is_it.then(|| stored.head.confirmed(SystemTime::now(), after, each));
+        let field = |name: &[u8]| joined(name, |take| sent.each(take));
+        let confirmed = is_it.then(|| stored.head.confirmed(SystemTime::now(), after, each, field));
         match confirmed.filter(|confirmed| confirmed.size() <= self.settings.limits.max_header_size) {
             Some(confirmed) => stored.head = confirmed,
             // It is about something else than was asked for, or too long by now; but the content has not changed.
@@ -78,6 +80,7 @@ impl Exchange<'_> {
         // 416 is about the range.
         let may_be_stored = may_be_stored && (head.status == 200 || cached.wanted.range.is_none());
         let each = |take: &mut dyn FnMut(&[u8], &[u8])| head.each(|_, name, value| take(name, value));
+        let field = |name: &[u8]| joined(name, |take| sent.each(take));
         let now = SystemTime::now();
         if head.status == 304 {
             let etag = head.named(b"etag");
@@ -85,7 +88,7 @@ impl Exchange<'_> {
             if let Some(stale) = cached.stale.take_if(|stale| may_be_stored && is_same(&stale.head))
                 && let Some(order) = cached.order()
             {
-                let confirmed = stale.head.confirmed(now, after, each);
+                let confirmed = stale.head.confirmed(now, after, each, field);
                 match confirmed.is_storable() && confirmed.size() <= self.settings.limits.max_header_size {
                     true => cached.cache.confirm(&stale, confirmed, order),
                     false => cached.cache.invalidate(cached.key),
@@ -102,8 +105,7 @@ impl Exchange<'_> {
         };
         let received =
             Received { url: &cached.url, status: head.status, version, at: now, delay: after, fetch: &fetch };
-        let stored =
-            may_be_stored.then(|| StoredHead::new(&received, each, |name| joined(name, |take| sent.each(take))));
+        let stored = may_be_stored.then(|| StoredHead::new(&received, each, field));
         let Some(stored) = stored.filter(StoredHead::is_storable) else {
             // What it said before is no longer true, unless it is only out of order (RFC 9111 §4.3.3).
             if cached.stale.is_some() && head.status < 500 && request.method == "GET" {
