@@ -83,7 +83,8 @@ fn text(status: &Value) -> String {
         counted(files, "different file"),
         number("/robots/memory") / 1024
     );
-    if status["cache"]["up"] == true {
+    let is_failing = status["cache"]["failing"] == true;
+    if status["cache"]["up"] == true || is_failing {
         let _ = writeln!(
             out,
             "cache: {}, {} of {} MiB; {} answered, {} confirmed by the site, {} not in it",
@@ -94,6 +95,9 @@ fn text(status: &Value) -> String {
             number("/cache/revalidated"),
             number("/cache/misses")
         );
+        if is_failing {
+            out.push_str("warning: the cache could not store the last answer; the log says why\n");
+        }
     } else if !status["cache"].is_null() {
         out.push_str("cache: not in use yet, as its directory is being read or another process uses it\n");
     }
@@ -227,5 +231,15 @@ mod tests {
             assert!(told.contains(part), "{part}: {told}");
         }
         assert!(!told.contains("budget of user=bob"), "it is in the table: {told}");
+    }
+
+    #[test]
+    fn a_cache_that_cannot_write_is_in_use() {
+        let cache = |up, failing| text(&json!({ "cache": { "up": up, "failing": failing, "entries": 3, "hits": 4 } }));
+        assert!(cache(false, false).contains("cache: not in use yet"));
+        let told = cache(false, true);
+        assert!(told.contains("cache: 3 pages, ") && told.contains("; 4 answered"), "{told}");
+        assert!(told.contains("warning: the cache could not store the last answer"), "{told}");
+        assert!(!cache(true, false).contains("warning"));
     }
 }

@@ -64,6 +64,7 @@ pub struct EntryWriter {
     /// `None`: it has been renamed.
     path: Option<PathBuf>,
     head: StoredHead,
+    body_at: u64,
     body_len: u64,
     /// Of the current piece, and of those before it.
     sum: Context,
@@ -80,45 +81,44 @@ impl EntryWriter {
             return Err(io::Error::other("the head is too long"));
         }
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
-        let path = Some(path);
         // From here on the file has to be removed on failure.
         let started = file.write_all(&start);
+        let (path, head, body_at) = (Some(path), head.clone(), start.len() as u64);
         let (sum, sums) = (Context::new(&SHA256), Vec::new());
-        let writer = EntryWriter { file, path, head: head.clone(), body_len: 0, sum, sums, length: 0 };
+        let writer = EntryWriter { file, path, head, body_at, body_len: 0, sum, sums, length: 0 };
         started.map(|()| writer)
     }
 
+    /// If it fails, it may be called again.
     pub fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)?;
+        self.file.write_all_at(bytes, self.body_at + self.body_len)?;
         while !bytes.is_empty() {
             let (piece, rest) = bytes.split_at(bytes.len().min((PIECE - self.body_len % PIECE) as usize));
             self.sum.update(piece);
             self.body_len += piece.len() as u64;
             if self.body_len.is_multiple_of(PIECE) {
-                self.end_piece();
+                self.sums.extend(short(std::mem::replace(&mut self.sum, Context::new(&SHA256))));
             }
             bytes = rest;
         }
         Ok(())
     }
 
-    fn end_piece(&mut self) {
-        self.sums.extend(short(std::mem::replace(&mut self.sum, Context::new(&SHA256))));
-    }
-
-    /// Completes the file after its body.
+    /// Completes the file after its body. If it fails, it may be called again.
     pub fn finish(&mut self) -> io::Result<()> {
+        let mut sums = self.sums.clone();
         if !self.body_len.is_multiple_of(PIECE) {
-            self.end_piece();
+            sums.extend(short(self.sum.clone()));
         }
-        self.file.write_all(&self.sums)?;
-        self.end(self.body_len, &sum(&self.sums))
+        self.file.write_all_at(&sums, self.body_at + self.body_len)?;
+        self.end(self.body_len, &sum(&sums))
     }
 
     /// Completes the file with the body of another.
     pub fn finish_as(&mut self, other: &OpenEntry) -> io::Result<()> {
         let mut from = &*other.file;
         from.seek(SeekFrom::Start(other.body_at))?;
+        self.file.seek(SeekFrom::Start(self.body_at))?;
         if io::copy(&mut from, &mut self.file)? != other.body_len + sums_len(other.body_len) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

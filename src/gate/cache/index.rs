@@ -94,6 +94,7 @@ impl EntryIndex {
 
     /// Adds a file: one that was written, or found at the start.
     pub fn put(&mut self, id: EntryId, size: u64) {
+        self.remove(id);
         self.tick = self.tick.max(id.number) + 1;
         self.rows.insert(id, EntryRow { size, used: self.tick });
         self.order.insert(self.tick, id);
@@ -129,8 +130,17 @@ impl EntryIndex {
 
     /// Removes the least recently used entries over the limit; the caller deletes their files.
     pub fn evict(&mut self) -> Vec<EntryId> {
+        self.evict_over(self.limit)
+    }
+
+    /// Removes the least recently used entries of so many bytes.
+    pub fn evict_some(&mut self, bytes: u64) -> Vec<EntryId> {
+        self.evict_over((self.bytes + self.pending).saturating_sub(bytes))
+    }
+
+    fn evict_over(&mut self, most: u64) -> Vec<EntryId> {
         let mut evicted = Vec::new();
-        while self.bytes + self.pending > self.limit || self.rows.len() > MOST_ENTRIES {
+        while self.bytes + self.pending > most || self.rows.len() > MOST_ENTRIES {
             let Some((_, id)) = self.order.pop_first() else { break };
             self.remove(id);
             evicted.push(id);
@@ -189,6 +199,16 @@ mod tests {
         assert_eq!((index.evict(), index.figures()), (vec![], (2, 30)));
         index.set_limit(20);
         assert_eq!(index.evict(), [id(1)]);
+    }
+
+    /// One that was written while the files were read.
+    #[test]
+    fn what_is_put_twice_counts_once() {
+        let mut index = EntryIndex::new(30);
+        [id(1), id(2), id(1)].iter().for_each(|id| index.put(*id, 10));
+        assert_eq!(index.figures(), (2, 20));
+        index.set_limit(10);
+        assert_eq!((index.evict(), index.figures()), (vec![id(2)], (1, 10)));
     }
 
     #[test]

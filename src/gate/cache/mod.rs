@@ -147,8 +147,9 @@ impl PageCache {
             let index = self.shared.index.lock();
             (index.figures(), index.limit())
         };
-        let is_ready = self.shared.is_ready.load(Relaxed) && !self.shared.is_failing.load(Relaxed);
-        PageCacheFigures { entries, bytes, limit, is_ready, ..*self.shared.figures.lock() }
+        let is_failing = self.shared.is_failing.load(Relaxed);
+        let is_ready = self.shared.is_ready.load(Relaxed) && !is_failing;
+        PageCacheFigures { entries, bytes, limit, is_ready, is_failing, ..*self.shared.figures.lock() }
     }
 }
 

@@ -57,6 +57,9 @@ pub struct PageCacheFigures {
     /// The index is complete, no other process uses the files, and the last answer could be written.
     #[serde(rename = "up")]
     pub is_ready: bool,
+    /// The last answer could not be written.
+    #[serde(rename = "failing")]
+    pub is_failing: bool,
 }
 
 /// An answer's place, and what it depends on.
@@ -150,7 +153,7 @@ impl CacheShared {
         is_wanted: impl FnOnce(&EntryIndex) -> bool,
     ) -> io::Result<()> {
         let id = self.index.lock().next(order.key);
-        file.rename(&self.path(id))?;
+        self.with_room(1, || file.rename(&self.path(id)))?;
         let mut index = self.index.lock();
         if !is_wanted(&index) {
             drop(index);
@@ -168,6 +171,18 @@ impl CacheShared {
         replaced.into_iter().for_each(|id| self.unlink(id));
         self.unlink_evicted(&evicted);
         Ok(())
+    }
+
+    /// Writes so many bytes. If the disk is full, the answers used least recently make room: it may be smaller than the cache may get.
+    pub(super) fn with_room<T>(&self, bytes: u64, mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        match write() {
+            Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+                let evicted = self.index.lock().evict_some(bytes);
+                self.unlink_evicted(&evicted);
+                write()
+            }
+            done => done,
+        }
     }
 
     pub(super) fn evict(&self) {

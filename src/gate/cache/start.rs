@@ -69,14 +69,12 @@ impl CacheShared {
             thread::park_timeout(RETRY);
         };
         let began = Instant::now();
+        // Before the files are read: what is written meanwhile stays.
+        shared.index.lock().clear();
         remove_all(&shared.directory.join(UNFINISHED));
         let mut found = shared.found();
         found.sort_unstable_by_key(|(_, _, used)| *used);
-        {
-            let mut index = shared.index.lock();
-            index.clear();
-            found.iter().for_each(|(id, size, _)| index.put(*id, *size));
-        }
+        found.iter().for_each(|(id, size, _)| shared.index.lock().put(*id, *size));
         shared.evict();
         let mut held = shared.lock.lock();
         *held = Some(lock);

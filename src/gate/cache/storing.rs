@@ -106,10 +106,11 @@ impl Writing {
         }
         self.reserved += bytes;
         if self.file.is_none() {
-            self.file = Some(self.shared.create(&self.head)?);
+            self.file = Some(self.shared.with_room(1, || self.shared.create(&self.head))?);
         }
         let file = self.file.as_mut().expect("it is there");
-        pieces.iter().try_for_each(|queued| file.write(&queued.piece))
+        let mut write = |piece: &Bytes| self.shared.with_room(piece.len() as u64, || file.write(piece));
+        pieces.iter().try_for_each(|queued| write(&queued.piece))
     }
 
     fn finish(&mut self, order: &StoreOrder) -> io::Result<()> {
@@ -126,8 +127,10 @@ impl Writing {
             return Ok(());
         }
         self.reserved = other.body_len;
-        let mut file = self.shared.create(&self.head)?;
-        file.finish_as(other)?;
+        let file = self.shared.with_room(other.body_len, || {
+            let mut file = self.shared.create(&self.head)?;
+            file.finish_as(other).map(|()| file)
+        })?;
         self.shared.put(file, &mut self.reserved, order, is_wanted)
     }
 }

@@ -196,3 +196,22 @@ async fn it_stays_below_its_size_by_what_was_used_least_recently() {
         assert!(!is_hit(&with(client, &large, "GET", "/large", "").await), "an eighth is the most");
     }
 }
+
+/// On a small disk of its own, where the system lets a test have one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_full_disk_what_was_used_least_recently_makes_room() {
+    let origin = pages(|_| Reply::text("x".repeat(100_000)).field("Cache-Control", "max-age=600")).await;
+    let directory = tempfile::tempdir().unwrap();
+    let mount = format!("mount -t tmpfs -o size=1m none '{}'", directory.path().display());
+    let Some(proxy) = Binary::serve_mounted(&mount, &with_cache(directory.path(), "")).await else {
+        return eprintln!("skipped: no disk of one's own here");
+    };
+    let client = &mut Client::open(proxy.address()).await;
+    for number in 0..30 {
+        assert!(!is_hit(&with(client, &origin, "GET", &format!("/{number}"), "").await), "{number}");
+        assert!(is_hit(&with(client, &origin, "GET", &format!("/{number}"), "").await), "{number}");
+        assert!(is_hit(&with(client, &origin, "GET", "/0", "").await), "{number}: it is used all the time");
+    }
+    assert!(!is_hit(&with(client, &origin, "GET", "/1", "").await));
+    assert!(!proxy.output().contains("cannot be stored"), "{}", proxy.output());
+}

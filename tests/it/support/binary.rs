@@ -100,8 +100,17 @@ impl Binary {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let file = directory.path().join("resolv.conf");
         std::fs::write(&file, format!("nameserver {resolver}\n")).expect("room");
-        let mount = format!("mount --bind {} /etc/resolv.conf", file.display());
-        let tried = Command::new("unshare").args(["-m", "sh", "-c", &mount]).output().await.ok()?;
+        Self::serve_in_namespace(directory, &format!("mount --bind {} /etc/resolv.conf", file.display()), yaml).await
+    }
+
+    /// Starts `politely serve` in a mount namespace, after this command there. `None`: that takes root.
+    pub async fn serve_mounted(mount: &str, yaml: &str) -> Option<Self> {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        Self::serve_in_namespace(directory, mount, yaml).await
+    }
+
+    async fn serve_in_namespace(directory: tempfile::TempDir, mount: &str, yaml: &str) -> Option<Self> {
+        let tried = Command::new("unshare").args(["-m", "sh", "-c", mount]).output().await.ok()?;
         if !tried.status.success() {
             return None;
         }
