@@ -202,6 +202,8 @@ async fn requests_say_what_they_take() {
     let absent = with(client, &origin, "GET", "/page", "Cache-Control: only-if-cached\r\n").await;
     assert_eq!((absent.status(), origin.log.count("/page")), (504, 0));
     assert!(absent.field("proxy-status").is_some_and(|status| status.starts_with("politely; details=")));
+    let own = with(client, &origin, "GET", "/page", "Cache-Control: only-if-cached\r\nCookie: a=b\r\n").await;
+    assert_eq!((own.status(), origin.log.count("/page")), (504, 0), "nothing is stored for one client");
     assert!(!is_hit(&with(client, &origin, "GET", "/page", "").await));
     for (fields, expected) in [
         ("Cache-Control: only-if-cached\r\n", true),

@@ -54,11 +54,13 @@ impl CacheUse {
         // Who is another crawler to sites, or keeps other rules, has answers of their own.
         let has_own_terms =
             peer.user.as_deref().is_some_and(|user| user.hosts.is_some() || !user.product_tokens.is_empty());
-        if !is_of_page || has_own_terms || request.is_for_one() {
-            return None;
-        }
-        let wanted = Wanted::read(|take| request.head.each_passed(take))?;
-        let url = url_of(request);
+        let wanted = Wanted::read(|take| request.head.each_passed(take)).filter(|_| is_of_page)?;
+        // What would be one client's own is stored nowhere.
+        let url = match has_own_terms || request.is_for_one() {
+            true if wanted.control.only_if_cached => Vec::new(),
+            true => return None,
+            false => url_of(request),
+        };
         Some(Box::new(CacheUse {
             cache: cache.clone(),
             key: PageCache::key(&url),
