@@ -86,9 +86,8 @@ pub(super) async fn reach(upstream: &Upstream, authority: &Authority, client: Cl
             let why = error.to_string().into();
             FetchError::NotAsked(Refusal::OwnLimit { retry_after: DEAD_NAME_KEPT, why })
         }
-        error @ (ReachError::Resolve(_) | ReachError::Denied(_) | ReachError::Reloaded) => {
-            FetchError::Unreachable(error.to_string())
-        }
+        ReachError::Denied(denied) => FetchError::NotAsked(denied.into()),
+        error @ (ReachError::Resolve(_) | ReachError::Reloaded) => FetchError::Unreachable(error.to_string()),
     })
 }
 

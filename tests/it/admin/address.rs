@@ -149,6 +149,19 @@ async fn a_refresh_fetches_again_at_once() {
     assert_eq!(fetches.load(Ordering::SeqCst), 2);
 }
 
+/// That is no failure of the site's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refresh_of_what_egress_denies_says_nothing_of_the_site() {
+    let origin = origin(|_| Reply::text(KEEP_OUT)).await;
+    let proxy = Proxy::start(&format!("{ON}\negress: {{ deny: [127.0.0.0/8, '::1/128'] }}")).await;
+    let target = format!("/api/v1/authorities/{}/refresh", escaped(&origin.url("")));
+    let told = asked(proxy.admin_address(), "POST", &target, "").await;
+    assert!(told.status() == 503 && told.text().contains("egress"), "{}", told.text());
+    proxy.reload(ON).unwrap();
+    assert_eq!(proxy.get(&origin.url("/open")).await.status(), 200);
+    assert_eq!(origin.log.count("/robots.txt"), 1);
+}
+
 /// With a token of the operator's own, too: a page that has guessed or been told it is another site's all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_sites_and_other_names_are_refused() {

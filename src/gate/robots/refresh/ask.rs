@@ -116,11 +116,13 @@ impl RobotsCache {
         }
     }
 
-    /// Whether a redirect may be followed. The operator's `deny` holds everywhere. A robots.txt is fetched, not crawled (RFC 9309
-    /// §2.3.1.2): what the rules of another host say of the path does not matter. The other files are not exempt (§2.2.2): they are
-    /// subject to the robots.txt of the host that they come from, which is fetched first.
+    /// Whether a redirect may be followed. `egress` and the operator's `deny` hold everywhere. A robots.txt is fetched, not crawled
+    /// (RFC 9309 §2.3.1.2): what the rules of another host say of the path does not matter. The other files are not exempt (§2.2.2): they
+    /// are subject to the robots.txt of the host that they come from, which is fetched first.
     async fn may_follow(self: &Arc<Self>, hop: &FetchHop<'_>, file: SiteFile, to: &Url) -> Result<bool, FetchError> {
         let (at, target) = (authority_of(to)?, target(to));
+        let may_reach = fetch::may_reach(&self.upstream, &at, hop.order.client, true).await;
+        may_reach.map_err(|why| format!("{to} may not be asked: {why}"))?;
         if file == SiteFile::Robots && target == file.path() {
             return Ok(true);
         }
