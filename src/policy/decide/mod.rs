@@ -29,7 +29,7 @@
 //!
 //! The steps in order; the first with a ruling decides:
 //!
-//! 1. The operator's `deny`. If `allow` matches, only an unreadable robots.txt can still refuse.
+//! 1. The operator's `deny`. What `allow` matches is refused by nothing below; robots.txt is still fetched first, for its delay.
 //! 2. `robots: ignore` allows.
 //! 3. `/robots.txt` itself is allowed.
 //! 4. Without a usable copy of robots.txt: fetch it, or refuse while it is unreachable.
