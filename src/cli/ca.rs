@@ -13,7 +13,7 @@ use crate::tls::{Ca, ca, roots, secret_file};
 
 use super::admin_client;
 use super::remote_proxy;
-use super::trust::{StoreKind, TrustChange, TrustFiles, TrustOutcome, TrustStep, UserMachine, direct};
+use super::trust::{StoreKind, TrustFiles, TrustOutcome, TrustStep, UserMachine, direct};
 use super::{CommandError, NO};
 
 #[derive(Debug, clap::Args)]
@@ -36,7 +36,7 @@ enum CaAction {
     Rotate(Rotate),
     /// Make this machine's programs trust it
     Install(CaPaths),
-    /// Remove it from this machine's programs
+    /// Remove all authorities of politely's from this machine's programs
     Uninstall(CaPaths),
 }
 
@@ -80,8 +80,11 @@ pub(super) fn run(args: &CaArgs) -> Result<ExitCode, CommandError> {
         CaAction::Export(config) => super::print(&open(config)?.1.trusted_pem()),
         CaAction::Env(args) => env(args),
         CaAction::Rotate(args) => rotate(args),
-        CaAction::Install(places) => change(TrustChange::Install, places),
-        CaAction::Uninstall(places) => change(TrustChange::Uninstall, places),
+        CaAction::Install(places) => {
+            let (_, ca) = open(&places.config)?;
+            print_trust(UserMachine::here().install(&ca, &places.only).map_err(CommandError::no_temporary_files)?)
+        }
+        CaAction::Uninstall(places) => print_trust(UserMachine::here().uninstall(&places.only)),
     }
 }
 
@@ -229,9 +232,7 @@ fn in_url(address: IpAddr) -> String {
     }
 }
 
-fn change(change: TrustChange, places: &CaPaths) -> Result<ExitCode, CommandError> {
-    let (_, ca) = open(&places.config)?;
-    let steps = UserMachine::here().change(change, &ca, &places.only).map_err(CommandError::no_temporary_files)?;
+fn print_trust(steps: Vec<TrustStep>) -> Result<ExitCode, CommandError> {
     let mut told = String::new();
     for TrustStep { place, outcome } in &steps {
         match outcome {

@@ -1,42 +1,78 @@
 //! Java's keystore, changed with keytool.
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
 
-use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, nothing_to_do, run};
+use super::{TrustEntry, TrustOutcome, UserMachine, is_ours, run};
 
-pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEntry<'_>) -> TrustOutcome {
-    let homes = machine.java_home.as_ref().map(|home| home.join("bin/keytool")).filter(|tool| tool.is_file());
-    let Some(keytool) = homes.or_else(|| machine.tool("keytool")) else {
-        return match machine.tool("java") {
+pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> TrustOutcome {
+    let keystore = match JavaKeystore::find(machine) {
+        Ok(keystore) => keystore,
+        Err(none) => return none,
+    };
+    let (place, alias) = (keystore.place(), ["-alias", &entry.name]);
+    if keystore.call(&["-list"], &alias, &[]).is_ok() {
+        return TrustOutcome::Nothing(format!("it was in {place} already"));
+    }
+    let file = ["-file".as_ref(), entry.file.as_os_str()];
+    let added = keystore.call(&["-importcert", "-noprompt", "-trustcacerts"], &alias, &file);
+    keystore.told(added.map(|_| format!("added to {place} as {}", entry.name)))
+}
+
+pub(super) fn uninstall(machine: &UserMachine) -> TrustOutcome {
+    let keystore = match JavaKeystore::find(machine) {
+        Ok(keystore) => keystore,
+        Err(none) => return none,
+    };
+    let place = keystore.place();
+    let removed = keystore.call(&["-list"], &[], &[]).and_then(|all| {
+        let aliases = all.lines().filter_map(|line| Some(line.split_once(',')?.0));
+        let ours: Vec<_> = aliases.filter(|alias| is_ours(alias)).collect();
+        ours.iter().try_for_each(|alias| keystore.call(&["-delete"], &["-alias", alias], &[]).map(drop))?;
+        Ok(ours.join(", "))
+    });
+    match removed.as_deref() {
+        Ok("") => TrustOutcome::Nothing(format!("it is not in {place}")),
+        _ => keystore.told(removed.map(|ours| format!("removed {ours} from {place}"))),
+    }
+}
+
+struct JavaKeystore {
+    keytool: PathBuf,
+}
+
+impl JavaKeystore {
+    fn find(machine: &UserMachine) -> Result<Self, TrustOutcome> {
+        let homes = machine.java_home.as_ref().map(|home| home.join("bin/keytool")).filter(|tool| tool.is_file());
+        let keytool = homes.or_else(|| machine.tool("keytool"));
+        keytool.map(|keytool| Self { keytool }).ok_or_else(|| match machine.tool("java") {
             Some(java) => TrustOutcome::failed(
                 format!("keytool is missing beside {}", java.display()),
                 "install a JDK or a whole JRE, which brings it, or set JAVA_HOME",
             ),
             None => TrustOutcome::Nothing(String::from("there is no Java on the PATH")),
-        };
-    };
-    let call = |command: &[&str], after: &[&OsStr]| {
-        // `changeit` is the default password of Java's keystores.
-        let common = ["-cacerts", "-storepass", "changeit", "-alias", &entry.name];
-        let all: Vec<&OsStr> = command.iter().chain(&common).map(OsStr::new).chain(after.iter().copied()).collect();
-        run(&keytool, &all, None)
-    };
-    let place = format!("the keystore of {}", keytool.display());
-    if let Some(nothing) = nothing_to_do(change, call(&["-list"], &[]).is_ok(), &place) {
-        return nothing;
+        })
     }
-    let (done, what) = match change {
-        TrustChange::Install => {
-            let import = ["-importcert", "-noprompt", "-trustcacerts"];
-            (call(&import, &["-file".as_ref(), entry.file.as_ref()]), format!("added to {place} as {}", entry.name))
-        }
-        TrustChange::Uninstall => (call(&["-delete"], &[]), format!("removed {} from {place}", entry.name)),
-    };
-    match done {
-        Ok(_) => TrustOutcome::Done(what),
-        Err(said) => TrustOutcome::failed(
-            format!("{} cannot change its keystore: {said}", keytool.display()),
-            "its owner, mostly root, may; or give Java the certificate: `politely ca export`",
-        ),
+
+    fn place(&self) -> String {
+        format!("the keystore of {}", self.keytool.display())
+    }
+
+    /// Returns the output.
+    fn call(&self, command: &[&str], alias: &[&str], file: &[&OsStr]) -> Result<String, String> {
+        // `changeit` is the default password of Java's keystores.
+        let arguments = [command, &["-cacerts", "-storepass", "changeit"], alias].concat();
+        let arguments = arguments.into_iter().map(OsStr::new).chain(file.iter().copied());
+        run(&self.keytool, &arguments.collect::<Vec<_>>(), None)
+    }
+
+    fn told(&self, changed: Result<String, String>) -> TrustOutcome {
+        let failed = |said| {
+            TrustOutcome::failed(
+                format!("{} cannot change its keystore: {said}", self.keytool.display()),
+                "its owner, mostly root, may; or give Java the certificate: `politely ca export`",
+            )
+        };
+        changed.map_or_else(failed, TrustOutcome::Done)
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::nss::{self, Database, LENT};
-use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, written};
+use super::{PREFIX, TrustEntry, TrustOutcome, UserMachine, written};
 use crate::config::{open_own, private_directory};
 use crate::tls::Ca;
 
@@ -33,7 +33,7 @@ pub(in crate::cli) fn lend(
     directory: &Path,
 ) -> io::Result<(Option<Loan>, Vec<TrustOutcome>)> {
     let file = written(ca.cert_pem())?;
-    let entry = TrustEntry { name: format!("politely-{}", ca.mark()), pem: ca.cert_pem(), file: file.path() };
+    let entry = TrustEntry { name: format!("{PREFIX}{}", ca.mark()), pem: ca.cert_pem(), file: file.path() };
     let databases = nss::databases(&machine, nss::may_start_chromium(&machine));
     if databases.is_empty() {
         return Ok((None, Vec::new()));
@@ -54,7 +54,7 @@ pub(in crate::cli) fn lend(
         } else if database.holds(&entry.name) {
             continue;
         }
-        let outcome = database.change(TrustChange::Install, &lent);
+        let outcome = database.install(&lent);
         if matches!(outcome, TrustOutcome::Failed { .. }) {
             // A failed attempt may leave an entry without trust.
             let _ = database.remove(&lent.name);

@@ -2,9 +2,9 @@
 //! Each step reports what was done, or what is missing.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -69,12 +69,6 @@ impl TrustOutcome {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TrustChange {
-    Install,
-    Uninstall,
-}
-
 /// The machine from the point of view of one user.
 #[derive(Debug)]
 pub(super) struct UserMachine {
@@ -107,33 +101,31 @@ impl UserMachine {
         }
     }
 
-    /// Makes the programs that use these stores (none given: all) trust the authority, or undoes that.
-    pub fn change(&self, change: TrustChange, ca: &Ca, only: &[StoreKind]) -> io::Result<Vec<TrustStep>> {
-        let retired = ca.retired().filter(|_| change == TrustChange::Uninstall);
-        let mut steps = Vec::new();
-        for certificate in ca.trusted().iter().chain(&retired) {
-            steps.extend(self.change_one(change, certificate, only)?);
+    /// Makes the programs that use these stores (none given: all) trust the authority.
+    pub fn install(&self, ca: &Ca, only: &[StoreKind]) -> io::Result<Vec<TrustStep>> {
+        let mut all = Vec::new();
+        for Trusted { pem, mark, .. } in &ca.trusted() {
+            let file = written(pem)?;
+            let entry = TrustEntry { name: format!("{PREFIX}{mark}"), pem, file: file.path() };
+            all.extend(steps(only, |place| match place {
+                StoreKind::System => vec![system::install(self, &entry)],
+                StoreKind::Browsers => {
+                    nss::install(self, &entry).into_iter().chain(firefox_policy::install(self, &entry)).collect()
+                }
+                StoreKind::Java => vec![java::install(self, &entry)],
+            }));
         }
-        Ok(steps)
+        Ok(all)
     }
 
-    fn change_one(&self, change: TrustChange, certificate: &Trusted, only: &[StoreKind]) -> io::Result<Vec<TrustStep>> {
-        let Trusted { pem, mark, .. } = certificate;
-        let file = written(pem)?;
-        let entry = TrustEntry { name: format!("politely-{mark}"), pem, file: file.path() };
-        let wanted = [StoreKind::System, StoreKind::Browsers, StoreKind::Java].into_iter();
-        let wanted = wanted.filter(|kind| only.is_empty() || only.contains(kind));
-        let steps = wanted.flat_map(|place| {
-            let outcomes = match place {
-                StoreKind::System => vec![system::change(self, change, &entry)],
-                StoreKind::Browsers => {
-                    nss::change(self, change, &entry).into_iter().chain(change_firefox(self, change, &entry)).collect()
-                }
-                StoreKind::Java => vec![java::change(self, change, &entry)],
-            };
-            outcomes.into_iter().map(move |outcome| TrustStep { place, outcome })
+    /// Removes all authorities of politely's from these stores, also those whose files are lost.
+    pub fn uninstall(&self, only: &[StoreKind]) -> Vec<TrustStep> {
+        let all = steps(only, |place| match place {
+            StoreKind::System => vec![system::uninstall(self)],
+            StoreKind::Browsers => nss::uninstall(self).into_iter().chain(firefox_policy::uninstall(self)).collect(),
+            StoreKind::Java => vec![java::uninstall(self)],
         });
-        Ok(steps.collect())
+        all.collect()
     }
 
     fn tool(&self, name: &str) -> Option<PathBuf> {
@@ -145,32 +137,10 @@ impl UserMachine {
     }
 }
 
-/// `None`: there is neither a Firefox nor an entry. A user who may not change the system's file is told, without an error: most use
-/// profiles that exist.
-fn change_firefox(machine: &UserMachine, change: TrustChange, entry: &TrustEntry<'_>) -> Option<TrustOutcome> {
-    let directory = machine.below_root(firefox_policy::DIRECTORY);
-    let certificate = directory.join(format!("{}.pem", entry.name));
-    let has_firefox = nss::FIREFOX_PROGRAMS.iter().any(|name| machine.tool(name).is_some());
-    if !certificate.exists() && (change == TrustChange::Uninstall || !has_firefox) {
-        return None;
-    }
-    let file = directory.join("policies.json");
-    let shown = file.display();
-    let changed = match change {
-        TrustChange::Install => firefox_policy::install(&directory, &file, &certificate, entry.pem),
-        TrustChange::Uninstall => firefox_policy::uninstall(&file, &certificate),
-    };
-    Some(match (changed, change) {
-        (Ok(()), TrustChange::Install) => TrustOutcome::Done(format!("added to {shown}, for new profiles of Firefox")),
-        (Ok(()), TrustChange::Uninstall) => TrustOutcome::Done(format!("removed from {shown}")),
-        (Err(error), TrustChange::Install) if error.kind() == io::ErrorKind::PermissionDenied => {
-            TrustOutcome::Nothing(format!("new profiles of Firefox do not trust it, as only root can change {shown}"))
-        }
-        (Err(error), _) => TrustOutcome::failed(
-            format!("{shown} cannot be changed: {error}"),
-            "it must be a file of JSON that you may write",
-        ),
-    })
+/// What a function does in each of these places (none given: all).
+fn steps(only: &[StoreKind], outcomes: impl Fn(StoreKind) -> Vec<TrustOutcome>) -> impl Iterator<Item = TrustStep> {
+    let wanted = StoreKind::value_variants().iter().filter(|kind| only.is_empty() || only.contains(kind));
+    wanted.flat_map(move |&place| outcomes(place).into_iter().map(move |outcome| TrustStep { place, outcome }))
 }
 
 fn written(pem: &str) -> io::Result<NamedTempFile> {
@@ -188,18 +158,24 @@ struct TrustEntry<'a> {
     file: &'a Path,
 }
 
-/// What to say of a place where the certificate is already as it is to be.
-fn nothing_to_do(change: TrustChange, is_there: bool, place: &impl fmt::Display) -> Option<TrustOutcome> {
-    match (change, is_there) {
-        (TrustChange::Install, true) => Some(TrustOutcome::Nothing(format!("it was in {place} already"))),
-        (TrustChange::Uninstall, false) => Some(TrustOutcome::Nothing(format!("it is not in {place}"))),
-        (TrustChange::Install, false) | (TrustChange::Uninstall, true) => None,
-    }
+/// Whether this is the name of an entry, of whatever authority.
+fn is_ours(name: &str) -> bool {
+    let mark = name.strip_prefix(PREFIX).unwrap_or_default();
+    (2..=8).contains(&mark.len()) && mark.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// The certificates of authorities of politely's in a directory.
+fn ours_in(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    let all = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let name = |path: &Path| path.file_stem().and_then(OsStr::to_str).is_some_and(is_ours);
+    let mut ours: Vec<_> = all.filter(|path| name(path) && path.extension() == Some(extension.as_ref())).collect();
+    ours.sort();
+    ours
 }
 
 /// Runs a tool and returns its output; the error is the last line of its messages. `until`: when it is killed. `None`: a user waits, whom
 /// it may ask for a password.
-fn run(tool: &Path, arguments: &[&std::ffi::OsStr], until: Option<Instant>) -> Result<String, String> {
+fn run(tool: &Path, arguments: &[&OsStr], until: Option<Instant>) -> Result<String, String> {
     let (status, [output, errors]) = call(tool, arguments, until).map_err(|error| error.to_string())?;
     if status.success() {
         return Ok(output);
@@ -211,7 +187,7 @@ fn run(tool: &Path, arguments: &[&std::ffi::OsStr], until: Option<Instant>) -> R
 }
 
 /// The result, output and messages of a tool.
-fn call(tool: &Path, arguments: &[&std::ffi::OsStr], until: Option<Instant>) -> io::Result<(ExitStatus, [String; 2])> {
+fn call(tool: &Path, arguments: &[&OsStr], until: Option<Instant>) -> io::Result<(ExitStatus, [String; 2])> {
     let late = || io::Error::new(io::ErrorKind::TimedOut, format!("{} did not end in time", tool.display()));
     if until.is_some_and(|until| Instant::now() >= until) {
         return Err(late());
@@ -256,5 +232,7 @@ fn wait(child: &mut Child, until: Option<Instant>) -> io::Result<Option<ExitStat
     child.wait().map(|_| None)
 }
 
+/// Of the names of entries, before the authority's mark.
+const PREFIX: &str = "politely-";
 /// For all tools at the beginning of a run, and at its end.
 const PATIENCE: Duration = Duration::from_secs(5);

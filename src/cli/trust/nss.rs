@@ -7,10 +7,34 @@ use std::time::Instant;
 
 use crate::config::{open_own, private_directory};
 
-use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, nothing_to_do, run};
+use super::{TrustEntry, TrustOutcome, UserMachine, is_ours, run};
 
-pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEntry<'_>) -> Vec<TrustOutcome> {
-    let databases = databases(machine, change == TrustChange::Install && has_browser(machine));
+pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> Vec<TrustOutcome> {
+    each(machine, has_browser(machine), |database| {
+        // A database stores a certificate under one name only: the end of a run would remove this entry, too.
+        let _ = database.remove(&format!("{LENT}{}", entry.name));
+        database.install(entry)
+    })
+}
+
+/// Also removes the entries of runs, which a killed one leaves.
+pub(super) fn uninstall(machine: &UserMachine) -> Vec<TrustOutcome> {
+    each(machine, false, |database| {
+        let shown = database.path.display();
+        let removed = database.names().and_then(|mut names| {
+            names.retain(|name| is_ours(name.strip_prefix(LENT).unwrap_or(name)));
+            names.iter().try_for_each(|name| database.remove(name)).map(|()| !names.is_empty())
+        });
+        match removed {
+            Ok(false) => TrustOutcome::Nothing(format!("it is not in {shown}")),
+            removed => database.told(removed.map(|_| format!("removed from {shown}"))),
+        }
+    })
+}
+
+/// What a function does with each database. `may_make`: as in [`databases`].
+fn each(machine: &UserMachine, may_make: bool, change: impl Fn(Database<'_>) -> TrustOutcome) -> Vec<TrustOutcome> {
+    let databases = databases(machine, may_make);
     if databases.is_empty() {
         return vec![TrustOutcome::Nothing(String::from("no database of Chromium's or Firefox's was found"))];
     }
@@ -18,13 +42,7 @@ pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEn
         let found: Vec<String> = databases.iter().map(|path| path.display().to_string()).collect();
         return vec![no_certutil(&format!("changes {}", found.join(", ")))];
     };
-    let changed = databases.iter().map(|path| {
-        let database = Database { certutil: &certutil, path, until: None };
-        // A database stores a certificate under one name only: the end of a run would remove this entry, too.
-        let _ = database.remove(&format!("{LENT}{}", entry.name));
-        database.change(change, entry)
-    });
-    changed.collect()
+    databases.iter().map(|path| change(Database { certutil: &certutil, path, until: None })).collect()
 }
 
 /// `may_make`: include the database to create for Chromium, if it has none.
@@ -98,7 +116,7 @@ impl Database<'_> {
         true
     }
 
-    pub fn change(&self, change: TrustChange, entry: &TrustEntry<'_>) -> TrustOutcome {
+    pub fn install(&self, entry: &TrustEntry<'_>) -> TrustOutcome {
         let (shown, name) = (self.path.display(), &*entry.name);
         let new = !is_database(self.path);
         if new && let Err(said) = self.make() {
@@ -107,21 +125,19 @@ impl Database<'_> {
                 "start Chromium once, which makes its own",
             );
         }
-        if let Some(nothing) = nothing_to_do(change, self.holds(name), &shown) {
-            return nothing;
+        if self.holds(name) {
+            return TrustOutcome::Nothing(format!("it was in {shown} already"));
         }
-        let (done, what) = match change {
-            TrustChange::Install => {
-                let what = if new { format!("made {shown} and added to it") } else { format!("added to {shown}") };
-                // C: trusted as an issuer of server certificates only.
-                (self.call(&["-A", "-t", "C,,", "-n", name, "-i"], &[entry.file.as_ref()]).map(drop), what)
-            }
-            TrustChange::Uninstall => (self.remove(name), format!("removed from {shown}")),
-        };
-        match done {
-            Ok(()) => TrustOutcome::Done(format!("{what}; restart the browser")),
+        let what = if new { format!("made {shown} and added to it") } else { format!("added to {shown}") };
+        // C: trusted as an issuer of server certificates only.
+        self.told(self.call(&["-A", "-t", "C,,", "-n", name, "-i"], &[entry.file.as_ref()]).map(|_| what))
+    }
+
+    fn told(&self, changed: Result<String, String>) -> TrustOutcome {
+        match changed {
+            Ok(what) => TrustOutcome::Done(format!("{what}; restart the browser")),
             Err(said) => TrustOutcome::failed(
-                format!("certutil cannot change {shown}: {said}"),
+                format!("certutil cannot change {}: {said}", self.path.display()),
                 "close the browser and try again",
             ),
         }

@@ -2,60 +2,87 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::PathBuf;
 
-use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, run};
+use super::{TrustEntry, TrustOutcome, UserMachine, ours_in, run};
 use crate::config::{read_file, write_whole};
 
-pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEntry<'_>) -> TrustOutcome {
-    let found = STORES.into_iter().find(|(directory, ..)| machine.below_root(directory).is_dir());
-    let Some((directory, extension, name, package)) = found else {
-        return TrustOutcome::failed(
-            "no store of a known kind was found",
-            "install ca-certificates, or give programs the certificate: `politely ca export`",
-        );
+pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> TrustOutcome {
+    let store = match SystemStore::find(machine) {
+        Ok(store) => store,
+        Err(missing) => return missing,
     };
-    let Some(tool) = machine.tool(name) else {
-        let hint = format!("install the package {package}, which brings it");
-        return TrustOutcome::failed(format!("{name} is missing"), hint);
-    };
-    let file = machine.below_root(directory).join(format!("{}.{extension}", entry.name));
+    let file = store.directory.join(format!("{}.{}", entry.name, store.extension));
     let shown = file.display();
-    let was_there = read_file(&file).is_ok_and(|content| content == entry.pem.as_bytes());
-    let changed = match change {
-        TrustChange::Install if was_there => Ok(format!("{shown} was there already")),
-        TrustChange::Install => write_whole(&file, entry.pem.as_bytes(), 0o644).map(|()| format!("wrote {shown}")),
-        TrustChange::Uninstall => fs::remove_file(&file).map(|()| format!("removed {shown}")),
-    };
-    let what = match changed {
-        Ok(what) => what,
-        Err(error) if change == TrustChange::Uninstall && error.kind() == io::ErrorKind::NotFound => {
-            return TrustOutcome::Nothing(format!("{shown} is not there"));
-        }
-        Err(error) => {
-            let what = match error.kind() {
-                io::ErrorKind::PermissionDenied => String::from("only root may do this"),
-                _ => error.to_string(),
-            };
-            return TrustOutcome::failed(what, by_hand(change, &file, &tool));
-        }
-    };
-    match run(&tool, &[], None) {
-        Ok(_) => TrustOutcome::Done(format!("{what}, ran {name}")),
-        // The tool needs root, and the file is there already.
-        Err(_) if was_there && change == TrustChange::Install => TrustOutcome::Nothing(what),
-        Err(said) => {
-            TrustOutcome::failed(format!("{what}, but {name} failed: {said}"), format!("run {} again", tool.display()))
-        }
+    if read_file(&file).is_ok_and(|content| content == entry.pem.as_bytes()) {
+        let what = format!("{shown} was there already");
+        return match run(&store.tool, &[], None) {
+            Ok(_) => TrustOutcome::Done(format!("{what}, ran {}", store.name)),
+            // The tool needs root.
+            Err(_) => TrustOutcome::Nothing(what),
+        };
     }
+    let written = write_whole(&file, entry.pem.as_bytes(), 0o644);
+    store.build(written, &format!("wrote {shown}"), &format!("politely ca export | sudo tee {shown}"))
 }
 
-/// Not `sudo politely`: root has another state directory, and would find or create another authority there.
-fn by_hand(change: TrustChange, file: &Path, tool: &Path) -> String {
-    let (file, tool) = (file.display(), tool.display());
-    match change {
-        TrustChange::Install => format!("politely ca export | sudo tee {file} && sudo {tool}"),
-        TrustChange::Uninstall => format!("sudo rm {file} && sudo {tool}"),
+pub(super) fn uninstall(machine: &UserMachine) -> TrustOutcome {
+    let store = match SystemStore::find(machine) {
+        Ok(store) => store,
+        Err(missing) => return missing,
+    };
+    let files = ours_in(&store.directory, store.extension);
+    if files.is_empty() {
+        return TrustOutcome::Nothing(format!("it is not in {}", store.directory.display()));
+    }
+    let shown = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" ");
+    let removed = files.iter().try_for_each(fs::remove_file);
+    store.build(removed, &format!("removed {shown}"), &format!("sudo rm {shown}"))
+}
+
+struct SystemStore {
+    directory: PathBuf,
+    extension: &'static str,
+    name: &'static str,
+    tool: PathBuf,
+}
+
+impl SystemStore {
+    fn find(machine: &UserMachine) -> Result<Self, TrustOutcome> {
+        let all = STORES
+            .map(|(directory, extension, name, package)| (machine.below_root(directory), extension, name, package));
+        let Some((directory, extension, name, package)) = all.into_iter().find(|(directory, ..)| directory.is_dir())
+        else {
+            return Err(TrustOutcome::failed(
+                "no store of a known kind was found",
+                "install ca-certificates, or give programs the certificate: `politely ca export`",
+            ));
+        };
+        let missing = || {
+            TrustOutcome::failed(
+                format!("{name} is missing"),
+                format!("install the package {package}, which brings it"),
+            )
+        };
+        let tool = machine.tool(name).ok_or_else(missing)?;
+        Ok(Self { directory, extension, name, tool })
+    }
+
+    /// Has the tool build the bundles after a change of files. `by_hand`: the change, for who may do it. Not `sudo politely`: root has
+    /// another state directory, and would find or create another authority there.
+    fn build(&self, changed: io::Result<()>, what: &str, by_hand: &str) -> TrustOutcome {
+        let (name, tool) = (self.name, self.tool.display());
+        match changed.map(|()| run(&self.tool, &[], None)) {
+            Ok(Ok(_)) => TrustOutcome::Done(format!("{what}, ran {name}")),
+            Ok(Err(said)) => {
+                TrustOutcome::failed(format!("{what}, but {name} failed: {said}"), format!("run {tool} again"))
+            }
+            Err(error) => {
+                let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+                let what = if is_denied { "only root may do this".to_owned() } else { error.to_string() };
+                TrustOutcome::failed(what, format!("{by_hand} && sudo {tool}"))
+            }
+        }
     }
 }
 

@@ -74,11 +74,11 @@ impl Fake {
     }
 
     fn install(&self, only: StoreKind) -> Vec<String> {
-        self.told(self.machine.change(TrustChange::Install, &self.ca, &[only]).unwrap())
+        self.told(self.machine.install(&self.ca, &[only]).unwrap())
     }
 
     fn uninstall(&self, only: StoreKind) -> Vec<String> {
-        self.told(self.machine.change(TrustChange::Uninstall, &self.ca, &[only]).unwrap())
+        self.told(self.machine.uninstall(&[only]))
     }
 }
 
@@ -101,7 +101,54 @@ fn debian_gets_a_file_and_its_tool_is_run() {
     fake.tool("update-ca-certificates", "");
     assert_eq!(fake.uninstall(StoreKind::System), [format!("system: removed {file}, ran update-ca-certificates")]);
     assert!(!written.exists());
-    assert_eq!(fake.uninstall(StoreKind::System), [format!("system: {file} is not there")]);
+    let none = "system: it is not in /root/usr/local/share/ca-certificates";
+    assert_eq!(fake.uninstall(StoreKind::System), [none]);
+}
+
+/// Those that a rotation or the loss of the state directory has left, and those of killed runs; nothing of others.
+#[test]
+fn every_authority_of_politelys_is_uninstalled_and_nothing_else() {
+    let fake = Fake::new();
+    fake.certutil();
+    let (system, policies) = ("root/usr/local/share/ca-certificates", "root/etc/firefox/policies");
+    let theirs = ["theirs.crt", "politely-.crt", "politely-corporate.crt", "politely-0badcafe.pem"];
+    for name in theirs.iter().chain(&["politely-1dd26317.crt", "politely-02.crt"]) {
+        fake.file(&format!("{system}/{name}"));
+    }
+    fake.tool("update-ca-certificates", "");
+    let removed = ["02", "1dd26317"].map(|mark| format!("/{system}/politely-{mark}.crt")).join(" ");
+    let told = format!("system: removed {removed}, ran update-ca-certificates");
+    assert_eq!(fake.uninstall(StoreKind::System), [told]);
+    let mut left: Vec<_> = fs::read_dir(fake.at(system)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["politely-.crt", "politely-0badcafe.pem", "politely-corporate.crt", "theirs.crt"]);
+
+    fake.file(&format!("{CHROMIUMS}/cert9.db"));
+    let held = "theirs u,u,u\npolitely-corporate C,,\npolitely-1dd26317 C,,\nrun-of-politely-0badcafe C,,\n";
+    fs::write(fake.at(CHROMIUMS).join("cert9.db"), held).unwrap();
+    fake.file(&format!("{policies}/politely-1dd26317.pem"));
+    let install = ["/theirs.pem", fake.at(policies).join("politely-1dd26317.pem").to_str().unwrap()].map(str::to_owned);
+    let all = serde_json::json!({ "policies": { "Certificates": { "Install": install } } });
+    fs::write(fake.at(policies).join("policies.json"), all.to_string()).unwrap();
+    let told = fake.uninstall(StoreKind::Browsers);
+    let removed = [format!("/{CHROMIUMS}; restart the browser"), format!("/{policies}/policies.json")];
+    assert_eq!(told, removed.map(|place| format!("browsers: removed from {place}")));
+    assert_eq!(fake.held(CHROMIUMS).as_deref(), Some("theirs u,u,u\npolitely-corporate C,,\n"));
+    let left = fs::read_to_string(fake.at(policies).join("policies.json")).unwrap();
+    assert!(left.contains("/theirs.pem") && !left.contains("politely-"), "{left}");
+
+    let list = "test \"$1\" = -list || exit 0; echo 'Your keystore contains 2 entries'; echo; for a in theirs politely-1dd26317; do \
+                echo \"$a, Jun 24, 2025, trustedCertEntry, \"; echo 'Certificate fingerprint (SHA-256): EB:C5'; done";
+    fake.tool("keytool", list);
+    let told = "java: removed politely-1dd26317 from the keystore of /bin/keytool";
+    assert_eq!(fake.uninstall(StoreKind::Java), [told]);
+    assert_eq!(
+        fake.calls().matches("keytool -delete -cacerts -storepass changeit -alias politely-1dd26317").count(),
+        1
+    );
+    fake.tool("keytool", "echo password was incorrect; exit 1");
+    let told = &fake.uninstall(StoreKind::Java)[0];
+    assert!(told.starts_with("error: java: /bin/keytool cannot change its keystore: password was incorrect"), "{told}");
 }
 
 #[test]
@@ -332,12 +379,13 @@ fn the_calls_of_certutil_have_one_time_limit() {
 fn a_browser_that_has_it_is_left_alone_and_one_that_must_lose_it_loses_it() {
     let fake = Fake::new();
     fake.file("home/.pki/nssdb/cert9.db");
-    fake.tool("certutil", "");
+    fake.tool("certutil", &format!("echo politely-{} C,,", fake.ca.mark()));
     assert_eq!(fake.install(StoreKind::Browsers), ["browsers: it was in /home/.pki/nssdb already"]);
     fake.calls();
     assert_eq!(fake.uninstall(StoreKind::Browsers), ["browsers: removed from /home/.pki/nssdb; restart the browser"]);
     assert!(fake.calls().ends_with("certutil -D -n politely-MARK -d sql:/home/.pki/nssdb\n"));
-    fake.tool("certutil", "echo locked >&2; test \"$1\" = -L");
+    let is_locked = "test \"$1\" = -L || { echo locked >&2; exit 1; }";
+    fake.tool("certutil", &format!("{is_locked}; echo politely-{} C,,", fake.ca.mark()));
     let told = fake.uninstall(StoreKind::Browsers);
     assert_eq!(
         told,
@@ -406,12 +454,16 @@ fn policies_are_replaced_whole_and_stay_as_who_may_read_them() {
     let about = || target.metadata().map(|it| (it.mode(), it.uid(), it.gid())).unwrap();
     let before = about();
     let present = || fs::read_to_string(&target).unwrap();
-    for (change, is_there) in [(TrustChange::Install, true), (TrustChange::Uninstall, false)] {
+    for is_there in [true, false] {
         let (open, now) = (fs::File::open(&policies).unwrap(), present());
-        fake.machine.change(change, &fake.ca, &[StoreKind::Browsers]).unwrap();
-        assert_eq!(io::read_to_string(open).unwrap(), now, "{change:?}");
-        assert_eq!(present().contains(&fake.ca.mark()), is_there, "{change:?}");
-        assert!(policies.is_symlink() && about() == before, "{change:?}: {:?}", about());
+        if is_there {
+            fake.install(StoreKind::Browsers)
+        } else {
+            fake.uninstall(StoreKind::Browsers)
+        };
+        assert_eq!(io::read_to_string(open).unwrap(), now, "{is_there}");
+        assert_eq!(present().contains(&fake.ca.mark()), is_there);
+        assert!(policies.is_symlink() && about() == before, "{is_there}: {:?}", about());
     }
 }
 
@@ -431,7 +483,7 @@ fn java_is_changed_by_its_keytool() {
     let import =
         "keytool -importcert -noprompt -trustcacerts -cacerts -storepass changeit -alias politely-MARK -file PEM\n";
     assert!(fake.calls().ends_with(import));
-    fake.tool("keytool", "");
+    fake.tool("keytool", &format!("echo politely-{}, Jun 24, 2025, trustedCertEntry,", fake.ca.mark()));
     assert_eq!(fake.uninstall(StoreKind::Java), ["java: removed politely-MARK from the keystore of /bin/keytool"]);
     assert!(fake.calls().ends_with("keytool -delete -cacerts -storepass changeit -alias politely-MARK\n"));
 }
@@ -439,8 +491,7 @@ fn java_is_changed_by_its_keytool() {
 #[test]
 fn without_a_choice_every_place_is_visited() {
     let fake = Fake::new();
-    let places: Vec<StoreKind> =
-        fake.machine.change(TrustChange::Install, &fake.ca, &[]).unwrap().iter().map(|step| step.place).collect();
+    let places: Vec<StoreKind> = fake.machine.install(&fake.ca, &[]).unwrap().iter().map(|step| step.place).collect();
     assert_eq!(places, [StoreKind::System, StoreKind::Browsers, StoreKind::Java]);
     assert!(Path::new("/usr/sbin").is_absolute() && UserMachine::here().path.contains(&PathBuf::from("/usr/sbin")));
 }
@@ -460,7 +511,7 @@ fn a_database_that_root_makes_for_a_user_is_the_users() {
     let home = fake.at("home");
     fs::create_dir(&home).unwrap();
     std::os::unix::fs::chown(&home, Some(1234), Some(1234)).unwrap();
-    fake.machine.change(TrustChange::Install, &fake.ca, &[StoreKind::Browsers]).unwrap();
+    fake.machine.install(&fake.ca, &[StoreKind::Browsers]).unwrap();
     for name in ["", "/nssdb", "/nssdb/cert9.db", "/nssdb/key4.db", "/nssdb/pkcs11.txt"] {
         let found = home.join(format!(".pki{name}")).metadata().unwrap();
         assert_eq!((found.uid(), found.gid(), found.mode() & 0o077), (1234, 1234, 0), "{name}");

@@ -176,11 +176,6 @@ impl Ca {
         Trusted::of(&self.beside(NEXT)?)
     }
 
-    /// The predecessor.
-    pub fn retired(&self) -> Option<Trusted> {
-        Trusted::of(&self.beside(OLD)?)
-    }
-
     fn beside(&self, extension: &str) -> Option<CertificateDer<'static>> {
         trusted_in(&self.path.with_added_extension(extension))
     }
@@ -403,7 +398,6 @@ mod tests {
         assert!(running.warning(RIGHT).is_some_and(|warning| warning.contains("`politely reload` puts it into use")));
         drop(running);
         assert_eq!(both(&next), [new]);
-        assert!(next.retired().is_some());
     }
 
     #[test]

@@ -242,10 +242,19 @@ fn an_authority_that_cannot_be_used_is_reported_with_a_hint_and_exit_code_2() {
 error: the key HOME/state/ca/ca.key can be read by others (mode 0640)
 hint: if nobody can have read it, chmod 600 HOME/state/ca/ca.key; otherwise delete it and its certificate
 ";
-    for action in ["init", "path", "export", "env", "install", "uninstall"] {
+    for action in ["init", "path", "export", "env", "install"] {
         assert_eq!(run(home.path(), &[action]), (Some(2), String::new(), fault.to_owned()), "{action}");
     }
     assert_eq!(run(home.path(), &["steal"]).0, Some(2));
+}
+
+/// The machine may have those of a state directory that is lost.
+#[test]
+fn uninstall_needs_no_authority_and_makes_none() {
+    let home = TempDir::new().unwrap();
+    let told = "browsers: no database of Chromium's or Firefox's was found\n";
+    assert_eq!(run(home.path(), &["uninstall", "--only", "browsers"]), done(told));
+    assert!(!home.path().join("state").exists());
 }
 
 #[test]
