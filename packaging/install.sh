@@ -25,7 +25,7 @@ main() {
     place=$(mktemp -d)
     trap 'rm -rf "$place"' EXIT
     # The first that runs here: without glibc, or with an old one, it is the static one.
-    is_known=
+    is_known='' runs=''
     for system in gnu musl; do
         name=politely-$version-$(uname -m)-unknown-linux-$system
         expected=$(echo "$checksums" | sed -n "s/^\([0-9a-f]*\) [ *]$name\.tar\.gz\$/\1/p")
@@ -35,16 +35,21 @@ main() {
         found=$(sha256 "$place/archive")
         [ "$found" = "$expected" ] || fail "the checksum of $name.tar.gz is $found, not $expected" "nothing was installed; try again"
         tar -xzf "$place/archive" -C "$place"
-        ! "$place/$name/bin/politely" --version >/dev/null 2>&1 || break
-        name=
+        code=0
+        "$place/$name/bin/politely" --version >/dev/null 2>&1 || code=$?
+        # The shell's code for a file that may not be executed.
+        [ $code != 126 ] || fail "nothing can be run in $place" "set TMPDIR to a directory that is not mounted with noexec"
+        [ $code != 0 ] || { runs=yes && break; }
     done
     [ -n "$is_known" ] || fail "this script has no checksum of a politely for $(uname -m)" "take install.sh from a release"
-    [ -n "$name" ] || fail "politely does not run here" "build it from source instead"
+    [ -n "$runs" ] || fail "politely does not run here" "build it from source instead"
 
     mkdir -p "$PREFIX"
     PREFIX=$(cd "$PREFIX" && pwd)
-    bin=$(printf %s "$PREFIX/bin/" | sed 's/[&|\\]/\\&/g')
-    sed -i "s|/usr/local/bin/|$bin|" "$place/$name"/share/politely/systemd/system/*
+    bin=$(printf %s "$PREFIX/bin/politely" | sed 's/[&|\\]/\\&/g')
+    # systemd would split it.
+    case $PREFIX in *[[:space:]]*) bin="\"$bin\"" ;; esac
+    sed -i "s|/usr/local/bin/politely|$bin|" "$place/$name"/share/politely/systemd/system/*
     # The command is replaced whole: one that runs cannot be overwritten.
     rm -f "$PREFIX/bin/politely"
     cp -R "$place/$name/bin" "$place/$name/share" "$PREFIX/"
