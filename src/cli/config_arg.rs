@@ -26,22 +26,18 @@ impl ConfigArg {
 
     /// Loads the configuration.
     pub fn load(&self) -> Result<Settings, ConfigErrors> {
-        self.load_with(Vec::new(), None)
+        self.load_in_layers(Vec::new(), None).map(|(settings, _)| settings)
     }
 
-    /// Loads the configuration, and keeps what it is made of.
-    pub fn load_in_layers(&self) -> Result<(Settings, Layers), ConfigErrors> {
-        Settings::load_in_layers(self.path().as_deref(), std::env::vars_os(), &self.keys)
-    }
-
-    /// Loads the configuration with keys set by a command's own arguments. `--set` overrides them, except those in `last`.
-    pub fn load_with(
+    /// Loads the configuration with keys set by a command's own arguments, and keeps what it is made of. `--set` overrides them, except
+    /// those in `last`.
+    pub fn load_in_layers(
         &self,
         mut arguments: Vec<KeyArgument>,
         last: Option<KeyArgument>,
-    ) -> Result<Settings, ConfigErrors> {
+    ) -> Result<(Settings, Layers), ConfigErrors> {
         arguments.extend(self.keys.iter().cloned().chain(last));
-        Settings::load_with(self.path().as_deref(), std::env::vars_os(), &arguments)
+        Settings::load_in_layers(self.path().as_deref(), std::env::vars_os(), &arguments)
     }
 }
 

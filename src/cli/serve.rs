@@ -116,7 +116,7 @@ fn is_empty(path: &Path) -> bool {
 fn load(args: &ServeArgs) -> Result<Settings, CommandError> {
     let listen = args.listen.as_deref();
     let listen = listen.map(|address| super::key_argument("--listen", "listen", &[json!({ "address": address })]));
-    Ok(args.config.load_with(Vec::new(), listen)?)
+    Ok(args.config.load_in_layers(Vec::new(), listen)?.0)
 }
 
 /// Writes the file by which other commands find this proxy, if it has an admin address.

@@ -71,9 +71,14 @@ impl Layers {
         (0..settings.access.users.len()).map(|index| self.at(&path(index)).line(&self.sources)).collect()
     }
 
+    /// Whether a file, and no variable or argument, says what is in force at this path.
+    pub fn is_of_file(&self, path: &[&str]) -> bool {
+        matches!(self.at(path), ConfigPlace::File(_) | ConfigPlace::Line { .. })
+    }
+
     /// The place of what is in force at this path.
-    fn at(&self, path: &[String]) -> &ConfigPlace {
-        let path: Vec<_> = path.iter().map(String::as_str).collect();
+    fn at<K: AsRef<str>>(&self, path: &[K]) -> &ConfigPlace {
+        let path: Vec<_> = path.iter().map(K::as_ref).collect();
         self.stages.last().map_or(&ConfigPlace::Unwritten, |root| &root.along(&path).at)
     }
 

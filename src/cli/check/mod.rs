@@ -48,7 +48,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
     let config = super::ConfigArg { config: args.file.clone().or(args.config.config.clone()), ..args.config.clone() };
     let path = config.path();
     let is_json = matches!(args.format, Format::Json);
-    let (settings, layers) = match config.load_in_layers() {
+    let (settings, layers) = match config.load_in_layers(Vec::new(), None) {
         Ok(loaded) => loaded,
         Err(errors) if is_json => return at_fault(&faults(&errors)),
         Err(errors) => return Err(errors.into()),

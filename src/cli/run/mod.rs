@@ -49,19 +49,17 @@ use tokio::time::sleep;
 
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     let own = super::key_argument("--listen", "listen", &[json!({ "address": "127.0.0.1:0" })]);
-    let mut settings = args.config.load_with(args.keys()?, Some(own))?;
+    let (mut settings, layers) = args.config.load_in_layers(args.keys()?, Some(own))?;
     // What is written of a service's clients, watchers and logs is not about one command's proxy.
     settings.access = config::AccessSettings::default();
     settings.admin.address = None;
     let is_set = |keys: &[&str]| args.config.keys.iter().any(|argument| keys.contains(&&*argument.key));
-    let is_here = args.evidence.is_some() || is_set(&["evidence", "evidence.directory"]);
     let is_machines = args.config.path().as_deref() == Some(Path::new(super::MACHINE_CONFIG));
-    if is_machines && !is_here && std::env::var_os(EVIDENCE).is_none() {
+    for (section, directory) in
+        [("evidence", &mut settings.evidence.directory), ("cache", &mut settings.cache.directory)]
+    {
         // The service writes there, alone.
-        settings.evidence.directory = None;
-    }
-    if is_machines && !is_set(&["cache", "cache.directory"]) {
-        settings.cache.directory = None;
+        directory.take_if(|_| is_machines && layers.is_of_file(&[section, "directory"]));
     }
     // What failed then may be well by now, or asked in another way.
     settings.store.is_impatient = true;
@@ -294,6 +292,4 @@ fn print_refusal(decision: &RecentDecision) {
 const PATIENCE: Duration = Duration::from_secs(600);
 /// A client that has left is noticed within a tenth of it, where there is time to look.
 const GONE: Duration = Duration::from_millis(500);
-/// Says where this command's is to be kept.
-const EVIDENCE: &str = "POLITELY_EVIDENCE__DIRECTORY";
 const FIREFOX_NAMESPACES: &str = "MOZ_ASSUME_USER_NS";

@@ -677,6 +677,27 @@ async fn what_a_killed_run_made_for_its_command_is_removed_by_the_next() {
     assert_eq!((ended.code, kept()), (0, 0), "{}", ended.stderr);
 }
 
+/// The machine's file is read, and what it says of the service's directories left to the service.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn evidence_and_cache_that_a_variable_asks_for_are_kept_beside_the_machines_file() {
+    let ask = |variable: &str| {
+        let script = format!(
+            "cd \"$HOME\" && mkdir -p etc/politely && \
+             echo \"{{evidence: {{directory: $PWD/service/e}}, cache: {{directory: $PWD/service/c}}}}\" > etc/politely/politely.yaml && \
+             mount -t overlay overlay -o lowerdir=\"$PWD/etc:/etc\" /etc && export {variable} && \"$0\" run -q true; ls -d mine service"
+        );
+        async move { politely_in_shell("exec unshare -rm sh -c \"$1\" \"$0\"", &[&script]).await.stdout }
+    };
+    if !ask("POLITELY_EVIDENCE__DIRECTORY=\"$PWD/mine\"").await.starts_with("mine") {
+        return eprintln!("skipped: nothing can be laid over /etc here");
+    }
+    for variable in ["POLITELY_EVIDENCE=\"{directory: $PWD/mine}\"", "POLITELY_CACHE__DIRECTORY=\"$PWD/mine\"", "ANY=1"]
+    {
+        let made = if variable == "ANY=1" { "" } else { "mine\n" };
+        assert_eq!(ask(variable).await, made, "{variable}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn evidence_goes_to_no_other_directory_than_the_one_that_is_named() {
     let directory = tempfile::tempdir().expect("a temporary directory");
