@@ -36,7 +36,7 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
     let is_header_size = (LEAST_HEADER_SIZE..=MOST_HEADER_SIZE).contains(&limits.max_header_size);
     let is_without_port = egress.ports.is_empty() && check.is_sure("egress");
     let (is_fleet, has_url) = (check.is_sure("fleet"), fleet.url.is_some());
-    let wrong: [(bool, &[&str], &str, &str); 11] = [
+    let wrong: [(bool, &[&str], &str, &str); 12] = [
         (
             robots.max_size < ParseOptions::MIN_SIZE as u64,
             &["robots", "max_size"],
@@ -87,6 +87,12 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
             FLEET,
         ),
         (cache.size < LEAST_CACHE, &["cache", "size"], "less than 1 MiB is too small", "write `10GiB`"),
+        (
+            evidence.directory.is_some() && evidence.directory == cache.directory,
+            &["evidence", "directory"],
+            "evidence and cached pages cannot share a directory (`cache.directory`)",
+            "name another directory for one of them",
+        ),
         (store.memory < LEAST_STORE, &["store", "memory"], "less than 1 MiB is too small", "write `64MiB`"),
     ];
     for (_, key, what, hint) in wrong.into_iter().filter(|(is_wrong, ..)| *is_wrong) {

@@ -143,7 +143,7 @@ impl OpenListener {
     }
 }
 
-fn tls(wanted: &Listener) -> Result<Option<Arc<Tls>>, StartError> {
+pub(super) fn tls(wanted: &Listener) -> Result<Option<Arc<Tls>>, StartError> {
     let Some(tls) = &wanted.tls else { return Ok(None) };
     Ok(Some(Arc::new(Tls { config: listener_config(tls)?, identifies: tls.client_ca.is_some() })))
 }

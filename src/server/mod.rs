@@ -1,12 +1,14 @@
 //! Assembles the parts of the proxy; starts and stops them.
 
 mod authority;
+mod check;
 mod error;
 mod gate_alone;
 mod listeners;
 mod reload;
 mod sockets;
 
+pub use check::check;
 pub use error::StartError;
 pub use gate_alone::{gate_alone, gate_with_store};
 

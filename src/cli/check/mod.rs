@@ -15,7 +15,7 @@ use crate::config::{
     units::{show_duration, show_size},
 };
 use crate::evidence::unusable;
-use crate::server::StartError;
+use crate::server::{self, StartError};
 use crate::signing::Signer;
 use crate::telemetry;
 use crate::tls::{Ca, ca, roots};
@@ -151,9 +151,7 @@ fn cache(settings: &Settings) -> Result<String, CommandError> {
             "let the proxy's user write there, or correct `cache.directory`",
         )
     };
-    let there = existing(directory).map_err(fault)?;
-    access(&there, Access::WRITE_OK | Access::EXEC_OK)
-        .map_err(|error| fault(format!("{}: {error}", there.display())))?;
+    is_writable(directory).map_err(fault)?;
     check_lock(directory).map_err(|source| StartError::Cache { path: directory.clone(), source })?;
     Ok(format!("  caches pages in {shown}, up to {} (cache)\n", show_size(settings.cache.size)))
 }
@@ -162,12 +160,19 @@ fn cache(settings: &Settings) -> Result<String, CommandError> {
 fn evidence(settings: &Settings) -> Result<String, CommandError> {
     let Some(directory) = &settings.evidence.directory else { return Ok(String::new()) };
     let shown = directory.display();
-    existing(directory).map_err(|why| {
-        CommandError::usage(format!("evidence cannot be stored in {shown}: {why}"), "correct `evidence.directory`")
+    is_writable(directory).map_err(|why| {
+        let hint = "let the proxy's user write there, or correct `evidence.directory`";
+        CommandError::usage(format!("evidence cannot be stored in {shown}: {why}"), hint)
     })?;
     check_lock(directory).map_err(|error| StartError::Evidence(unusable(directory, &error)))?;
     let keep = show_duration(settings.evidence.keep);
     Ok(format!("  records each decision in {shown}, and keeps that for {keep} (evidence)\n"))
+}
+
+/// Whether files can be created in a directory, which is created if necessary.
+fn is_writable(directory: &Path) -> Result<(), String> {
+    let there = existing(directory)?;
+    access(&there, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| format!("{}: {error}", there.display()))
 }
 
 /// The directory itself, or the nearest one above it, below which it will be created. `Err`: something else is there.
@@ -183,7 +188,12 @@ fn authority(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
     let directory = ca::directory(source);
     let is_made = [ca::CERTIFICATE, ca::KEY].iter().any(|name| is_there(&directory.join(name)));
     if source.files().is_none() && !is_made {
-        told.say(&format!("creates its certificate authority in {} on first use", directory.display()));
+        let shown = directory.display();
+        is_writable(&directory).map_err(|why| {
+            let hint = "let the proxy's user write there, or correct `intercept.ca`";
+            CommandError::usage(format!("the certificate authority cannot be created in {shown}: {why}"), hint)
+        })?;
+        told.say(&format!("creates its certificate authority in {shown} on first use"));
         return Ok(());
     }
     let ca = Ca::configured(source)?;
@@ -206,6 +216,7 @@ fn is_there(path: &Path) -> bool {
 
 fn trusted(settings: &Settings) -> Result<String, CommandError> {
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
+    server::check(settings, &roots)?;
     let source = match (roots.source, &settings.egress.ca_file) {
         (roots::Source::System, None) => String::from("the system's"),
         (roots::Source::System, Some(path)) => format!("the system's and those in {}", path.display()),

@@ -16,7 +16,19 @@ fn written(yaml: &str) -> (TempDir, PathBuf) {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("politely.yaml");
     fs::write(&file, yaml).unwrap();
+    if yaml.contains("tls: { certificate: c.pem") {
+        write_pair(home.path());
+    }
     (home, file)
+}
+
+/// A certificate, its key and an authority for clients, which a listener can be opened with.
+fn write_pair(home: &Path) {
+    let made = tempfile::tempdir().unwrap();
+    Ca::open_or_create(made.path()).unwrap();
+    for (from, to) in [("ca.pem", "c.pem"), ("ca.key", "k.pem"), ("ca.pem", "clients.pem")] {
+        fs::copy(made.path().join(from), home.join(to)).unwrap();
+    }
 }
 
 #[test]
@@ -547,6 +559,50 @@ hint: if nobody can have read it, chmod 600 HOME/state/ca/ca.key; otherwise dele
     assert_eq!(check(&file, &[]), (Some(2), String::new(), open.to_owned()));
 }
 
+/// What it accepts starts, as systemd asks it before.
+#[test]
+fn check_refuses_each_file_that_serve_would_refuse() {
+    let listen = "listen: [{ address: 127.0.0.1:0, tls: { certificate: c.pem, key: k.pem } }]";
+    let shown = "hosts: { a.localhost: { client_certificate: { certificate: c.pem, key: k.pem } } }";
+    let admin = "admin: { address: 127.0.0.1:0, token_file: token }";
+    let (home, file) = written("");
+    let is_accepted = |yaml: &str| {
+        fs::write(&file, yaml).unwrap();
+        let (code, _, faults) = check(&file, &[]);
+        if code == Some(0) { Ok(()) } else { Err(faults) }
+    };
+    write_pair(home.path());
+    fs::write(home.path().join("token"), "secret\n").unwrap();
+    for (yaml, name, hint) in [
+        (listen, "c.pem", "listen"),
+        (listen, "k.pem", "listen"),
+        (shown, "c.pem", "client_certificate"),
+        (shown, "k.pem", "client_certificate"),
+        (admin, "token", "admin.token_file"),
+    ] {
+        assert_eq!(is_accepted(yaml), Ok(()));
+        let path = home.path().join(name);
+        let content = fs::read(&path).unwrap();
+        fs::write(&path, "").unwrap();
+        let faults = is_accepted(yaml).unwrap_err();
+        assert!(faults.contains(&format!("HOME/{name}")) && faults.contains(hint), "{yaml}: {faults}");
+        fs::remove_file(&path).unwrap();
+        let faults = is_accepted(yaml).unwrap_err();
+        assert!(faults.contains(&format!("HOME/{name}")) && faults.contains("No such file"), "{yaml}: {faults}");
+        fs::write(&path, content).unwrap();
+    }
+    fs::remove_file(home.path().join("token")).unwrap();
+    assert_eq!(is_accepted(&admin.replace("127.0.0.1:0", "off")), Ok(()), "nobody asks for it");
+}
+
+#[test]
+fn evidence_and_cache_in_one_directory_are_refused_with_the_place() {
+    let (_home, file) = written("cache: { directory: kept }\nevidence: { directory: ./kept/ }\n");
+    let (code, _, faults) = check(&file, &[]);
+    let is_told = faults.contains("cannot share a directory") && faults.contains("politely.yaml:2:24");
+    assert!(code == Some(2) && is_told && faults.contains("\nhint: name another directory"), "{faults}");
+}
+
 #[test]
 fn the_file_is_found_by_option_then_by_variable() {
     let (home, file) = written("mode: wrong");
@@ -599,7 +655,22 @@ fn check_says_where_evidence_is_kept_and_that_it_cannot_be() {
         fs::write(&file, format!("evidence: {{ directory: {directory} }}")).unwrap();
         let (code, _, faults) = check(&file, &[]);
         assert!(code == Some(2) && faults.contains("evidence cannot be stored in "), "{faults}");
-        assert!(faults.ends_with(" is not a directory\nhint: correct `evidence.directory`\n"), "{faults}");
+        let hint = "let the proxy's user write there, or correct `evidence.directory`";
+        assert!(faults.ends_with(&format!(" is not a directory\nhint: {hint}\n")), "{faults}");
+    }
+    if rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: root may write everywhere");
+    }
+    let closed = home.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
+    for (yaml, what) in [
+        ("evidence: { directory: closed/below }", "evidence cannot be stored in "),
+        ("intercept: { ca: { directory: closed/below } }", "the certificate authority cannot be created in "),
+    ] {
+        fs::write(&file, yaml).unwrap();
+        let (code, _, faults) = check(&file, &[]);
+        assert!(code == Some(2) && faults.contains(what) && faults.contains("Permission denied"), "{faults}");
     }
 }
 

@@ -1,0 +1,19 @@
+//! Opens the files that a configuration names, as a start would. Creates nothing.
+
+use super::{StartError, listeners, roots_of};
+use crate::config::{AdminToken, Settings};
+use crate::tls::Roots;
+use crate::upstream::Upstream;
+use std::sync::Arc;
+
+/// # Errors
+/// [`start`](super::start) would fail with the same.
+pub fn check(settings: &Settings, roots: &Roots) -> Result<(), StartError> {
+    settings.listen.iter().try_for_each(|wanted| listeners::tls(wanted).map(drop))?;
+    Upstream::new(&Arc::new(settings.clone()), roots_of(roots), Vec::new())?;
+    let token = AdminToken::of(settings);
+    if settings.admin.address.is_some() && token.is_configured {
+        token.read().map_err(|source| StartError::Token { path: token.path.clone(), source })?;
+    }
+    Ok(())
+}
