@@ -17,6 +17,8 @@ pub enum StartError {
     Listen { address: String, source: io::Error },
     #[error("systemd passed no socket named `{0}`")]
     NotInherited(String),
+    #[error("the socket `{0}` from systemd is not a TCP socket that listens")]
+    NotListening(String),
     #[error("anybody who can reach `{0}` could use this proxy")]
     OpenToAll(SocketAddr),
     #[error(transparent)]
@@ -70,6 +72,7 @@ impl StartError {
             Self::NotInherited(name) => {
                 format!("a systemd socket unit with `FileDescriptorName={name}` passes it")
             }
+            Self::NotListening(_) => "the socket unit needs `ListenStream=` with a port, and no `Accept=yes`".into(),
             Self::OpenToAll(_) => "set `access`, such as `clients: [10.0.0.0/8]`".into(),
             Self::Admin { source, .. } => match source.kind() {
                 io::ErrorKind::AddrInUse => {

@@ -1,7 +1,7 @@
 //! Applies changed settings: all or none, one reload at a time. Reports each key that needs a restart.
 
 use super::listeners::Listeners;
-use super::{StartError, roots_of};
+use super::{StartError, roots_of, sockets};
 use crate::admin::Admin;
 use crate::config::{Changes, Hosts, Settings, hint_for, read_file};
 use crate::proxy::Proxy;
@@ -104,7 +104,8 @@ impl Reloadable {
             false => Some(proxy.leaves.prepare(ca)?),
         };
         let plan = listeners.plan(&settings)?;
-        let own = plan.addresses().chain(admin.as_ref().map(|(_, address)| *address)).collect();
+        let own = plan.addresses().chain(admin.as_ref().map(|(_, address)| *address)).collect::<Vec<_>>();
+        sockets::warn_of_unclaimed(&own);
         let prepared = if roots.pem == known.roots {
             proxy.upstream.prepare(&settings, None, own)?
         } else {

@@ -2,7 +2,10 @@
 
 use super::StartError;
 use crate::config::ListenAddress;
-use rustix::net::sockopt::set_socket_reuseport;
+use rustix::net::SocketType;
+#[cfg(target_os = "linux")]
+use rustix::net::sockopt::socket_acceptconn;
+use rustix::net::sockopt::{set_socket_reuseport, socket_type};
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::os::fd::BorrowedFd;
@@ -15,7 +18,9 @@ pub(super) fn open(address: &ListenAddress, going: &[Arc<TcpListener>]) -> Resul
     match address {
         ListenAddress::Socket(address) => {
             // A socket unit may listen on the configured address.
-            let same = |socket: &StdListener| socket.local_addr().is_ok_and(|own| own == *address);
+            let same = |socket: &StdListener| {
+                socket.local_addr().is_ok_and(|own| own == *address) && accepts_connections(socket)
+            };
             match inherited()?.into_iter().map(|(_, socket)| socket).find(same) {
                 Some(socket) => Ok(vec![TcpListener::from_std(socket)?]),
                 None => Ok(vec![
@@ -25,11 +30,37 @@ pub(super) fn open(address: &ListenAddress, going: &[Arc<TcpListener>]) -> Resul
             }
         }
         ListenAddress::Inherited(name) => {
-            let named = inherited()?.into_iter().filter(|(known, _)| known == name);
-            let sockets = named.map(|(_, socket)| TcpListener::from_std(socket)).collect::<io::Result<Vec<_>>>()?;
+            let named = inherited()?.into_iter().filter(|(known, _)| known == name).map(|(_, socket)| socket);
+            let sockets = named.map(|socket| match accepts_connections(&socket) {
+                true => Ok(TcpListener::from_std(socket)?),
+                false => Err(StartError::NotListening(name.clone())),
+            });
+            let sockets = sockets.collect::<Result<Vec<_>, _>>()?;
             if sockets.is_empty() { Err(StartError::NotInherited(name.clone())) } else { Ok(sockets) }
         }
     }
+}
+
+/// Warns of each inherited socket that is not open at one of these addresses. It stays for a later reload.
+pub(super) fn warn_of_unclaimed(own: &[SocketAddr]) {
+    for (name, socket) in inherited().into_iter().flatten() {
+        let address = socket.local_addr().ok();
+        if address.is_none_or(|address| !own.contains(&address)) {
+            let address = address.map(|address| format!(", {address},")).unwrap_or_default();
+            tracing::warn!(
+                hint = format!("write `listen: [{{ address: \"fd:{name}\" }}]`, or stop the socket unit"),
+                "systemd passed the socket `{name}`{address} which `listen` does not name: who connects to it waits in vain"
+            );
+        }
+    }
+}
+
+fn accepts_connections(socket: &StdListener) -> bool {
+    // Others than those of IP have no such address.
+    let is_tcp = socket.local_addr().is_ok() && socket_type(socket) == Ok(SocketType::STREAM);
+    #[cfg(target_os = "linux")]
+    let is_tcp = is_tcp && socket_acceptconn(socket) == Ok(true);
+    is_tcp
 }
 
 /// Binds although `0.0.0.0:3128` and `127.0.0.1:3128` exclude each other: both sockets get SO_REUSEPORT for a moment.

@@ -347,6 +347,39 @@ async fn who_connects_between_two_processes_is_answered_by_the_second() {
     second.stop().await;
 }
 
+/// Its clients wait where nobody accepts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_socket_that_listen_does_not_name_is_warned_of() {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let binary = Binary::serve_on(&socket, "listen: [{ address: 127.0.0.1:0 }]").await;
+    let warning = format!("the socket `politely`, {address}, which `listen` does not name");
+    assert!(binary.output().contains(&warning), "{}", binary.output());
+    binary.stop().await;
+    let binary = Binary::serve_on(&socket, "listen: [{ address: fd:politely }]").await;
+    assert!(!binary.output().contains("does not name"), "{}", binary.output());
+    binary.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_socket_that_accepts_no_tcp_connections_is_refused_by_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let connected = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let sockets: [std::os::fd::OwnedFd; 3] = [
+        std::os::unix::net::UnixListener::bind(directory.path().join("socket")).unwrap().into(),
+        std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into(),
+        connected.into(),
+    ];
+    let listen = [("POLITELY_LISTEN", "[{address: fd:politely}]"), ("POLITELY_ADMIN__ADDRESS", "off")];
+    for socket in sockets {
+        let ended = Binary::refused_on(&socket, &listen).await;
+        let told = "the socket `politely` from systemd is not a TCP socket that listens";
+        assert!(ended.code == 2 && ended.stderr.contains(told), "{}: {}", ended.code, ended.stderr);
+        assert!(ended.stderr.contains("hint: the socket unit needs `ListenStream=`"), "{}", ended.stderr);
+    }
+}
+
 const ADMIN: &str = "admin: { address: '127.0.0.1:0' }";
 
 async fn readiness(binary: &Binary) -> u16 {

@@ -70,20 +70,32 @@ impl Binary {
     /// Starts `politely serve` with an inherited socket, passed as systemd does, under the name `politely`.
     pub async fn serve_on(socket: &std::net::TcpListener, yaml: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
+        let command = Self::inheriting(socket.as_raw_fd(), directory.path());
+        Self::start_by(command, directory, yaml, &[]).await
+    }
+
+    /// The end of a `politely serve` that cannot use this inherited socket.
+    pub async fn refused_on(socket: &impl AsRawFd, variables: &[(&str, &str)]) -> Ended {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut command = Self::inheriting(socket.as_raw_fd(), directory.path());
+        command.arg("serve");
+        run_to_end(command, variables, Stdio::null()).await
+    }
+
+    fn inheriting(socket: i32, home: &Path) -> Command {
         let binary = env!("CARGO_BIN_EXE_politely");
         // By `exec`, as LISTEN_PID must be the number of the process itself.
         let script = format!("LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=politely exec {binary} \"$@\"");
         let mut command = Command::new("sh");
         command.args(["-c", &script, "sh"]);
-        at_home(&mut command, directory.path());
-        let socket = socket.as_raw_fd();
+        at_home(&mut command, home);
         let hand_over = move || {
             // SAFETY: `dup2` takes two integers, and may be called between fork and exec. The new descriptor survives exec.
             if unsafe { libc::dup2(socket, 3) } < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
         };
         // SAFETY: as above.
         unsafe { command.pre_exec(hand_over) };
-        Self::start_by(command, directory, yaml, &[]).await
+        command
     }
 
     /// Starts `politely serve` with a limit on open files.
