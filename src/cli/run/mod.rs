@@ -27,12 +27,11 @@ use bypass::BypassWatch;
 use futures_util::{FutureExt, StreamExt};
 use lend::lend;
 use progress::{HELD_LONG, Progress};
-use report_to::ReportTo;
+use report_to::{ReportFile, ReportTo};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::json;
 use shared_upstream::is_shared_upstream;
 use signals::{RunSignals, end_if_interrupted, interrupted, is_by_signal, is_to_end, pass_on};
-use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -264,13 +263,13 @@ fn exit_code(status: &ExitStatus) -> u8 {
 }
 
 /// The command may have closed the terminal.
-fn print_end(summary: &Summary<'_>, args: &RunArgs, file: Option<File>, code: u8) {
+fn print_end(summary: &Summary<'_>, args: &RunArgs, file: Option<ReportFile>, code: u8) {
     telemetry::flush();
     match (&args.report, file) {
         (Some(_), None) => _ = writeln!(StandardError, "{}", super::inert_json(&summary.json(code).to_string())),
         (_, file) => {
             if let Some(file) = file
-                && let Err(error) = report_to::replace(file, &summary.json(code))
+                && let Err(error) = file.write(&summary.json(code))
             {
                 let _ = writeln!(StandardError, "error: cannot write the report: {error}");
             }

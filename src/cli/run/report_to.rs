@@ -3,7 +3,8 @@
 use serde_json::Value;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::path::{Path, PathBuf};
 
 /// The place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,21 +24,41 @@ impl ReportTo {
     }
 
     /// The file, so that it is known before the command runs that it can be written. What it holds stays until then.
-    pub fn open(&self) -> io::Result<Option<File>> {
-        match self {
-            Self::StandardError => Ok(None),
-            Self::File(path) => OpenOptions::new().create(true).truncate(false).write(true).open(path).map(Some),
-        }
+    pub fn open(&self) -> io::Result<Option<ReportFile>> {
+        let Self::File(path) = self else { return Ok(None) };
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        let Some(descriptor) = descriptor(path) else { return Ok(Some(ReportFile { file, is_shared: false })) };
+        // SAFETY: it was open just now, and is only copied.
+        let file = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned()?.into();
+        Ok(Some(ReportFile { file, is_shared: true }))
     }
 }
 
-/// Puts the report in the place of what the file held.
-pub(super) fn replace(mut file: File, report: &Value) -> io::Result<()> {
-    // A pipe has no length.
-    if file.metadata()?.is_file() {
-        file.set_len(0)?;
+/// The descriptor of ours that this path names, such as /dev/stdout. A file that is opened by it again is written from its beginning.
+fn descriptor(path: &Path) -> Option<RawFd> {
+    match path.to_str()? {
+        "/dev/stdout" => Some(1),
+        "/dev/stderr" => Some(2),
+        path => path.strip_prefix("/dev/fd/").or(path.strip_prefix("/proc/self/fd/"))?.parse().ok(),
     }
-    file.write_all(super::super::inert_json(&format!("{report:#}\n")).as_bytes())
+}
+
+/// Where the report will be written.
+pub(super) struct ReportFile {
+    file: File,
+    /// The command may write there, too.
+    is_shared: bool,
+}
+
+impl ReportFile {
+    /// Puts the report in the place of what the file held, or after what was written to a shared one.
+    pub fn write(mut self, report: &Value) -> io::Result<()> {
+        // A pipe has no length.
+        if !self.is_shared && self.file.metadata()?.is_file() {
+            self.file.set_len(0)?;
+        }
+        self.file.write_all(super::super::inert_json(&format!("{report:#}\n")).as_bytes())
+    }
 }
 
 #[cfg(test)]
@@ -60,9 +81,9 @@ mod tests {
         std::fs::write(file.path(), "the report of an earlier run, which was longer").unwrap();
         let opened = ReportTo::File(file.path().into()).open().unwrap().unwrap();
         assert!(std::fs::read_to_string(file.path()).unwrap().starts_with("the report of"));
-        replace(opened, &json!(1)).unwrap();
+        opened.write(&json!(1)).unwrap();
         assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "1\n");
         let pipe = ReportTo::File("/dev/null".into()).open().unwrap().unwrap();
-        replace(pipe, &json!(1)).unwrap();
+        pipe.write(&json!(1)).unwrap();
     }
 }

@@ -118,6 +118,20 @@ async fn a_script_gets_the_end_as_json() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_to_an_open_descriptor_follows_what_the_command_writes_there() {
+    for (to, redirected) in [("/dev/stdout", ">"), ("/dev/stdout", ">>"), ("/proc/self/fd/1", ">"), ("/dev/fd/3", "3>")]
+    {
+        let script = format!(
+            "echo before > \"$HOME/out\"; \"$0\" run -q --report json={to} sh -c \"echo {}\" {redirected} \"$HOME/out\"; cat \"$HOME/out\"",
+            if to == "/dev/fd/3" { "command >&3" } else { "command" }
+        );
+        let ended = politely_in_shell(&script, &[]).await;
+        let before = if redirected == ">>" { "before\n" } else { "" };
+        assert!(ended.stdout.starts_with(&format!("{before}command\n{{\n")), "{to} {redirected}: {ended:?}");
+    }
+}
+
 /// It prefers the proxy in its own file to that of a variable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_users_curlrc_does_not_lead_past_the_proxy() {
