@@ -4,10 +4,12 @@ mod crawler;
 mod site;
 
 use super::CommandError;
+use super::command_error::exit_code;
+use super::signal_set::{STOP, SignalSet};
 use crate::config::Settings;
 use crate::policy::Host;
 use crate::robots::RobotsTxt;
-use crate::server::{self, StartError};
+use crate::server::{self, Running, StartError};
 use crate::telemetry::is_colorful;
 use crate::tls::{Ca, LeafCache, provider};
 use crawler::Crawler;
@@ -40,6 +42,8 @@ pub(super) fn run() -> Result<ExitCode, CommandError> {
 }
 
 async fn demonstrate() -> Result<ExitCode, CommandError> {
+    // Nothing stays in the temporary directory, whatever ends this.
+    let mut signals = SignalSet::catch(&STOP)?;
     let visits = DemoVisits::default();
     let home = tempfile::tempdir().map_err(CommandError::no_temporary_files)?;
     // The site's certificate is from a separate authority, which the proxy trusts like a public one.
@@ -54,9 +58,17 @@ async fn demonstrate() -> Result<ExitCode, CommandError> {
 
     let settings = Settings::parse("demo", &settings(home.path(), &site_ca_file, [http, https]))?;
     let running = server::start(settings).await?;
+    let crawled = tokio::select! {
+        crawled = crawl(&running, [http, https], &visits) => crawled,
+        signal = signals.next() => Ok(ExitCode::from(exit_code(None, Some(signal.as_raw_value())))),
+    };
+    running.shutdown_before(signals.next_to_stop()).await;
+    crawled
+}
+
+async fn crawl(running: &Running, [http, https]: [u16; 2], visits: &DemoVisits) -> Result<ExitCode, CommandError> {
     let proxy = running.addresses()[0];
     let crawler = Crawler { proxy, trust: trust(&running.ca_path())? };
-
     let rules: String = ROBOTS.lines().enumerate().map(|(n, line)| format!("  {:>2} | {line}\n", n + 1)).collect();
     super::print(&format!(
         "A sample site is at http://{HOST}:{http} and https://{HOST}:{https}. Its robots.txt:\n\n{rules}\n\
@@ -76,8 +88,7 @@ async fn demonstrate() -> Result<ExitCode, CommandError> {
             because(path, waited)
         ))?;
     }
-    running.shutdown().await;
-    super::print(&report(&visits, began))
+    super::print(&report(visits, began))
 }
 
 fn settings(home: &std::path::Path, site_ca: &std::path::Path, ports: [u16; 2]) -> String {

@@ -516,6 +516,14 @@ async fn the_authority_can_be_found_and_exported() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn demo_leaves_nothing_in_the_temporary_directory() {
+    let script = "export TMPDIR=\"$HOME/t\"; mkdir \"$TMPDIR\"; \"$0\" demo | head -1 > \"$HOME/out\"; ls -A \"$TMPDIR\"; : > \"$HOME/out\"; \
+        \"$0\" demo > \"$HOME/out\" & until [ -s \"$HOME/out\" ]; do sleep 0.05; done; kill $!; wait $!; echo $?; ls -A \"$TMPDIR\"";
+    let ended = politely_in_shell(script, &[]).await;
+    assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("143\n", ""));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn demo_shows_a_refusal_and_a_wait_over_http_and_https() {
     let ended = politely(&["demo"]).await;
     assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
