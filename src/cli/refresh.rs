@@ -1,4 +1,4 @@
-//! `politely refresh AUTHORITY`: makes a running proxy fetch a robots.txt again, and the tdmrep.json if it is used.
+//! `politely refresh AUTHORITY`: makes a running proxy fetch a robots.txt again, and the tdmrep.json and licence file that are used.
 
 use super::admin_client::{AdminArgs, segment};
 use super::{CommandError, Format, NO};
@@ -31,16 +31,18 @@ pub(super) fn run(args: &RefreshArgs) -> Result<ExitCode, CommandError> {
             }
         },
     };
-    let tdmrep = &answer.body["tdmrep"];
-    if let (Format::Text, Some(url)) = (args.admin.format, tdmrep["url"].as_str()) {
-        let said = tdmrep["failure"].as_str().or(tdmrep["fault"].as_str());
-        out += &match (said, &tdmrep["status"]) {
+    let others = ["tdmrep", "license"].map(|kind| &answer.body[kind]);
+    for file in others {
+        let (Format::Text, Some(url)) = (args.admin.format, file["url"].as_str()) else { continue };
+        let said = file["failure"].as_str().or(file["fault"].as_str());
+        out += &match (said, &file["status"]) {
             (Some(said), _) => format!("{url}: {said}\n"),
-            (None, status) => format!("{url}: {} (status {status})\n", tdmrep["access"].as_str().unwrap_or_default()),
+            (None, status) => format!("{url}: {} (status {status})\n", file["access"].as_str().unwrap_or_default()),
         }
     }
     super::print(&out)?;
-    let done = answer.status == 200 && answer.body["failure"].is_null() && tdmrep["failure"].is_null();
+    let has_failed = |file: &Value| !file["failure"].is_null();
+    let done = answer.status == 200 && !has_failed(&answer.body) && !others.into_iter().any(has_failed);
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 

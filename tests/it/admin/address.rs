@@ -2,7 +2,7 @@
 
 use crate::life::{KEEP_OUT, origin};
 use crate::support::binary::{politely, politely_on_a_terminal, politely_with};
-use crate::support::{ADMIN_TOKEN, Binary, Client, Proxy, Reply, Response};
+use crate::support::{ADMIN_TOKEN, Binary, Client, Origin, Proxy, Reply, Response};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -371,6 +371,23 @@ async fn the_commands_status_and_refresh_ask_it() {
     proxy.stop().await;
     let gone = politely(&["status", "--admin", &admin]).await;
     assert!(gone.code == 2 && gone.stderr.contains("check that a proxy is running"), "{gone:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refresh_says_that_a_licence_file_cannot_be_fetched() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("License: http://127.0.0.1:1/license.xml\n"),
+        _ => Reply::status(404),
+    })
+    .await;
+    let enforced = "identity: { purpose: [ai-train] }\nusage: { license: enforce }";
+    let proxy = Binary::serve(&format!("{ON}\n{enforced}")).await;
+    crate::support::eventually("its address", || proxy.output().contains("admin address")).await;
+    let (admin, file) = (admin_of(&proxy).to_string(), proxy.directory().join("store/admin-token"));
+    let with_token = ["--admin", &admin, "--token-file", file.to_str().expect("UTF-8")];
+    let refresh = politely(&[&["refresh", &origin.url("")][..], &with_token].concat()).await;
+    assert!(refresh.code == 1 && refresh.stdout.contains("\nhttp://127.0.0.1:1/license.xml: "), "{refresh:?}");
+    proxy.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
