@@ -1,8 +1,9 @@
 //! `politely ca`: the certificate authority that HTTPS clients have to trust.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -205,9 +206,8 @@ fn env(args: &Env) -> Result<ExitCode, CommandError> {
         }
         Some(url) => {
             let remote = remote_proxy::fetch(url, args.token_file.as_deref(), &settings.intercept.setup_host)?;
-            let name: String = remote.name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
             credentials = remote.credentials;
-            (state_directory().join("from").join(name), remote.ca_pem, remote.proxy)
+            (state_directory().join("from").join(folder(&remote.name)), remote.ca_pem, remote.proxy)
         }
     };
     secret_file::directory(&directory)?;
@@ -221,8 +221,13 @@ fn env(args: &Env) -> Result<ExitCode, CommandError> {
         direct: direct(&settings),
     };
     let all = told.variables(|name| std::env::var_os(name))?;
-    let exports: String = all.iter().map(|(name, value)| format!("export {name}={}\n", quote(value))).collect();
-    super::print(&exports)
+    let export = |(name, value): &(&str, OsString)| [b"export ", name.as_bytes(), b"=", &*quote(value), b"\n"].concat();
+    super::print_bytes(&all.iter().flat_map(export).collect::<Vec<_>>())
+}
+
+/// A directory's name for a proxy's, without what separates the entries of a search path.
+fn folder(proxy: &str) -> String {
+    proxy.replace([':', '[', ']'], "+")
 }
 
 fn in_url(address: IpAddr) -> String {
@@ -246,6 +251,28 @@ fn print_trust(steps: Vec<TrustStep>) -> Result<ExitCode, CommandError> {
 }
 
 /// Quotes for a POSIX shell.
-fn quote(value: &OsStr) -> String {
-    format!("'{}'", value.display().to_string().replace('\'', r"'\''"))
+fn quote(value: &OsStr) -> Vec<u8> {
+    let parts: Vec<_> = value.as_bytes().split(|byte| *byte == b'\'').collect();
+    [b"'", &*parts.join(&br"'\''"[..]), b"'"].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_proxy_has_a_directory_of_its_own() {
+        let names = ["a-b:3128", "a_b:3128", "a.b:3128", "a-b:31", "[::1]:3128", "[::11]:3128"];
+        let folders = names.map(folder);
+        assert_eq!(std::collections::BTreeSet::from(folders.clone()).len(), names.len(), "{folders:?}");
+        assert!(!folders.concat().contains(':'), "{folders:?}");
+    }
+
+    #[test]
+    fn what_is_not_utf_8_stays_as_it_is() {
+        assert_eq!(
+            quote(OsStr::from_bytes(b"it's\xff")),
+            br"'it'\''s".iter().chain(b"\xff'").copied().collect::<Vec<_>>()
+        );
+    }
 }
