@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 /// # Errors
 /// Some part of the isolation is unavailable; there is no partial isolation.
 pub(super) fn enter(control: &UnixStream, signals: &SignalFd, outlives: Duration) -> Result<Option<u8>, CommandError> {
+    std::env::current_dir().map_err(|error| failed(&error, "the current directory was deleted: run it in another"))?;
     namespaces::enter().map_err(|error| failed(&error, &hint(Path::new("/proc"))))?;
     // When process 1 of a namespace ends, all others in it are killed.
     if let Some(child) = namespaces::fork().map_err(|error| failed(&error, KERNEL))? {

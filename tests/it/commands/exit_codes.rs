@@ -246,6 +246,13 @@ async fn a_relative_path_where_the_directory_is_gone_is_the_users_fault() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn isolation_where_the_directory_is_gone_says_so() {
+    let script = "cd \"$(mktemp -d)\"; rmdir \"$PWD\"; \"$0\" \"$@\"";
+    let ended = politely_in_shell(script, &["run", "--isolate", "true"]).await;
+    assert!(ended.code == 2 && ended.stderr.contains("hint: the current directory was deleted"), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_sets_what_clients_read() {
     let script = "env; echo; cat \"$SSL_CERT_FILE\"";
     let variables = [&open()[..], &[("NO_PROXY", "a.localhost"), ("no_proxy", "*")]].concat();
