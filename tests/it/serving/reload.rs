@@ -492,7 +492,7 @@ async fn where_a_user_is_required_nobody_is_let_in_without_any() {
     let (first, rest) = ended.stdout.split_once('\n').unwrap();
     assert_eq!((ended.code, first), (0, "reloaded: access.users"), "{ended:?}");
     assert!(rest.starts_with(&format!("warning: {warning}\n  hint: ")), "{ended:?}");
-    assert!(binary.output().contains(warning), "{}", binary.output());
+    eventually("its line", || binary.output().contains(warning)).await;
     assert_eq!((asked(credentials).await, asked("").await), (407, 407));
     assert_eq!(tunnel.get("/x", &host).await.status(), 403);
     assert!(!by_socks().await, "SOCKS");
