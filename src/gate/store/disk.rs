@@ -30,7 +30,7 @@ pub(super) struct Location {
 pub(super) struct Disk {
     /// Another one once it has grown.
     index: RwLock<Arc<RecordIndex>>,
-    segments: Segments,
+    pub segments: Segments,
 }
 
 /// What is stored of an authority.
@@ -150,11 +150,6 @@ impl Disk {
     /// Whether another process has replaced the index: what was written since is not found here.
     pub fn is_replaced(&self) -> bool {
         self.index().is_replaced()
-    }
-
-    /// Closes the segments that another process has removed.
-    pub fn close_removed(&self) {
-        self.segments.close_removed();
     }
 
     /// Bytes on disk.

@@ -161,7 +161,7 @@ impl WriterShared {
         match self.opened() {
             // If that fails, so does the next write, which says so.
             Some(disk) if disk.is_replaced() => _ = self.open(),
-            Some(disk) => disk.close_removed(),
+            Some(disk) => disk.segments.close_removed(),
             None => {}
         }
     }
