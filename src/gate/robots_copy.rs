@@ -1,7 +1,7 @@
 //! Our copy of a robots.txt, served to clients that request the file.
 
 use super::robots::HostEntry;
-use crate::policy::{Access, Request};
+use crate::policy::{Access, Request, Validators};
 use bytes::Bytes;
 use std::time::SystemTime;
 
@@ -11,8 +11,7 @@ use std::time::SystemTime;
 pub struct RobotsCopy {
     pub status: u16,
     pub body: Bytes,
-    pub etag: Option<Box<str>>,
-    pub last_modified: Option<Box<str>>,
+    pub validators: Validators,
     /// Seconds since it was fetched or confirmed.
     pub age: u64,
 }
@@ -27,7 +26,5 @@ pub(super) fn as_served(host: &HostEntry, request: &Request<'_>, now: SystemTime
         Access::Missing if (300..400).contains(&answer.status) => (404, Bytes::new()),
         Access::Missing | Access::Reservations(_) | Access::Licenses(_) => (answer.status, Bytes::new()),
     };
-    let validators = &answer.validators;
-    let (etag, last_modified) = (validators.etag().map(Box::from), validators.last_modified().map(Box::from));
-    Some(RobotsCopy { status, body, etag, last_modified, age: answer.freshness.age(now) })
+    Some(RobotsCopy { status, body, validators: answer.validators.clone(), age: answer.freshness.age(now) })
 }

@@ -83,10 +83,9 @@ impl Validators {
         self.parts().map(|(_, modified)| modified).filter(|modified| !modified.is_empty())
     }
 
-    /// Whether a 304 with those can be about the file that has these.
-    fn are_confirmed_by(&self, other: &Self) -> bool {
-        let [own, other] = [self, other].map(|it| [it.etag(), it.last_modified()].map(|it| it.map(str::as_bytes)));
-        entity_tag::is_confirmed(own, other)
+    /// ETag and Last-Modified.
+    pub fn both(&self) -> [Option<&[u8]>; 2] {
+        [self.etag(), self.last_modified()].map(|value| value.map(str::as_bytes))
     }
 
     /// Bytes on the heap.
@@ -134,7 +133,7 @@ impl Entry {
 
     /// The entry after a 304: the same file, with a new lifetime, which may be the old one. `None`: it is not about the copy.
     pub fn confirmed(&self, validators: &Validators, freshness: impl FnOnce(Duration) -> Freshness) -> Option<Self> {
-        let own = self.conditions().filter(|own| own.are_confirmed_by(validators))?;
+        let own = self.conditions().filter(|own| entity_tag::is_confirmed(own.both(), validators.both()))?;
         // A 304 may omit unchanged fields (RFC 9110 §15.4.5, RFC 9111 §3.2).
         let validators =
             Validators::new(validators.etag().or(own.etag()), validators.last_modified().or(own.last_modified()));

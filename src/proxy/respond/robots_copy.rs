@@ -17,10 +17,10 @@ pub fn robots_copy(copy: &RobotsCopy, conditions: &HeaderMap) -> Answer {
         text.extend_from_slice(b"content-type: text/plain; charset=utf-8\r\nage: ");
         put_number(text, copy.age);
         text.extend_from_slice(b"\r\nproxy-status: politely; details=\"from the copy that is kept\"\r\n");
-        for (name, value) in [("etag", &copy.etag), ("last-modified", &copy.last_modified)] {
+        for (name, value) in [&b"etag"[..], b"last-modified"].into_iter().zip(copy.validators.both()) {
             // Invalid values are left out: an answer without them is better than none.
-            if let Some(value) = value.as_ref().filter(|value| !value.bytes().any(|byte| byte.is_ascii_control())) {
-                put_field(text, name.as_bytes(), value.as_bytes());
+            if let Some(value) = value.filter(|value| !value.iter().any(u8::is_ascii_control)) {
+                put_field(text, name, value);
             }
         }
     };
@@ -50,14 +50,9 @@ pub fn not_stored() -> Answer {
     Answer::new(StatusCode::GATEWAY_TIMEOUT, put_fields, b"the cache has no usable copy of this (only-if-cached)\n")
 }
 
-/// RFC 9110 §13.2.2: If-None-Match takes precedence over If-Modified-Since.
 fn is_unchanged(headers: &HeaderMap, copy: &RobotsCopy) -> bool {
     let tags: Vec<&[u8]> = headers.get_all(header::IF_NONE_MATCH).iter().map(HeaderValue::as_bytes).collect();
-    if !tags.is_empty() {
-        return entity_tag::matches(&tags, copy.etag.as_deref().map(str::as_bytes));
-    }
-    let date = |text: &str| httpdate::parse_http_date(text.trim()).ok();
-    let since = headers.get(header::IF_MODIFIED_SINCE).and_then(|value| date(value.to_str().ok()?));
-    let modified = copy.last_modified.as_deref().and_then(date);
-    matches!((modified, since), (Some(modified), Some(since)) if modified <= since)
+    let since = headers.get(header::IF_MODIFIED_SINCE).map(HeaderValue::as_bytes);
+    let [etag, modified] = copy.validators.both();
+    entity_tag::is_known(&tags, since, etag, modified)
 }
