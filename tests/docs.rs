@@ -235,7 +235,13 @@ impl Home {
         assert!(home.politely(&["identity", "keygen", "var/lib/politely/signing-key.pem"]).0);
         let (is_made, path) = home.politely(&["ca", "path"]);
         assert!(is_made, "{path}");
-        fs::copy(path.trim(), home.0.path().join("company-ca.pem")).unwrap();
+        let certificate = Path::new(path.trim());
+        for name in ["company-ca.pem", "us.pem", "proxy.pem", "clients.pem"] {
+            fs::copy(certificate, home.0.path().join(name)).unwrap();
+        }
+        for name in ["us.key", "proxy.key"] {
+            fs::copy(certificate.with_extension("key"), home.0.path().join(name)).unwrap();
+        }
         home
     }
 

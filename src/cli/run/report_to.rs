@@ -36,10 +36,15 @@ impl ReportTo {
 
 /// The descriptor of ours that this path names, such as /dev/stdout. A file that is opened by it again is written from its beginning.
 fn descriptor(path: &Path) -> Option<RawFd> {
-    match path.to_str()? {
+    let path = path.to_str()?;
+    #[cfg(target_os = "linux")]
+    if let Some(number) = path.strip_prefix("/proc/self/fd/") {
+        return number.parse().ok();
+    }
+    match path {
         "/dev/stdout" => Some(1),
         "/dev/stderr" => Some(2),
-        path => path.strip_prefix("/dev/fd/").or(path.strip_prefix("/proc/self/fd/"))?.parse().ok(),
+        path => path.strip_prefix("/dev/fd/")?.parse().ok(),
     }
 }
 
@@ -73,6 +78,12 @@ mod tests {
         for wrong in ["", "text", "json=", "text=x"] {
             assert!(ReportTo::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_file_with_a_number_for_its_name_is_no_descriptor() {
+        let named = ["/dev/stdout", "/dev/fd/3", "3", "dev/fd/3", "/dev/fd/x", "/dev/null"];
+        assert_eq!(named.map(|path| descriptor(Path::new(path))), [Some(1), Some(3), None, None, None, None]);
     }
 
     #[test]

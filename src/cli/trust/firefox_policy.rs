@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::nss::FIREFOX_PROGRAMS;
-use super::{TrustEntry, TrustOutcome, UserMachine, ours_in};
 use crate::config::{read_file, rewrite, write_whole};
 
 /// The policies with the certificates in these files among those that Firefox trusts.
@@ -25,59 +23,25 @@ pub(super) fn trusting(policies: &[u8], certificates: &[PathBuf]) -> io::Result<
     Ok(format!("{all:#}\n").into_bytes())
 }
 
-/// `None`: there is no Firefox. A user who may not change the system's file is told, without an error: most use profiles that exist.
-pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> Option<TrustOutcome> {
-    let directory = machine.below_root(DIRECTORY);
-    let (certificate, file) = (directory.join(format!("{}.pem", entry.name)), directory.join(FILE));
-    if !certificate.exists() && !FIREFOX_PROGRAMS.iter().any(|name| machine.tool(name).is_some()) {
-        return None;
+/// The system's file and a certificate beside it.
+pub(super) fn install(file: &Path, certificate: &Path, pem: &str) -> io::Result<()> {
+    let policies = trusting(&present(file)?, &[certificate.to_owned()])?;
+    certificate.parent().map_or(Ok(()), fs::create_dir_all)?;
+    write_whole(certificate, pem.as_bytes(), 0o644)?;
+    match file.exists() {
+        true => rewrite(file, &policies),
+        false => write_whole(file, &policies, 0o644),
     }
-    let change = || {
-        let policies = trusting(&present(&file)?, std::slice::from_ref(&certificate))?;
-        fs::create_dir_all(&directory)?;
-        write_whole(&certificate, entry.pem.as_bytes(), 0o644)?;
-        match file.exists() {
-            true => rewrite(&file, &policies),
-            false => write_whole(&file, &policies, 0o644),
-        }
-    };
-    let shown = file.display();
-    Some(match change() {
-        Ok(()) => TrustOutcome::Done(format!("added to {shown}, for new profiles of Firefox")),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            TrustOutcome::Nothing(format!("new profiles of Firefox do not trust it, as only root can change {shown}"))
-        }
-        Err(error) => cannot_be_changed(&file, &error),
-    })
 }
 
-/// `None`: there is no entry.
-pub(super) fn uninstall(machine: &UserMachine) -> Option<TrustOutcome> {
-    let directory = machine.below_root(DIRECTORY);
-    let (certificates, file) = (ours_in(&directory, "pem"), directory.join(FILE));
-    if certificates.is_empty() {
-        return None;
+pub(super) fn uninstall(file: &Path, certificates: &[PathBuf]) -> io::Result<()> {
+    let mut all = parsed(&present(file)?)?;
+    installed(&mut all)?.retain(|path| certificates.iter().all(|ours| *path != json!(ours.display().to_string())));
+    match all == parsed(b"")? {
+        true => fs::remove_file(file)?,
+        false => rewrite(file, format!("{all:#}\n").as_bytes())?,
     }
-    let change = || {
-        let mut all = parsed(&present(&file)?)?;
-        installed(&mut all)?.retain(|path| certificates.iter().all(|ours| *path != json!(ours.display().to_string())));
-        match all == parsed(b"")? {
-            true => fs::remove_file(&file)?,
-            false => rewrite(&file, format!("{all:#}\n").as_bytes())?,
-        }
-        certificates.iter().try_for_each(fs::remove_file)
-    };
-    Some(match change() {
-        Ok(()) => TrustOutcome::Done(format!("removed from {}", file.display())),
-        Err(error) => cannot_be_changed(&file, &error),
-    })
-}
-
-fn cannot_be_changed(file: &Path, error: &io::Error) -> TrustOutcome {
-    TrustOutcome::failed(
-        format!("{} cannot be changed: {error}", file.display()),
-        "it must be a file of JSON that you may write",
-    )
+    certificates.iter().try_for_each(fs::remove_file)
 }
 
 fn present(file: &Path) -> io::Result<Vec<u8>> {
@@ -108,5 +72,5 @@ fn installed(all: &mut Value) -> io::Result<&mut Vec<Value>> {
 }
 
 /// Read by every Firefox but Flatpak's.
-const DIRECTORY: &str = "/etc/firefox/policies";
-const FILE: &str = "policies.json";
+pub(super) const DIRECTORY: &str = "/etc/firefox/policies";
+pub(super) const FILE: &str = "policies.json";

@@ -110,7 +110,7 @@ impl UserMachine {
             all.extend(steps(only, |place| match place {
                 StoreKind::System => vec![system::install(self, &entry)],
                 StoreKind::Browsers => {
-                    nss::install(self, &entry).into_iter().chain(firefox_policy::install(self, &entry)).collect()
+                    nss::install(self, &entry).into_iter().chain(install_firefox(self, &entry)).collect()
                 }
                 StoreKind::Java => vec![java::install(self, &entry)],
             }));
@@ -122,7 +122,7 @@ impl UserMachine {
     pub fn uninstall(&self, only: &[StoreKind]) -> Vec<TrustStep> {
         let all = steps(only, |place| match place {
             StoreKind::System => vec![system::uninstall(self)],
-            StoreKind::Browsers => nss::uninstall(self).into_iter().chain(firefox_policy::uninstall(self)).collect(),
+            StoreKind::Browsers => nss::uninstall(self).into_iter().chain(uninstall_firefox(self)).collect(),
             StoreKind::Java => vec![java::uninstall(self)],
         });
         all.collect()
@@ -141,6 +141,39 @@ impl UserMachine {
 fn steps(only: &[StoreKind], outcomes: impl Fn(StoreKind) -> Vec<TrustOutcome>) -> impl Iterator<Item = TrustStep> {
     let wanted = StoreKind::value_variants().iter().filter(|kind| only.is_empty() || only.contains(kind));
     wanted.flat_map(move |&place| outcomes(place).into_iter().map(move |outcome| TrustStep { place, outcome }))
+}
+
+/// `None`: there is no Firefox. A user who may not change the system's file is told, without an error: most use profiles that exist.
+fn install_firefox(machine: &UserMachine, entry: &TrustEntry<'_>) -> Option<TrustOutcome> {
+    let directory = machine.below_root(firefox_policy::DIRECTORY);
+    let (certificate, file) = (directory.join(format!("{}.pem", entry.name)), directory.join(firefox_policy::FILE));
+    if !certificate.exists() && !nss::FIREFOX_PROGRAMS.iter().any(|name| machine.tool(name).is_some()) {
+        return None;
+    }
+    let shown = file.display();
+    Some(match firefox_policy::install(&file, &certificate, entry.pem) {
+        Ok(()) => TrustOutcome::Done(format!("added to {shown}, for new profiles of Firefox")),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            TrustOutcome::Nothing(format!("new profiles of Firefox do not trust it, as only root can change {shown}"))
+        }
+        Err(error) => not_changed(&file, &error),
+    })
+}
+
+/// `None`: there is no entry.
+fn uninstall_firefox(machine: &UserMachine) -> Option<TrustOutcome> {
+    let directory = machine.below_root(firefox_policy::DIRECTORY);
+    let (certificates, file) = (ours_in(&directory, "pem"), directory.join(firefox_policy::FILE));
+    let changed = (!certificates.is_empty()).then(|| firefox_policy::uninstall(&file, &certificates));
+    Some(match changed? {
+        Ok(()) => TrustOutcome::Done(format!("removed from {}", file.display())),
+        Err(error) => not_changed(&file, &error),
+    })
+}
+
+fn not_changed(policies: &Path, error: &io::Error) -> TrustOutcome {
+    let what = format!("{} cannot be changed: {error}", policies.display());
+    TrustOutcome::failed(what, "it must be a file of JSON that you may write")
 }
 
 fn written(pem: &str) -> io::Result<NamedTempFile> {
