@@ -1,7 +1,7 @@
 //! Copies of robots.txt and similar files in the fleet, and the right to fetch one, which one instance holds at a time.
 
 use super::link::ServerLink;
-use super::machine::{Machine, MachineRight};
+use super::machine::Machine;
 use super::parcel::{FoundCopy, Parcel};
 use super::reach::ServerLost;
 use super::{Fleet, FleetWay, scripts};
@@ -31,7 +31,7 @@ pub(in crate::gate) struct Right {
     name: String,
     /// When it was granted, by the server's clock in milliseconds and by ours: a copy sent late is no newer for that.
     granted: (u64, SystemTime),
-    on_machine: Option<(Arc<Machine>, MachineRight)>,
+    on_machine: Option<Arc<Machine>>,
 }
 
 /// 0 copy, 1 fetch it, 2 another instance fetches, 3 done; the copy's age or how long to wait for the other instance, and the server's
@@ -62,7 +62,7 @@ impl Fleet {
                 FleetWay::Machine(link, store) => {
                     let machine = link.machine().ok_or(ServerLost)?;
                     // Before the store is asked, so that no process writes a copy in between.
-                    let free = machine.take_right(&name).map(|taken| right(0, Some((machine.clone(), taken))));
+                    let free = machine.take_right(&name).then(|| right(0, Some(machine.clone())));
                     let (age, times) = (began.elapsed(), store.times(&name).await);
                     if times.is_some_and(|times| times.are_usable(anew, age)) {
                         return Ok(Claim::Stored);
@@ -183,8 +183,8 @@ impl Right {
 
 impl Drop for Right {
     fn drop(&mut self) {
-        if let Some((machine, right)) = &self.on_machine {
-            machine.give_right(right);
+        if let Some(machine) = &self.on_machine {
+            machine.give_right(&self.name);
         }
     }
 }

@@ -22,19 +22,32 @@ use crate::policy::{PaceKey, Spent};
 use clock::{instant, micros, micros_up, span};
 pub(in crate::gate) use key_view::{MachineStart, MachineTurn, MachineView, Reserved};
 pub(in crate::gate) use link::MachineLink;
-pub(in crate::gate::fleet) use rights::MachineRight;
+use machine_file::MachineFile;
+use parking_lot::Mutex;
 use slot::KeySlot;
-use slots::Slots;
 use std::io;
-use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
+use words::SharedWords;
 
 /// This process's part in the fleet, by one file.
 pub(in crate::gate) struct Machine {
-    slots: Slots,
+    file: MachineFile,
+    words: SharedWords,
+    /// Secret hash key, created with the file: no site can choose names that share a bucket.
+    key: u64,
+    /// This process: its number, and in the upper half the number's generation.
+    me: u32,
+    /// Excludes this process's own threads: the file lock works only between processes.
+    inserting: Mutex<()>,
+    /// Segments known to exist.
+    segments: AtomicUsize,
+    most_segments: usize,
+    is_full_told: AtomicBool,
+    /// Somebody has removed the file: later processes use another.
+    is_removed: AtomicBool,
     /// Upper limit of a debt.
     most: Duration,
     /// Number of processes when sharing ended, which has been logged, and this one's rank among them.
@@ -46,17 +59,6 @@ pub(in crate::gate) struct Machine {
 }
 
 impl Machine {
-    /// `most`: upper limit of a debt. `wait`: how long to wait for other processes that open it.
-    pub fn open(directory: &Path, most: Duration, wait: Duration) -> io::Result<Self> {
-        Ok(Self {
-            slots: Slots::open(directory, wait)?,
-            most,
-            alone: OnceLock::new(),
-            epoch: instant(1).unwrap_or_else(Instant::now),
-            warned_of: AtomicU32::default(),
-        })
-    }
-
     /// The file can be read at any time; if it is lost, this process goes on alone.
     #[inline]
     pub fn reach(&self) -> Reach {
@@ -66,15 +68,10 @@ impl Machine {
         Reach { link, alone: Some(phase), ..Reach::default() }
     }
 
-    /// The hash of a key in this file.
-    pub fn id(&self, key: &str) -> u64 {
-        self.slots.id(key)
-    }
-
     /// A key's state. `None`: unknown.
     #[inline]
     pub fn view(&self, id: u64, at: Instant) -> Option<MachineView> {
-        Some(self.slots.find(id)?.view(at, self.most))
+        Some(self.find(id)?.view(at, self.most))
     }
 
     /// A key's debt from earlier processes.
@@ -88,17 +85,17 @@ impl Machine {
     /// Reserves the next free start of a key for this process.
     pub fn reserve(&self, id: u64, start: MachineStart, at: Instant) -> Option<Reserved> {
         let now = micros(at);
-        Some(Reserved { start, own: self.slots.find_or_insert(id, now)?.reserve(start, now) })
+        Some(Reserved { start, own: self.find_or_insert(id, now)?.reserve(start, now) })
     }
 
     /// The time of a reserved start, which moves while the key is late. `None`: the reservation is lost.
     pub fn reserved(&self, id: u64, reserved: &mut Reserved, at: Instant) -> Option<Instant> {
-        instant(self.slots.find(id)?.reserved(reserved.start, &mut reserved.own, micros(at))?)
+        instant(self.find(id)?.reserved(reserved.start, &mut reserved.own, micros(at))?)
     }
 
     /// Gives back an unused start.
     pub fn give_back(&self, id: u64, Reserved { start, own }: Reserved) {
-        if let Some(slot) = self.slots.find(id) {
+        if let Some(slot) = self.find(id) {
             slot.give_back(start, own);
         }
     }
@@ -111,9 +108,9 @@ impl Machine {
             return MachineTurn::Busy;
         }
         loop {
-            let Some(slot) = self.slots.find_or_insert(id, times.0) else { return MachineTurn::Busy };
-            let lives = |process| self.slots.lives(process);
-            if let Some(turn) = slot.take(start, own, self.slots.me, times, lives) {
+            let Some(slot) = self.find_or_insert(id, times.0) else { return MachineTurn::Busy };
+            let lives = |process| self.lives(process);
+            if let Some(turn) = slot.take(start, own, self.me, times, lives) {
                 return turn;
             }
         }
@@ -122,13 +119,13 @@ impl Machine {
     /// A request with the key's turn leaves at that time, or `is_gone`.
     pub fn left(&self, id: u64, start: MachineStart, reserved: Option<Reserved>, at: Instant, is_gone: bool) {
         let own = reserved.map(|reserved| reserved.own);
-        self.of(id, |slot| slot.left(start, own, self.slots.me, micros_up(at), is_gone));
+        self.of(id, |slot| slot.left(start, own, self.me, micros_up(at), is_gone));
     }
 
     /// Releases the key's turn, if this process has it.
     pub fn release(&self, id: u64) {
-        if let Some(slot) = self.slots.find(id) {
-            slot.release(self.slots.me);
+        if let Some(slot) = self.find(id) {
+            slot.release(self.me);
         }
     }
 
@@ -144,14 +141,14 @@ impl Machine {
 
     /// Logs the process that has the key's turn, if it is stopped.
     pub fn warn_of_stopped(&self, id: u64, key: &PaceKey) {
-        if let Some(process) = self.slots.find(id).and_then(|slot| slot.process()) {
+        if let Some(process) = self.find(id).and_then(|slot| slot.process()) {
             let host = key.of_all();
             self.warn_if_stopped(process, &format!("while it has the turn of {host}: requests to that host"));
         }
     }
 
     fn warn_if_stopped(&self, process: u32, what_waits: &str) {
-        let Some(pid) = self.slots.pid(process).filter(|pid| is_stopped(*pid)) else { return };
+        let Some(pid) = self.pid(process).filter(|pid| is_stopped(*pid)) else { return };
         if self.warned_of.swap(pid, Ordering::Relaxed) != pid {
             tracing::warn!(
                 hint = "continue it (`fg`, or `kill -CONT`), or end it",
@@ -162,10 +159,10 @@ impl Machine {
 
     /// Spends from a budget shared by all processes, including later ones.
     pub async fn spend(&self, of: &str, spend: &Spend) -> Result<(bool, Spent), ServerLost> {
-        let id = self.slots.id(&format!("{of} {}", spend.per.as_str()));
+        let id = self.id(&format!("{of} {}", spend.per.as_str()));
         let began = tokio::time::Instant::now();
         while began.elapsed() < STOPPED && !self.is_lost() {
-            if let Some(slot) = self.slots.find_or_insert(id, micros(Instant::now())) {
+            if let Some(slot) = self.find_or_insert(id, micros(Instant::now())) {
                 return Ok(budgets::spend(slot, spend, SystemTime::now()));
             }
             sleep(AGAIN).await;
@@ -175,27 +172,31 @@ impl Machine {
     }
 
     /// Another process may be adding a key, which takes microseconds.
+    fn slot(&self, id: u64, now: u64) -> Option<KeySlot<'_>> {
+        (0..NOTE_TRIES).find_map(|_| self.find_or_insert(id, now))
+    }
+
     fn of(&self, id: u64, note: impl Fn(KeySlot<'_>)) {
-        let now = micros(Instant::now());
-        if let Some(slot) = (0..NOTE_TRIES).find_map(|_| self.slots.find_or_insert(id, now)) {
-            note(slot);
-        }
+        self.slot(id, micros(Instant::now())).into_iter().for_each(note);
     }
 
     /// Looks whether the file is still where other processes find it.
     fn is_there(&self) -> bool {
-        self.slots.look();
+        let is_gone = |error: io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+        if !self.file.is_named().unwrap_or_else(|error| !is_gone(error)) {
+            self.is_removed.store(true, Ordering::Relaxed);
+        }
         !self.is_lost()
     }
 
     /// Whether nothing is shared any more, which is logged.
     pub fn is_lost(&self) -> bool {
-        let is_lost = self.slots.is_lost();
+        let is_lost = self.words.is_lost() || self.is_removed.load(Ordering::Relaxed);
         if is_lost {
             self.alone.get_or_init(|| {
                 let why = format!("{} was removed, or cannot be read any more", slots::FILE);
                 warn("from now on", &io::Error::new(io::ErrorKind::NotFound, why));
-                self.slots.processes()
+                self.processes()
             });
         }
         is_lost

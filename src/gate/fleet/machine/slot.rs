@@ -88,6 +88,29 @@ impl<'a> KeySlot<'a> {
         (!is_gone).then_some(early.unwrap_or(MachineTurn::Taken))
     }
 
+    /// Takes the turn for `me`, unless a process has it that lives, and keeps no pace. `lives`: whether a process does.
+    pub fn take_right(&self, me: u32, now: u64, lives: impl Fn(u32) -> bool) -> bool {
+        self.keep(now.saturating_add(KEPT_FOR));
+        let before = self.get(TURN);
+        let is_free = before == 0 || !lives(before as u32);
+        if !is_free || self.words[TURN].compare_exchange(before, u64::from(me), SeqCst, SeqCst).is_err() {
+            return false;
+        }
+        let is_gone = self.is_gone();
+        if is_gone {
+            self.release(me);
+        }
+        !is_gone
+    }
+
+    /// Releases the turn of `me`, and lets another key take the words.
+    pub fn give_right(&self, me: u32) {
+        if self.process() == Some(me) {
+            self.words[KEPT].store(0, SeqCst);
+            self.release(me);
+        }
+    }
+
     /// The process that had the turn has ended: its request may have left at any time until now.
     fn bury(&self, word: u64, now: u64) {
         if word & LEAVING != 0 {

@@ -5,7 +5,8 @@
 //! the key has another bucket. Only new keys take a lock, one for the whole file, held for microseconds. Each process locks the byte of
 //! its number while it lives, so that others can tell whether it does.
 
-use super::clock::micros;
+use super::Machine;
+use super::clock::{instant, micros};
 use super::machine_file::{MachineFile, boot_id};
 use super::slot::{KeySlot, WORDS};
 use super::words::SharedWords;
@@ -15,34 +16,16 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The open file.
-#[derive(Debug)]
-pub(super) struct Slots {
-    file: MachineFile,
-    words: SharedWords,
-    /// Secret hash key, created with the file: no site can choose names that share a bucket.
-    key: u64,
-    /// This process: its number, and in the upper half the number's generation.
-    pub me: u32,
-    /// Excludes this process's own threads: the file lock works only between processes.
-    inserting: Mutex<()>,
-    /// Segments known to exist.
-    segments: AtomicUsize,
-    pub most_segments: usize,
-    is_full_told: AtomicU32,
-    /// Somebody has removed the file: later processes use another.
-    is_removed: AtomicBool,
-}
-
-impl Slots {
+impl Machine {
     /// Opens or creates the file. A damaged file is replaced, unless another process uses it. Blocks for `wait` at most while others
-    /// open it.
-    pub fn open(directory: &Path, wait: Duration) -> io::Result<Self> {
+    /// open it. `most`: upper limit of a debt.
+    pub fn open(directory: &Path, most: Duration, wait: Duration) -> io::Result<Self> {
         let until = Instant::now() + wait;
         let file = loop {
             let file = MachineFile::open(directory, FILE)?;
@@ -71,13 +54,26 @@ impl Slots {
         let me = u32::from(generation) << 16 | u32::from(number);
         let key = words.word(KEY_WORD).load(SeqCst);
         let (inserting, segments) = (Mutex::default(), AtomicUsize::new(segments));
-        let (most_segments, is_full_told, is_removed) = (SEGMENTS, AtomicU32::default(), AtomicBool::default());
-        let slots = Self { file, words, key, me, inserting, segments, most_segments, is_full_told, is_removed };
-        if slots.words.word(BOOT_WORD).load(SeqCst) != boot {
-            slots.boot(boot);
+        let machine = Self {
+            file,
+            words,
+            key,
+            me,
+            inserting,
+            segments,
+            most_segments: SEGMENTS,
+            is_full_told: AtomicBool::default(),
+            is_removed: AtomicBool::default(),
+            most,
+            alone: OnceLock::new(),
+            epoch: instant(1).unwrap_or_else(Instant::now),
+            warned_of: AtomicU32::default(),
+        };
+        if machine.words.word(BOOT_WORD).load(SeqCst) != boot {
+            machine.boot(boot);
         }
-        slots.file.unlock(GUARD)?;
-        Ok(slots)
+        machine.file.unlock(GUARD)?;
+        Ok(machine)
     }
 
     /// The hash of a key in this file.
@@ -85,28 +81,15 @@ impl Slots {
         number(&[&self.key.to_le_bytes(), name.as_bytes()].concat())
     }
 
-    /// Whether the file's data is no longer available, or the file was removed at the last [`look`](Self::look).
-    pub fn is_lost(&self) -> bool {
-        self.words.is_lost() || self.is_removed.load(Relaxed)
-    }
-
-    /// Looks whether somebody has removed the file.
-    pub fn look(&self) {
-        let is_gone = |error: io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
-        if !self.file.is_named().unwrap_or_else(|error| !is_gone(error)) {
-            self.is_removed.store(true, Relaxed);
-        }
-    }
-
     /// The key's slot, if there is one.
     #[inline]
-    pub fn find(&self, id: u64) -> Option<KeySlot<'_>> {
+    pub(super) fn find(&self, id: u64) -> Option<KeySlot<'_>> {
         (0..self.segments()).find_map(|segment| self.bucket(segment, id).find(|slot| !slot.is_gone()))
     }
 
     /// The key's slot, or an expired one; if there is none, evicts the key that expires first, so that every host gets its turn. `None`:
     /// another process is adding a key, which takes microseconds.
-    pub fn find_or_insert(&self, id: u64, now: u64) -> Option<KeySlot<'_>> {
+    pub(super) fn find_or_insert(&self, id: u64, now: u64) -> Option<KeySlot<'_>> {
         if let Some(slot) = self.find(id) {
             return Some(slot);
         }
@@ -120,14 +103,14 @@ impl Slots {
     }
 
     /// Whether that process lives. `me` does.
-    pub fn lives(&self, process: u32) -> bool {
+    pub(super) fn lives(&self, process: u32) -> bool {
         let byte = PROCESS + u64::from(process as u16);
         process == self.me
             || self.pid(process).is_some() && self.file.count_locked(byte, byte + 1).is_ok_and(|count| count > 0)
     }
 
     /// The system's process id. `None`: another process has taken its number.
-    pub fn pid(&self, process: u32) -> Option<u32> {
+    pub(super) fn pid(&self, process: u32) -> Option<u32> {
         let (number, generation) = (process as u16, u64::from(process >> 16));
         let place = (1..=PROCESSES).contains(&number).then_some(PIDS + usize::from(number))?;
         let word = self.words.word(place).load(SeqCst);
@@ -135,19 +118,14 @@ impl Slots {
     }
 
     /// Number of processes that use the file, including this one, and its rank among them.
-    pub fn processes(&self) -> (u32, u32) {
+    pub(super) fn processes(&self) -> (u32, u32) {
         let others = |end: u64| self.file.count_locked(PROCESS + 1, PROCESS + end).unwrap_or(0);
         (others(u64::from(PROCESSES) + 1) + 1, others(u64::from(self.me as u16)))
     }
 
-    /// The words of the rights to fetch, a power of two of them.
-    pub fn right(&self, place: u64) -> &std::sync::atomic::AtomicU64 {
-        self.words.word(RIGHTS + place as usize % RIGHTS_COUNT)
-    }
-
     /// Other processes add no key until this is dropped.
     #[cfg(test)]
-    pub fn guard(&self) -> io::Result<bool> {
+    pub(super) fn guard(&self) -> io::Result<bool> {
         self.file.lock(GUARD)
     }
 
@@ -197,7 +175,7 @@ impl Slots {
             segment += 1;
         }
         let (over, slot) = soonest.expect("a bucket has slots");
-        if over > now && self.is_full_told.swap(1, SeqCst) == 0 {
+        if over > now && !self.is_full_told.swap(true, SeqCst) {
             tracing::warn!("{FILE} has no room for more hosts with delays: some delays are dropped before they end");
         }
         slot.begin(now);
@@ -225,7 +203,6 @@ impl Slots {
         let latest = slots().map(|slot| slot.latest()).max().unwrap_or(0);
         let now = micros(Instant::now());
         slots().for_each(|slot| slot.moved(latest, now));
-        (0..RIGHTS_COUNT).for_each(|place| self.right(place as u64).store(0, SeqCst));
         self.words.word(BOOT_WORD).store(boot, SeqCst);
     }
 }
@@ -270,18 +247,16 @@ fn number(bytes: &[u8]) -> u64 {
 
 const TRY_AGAIN: Duration = Duration::from_millis(10);
 /// The name contains the format version.
-pub(super) const FILE: &str = "politely.pace5";
-const MAGIC: u64 = u64::from_le_bytes(*b"politel5");
+pub(super) const FILE: &str = "politely.pace6";
+const MAGIC: u64 = u64::from_le_bytes(*b"politel6");
 const BOOT_WORD: usize = 1;
 const KEY_WORD: usize = 2;
 const SEGMENTS_WORD: usize = 3;
-/// Words before the slots: the head, process ids, rights to fetch.
+/// Words before the slots: the head, process ids.
 const PIDS: usize = 1024;
 /// Most processes at a time.
 const PROCESSES: u16 = 1023;
-const RIGHTS: usize = 2 * 1024;
-const RIGHTS_COUNT: usize = 64 * 1024;
-const BASE: usize = RIGHTS + RIGHTS_COUNT;
+const BASE: usize = 2 * 1024;
 /// Slots of a bucket.
 const ROWS: usize = 8;
 /// Words of a slot, with its tag.

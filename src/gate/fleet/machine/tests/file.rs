@@ -26,11 +26,11 @@ fn a_hundred_thousand_hosts_that_owe_a_delay_are_all_known_and_found_in_a_few_lo
     assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
     let start = gap(60_000);
     for id in &ids {
-        let slot = one.slots.find_or_insert(*id, now).expect("nobody is at it");
+        let slot = one.find_or_insert(*id, now).expect("nobody is at it");
         assert_eq!(slot.reserve(start, now), now);
     }
     for id in &ids {
-        let slot = other.slots.find(*id).expect("it is known to others");
+        let slot = other.find(*id).expect("it is known to others");
         assert_eq!(slot.reserve(start, now), now + 60_000_000);
     }
     let length = std::fs::metadata(directory.path().join(FILE)).expect("it is there").len();
@@ -38,7 +38,7 @@ fn a_hundred_thousand_hosts_that_owe_a_delay_are_all_known_and_found_in_a_few_lo
     // Expired slots are reused, and the file does not grow.
     let later = now + 10_000_000_000;
     for number in 0..100_000 {
-        assert!(one.slots.find_or_insert(one.id(&format!("later{number}.example")), later).is_some());
+        assert!(one.find_or_insert(one.id(&format!("later{number}.example")), later).is_some());
     }
     assert_eq!(std::fs::metadata(directory.path().join(FILE)).expect("it is there").len(), length);
 }
@@ -46,24 +46,23 @@ fn a_hundred_thousand_hosts_that_owe_a_delay_are_all_known_and_found_in_a_few_lo
 #[test]
 fn where_there_is_no_room_that_is_forgotten_which_is_over_soonest() {
     let (_directory, mut one, mut other) = both();
-    (one.slots.most_segments, other.slots.most_segments) = (1, 1);
+    (one.most_segments, other.most_segments) = (1, 1);
     let (now, room) = (1_000_000_000, 8);
     // All in one bucket.
     let id = |number: u64| number << 40 | 1;
     for number in 1..=room {
-        let slot = one.slots.find_or_insert(id(number), now).expect("nobody is at it");
+        let slot = one.find_or_insert(id(number), now).expect("nobody is at it");
         slot.owe(now + 100_000_000 + number, Duration::ZERO, 0);
     }
-    let known =
-        |machine: &Machine| (1..=room + 1).filter(|number| machine.slots.find(id(*number)).is_some()).count() as u64;
+    let known = |machine: &Machine| (1..=room + 1).filter(|number| machine.find(id(*number)).is_some()).count() as u64;
     assert_eq!((known(&one), known(&other)), (room, room));
     // A turn held by a living process does not expire.
-    let first = one.slots.find(id(1)).expect("it is there");
-    let turn = first.take(gap(0), None, one.slots.me, (now + 200_000_000, 1 << 40), |_| true);
+    let first = one.find(id(1)).expect("it is there");
+    let turn = first.take(gap(0), None, one.me, (now + 200_000_000, 1 << 40), |_| true);
     assert_eq!(turn, Some(MachineTurn::Taken));
-    assert!(other.slots.find_or_insert(id(room + 1), now).is_some());
+    assert!(other.find_or_insert(id(room + 1), now).is_some());
     assert_eq!(known(&one), room);
-    assert!(one.slots.find(id(1)).is_some() && one.slots.find(id(2)).is_none());
+    assert!(one.find(id(1)).is_some() && one.find(id(2)).is_none());
     assert_eq!(FIRST * ((1 << SEGMENTS) - 1), 1_015_808, "room for a million hosts");
 }
 
@@ -152,7 +151,7 @@ fn nonsense_in_it_holds_nobody_up_for_more_than_a_gap() {
             assert!(machine.due(at, 1000) <= ms(1020), "{nonsense}");
         }
         // The words of the key itself as well.
-        let slot = one.slots.find_or_insert(one.a(), micros(at)).expect("nobody is at it");
+        let slot = one.find_or_insert(one.a(), micros(at)).expect("nobody is at it");
         (0..super::super::slot::WORDS).for_each(|word| {
             slot.free_word(word).store(u64::from_le_bytes([nonsense; 8]), Ordering::Relaxed);
         });
@@ -232,14 +231,14 @@ fn after_a_boot_what_an_origin_has_asked_for_ends() {
 async fn a_new_key_is_not_added_by_two_at_once() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     one.starts(now, 1000);
-    let slots = Machine::open(_directory.path(), MOST, NOW).expect("it is there").slots;
-    assert!(slots.guard().expect("it is open"));
+    let machine = Machine::open(_directory.path(), MOST, NOW).expect("it is there");
+    assert!(machine.guard().expect("it is open"));
     assert_eq!(other.take(other.id("b"), gap(1000), None, now), MachineTurn::Busy);
     assert_eq!(other.reserve(other.id("b"), gap(1000), now), None);
     assert_eq!(other.takes(now + ms(1001), 1000), MachineTurn::Taken, "a known one is not affected");
     let spent = timeout(Duration::from_secs(10), other.spend("c", &Spend::of(crate::policy::Period::Day, 1, 0))).await;
     assert!(spent.expect("it gives up").is_err());
-    drop(slots);
+    drop(machine);
     while other.take(other.id("b"), gap(1000), None, now) == MachineTurn::Busy {
         std::thread::yield_now();
     }

@@ -42,9 +42,9 @@ fn gap(gap: u64) -> MachineStart {
 
 /// Ends a process. A child just started by another test keeps the descriptors open for a moment.
 fn end(process: Machine, other: &Machine) {
-    let number = process.slots.me;
+    let number = process.me;
     drop(process);
-    while other.slots.lives(number) {
+    while other.lives(number) {
         std::thread::yield_now();
     }
 }
@@ -221,7 +221,7 @@ fn those_that_have_to_wait_longer_than_reserved_keep_their_order() {
 fn reservations_that_are_implausible_are_lost() {
     let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
     let mut reserved = one.reserves(now, 1000);
-    let slot = other.slots.find(other.a()).expect("it is there");
+    let slot = other.find(other.a()).expect("it is there");
     for nonsense in [1 << 62, u64::MAX / 2, 1 << 60] {
         slot.free_word(slot::OFF).store(nonsense, Ordering::Relaxed);
         assert_eq!(one.reserved(one.a(), &mut reserved, now), None, "{nonsense}");
@@ -290,20 +290,20 @@ fn what_had_not_been_seen_to_leave_when_its_process_was_killed_counts_as_of_then
 #[test]
 fn what_is_left_of_an_earlier_process_of_the_same_number_is_not_ones_own() {
     let ((_directory, one, other), now) = (both(), Instant::now());
-    let slot = one.slots.find_or_insert(one.a(), 1).expect("nobody is at it");
+    let slot = one.find_or_insert(one.a(), 1).expect("nobody is at it");
     let start = gap(1000);
     // A process may have ended and another taken its number since.
-    for before in [other.slots.me ^ 1 << 16, one.slots.me ^ 1 << 16] {
+    for before in [other.me ^ 1 << 16, one.me ^ 1 << 16] {
         assert_eq!(slot.take(start, None, before, (micros(now), 1), |_| true), Some(MachineTurn::Taken));
         assert_eq!(other.takes(now, 1000), MachineTurn::Taken);
         other.release(other.a());
         slot.take(start, None, before, (micros(now), 1), |_| true);
         assert_eq!(one.takes(now, 1000), MachineTurn::Taken, "nor anybody else's");
         one.release(one.a());
-        let right = one.slots.right(7);
-        right.store(7 << 32 | u64::from(before), Ordering::Relaxed);
-        let taken = other.slots.take_right(7 << 32 | 7).expect("it has ended");
-        other.slots.give_right(&taken);
+        let right = one.find_or_insert(one.id("right"), 1).expect("nobody is at it");
+        assert!(right.take_right(before, micros(now), |_| true));
+        assert!(other.take_right("right"), "it has ended");
+        other.give_right("right");
     }
 }
 
@@ -460,10 +460,11 @@ fn of_processes_that_ask_at_once_one_has_the_right_at_most() {
     let ask = |process: &Machine| {
         let ask = |number: u64| {
             meet(number * 4 - 2);
-            let right = process.slots.take_right(number << 32);
+            let name = number.to_string();
+            let has_right = process.take_right(&name);
             meet(number * 4);
-            right.iter().for_each(|right| process.slots.give_right(right));
-            right.is_some()
+            process.give_right(&name);
+            has_right
         };
         (1..=50_000).map(ask).collect::<Vec<_>>()
     };
@@ -479,14 +480,13 @@ fn of_processes_that_ask_at_once_one_has_the_right_at_most() {
 #[test]
 fn a_right_is_one_processs_for_as_long_as_it_lives_whatever_else_is_being_fetched() {
     let (_directory, one, other) = both();
-    // Names that share words.
-    let name = |number: u64| number << 40 | 7 << 16;
-    let takes = |process: &Machine, number| process.slots.take_right(name(number)).is_some();
-    let rights: Vec<_> = (1..=4).map(|number| one.slots.take_right(name(number)).expect("nobody has it")).collect();
+    let name = |number: u64| format!("http://{number}.example");
+    let takes = |process: &Machine, number| process.take_right(&name(number));
+    assert!((1..=4).all(|number| takes(&one, number)));
     assert!((1..=4).all(|number| !takes(&one, number) && !takes(&other, number)));
-    one.slots.give_right(&rights[0]);
+    one.give_right(&name(1));
     assert!(takes(&other, 5) && takes(&other, 1) && !takes(&one, 1));
-    one.slots.give_right(&rights[0]);
+    one.give_right(&name(1));
     assert!(!takes(&one, 1), "it is another's by now");
     end(one, &other);
     assert!((2..=4).all(|number| takes(&other, number)));
@@ -502,7 +502,7 @@ async fn budgets_are_counted_by_all_and_for_later_ones() {
     };
     let now = |(goes, spent): (bool, Spent)| (goes, spent.requests, spent.bytes);
     let of = |machine: &Machine, key: &'static str, it: Spend| {
-        now(budgets::spend(machine.slots.find_or_insert(machine.id(key), 1).expect("nobody is at it"), &it, at(10)))
+        now(budgets::spend(machine.find_or_insert(machine.id(key), 1).expect("nobody is at it"), &it, at(10)))
     };
     let none = Spent::default();
     assert_eq!(of(&one, "a", spend(Some(2), none)), (true, 1, 10));
@@ -517,7 +517,7 @@ async fn budgets_are_counted_by_all_and_for_later_ones() {
     let unsent = |ends| Spend { heard: Spent { ends, ..none }, ..Spend::of(Period::Day, -1, 0) };
     assert_eq!(of(&next, "a", unsent(2 * 86_400)), (true, 7, 70), "it was paid on another day");
     assert_eq!(of(&next, "a", unsent(86_400)), (true, 6, 70));
-    let slot = next.slots.find(next.id("a")).expect("it is there");
+    let slot = next.find(next.id("a")).expect("it is there");
     assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(86_400))), (true, 1, 10), "another day");
     assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(10))), (false, 1, 10), "set back, it goes on");
     assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(10))), (true, 2, 20));
@@ -531,12 +531,12 @@ async fn budgets_are_counted_by_all_and_for_later_ones() {
     // What is spent in bytes goes on as long, and no longer, also where it is refused meanwhile.
     let most = Budget { requests: None, bytes: Some(10), per: Period::Day, money: None };
     let in_bytes = Spend { within: Some(most), heard: none, ..Spend::of(Period::Day, 1, 10) };
-    let slot = next.slots.find_or_insert(next.id("bytes"), 1).expect("nobody is at it");
+    let slot = next.find_or_insert(next.id("bytes"), 1).expect("nobody is at it");
     let goes = [3, 1, 2, 3, 4].map(|day| budgets::spend(slot, &in_bytes, at(day * 86_400)).0);
     assert_eq!(goes, [true, false, false, true, true]);
     // Months without a request are not a clock that was set back.
     for days in 1..180 {
-        let slot = next.slots.find_or_insert(next.id(&days.to_string()), 1).expect("nobody is at it");
+        let slot = next.find_or_insert(next.id(&days.to_string()), 1).expect("nobody is at it");
         let goes = [200, 200 + days].map(|day| budgets::spend(slot, &in_bytes, at(day * 86_400)).0);
         let is_near = (168..171).contains(&days);
         assert!(goes == [true, true] || is_near, "{days}: {goes:?}");
