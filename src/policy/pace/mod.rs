@@ -42,7 +42,7 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 pub use super::client_id::ClientId;
-use backoff::Backoff;
+use gap::GapInputs;
 pub use last_starts::LastStarts;
 pub use observed::Observed;
 pub use phase::Phase;
@@ -59,9 +59,10 @@ use super::Breaker;
 #[cfg_attr(test, derive(Clone))]
 pub struct Schedule<W = ()> {
     last: LastStarts,
-    backoff: Backoff,
-    /// Smoothed; zero: unknown or unused.
-    latency: Duration,
+    observed: Observed,
+    /// Number of the newest start at the last raise of the backoff. Requests in flight together are refused together: they make one step,
+    /// and their successes say nothing about the raised pace.
+    raised_at: u64,
     breaker: Option<Breaker>,
     /// The last breaker's limit: this many refusals pause the host, also for requests without a breaker.
     pauses_after: Option<NonZeroU32>,
@@ -86,8 +87,8 @@ impl<W> Default for Schedule<W> {
     fn default() -> Self {
         Self {
             last: LastStarts::default(),
-            backoff: Backoff::default(),
-            latency: Duration::ZERO,
+            observed: Observed::default(),
+            raised_at: 0,
             breaker: None,
             pauses_after: None,
             longest: None,
@@ -168,7 +169,7 @@ impl<W> Schedule<W> {
         if let Some(lent) = lent.filter(|lent| lent.at <= now) {
             return self.start_first(now, lent.demand, lent.client);
         }
-        let (due, inputs) = (self.due(head).max(part), self.source.forecast(self.backoff(), self.latency));
+        let (due, inputs) = (self.due(head).max(part), self.forecast_inputs());
         let (marks, first) = self.forecast_from(now, head);
         let wait_queue = self.wait_queue.as_mut().expect("only `pop` above gives it up");
         if wait_queue.sweep(now, first, marks, inputs) {
@@ -208,7 +209,7 @@ impl<W> Schedule<W> {
     /// When a request that came now would start, by gaps, backoff and queue. The start may be later if requests in flight take long or
     /// other clients come in between, and earlier if waiting requests give up.
     pub fn forecast(&self, now: Instant, client: ClientId, terms: &Terms) -> Instant {
-        let (request, inputs) = (SlotRequest::from(terms), self.source.forecast(self.backoff(), self.latency));
+        let (request, inputs) = (SlotRequest::from(terms), self.forecast_inputs());
         let (mut marks, first) = self.forecast_from(now, request);
         // A request that may not wait gets no slot in the queue: it could start once the queue is empty.
         let client = (!terms.max_wait.is_zero()).then_some(client);
@@ -238,7 +239,7 @@ impl<W> Schedule<W> {
 
     /// The part of the gap that is due to the origin's 429 and 503 answers; zero: none.
     pub fn backoff(&self) -> Duration {
-        self.backoff.delay.min(self.max_delay)
+        self.observed.backoff.min(self.max_delay)
     }
 
     #[inline]
@@ -253,7 +254,17 @@ impl<W> Schedule<W> {
 
     #[inline]
     fn due(&self, demand: SlotRequest) -> Option<Instant> {
-        self.last.due(demand, self.source.gap_inputs(self.backoff(), self.latency))
+        self.last.due(demand, self.inputs())
+    }
+
+    #[inline]
+    fn inputs(&self) -> GapInputs {
+        GapInputs { backoff: self.backoff(), latency: self.observed.latency, times: self.source.times() }
+    }
+
+    /// The inputs expected when a waiting request starts.
+    fn forecast_inputs(&self) -> GapInputs {
+        GapInputs { times: self.source.forecast_times(), ..self.inputs() }
     }
 
     /// A host in backoff gets one request at a time.
@@ -263,13 +274,13 @@ impl<W> Schedule<W> {
     }
 
     fn retry_after(&self, wait: Duration, demand: SlotRequest) -> Duration {
-        wait_queue::retry_after(wait, self.source.forecast(self.backoff(), self.latency).between_starts(demand))
+        wait_queue::retry_after(wait, self.forecast_inputs().between_starts(demand))
     }
 
     /// Why a request with this wait is refused.
     fn wait_refusal(&self, now: Instant, retry_after: Duration) -> Refused {
         match self.paused_until(now) {
-            Some(_) => Refused::Paused { retry_after, refusals: self.backoff.refusals },
+            Some(_) => Refused::Paused { retry_after, refusals: self.observed.refusals },
             None => Refused::TooLong { retry_after },
         }
     }

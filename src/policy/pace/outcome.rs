@@ -19,15 +19,16 @@ impl<W> Schedule<W> {
 
     /// What the answers have said.
     pub fn observed(&self) -> Observed {
-        Observed { backoff: self.backoff.delay, latency: self.latency, refusals: self.backoff.refusals }
+        self.observed
     }
 
     /// Counts the latency of an answer to a request with an [`adaptive`](super::Terms::adaptive) gap, with half the weight. Unless
     /// `may_shorten`, the answer cannot lower the latency, as errors are quick.
     pub fn answered(&mut self, after: Duration, may_shorten: bool) {
-        let smoothed = if self.latency.is_zero() { after } else { self.latency / 2 + after / 2 };
-        if may_shorten || smoothed > self.latency {
-            self.latency = smoothed;
+        let latency = &mut self.observed.latency;
+        let smoothed = if latency.is_zero() { after } else { *latency / 2 + after / 2 };
+        if may_shorten || smoothed > *latency {
+            *latency = smoothed;
         }
         self.pushed_back();
     }
@@ -49,31 +50,14 @@ impl<W> Schedule<W> {
     /// Applies an outcome before the request ends. The slot is later returned with [`Failure`](PaceOutcome::Failure), without effect.
     pub fn learn(&mut self, now: impl Fn() -> Instant, slot: &Slot, outcome: PaceOutcome) {
         match outcome {
-            PaceOutcome::Success => self.backoff.succeeded(slot.number),
-            PaceOutcome::TurnedAway if self.breaker.is_none() => self.backoff.succeeded(slot.number),
+            PaceOutcome::Success => self.succeeded(slot),
+            PaceOutcome::TurnedAway if self.breaker.is_none() => self.succeeded(slot),
             PaceOutcome::TurnedAway => self.turned_away(&now, slot),
-            PaceOutcome::Backoff { retry_after } => {
-                self.turned_away(&now, slot);
-                let gap = self.delay().max(slot.group_gap);
-                let hold = self.backoff.refused(slot.number, self.starts, retry_after, gap, self.max_delay);
-                self.last.hold = self.last.hold.max(hold.map(|hold| now() + hold));
-                self.pushed_back();
-            }
+            PaceOutcome::Backoff { retry_after } => self.refused(&now, slot, retry_after),
             PaceOutcome::Failure => {}
             // Undoes the start of a request that was never sent, unless another start has followed.
             PaceOutcome::Unused if slot.number == self.starts => *self.last.of(slot.first_fetch) = slot.before,
             PaceOutcome::Unused => {}
-        }
-    }
-
-    /// Pauses the host after too many consecutive refusals.
-    fn turned_away(&mut self, now: &impl Fn() -> Instant, slot: &Slot) {
-        let Some(breaker) = self.breaker else { return };
-        if let Some(pause) =
-            self.backoff.turned_away(slot.number, self.starts, breaker, self.delay().max(slot.group_gap))
-        {
-            self.last.hold = self.last.hold.max(Some(now() + pause));
-            self.pushed_back();
         }
     }
 }

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 impl<W> Schedule<W> {
     /// Until when the host is paused after too many consecutive refusals.
     pub fn paused_until(&self, now: Instant) -> Option<Instant> {
-        let is_open = self.pauses_after.is_some_and(|after| self.backoff.refusals >= after.get());
+        let is_open = self.pauses_after.is_some_and(|after| self.observed.refusals >= after.get());
         self.last.hold.filter(|hold| is_open && *hold > now)
     }
 
     /// The longest gap in force: of the last starts, of waiting requests, of the backoff.
     pub fn longest_gap(&self) -> Duration {
         let head = self.wait_queue.as_ref().and_then(|wait_queue| wait_queue.head());
-        let head = head.map_or(Duration::ZERO, |head| head.gap(self.latency));
+        let head = head.map_or(Duration::ZERO, |head| head.gap(self.observed.latency));
         self.delay().max(head).max(self.backoff())
     }
 
@@ -26,7 +26,7 @@ impl<W> Schedule<W> {
     /// The key's debt, to be kept over a restart.
     pub fn debt(&self, now: Instant) -> Option<Debt> {
         let until = self.owed_until()?;
-        (until > now).then(|| Debt { until, backoff: self.backoff(), refusals: self.backoff.refusals })
+        (until > now).then(|| Debt { until, backoff: self.backoff(), refusals: self.observed.refusals })
     }
 
     /// Remaining time of the debt.
@@ -38,7 +38,8 @@ impl<W> Schedule<W> {
     /// request cuts it to that.
     pub fn restore(&mut self, now: Instant, debt: Debt) {
         self.last.hold = self.last.hold.max(Some(debt.until.min(now + terms::FAR)));
-        self.backoff.restore(debt.backoff, debt.refusals);
+        self.observed.backoff = self.observed.backoff.max(debt.backoff.min(backoff::MAX));
+        self.observed.refusals = self.observed.refusals.max(debt.refusals);
         self.pushed_back();
     }
 
@@ -75,7 +76,7 @@ impl<W> Schedule<W> {
 
     /// A shorter gap does not replace a longer one still owed.
     pub(super) fn owe_gap(&mut self, start: Instant, demand: SlotRequest) {
-        let gap = demand.gap(self.latency);
+        let gap = demand.gap(self.observed.latency);
         if gap >= self.delay() || self.longest_until.is_none_or(|until| until <= start) {
             (self.longest, self.longest_until) = (Some(demand), Some(start + gap));
         }
@@ -84,7 +85,7 @@ impl<W> Schedule<W> {
     /// The longest gap still owed, by the host's current latency.
     #[inline]
     pub(super) fn delay(&self) -> Duration {
-        self.longest.map_or(Duration::ZERO, |demand| demand.gap(self.latency))
+        self.longest.map_or(Duration::ZERO, |demand| demand.gap(self.observed.latency))
     }
 
     /// Limits stored instants: a longer hold comes from a wrong clock.

@@ -1,7 +1,7 @@
 //! A key shared by a fleet: who grants its starts, and what the others know of it.
 
 use super::terms::SlotRequest;
-use super::{LastStarts, Observed, Phase, Schedule, Slot, TurnSource};
+use super::{LastStarts, Observed, Phase, Schedule, Slot, TurnSource, backoff};
 use std::time::{Duration, Instant};
 
 impl<W> Schedule<W> {
@@ -55,7 +55,7 @@ impl<W> Schedule<W> {
         } else {
             self.next_lent(false, None).filter(|lent| lent.at <= now).map(|lent| lent.demand)
         };
-        let inputs = self.source.gap_inputs(self.backoff(), self.latency);
+        let inputs = self.inputs();
         ready.map(|ready| (inputs.between_starts(ready), ready.first_fetch))
     }
 
@@ -78,10 +78,13 @@ impl<W> Schedule<W> {
 
     /// Adopts what others have observed, in place of its own.
     pub fn adopt_observed(&mut self, observed: Observed) {
-        if self.observed() != observed {
-            let Observed { backoff, latency, refusals } = observed;
-            self.latency = latency;
-            self.backoff.adopt(backoff, refusals, self.starts);
+        let observed = Observed { backoff: observed.backoff.min(backoff::MAX), ..observed };
+        if self.observed != observed {
+            // If the backoff was raised, starts until now say nothing about it.
+            if observed.backoff > self.observed.backoff {
+                self.raised_at = self.starts;
+            }
+            self.observed = observed;
             self.pushed_back();
         }
     }
@@ -101,7 +104,7 @@ impl<W> Schedule<W> {
     /// For a partitioned instance: its part of the time, and the gap that divides it.
     fn phase(&self, request: SlotRequest) -> Option<(Phase, Duration)> {
         let TurnSource::Partitioned(phase) = self.source else { return None };
-        let gap = self.source.gap_inputs(self.backoff(), self.latency).between_starts(request);
+        let gap = self.inputs().between_starts(request);
         phase.is_divided(gap).then_some((phase, gap))
     }
 

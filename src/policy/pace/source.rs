@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use super::gap::GapInputs;
 use super::phase::Phase;
 use super::terms::SlotRequest;
 
@@ -64,24 +63,22 @@ impl TurnSource {
         }
     }
 
-    /// The inputs of the gap.
-    pub(super) fn gap_inputs(&self, backoff: Duration, latency: Duration) -> GapInputs {
-        let times = match self {
+    /// By how much each gap is multiplied, and divided.
+    pub(super) fn times(&self) -> (u32, u32) {
+        match self {
             // A partitioned instance is slowed by its part of the time instead.
             Self::Own | Self::Partitioned(_) => (1, 1),
             Self::Fleet { shares, .. } => (shares.instances, shares.connected),
-        };
-        GapInputs { backoff, latency, times }
+        }
     }
 
-    /// The inputs expected when a waiting request starts.
-    pub(super) fn forecast(&self, backoff: Duration, latency: Duration) -> GapInputs {
-        let times = match self {
+    /// The same, as expected when a waiting request starts.
+    pub(super) fn forecast_times(&self) -> (u32, u32) {
+        match self {
             Self::Own => (1, 1),
             Self::Fleet { rivals, shares, .. } => (rivals.saturating_mul(shares.instances), shares.connected),
             Self::Partitioned(phase) => (phase.instances, 1),
-        };
-        GapInputs { backoff, latency, times }
+        }
     }
 }
 

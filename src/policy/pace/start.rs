@@ -38,7 +38,7 @@ impl<W> Schedule<W> {
         *mark = before.max(Some(now));
         let shared = self.source.is_shared(demand, self.backoff());
         let exclusive = self.limit(demand) == 1;
-        let gap = demand.gap(self.latency).max(self.backoff());
+        let gap = demand.gap(self.observed.latency).max(self.backoff());
         let (number, first_fetch) = (self.starts, demand.first_fetch);
         self.pending = (!gap.is_zero()).then_some(number);
         Slot { number, client, first_fetch, before, shared, exclusive, in_flight: true, gap, group_gap: Duration::ZERO }
