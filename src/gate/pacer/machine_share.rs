@@ -119,8 +119,8 @@ impl MachineShare {
 
     /// Handles a request's start.
     pub fn started(&mut self, slot: &Slot) {
-        if slot.is_shared() {
-            self.turn = ShareTurn::Of(slot.number());
+        if slot.is_shared {
+            self.turn = ShareTurn::Of(slot.number);
         }
     }
 
@@ -129,20 +129,20 @@ impl MachineShare {
         if !self.has_turn(slot) {
             return false;
         }
-        let start = MachineStart { gap: slot.gap(), is_fetch: slot.is_first_fetch() };
+        let start = MachineStart { gap: slot.gap, is_fetch: slot.is_first_fetch };
         let reserved = self.reserved.filter(|_| !start.is_fetch);
         self.machine.left(self.id, start, reserved, at, is_gone);
         if is_gone && !start.is_fetch {
             (self.reserved, self.due) = (None, None);
         }
-        is_gone && !slot.is_exclusive() && self.ended(slot)
+        is_gone && !slot.is_exclusive && self.ended(slot)
     }
 
     /// Handles a request's end. Returns true if that frees the turn.
     pub fn ended(&mut self, slot: &Slot) -> bool {
         let has_turn = self.has_turn(slot);
         if has_turn {
-            if !slot.is_first_fetch() {
+            if !slot.is_first_fetch {
                 self.give_back();
             }
             self.machine.release(self.id);
@@ -153,7 +153,7 @@ impl MachineShare {
 
     /// Whether the turn is still held by this request.
     pub fn has_turn(&self, slot: &Slot) -> bool {
-        self.turn == ShareTurn::Of(slot.number())
+        self.turn == ShareTurn::Of(slot.number)
     }
 
     /// Publishes a changed backoff or latency.

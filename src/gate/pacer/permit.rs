@@ -57,7 +57,7 @@ impl Permit {
 
     /// The gap between this start and the next.
     pub fn gap(&self) -> Duration {
-        let own = self.slot.as_ref().map_or_else(|| self.terms.gap(), Slot::gap);
+        let own = self.slot.as_ref().map_or_else(|| self.terms.gap(), |slot| slot.gap);
         self.group.as_ref().map_or(own, |group| group.gap().max(own))
     }
 
@@ -82,7 +82,7 @@ impl Permit {
 
     /// Whether other requests still wait for this one.
     pub fn has_turn(&self) -> bool {
-        self.slot.as_ref().is_none_or(Slot::is_in_flight)
+        self.slot.as_ref().is_none_or(|slot| slot.is_in_flight)
     }
 
     /// Notes when the answer began, measured from sending. `is_good`: the answer may shorten the host's latency.
@@ -203,7 +203,7 @@ impl Drop for Permit {
 }
 
 fn is_paced(slot: &Slot) -> bool {
-    slot.is_shared() || !slot.gap().is_zero()
+    slot.is_shared || !slot.gap.is_zero()
 }
 
 /// A place in the queue, given back when dropped.

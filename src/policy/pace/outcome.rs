@@ -7,7 +7,7 @@ impl<W> Schedule<W> {
     /// Corrects the time of a start to when the request leaves. `is_gone`: it has left. True: the next start waited for that.
     pub fn left(&mut self, slot: &Slot, at: Instant, is_gone: bool) -> bool {
         let gap = self.delay();
-        let mark = self.last.of(slot.first_fetch);
+        let mark = self.last.of(slot.is_first_fetch);
         let is_longest = self.longest_until == mark.map(|start| start + gap);
         *mark = (*mark).max(Some(at));
         if is_longest {
@@ -35,13 +35,13 @@ impl<W> Schedule<W> {
 
     /// Stops counting a continuing request as in flight.
     pub fn pass_on(&mut self, slot: &mut Slot) {
-        self.in_flight -= u32::from(slot.in_flight);
-        (slot.in_flight, slot.exclusive) = (false, false);
+        self.in_flight -= u32::from(slot.is_in_flight);
+        (slot.is_in_flight, slot.is_exclusive) = (false, false);
     }
 
     /// Takes back a request's slot. `now` is called only if needed.
     pub fn finished(&mut self, now: impl Fn() -> Instant, slot: Slot, outcome: PaceOutcome) {
-        self.in_flight -= u32::from(slot.in_flight);
+        self.in_flight -= u32::from(slot.is_in_flight);
         self.let_go(&slot);
         self.pending.take_if(|pending| *pending == slot.number);
         self.learn(now, &slot, outcome);
@@ -56,7 +56,7 @@ impl<W> Schedule<W> {
             PaceOutcome::Backoff { retry_after } => self.refused(&now, slot, retry_after),
             PaceOutcome::Failure => {}
             // Undoes the start of a request that was never sent, unless another start has followed.
-            PaceOutcome::Unused if slot.number == self.starts => *self.last.of(slot.first_fetch) = slot.before,
+            PaceOutcome::Unused if slot.number == self.starts => *self.last.of(slot.is_first_fetch) = slot.before,
             PaceOutcome::Unused => {}
         }
     }

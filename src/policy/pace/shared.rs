@@ -92,7 +92,7 @@ impl<W> Schedule<W> {
     /// Whether a start that has not left may leave now: the source of starts is the same, and nothing has started since. `has_turn`: it
     /// still has the fleet's turn.
     pub fn holds(&self, slot: &Slot, has_turn: bool) -> bool {
-        let is_there = match (self.source, slot.shared) {
+        let is_there = match (self.source, slot.is_shared) {
             (TurnSource::Own, _) => return true,
             (TurnSource::Fleet { .. }, true) => has_turn,
             (TurnSource::Fleet { .. }, false) => slot.gap.is_zero(),

@@ -186,7 +186,7 @@ impl World {
 
     fn start(&mut self, i: usize, slot: Slot) -> Result<(), TestCaseError> {
         prop_assert!(self.hold.is_none_or(|hold| self.now >= hold), "never before Retry-After");
-        let has_gap = !slot.gap().is_zero();
+        let has_gap = !slot.gap.is_zero();
         self.slots.insert(i, slot);
         let client = |i: &usize| self.arrivals[*i].client;
         let has_one = self.slots.keys().any(|other| *other != i && client(other) == client(&i));

@@ -127,7 +127,7 @@ mod tests {
         schedule.follow(fleet(true, true));
         assert_eq!(schedule.head_start(now), None);
         let NextTurn::Start("it", slot) = schedule.poll(now) else { panic!("it has its turn") };
-        assert!(slot.is_shared() && slot.is_exclusive());
+        assert!(slot.is_shared && slot.is_exclusive);
         schedule.finished(|| now, slot, PaceOutcome::Success);
         // The schedule keeps the gap itself while the fleet is connected.
         assert!(matches!(schedule.request(now, A, &delay(1000), || "next"), Turn::Wait { .. }));
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(schedule.head_start(now), None);
         let NextTurn::Start("it", first) = schedule.poll(now) else { panic!("it has its turn") };
         let Turn::Go(slot) = schedule.request(now, A, &delay(0), || "") else { panic!("at once") };
-        assert!(!slot.is_shared());
+        assert!(!slot.is_shared);
         [first, slot].into_iter().for_each(|slot| schedule.finished(|| now, slot, PaceOutcome::Success));
         // A backoff makes the fleet grant the starts.
         let held = LastStarts { hold: Some(now + ms(2000)), ..LastStarts::default() };

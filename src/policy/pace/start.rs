@@ -36,12 +36,12 @@ impl<W> Schedule<W> {
         let before = *mark;
         // Callers read the clock before they lock the schedule, so it may be a little behind.
         *mark = before.max(Some(now));
-        let shared = self.source.is_shared(demand, self.backoff());
-        let exclusive = self.limit(demand) == 1;
+        let is_shared = self.source.is_shared(demand, self.backoff());
+        let (is_exclusive, is_in_flight) = (self.limit(demand) == 1, true);
         let gap = demand.gap(self.observed.latency).max(self.backoff());
-        let (number, first_fetch) = (self.starts, demand.first_fetch);
+        let (number, is_first_fetch, group_gap) = (self.starts, demand.first_fetch, Duration::ZERO);
         self.pending = (!gap.is_zero()).then_some(number);
-        Slot { number, client, first_fetch, before, shared, exclusive, in_flight: true, gap, group_gap: Duration::ZERO }
+        Slot { number, client, is_first_fetch, before, is_shared, is_exclusive, is_in_flight, gap, group_gap }
     }
 
     /// Stops counting a finished request.

@@ -125,50 +125,24 @@ pub struct Ticket {
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a slot that is not given back is in flight for ever"]
 pub struct Slot {
-    pub(super) number: u64,
+    /// Counted from 1 in each schedule.
+    pub number: u64,
     /// `None`: the proxy itself.
     pub(super) client: Option<ClientId>,
-    pub(super) first_fetch: bool,
+    /// Whether this is the first fetch of a robots.txt.
+    pub is_first_fetch: bool,
     /// The last start before this one.
     pub(super) before: Option<Instant>,
-    pub(super) shared: bool,
-    pub(super) exclusive: bool,
-    pub(super) in_flight: bool,
-    pub(super) gap: Duration,
+    /// Whether the fleet granted the start.
+    pub is_shared: bool,
+    /// Whether the request keeps the fleet's turn until it has finished.
+    pub is_exclusive: bool,
+    /// Whether others wait for it.
+    pub is_in_flight: bool,
+    /// Time to the next start, as far as is known.
+    pub gap: Duration,
     /// The gap of the request's group, which has its own schedule.
     pub group_gap: Duration,
-}
-
-impl Slot {
-    /// Counted from 1 in each schedule.
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// Whether the fleet granted the start.
-    pub fn is_shared(&self) -> bool {
-        self.shared
-    }
-
-    /// Whether the request keeps the fleet's turn until it has finished.
-    pub fn is_exclusive(&self) -> bool {
-        self.exclusive
-    }
-
-    /// Whether others wait for it.
-    pub fn is_in_flight(&self) -> bool {
-        self.in_flight
-    }
-
-    /// Time to the next start, as far as is known.
-    pub fn gap(&self) -> Duration {
-        self.gap
-    }
-
-    /// Whether this is the first fetch of a robots.txt.
-    pub fn is_first_fetch(&self) -> bool {
-        self.first_fetch
-    }
 }
 
 /// How a request ended.

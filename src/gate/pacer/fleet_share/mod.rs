@@ -149,7 +149,7 @@ impl FleetShare {
 
     /// Handles a request's start.
     pub fn started<W>(&mut self, schedule: &Schedule<W>, slot: &Slot) {
-        if slot.is_shared()
+        if slot.is_shared
             && let Some(of) = self.reserved.take()
         {
             self.used = Some(UsedStart::new(of, slot));
@@ -166,7 +166,7 @@ impl FleetShare {
             self.missed = used.of.missed_by(at, ways).min(MOST_MISSED);
             self.told = self.told.max(LastStarts { hold: None, ..schedule.last_starts() });
         }
-        is_gone && !slot.is_exclusive() && self.ended(slot, true, at)
+        is_gone && !slot.is_exclusive && self.ended(slot, true, at)
     }
 
     /// Handles a request's end. Returns true if that frees the slot.

@@ -63,12 +63,12 @@ pub(super) struct UsedStart {
 
 impl UsedStart {
     pub fn new(of: ReservedStart, slot: &Slot) -> Self {
-        let (slot, is_exclusive) = (slot.number(), slot.is_exclusive());
+        let (slot, is_exclusive) = (slot.number, slot.is_exclusive);
         Self { of, slot, is_exclusive, left: None, has_ended: false, in_flight: None }
     }
 
     pub fn is(&self, slot: &Slot) -> bool {
-        self.slot == slot.number() && !self.has_ended
+        self.slot == slot.number && !self.has_ended
     }
 
     pub fn has_left(&self) -> bool {

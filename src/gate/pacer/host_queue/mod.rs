@@ -148,7 +148,7 @@ impl HostQueue {
         });
         match turn {
             Turn::Go(slot) => {
-                if slot.is_shared() {
+                if slot.is_shared {
                     // The used reservation is tracked.
                     let HostQueueState { schedule, sharing, .. } = &mut *state;
                     sharing.started(schedule, &slot);

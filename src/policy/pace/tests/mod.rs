@@ -725,7 +725,7 @@ fn absurd_durations_do_not_overflow() {
     };
     let mut host = Host::new();
     let slot = host.go(0, &terms);
-    assert_eq!(slot.gap(), terms.gap(), "or each turn would be too early for its terms");
+    assert_eq!(slot.gap, terms.gap(), "or each turn would be too early for its terms");
     host.end(0, slot, PaceOutcome::Backoff { retry_after: Some(Duration::MAX) });
     assert!(matches!(host.ask(0, A, &terms, ""), Turn::Wait { .. }));
     assert!(matches!(host.schedule.poll(host.zero), NextTurn::WaitUntil(_)));
