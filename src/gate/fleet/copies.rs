@@ -2,7 +2,6 @@
 
 use super::link::ServerLink;
 use super::machine::Machine;
-use super::parcel::{FoundCopy, Parcel};
 use super::reach::ServerLost;
 use super::{Fleet, FleetWay, scripts};
 use crate::gate::store::{Store, snapshot};
@@ -22,6 +21,21 @@ pub(in crate::gate) enum Claim {
     Stored,
     /// This instance is to fetch the file; the copy, if any, is to be revalidated.
     Fetch(Right, Option<Parcel>),
+}
+
+/// A copy as the fleet has it, in transit between instances.
+pub(in crate::gate) struct Parcel {
+    pub bytes: Vec<u8>,
+    /// When the copy was stored, by our clock.
+    pub sent: SystemTime,
+}
+
+impl Parcel {
+    /// Empty bytes mean no copy. `age`: in milliseconds.
+    fn new(bytes: Vec<u8>, age: u64) -> Option<Self> {
+        let sent = SystemTime::now().checked_sub(Duration::from_millis(age)).unwrap_or(SystemTime::UNIX_EPOCH);
+        (!bytes.is_empty()).then_some(Self { bytes, sent })
+    }
 }
 
 /// The right to fetch one authority's file. Renewed by [`meanwhile`](Self::meanwhile), given back by [`publish`](Self::publish) or when
@@ -54,10 +68,19 @@ impl Fleet {
                 let (fleet, name, granted) = (self.clone(), name.clone(), (at, SystemTime::now()));
                 Right { fleet, name, granted, on_machine }
             };
-            let found = match &self.way {
-                FleetWay::Server(_) => {
+            // How long the file is another's to fetch, as far as is known.
+            let busy = match &self.way {
+                FleetWay::Server(..) => {
                     let link = self.copies().ok_or(ServerLost)?;
-                    link.look(&name, anew, began.elapsed()).await?
+                    let (wanted, age) = (if anew { "anew" } else { "look" }, millis(began.elapsed()));
+                    let longest = link.longest_copy();
+                    let asked = link.copy(&name, |call| call.arg(wanted).arg(longest).arg(age).arg(millis(HELD)));
+                    let (state, time, now, bytes) = asked.await?;
+                    match (state, Parcel::new(bytes, time)) {
+                        (0, Some(copy)) => return Ok(Claim::Copy(copy)),
+                        (1, old) => return Ok(Claim::Fetch(right(now, None), old)),
+                        _ => Duration::from_millis(time) + AFTER,
+                    }
                 }
                 FleetWay::Machine(link, store) => {
                     let machine = link.machine().ok_or(ServerLost)?;
@@ -71,28 +94,22 @@ impl Fleet {
                         machine.warn_of_stopped_fetch(&name);
                     }
                     // Fetching twice is better than never: the holder may be stopped.
-                    match free.or_else(|| (age >= patience).then(|| right(0, None))) {
-                        Some(right) => return Ok(Claim::Fetch(right, None)),
-                        None => FoundCopy::Busy(LOOK_EVERY),
+                    if let Some(right) = free.or_else(|| (age >= patience).then(|| right(0, None))) {
+                        return Ok(Claim::Fetch(right, None));
                     }
+                    LOOK_EVERY
                 }
             };
-            match found {
-                FoundCopy::Copy(copy) => return Ok(Claim::Copy(copy)),
-                FoundCopy::Right(old, at) => return Ok(Claim::Fetch(right(at, None), old)),
-                FoundCopy::Busy(time) => {
-                    // A missing or unnoticed message only means to look again.
-                    let is_other = |arrived: &Arc<str>| !arrived.is_empty() && **arrived != *name;
-                    let arrived = async { while arrivals.recv().await.is_ok_and(|arrived| is_other(&arrived)) {} };
-                    tokio::select! { () = arrived => {}, () = sleep(time) => {} }
-                }
-            }
+            // A missing or unnoticed message only means to look again.
+            let is_other = |arrived: &Arc<str>| !arrived.is_empty() && **arrived != *name;
+            let arrived = async { while arrivals.recv().await.is_ok_and(|arrived| is_other(&arrived)) {} };
+            tokio::select! { () = arrived => {}, () = sleep(busy) => {} }
         }
     }
 
     /// Whether there is a server, which may have newer copies than this machine.
     pub fn has_server(&self) -> bool {
-        matches!(self.way, FleetWay::Server(_))
+        matches!(self.way, FleetWay::Server(..))
     }
 
     /// The server's copy, whatever its age.
@@ -105,18 +122,6 @@ impl Fleet {
 }
 
 impl ServerLink {
-    async fn look(&self, name: &str, anew: bool, age: Duration) -> Result<FoundCopy, ServerLost> {
-        let wanted = if anew { "anew" } else { "look" };
-        let longest = self.longest_copy();
-        let asked = self.copy(name, |call| call.arg(wanted).arg(longest).arg(millis(age)).arg(millis(HELD)));
-        let (state, time, now, bytes) = asked.await?;
-        Ok(match (state, Parcel::new(bytes, time)) {
-            (0, Some(copy)) => FoundCopy::Copy(copy),
-            (1, copy) => FoundCopy::Right(copy, now),
-            _ => FoundCopy::Busy(Duration::from_millis(time) + AFTER),
-        })
-    }
-
     /// `wanted`: adds the script's arguments (`copy.lua`).
     async fn copy(
         &self,

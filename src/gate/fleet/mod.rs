@@ -19,7 +19,6 @@ mod message;
 mod pace;
 #[cfg(test)]
 pub(super) mod pace_twin;
-mod parcel;
 mod place;
 mod reach;
 mod scripts;
@@ -28,12 +27,11 @@ mod server;
 
 pub(super) use budget::Spend;
 pub(super) use clock::ServerClock;
-pub(super) use copies::{Claim, FETCH_LASTS, LATE};
+pub(super) use copies::{Claim, FETCH_LASTS, LATE, Parcel};
 pub use figures::FleetFigures;
 pub(super) use machine::{Machine, MachineLink, MachineStart, MachineTurn, MachineView, Reserved};
 pub(super) use message::{Message, Messages, WaitNews};
 pub(super) use pace::{PaceAnswer, PaceCall, StartWindow, WantedStart};
-pub(super) use parcel::Parcel;
 pub(super) use reach::{Reach, ServerLost};
 
 use super::store::Store;
@@ -44,7 +42,6 @@ use futures_util::future::join_all;
 use keeps::Keeps;
 use link::ServerLink;
 use place::KeptPlace;
-use std::iter::once;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -59,16 +56,10 @@ pub(super) struct Fleet {
 
 /// How the others are reached.
 enum FleetWay {
-    Server(FleetServers),
+    /// Paces must not be lost, but copies may be, so they can be on different servers: the second has them, if there is one.
+    Server(ServerLink, Option<ServerLink>),
     /// The processes of this machine, and where they keep their copies.
     Machine(Arc<MachineLink>, Arc<Store>),
-}
-
-/// Paces must not be lost, but copies may be, so they can be on different servers.
-struct FleetServers {
-    paces: ServerLink,
-    /// `None`: the server of the paces has them.
-    copies: Option<ServerLink>,
 }
 
 impl Fleet {
@@ -80,7 +71,7 @@ impl Fleet {
         let link = |keeps, place| ServerLink::new(keeps, settings.clone(), place, sender.clone());
         let paces = link(Keeps::Paces, KeptPlace::open(store));
         let copies = now.fleet.copies_apart().map(|_| link(Keeps::Copies, KeptPlace::open(None)));
-        Some((Self::new(FleetWay::Server(FleetServers { paces, copies })), messages))
+        Some((Self::new(FleetWay::Server(paces, copies)), messages))
     }
 
     /// The fleet of the processes of this machine.
@@ -91,7 +82,7 @@ impl Fleet {
     /// The processes of this machine, if they are the fleet, and could ever share something.
     pub fn machine(&self) -> Option<Arc<Machine>> {
         match &self.way {
-            FleetWay::Server(_) => None,
+            FleetWay::Server(..) => None,
             FleetWay::Machine(link, _) => link.machine(),
         }
     }
@@ -116,8 +107,11 @@ impl Fleet {
     }
 
     fn links(&self) -> impl Iterator<Item = &ServerLink> {
-        let servers = if let FleetWay::Server(servers) = &self.way { Some(servers) } else { None };
-        servers.into_iter().flat_map(|servers| once(&servers.paces).chain(&servers.copies))
+        let (paces, copies) = match &self.way {
+            FleetWay::Server(paces, copies) => (Some(paces), copies.as_ref()),
+            FleetWay::Machine(..) => (None, None),
+        };
+        paces.into_iter().chain(copies)
     }
 
     /// The link to the server with the copies of robots.txt.
@@ -128,7 +122,7 @@ impl Fleet {
     #[inline]
     pub fn reach(&self) -> Reach {
         match &self.way {
-            FleetWay::Server(servers) => servers.paces.reach(),
+            FleetWay::Server(paces, _) => paces.reach(),
             FleetWay::Machine(link, _) => link.reach(),
         }
     }
@@ -142,7 +136,7 @@ impl Fleet {
     /// Returns when requests have to be refused.
     pub async fn refuses(&self) -> Refusal {
         match &self.way {
-            FleetWay::Server(servers) => servers.paces.refuses().await,
+            FleetWay::Server(paces, _) => paces.refuses().await,
             FleetWay::Machine(..) => std::future::pending().await,
         }
     }
@@ -150,7 +144,7 @@ impl Fleet {
     /// Reports and reserves starts of a key.
     pub async fn pace(&self, key: &str, call: &PaceCall) -> Result<PaceAnswer, ServerLost> {
         match &self.way {
-            FleetWay::Server(FleetServers { paces: link, .. }) => {
+            FleetWay::Server(link, _) => {
                 let (clock, asked) = (link.clock(), Instant::now());
                 let reply = link.call(&call.invocation(key, &link.me, &clock)).await?;
                 Ok(call.answer(reply, &link.clock(), asked, Instant::now()))
@@ -162,8 +156,8 @@ impl Fleet {
     /// Spends from a budget that all share. False: there was no room.
     pub async fn spend(&self, of: &str, spend: &Spend) -> Result<(bool, Spent), ServerLost> {
         match &self.way {
-            FleetWay::Server(servers) => {
-                let answer = servers.paces.call(&spend.invocation(of)).await?;
+            FleetWay::Server(paces, _) => {
+                let answer = paces.call(&spend.invocation(of)).await?;
                 Ok(budget::answered(answer, spend.per, SystemTime::now()))
             }
             FleetWay::Machine(link, _) => link.machine().ok_or(ServerLost)?.spend(of, spend).await,
