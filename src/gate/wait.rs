@@ -49,8 +49,7 @@ impl Gate {
 
     /// Waits for a slot.
     pub(super) async fn turn(&self, request: &Request<'_>, mut waiting: Waiting) -> Result<Box<Permit>, Refusal> {
-        let (due, mut place) =
-            (waiting.due(), self.waiting.for_turn(request, waiting.queue().clone(), waiting.terms()));
+        let (due, mut place) = (waiting.due, self.waiting.for_turn(request, waiting.queue().clone(), &waiting.terms));
         let permit = tokio::select! {
             biased;
             permit = waiting.turn() => permit,

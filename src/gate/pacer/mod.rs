@@ -249,7 +249,7 @@ mod tests {
                 assert!(figures.owed + began.elapsed() >= Duration::from_secs(owed.min(50)), "{name}: {figures:?}");
                 let stand = pacer.queue(&host).stand(ClientId(1), &terms(then.0, then.1));
                 let Ok(Stand::Wait(waiting)) = stand else { panic!("{name}: it is owed") };
-                let (due, owed) = (waiting.due().expect("it is known"), Duration::from_secs(owed));
+                let (due, owed) = (waiting.due.expect("it is known"), Duration::from_secs(owed));
                 let late = left_by.expect("one") + ARRIVAL + Duration::from_millis(10);
                 assert!(due >= began + owed && due <= late + owed, "{name} {is_shared}: {:?}", due - began);
             }

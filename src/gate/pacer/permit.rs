@@ -212,10 +212,10 @@ pub(in crate::gate) struct Waiting {
     pub(super) client: ClientId,
     pub(super) ticket: Ticket,
     pub(super) answer: oneshot::Receiver<Result<Slot, Refused>>,
-    pub(super) terms: Box<Terms>,
+    pub terms: Box<Terms>,
     pub(super) since: Instant,
     /// When the slot is likely to be granted. `None`: unknown.
-    pub(super) due: Option<Instant>,
+    pub due: Option<Instant>,
     /// The group's permit, if already granted.
     pub(super) group: Option<Box<Permit>>,
     /// The host's queue, if this place is in a group's queue.
@@ -226,16 +226,6 @@ impl Waiting {
     /// The host's queue.
     pub fn queue(&self) -> &Arc<HostQueue> {
         self.host.as_ref().unwrap_or(&self.queue)
-    }
-
-    /// When the slot is likely to be granted. `None`: unknown.
-    pub fn due(&self) -> Option<Instant> {
-        self.due
-    }
-
-    /// The request's terms.
-    pub fn terms(&self) -> &Terms {
-        &self.terms
     }
 
     /// Waits in this queue only.
@@ -346,7 +336,7 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(20)).await;
         permit.leaves(true);
         let Stand::Wait(waiting) = stand(&host) else { panic!("its gap is from the one before") };
-        assert!(waiting.due().is_some_and(|due| due >= began + Duration::from_millis(100_020)));
+        assert!(waiting.due.is_some_and(|due| due >= began + Duration::from_millis(100_020)));
     }
 
     #[tokio::test]

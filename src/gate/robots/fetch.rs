@@ -3,6 +3,7 @@
 
 pub(super) use super::fetch_error::{COME_BACK, FetchError, TryError, own_limit};
 use super::long_bodies::FetchRoom;
+use super::places::FetchLine;
 use crate::config::Settings;
 use crate::gate::pacer::Permit;
 use crate::http1::Framing;
@@ -30,8 +31,7 @@ pub(super) struct FileRequest<'a> {
     pub want: Want,
     /// The signature requested by the previous answer.
     pub asked: Option<SignatureRequest>,
-    /// For other fetches too that wait for this URL.
-    pub is_shared: bool,
+    pub line: FetchLine,
 }
 
 /// A final answer.

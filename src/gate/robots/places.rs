@@ -32,7 +32,7 @@ impl FairPlaces {
         let mut place = None;
         loop {
             let most = if place.is_some() { a_while } else { Duration::MAX };
-            let turn = timeout(most, FetchTurn::take(taker, queue, line, terms, fetch)).await;
+            let turn = timeout(most, take_slot(taker, queue, line, terms, fetch)).await;
             fetch.set_due(None);
             match (turn, place.take().or_else(|| self.take(taker).now_or_never())) {
                 (Ok(turn), Some(place)) => return Ok((place, turn?)),
@@ -47,7 +47,7 @@ impl FairPlaces {
 }
 
 /// Where a fetch waits for a host's slot.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FetchLine {
     /// At the host whose file is wanted.
     Own,
@@ -57,41 +57,37 @@ pub(super) enum FetchLine {
     Guest,
 }
 
-/// A host's slot for a fetch. One guest at a time has or awaits the host's slot: however many sites redirect to this host, its own clients
-/// come first. Guests take turns by client, and by the site whose file is wanted.
-pub(super) struct FetchTurn {
-    pub permit: Box<Permit>,
-    _guest_place: Option<FairPlace>,
-}
+/// A guest's place, and a host's slot for a fetch.
+pub(super) type FetchTurn = (Option<FairPlace>, Box<Permit>);
 
-impl FetchTurn {
-    async fn take(
-        taker: Taker,
-        queue: &Arc<HostQueue>,
-        line: FetchLine,
-        terms: &Terms,
-        fetch: &Fetch,
-    ) -> Result<Self, Refusal> {
-        let (client, _guest_place) = match line {
-            FetchLine::Own => (FETCHES, None),
-            FetchLine::Shared => (ClientId::GUESTS, None),
-            FetchLine::Guest => {
-                fetch.set_due(Some(Instant::now()));
-                (ClientId::GUESTS, Some(queue.guest_place(taker, terms).await?))
-            }
-        };
-        let permit = match queue.stand(client, terms)? {
-            Stand::Go(permit) => permit,
-            Stand::Wait(mut waiting) => {
-                fetch.set_due(Some(waiting.due().unwrap_or_else(Instant::now)));
-                waiting.turn().await?
-            }
-        };
-        if _guest_place.is_some() {
-            queue.guests().started();
+/// Takes a host's slot. One guest at a time has or awaits it: however many sites redirect to this host, its own clients come first. Guests
+/// take turns by client, and by the site whose file is wanted.
+async fn take_slot(
+    taker: Taker,
+    queue: &Arc<HostQueue>,
+    line: FetchLine,
+    terms: &Terms,
+    fetch: &Fetch,
+) -> Result<FetchTurn, Refusal> {
+    let (client, guest_place) = match line {
+        FetchLine::Own => (FETCHES, None),
+        FetchLine::Shared => (ClientId::GUESTS, None),
+        FetchLine::Guest => {
+            fetch.set_due(Some(Instant::now()));
+            (ClientId::GUESTS, Some(queue.guest_place(taker, terms).await?))
         }
-        Ok(Self { permit, _guest_place })
+    };
+    let permit = match queue.stand(client, terms)? {
+        Stand::Go(permit) => permit,
+        Stand::Wait(mut waiting) => {
+            fetch.set_due(Some(waiting.due.unwrap_or_else(Instant::now)));
+            waiting.turn().await?
+        }
+    };
+    if guest_place.is_some() {
+        queue.guests().started();
     }
+    Ok((guest_place, permit))
 }
 
 /// Resolves when a guest that is in flight has had its time, and others wait for its place.
@@ -214,7 +210,7 @@ mod tests {
         let guest =
             || places.take_in_turn(Taker::of(ClientId(1)), &queue, FetchLine::Guest, &terms, SOON * 1000, &under_way);
         let began = Instant::now();
-        guest().await.unwrap().1.permit.leaves(false);
+        guest().await.unwrap().1.1.leaves(false);
         queue.turn(ClientId(2), &terms).await.unwrap().leaves(false);
         drop(guest().await.unwrap());
         assert!(began.elapsed() >= gap * 10);

@@ -3,6 +3,7 @@
 
 use super::super::fetch::{self, FetchError, FileRequest, target};
 use super::super::fetch_table::Fetch;
+use super::super::places::FetchLine;
 use super::super::redirect::Trail;
 use super::super::response::Fetched;
 use super::super::{FetchReason, HostEntry, Order, RobotsCache};
@@ -74,8 +75,8 @@ impl RobotsCache {
             // The validators belong to a file fetched without redirects; redirected ones are stored without.
             let validators = old.conditions().filter(|_| !trail.is_redirected());
             let want = Want { versions: hop.order.versions, ..Want::default() };
-            let mut request =
-                FileRequest { authority: &at, url, file, validators, want, asked: None, is_shared: false };
+            let line = if hop.is_at_home(&at) { FetchLine::Own } else { FetchLine::Guest };
+            let mut request = FileRequest { authority: &at, url, file, validators, want, asked: None, line };
             let mut reply = self.in_turn_or_shared(hop, &mut request, &mut left).await?;
             if reply.wanted.is_some() {
                 request.asked = reply.wanted.take();

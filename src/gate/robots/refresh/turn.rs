@@ -23,15 +23,15 @@ impl RobotsCache {
         left: &mut Duration,
     ) -> Result<Reply, FetchError> {
         let (file, url) = (request.file, request.url);
-        if hop.is_at_home(request.authority) || target(url) != file.path() || left.is_zero() {
+        if request.line == FetchLine::Own || target(url) != file.path() || left.is_zero() {
             return self.in_turn(hop, request, left).await;
         }
-        request.is_shared = true;
+        request.line = FetchLine::Shared;
         let mut whole = hop.settings.robots.timeout;
         let ask = Box::pin(self.in_turn(hop, request, &mut whole));
         let reply = shared_reply(&self.shared_replies, (file, url.clone()), ask).await;
         *left = left.saturating_sub(hop.settings.robots.timeout - whole);
-        request.is_shared = false;
+        request.line = FetchLine::Guest;
         reply
     }
 
@@ -78,23 +78,16 @@ impl RobotsCache {
         let address = route.paced_at(request.want.first);
         let pace = self.pacer.queue(&PaceKey::new(settings.pace.key, request.authority, address));
         let (taker, terms) = (hop.taker(), self.terms(hop, request.authority));
-        let (is_guest, a_while) = (!hop.is_at_home(request.authority), settings.robots.timeout);
-        let line = match (is_guest, request.is_shared) {
-            (false, _) => FetchLine::Own,
-            (true, true) => FetchLine::Shared,
-            (true, false) => FetchLine::Guest,
-        };
-        let in_turn = self.places.take_in_turn(taker, &pace, line, &terms, a_while, hop.fetch).await;
-        let (_place, mut turn) = in_turn.map_err(FetchError::NotAsked)?;
-        let permit = &mut turn.permit;
+        let in_turn = self.places.take_in_turn(taker, &pace, request.line, &terms, settings.robots.timeout, hop.fetch);
+        let (_place, (_guest_place, mut permit)) = in_turn.await.map_err(FetchError::NotAsked)?;
         hop.fetch.begin();
         let time = SiteTime::new(*left, hop.order.patience(settings));
         let room = (&self.long_bodies, &self.workers, taker, &time);
         let answered = {
-            let get = pin!(fetch::get(&self.upstream, request, &room, settings, permit));
+            let get = pin!(fetch::get(&self.upstream, request, &room, settings, &mut permit));
             tokio::select! {
                 answered = time.limit(get) => answered.ok_or_else(late),
-                () = guests_wait(&pace), if matches!(line, FetchLine::Guest) => {
+                () = guests_wait(&pace), if request.line == FetchLine::Guest => {
                     let host = request.authority.host();
                     let why = format!("{host} is slow to answer, and other redirected files wait for it");
                     return Err(TryError::Final(hop.comes_back(&why)));
@@ -105,7 +98,7 @@ impl RobotsCache {
         let reply = answered??;
         permit.outcome = match reply.status {
             // Who has redirected there chooses what is asked for: what that is answered is no word to the host's own clients.
-            _ if is_guest => PaceOutcome::Failure,
+            _ if request.line != FetchLine::Own => PaceOutcome::Failure,
             429 | 503 => PaceOutcome::Backoff { retry_after: asked_to_wait(&reply.headers, SystemTime::now()) },
             _ => PaceOutcome::Success,
         };
