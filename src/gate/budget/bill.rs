@@ -27,7 +27,6 @@ struct Item {
     cost: i64,
     /// Paid only if less than this has been spent.
     within: Budget,
-    is_money: bool,
     /// The end of the period in which it was paid.
     paid: Option<u64>,
 }
@@ -112,7 +111,7 @@ impl Bill {
 
     /// Settles an ended request. `bytes`: of its answer. `charged`: by its answer; `None`: unknown. Not `sent`: never sent.
     pub fn settle(mut self, sent: bool, bytes: u64, charged: Option<Charge>) {
-        let is_charged = charged.is_some() && self.items.iter().any(|item| item.is_money);
+        let is_charged = charged.is_some() && self.items.iter().any(|item| item.budget.money.is_some());
         if sent && bytes == 0 && !is_charged || self.items.iter().all(|item| item.paid.is_none()) {
             return;
         }
@@ -156,38 +155,30 @@ impl Drop for Paid {
 impl Item {
     /// The item of a budget of requests and bytes.
     fn counted(of: &str, budget: Budget) -> Option<Self> {
-        let within = Budget { money: None, ..budget };
-        (within.requests.is_some() || within.bytes.is_some()).then(|| Self {
-            of: of.into(),
-            budget: within,
-            cost: 1,
-            within,
-            is_money: false,
-            paid: None,
-        })
+        let budget = Budget { money: None, ..budget };
+        let is_one = budget.requests.is_some() || budget.bytes.is_some();
+        is_one.then(|| Self { of: of.into(), budget, cost: 1, within: budget, paid: None })
     }
 
     /// The item of a budget of money, whose millionths are counted like requests. Another currency is never within it.
     fn promised(of: &str, budget: Budget, promised: Money) -> Option<Self> {
         let money = budget.money?;
-        let is_of_it = promised.currency == money.most.currency;
-        let left = money.most.micros.checked_sub(promised.micros).filter(|_| is_of_it);
+        let promised = Some(promised).filter(|promised| promised.currency == money.most.currency);
+        let left = promised.and_then(|promised| money.most.micros.checked_sub(promised.micros));
         let within = Budget { requests: Some(left.map_or(0, |left| left + 1)), per: money.per, ..Budget::default() };
-        let cost = if is_of_it { i64::try_from(promised.micros).unwrap_or(i64::MAX) } else { 0 };
+        let cost = promised.map_or(0, |promised| i64::try_from(promised.micros).unwrap_or(i64::MAX));
         let of = format!("{of} in {}", money.most.currency.as_str()).into();
         let budget = Budget { money: Some(money), per: money.per, ..Budget::default() };
-        Some(Self { of, budget, cost, within, is_money: true, paid: None })
+        Some(Self { of, budget, cost, within, paid: None })
     }
 
     /// The spending to add when the answer ends, negative if less was charged.
     fn afterwards(&self, bytes: u64, charged: Option<Charge>) -> Option<Spend> {
         let per = self.within.per;
-        if !self.is_money {
-            return (bytes > 0).then(|| Spend::of(per, 0, bytes));
-        }
+        let Some(money) = self.budget.money else { return (bytes > 0).then(|| Spend::of(per, 0, bytes)) };
         let micros = match charged? {
             Charge::Nothing => 0,
-            Charge::Of(charged) if charged.currency == self.budget.money?.most.currency => charged.micros,
+            Charge::Of(charged) if charged.currency == money.most.currency => charged.micros,
             // The promised amount stays spent.
             Charge::Of(_) => return None,
         };

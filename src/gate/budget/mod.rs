@@ -104,14 +104,8 @@ impl Ledger {
     }
 
     fn known(&self, of: &str, per: Period, now: SystemTime) -> KnownBudget {
-        let mut book = self.known.lock();
-        book.known.get_mut(&(of.into(), per)).map_or_else(
-            || KnownBudget::default().at(per, now),
-            |known| {
-                *known = known.at(per, now);
-                *known
-            },
-        )
+        let known = self.known.lock().known.get(&(of.into(), per)).copied();
+        known.unwrap_or_default().at(per, now)
     }
 
     /// Reports the unreported spending of this period.
@@ -133,25 +127,19 @@ impl Ledger {
 
     /// The end of the period in which it counts. `None`: there was no room.
     async fn spend(&self, of: &str, budget: Budget, spend: Spend) -> Option<u64> {
-        let (answer, instances) = match &self.fleet {
-            Some(fleet) => {
-                let reach = fleet.reach();
-                let is_settled = reach.settled_at.is_none_or(|at| at <= Instant::now());
-                // Somebody may have removed the file that the processes of this machine share.
-                let heard = || self.known(of, spend.per, SystemTime::now()).heard;
-                let is_told = fleet.has_server() || spend.requests < 0;
-                let spend = if is_told { spend } else { Spend { heard: heard(), ..spend } };
-                let asked = async {
-                    self.report(fleet, of, spend.per).await?;
-                    fleet.spend(of, &spend).await
-                };
-                (
-                    if is_settled { asked.await.ok() } else { None },
-                    reach.alone.map_or(1, |phase| phase.instances.max(1)),
-                )
+        let (mut answer, mut instances) = (None, 1);
+        if let Some(fleet) = &self.fleet {
+            let reach = fleet.reach();
+            instances = reach.alone.map_or(1, |phase| phase.instances.max(1));
+            // Somebody may have removed the file that the processes of this machine share.
+            let is_told = fleet.has_server() || spend.requests < 0;
+            let heard = || self.known(of, spend.per, SystemTime::now()).heard;
+            let spend = if is_told { spend } else { Spend { heard: heard(), ..spend } };
+            if reach.settled_at.is_none_or(|at| at <= Instant::now()) && self.report(fleet, of, spend.per).await.is_ok()
+            {
+                answer = fleet.spend(of, &spend).await.ok();
             }
-            None => (None, 1),
-        };
+        }
         let (now, mut book) = (SystemTime::now(), self.known.lock());
         book.make_room(now, self.fleet.is_some());
         let known = book.known.entry((of.into(), spend.per)).or_default();
