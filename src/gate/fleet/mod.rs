@@ -29,7 +29,7 @@ pub(super) use budget::Spend;
 pub(super) use clock::ServerClock;
 pub(super) use copies::{Claim, FETCH_LASTS, LATE, Parcel};
 pub use figures::FleetFigures;
-pub(super) use machine::{Machine, MachineLink, MachineStart, MachineTurn, MachineView, Reserved};
+pub(super) use machine::{Machine, MachineLink, MachineStart, MachineTurn, MachineView};
 pub(super) use message::{Message, Messages, WaitNews};
 pub(super) use pace::{PaceAnswer, PaceCall, StartWindow, WantedStart};
 pub(super) use reach::{Reach, ServerLost};

@@ -1,7 +1,7 @@
 //! A host queue's share of its key's pace among the processes of this machine: the start reserved for the next waiting request, and the
 //! key's turn, taken when the start is due and kept until the request ends.
 
-use crate::gate::fleet::{Machine, MachineStart, MachineTurn, MachineView, Reserved};
+use crate::gate::fleet::{Machine, MachineStart, MachineTurn, MachineView};
 use crate::policy::PaceKey;
 use crate::policy::pace::{LastStarts, Observed, Schedule, Shares, Slot, TurnSource};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub(super) struct MachineShare {
     /// Identifies the key.
     id: u64,
     /// For the next waiting request, or for the one with the turn until it leaves.
-    reserved: Option<Reserved>,
+    reserved: Option<MachineStart>,
     /// When that is, as of the last look.
     due: Option<Instant>,
     turn: ShareTurn,
@@ -72,21 +72,21 @@ impl MachineShare {
         }
         // A start that cannot be used would be late for all others.
         let Some((gap, is_fetch)) = schedule.head_start(now) else { return self.give_back() };
-        let start = MachineStart { gap, is_fetch };
-        self.reserved.iter_mut().filter(|_| !is_fetch).for_each(|reserved| reserved.start = start);
+        let start = MachineStart { gap, is_fetch, own: None };
+        self.reserved.iter_mut().filter(|_| !is_fetch).for_each(|reserved| reserved.gap = gap);
         self.look(schedule, now);
         if self.reserved.is_none() && !is_fetch {
             self.reserved = self.machine.reserve(self.id, start, now);
             self.look(schedule, now);
         }
         self.tell(schedule, now);
-        let reserved = self.reserved.filter(|_| !is_fetch);
+        let start = self.reserved.filter(|_| !is_fetch).unwrap_or(start);
         let due = self.due.filter(|_| !is_fetch);
         self.next = schedule.head_due().max(due).filter(|due| *due > now);
         if self.next.is_some() {
             return;
         }
-        match self.machine.take(self.id, start, reserved, now) {
+        match self.machine.take(self.id, start, now) {
             MachineTurn::Taken => {
                 (self.turn, self.busy_since) = (ShareTurn::Next, None);
                 self.tell(schedule, now);
@@ -129,10 +129,10 @@ impl MachineShare {
         if !self.has_turn(slot) {
             return false;
         }
-        let start = MachineStart { gap: slot.gap, is_fetch: slot.is_first_fetch };
-        let reserved = self.reserved.filter(|_| !start.is_fetch);
-        self.machine.left(self.id, start, reserved, at, is_gone);
-        if is_gone && !start.is_fetch {
+        let (gap, is_fetch) = (slot.gap, slot.is_first_fetch);
+        let own = self.reserved.filter(|_| !is_fetch).and_then(|reserved| reserved.own);
+        self.machine.left(self.id, MachineStart { gap, is_fetch, own }, at, is_gone);
+        if is_gone && !is_fetch {
             (self.reserved, self.due) = (None, None);
         }
         is_gone && !slot.is_exclusive && self.ended(slot)

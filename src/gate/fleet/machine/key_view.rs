@@ -7,16 +7,10 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct MachineStart {
     pub gap: Duration,
-    /// Whether this is the first fetch of a robots.txt.
+    /// Whether this is the first fetch of a robots.txt. Those are not reserved, as requests keep no distance from them.
     pub is_fetch: bool,
-}
-
-/// A start that a process has reserved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::gate) struct Reserved {
-    pub start: MachineStart,
-    /// In the key's own time.
-    pub(super) own: u64,
+    /// When it is reserved, in the key's own time.
+    pub own: Option<u64>,
 }
 
 /// Result of asking for a key's turn.

@@ -20,7 +20,7 @@ use crate::config::hint_for;
 use crate::policy::pace::{Debt, Observed, Phase};
 use crate::policy::{PaceKey, Spent};
 use clock::{instant, micros, micros_up, span};
-pub(in crate::gate) use key_view::{MachineStart, MachineTurn, MachineView, Reserved};
+pub(in crate::gate) use key_view::{MachineStart, MachineTurn, MachineView};
 pub(in crate::gate) use link::MachineLink;
 use machine_file::MachineFile;
 use parking_lot::Mutex;
@@ -83,43 +83,40 @@ impl Machine {
     }
 
     /// Reserves the next free start of a key for this process.
-    pub fn reserve(&self, id: u64, start: MachineStart, at: Instant) -> Option<Reserved> {
+    pub fn reserve(&self, id: u64, start: MachineStart, at: Instant) -> Option<MachineStart> {
         let now = micros(at);
-        Some(Reserved { start, own: self.find_or_insert(id, now)?.reserve(start, now) })
+        Some(MachineStart { own: Some(self.find_or_insert(id, now)?.reserve(start, now)), ..start })
     }
 
     /// The time of a reserved start, which moves while the key is late. `None`: the reservation is lost.
-    pub fn reserved(&self, id: u64, reserved: &mut Reserved, at: Instant) -> Option<Instant> {
-        instant(self.find(id)?.reserved(reserved.start, &mut reserved.own, micros(at))?)
+    pub fn reserved(&self, id: u64, start: &mut MachineStart, at: Instant) -> Option<Instant> {
+        instant(self.find(id)?.reserved(start, micros(at))?)
     }
 
     /// Gives back an unused start.
-    pub fn give_back(&self, id: u64, Reserved { start, own }: Reserved) {
+    pub fn give_back(&self, id: u64, start: MachineStart) {
         if let Some(slot) = self.find(id) {
-            slot.give_back(start, own);
+            slot.give_back(start);
         }
     }
 
-    /// Takes the key's turn, which allows no other process to start anything. This process does not have it yet. `reserved`: the start's,
-    /// unless it is a first fetch of a robots.txt.
-    pub fn take(&self, id: u64, start: MachineStart, reserved: Option<Reserved>, at: Instant) -> MachineTurn {
-        let (times, own) = ((micros(at), span(self.most)), reserved.map(|reserved| reserved.own));
+    /// Takes the key's turn, which allows no other process to start anything. This process does not have it yet.
+    pub fn take(&self, id: u64, start: MachineStart, at: Instant) -> MachineTurn {
+        let times = (micros(at), span(self.most));
         if !self.is_there() {
             return MachineTurn::Busy;
         }
         loop {
             let Some(slot) = self.find_or_insert(id, times.0) else { return MachineTurn::Busy };
-            let lives = |process| self.lives(process);
-            if let Some(turn) = slot.take(start, own, self.me, times, lives) {
+            if let Some(turn) = slot.take(start, self.me, times, |process| self.lives(process)) {
                 return turn;
             }
         }
     }
 
     /// A request with the key's turn leaves at that time, or `is_gone`.
-    pub fn left(&self, id: u64, start: MachineStart, reserved: Option<Reserved>, at: Instant, is_gone: bool) {
-        let own = reserved.map(|reserved| reserved.own);
-        self.of(id, |slot| slot.left(start, own, self.me, micros_up(at), is_gone));
+    pub fn left(&self, id: u64, start: MachineStart, at: Instant, is_gone: bool) {
+        self.of(id, |slot| slot.left(start, self.me, micros_up(at), is_gone));
     }
 
     /// Releases the key's turn, if this process has it.

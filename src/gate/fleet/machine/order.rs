@@ -32,8 +32,9 @@ impl KeySlot<'_> {
     }
 
     /// When a reserved start is due. `None`: the time is implausible.
-    pub fn reserved(&self, start: MachineStart, own: &mut u64, now: u64) -> Option<u64> {
-        let (last, off, due) = (self.get(START), self.get(OFF), self.due(start));
+    pub fn reserved(&self, start: &mut MachineStart, now: u64) -> Option<u64> {
+        let (last, off, due) = (self.get(START), self.get(OFF), self.due(*start));
+        let own = start.own.as_mut()?;
         let at = own.wrapping_add(off);
         if at > latest(due, span(start.gap), now) {
             return None;
@@ -48,8 +49,9 @@ impl KeySlot<'_> {
     }
 
     /// Gives an unused start back; the next caller gets it if it is still the last.
-    pub fn give_back(&self, start: MachineStart, own: u64) {
-        let _ = self.words[TAIL].compare_exchange(own, own.wrapping_sub(span(start.gap)), SeqCst, SeqCst);
+    pub fn give_back(&self, MachineStart { own, gap, .. }: MachineStart) {
+        let before = |tail: u64| (own == Some(tail)).then(|| tail.wrapping_sub(span(gap)));
+        let _ = self.words[TAIL].fetch_update(SeqCst, SeqCst, before);
     }
 
     /// The own time comes no earlier than at `at`, and all later ones move with it.

@@ -48,12 +48,10 @@ impl<'a> KeySlot<'a> {
         }
     }
 
-    /// Takes the key's turn for `me`, if the start is due. `own`: its reservation; first fetches of robots.txt have none, as requests keep
-    /// no distance from them. `lives`: whether a process lives. `None`: the words belong to another key now.
+    /// Takes the key's turn for `me`, if the start is due. `lives`: whether a process lives. `None`: the words belong to another key now.
     pub fn take(
         &self,
-        start: MachineStart,
-        own: Option<u64>,
+        start @ MachineStart { own, .. }: MachineStart,
         me: u32,
         (now, most): (u64, u64),
         lives: impl Fn(u32) -> bool,
@@ -120,8 +118,8 @@ impl<'a> KeySlot<'a> {
         let _ = self.words[TURN].compare_exchange(word, 0, SeqCst, SeqCst);
     }
 
-    /// The request with the turn of `me` leaves at that time, or `is_gone`. `own`: its reservation.
-    pub fn left(&self, start: MachineStart, own: Option<u64>, me: u32, at: u64, is_gone: bool) {
+    /// The request with the turn of `me` leaves at that time, or `is_gone`.
+    pub fn left(&self, start: MachineStart, me: u32, at: u64, is_gone: bool) {
         let leaving = if is_gone { 0 } else { LEAVING };
         let mine = |word: u64| (word as u32 == me).then_some(u64::from(me) | leaving);
         // Noted before the request is sent, and cleared once its leaving is noted.
@@ -129,7 +127,7 @@ impl<'a> KeySlot<'a> {
             let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, mine);
         }
         // Before the start, or others would think that they were overtaken.
-        own.inspect(|own| self.delay(*own, at));
+        start.own.inspect(|own| self.delay(*own, at));
         self.words[if start.is_fetch { FETCH } else { START }].fetch_max(at, SeqCst);
         self.words[OWED].fetch_max(at.saturating_add(span(start.gap)), SeqCst);
         if is_gone {

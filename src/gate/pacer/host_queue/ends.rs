@@ -120,10 +120,10 @@ mod tests {
             let mut permit = queue.turn(ClientId(1), &terms).await.unwrap();
             permit.leaves(true);
             permit.outcome = PaceOutcome::Backoff { retry_after: Some(Duration::from_secs(60)) };
-            let (id, start) = (other.id(&key), MachineStart { gap: Duration::ZERO, is_fetch: false });
+            let (id, start) = (other.id(&key), MachineStart { gap: Duration::ZERO, is_fetch: false, own: None });
             let waits = AtomicBool::new(false);
             let takes = || loop {
-                match other.take(id, start, None, Instant::now()) {
+                match other.take(id, start, Instant::now()) {
                     MachineTurn::Busy => waits.store(true, Ordering::Relaxed),
                     turn => return turn,
                 }

@@ -58,7 +58,7 @@ fn where_there_is_no_room_that_is_forgotten_which_is_over_soonest() {
     assert_eq!((known(&one), known(&other)), (room, room));
     // A turn held by a living process does not expire.
     let first = one.find(id(1)).expect("it is there");
-    let turn = first.take(gap(0), None, one.me, (now + 200_000_000, 1 << 40), |_| true);
+    let turn = first.take(gap(0), one.me, (now + 200_000_000, 1 << 40), |_| true);
     assert_eq!(turn, Some(MachineTurn::Taken));
     assert!(other.find_or_insert(id(room + 1), now).is_some());
     assert_eq!(known(&one), room);
@@ -233,13 +233,13 @@ async fn a_new_key_is_not_added_by_two_at_once() {
     one.starts(now, 1000);
     let machine = Machine::open(_directory.path(), MOST, NOW).expect("it is there");
     assert!(machine.guard().expect("it is open"));
-    assert_eq!(other.take(other.id("b"), gap(1000), None, now), MachineTurn::Busy);
+    assert_eq!(other.take(other.id("b"), gap(1000), now), MachineTurn::Busy);
     assert_eq!(other.reserve(other.id("b"), gap(1000), now), None);
     assert_eq!(other.takes(now + ms(1001), 1000), MachineTurn::Taken, "a known one is not affected");
     let spent = timeout(Duration::from_secs(10), other.spend("c", &Spend::of(crate::policy::Period::Day, 1, 0))).await;
     assert!(spent.expect("it gives up").is_err());
     drop(machine);
-    while other.take(other.id("b"), gap(1000), None, now) == MachineTurn::Busy {
+    while other.take(other.id("b"), gap(1000), now) == MachineTurn::Busy {
         std::thread::yield_now();
     }
 }

@@ -37,7 +37,7 @@ fn both() -> (TempDir, Machine, Machine) {
 }
 
 fn gap(gap: u64) -> MachineStart {
-    MachineStart { gap: ms(gap), is_fetch: false }
+    MachineStart { gap: ms(gap), is_fetch: false, own: None }
 }
 
 /// Ends a process. A child just started by another test keeps the descriptors open for a moment.
@@ -55,11 +55,11 @@ impl Machine {
     }
 
     fn takes(&self, at: Instant, gap_ms: u64) -> MachineTurn {
-        self.take(self.a(), gap(gap_ms), None, at)
+        self.take(self.a(), gap(gap_ms), at)
     }
 
     fn leaves(&self, at: Instant, gap_ms: u64, is_gone: bool) {
-        self.left(self.a(), gap(gap_ms), None, at, is_gone);
+        self.left(self.a(), gap(gap_ms), at, is_gone);
     }
 
     /// A whole start.
@@ -71,22 +71,22 @@ impl Machine {
         self.release(self.a());
     }
 
-    fn reserves(&self, at: Instant, gap_ms: u64) -> Reserved {
+    fn reserves(&self, at: Instant, gap_ms: u64) -> MachineStart {
         self.reserve(self.a(), gap(gap_ms), at).expect("nobody is at it")
     }
 
     /// Time from `at` until a reserved start is due.
     #[track_caller]
-    fn waits(&self, reserved: &mut Reserved, at: Instant) -> Duration {
+    fn waits(&self, reserved: &mut MachineStart, at: Instant) -> Duration {
         self.reserved(self.a(), reserved, at).expect("it is plausible").duration_since(at)
     }
 
     /// A reserved start, which leaves `later`; it keeps the turn.
     #[track_caller]
-    fn leaves_late(&self, reserved: Reserved, at: Instant, later: Instant) {
-        assert_eq!(self.take(self.a(), reserved.start, Some(reserved), at), MachineTurn::Taken);
+    fn leaves_late(&self, reserved: MachineStart, at: Instant, later: Instant) {
+        assert_eq!(self.take(self.a(), reserved, at), MachineTurn::Taken);
         for is_gone in [false, true] {
-            self.left(self.a(), reserved.start, Some(reserved), later, is_gone);
+            self.left(self.a(), reserved, later, is_gone);
         }
     }
 
@@ -137,16 +137,16 @@ fn however_late_a_start_is_the_next_ones_keep_their_distance_from_it_and_their_o
     let [first, mut second, mut third] = [&one, &other, &one].map(|machine| machine.reserves(now, 1000));
     // Connecting takes longer than two gaps, and so does the answer.
     let (connects, answered) = (now + ms(2500), now + ms(5000));
-    assert_eq!(one.take(one.a(), first.start, Some(first), now), MachineTurn::Taken);
-    assert_eq!(other.take(other.a(), second.start, Some(second), connects), MachineTurn::Busy);
+    assert_eq!(one.take(one.a(), first, now), MachineTurn::Taken);
+    assert_eq!(other.take(other.a(), second, connects), MachineTurn::Busy);
     assert!(is_about(other.waits(&mut second, connects), NOW), "it starts now at the earliest");
     assert!(is_about(one.waits(&mut third, connects), ms(1000)));
-    one.left(one.a(), first.start, Some(first), connects, true);
+    one.left(one.a(), first, connects, true);
     let both = |at| (other.waits(&mut second.clone(), at), one.waits(&mut third.clone(), at));
     let (second_in, third_in) = both(connects);
     assert!(is_about(second_in, ms(1000)) && is_about(third_in, ms(2000)), "{second_in:?} {third_in:?}");
     for at in [connects + ms(1001), answered] {
-        assert_eq!(other.take(other.a(), second.start, Some(second), at), MachineTurn::Busy);
+        assert_eq!(other.take(other.a(), second, at), MachineTurn::Busy);
     }
     let (second_in, third_in) = both(answered);
     assert!(is_about(second_in, NOW) && is_about(third_in, ms(1000)), "{second_in:?} {third_in:?}");
@@ -155,7 +155,7 @@ fn however_late_a_start_is_the_next_ones_keep_their_distance_from_it_and_their_o
     one.release(one.a());
     let (second_in, third_in) = both(answered);
     assert!(is_about(second_in, NOW) && is_about(third_in, ms(1000)), "{second_in:?} {third_in:?}");
-    assert!(matches!(one.take(one.a(), third.start, Some(third), answered), MachineTurn::NotBefore(_)));
+    assert!(matches!(one.take(one.a(), third, answered), MachineTurn::NotBefore(_)));
     other.leaves_late(second, answered, answered);
     other.release(other.a());
     assert!(is_about(one.waits(&mut third, answered), ms(1000)));
@@ -190,10 +190,10 @@ fn one_that_was_stopped_costs_the_others_a_gap() {
 fn a_start_that_is_never_made_costs_nobody_a_gap() {
     let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
     let [first, mut second] = [&one, &other].map(|machine| machine.reserves(now, 1000));
-    assert_eq!(one.take(one.a(), first.start, Some(first), now), MachineTurn::Taken);
+    assert_eq!(one.take(one.a(), first, now), MachineTurn::Taken);
     let at = now + ms(4300);
     for at in [now + ms(1001), at] {
-        assert_eq!(other.take(other.a(), second.start, Some(second), at), MachineTurn::Busy);
+        assert_eq!(other.take(other.a(), second, at), MachineTurn::Busy);
     }
     one.give_back(one.a(), first);
     one.release(one.a());
@@ -211,7 +211,7 @@ fn those_that_have_to_wait_longer_than_reserved_keep_their_order() {
     one.release(one.a());
     assert!(is_about(other.waits(&mut second, now), ms(7000)));
     assert!(is_about(one.waits(&mut third, now), ms(8000)));
-    (second.start, third.start) = (gap(10_000), gap(10_000));
+    (second.gap, third.gap) = (ms(10_000), ms(10_000));
     assert!(is_about(other.waits(&mut second, now), ms(10_000)));
     assert!(is_about(one.waits(&mut third, now), ms(11_000)));
 }
@@ -294,10 +294,10 @@ fn what_is_left_of_an_earlier_process_of_the_same_number_is_not_ones_own() {
     let start = gap(1000);
     // A process may have ended and another taken its number since.
     for before in [other.me ^ 1 << 16, one.me ^ 1 << 16] {
-        assert_eq!(slot.take(start, None, before, (micros(now), 1), |_| true), Some(MachineTurn::Taken));
+        assert_eq!(slot.take(start, before, (micros(now), 1), |_| true), Some(MachineTurn::Taken));
         assert_eq!(other.takes(now, 1000), MachineTurn::Taken);
         other.release(other.a());
-        slot.take(start, None, before, (micros(now), 1), |_| true);
+        slot.take(start, before, (micros(now), 1), |_| true);
         assert_eq!(one.takes(now, 1000), MachineTurn::Taken, "nor anybody else's");
         one.release(one.a());
         let right = one.find_or_insert(one.id("right"), 1).expect("nobody is at it");
@@ -311,13 +311,13 @@ fn what_is_left_of_an_earlier_process_of_the_same_number_is_not_ones_own() {
 fn first_fetches_keep_their_distance_from_each_other_and_requests_do_not() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     let fetch = MachineStart { is_fetch: true, ..gap(3000) };
-    assert_eq!(one.take(one.a(), fetch, None, now), MachineTurn::Taken);
-    one.left(one.a(), fetch, None, now, true);
+    assert_eq!(one.take(one.a(), fetch, now), MachineTurn::Taken);
+    one.left(one.a(), fetch, now, true);
     one.release(one.a());
-    assert!(matches!(other.take(other.a(), fetch, None, now), MachineTurn::NotBefore(_)));
+    assert!(matches!(other.take(other.a(), fetch, now), MachineTurn::NotBefore(_)));
     assert_eq!(other.due(now, 3000), NOW);
     other.starts(now, 3000);
-    assert!(matches!(other.take(other.a(), fetch, None, now + ms(2000)), MachineTurn::NotBefore(_)));
+    assert!(matches!(other.take(other.a(), fetch, now + ms(2000)), MachineTurn::NotBefore(_)));
 }
 
 #[test]

@@ -34,7 +34,7 @@ enum Ending {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Stage {
     Idle,
-    Waiting { reserved: Option<Reserved>, next: Instant },
+    Waiting { reserved: Option<MachineStart>, next: Instant },
     Connecting(Instant),
     InFlight(Instant),
 }
@@ -46,7 +46,7 @@ struct Process {
     from: Instant,
     /// The number of its reservation, among all.
     number: usize,
-    reservation: Option<Reserved>,
+    reservation: Option<MachineStart>,
 }
 
 /// What the model has seen.
@@ -170,7 +170,7 @@ fn step(all: &mut [Process], number: usize, now: Instant, seen: &mut Seen, direc
             let time = machine.reserved(id, &mut reserved, now);
             let (due, reserved) = (time.unwrap_or(now), time.map(|_| reserved));
             let turn = match reserved {
-                Some(it) if due <= now => machine.take(id, it.start, Some(it), now),
+                Some(it) if due <= now => machine.take(id, it, now),
                 _ => MachineTurn::NotBefore(due),
             };
             match turn {
@@ -193,15 +193,15 @@ fn step(all: &mut [Process], number: usize, now: Instant, seen: &mut Seen, direc
             over(process, now);
         }
         Stage::Connecting(_) => {
-            let start = gap(plan.gap);
-            machine.left(id, start, process.reservation, now, false);
+            let start = process.reservation.unwrap_or(gap(plan.gap));
+            machine.left(id, start, now, false);
             seen.heads.push((now, plan.gap));
             seen.order.push((process.number, plan.sleeps > 0));
             if plan.ends == Ending::KilledLeaving {
                 kill(process);
                 over(process, now);
             } else {
-                machine.left(id, start, process.reservation, now, true);
+                machine.left(id, start, now, true);
                 process.stage = Stage::InFlight(now + ms(plan.takes));
             }
         }
