@@ -67,8 +67,7 @@ pub struct Schedule<W = ()> {
     /// The last breaker's limit: this many refusals pause the host, also for requests without a breaker.
     pauses_after: Option<NonZeroU32>,
     /// The longest gap still owed, and until when: the key's debt, and the base of a backoff.
-    longest: Option<SlotRequest>,
-    longest_until: Option<Instant>,
+    longest: Option<(SlotRequest, Instant)>,
     max_delay: Duration,
     /// Counts starts, so that each [`Slot`] has its own number.
     starts: u64,
@@ -92,7 +91,6 @@ impl<W> Default for Schedule<W> {
             breaker: None,
             pauses_after: None,
             longest: None,
-            longest_until: None,
             max_delay: backoff::MAX,
             starts: 0,
             tickets: 0,
@@ -181,7 +179,7 @@ impl<W> Schedule<W> {
         // Whoever would be lent a place asks for the turn then.
         let asks = self.next_lent(false, part).map(|lent| lent.at).filter(|at| *at > now);
         let lent = lent.map(|lent| lent.at);
-        NextTurn::WaitUntil([due, lent, asks].into_iter().flatten().fold(deadline, Instant::min))
+        [due, lent, asks, deadline].into_iter().flatten().min().map_or(NextTurn::Idle, NextTurn::WaitUntil)
     }
 
     /// Removes a waiting request. `None`: it has had its answer already.

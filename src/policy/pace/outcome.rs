@@ -8,10 +8,12 @@ impl<W> Schedule<W> {
     pub fn left(&mut self, slot: &Slot, at: Instant, is_gone: bool) -> bool {
         let gap = self.delay();
         let mark = self.last.of(slot.is_first_fetch);
-        let is_longest = self.longest_until == mark.map(|start| start + gap);
-        *mark = (*mark).max(Some(at));
-        if is_longest {
-            self.longest_until = mark.map(|start| start + gap);
+        let (before, start) = (*mark, mark.map_or(at, |before| before.max(at)));
+        *mark = Some(start);
+        if let Some((_, until)) = &mut self.longest
+            && before.is_some_and(|before| *until == before + gap)
+        {
+            *until = start + gap;
         }
         self.pushed_back();
         is_gone && self.pending.take_if(|pending| *pending == slot.number).is_some()

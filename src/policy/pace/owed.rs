@@ -63,7 +63,7 @@ impl<W> Schedule<W> {
             && self.observed() == Observed::default()
             && last_fetch <= last_start
             && hold.is_none_or(|hold| hold <= now)
-            && (gap.is_zero() || self.longest_until == Some(start + gap));
+            && (gap.is_zero() || self.longest.is_some_and(|(_, until)| until == start + gap));
         is_all.then_some((start, gap))
     }
 
@@ -71,21 +71,21 @@ impl<W> Schedule<W> {
     pub fn of(start: Instant, gap: Duration) -> Self {
         let longest = SlotRequest { delay: gap, adaptive: None, max_concurrent: 1, first_fetch: false };
         let last = LastStarts { last_start: Some(start), ..LastStarts::default() };
-        Self { last, longest: Some(longest), longest_until: Some(start + gap), ..Self::default() }
+        Self { last, longest: Some((longest, start + gap)), ..Self::default() }
     }
 
     /// A shorter gap does not replace a longer one still owed.
     pub(super) fn owe_gap(&mut self, start: Instant, demand: SlotRequest) {
         let gap = demand.gap(self.observed.latency);
-        if gap >= self.delay() || self.longest_until.is_none_or(|until| until <= start) {
-            (self.longest, self.longest_until) = (Some(demand), Some(start + gap));
+        if gap >= self.delay() || self.longest.is_none_or(|(_, until)| until <= start) {
+            self.longest = Some((demand, start + gap));
         }
     }
 
     /// The longest gap still owed, by the host's current latency.
     #[inline]
     pub(super) fn delay(&self) -> Duration {
-        self.longest.map_or(Duration::ZERO, |demand| demand.gap(self.observed.latency))
+        self.longest.map_or(Duration::ZERO, |(demand, _)| demand.gap(self.observed.latency))
     }
 
     /// Limits stored instants: a longer hold comes from a wrong clock.

@@ -16,12 +16,8 @@ pub(super) struct WaitQueue<W> {
     renewals: VecDeque<QueuedWaiter<W>>,
     /// The clients with waiting requests, in the order of service.
     ring: VecDeque<ClientQueue<W>>,
-    /// Requests in the ring, without renewals.
-    waiting: usize,
     /// Other requests that have gone before the waiting guests.
     let_by: u32,
-    /// No waiting request's deadline is earlier.
-    next_deadline: Option<Instant>,
     /// Some requests may now start after their deadlines.
     pushed_back: bool,
     /// For a partitioned instance: the gap, and the next start in its part of the time.
@@ -53,9 +49,7 @@ impl<W> Default for WaitQueue<W> {
         Self {
             renewals: VecDeque::new(),
             ring: VecDeque::new(),
-            waiting: 0,
             let_by: 0,
-            next_deadline: None,
             pushed_back: false,
             part: None,
             turned_away: Vec::new(),
@@ -66,12 +60,16 @@ impl<W> Default for WaitQueue<W> {
 impl<W> WaitQueue<W> {
     /// Number of waiting requests.
     pub fn len(&self) -> usize {
-        self.waiting + self.renewals.len()
+        self.waiting() + self.renewals.len()
     }
 
     /// Whether the queue is full. Renewals take no place.
     pub fn is_full(&self, queue: usize) -> bool {
-        self.waiting >= queue
+        self.waiting() >= queue
+    }
+
+    fn waiting(&self) -> usize {
+        self.ring.iter().map(|queue| queue.waiters.len()).sum()
     }
 
     /// Whether no request waits or is left to be refused.
@@ -84,9 +82,9 @@ impl<W> WaitQueue<W> {
         Some(waiter.demand)
     }
 
-    /// Only meaningful while a request waits.
-    pub fn next_deadline(&self) -> Instant {
-        self.next_deadline.expect("each waiter has brought its deadline")
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let all = self.ring.iter().flat_map(|queue| &queue.waiters).chain(&self.renewals);
+        all.map(|waiter| waiter.deadline).min()
     }
 
     pub fn turned_away(&mut self) -> Option<(W, Refused)> {
@@ -109,8 +107,6 @@ impl<W> WaitQueue<W> {
         let deadline = now + patience.unwrap_or(FAR);
         let lent = now + LENT_AFTER.min((deadline - now) / 2);
         let waiter = QueuedWaiter { number, demand, deadline, lent, payload };
-        sooner(&mut self.next_deadline, deadline);
-        self.waiting += usize::from(patience.is_some());
         match self.ring.iter_mut().find(|queue| queue.client == client) {
             _ if patience.is_none() => self.renewals.push_back(waiter),
             Some(queue) => queue.waiters.push_back(waiter),
@@ -129,7 +125,6 @@ impl<W> WaitQueue<W> {
         let at = of.map_or(Some(0), |client| self.ring.iter().position(|queue| queue.client == client))?;
         let mut queue = self.ring.remove(at)?;
         let waiter = queue.waiters.pop_front()?;
-        self.waiting -= 1;
         let client = queue.client;
         if !queue.waiters.is_empty() {
             self.push(queue);
@@ -164,7 +159,6 @@ impl<W> WaitQueue<W> {
         if waiters.is_empty() {
             self.ring.remove(at);
         }
-        self.waiting -= 1;
         Some(waiter.payload)
     }
 
@@ -178,7 +172,6 @@ impl<W> WaitQueue<W> {
             return false;
         }
         let last = greediest.waiters.pop_back().expect("two or more");
-        self.waiting -= 1;
         self.turned_away.push((last.payload, Refused::Full { retry_after }));
         true
     }
@@ -218,11 +211,10 @@ impl<W> WaitQueue<W> {
     /// Refuses all requests that cannot start in time, if that may have changed. To be called only when the head cannot start. True: a
     /// request was refused. `first`: earliest possible start.
     pub fn sweep(&mut self, now: Instant, first: Instant, mut marks: LastStarts, inputs: GapInputs) -> bool {
-        if !self.pushed_back && self.next_deadline.is_none_or(|deadline| deadline > now) {
+        if !self.pushed_back && self.next_deadline().is_none_or(|deadline| deadline > now) {
             return false;
         }
         self.pushed_back = false;
-        self.next_deadline = self.renewals.iter().map(|renewal| renewal.deadline).min();
         let mut at = self.clear_renewals(first, &mut marks, inputs);
         let mut too_late = Vec::new();
         let mut left: Vec<_> = self.ring.iter_mut().map(|queue| (take(&mut queue.waiters), queue)).collect();
@@ -235,7 +227,6 @@ impl<W> WaitQueue<W> {
                         too_late.push(waiter);
                         continue;
                     }
-                    sooner(&mut self.next_deadline, waiter.deadline);
                     (marks, at) = (after, start);
                     queue.waiters.push_back(waiter);
                     return true;
@@ -244,7 +235,6 @@ impl<W> WaitQueue<W> {
             });
         }
         self.ring.retain(|queue| !queue.waiters.is_empty());
-        self.waiting -= too_late.len();
         let any = !too_late.is_empty();
         // Each gets a different time after the remaining starts, so that they do not all come back at once.
         for waiter in too_late {
@@ -258,10 +248,6 @@ impl<W> WaitQueue<W> {
 
 /// Other starts before a guest's: an eighth costs the host's own requests little, and no guest waits for ever.
 const LET_BY: u32 = 8;
-
-fn sooner(next: &mut Option<Instant>, deadline: Instant) {
-    *next = Some(next.map_or(deadline, |next| next.min(deadline)));
-}
 
 /// When a start not before `at` is due; `marks` are updated.
 fn started(marks: &mut LastStarts, demand: SlotRequest, at: Instant, inputs: GapInputs) -> Instant {
