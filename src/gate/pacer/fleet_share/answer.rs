@@ -2,7 +2,7 @@
 
 use super::reserved::ReservedStart;
 use super::{FleetShare, TICK};
-use crate::gate::fleet::{PaceAnswer, PaceCall, ServerClock, WantedStart};
+use crate::gate::fleet::{PaceAnswer, PaceCall, WantedStart};
 use crate::policy::pace::{LastStarts, Observed, Schedule};
 use std::time::{Duration, Instant};
 
@@ -41,31 +41,19 @@ impl FleetShare {
         let Some(WantedStart { is_fetch, .. }) = call.wants else { return };
         self.number = None;
         let Some(window) = answer.reserved else { return };
-        let mut reserved = ReservedStart::new(window, &answer, call.gap, is_fetch, self.missed);
+        let mut reserved = ReservedStart::new(window, &answer, call.gap, self.missed);
         reserved.put_off(self.put_off);
-        self.learn_of_others(schedule, &reserved, &answer.clock, now);
-        self.reserved = Some(reserved);
-    }
-
-    /// Derives the others' starts from the reservation.
-    fn learn_of_others<W>(
-        &mut self,
-        schedule: &mut Schedule<W>,
-        reserved: &ReservedStart,
-        clock: &ServerClock,
-        now: Instant,
-    ) {
-        let own = schedule.last_starts();
         self.rivals = schedule.rivals(reserved.start, reserved.gap, now);
-        let before = clock.instant(reserved.window.before);
-        let mark = if reserved.is_fetch { own.last_fetch } else { own.last_start };
+        self.reserved = Some(reserved);
+        // The start before is another's, as far as this instance does not know of it.
+        let (own, before) = (schedule.last_starts(), Some(answer.clock.instant(window.before)));
+        let (mark, starts) = match is_fetch {
+            true => (own.last_fetch, LastStarts { last_fetch: before, ..LastStarts::default() }),
+            false => (own.last_start, LastStarts { last_start: before, ..LastStarts::default() }),
+        };
         // A start that has not left yet may still be given back.
-        if before <= now && mark.is_none_or(|own| before > own + TICK) && self.used.is_none_or(|used| used.has_left()) {
-            let before = Some(before);
-            let starts = match reserved.is_fetch {
-                true => LastStarts { last_fetch: before, ..LastStarts::default() },
-                false => LastStarts { last_start: before, ..LastStarts::default() },
-            };
+        let has_left = self.used.is_none_or(|used| used.has_left());
+        if before <= Some(now) && mark.is_none_or(|own| before > Some(own + TICK)) && has_left {
             schedule.adopt(starts);
             self.told = self.told.max(starts);
         }

@@ -11,7 +11,6 @@ pub(super) struct ReservedStart {
     pub start: Instant,
     pub until: Instant,
     pub gap: Duration,
-    pub is_fetch: bool,
     /// Extension of the window, since the start before was that late.
     missed: Duration,
     /// Total postponement at the time of reservation, in microseconds.
@@ -19,9 +18,9 @@ pub(super) struct ReservedStart {
 }
 
 impl ReservedStart {
-    pub fn new(window: StartWindow, answer: &PaceAnswer, gap: Duration, is_fetch: bool, missed: Duration) -> Self {
+    pub fn new(window: StartWindow, answer: &PaceAnswer, gap: Duration, missed: Duration) -> Self {
         let [start, until] = [window.start, window.end].map(|micros| answer.clock.instant(micros));
-        Self { window, start, until, gap: gap.max(answer.observed.backoff), is_fetch, missed, put_off: answer.put_off }
+        Self { window, start, until, gap: gap.max(answer.observed.backoff), missed, put_off: answer.put_off }
     }
 
     /// Earliest time to leave.
