@@ -4,18 +4,14 @@ use super::{HostQueue, HostQueueState};
 use crate::gate::fleet::{PaceAnswer, PaceCall, ServerLost, WaitNews};
 use crate::policy::pace::{NextTurn, PaceOutcome};
 use futures_util::future::OptionFuture;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout};
 
-/// A call to the fleet under way, when it was made, and its answer.
-type Call = Pin<Box<dyn Future<Output = (PaceCall, Instant, Result<PaceAnswer, ServerLost>)> + Send>>;
-
 impl HostQueue {
     /// Grants slots as they come due and maintains reservations, until no request waits and nothing has to be reported.
     async fn drive(self: Arc<Self>) {
-        let mut call: Option<Call> = None;
+        let mut call = None;
         loop {
             let until = {
                 let mut state = self.state.lock();
@@ -24,7 +20,7 @@ impl HostQueue {
                 let until = self.advance(&mut state, now);
                 let HostQueueState { schedule, sharing, driven } = &mut *state;
                 if let (None, Some(share)) = (&call, sharing.server()) {
-                    call = share.call(schedule, now).map(|call| self.call(call, now));
+                    call = share.call(schedule, now).map(|call| Box::pin(self.ask(call, now)));
                 }
                 if call.is_none() {
                     let is_at_stake = sharing.server().is_some_and(|share| share.is_at_stake(schedule));
@@ -81,16 +77,13 @@ impl HostQueue {
         }
     }
 
-    /// Calls in a task: slots are granted meanwhile.
-    fn call(self: &Arc<Self>, call: PaceCall, asked: Instant) -> Call {
-        let pace = self.clone();
-        Box::pin(async move {
-            let answer = match pace.fleet() {
-                Some(fleet) => fleet.pace(&pace.key.to_string(), &call).await,
-                None => Err(ServerLost),
-            };
-            (call, asked, answer)
-        })
+    /// A call to the fleet, when it was made, and its answer. Slots are granted meanwhile.
+    async fn ask(&self, call: PaceCall, asked: Instant) -> (PaceCall, Instant, Result<PaceAnswer, ServerLost>) {
+        let answer = match self.fleet() {
+            Some(fleet) => fleet.pace(&self.key.to_string(), &call).await,
+            None => Err(ServerLost),
+        };
+        (call, asked, answer)
     }
 
     /// Handles a change of link, with which messages may have been lost. Returns when the queue has reported what it has to.
