@@ -10,7 +10,6 @@ mod key_view;
 mod link;
 mod machine_file;
 mod order;
-mod rights;
 mod slot;
 mod slots;
 mod words;
@@ -151,6 +150,27 @@ impl Machine {
                 hint = "continue it (`fg`, or `kill -CONT`), or end it",
                 "another politely (process {pid}) is suspended {what_waits} wait until it continues or ends"
             );
+        }
+    }
+
+    /// Takes the right to fetch a file, which is the turn of a key of its own. False: it is taken, or somebody asks for it at this moment.
+    pub fn take_right(&self, name: &str) -> bool {
+        let now = micros(Instant::now());
+        let lives = |process| self.lives(process);
+        self.slot(self.id(name), now).is_some_and(|slot| slot.take_right(self.me, now, lives))
+    }
+
+    /// Logs the process that holds the right, if it is stopped.
+    pub fn warn_of_stopped_fetch(&self, name: &str) {
+        if let Some(process) = self.find(self.id(name)).and_then(|slot| slot.process()) {
+            self.warn_if_stopped(process, &format!("while it fetches {name}: requests that need it"));
+        }
+    }
+
+    /// Gives the right back, if this process has it.
+    pub fn give_right(&self, name: &str) {
+        if let Some(slot) = self.find(self.id(name)) {
+            slot.give_right(self.me);
         }
     }
 
