@@ -73,12 +73,12 @@ impl MachineShare {
         // A start that cannot be used would be late for all others.
         let Some((gap, is_fetch)) = schedule.head_start(now) else { return self.give_back() };
         let start = MachineStart { gap, is_fetch, own: None };
-        self.reserved.iter_mut().filter(|_| !is_fetch).for_each(|reserved| reserved.gap = gap);
-        self.look(schedule, now);
-        if self.reserved.is_none() && !is_fetch {
-            self.reserved = self.machine.reserve(self.id, start, now);
-            self.look(schedule, now);
+        match &mut self.reserved {
+            _ if is_fetch => {}
+            Some(reserved) => reserved.gap = gap,
+            None => self.reserved = self.machine.reserve(self.id, start, now),
         }
+        self.look(schedule, now);
         self.tell(schedule, now);
         let start = self.reserved.filter(|_| !is_fetch).unwrap_or(start);
         let due = self.due.filter(|_| !is_fetch);
@@ -165,15 +165,8 @@ impl MachineShare {
         }
     }
 
-    /// Adopts the others' answers before another answer is counted.
-    pub fn catch_up<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
-        if !self.machine.is_lost() {
-            self.look(schedule, now);
-        }
-    }
-
     /// Adopts the others' starts and answers.
-    fn look<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
+    pub fn look<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
         let Some(MachineView { starts, newest, observed, .. }) = self.machine.view(self.id, now) else {
             // The entry may have been evicted.
             (self.reserved, self.due, self.newest, self.seen) = Default::default();

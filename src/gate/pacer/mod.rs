@@ -7,7 +7,6 @@ mod host_queue;
 mod machine_share;
 mod pace_figures;
 mod permit;
-mod rest;
 
 pub(super) use host_queue::{HostQueue, Stand};
 pub use pace_figures::PaceFigures;
@@ -20,9 +19,8 @@ use crate::policy::PaceKey;
 use crate::policy::pace::{LastStarts, Terms};
 use futures_util::{StreamExt, stream};
 use hashbrown::HashTable;
-use host_queue::PacerShared;
+use host_queue::{PacerShared, Rest};
 use parking_lot::RwLock;
-use rest::Rest;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -11,13 +11,11 @@ pub(in crate::gate) struct Guests {
     last_start: Mutex<Option<Instant>>,
 }
 
-impl Default for Guests {
-    fn default() -> Self {
+impl Guests {
+    pub fn new() -> Self {
         Self { places: FairPlaces::new(1), last_start: Mutex::default() }
     }
-}
 
-impl Guests {
     /// Waits for the place, and until its guest may enter the queue. `host_start`: as for [`due`](Self::due).
     pub async fn place(&self, taker: Taker, gap: Duration, host_start: impl Fn() -> Option<Instant>) -> FairPlace {
         let place = self.places.take(taker).await;
@@ -47,7 +45,7 @@ mod tests {
 
     #[test]
     fn a_host_where_only_guests_come_has_them_at_its_own_pace() {
-        let (guests, gap) = (Guests::default(), Duration::from_secs(10));
+        let (guests, gap) = (Guests::new(), Duration::from_secs(10));
         assert_eq!(guests.due(gap, || None), None, "the first");
         guests.started();
         let last = guests.last_start.lock().unwrap();

@@ -18,6 +18,7 @@ use crate::policy::pace::{ClientId, Refused, Schedule, Slot, Terms, Ticket, Turn
 use crate::policy::{Authority, PaceKey, Refusal};
 use guests::Guests;
 use parking_lot::{Mutex, MutexGuard};
+pub(super) use rest::Rest;
 use sharing::Sharing;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -102,7 +103,7 @@ impl HostQueue {
     }
 
     pub fn guests(&self) -> &Guests {
-        self.guests.get_or_init(Box::default)
+        self.guests.get_or_init(|| Box::new(Guests::new()))
     }
 
     /// Waits for the guests' place, as long as a request may wait for its slot.

@@ -83,8 +83,9 @@ impl Sharing {
     /// Adopts the others' backoff and latency before an answer is counted. `changes_more`: the answer is a refusal or has a latency, so it
     /// changes more than an existing backoff.
     pub fn catch_up<W>(&mut self, schedule: &mut Schedule<W>, changes_more: bool) {
-        if let Some(share) = self.machine().filter(|_| changes_more || !schedule.observed().is_calm()) {
-            share.catch_up(schedule, Instant::now());
+        let matters = changes_more || !schedule.observed().is_calm();
+        if let Some(share) = self.machine().filter(|share| matters && !share.is_lost()) {
+            share.look(schedule, Instant::now());
         }
     }
 
