@@ -25,16 +25,6 @@ impl LastStarts {
         }
     }
 
-    /// The fields that are later than in `other`.
-    pub fn newer_than(self, other: Self) -> Self {
-        let newer = |one: Option<Instant>, other| one.filter(|_| one > other);
-        Self {
-            last_start: newer(self.last_start, other.last_start),
-            last_fetch: newer(self.last_fetch, other.last_fetch),
-            hold: newer(self.hold, other.hold),
-        }
-    }
-
     /// The earliest start; `None`: any time.
     pub(super) fn due(&self, request: SlotRequest, inputs: GapInputs) -> Option<Instant> {
         let gap = inputs.between_starts(request);

@@ -15,7 +15,7 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// The first beginning of this instance's part at or after `at`.
+    /// The first beginning of this instance's part at or after `at`. `gap`: not zero.
     pub(super) fn next(&self, at: Instant, gap: Duration) -> Instant {
         match self.since(at, gap) {
             Duration::ZERO => at,
@@ -25,24 +25,15 @@ impl Phase {
 
     /// Whether `at` is in this instance's part.
     pub(super) fn has(&self, at: Instant, gap: Duration) -> bool {
-        let since = self.since(at, gap);
-        since.is_zero() || since < gap
+        self.since(at, gap) < gap
     }
 
     /// Time since this instance's part last began.
     fn since(&self, at: Instant, gap: Duration) -> Duration {
-        if !self.is_divided(gap) {
-            return Duration::ZERO;
-        }
         let gap = gap.as_nanos();
         let period = gap * u128::from(self.instances);
         let begins = gap * u128::from(self.rank % self.instances);
         let since = (at.duration_since(self.epoch).as_nanos() + period - begins) % period;
         Duration::from_nanos(u64::try_from(since).unwrap_or(u64::MAX))
-    }
-
-    /// Whether other instances have a part of the time.
-    pub(super) fn is_divided(&self, gap: Duration) -> bool {
-        self.instances > 1 && !gap.is_zero()
     }
 }

@@ -105,7 +105,7 @@ impl<W> Schedule<W> {
     fn phase(&self, request: SlotRequest) -> Option<(Phase, Duration)> {
         let TurnSource::Partitioned(phase) = self.source else { return None };
         let gap = self.inputs().between_starts(request);
-        phase.is_divided(gap).then_some((phase, gap))
+        (phase.instances > 1 && !gap.is_zero()).then_some((phase, gap))
     }
 
     /// Whether a new request may start now by this instance's part of the time. A request waits for the part to begin; if it cannot wait
@@ -137,28 +137,27 @@ impl<W> Schedule<W> {
     pub(super) fn forecast_from(&self, now: Instant, request: SlotRequest) -> (LastStarts, Instant) {
         let wait_queue = self.wait_queue.as_deref();
         let head = wait_queue.and_then(|wait_queue| wait_queue.head()).unwrap_or(request);
-        match self.phase(head) {
-            Some((phase, gap)) => {
+        match (self.phase(head), self.source) {
+            (Some((phase, gap)), _) => {
                 let reserved = wait_queue.and_then(|wait_queue| wait_queue.part).map(|(_, at)| at);
                 let first = reserved.unwrap_or_else(|| phase.next(self.due(head).map_or(now, |due| due.max(now)), gap));
                 // The part keeps its distance from these starts already.
                 (LastStarts { last_start: None, last_fetch: None, ..self.last }, first.max(now))
             }
-            None => match self.source.reserved() {
+            (None, TurnSource::Fleet { reserved: Some(first), .. }) => {
                 // It keeps its distance from these starts, if those between are on time.
-                Some(first) => {
-                    let first = first.max(now).max(self.due(head).unwrap_or(now));
-                    (LastStarts { hold: self.last.hold, ..LastStarts::default() }, first)
-                }
-                None => (self.last, now),
-            },
+                let first = first.max(now).max(self.due(head).unwrap_or(now));
+                (LastStarts { hold: self.last.hold, ..LastStarts::default() }, first)
+            }
+            (None, _) => (self.last, now),
         }
     }
 
     /// Whether the fleet's turn is there or not needed.
     #[inline]
     pub(super) fn may_turn(&self, demand: SlotRequest) -> bool {
-        self.source.has_turn() || !self.source.is_shared(demand, self.backoff())
+        matches!(self.source, TurnSource::Fleet { has_turn: true, .. })
+            || !self.source.is_shared(demand, self.backoff())
     }
 }
 

@@ -19,7 +19,7 @@ pub enum TurnSource {
         has_turn: bool,
         /// Instances that want the key now, including this one.
         rivals: u32,
-        /// The start reserved for the next waiting request.
+        /// The start reserved for the next waiting request: none starts before.
         reserved: Option<Instant>,
         shares: Shares,
     },
@@ -48,18 +48,6 @@ impl TurnSource {
         match self {
             Self::Own | Self::Partitioned(_) => false,
             Self::Fleet { known, .. } => !known || request.has_gap() || !backoff.is_zero(),
-        }
-    }
-
-    pub(super) fn has_turn(&self) -> bool {
-        matches!(self, Self::Fleet { has_turn: true, .. })
-    }
-
-    /// No waiting request starts before this.
-    pub(super) fn reserved(&self) -> Option<Instant> {
-        match self {
-            Self::Fleet { reserved, .. } => *reserved,
-            Self::Own | Self::Partitioned(_) => None,
         }
     }
 

@@ -102,11 +102,11 @@ impl FleetShare {
             self.unused = self.reserved.take();
         }
         let head = schedule.head_start(now).filter(|_| may_ask && self.reserved.is_none());
-        let debt = schedule.debt(now);
-        let observed = schedule.observed();
+        let (observed, own) = (schedule.observed(), schedule.last_starts());
+        let holds = own.hold > self.told.hold;
         let is_raised = observed.backoff > self.seen.backoff
             || observed.refusals > self.seen.refusals
-            || debt.is_some() && schedule.last_starts().newer_than(self.told).hold.is_some();
+            || holds && schedule.debt(now).is_some();
         let is_lowered = self.is_calmer(schedule) && may_ask;
         let is_asked = !self.known && self.reserved.is_some() && may_ask;
         let is_told = self.unused.is_some() || self.tells_at().is_some_and(|at| at <= now);
@@ -120,13 +120,12 @@ impl FleetShare {
         });
         self.calling = Some((self.link, observed));
         (self.nudged, self.put_off) = (false, 0);
-        let own = schedule.last_starts();
         Some(PaceCall {
             wants,
             gap: head.map_or_else(|| schedule.longest_gap(), |(gap, _)| gap),
             unused: self.unused.map(|unused| unused.window),
             late: self.used.and_then(|used| used.late(now)),
-            starts: LastStarts { hold: own.newer_than(self.told).hold, ..own },
+            starts: LastStarts { hold: own.hold.filter(|_| holds), ..own },
             in_flight: self.used.and_then(|used| used.in_flight(now, self.ways())),
             observed: [self.seen, observed],
             most: schedule.longest_debt(),
@@ -205,9 +204,7 @@ impl FleetShare {
 
     /// Whether the fleet must be told of starts that a new server may not know.
     pub fn owes<W>(&self, schedule: &Schedule<W>, now: Instant) -> bool {
-        self.link != 0
-            && schedule.debt(now).is_some()
-            && schedule.last_starts().newer_than(self.told) != LastStarts::default()
+        self.link != 0 && schedule.debt(now).is_some() && schedule.last_starts().max(self.told) != self.told
     }
 
     /// Whether backoff or refusals are below the fleet's, and no request is left to report it.
