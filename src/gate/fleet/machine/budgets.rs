@@ -11,7 +11,7 @@ use std::time::{Instant, SystemTime};
 /// Adds spending. False: there was no room.
 pub(super) fn spend(slot: KeySlot<'_>, spend: &Spend, now: SystemTime) -> (bool, Spent) {
     let (current, _) = spend.per.end(now);
-    let (requests, bytes) = (slot.free_word(REQUESTS), slot.free_word(BYTES));
+    let (requests, bytes) = (&slot.words[REQUESTS], &slot.words[BYTES]);
     loop {
         let word = requests.load(SeqCst);
         let spent = counted(word, current).at(spend.per, now);

@@ -18,12 +18,8 @@ impl KeySlot<'_> {
         loop {
             let (tail, last, due) = (self.get(TAIL), self.get(START), self.due(start));
             let known = tail.wrapping_add(self.get(OFF));
-            let first = match tail {
-                0 => now,
-                _ if known > latest(due, gap, now) => now,
-                _ if known > last => known.wrapping_add(gap),
-                _ => now,
-            };
+            let is_open = tail != 0 && known > last && known <= latest(due, gap, now);
+            let first = if is_open { known.wrapping_add(gap) } else { now };
             let own = tail.wrapping_add(first.max(due)).wrapping_sub(known);
             if self.words[TAIL].compare_exchange(tail, own, SeqCst, SeqCst).is_ok() {
                 return own;

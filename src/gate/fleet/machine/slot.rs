@@ -20,6 +20,7 @@ pub(super) struct KeySlot<'a> {
     /// The key's hash. Another key replaces it when it needs the words.
     tag: &'a AtomicU64,
     of: u64,
+    /// Keys other than hosts use those that are free for them for other data.
     pub(super) words: &'a [AtomicU64],
 }
 
@@ -204,15 +205,12 @@ impl<'a> KeySlot<'a> {
         self.tag.load(SeqCst) != self.of
     }
 
-    /// Before this, no such start may leave.
+    /// Before this, no such start may leave: a gap after the last start that it keeps its distance from, and the hold.
     pub(super) fn due(&self, start: MachineStart) -> u64 {
-        after(self.last_start(start), span(start.gap)).max(self.get(HOLD))
-    }
-
-    /// The last start that this one keeps its distance from.
-    fn last_start(&self, start: MachineStart) -> u64 {
         let fetch = if start.is_fetch { self.get(FETCH) } else { 0 };
-        self.get(START).max(fetch)
+        let last = self.get(START).max(fetch);
+        let next = if last == 0 { 0 } else { last.saturating_add(span(start.gap)) };
+        next.max(self.get(HOLD))
     }
 
     /// Replaces invalid values: a start in the future becomes now, and a hold at most the longest. A process that lost the processor
@@ -228,11 +226,6 @@ impl<'a> KeySlot<'a> {
         }
     }
 
-    /// A word that keys other than hosts use for other data.
-    pub fn free_word(&self, number: usize) -> &'a AtomicU64 {
-        &self.words[number]
-    }
-
     pub fn keep(&self, until: u64) {
         self.words[KEPT].fetch_max(until, SeqCst);
     }
@@ -240,11 +233,6 @@ impl<'a> KeySlot<'a> {
     pub(super) fn get(&self, word: usize) -> u64 {
         self.words[word].load(SeqCst)
     }
-}
-
-/// The end of the gap after a start; 0: there was none.
-fn after(start: u64, gap: u64) -> u64 {
-    if start == 0 { 0 } else { start.saturating_add(gap) }
 }
 
 /// Words of a slot. Word 8 is free.

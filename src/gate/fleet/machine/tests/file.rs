@@ -153,7 +153,7 @@ fn nonsense_in_it_holds_nobody_up_for_more_than_a_gap() {
         // The words of the key itself as well.
         let slot = one.find_or_insert(one.a(), micros(at)).expect("nobody is at it");
         (0..super::super::slot::WORDS).for_each(|word| {
-            slot.free_word(word).store(u64::from_le_bytes([nonsense; 8]), Ordering::Relaxed);
+            slot.words[word].store(u64::from_le_bytes([nonsense; 8]), Ordering::Relaxed);
         });
         let view = other.view(other.a(), at).expect("it is there");
         assert!(view.observed.backoff <= MOST && view.observed.latency <= MOST);

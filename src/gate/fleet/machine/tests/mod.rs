@@ -223,11 +223,11 @@ fn reservations_that_are_implausible_are_lost() {
     let mut reserved = one.reserves(now, 1000);
     let slot = other.find(other.a()).expect("it is there");
     for nonsense in [1 << 62, u64::MAX / 2, 1 << 60] {
-        slot.free_word(slot::OFF).store(nonsense, Ordering::Relaxed);
+        slot.words[slot::OFF].store(nonsense, Ordering::Relaxed);
         assert_eq!(one.reserved(one.a(), &mut reserved, now), None, "{nonsense}");
         reserved = one.reserves(now, 1000);
         assert!(one.waits(&mut reserved, now) <= ms(1), "{nonsense}");
-        slot.free_word(slot::TAIL).store(nonsense, Ordering::Relaxed);
+        slot.words[slot::TAIL].store(nonsense, Ordering::Relaxed);
     }
     assert!(one.waits(&mut one.reserves(now, 1000), now) <= ms(1));
 }
