@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisConnectionInfo, RedisResult};
+use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisResult};
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -74,11 +74,6 @@ async fn ask(
     Ok(named())
 }
 
-/// Connection settings of a Sentinel: user, password and database are the server's.
-pub(super) fn plain() -> RedisConnectionInfo {
-    RedisConnectionInfo::default().set_skip_set_lib_name()
-}
-
 /// Limits the delay by a Sentinel that does not answer.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 const NONE_NAMED: &str = "the Sentinels name no server that is up";
@@ -109,7 +104,8 @@ mod tests {
             }
         });
         let info = redis::IntoConnectionInfo::into_connection_info(url).expect("a good URL");
-        Client::open(info.set_redis_settings(plain())).expect("a good URL")
+        Client::open(info.set_redis_settings(redis::RedisConnectionInfo::default().set_skip_set_lib_name()))
+            .expect("a good URL")
     }
 
     fn names(port: &str, epoch: u64, flags: &str) -> String {

@@ -1,6 +1,6 @@
 //! The target of a fleet's URL: one server, a server named by Sentinels, or a cluster, each by the redis crate's own client.
 
-use super::sentinels::{self, HostPort, Sentinels};
+use super::sentinels::{HostPort, Sentinels};
 use crate::config::SecretUrl;
 use crate::tls::roots;
 use futures_util::future::join_all;
@@ -10,7 +10,7 @@ use redis::cluster_async::ClusterConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo,
-    ProtocolVersion, RedisError, RedisResult, Script, ScriptInvocation, TlsCertificates,
+    ProtocolVersion, RedisConnectionInfo, RedisError, RedisResult, Script, ScriptInvocation, TlsCertificates,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -61,10 +61,10 @@ impl ServerConnection {
             let mut server = nodes[0].clone();
             let mut sentinels = None;
             if kind == "sentinel" {
-                let each = nodes
-                    .into_iter()
-                    .map(|node| client(node.set_redis_settings(sentinels::plain())))
-                    .collect::<RedisResult<_>>()?;
+                // User, password and database are the server's.
+                let plain = RedisConnectionInfo::default().set_skip_set_lib_name();
+                let each = nodes.into_iter().map(|node| client(node.set_redis_settings(plain.clone())));
+                let each = each.collect::<RedisResult<_>>()?;
                 let master = url.query_pairs().find(|(name, _)| name == "master").map(|(_, master)| master);
                 let mut asked = Sentinels::new(each, &master.unwrap_or_default());
                 let named = asked.name().await?;

@@ -15,16 +15,8 @@ pub(super) struct Live {
     pub server: u64,
     pub settled_at: Option<Instant>,
     pub history: Option<String>,
-    pub leaves: Leaves,
-}
-
-/// Whether this instance ends.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leaves {
-    No,
-    Soon,
-    /// The server was told, or cannot be told.
-    Now,
+    /// This instance ends.
+    pub leaves: bool,
 }
 
 impl Live {
@@ -36,7 +28,7 @@ impl Live {
             server: 0,
             settled_at: None,
             history: None,
-            leaves: Leaves::No,
+            leaves: false,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::config::{SecretUrl, Settings};
 use crate::policy::Refusal;
 use arc_swap::ArcSwap;
 use futures_util::future::OptionFuture;
-use live::{Leaves, Live};
+use live::Live;
 use redis::{ErrorKind, FromRedisValue, PushInfo, PushKind, ScriptInvocation};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -39,12 +39,8 @@ pub(super) struct ServerLink {
     lost: AtomicU64,
 }
 
-struct Connected {
-    url: SecretUrl,
-    connection: ServerConnection,
-    sentinels: Option<(Sentinels, HostPort)>,
-    closed: Arc<Notify>,
-}
+/// A connection, by its URL, the Sentinels that have named its server, and what tells that it is closed.
+type Connected = (SecretUrl, ServerConnection, Option<(Sentinels, HostPort)>, Arc<Notify>);
 
 impl ServerLink {
     pub fn new(keeps: Keeps, settings: Arc<ArcSwap<Settings>>, place: KeptPlace, messages: MessageSender) -> Self {
@@ -94,15 +90,15 @@ impl ServerLink {
 
     /// Returns when the server knows that this instance ends, or cannot be told.
     pub async fn leave(&self) {
-        self.live.send_modify(|live| live.leaves = Leaves::Soon);
-        let _ = timeout(CONNECTING, self.is_such(|live| live.leaves == Leaves::Now)).await;
+        self.live.send_modify(|live| live.leaves = true);
+        let _ = timeout(CONNECTING, self.is_such(|live| live.connection.is_none())).await;
     }
 
     /// Connects, forwards the server's messages and registers this instance, until it leaves.
     pub async fn keep(&self) {
         tokio::select! {
             never = self.keep_connected() => never,
-            () = self.is_such(|live| live.leaves == Leaves::Soon) => {}
+            () = self.is_such(|live| live.leaves) => {}
         }
         // From here on the instance does not register.
         let connection = self.live.borrow().connection.clone();
@@ -111,7 +107,7 @@ impl ServerLink {
             let script = scripts::register(self.keeps, &self.place.name, true);
             let _ = timeout(PATIENCE, connection.invoke::<BeatReply>(&script)).await;
         }
-        self.live.send_modify(|live| live.leaves = Leaves::Now);
+        self.live.send_modify(|live| live.connection = None);
     }
 
     async fn keep_connected(&self) -> ! {
@@ -119,10 +115,14 @@ impl ServerLink {
         loop {
             let connected = tokio::select! {
                 connected = timeout(CONNECTING, self.connect()) => connected,
-                never = self.part_at(since + PATIENCE, &why) => never,
+                never = async {
+                    sleep_until((since + PATIENCE).into()).await;
+                    self.part(&why);
+                    std::future::pending().await
+                } => never,
             };
             match connected.unwrap_or_else(|_| Err(format!("no connection within {CONNECTING:?}"))) {
-                Ok(Connected { url, connection, mut sentinels, closed }) => {
+                Ok((url, connection, mut sentinels, closed)) => {
                     let named = OptionFuture::from(sentinels.as_mut().map(|(all, named)| all.name_another(named)));
                     (why, since) = tokio::select! {
                         broken = self.beat(&url, connection) => broken,
@@ -175,7 +175,7 @@ impl ServerLink {
             self.register(&mut second).await?;
         }
         self.adopt(&url, connection.clone(), history.flatten());
-        Ok(Connected { url, connection, sentinels, closed })
+        Ok((url, connection, sentinels, closed))
     }
 
     fn adopt(&self, url: &SecretUrl, connection: ServerConnection, history: Option<String>) {
@@ -238,12 +238,6 @@ impl ServerLink {
             self.log_missing(before);
         }
         Ok(is_known || self.keeps == Keeps::Copies)
-    }
-
-    async fn part_at(&self, at: Instant, why: &str) -> ! {
-        sleep_until(at.into()).await;
-        self.part(why);
-        std::future::pending().await
     }
 
     fn part(&self, why: &str) {
