@@ -58,24 +58,6 @@ impl Reply {
     }
 }
 
-/// Whether `egress` allows the authority. A name that does not resolve is no reason to refuse. `looks_up`: also check the addresses of
-/// its name.
-pub(super) async fn may_reach(
-    upstream: &Upstream,
-    authority: &Authority,
-    client: ClientId,
-    looks_up: bool,
-) -> Result<(), Refusal> {
-    upstream.screen(authority)?;
-    if !looks_up {
-        return Ok(());
-    }
-    match upstream.reach_for(authority, Some(client), None, None).await {
-        Err(ReachError::Denied(denied)) => Err(denied.into()),
-        Ok(_) | Err(ReachError::Resolve(_) | ReachError::Reloaded) => Ok(()),
-    }
-}
-
 /// The route for a request. `client`: whose share of DNS look-ups to use.
 pub(super) async fn reach(upstream: &Upstream, authority: &Authority, client: ClientId) -> Result<Route, FetchError> {
     upstream.reach_for(authority, Some(client), None, None).await.map_err(|error| match error {
@@ -128,22 +110,14 @@ pub(super) async fn get(
         conditions: &[],
     };
     let is_signed = route.signature().is_some_and(|signer| outgoing.is_signed_by(signer));
-    let on_sent = |sent| match sent {
-        Sent::Begins(address) => {
-            let holds = permit.holds_at(request.authority, address);
-            if holds {
-                permit.leaves(true);
-            }
-            holds
+    let on_sent = |sent| {
+        match sent {
+            Sent::Begins(address) if permit.holds_at(request.authority, address) => permit.leaves(true),
+            Sent::Begins(_) => return false,
+            Sent::Withdrawn => permit.has_not_left(),
+            Sent::Whole => permit.note_left(),
         }
-        Sent::Withdrawn => {
-            permit.has_not_left();
-            true
-        }
-        Sent::Whole => {
-            permit.note_left();
-            true
-        }
+        true
     };
     let asked = SystemTime::now();
     let answered = route.ask(request.want, &outgoing, on_sent).await;

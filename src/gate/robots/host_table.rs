@@ -183,10 +183,7 @@ impl HostTable {
     }
 
     fn hash(&self, authority: &Authority, file: SiteFile) -> u64 {
-        match file {
-            SiteFile::Robots => self.hasher.hash_one(authority),
-            SiteFile::TdmRep | SiteFile::License(_) => self.hasher.hash_one((authority, file)),
-        }
+        self.hasher.hash_one((authority, file))
     }
 
     /// Takes the hash's middle bits: the hash table uses those at both ends.

@@ -28,7 +28,7 @@ use super::store::Store;
 use crate::config::Settings;
 use crate::histogram::{Distribution, Histogram};
 use crate::policy::{Authority, Entry, HttpVersion, Refusal, SiteFile};
-use crate::upstream::Upstream;
+use crate::upstream::{ReachError, Upstream};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use compare::{is_due, is_unknown};
@@ -202,10 +202,17 @@ impl RobotsCache {
         self.hosts.put(&self.host(file, authority), copy);
     }
 
-    /// Whether `egress` allows the authority. If a copy exists, the name is not resolved.
+    /// Whether `egress` allows the authority, and the addresses of its name unless a copy exists. A name that does not resolve is no reason
+    /// to refuse.
     pub async fn may_reach(self: &Arc<Self>, authority: &Authority) -> Result<(), Refusal> {
-        let is_known = self.host(SiteFile::Robots, authority).load().usable(SystemTime::now()).is_some();
-        fetch::may_reach(&self.upstream, authority, BACKGROUND, !is_known).await
+        self.upstream.screen(authority)?;
+        if self.host(SiteFile::Robots, authority).load().usable(SystemTime::now()).is_some() {
+            return Ok(());
+        }
+        match self.upstream.reach_for(authority, Some(BACKGROUND), None, None).await {
+            Err(ReachError::Denied(denied)) => Err(denied.into()),
+            Ok(_) | Err(ReachError::Resolve(_) | ReachError::Reloaded) => Ok(()),
+        }
     }
 
     /// Call after the settings have changed.
@@ -242,15 +249,9 @@ impl RobotsCache {
             entry = Arc::new(linking);
         }
         self.hosts.put(host, entry);
-        match host.file {
-            SiteFile::Robots => host.set_page_went(false),
-            // Whichever file came last, the next turn is a page's.
-            SiteFile::TdmRep | SiteFile::License(_) => {
-                self.hosts
-                    .find(&host.authority, SiteFile::Robots)
-                    .iter()
-                    .for_each(|robots| robots.set_page_went(false));
-            }
+        // Whichever file came last, the next turn is a page's.
+        if let Some(robots) = self.hosts.find(&host.authority, SiteFile::Robots) {
+            robots.set_page_went(false);
         }
     }
 

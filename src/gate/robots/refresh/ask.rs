@@ -131,9 +131,11 @@ impl RobotsCache {
         let request = policy::Request { agent_tokens: &tokens, ..policy::Request::new(&at, target.as_bytes()) };
         let rules = &hop.settings.hosts.get(at.host()).rules;
         let judge = |robots: &Entry| policy::judge_file(robots, rules, &request, SystemTime::now());
+        // On its own host, that of the first one applies.
+        let of = if hop.is_at_home(&at) { hop.first } else { &at };
         let mut ruling = match file {
             SiteFile::Robots => judge(&Entry::default()),
-            SiteFile::TdmRep | SiteFile::License(_) => judge(&self.host(SiteFile::Robots, hop.at_home_or(&at)).load()),
+            SiteFile::TdmRep | SiteFile::License(_) => judge(&self.host(SiteFile::Robots, of).load()),
         };
         if matches!(ruling, Ruling::Fetch(_)) && file != SiteFile::Robots && !hop.is_at_home(&at) {
             let reason = match hop.order.reason {
@@ -181,11 +183,6 @@ impl FetchHop<'_> {
     /// Whether the request goes to the host whose file is wanted.
     pub(super) fn is_at_home(&self, at: &Authority) -> bool {
         PaceKey::new(KeyBy::Host, self.first, None).is_of(KeyBy::Host, at, None)
-    }
-
-    /// The authority whose robots.txt applies to a request: on its own host, the first one.
-    fn at_home_or<'a>(&'a self, at: &'a Authority) -> &'a Authority {
-        if self.is_at_home(at) { self.first } else { at }
     }
 
     /// For whom the fetch takes places: the client, and the site whose file is wanted.

@@ -228,10 +228,8 @@ impl RobotsCache {
                 let why = words(&**panic);
                 let file = host.file.name();
                 tracing::error!(authority = %host.authority, "{file}: an internal error ended its fetch: {why}");
-                let (old, settings) = (host.load_full(), self.settings.load());
-                let failed = Fetched::Unreachable("an internal error of the proxy".to_owned());
-                let (files, now) = (&self.files, SystemTime::now());
-                let entry = Arc::new(interpret_response(host.file, &old, &failed, files, &settings, now));
+                let failed = "an internal error of the proxy";
+                let entry = Arc::new(host.load().failed(SystemTime::now(), failed, None, fastrand::f64()));
                 self.count(&entry, host.file);
                 self.keep(host, entry);
             })
