@@ -1,6 +1,6 @@
 //! The end of a slot: its request leaves, is answered, ends. Tells all that depend on it.
 
-use super::{HostQueue, HostQueueState};
+use super::{HostQueue, HostQueueState, HostSchedule};
 use crate::policy::pace::{Debt, PaceOutcome, Slot};
 use parking_lot::MutexGuard;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl HostQueue {
     /// Applies the outcome of an answer before the request has ended.
     pub(in crate::gate::pacer) fn learn(self: &Arc<Self>, slot: &Slot, outcome: PaceOutcome) {
         let mut state = self.state.lock();
-        self.note(&mut state, slot, outcome, None);
+        self.note(&mut state, outcome.is_refused(), |schedule| schedule.learn(Instant::now, slot, outcome));
         self.spread(state, false, outcome);
     }
 
@@ -46,24 +46,25 @@ impl HostQueue {
     ) {
         let mut state = self.state.lock();
         // Counted before the slot is freed, as the next start depends on it.
-        self.note(&mut state, &slot, outcome, answered);
+        self.note(&mut state, outcome.is_refused() || answered.is_some(), |schedule| {
+            answered.inspect(|(after, is_good)| schedule.answered(*after, *is_good));
+            schedule.learn(Instant::now, &slot, outcome);
+        });
         let HostQueueState { schedule, sharing, .. } = &mut *state;
         let frees = sharing.ended(&slot, has_left);
         schedule.finished(Instant::now, slot, PaceOutcome::Failure);
         self.spread(state, frees, outcome);
     }
 
-    /// Counts an answer here and in the processes of this machine.
-    fn note(&self, state: &mut HostQueueState, slot: &Slot, outcome: PaceOutcome, answered: Option<(Duration, bool)>) {
+    /// Counts what an answer says, here and in the processes of this machine. `changes_more`: as for [`catch_up`](super::Sharing::catch_up).
+    fn note(&self, state: &mut HostQueueState, changes_more: bool, count: impl FnOnce(&mut HostSchedule)) {
         let HostQueueState { schedule, sharing, .. } = state;
-        sharing.catch_up(schedule, outcome.is_refused() || answered.is_some());
-        if let Some((after, is_good)) = answered {
-            schedule.answered(after, is_good);
-        }
-        schedule.learn(Instant::now, slot, outcome);
+        sharing.catch_up(schedule, changes_more);
+        count(schedule);
         if let Some(share) = sharing.machine() {
             share.learned(schedule);
         }
+        self.note_debt(state, Instant::now());
     }
 
     /// Informs the waiting requests here, the fleet's server, and the queue that shares the host's pace. `frees`: the slot is free.
@@ -72,7 +73,6 @@ impl HostQueue {
         self.notify(&mut state, frees || is_refused);
         if is_refused {
             let now = Instant::now();
-            self.note_debt(&state, now);
             let debt = state.schedule.debt(now);
             drop(state);
             if let Some(debt) = debt {
@@ -85,13 +85,7 @@ impl HostQueue {
     /// The host asked a subresource to come later, so the pages wait as well.
     pub(super) fn restore(self: &Arc<Self>, now: Instant, debt: Debt) {
         let mut state = self.state.lock();
-        let HostQueueState { schedule, sharing, .. } = &mut *state;
-        sharing.catch_up(schedule, true);
-        schedule.restore(now, debt);
-        if let Some(share) = sharing.machine() {
-            share.learned(schedule);
-        }
-        self.note_debt(&state, now);
+        self.note(&mut state, true, |schedule| schedule.restore(now, debt));
         self.notify(&mut state, true);
     }
 }
