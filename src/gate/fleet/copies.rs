@@ -91,7 +91,8 @@ impl Fleet {
                         return Ok(Claim::Stored);
                     }
                     if age >= LATE {
-                        machine.warn_of_stopped_fetch(&name);
+                        let what_waits = format!("while it fetches {name}: requests that need it");
+                        machine.warn_of_stopped(machine.id(&name), &what_waits);
                     }
                     // Fetching twice is better than never: the holder may be stopped.
                     if let Some(right) = free.or_else(|| (age >= patience).then(|| right(0, None))) {

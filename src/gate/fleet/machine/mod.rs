@@ -16,8 +16,8 @@ mod words;
 
 use super::{Reach, ServerLost, Spend};
 use crate::config::hint_for;
+use crate::policy::Spent;
 use crate::policy::pace::{Debt, Observed, Phase};
-use crate::policy::{PaceKey, Spent};
 use clock::{instant, micros, micros_up, span};
 pub(in crate::gate) use key_view::{MachineStart, MachineTurn, MachineView};
 pub(in crate::gate) use link::MachineLink;
@@ -135,16 +135,10 @@ impl Machine {
         self.of(id, |slot| slot.owe(micros_up(debt.until), debt.backoff, debt.refusals));
     }
 
-    /// Logs the process that has the key's turn, if it is stopped.
-    pub fn warn_of_stopped(&self, id: u64, key: &PaceKey) {
-        if let Some(process) = self.find(id).and_then(|slot| slot.process()) {
-            let host = key.of_all();
-            self.warn_if_stopped(process, &format!("while it has the turn of {host}: requests to that host"));
-        }
-    }
-
-    fn warn_if_stopped(&self, process: u32, what_waits: &str) {
-        let Some(pid) = self.pid(process).filter(|pid| is_stopped(*pid)) else { return };
+    /// Logs the process that has the key's turn, if it is stopped. `what_waits`: for what it has it, and who waits for that.
+    pub fn warn_of_stopped(&self, id: u64, what_waits: &str) {
+        let process = self.find(id).and_then(|slot| slot.process());
+        let Some(pid) = process.and_then(|process| self.pid(process)).filter(|pid| is_stopped(*pid)) else { return };
         if self.warned_of.swap(pid, Ordering::Relaxed) != pid {
             tracing::warn!(
                 hint = "continue it (`fg`, or `kill -CONT`), or end it",
@@ -158,13 +152,6 @@ impl Machine {
         let now = micros(Instant::now());
         let lives = |process| self.lives(process);
         self.slot(self.id(name), now).is_some_and(|slot| slot.take_right(self.me, now, lives))
-    }
-
-    /// Logs the process that holds the right, if it is stopped.
-    pub fn warn_of_stopped_fetch(&self, name: &str) {
-        if let Some(process) = self.find(self.id(name)).and_then(|slot| slot.process()) {
-            self.warn_if_stopped(process, &format!("while it fetches {name}: requests that need it"));
-        }
     }
 
     /// Gives the right back, if this process has it.
