@@ -1,5 +1,6 @@
 //! How an origin's 429 and 503 answers slow its pace, and when a host that refuses requests is paused.
 
+use super::terms::MAX_BACKOFF;
 use super::{Schedule, Slot};
 use crate::policy::Breaker;
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ impl<W> Schedule<W> {
         self.observed.refusals = self.observed.refusals.saturating_add(1);
         if self.observed.refusals >= after.get() {
             let gap = self.delay().max(slot.group_gap);
-            self.raise(self.observed.backoff.max(gap).clamp(FIRST, MAX), now, pause.min(MAX));
+            self.raise(self.observed.backoff.max(gap).clamp(FIRST, MAX_BACKOFF), now, pause.min(MAX_BACKOFF));
         }
     }
 
@@ -35,7 +36,7 @@ impl<W> Schedule<W> {
         self.turned_away(now, slot);
         let (of_this_round, before) = (slot.number > self.raised_at, self.observed.backoff);
         // `Retry-After: 0` with a refusal is not useful advice.
-        let advice = retry_after.filter(|wait| !wait.is_zero()).map(|wait| wait.min(MAX));
+        let advice = retry_after.filter(|wait| !wait.is_zero()).map(|wait| wait.min(MAX_BACKOFF));
         let raised = match advice {
             Some(wait) if of_this_round => wait,
             Some(wait) => wait.max(before),
@@ -43,7 +44,7 @@ impl<W> Schedule<W> {
             None if before.is_zero() => self.delay().max(slot.group_gap).max(FIRST),
             None => before * 2,
         };
-        let backoff = raised.min(self.max_delay).min(MAX);
+        let backoff = raised.min(self.max_delay).min(MAX_BACKOFF);
         self.raise(backoff, now, advice.unwrap_or(backoff));
     }
 
@@ -54,8 +55,6 @@ impl<W> Schedule<W> {
     }
 }
 
-/// Upper limit for an obeyed Retry-After and for a backoff.
-pub(super) const MAX: Duration = Duration::from_secs(3600);
 /// The first step, if the host's gap is not longer.
 const FIRST: Duration = Duration::from_secs(1);
 /// A backoff halved below this ends.

@@ -91,7 +91,7 @@ impl<W> Default for Schedule<W> {
             breaker: None,
             pauses_after: None,
             longest: None,
-            max_delay: backoff::MAX,
+            max_delay: terms::MAX_BACKOFF,
             starts: 0,
             tickets: 0,
             in_flight: 0,

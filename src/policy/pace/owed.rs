@@ -1,7 +1,7 @@
 //! The debt of a key: the longest gap, the backoff and the hold that later starts have to keep, also after a restart.
 
 use super::terms::SlotRequest;
-use super::{Debt, LastStarts, Observed, Schedule, backoff, terms};
+use super::{Debt, LastStarts, Observed, Schedule, terms};
 use std::time::{Duration, Instant};
 
 impl<W> Schedule<W> {
@@ -20,7 +20,7 @@ impl<W> Schedule<W> {
 
     /// Upper limit of a debt; a longer one comes from a wrong clock.
     pub fn longest_debt(&self) -> Duration {
-        backoff::MAX.max(self.max_delay).min(terms::FAR)
+        terms::MAX_BACKOFF.max(self.max_delay).min(terms::FAR)
     }
 
     /// The key's debt, to be kept over a restart.
@@ -38,14 +38,14 @@ impl<W> Schedule<W> {
     /// request cuts it to that.
     pub fn restore(&mut self, now: Instant, debt: Debt) {
         self.last.hold = self.last.hold.max(Some(debt.until.min(now + terms::FAR)));
-        self.observed.backoff = self.observed.backoff.max(debt.backoff.min(backoff::MAX));
+        self.observed.backoff = self.observed.backoff.max(debt.backoff.min(terms::MAX_BACKOFF));
         self.observed.refusals = self.observed.refusals.max(debt.refusals);
         self.pushed_back();
     }
 
     /// Whether the schedule can be dropped without loss. Backoff and refusals are kept for an hour after the last start.
     pub fn is_idle(&self, now: Instant) -> bool {
-        let memory = if self.observed().is_calm() { Duration::ZERO } else { backoff::MAX };
+        let memory = if self.observed().is_calm() { Duration::ZERO } else { terms::MAX_BACKOFF };
         let until = self.owed_until().max(self.last.last_fetch.map(|fetch| fetch + self.delay()));
         self.is_unused() && until.is_none_or(|until| until + memory <= now)
     }

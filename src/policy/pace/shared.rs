@@ -1,7 +1,7 @@
 //! A key shared by a fleet: who grants its starts, and what the others know of it.
 
-use super::terms::SlotRequest;
-use super::{LastStarts, Observed, Phase, Schedule, Slot, TurnSource, backoff};
+use super::terms::{MAX_BACKOFF, SlotRequest};
+use super::{LastStarts, Observed, Phase, Schedule, Slot, TurnSource};
 use std::time::{Duration, Instant};
 
 impl<W> Schedule<W> {
@@ -78,7 +78,7 @@ impl<W> Schedule<W> {
 
     /// Adopts what others have observed, in place of its own.
     pub fn adopt_observed(&mut self, observed: Observed) {
-        let observed = Observed { backoff: observed.backoff.min(backoff::MAX), ..observed };
+        let observed = Observed { backoff: observed.backoff.min(MAX_BACKOFF), ..observed };
         if self.observed != observed {
             // If the backoff was raised, starts until now say nothing about it.
             if observed.backoff > self.observed.backoff {

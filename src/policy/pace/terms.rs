@@ -209,3 +209,5 @@ impl From<&Terms> for SlotRequest {
 pub const ARRIVAL: Duration = Duration::from_millis(2);
 /// Longer than any process runs; keeps `Instant` arithmetic from overflowing.
 pub(super) const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
+/// Upper limit for an obeyed Retry-After and for a backoff.
+pub(super) const MAX_BACKOFF: Duration = Duration::from_secs(3600);
