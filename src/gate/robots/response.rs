@@ -94,7 +94,8 @@ pub(super) fn interpret_response(
         AccessKind::AllowAll => Access::Missing,
         AccessKind::Redirect | AccessKind::DisallowAll => {
             let wait = asked_to_wait(headers, now);
-            return old.failed(now, &format!("status {status}"), wait, fastrand::f64());
+            let after = if is_redirected { " after a redirect" } else { "" };
+            return old.failed(now, &format!("status {status}{after}"), wait, fastrand::f64());
         }
     };
     // By its validators, a larger limit would get no more of it.

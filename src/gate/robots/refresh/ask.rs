@@ -77,33 +77,37 @@ impl RobotsCache {
             let want = Want { versions: hop.order.versions, ..Want::default() };
             let line = if hop.is_at_home(&at) { FetchLine::Own } else { FetchLine::Guest };
             let mut request = FileRequest { authority: &at, url, file, validators, want, asked: None, line };
-            let mut reply = self.in_turn_or_shared(hop, &mut request, &mut left).await?;
-            if reply.wanted.is_some() {
-                request.asked = reply.wanted.take();
-                reply = self.in_turn(hop, &mut request, &mut left).await?;
-            }
-            if is_our_fault(reply.status) && asked_again.is_none() {
-                let (first_status, first_version) = (reply.status, reply.version);
-                asked_again = Some(AskedAgain { first_status, first_version });
-                request.want = Want { fresh: true, versions: Versions::Http1Only, ..Want::default() };
-                // The conditional fields may be at fault.
-                request.validators = None;
-                request.asked = None;
-                reply = self.in_turn(hop, &mut request, &mut left).await.map_err(|error| match error {
-                    FetchError::Unreachable(why) => {
-                        let first = format!("status {first_status} over {first_version}");
-                        FetchError::Unreachable(format!("{first}; retried over HTTP/1.1: {why}"))
-                    }
-                    FetchError::NotAsked(_) => error,
-                })?;
-                if !hop.first.is_background() {
-                    tracing::warn!(
-                        authority = %hop.first, first_status, status = reply.status,
-                        "{}: the answer over {first_version} says that our request is malformed; retried over HTTP/1.1",
-                        file.name()
-                    );
+            let asking = async {
+                let mut reply = self.in_turn_or_shared(hop, &mut request, &mut left).await?;
+                if reply.wanted.is_some() {
+                    request.asked = reply.wanted.take();
+                    reply = self.in_turn(hop, &mut request, &mut left).await?;
                 }
-            }
+                if is_our_fault(reply.status) && asked_again.is_none() {
+                    let (first_status, first_version) = (reply.status, reply.version);
+                    asked_again = Some(AskedAgain { first_status, first_version });
+                    request.want = Want { fresh: true, versions: Versions::Http1Only, ..Want::default() };
+                    // The conditional fields may be at fault.
+                    request.validators = None;
+                    request.asked = None;
+                    reply = self.in_turn(hop, &mut request, &mut left).await.map_err(|error| match error {
+                        FetchError::Unreachable(why) => {
+                            let first = format!("status {first_status} over {first_version}");
+                            FetchError::Unreachable(format!("{first}; retried over HTTP/1.1: {why}"))
+                        }
+                        FetchError::NotAsked(_) => error,
+                    })?;
+                    if !hop.first.is_background() {
+                        tracing::warn!(
+                            authority = %hop.first, first_status, status = reply.status,
+                            "{}: the answer over {first_version} says that our request is malformed; retried over HTTP/1.1",
+                            file.name()
+                        );
+                    }
+                }
+                Ok(reply)
+            };
+            let reply = asking.await.map_err(|error| if is_elsewhere { elsewhere(error, url) } else { error })?;
             match trail.after(&reply) {
                 None => {
                     let (is_redirected, is_foreign) = (trail.is_redirected(), trail.is_away());
@@ -117,13 +121,11 @@ impl RobotsCache {
         }
     }
 
-    /// Whether a redirect may be followed. `egress` and the operator's `deny` hold everywhere. A robots.txt is fetched, not crawled
-    /// (RFC 9309 §2.3.1.2): what the rules of another host say of the path does not matter. The other files are not exempt (§2.2.2): they
-    /// are subject to the robots.txt of the host that they come from, which is fetched first.
+    /// Whether a redirect may be followed. The operator's `deny` holds everywhere. A robots.txt is fetched, not crawled (RFC 9309
+    /// §2.3.1.2): what the rules of another host say of the path does not matter. The other files are not exempt (§2.2.2): they are
+    /// subject to the robots.txt of the host that they come from, which is fetched first.
     async fn may_follow(self: &Arc<Self>, hop: &FetchHop<'_>, file: SiteFile, to: &Url) -> Result<bool, FetchError> {
         let (at, target) = (authority_of(to)?, target(to));
-        let may_reach = fetch::may_reach(&self.upstream, &at, hop.order.client, true).await;
-        may_reach.map_err(|why| format!("{to} may not be asked: {why}"))?;
         if file == SiteFile::Robots && target == file.path() {
             return Ok(true);
         }
@@ -199,6 +201,15 @@ impl FetchHop<'_> {
 
 fn authority_of(url: &Url) -> Result<Authority, FetchError> {
     Authority::from_url(url.as_str()).map_err(|error| format!("redirected to {url}: {error}").into())
+}
+
+/// What fails elsewhere says where. What `egress` denies there is the site's failure: it named the place.
+fn elsewhere(error: FetchError, url: &Url) -> FetchError {
+    match error {
+        FetchError::NotAsked(why @ Refusal::EgressDenied { .. }) => format!("its file is at {url}: {why}").into(),
+        FetchError::NotAsked(why) => FetchError::NotAsked(why),
+        FetchError::Unreachable(why) => format!("its file is at {url}: {why}").into(),
+    }
 }
 
 /// Whether the status says that our request is malformed, so that the plainest form is worth a try.
