@@ -4,7 +4,7 @@
 use super::super::Proxy;
 use super::connection::Connection;
 use super::socks;
-use super::wire::TLS_HANDSHAKE;
+use super::wire::{NOT_HTTP, TLS_HANDSHAKE};
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
@@ -43,8 +43,6 @@ pub async fn serve(proxy: &Arc<Proxy>, mut connection: Box<Connection>) {
     }
 }
 
-pub(super) const NOT_HTTP: &str =
-    "neither TLS nor HTTP inside CONNECT: closed; `intercept: { hosts: { HOST: tunnel } }` passes on what HOST speaks";
 const SOCKS4: u8 = 4;
 const SOCKS5: u8 = 5;
 const NOTHING: &[u8] = b"";

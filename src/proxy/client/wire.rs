@@ -166,6 +166,9 @@ impl AsyncWrite for Wire {
 
 /// The content type of a TLS record that begins a handshake (RFC 8446 §5.1).
 pub(super) const TLS_HANDSHAKE: u8 = 0x16;
+/// Told of what comes inside a CONNECT that is intercepted.
+pub(super) const NOT_HTTP: &str =
+    "neither TLS nor HTTP inside CONNECT: closed; `intercept: { hosts: { HOST: tunnel } }` passes on what HOST speaks";
 /// Duration of a lingering close.
 pub(super) const LINGER_TIME: Duration = Duration::from_secs(2);
 /// Bytes that a lingering close reads from a client that sent no valid request.

@@ -29,3 +29,16 @@ pub(super) enum CarryError {
     /// The answer broke off after it began.
     Cut(String),
 }
+
+impl CarryError {
+    /// `is_held_up`: by the origin's fault.
+    pub fn slow_request(is_held_up: bool) -> Self {
+        if is_held_up { Self::NotRead } else { Self::SlowRequest }
+    }
+
+    /// An answer is below the minimum rate. `is_held_up`: by the client's fault.
+    pub fn too_slow(is_held_up: bool) -> Self {
+        let what = if is_held_up { "the client reads too slowly" } else { "the answer is too slow" };
+        Self::Cut(format!("{what} (`limits.min_rate`)"))
+    }
+}

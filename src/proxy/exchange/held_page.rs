@@ -121,7 +121,7 @@ impl Exchange<'_> {
             return Poll::Pending;
         };
         sent.map_err(|error| match error {
-            FlowError::TooSlow => CarryError::Cut("the client reads too slowly (`limits.min_rate`)".into()),
+            FlowError::TooSlow => CarryError::too_slow(down.is_held_up),
             FlowError::Source(_) | FlowError::Destination(_) => CarryError::ClientGone,
         })?;
         if held.fault.is_some() {

@@ -190,9 +190,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             Err(FlowError::TooSlow) if self.answered => {
                 Err(CarryError::Cut("the body of the request is too slow (`limits.min_rate`)".into()))
             }
-            Err(FlowError::TooSlow) => {
-                Err(if self.up.is_held_up { CarryError::NotRead } else { CarryError::SlowRequest })
-            }
+            Err(FlowError::TooSlow) => Err(CarryError::slow_request(self.up.is_held_up)),
         }
     }
 
@@ -262,7 +260,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             Ok(()) => Ok(Carried { is_sent: self.up.is_done, is_switched: false }),
             Err(FlowError::Source(fault)) => Err(CarryError::Cut(format!("the origin: {fault}"))),
             Err(FlowError::Destination(_)) => Err(CarryError::ClientGone),
-            Err(FlowError::TooSlow) => Err(CarryError::Cut(too_slow(self.down.is_held_up).into())),
+            Err(FlowError::TooSlow) => Err(CarryError::too_slow(self.down.is_held_up)),
         })
     }
 
@@ -274,7 +272,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                 self.send_stopped = Some(None);
                 return Ok(());
             }
-            return Err(if self.up.is_held_up { CarryError::NotRead } else { CarryError::SlowRequest });
+            return Err(CarryError::slow_request(self.up.is_held_up));
         }
         if (self.is_origins_turn() || self.answered) && self.now >= self.down_ends() {
             if self.exchange.held.as_mut().is_some_and(|held| held.give_up()) {
@@ -290,15 +288,6 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             });
         }
         Ok(())
-    }
-}
-
-/// Which side was slow.
-fn too_slow(is_held_up: bool) -> &'static str {
-    if is_held_up {
-        "the client reads too slowly (`limits.min_rate`)"
-    } else {
-        "the answer is too slow (`limits.min_rate`)"
     }
 }
 

@@ -58,15 +58,15 @@ async fn a_busy_instance_and_another_take_turns() {
 async fn one_at_a_time_in_the_whole_fleet() {
     let Some(redis) = Redis::start().await else { return };
     let origin = Origin::http(|seen| match seen.path().as_str() {
-        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.1\n"),
-        _ => Reply::text("slow").after(Duration::from_millis(500)),
+        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.3\n"),
+        _ => Reply::text("slow").after(Duration::from_millis(1000)),
     })
     .await;
     let fleet = instances(&redis, 3, "").await;
     let url = origin.url("/page");
     let all = all(&fleet, &url).await;
     assert!(all.iter().all(|response| response.status() == 200));
-    assert_apart(&origin.log.starts("/page"), Duration::from_millis(500));
+    assert_apart(&origin.log.starts("/page"), Duration::from_millis(1000));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
