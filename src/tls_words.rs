@@ -149,7 +149,7 @@ fn plain(names: &str) -> String {
     }
 }
 
-/// Names of a certificate that are told.
+/// Separators between the names of a certificate that are told, the first of which is behind the name that was asked for.
 const NAMES: usize = 7;
 
 /// RFC 8446 §6.2.

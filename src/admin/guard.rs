@@ -23,8 +23,8 @@ pub(super) fn token(file: &AdminToken) -> io::Result<Option<String>> {
         Err(error) if !file.is_configured => {
             let path = file.path.display();
             tracing::warn!(
-                "the admin API refuses all requests: cannot store a token in {path} ({error}); make room or set \
-                 `store.directory`, then reload, or set `admin.token_file` to a file of your own"
+                "the admin API refuses all requests: cannot store a token in {path} ({error}); make room, then \
+                 reload; or set `store.directory`, or `admin.token_file` to a file of your own, and restart"
             );
             Ok(None)
         }

@@ -74,7 +74,9 @@ impl AdminArgs {
         let (address, shown) = match running {
             Some(RunningProxy { admin, token: Some(token) }) => (admin, Ok(Some(token))),
             // It may have stored one since.
-            Some(RunningProxy { admin, token: None }) => (admin, self.asked_by_configuration()?.1),
+            Some(RunningProxy { admin, token: None }) => {
+                (admin, self.asked_by_configuration().map_or(Ok(None), |(_, shown)| shown))
+            }
             None => self.asked_by_configuration()?,
         };
         let shown = if self.token_file.is_some() { Ok(token(self.token_file.as_deref())?) } else { shown };

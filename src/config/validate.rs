@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::policy::HostPattern;
@@ -88,7 +89,7 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
         ),
         (cache.size < LEAST_CACHE, &["cache", "size"], "less than 1 MiB is too small", "write `10GiB`"),
         (
-            evidence.directory.is_some() && evidence.directory == cache.directory,
+            evidence.directory.is_some() && absolute(&evidence.directory) == absolute(&cache.directory),
             &["evidence", "directory"],
             "evidence and cached pages cannot share a directory (`cache.directory`)",
             "name another directory for one of them",
@@ -109,6 +110,11 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
             check.fault(&[section, low], what, "lower the one or raise the other");
         }
     }
+}
+
+/// `None` for none. One directory may be written in several ways.
+fn absolute(directory: &Option<PathBuf>) -> Option<PathBuf> {
+    directory.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()))
 }
 
 fn numbers(settings: &Settings, check: &mut Sections<'_>) {

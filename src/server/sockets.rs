@@ -47,9 +47,11 @@ pub(super) fn warn_of_unclaimed(own: &[SocketAddr]) {
         let address = socket.local_addr().ok();
         if address.is_none_or(|address| !own.contains(&address)) {
             let address = address.map(|address| format!(", {address},")).unwrap_or_default();
+            let write = format!("write `listen: [{{ address: \"fd:{name}\" }}]`, or ");
+            let write = if accepts_connections(&socket) { &write } else { "" };
             tracing::warn!(
-                hint = format!("write `listen: [{{ address: \"fd:{name}\" }}]`, or stop the socket unit"),
-                "systemd passed the socket `{name}`{address} which `listen` does not name: who connects to it waits in vain"
+                hint = format!("{write}stop the socket unit"),
+                "systemd passed the socket `{name}`{address} which `listen` does not name: connections to it are never accepted"
             );
         }
     }

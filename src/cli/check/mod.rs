@@ -148,7 +148,7 @@ fn cache(settings: &Settings) -> Result<String, CommandError> {
         let place = if settings.cache.place.is_empty() { "" } else { &place };
         CommandError::usage(
             format!("{place}pages cannot be cached in {shown}: {why}"),
-            "let the proxy's user write there, or correct `cache.directory`",
+            "let the proxy's user write there, run this as that user, or correct `cache.directory`",
         )
     };
     is_writable(directory).map_err(fault)?;
@@ -161,7 +161,7 @@ fn evidence(settings: &Settings) -> Result<String, CommandError> {
     let Some(directory) = &settings.evidence.directory else { return Ok(String::new()) };
     let shown = directory.display();
     is_writable(directory).map_err(|why| {
-        let hint = "let the proxy's user write there, or correct `evidence.directory`";
+        let hint = "let the proxy's user write there, run this as that user, or correct `evidence.directory`";
         CommandError::usage(format!("evidence cannot be stored in {shown}: {why}"), hint)
     })?;
     check_lock(directory).map_err(|error| StartError::Evidence(unusable(directory, &error)))?;
@@ -172,7 +172,8 @@ fn evidence(settings: &Settings) -> Result<String, CommandError> {
 /// Whether files can be created in a directory, which is created if necessary.
 fn is_writable(directory: &Path) -> Result<(), String> {
     let there = existing(directory)?;
-    access(&there, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| format!("{}: {error}", there.display()))
+    access(&there, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(|error| format!("{}: {error}", there.display()))
 }
 
 /// The directory itself, or the nearest one above it, below which it will be created. `Err`: something else is there.
@@ -190,7 +191,7 @@ fn authority(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
     if source.files().is_none() && !is_made {
         let shown = directory.display();
         is_writable(&directory).map_err(|why| {
-            let hint = "let the proxy's user write there, or correct `intercept.ca`";
+            let hint = "let the proxy's user write there, run this as that user, or correct `intercept.ca`";
             CommandError::usage(format!("the certificate authority cannot be created in {shown}: {why}"), hint)
         })?;
         told.say(&format!("creates its certificate authority in {shown} on first use"));

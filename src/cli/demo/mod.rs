@@ -20,6 +20,7 @@ use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::signal::unix::SignalKind;
 
 const BOT: &str = "DemoBot";
 const HOST: &str = "shop.localhost";
@@ -43,7 +44,7 @@ pub(super) fn run() -> Result<ExitCode, CommandError> {
 
 async fn demonstrate() -> Result<ExitCode, CommandError> {
     // Nothing stays in the temporary directory, whatever ends this.
-    let mut signals = SignalSet::catch(&STOP)?;
+    let mut signals = SignalSet::catch(&[&STOP[..], &[SignalKind::hangup()]].concat())?;
     let visits = DemoVisits::default();
     let home = tempfile::tempdir().map_err(CommandError::no_temporary_files)?;
     // The site's certificate is from a separate authority, which the proxy trusts like a public one.

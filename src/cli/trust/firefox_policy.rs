@@ -38,7 +38,8 @@ pub(super) fn uninstall(file: &Path, certificates: &[PathBuf]) -> io::Result<()>
     let mut all = parsed(&present(file)?)?;
     installed(&mut all)?.retain(|path| certificates.iter().all(|ours| *path != json!(ours.display().to_string())));
     match all == parsed(b"")? {
-        true => fs::remove_file(file)?,
+        true if file.exists() => fs::remove_file(file)?,
+        true => {}
         false => rewrite(file, format!("{all:#}\n").as_bytes())?,
     }
     certificates.iter().try_for_each(fs::remove_file)

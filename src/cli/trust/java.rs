@@ -26,8 +26,9 @@ pub(super) fn uninstall(machine: &UserMachine) -> TrustOutcome {
     };
     let place = keystore.place();
     let removed = keystore.call(&["-list"], &[], &[]).and_then(|all| {
-        let aliases = all.lines().filter_map(|line| Some(line.split_once(',')?.0));
-        let ours: Vec<_> = aliases.filter(|alias| is_ours(alias)).collect();
+        let certificates = all.lines().filter(|line| line.contains("trustedCertEntry"));
+        let aliases = certificates.filter_map(|line| Some(line.split_once(',')?.0));
+        let ours: Vec<_> = aliases.filter(|alias| is_ours(of_system(alias).unwrap_or(alias))).collect();
         ours.iter().try_for_each(|alias| keystore.call(&["-delete"], &["-alias", alias], &[]).map(drop))?;
         Ok(ours.join(", "))
     });
@@ -35,6 +36,11 @@ pub(super) fn uninstall(machine: &UserMachine) -> TrustOutcome {
         Ok("") => TrustOutcome::Nothing(format!("it is not in {place}")),
         _ => keystore.told(removed.map(|ours| format!("removed {ours} from {place}"))),
     }
+}
+
+/// The name in the system's store, of which Debian makes an entry here that it leaves when the other goes.
+fn of_system(alias: &str) -> Option<&str> {
+    alias.strip_prefix("debian:")?.strip_suffix(".pem")
 }
 
 struct JavaKeystore {

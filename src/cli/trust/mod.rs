@@ -191,10 +191,11 @@ struct TrustEntry<'a> {
     file: &'a Path,
 }
 
-/// Whether this is the name of an entry, of whatever authority.
+/// Whether this is the name of an entry, of whatever authority that politely has made: their marks have eight digits. Other names may be
+/// others' (`politely-ca`, `politely-feed`).
 fn is_ours(name: &str) -> bool {
     let mark = name.strip_prefix(PREFIX).unwrap_or_default();
-    (2..=8).contains(&mark.len()) && mark.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    mark.len() == 8 && mark.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// The certificates of authorities of politely's in a directory.

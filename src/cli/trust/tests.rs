@@ -111,17 +111,21 @@ fn every_authority_of_politelys_is_uninstalled_and_nothing_else() {
     let fake = Fake::new();
     fake.certutil();
     let (system, policies) = ("root/usr/local/share/ca-certificates", "root/etc/firefox/policies");
-    let theirs = ["theirs.crt", "politely-.crt", "politely-corporate.crt", "politely-0badcafe.pem"];
-    for name in theirs.iter().chain(&["politely-1dd26317.crt", "politely-02.crt"]) {
+    let theirs =
+        ["theirs.crt", "politely-.crt", "politely-corporate.crt", "politely-feed.crt", "politely-0badcafe.pem"];
+    for name in theirs.iter().chain(&["politely-1dd26317.crt", "politely-0253a7bc.crt"]) {
         fake.file(&format!("{system}/{name}"));
     }
     fake.tool("update-ca-certificates", "");
-    let removed = ["02", "1dd26317"].map(|mark| format!("/{system}/politely-{mark}.crt")).join(" ");
+    let removed = ["0253a7bc", "1dd26317"].map(|mark| format!("/{system}/politely-{mark}.crt")).join(" ");
     let told = format!("system: removed {removed}, ran update-ca-certificates");
     assert_eq!(fake.uninstall(StoreKind::System), [told]);
     let mut left: Vec<_> = fs::read_dir(fake.at(system)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
-    assert_eq!(left, ["politely-.crt", "politely-0badcafe.pem", "politely-corporate.crt", "theirs.crt"]);
+    assert_eq!(
+        left,
+        ["politely-.crt", "politely-0badcafe.pem", "politely-corporate.crt", "politely-feed.crt", "theirs.crt"]
+    );
 
     fake.file(&format!("{CHROMIUMS}/cert9.db"));
     let held = "theirs u,u,u\npolitely-corporate C,,\npolitely-1dd26317 C,,\nrun-of-politely-0badcafe C,,\n";
@@ -137,10 +141,10 @@ fn every_authority_of_politelys_is_uninstalled_and_nothing_else() {
     let left = fs::read_to_string(fake.at(policies).join("policies.json")).unwrap();
     assert!(left.contains("/theirs.pem") && !left.contains("politely-"), "{left}");
 
-    let list = "test \"$1\" = -list || exit 0; echo 'Your keystore contains 2 entries'; echo; for a in theirs politely-1dd26317; do \
+    let list = "test \"$1\" = -list || exit 0; echo 'Your keystore contains 2 entries'; echo; for a in theirs politely-1dd26317 debian:politely-0badcafe.pem debian:politely-feed.pem; do \
                 echo \"$a, Jun 24, 2025, trustedCertEntry, \"; echo 'Certificate fingerprint (SHA-256): EB:C5'; done";
     fake.tool("keytool", list);
-    let told = "java: removed politely-1dd26317 from the keystore of /bin/keytool";
+    let told = "java: removed politely-1dd26317, debian:politely-0badcafe.pem from the keystore of /bin/keytool";
     assert_eq!(fake.uninstall(StoreKind::Java), [told]);
     assert_eq!(
         fake.calls().matches("keytool -delete -cacerts -storepass changeit -alias politely-1dd26317").count(),
