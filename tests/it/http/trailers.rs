@@ -23,21 +23,6 @@ async fn trailers_of_responses_pass_on_h2() {
     assert_eq!(origin.log.one("/x").protocol, Protocol::Http2);
 }
 
-/// An empty body ends with them, too.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn trailers_of_a_response_of_no_bytes_pass_on_h2() {
-    let origin = Origin::https(Alpn::Both, |seen: &Seen| match seen.path().as_str() {
-        "/robots.txt" => Reply::text(""),
-        _ => Reply::text("").trailer("x-sum", "9"),
-    })
-    .await;
-    let proxy = Proxy::start("").await;
-    let client = proxy.h2(&origin, "a.localhost").await;
-    let response = client.exchange(request("GET", &origin.url("/x")), b"").await.unwrap();
-    assert_eq!((response.status(), response.trailers), (200, vec![("x-sum".to_owned(), "9".to_owned())]));
-    assert_eq!(origin.log.one("/x").protocol, Protocol::Http2);
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn trailers_of_requests_pass_from_h2() {
     for (alpn, protocol) in [(Alpn::Both, Protocol::Http2), (Alpn::H1, Protocol::Http1)] {

@@ -17,8 +17,6 @@ pub struct AnswerHead<'a> {
     pub framing: Framing,
     /// The protocol that the origin switches to.
     pub upgrade: Option<&'a [u8]>,
-    /// Trailers may come even behind an empty body.
-    pub may_trail: bool,
     /// The head deviates from the standard.
     pub is_irregular: bool,
     fields: Fields<'a>,
@@ -64,7 +62,6 @@ impl<'a> AnswerHead<'a> {
             version: if head.minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 },
             framing: head.framing,
             upgrade: head.upgrade,
-            may_trail: false,
             is_irregular: head.is_irregular,
             fields: Fields::Http1(head),
         }
@@ -77,7 +74,6 @@ impl<'a> AnswerHead<'a> {
             version: Version::HTTP_2,
             framing,
             upgrade: None,
-            may_trail: false,
             is_irregular: false,
             fields: Fields::Http2(fields),
         }

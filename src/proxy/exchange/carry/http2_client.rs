@@ -138,8 +138,7 @@ impl Client for Http2Client {
     }
 
     fn answer(&mut self, head: &AnswerHead<'_>, added: &Added<'_>, _: bool) {
-        let ends = head.framing == Framing::None || head.framing == Framing::Length(0) && !head.may_trail;
-        self.begin(head.to_http2(added), ends);
+        self.begin(head.to_http2(added), matches!(head.framing, Framing::None | Framing::Length(0)));
     }
 
     fn answer_locally(&mut self, answer: &Answer, _: bool) -> bool {

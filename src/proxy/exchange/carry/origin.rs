@@ -164,17 +164,14 @@ impl Origin for Http2Origin {
         let (parts, body) = ready!(Pin::new(&mut self.response).poll(cx))?.into_parts();
         self.has_answered = true;
         check_size(&parts.headers, limit)?;
-        let ends = body.is_end_stream();
-        let framing = framing(method, parts.status.as_u16(), &parts.headers, ends)?;
+        let framing = framing(method, parts.status.as_u16(), &parts.headers, body.is_end_stream())?;
         // What an origin sends after an answer that has no content is not passed on: over HTTP/1 it would be read as the next answer.
         self.side.receiving = (framing != Framing::None).then_some(body);
         self.side.remaining = match framing {
             Framing::Length(length) => Some(length),
             Framing::None | Framing::Chunked | Framing::UntilClose => None,
         };
-        let mut head = AnswerHead::of_http2(parts.status, &parts.headers, framing);
-        head.may_trail = !ends;
-        Poll::Ready(Ok(read(&head)))
+        Poll::Ready(Ok(read(&AnswerHead::of_http2(parts.status, &parts.headers, framing))))
     }
 
     fn begin_body(&mut self) {}
