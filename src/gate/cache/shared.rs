@@ -153,7 +153,7 @@ impl CacheShared {
         is_wanted: impl FnOnce(&EntryIndex) -> bool,
     ) -> io::Result<()> {
         let id = self.index.lock().next(order.key);
-        self.with_room(1, || file.rename(&self.path(id)))?;
+        self.with_room(0, 1, || file.rename(&self.path(id)))?;
         let mut index = self.index.lock();
         if !is_wanted(&index) {
             drop(index);
@@ -173,11 +173,17 @@ impl CacheShared {
         Ok(())
     }
 
-    /// Writes so many bytes. If the disk is full, the answers used least recently make room: it may be smaller than the cache may get.
-    pub(super) fn with_room<T>(&self, bytes: u64, mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    /// Writes so many bytes of an answer. If the disk is full, the answers used least recently make room: it may be smaller than the cache
+    /// may get. `of`: bytes of the answer so far. One answer displaces an eighth of the others at most.
+    pub(super) fn with_room<T>(&self, of: u64, bytes: u64, mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         match write() {
             Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
-                let evicted = self.index.lock().evict_some(bytes);
+                let mut index = self.index.lock();
+                if of > index.figures().1 / 8 {
+                    return Err(error);
+                }
+                let evicted = index.evict_some(bytes);
+                drop(index);
                 self.unlink_evicted(&evicted);
                 write()
             }

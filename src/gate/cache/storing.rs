@@ -106,16 +106,16 @@ impl Writing {
         }
         self.reserved += bytes;
         if self.file.is_none() {
-            self.file = Some(self.shared.with_room(1, || self.shared.create(&self.head))?);
+            self.file = Some(self.shared.with_room(0, 1, || self.shared.create(&self.head))?);
         }
         let file = self.file.as_mut().expect("it is there");
-        let mut write = |piece: &Bytes| self.shared.with_room(piece.len() as u64, || file.write(piece));
+        let mut write = |piece: &Bytes| self.shared.with_room(self.reserved, piece.len() as u64, || file.write(piece));
         pieces.iter().try_for_each(|queued| write(&queued.piece))
     }
 
     fn finish(&mut self, order: &StoreOrder) -> io::Result<()> {
         let mut file = self.file.take().expect("it has been written");
-        file.finish()?;
+        self.shared.with_room(0, 1, || file.finish())?;
         self.shared.put(file, &mut self.reserved, order, |_| order.claim.holds())
     }
 
@@ -127,7 +127,7 @@ impl Writing {
             return Ok(());
         }
         self.reserved = other.body_len;
-        let file = self.shared.with_room(other.body_len, || {
+        let file = self.shared.with_room(other.body_len, other.body_len, || {
             let mut file = self.shared.create(&self.head)?;
             file.finish_as(other).map(|()| file)
         })?;

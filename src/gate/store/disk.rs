@@ -152,6 +152,11 @@ impl Disk {
         self.index().is_replaced()
     }
 
+    /// Whether there is an index in place of one that is replaced.
+    pub fn has_successor(&self) -> bool {
+        self.index().has_successor()
+    }
+
     /// Bytes on disk.
     pub fn bytes(directory: &Path) -> u64 {
         RecordIndex::bytes(directory) + Segments::bytes(directory)

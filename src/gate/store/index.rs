@@ -106,6 +106,10 @@ impl RecordIndex {
         self.file.metadata().is_ok_and(|file| file.nlink() == 0)
     }
 
+    pub fn has_successor(&self) -> bool {
+        self.path.exists()
+    }
+
     /// Does the work while no other process writes. Returns the index that has replaced this one, in which the work is to be done again.
     #[expect(clippy::disallowed_methods, reason = "the store's own thread writes")]
     pub fn locked(&self, work: impl FnOnce() -> io::Result<Option<Self>>) -> io::Result<Option<Self>> {

@@ -159,6 +159,8 @@ impl WriterShared {
     /// Without reads and writes, what other processes have removed would take room on the disk.
     pub fn close_removed(&self) {
         match self.opened() {
+            // Somebody has removed the store: it is made again when there is something to write.
+            Some(disk) if disk.is_replaced() && !disk.has_successor() => _ = self.disk.write().take(),
             // If that fails, so does the next write, which says so.
             Some(disk) if disk.is_replaced() => _ = self.open(),
             Some(disk) => disk.segments.close_removed(),

@@ -7,13 +7,13 @@ use super::super::exchange::key_directory::published;
 use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread};
 use super::super::io::{Buffer, Timer};
-use super::connect;
 use super::connection::{Connection, FORGET, identify};
 use super::http2;
 use super::other_protocol;
 use super::wire::Wire;
+use super::{Tunnel, connect};
 use crate::http1::{self, FieldRoom, Framing};
-use crate::policy::{Authority, Refusal};
+use crate::policy::{Authority, Refusal, Scheme};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -147,7 +147,8 @@ impl Connection {
                 input.put_rest(head, end);
                 return Ok(Next::Head);
             }
-            if self.peer.tunnel.is_some() && other_protocol::is_no_request(input.bytes()) {
+            let is_plain = |tunnel: &Tunnel| tunnel.authority.scheme() == Scheme::Http;
+            if self.peer.tunnel.as_ref().is_some_and(is_plain) && other_protocol::is_no_request(input.bytes()) {
                 return Ok(Next::OtherProtocol);
             }
             if !input.is_empty() && began.is_none() {

@@ -15,10 +15,12 @@ pub fn is_other_protocol(input: &[u8]) -> bool {
     matches!(input, [SOCKS4 | SOCKS5 | TLS_HANDSHAKE, ..])
 }
 
-/// Whether the first line is complete, and not a request's.
+/// Whether the first line is complete, and that of a protocol in which the client speaks first, as ssh's. Requests that are malformed are
+/// answered.
 pub fn is_no_request(input: &[u8]) -> bool {
-    let end = input.iter().position(|&byte| byte == b'\n');
-    end.is_some_and(|end| !input[..end].windows(6).any(|part| part == b" HTTP/"))
+    let start = &input[..input.len().min(LONGEST_GREETING)];
+    let line = start.iter().position(|&byte| byte == b'\n').map(|end| &start[..end]);
+    line.is_some_and(|line| line.starts_with(b"SSH-") || line.starts_with(b"EHLO ") || line.starts_with(b"HELO "))
 }
 
 /// Serves the connection to its end.
@@ -43,6 +45,8 @@ pub async fn serve(proxy: &Arc<Proxy>, mut connection: Box<Connection>) {
     }
 }
 
+/// RFC 4253 §4.2.
+const LONGEST_GREETING: usize = 255;
 const SOCKS4: u8 = 4;
 const SOCKS5: u8 = 5;
 const NOTHING: &[u8] = b"";

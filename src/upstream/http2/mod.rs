@@ -189,13 +189,12 @@ impl Http2Connection {
         if !alone {
             endpoint.http2.connections.lock().push(connection.clone());
         }
-        // One too many is not kept.
-        let (here, all) = (Arc::downgrade(endpoint), endpoint.http2.all.clone());
-        let (timeout, most) =
-            (limits.idle_timeout, (limits.max_idle_connections, limits.max_idle_connections_per_host));
-        let idle = move || {
-            let is_spare = all.load(Relaxed) > most.0 || here.upgrade().is_some_and(|it| it.http2.idle() > most.1);
-            if is_spare { Duration::ZERO } else { timeout }
+        // One too many is not kept. Of those of all endpoints, the pool closes the oldest when it wants room.
+        let most = if limits.max_idle_connections == 0 { 0 } else { limits.max_idle_connections_per_host };
+        let (here, timeout) = (Arc::downgrade(endpoint), limits.idle_timeout);
+        let idle = move || match here.upgrade().is_some_and(|endpoint| endpoint.http2.idle() > most) {
+            true => Duration::ZERO,
+            false => timeout,
         };
         let (here, own) = (Arc::downgrade(endpoint), vitals.clone());
         let leave = move || here.upgrade().iter().for_each(|endpoint| endpoint.http2.remove(&own));

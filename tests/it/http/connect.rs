@@ -270,6 +270,12 @@ async fn anything_but_tls_and_http_is_closed() {
         // At most a TLS alert or a 400: nothing from an origin.
         assert!(rest.is_empty() || rest[0] == 0x15 || rest.starts_with(b"HTTP/1.1 400"), "{rest:?}");
     }
+    // What is a malformed request is told so, however it comes.
+    let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
+    client.send(b"GET /foo bar\r\n").await;
+    assert!(client.glance(Duration::from_millis(100)).await.is_empty());
+    client.send(b"Host: a.localhost\r\n\r\n").await;
+    assert_eq!(client.head().await.status(), 400);
     assert_eq!(origin.connections(), 0);
 }
 
