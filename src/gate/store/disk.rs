@@ -152,11 +152,6 @@ impl Disk {
         self.index().is_replaced()
     }
 
-    /// Whether there is an index in place of one that is replaced.
-    pub fn has_successor(&self) -> bool {
-        self.index().has_successor()
-    }
-
     /// Bytes on disk.
     pub fn bytes(directory: &Path) -> u64 {
         RecordIndex::bytes(directory) + Segments::bytes(directory)
@@ -232,7 +227,7 @@ impl Disk {
     }
 
     /// Nobody waits for who reads.
-    fn index(&self) -> Arc<RecordIndex> {
+    pub fn index(&self) -> Arc<RecordIndex> {
         self.index.read().clone()
     }
 }

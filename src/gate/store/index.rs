@@ -106,6 +106,7 @@ impl RecordIndex {
         self.file.metadata().is_ok_and(|file| file.nlink() == 0)
     }
 
+    /// Whether there is an index in place of one that is replaced.
     pub fn has_successor(&self) -> bool {
         self.path.exists()
     }

@@ -160,7 +160,7 @@ impl WriterShared {
     pub fn close_removed(&self) {
         match self.opened() {
             // Somebody has removed the store: it is made again when there is something to write.
-            Some(disk) if disk.is_replaced() && !disk.has_successor() => _ = self.disk.write().take(),
+            Some(disk) if disk.is_replaced() && !disk.index().has_successor() => _ = self.disk.write().take(),
             // If that fails, so does the next write, which says so.
             Some(disk) if disk.is_replaced() => _ = self.open(),
             Some(disk) => disk.segments.close_removed(),
