@@ -655,7 +655,7 @@ fn check_says_where_evidence_is_kept_and_that_it_cannot_be() {
         fs::write(&file, format!("evidence: {{ directory: {directory} }}")).unwrap();
         let (code, _, faults) = check(&file, &[]);
         assert!(code == Some(2) && faults.contains("evidence cannot be stored in "), "{faults}");
-        let hint = "let the proxy's user write there, or correct `evidence.directory`";
+        let hint = "let the proxy's user write there, run this as that user, or correct `evidence.directory`";
         assert!(faults.ends_with(&format!(" is not a directory\nhint: {hint}\n")), "{faults}");
     }
     if rustix::process::geteuid().is_root() {
