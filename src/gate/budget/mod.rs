@@ -117,7 +117,9 @@ impl Ledger {
         let _reporting = self.reporting.lock().await;
         let reported = unreported();
         let (requests, bytes) = reported.unreported;
-        let heard = Spent { ends: reported.heard.ends, ..Spent::default() };
+        // A new file has to learn what was heard of the one before.
+        let heard = if fleet.has_server() { Spent::default() } else { reported.heard };
+        let heard = Spent { ends: reported.heard.ends, ..heard };
         let (_, heard) = fleet.spend(of, &Spend { heard, ..Spend::of(per, requests, bytes) }).await?;
         if let Some(known) = self.known.lock().known.get_mut(&(of.into(), per)) {
             known.hear(&reported, heard);
@@ -131,12 +133,12 @@ impl Ledger {
         if let Some(fleet) = &self.fleet {
             let reach = fleet.reach();
             instances = reach.alone.map_or(1, |phase| phase.instances.max(1));
-            // Somebody may have removed the file that the processes of this machine share.
-            let is_told = fleet.has_server() || spend.requests < 0;
-            let heard = || self.known(of, spend.per, SystemTime::now()).heard;
-            let spend = if is_told { spend } else { Spend { heard: heard(), ..spend } };
             if reach.settled_at.is_none_or(|at| at <= Instant::now()) && self.report(fleet, of, spend.per).await.is_ok()
             {
+                // Somebody may have removed the file that the processes of this machine share.
+                let is_told = fleet.has_server() || spend.requests < 0;
+                let heard = || self.known(of, spend.per, SystemTime::now()).heard;
+                let spend = if is_told { spend } else { Spend { heard: heard(), ..spend } };
                 answer = fleet.spend(of, &spend).await.ok();
             }
         }
