@@ -19,9 +19,9 @@
 //!
 //! let gate = server::gate_alone(Settings::parse("example", "mode: enforce\n")?)?;
 //! let authority = Authority::from_url("http://127.0.0.1:9")?;
-//! // Whoever may go gets a permit, held for as long as the request lasts. Nothing can be read of this host's robots.txt.
+//! // Whoever may go gets a permit, held for as long as the request lasts. Nobody may be sent to this machine itself, unless `egress` allows it.
 //! let refusal = gate.admit(&Request::new(&authority, b"/page"), None).await.err();
-//! assert_eq!(refusal.map(|refusal| refusal.slug()), Some("robots-unreachable"));
+//! assert_eq!(refusal.map(|refusal| refusal.slug()), Some("egress-denied"));
 //! # Ok(())
 //! # }
 //! # #[cfg(not(feature = "proxy"))]
