@@ -143,15 +143,9 @@ fn identity(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
 fn cache(settings: &Settings) -> Result<String, CommandError> {
     let Some(directory) = &settings.cache.directory else { return Ok(String::new()) };
     let shown = directory.display();
-    let fault = |why: String| {
-        let place = format!("{}: ", settings.cache.place);
-        let place = if settings.cache.place.is_empty() { "" } else { &place };
-        CommandError::usage(
-            format!("{place}pages cannot be cached in {shown}: {why}"),
-            "let the proxy's user write there, run this as that user, or correct `cache.directory`",
-        )
-    };
-    is_writable(directory).map_err(fault)?;
+    let place = format!("{}: ", settings.cache.place);
+    let place = if settings.cache.place.is_empty() { "" } else { &place };
+    check_writable(directory, &format!("{place}pages cannot be cached"), "cache.directory")?;
     check_lock(directory).map_err(|source| StartError::Cache { path: directory.clone(), source })?;
     Ok(format!("  caches pages in {shown}, up to {} (cache)\n", show_size(settings.cache.size)))
 }
@@ -160,20 +154,24 @@ fn cache(settings: &Settings) -> Result<String, CommandError> {
 fn evidence(settings: &Settings) -> Result<String, CommandError> {
     let Some(directory) = &settings.evidence.directory else { return Ok(String::new()) };
     let shown = directory.display();
-    is_writable(directory).map_err(|why| {
-        let hint = "let the proxy's user write there, run this as that user, or correct `evidence.directory`";
-        CommandError::usage(format!("evidence cannot be stored in {shown}: {why}"), hint)
-    })?;
+    check_writable(directory, "evidence cannot be stored", "evidence.directory")?;
     check_lock(directory).map_err(|error| StartError::Evidence(unusable(directory, &error)))?;
     let keep = show_duration(settings.evidence.keep);
     Ok(format!("  records each decision in {shown}, and keeps that for {keep} (evidence)\n"))
 }
 
-/// Whether files can be created in a directory, which is created if necessary.
-fn is_writable(directory: &Path) -> Result<(), String> {
-    let there = existing(directory)?;
-    access(&there, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
-        .map_err(|error| format!("{}: {error}", there.display()))
+/// Whether files can be created in a directory, which is created if necessary. `what`: what cannot be done otherwise. `key`: what names it.
+fn check_writable(directory: &Path, what: &str, key: &str) -> Result<(), CommandError> {
+    let is_open = |there: PathBuf| {
+        let open = access(&there, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK);
+        open.map_err(|error| format!("{}: {error}", there.display()))
+    };
+    existing(directory).and_then(is_open).map_err(|why| {
+        CommandError::usage(
+            format!("{what} in {}: {why}", directory.display()),
+            format!("let the proxy's user write there, run this as that user, or correct `{key}`"),
+        )
+    })
 }
 
 /// The directory itself, or the nearest one above it, below which it will be created. `Err`: something else is there.
@@ -189,12 +187,8 @@ fn authority(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
     let directory = ca::directory(source);
     let is_made = [ca::CERTIFICATE, ca::KEY].iter().any(|name| is_there(&directory.join(name)));
     if source.files().is_none() && !is_made {
-        let shown = directory.display();
-        is_writable(&directory).map_err(|why| {
-            let hint = "let the proxy's user write there, run this as that user, or correct `intercept.ca`";
-            CommandError::usage(format!("the certificate authority cannot be created in {shown}: {why}"), hint)
-        })?;
-        told.say(&format!("creates its certificate authority in {shown} on first use"));
+        check_writable(&directory, "the certificate authority cannot be created", "intercept.ca")?;
+        told.say(&format!("creates its certificate authority in {} on first use", directory.display()));
         return Ok(());
     }
     let ca = Ca::configured(source)?;

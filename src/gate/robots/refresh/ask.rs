@@ -205,13 +205,12 @@ fn authority_of(url: &Url) -> Result<Authority, FetchError> {
 
 /// What fails elsewhere says where. What `egress` denies there is the site's failure: it named the place.
 fn elsewhere(error: FetchError, url: &Url) -> FetchError {
-    match error {
-        FetchError::NotAsked(why @ (Refusal::EgressDenied { .. } | Refusal::Loop)) => {
-            format!("its file is at {url}: {why}").into()
-        }
-        FetchError::NotAsked(why) => FetchError::NotAsked(why),
-        FetchError::Unreachable(why) => format!("its file is at {url}: {why}").into(),
-    }
+    let why = match error {
+        FetchError::NotAsked(why @ (Refusal::EgressDenied { .. } | Refusal::Loop)) => why.to_string(),
+        FetchError::NotAsked(_) => return error,
+        FetchError::Unreachable(why) => why,
+    };
+    format!("its file is at {url}: {why}").into()
 }
 
 /// Whether the status says that our request is malformed, so that the plainest form is worth a try.
