@@ -3,6 +3,7 @@
 
 use super::super::Proxy;
 use super::super::exchange::carry::Http2Client;
+use super::super::exchange::head::fields_size;
 use super::super::exchange::key_directory::published;
 use super::super::exchange::previous_request::PreviousRequest;
 use super::super::exchange::request::{Request, Unread};
@@ -235,7 +236,7 @@ async fn exchange(
 /// Bytes of the head in HTTP/1.
 fn size(parts: &http::request::Parts) -> usize {
     let target = parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
-    parts.headers.iter().fold(target, |sum, (name, value)| sum + name.as_str().len() + value.len() + ": \r\n".len())
+    target + fields_size(&parts.headers)
 }
 
 /// Serves a CONNECT stream, which counts against all connection limits.

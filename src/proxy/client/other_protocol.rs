@@ -25,13 +25,13 @@ pub fn is_no_request(input: &[u8]) -> bool {
 
 /// Serves the connection to its end.
 pub async fn serve(proxy: &Arc<Proxy>, mut connection: Box<Connection>) {
-    // The log message, and an answer that this kind of client understands.
     let inside = connection.peer.tunnel.as_ref().map(|tunnel| tunnel.authority.to_string());
+    // The log message, and an answer that this kind of client understands.
     let (what, answer) = match connection.input.bytes() {
         [SOCKS5, ..] if inside.is_none() => return socks::serve(proxy, connection).await,
         [SOCKS5, ..] => ("SOCKS inside a CONNECT is not served", SOCKS5_NO),
         [SOCKS4, ..] => ("SOCKS4 is not served: have the client use SOCKS5 (socks5h://) or HTTP", SOCKS4_NO),
-        [first, ..] if *first != TLS_HANDSHAKE => (NOT_HTTP, NOTHING),
+        [first, ..] if *first != TLS_HANDSHAKE => (NOT_HTTP, &[][..]),
         _ => (
             "TLS on a listener without `tls`: write http:// in the client's proxy URL, or configure `tls` for the listener",
             ALERT,
@@ -49,7 +49,6 @@ pub async fn serve(proxy: &Arc<Proxy>, mut connection: Box<Connection>) {
 const LONGEST_GREETING: usize = 255;
 const SOCKS4: u8 = 4;
 const SOCKS5: u8 = 5;
-const NOTHING: &[u8] = b"";
 /// No method is acceptable.
 const SOCKS5_NO: &[u8] = &[5, 0xff];
 /// "Request rejected or failed".

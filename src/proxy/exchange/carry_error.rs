@@ -1,7 +1,7 @@
 //! How the transfer of one request ended, and why it broke off.
 
 use super::Outcome;
-use super::carry::SideError;
+use super::carry::{FlowError, SideError};
 
 /// A completed transfer.
 pub(super) struct Carried {
@@ -36,9 +36,13 @@ impl CarryError {
         if is_held_up { Self::NotRead } else { Self::SlowRequest }
     }
 
-    /// An answer is below the minimum rate. `is_held_up`: by the client's fault.
-    pub fn too_slow(is_held_up: bool) -> Self {
-        let what = if is_held_up { "the client reads too slowly" } else { "the answer is too slow" };
-        Self::Cut(format!("{what} (`limits.min_rate`)"))
+    /// Of an answer's body. `is_held_up`: the client is at fault for what is too slow.
+    pub fn of_answer(error: FlowError, is_held_up: bool) -> Self {
+        match error {
+            FlowError::Source(fault) => Self::Cut(format!("the origin: {fault}")),
+            FlowError::Destination(_) => Self::ClientGone,
+            FlowError::TooSlow if is_held_up => Self::Cut("the client reads too slowly (`limits.min_rate`)".into()),
+            FlowError::TooSlow => Self::Cut("the answer is too slow (`limits.min_rate`)".into()),
+        }
     }
 }

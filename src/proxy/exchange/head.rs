@@ -24,6 +24,11 @@ impl OutgoingFields<'_> {
     }
 }
 
+/// Bytes that the fields take in HTTP/1.
+pub fn fields_size(fields: &HeaderMap) -> usize {
+    fields.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len()).sum()
+}
+
 /// A request's fields as the origin receives them: by these its answers differ (Vary).
 #[derive(Clone, Copy)]
 pub struct SentFields<'a> {

@@ -120,15 +120,12 @@ impl Exchange<'_> {
             origin.side().gather(cx);
             return Poll::Pending;
         };
-        sent.map_err(|error| match error {
-            FlowError::TooSlow => CarryError::too_slow(down.is_held_up),
-            FlowError::Source(_) | FlowError::Destination(_) => CarryError::ClientGone,
-        })?;
+        sent.map_err(|error| CarryError::of_answer(error, down.is_held_up))?;
         if held.fault.is_some() {
             ready!(client.side().poll_flush(cx)).map_err(|_| CarryError::ClientGone)?;
         }
         if let Some(fault) = held.fault.take() {
-            return Poll::Ready(Err(CarryError::Cut(format!("the origin: {fault}"))));
+            return Poll::Ready(Err(CarryError::of_answer(FlowError::Source(fault), false)));
         }
         down.at = Instant::now() + min_rate.over;
         Poll::Ready(Ok(()))

@@ -11,7 +11,7 @@ pub mod counters;
 mod decide;
 mod final_answer;
 mod forward;
-mod head;
+pub mod head;
 mod held;
 mod held_page;
 pub mod key_directory;

@@ -258,9 +258,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         let polled = self.exchange.poll_content(cx, &mut self.down, from, to, self.min_rate, self.now);
         polled.map(|sent| match sent {
             Ok(()) => Ok(Carried { is_sent: self.up.is_done, is_switched: false }),
-            Err(FlowError::Source(fault)) => Err(CarryError::Cut(format!("the origin: {fault}"))),
-            Err(FlowError::Destination(_)) => Err(CarryError::ClientGone),
-            Err(FlowError::TooSlow) => Err(CarryError::too_slow(self.down.is_held_up)),
+            Err(error) => Err(CarryError::of_answer(error, self.down.is_held_up)),
         })
     }
 

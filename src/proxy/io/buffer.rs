@@ -2,7 +2,7 @@
 //! holds none.
 
 use std::cell::RefCell;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -111,13 +111,35 @@ impl Buffer {
 
     /// Writes everything.
     pub fn poll_drain<S: AsyncWrite + Unpin>(&mut self, cx: &mut Context<'_>, io: &mut S) -> Poll<io::Result<()>> {
-        while !self.is_empty() {
-            match ready!(Pin::new(&mut *io).poll_write(cx, self.bytes()))? {
-                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                n => self.consume(n),
+        self.poll_drain_with(cx, io, &[]).map_ok(drop)
+    }
+
+    /// Writes everything, and what the last write takes of `more`. Returns how much that is: at least a byte, if there is one and nothing
+    /// else was to be written.
+    #[inline]
+    pub fn poll_drain_with<S: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        io: &mut S,
+        more: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut taken = 0;
+        let mut is_due = !more.is_empty();
+        while is_due || !self.is_empty() {
+            let io = Pin::new(&mut *io);
+            let n = ready!(match (self.bytes(), more) {
+                (own, []) => io.poll_write(cx, own),
+                ([], more) => io.poll_write(cx, more),
+                (own, more) => io.poll_write_vectored(cx, &[IoSlice::new(own), IoSlice::new(more)]),
+            })?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
+            let of_own = n.min(self.len());
+            self.consume(of_own);
+            (taken, is_due) = (n - of_own, false);
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(Ok(taken))
     }
 
     /// Drops the content and returns the memory.

@@ -138,41 +138,13 @@ pub(super) const PIECES: u32 = 256;
 
 #[cfg(test)]
 mod tests {
+    use super::super::narrow::Narrow;
     use super::super::{Http1, Sending};
     use super::*;
     use crate::http1::{Body, Framing};
     use crate::proxy::io::Buffer;
-    use std::io;
-    use std::pin::Pin;
     use std::task::Waker;
     use std::time::Duration;
-    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-    /// Takes so many bytes, then none until there is more room.
-    struct Room(usize);
-
-    impl AsyncRead for Room {
-        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-            Poll::Pending
-        }
-    }
-
-    impl AsyncWrite for Room {
-        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-            match bytes.len().min(std::mem::take(&mut self.0)) {
-                0 => Poll::Pending,
-                n => Poll::Ready(Ok(n)),
-            }
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
 
     /// A destination that takes so many bytes a second: after how many seconds it is too slow.
     fn cut_after(bytes: usize) -> Option<u64> {
@@ -181,10 +153,10 @@ mod tests {
         input.put(&[b'x'; 5000]);
         let mut from = Http1::new(&mut nothing, &mut input);
         from.receive(Body::of_response(Framing::Length(5000)));
-        let (began, mut io) = (Instant::now(), Room(0));
+        let (began, mut io) = (Instant::now(), Narrow::new(usize::MAX, 0));
         let mut flow = Flow::new(began + rate.over);
         for second in 0.. {
-            io.0 = bytes;
+            io.room = bytes;
             let mut to = Http1::new(&mut io, &mut unread);
             to.send(Sending::Plain);
             let now = began + Duration::from_secs(second);

@@ -5,7 +5,7 @@ use crate::http1::{Body, BodyError, Field, FieldKind, Framing, put_chunk_head, p
 use crate::proxy::io::Buffer;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -234,25 +234,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
             let n = from.bytes().len();
             self.out.put(from.bytes());
             self.sent(from, n);
-            ready!(self.out.poll_drain(cx, self.io))?;
-            return Poll::Ready(Ok(()));
         }
-        loop {
-            let parts = [IoSlice::new(self.out.bytes()), IoSlice::new(from.bytes())];
-            let n = match self.out.is_empty() {
-                true => ready!(Pin::new(&mut *self.io).poll_write(cx, from.bytes()))?,
-                false => ready!(Pin::new(&mut *self.io).poll_write_vectored(cx, &parts))?,
-            };
-            if n == 0 {
-                return Poll::Ready(Err(io::Error::from(io::ErrorKind::WriteZero).into()));
-            }
-            let of_out = n.min(self.out.len());
-            self.out.consume(of_out);
-            if self.out.is_empty() {
-                self.sent(from, n - of_out);
-                return Poll::Ready(Ok(()));
-            }
-        }
+        let n = ready!(self.out.poll_drain_with(cx, self.io, from.bytes()))?;
+        self.sent(from, n);
+        Poll::Ready(Ok(()))
     }
 
     fn end(&mut self, trailers: Option<HeaderMap>) {
@@ -294,53 +279,12 @@ const SMALL_CHUNK: usize = 8 * 1024;
 #[cfg(test)]
 mod tests {
     use super::super::Flow;
+    use super::super::narrow::Narrow;
     use super::*;
     use crate::proxy::limits::body_rate::MinRate;
     use std::future::poll_fn;
     use std::time::Duration;
-    use tokio::io::ReadBuf;
     use tokio::time::Instant;
-
-    /// Takes at most so many bytes with each write.
-    struct Narrow {
-        most: usize,
-        written: Vec<u8>,
-        writes: usize,
-    }
-
-    impl AsyncRead for Narrow {
-        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-            Poll::Pending
-        }
-    }
-
-    impl AsyncWrite for Narrow {
-        fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-            self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
-        }
-
-        fn poll_write_vectored(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            parts: &[IoSlice<'_>],
-        ) -> Poll<io::Result<usize>> {
-            let before = self.written.len();
-            for part in parts {
-                let n = part.len().min(self.most - (self.written.len() - before));
-                self.written.extend_from_slice(&part[..n]);
-            }
-            self.writes += 1;
-            Poll::Ready(Ok(self.written.len() - before))
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
 
     #[tokio::test]
     async fn a_head_shares_a_write_with_its_body_and_all_arrives_however_little_a_write_takes() {
@@ -353,7 +297,7 @@ mod tests {
                     input.put(&content);
                     let mut from = Http1::new(&mut nothing, &mut input);
                     from.receive(Body::of_response(Framing::Length(length)));
-                    let mut io = Narrow { most, written: Vec::new(), writes: 0 };
+                    let mut io = Narrow::new(most, usize::MAX);
                     let mut to = Http1::new(&mut io, &mut unread);
                     to.out.put(head);
                     to.send(sending);

@@ -10,6 +10,8 @@ mod http2;
 mod http2_client;
 mod http2_io;
 mod local_body;
+#[cfg(test)]
+mod narrow;
 mod origin;
 mod proxy_status;
 mod receive_queue;

@@ -1,5 +1,6 @@
 //! The origin side of an exchange.
 
+use super::super::head::fields_size;
 use super::answer::AnswerHead;
 use super::http1::Http1;
 use super::http2::Http2;
@@ -188,10 +189,8 @@ impl Origin for Http2Origin {
     }
 }
 
-/// As large as it would be in HTTP/1.
 fn check_size(fields: &HeaderMap, limit: usize) -> Result<(), SideError> {
-    let size: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len()).sum();
-    if size > limit { Err(SideError::TooLarge(limit)) } else { Ok(()) }
+    if fields_size(fields) > limit { Err(SideError::TooLarge(limit)) } else { Ok(()) }
 }
 
 /// Body framing (RFC 9113 §8.1.1). Content-Length fields must agree.
