@@ -100,7 +100,8 @@ impl Exchange<'_> {
         if held.released.is_none() {
             let refused = |refusal| CarryError::Rejected(Box::new(Outcome::Refused(refusal)));
             let page = ready!(self.poll_read(cx, held, origin)).or_else(|why| self.unread(why)).map_err(refused)?;
-            down.moved += held.body.len() as u64;
+            // The rest of the last piece follows what was held of it.
+            down.moved += (held.body.len() + origin.side().bytes().len()) as u64;
             let method = self.request.method;
             let checked = held.head.with(method, |head| {
                 self.check_lines(&page, head)?;

@@ -114,6 +114,21 @@ async fn a_server_as_a_whole_has_no_path() {
     proxy.stop().await;
 }
 
+/// Also the rest of what came together with the last of the bytes that were read first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_bytes_of_a_page_are_counted_though_its_head_is_read_first() {
+    let page = format!("<head></head><body>{}", "x".repeat(200_000));
+    let length = page.len();
+    let origin = Origin::http(move |_| Reply::status(200).field("Content-Type", "text/html").body(&page)).await;
+    let proxy = logging("identity: { purpose: [ai-train] }").await;
+    for number in 0..5 {
+        assert_eq!(get(&proxy, &origin.url(&format!("/{number}")), "").await, 200);
+    }
+    for line in logged(&proxy, 5).await {
+        assert_eq!(line["bytes_out"], length, "{line}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connect_is_recorded_with_what_went_through_it() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
