@@ -99,15 +99,15 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, state: Arc<Lis
                 arrived.as_ref().and_then(|(.., place)| proxy.room.take(*place.client(), limit()))
             }
             permit = proxy.room.permit(waiting, limit), if arrived.is_some() => Some(permit),
-            Some(ended) = connections.join_next() => {
-                log_failed(ended);
-                None
-            }
             () = &mut ended => break,
         };
         if let Some(permit) = permit
             && let Some(arrived) = arrived.take()
         {
+            // Not when each ends: that would wake the listener once more for each connection.
+            while let Some(ended) = connections.try_join_next() {
+                log_failed(ended);
+            }
             let (proxy, state) = (proxy.clone(), state.clone());
             // Boxed in place: spawning would move the future, and so would room that is taken after it is made.
             let room = Box::new_uninit();
