@@ -88,6 +88,11 @@ impl Validators {
         [self.etag(), self.last_modified()].map(|value| value.map(str::as_bytes))
     }
 
+    /// Whether a 304 with these may be about the file that has those of `self`.
+    pub fn are_confirmed_by(&self, said: &Self) -> bool {
+        entity_tag::is_confirmed(self.both(), said.both())
+    }
+
     /// Bytes on the heap.
     pub fn heap_size(&self) -> usize {
         self.0.as_ref().map_or(0, |both| both.len())
@@ -133,7 +138,7 @@ impl Entry {
 
     /// The entry after a 304: the same file, with a new lifetime, which may be the old one. `None`: it is not about the copy.
     pub fn confirmed(&self, validators: &Validators, freshness: impl FnOnce(Duration) -> Freshness) -> Option<Self> {
-        let own = self.conditions().filter(|own| entity_tag::is_confirmed(own.both(), validators.both()))?;
+        let own = self.conditions().filter(|own| own.are_confirmed_by(validators))?;
         // A 304 may omit unchanged fields (RFC 9110 §15.4.5, RFC 9111 §3.2).
         let validators =
             Validators::new(validators.etag().or(own.etag()), validators.last_modified().or(own.last_modified()));

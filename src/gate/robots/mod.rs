@@ -134,7 +134,8 @@ impl RobotsCache {
         let (old, settings, asked) = (host.load_full(), self.settings.load(), SystemTime::now());
         let (headers, body, version) = (headers.clone(), Bytes::copy_from_slice(body), HttpVersion::Http1);
         let reply = Reply { asked, status, headers, body, version, wanted: None, through: None };
-        let fetched = Fetched::Answer { reply, is_redirected: false, is_foreign: false, asked_again: None };
+        let fetched =
+            Fetched::Answer { reply, is_conditional: true, is_redirected: false, is_foreign: false, asked_again: None };
         let entry = interpret_response(host.file, &old, &fetched, &self.files, &settings, asked);
         self.keep(&host, Arc::new(entry));
         self.trim();

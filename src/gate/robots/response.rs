@@ -16,6 +16,8 @@ pub(super) enum Fetched {
     /// Any final answer; of 3xx only 304.
     Answer {
         reply: Reply,
+        /// The validators of our copy were sent: a 304 is about it.
+        is_conditional: bool,
         /// A redirect was followed.
         is_redirected: bool,
         /// The redirect led to another host.
@@ -48,9 +50,9 @@ pub(super) fn interpret_response(
     settings: &Settings,
     now: SystemTime,
 ) -> Entry {
-    let (reply, is_redirected, is_foreign, asked_again) = match fetched {
-        Fetched::Answer { reply, is_redirected, is_foreign, asked_again } => {
-            (reply, *is_redirected, *is_foreign, *asked_again)
+    let (reply, is_conditional, is_redirected, is_foreign, asked_again) = match fetched {
+        Fetched::Answer { reply, is_conditional, is_redirected, is_foreign, asked_again } => {
+            (reply, *is_conditional, *is_redirected, *is_foreign, *asked_again)
         }
         Fetched::DeadEnd { asked, status, why } => {
             tracing::debug!(?why, "the redirects of {} cannot be followed", file.name());
@@ -69,9 +71,7 @@ pub(super) fn interpret_response(
     // A site that redirects cannot validate the file of another one.
     let validators = if is_redirected { Validators::default() } else { validators(headers) };
     if status == 304
-        && !is_redirected
-        // It was not asked for again by validators.
-        && asked_again.is_none()
+        && is_conditional
         && let Some(entry) = old.confirmed(&validators, |lifetime| freshness(Some(lifetime)))
     {
         return entry;
@@ -128,7 +128,7 @@ fn freshness(
     Freshness::new(asked, fields.lifetime(asked, confirmed, &limits), fastrand::f64())
 }
 
-fn validators(headers: &HeaderMap) -> Validators {
+pub(super) fn validators(headers: &HeaderMap) -> Validators {
     let field = |name: HeaderName| headers.get(name)?.to_str().ok();
     Validators::new(field(header::ETAG), field(header::LAST_MODIFIED))
 }

@@ -155,11 +155,11 @@ async fn what_was_no_file_is_asked_for_without_conditions() {
     }
 }
 
-/// Its copy stays in force, and the next request has no conditions.
+/// It confirms nothing: the whole file is asked for at once, not after the wait that follows a failure.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_304_about_another_file_confirms_nothing() {
+async fn after_a_304_about_another_file_the_whole_is_asked_for_at_once() {
     let origin = changing(Reply::text(OLD).field("ETag", "\"a\""), |seen| match seen.field("if-none-match") {
-        Some(_) => Reply::status(304).field("ETag", "\"b\"").field("Retry-After", "1"),
+        Some(_) => Reply::status(304).field("ETag", "\"b\"").field("Retry-After", "3600"),
         None => Reply::text(NEW),
     })
     .await;

@@ -70,6 +70,27 @@ async fn a_file_that_was_missing_is_asked_for_without_conditions() {
     .await;
 }
 
+/// As a robots.txt is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_304_about_another_file_the_whole_is_asked_for_at_once() {
+    let was_asked = AtomicBool::new(false);
+    let origin = site(move |seen| match was_asked.swap(true, Ordering::SeqCst) {
+        false => Reply::text("[]").field("ETag", "\"a\""),
+        true if seen.field("if-none-match").is_some() => {
+            Reply::status(304).field("ETag", "\"b\"").field("Retry-After", "3600")
+        }
+        true => Reply::text(ENTRIES),
+    })
+    .await;
+    let proxy = Proxy::start(&format!("{TDM}\nrobots: {{ min_ttl: 1s, max_ttl: 1s }}")).await;
+    crate::support::within("the new file", async {
+        while proxy.get(&origin.url("/art/1")).await.status() != 403 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
 /// It reserves nothing, however long the site wants to be left alone each time that it is asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_is_answered_429_each_time_holds_its_pages_up_once() {

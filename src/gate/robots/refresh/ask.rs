@@ -5,13 +5,13 @@ use super::super::fetch::{self, FetchError, FileRequest, target};
 use super::super::fetch_table::Fetch;
 use super::super::places::FetchLine;
 use super::super::redirect::Trail;
-use super::super::response::Fetched;
+use super::super::response::{Fetched, validators};
 use super::super::{FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
 use crate::gate::fair_places::Taker;
 use crate::gate::terms;
 use crate::policy::pace::Terms;
-use crate::policy::{self, AskedAgain, Authority, Entry, KeyBy, PaceKey, Refusal, Ruling, SiteFile};
+use crate::policy::{self, AskedAgain, Authority, Entry, KeyBy, PaceKey, Refusal, Ruling, SiteFile, Validators};
 use crate::robots::ProductToken;
 use crate::upstream::{Versions, Want};
 use std::sync::Arc;
@@ -73,14 +73,19 @@ impl RobotsCache {
                 return Err(FetchError::Unreachable(format!("{how} {url}, which may not be fetched")));
             }
             // The validators belong to a file fetched without redirects; redirected ones are stored without.
-            let validators = old.conditions().filter(|_| !trail.is_redirected());
+            let own = old.conditions().filter(|_| !trail.is_redirected());
             let want = Want { versions: hop.order.versions, ..Want::default() };
             let line = if hop.is_at_home(&at) { FetchLine::Own } else { FetchLine::Guest };
-            let mut request = FileRequest { authority: &at, url, file, validators, want, asked: None, line };
+            let mut request = FileRequest { authority: &at, url, file, validators: own, want, asked: None, line };
             let asking = async {
                 let mut reply = self.in_turn_or_shared(hop, &mut request, &mut left).await?;
                 if reply.wanted.is_some() {
                     request.asked = reply.wanted.take();
+                    reply = self.in_turn(hop, &mut request, &mut left).await?;
+                }
+                // A 304 about another file than ours is no answer to what was asked (RFC 9111 §4.3.4).
+                let is_of_other = |own: &mut &Validators| !own.are_confirmed_by(&validators(&reply.headers));
+                if reply.status == 304 && request.validators.take_if(is_of_other).is_some() {
                     reply = self.in_turn(hop, &mut request, &mut left).await?;
                 }
                 if is_our_fault(reply.status) && asked_again.is_none() {
@@ -105,13 +110,14 @@ impl RobotsCache {
                         );
                     }
                 }
-                Ok(reply)
+                Ok((reply, request.validators.is_some()))
             };
-            let reply = asking.await.map_err(|error| if is_elsewhere { elsewhere(error, url) } else { error })?;
+            let (reply, is_conditional) =
+                asking.await.map_err(|error| if is_elsewhere { elsewhere(error, url) } else { error })?;
             match trail.after(&reply) {
                 None => {
                     let (is_redirected, is_foreign) = (trail.is_redirected(), trail.is_away());
-                    return Ok(Fetched::Answer { reply, is_redirected, is_foreign, asked_again });
+                    return Ok(Fetched::Answer { reply, is_conditional, is_redirected, is_foreign, asked_again });
                 }
                 Some(Ok(())) => {}
                 Some(Err(why)) => {

@@ -207,7 +207,7 @@ fn answer(lines: usize) -> Fetched {
 fn answered(body: Bytes) -> Fetched {
     let (asked, headers) = (SystemTime::now(), http::HeaderMap::new());
     let reply = Reply { asked, status: 200, headers, body, version: HttpVersion::Http1, wanted: None, through: None };
-    Fetched::Answer { reply, is_redirected: false, is_foreign: false, asked_again: None }
+    Fetched::Answer { reply, is_conditional: false, is_redirected: false, is_foreign: false, asked_again: None }
 }
 
 #[tokio::test]
