@@ -13,12 +13,14 @@ pub struct Wanted {
     pub range: Option<ByteRange>,
     /// The value of If-Range.
     pub if_range: Option<Vec<u8>>,
+    /// It wants nothing to be stored, or several parts: no stored answer is one to it.
+    pub is_past_caches: bool,
 }
 
 impl Wanted {
-    /// `each`: passes the request's fields. `None`: it wants nothing to be stored, or several parts.
-    pub fn read(each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Option<Self> {
-        let (mut wanted, mut lines, mut pragma, mut is_odd) = (Self::default(), Vec::new(), false, false);
+    /// `each`: passes the request's fields.
+    pub fn read(each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Self {
+        let (mut wanted, mut lines, mut pragma) = (Self::default(), Vec::new(), false);
         each(&mut |name, value| {
             let name = name.to_ascii_lowercase();
             match &*name {
@@ -29,16 +31,17 @@ impl Wanted {
                 b"if-modified-since" => wanted.modified_since = Some(value.to_vec()),
                 b"if-range" => wanted.if_range = Some(value.to_vec()),
                 b"range" => {
-                    is_odd |= wanted.range.is_some();
+                    let is_another = wanted.range.is_some();
                     wanted.range = ByteRange::parse(value);
-                    is_odd |= wanted.range.is_none();
+                    wanted.is_past_caches |= is_another || wanted.range.is_none();
                 }
                 _ => {}
             }
         });
         wanted.control = CacheControl::read(lines.iter().map(Vec::as_slice));
         wanted.control.no_cache |= pragma && lines.is_empty();
-        (!is_odd && !wanted.control.no_store).then_some(wanted)
+        wanted.is_past_caches |= wanted.control.no_store;
+        wanted
     }
 
     /// The client has something already, and asks whether that is current.
@@ -96,7 +99,10 @@ mod tests {
     use std::time::Duration;
 
     fn wanted(fields: &[(&str, &str)]) -> Option<Wanted> {
-        Wanted::read(|take| fields.iter().for_each(|(name, value)| take(name.as_bytes(), value.as_bytes())))
+        let each = |take: &mut dyn FnMut(&[u8], &[u8])| {
+            fields.iter().for_each(|(name, value)| take(name.as_bytes(), value.as_bytes()));
+        };
+        Some(Wanted::read(each)).filter(|wanted| !wanted.is_past_caches)
     }
 
     #[test]

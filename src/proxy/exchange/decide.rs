@@ -64,7 +64,8 @@ impl Exchange<'_> {
             if admitted.is_none() {
                 let remembered = self.remembered();
                 let again = remembered.as_ref().map_or(Again::Go, Remembered::again);
-                let asks_cache = route.is_ok() && self.cached.as_ref().is_some_and(|cached| !cached.is_tried());
+                let is_untried = self.cached.as_ref().is_some_and(|cached| !cached.is_tried());
+                let asks_cache = route.is_ok() && (self.only_stored || is_untried);
                 let answer = self.admit(route.as_ref().ok(), again, asks_cache, &mut last.host).await;
                 if answer.is_err() {
                     // The settings at the end of the wait refused it.

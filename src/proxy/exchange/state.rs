@@ -38,6 +38,8 @@ pub struct Exchange<'a> {
     pub(super) held: Option<Box<HeldPage>>,
     /// `None`: the cache does not apply.
     pub(super) cached: Option<Box<CacheUse>>,
+    /// The client wants what the cache has, and nothing of the site.
+    pub(super) only_stored: bool,
     pub(super) trip: Trip,
     pub(super) is_concluded: bool,
 }
@@ -108,6 +110,7 @@ impl<'a> Exchange<'a> {
     ) -> Self {
         let mut trip = Trip::default();
         trip.gate.detail = proxy.account_detail();
+        let (cached, only_stored) = CacheUse::of(proxy, request, peer);
         Exchange {
             proxy,
             request,
@@ -121,7 +124,8 @@ impl<'a> Exchange<'a> {
             reads_pages: false,
             looks_back: false,
             held: None,
-            cached: CacheUse::of(proxy, request, peer),
+            cached,
+            only_stored,
             trip,
             is_concluded: false,
         }

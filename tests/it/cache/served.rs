@@ -219,6 +219,28 @@ async fn requests_say_what_they_take() {
     }
 }
 
+/// RFC 9111 §5.2.1.7: nor does a request with which the cache has nothing to do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_wants_only_what_is_stored_asks_no_site() {
+    let origin = pages(|_| fresh("page")).await;
+    let (proxy, _directory) = caching("").await;
+    let client = &mut proxy.client().await;
+    for (method, path, fields) in [
+        ("GET", "/page", "Range: bytes=0-0,2-2\r\n"),
+        ("GET", "/page", "Range: lines=0-0\r\n"),
+        ("GET", "/page", "Cache-Control: no-store\r\n"),
+        ("GET", "/page", "X-Api-Key: a\r\n"),
+        ("POST", "/page", "Content-Length: 0\r\n"),
+        ("GET", "/.well-known/tdmrep.json", ""),
+    ] {
+        let only = format!("{fields}Cache-Control: only-if-cached\r\n");
+        let response = with(client, &origin, method, path, &only).await;
+        assert_eq!((response.status(), origin.log.count(path)), (504, 0), "{method} {fields}");
+    }
+    let robots = with(client, &origin, "GET", "/robots.txt", "Cache-Control: only-if-cached\r\n").await;
+    assert_eq!(robots.status(), 200, "it has copies of its own");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn vary_selects_among_several() {
     let site = |seen: &Seen| {

@@ -24,7 +24,7 @@ impl Exchange<'_> {
             (self.request, SentFields::of(self.request.head, &self.settings, self.peer.user.as_deref()));
         let longest =
             self.settings.pace.max_wait.min(request.prefer_wait.unwrap_or(Duration::MAX)).clamp(LEAST, PATIENCE);
-        let Some(cached) = &mut self.cached else { return CacheLookup::Again };
+        let Some(cached) = &mut self.cached else { return CacheLookup::Absent };
         let control = cached.wanted.control;
         loop {
             cached.seen = cached.cache.latest(cached.key);
@@ -47,7 +47,7 @@ impl Exchange<'_> {
                     let _ = self.trip.gate.waits(timeout(longest, others.end())).await;
                     return CacheLookup::Again;
                 }
-                _ if control.only_if_cached => return CacheLookup::Absent,
+                _ if self.only_stored => return CacheLookup::Absent,
                 claim => {
                     cached.claim = Some(claim.unwrap_or_else(|_| cached.cache.claim(cached.key)));
                     break;

@@ -45,23 +45,25 @@ pub(in crate::proxy::exchange) struct CacheTrace {
 }
 
 impl CacheUse {
-    /// `None`: there is no cache, or it is not for this request.
-    pub(super) fn of(proxy: &Proxy, request: &Request<'_>, peer: &Peer) -> Option<Box<Self>> {
-        let cache = proxy.cache.as_ref()?;
+    /// `None`: there is no cache, or nothing in it is for this request. Tells too whether the client wants what is stored, and nothing else
+    /// (`only-if-cached`).
+    pub(super) fn of(proxy: &Proxy, request: &Request<'_>, peer: &Peer) -> (Option<Box<Self>>, bool) {
+        // robots.txt has copies of its own.
+        let Some(cache) = proxy.cache.as_ref().filter(|_| !request.reads_robots()) else { return (None, false) };
+        let wanted = Wanted::read(|take| request.head.each_passed(take));
+        let only_stored = wanted.control.only_if_cached;
         let is_of_page = matches!(request.method, "GET" | "HEAD")
-            && !(request.is_upgrade || request.has_body() || request.reads_robots())
+            && !(request.is_upgrade || request.has_body())
             && *request.target != *SiteFile::TdmRep.path().as_bytes();
         // Who is another crawler to sites, or keeps other rules, has answers of their own.
         let has_own_terms =
             peer.user.as_deref().is_some_and(|user| user.hosts.is_some() || !user.product_tokens.is_empty());
-        let wanted = Wanted::read(|take| request.head.each_passed(take)).filter(|_| is_of_page)?;
         // What would be one client's own is stored nowhere.
-        let url = match has_own_terms || request.is_for_one() {
-            true if wanted.control.only_if_cached => Vec::new(),
-            true => return None,
-            false => url_of(request),
-        };
-        Some(Box::new(CacheUse {
+        if !is_of_page || wanted.is_past_caches || has_own_terms || request.is_for_one() {
+            return (None, only_stored);
+        }
+        let url = url_of(request);
+        let cached = CacheUse {
             cache: cache.clone(),
             key: PageCache::key(&url),
             url,
@@ -73,7 +75,8 @@ impl CacheUse {
             seen: None,
             claim: None,
             storing: None,
-        }))
+        };
+        (Some(Box::new(cached)), only_stored)
     }
 
     /// Whether it has been looked up, and goes to the origin.
