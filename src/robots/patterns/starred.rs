@@ -7,7 +7,8 @@ use super::pattern::STAR;
 use super::text::{PatternPlace, PatternText};
 use crate::robots::budget::{StepBudget, StepsSpent};
 use crate::robots::byte_set::ByteSet;
-use crate::robots::path::{ComparedPath, parts, push_escaped, rewritten};
+use crate::robots::fold::fold;
+use crate::robots::path::{ComparedPath, parts};
 use crate::robots::steps;
 use smallvec::SmallVec;
 
@@ -30,7 +31,7 @@ pub(super) struct Star<T> {
     first_star: u32,
     /// Whether a matching path must end with the last literal.
     is_anchored: bool,
-    /// Whether it has [`separators`].
+    /// See [`has_separators`].
     has_separators: bool,
 }
 
@@ -97,7 +98,7 @@ impl<T> Star<T> {
     /// `text`: the text at `place`.
     pub(super) fn new(value: T, text: &[u8], place: PatternPlace, is_anchored: bool) -> Self {
         let (literal, pieces) = text.split_at(memchr::memchr(STAR, text).unwrap_or(text.len()));
-        let has_separators = separators(literal, pieces).next().is_some();
+        let has_separators = has_separators(literal, pieces);
         let pieces = pieces.split(|&byte| byte == STAR).filter(|_| !has_separators);
         let byte_set = pieces.fold(ByteSet::of(literal), |set, piece| set.with(ByteSet::of(piece)));
         Self { value, byte_set, place, first_star: literal.len() as u32, is_anchored, has_separators }
@@ -109,11 +110,8 @@ impl<T> Star<T> {
         budget.spend(4 + pattern.len() / 64)?;
         let (literal, mut pieces) = pattern.split_at(self.first_star as usize);
         let Some(mut rest) = path.bytes.strip_prefix(literal) else { return Ok(false) };
-        let escaped;
         if path.is_folded && self.has_separators {
-            budget.spend(pattern.len() / 4 + 2 * rest.len())?;
-            escaped = with_separators_escaped(rest, &separators(literal, pieces).collect::<SmallVec<[u8; 3]>>());
-            rest = &escaped;
+            return self.matches_folded(rest, pieces, budget);
         }
         if self.is_anchored {
             let last = memchr::memrchr(STAR, pieces).map_or(0, |star| star + 1);
@@ -126,24 +124,47 @@ impl<T> Star<T> {
         }
         Ok(true)
     }
+
+    /// The same for the rest of a folded path with its query: each piece is in the path, where an escaped separator is as good as a plain
+    /// one, or in the query, where it is not.
+    #[cold]
+    fn matches_folded(&self, mut rest: &[u8], pieces: &[u8], budget: &mut StepBudget) -> Result<bool, StepsSpent> {
+        budget.spend(pieces.len())?;
+        let in_path = fold(pieces, parts(pieces).0.len());
+        let mut pieces: SmallVec<[_; 8]> =
+            in_path.split(|&byte| byte == STAR).zip(pieces.split(|&byte| byte == STAR)).collect();
+        let mut query = parts(rest).0.len();
+        if self.is_anchored
+            && let Some((folded, written)) = pieces.pop()
+        {
+            let in_query = rest.strip_suffix(written).filter(|before| before.len() >= query);
+            let in_path = || rest.strip_suffix(folded).filter(|before| before.len() + parts(folded).0.len() <= query);
+            let Some(before) = in_query.or_else(in_path) else { return Ok(false) };
+            (rest, query) = (before, query.min(before.len()));
+        }
+        let mut from = 0;
+        for (folded, written) in pieces.into_iter().filter(|(piece, _)| !piece.is_empty()) {
+            // Of the query, what follows the `?` of the piece.
+            let end = rest.len().min(query + parts(folded).1.len());
+            let mut found = None;
+            if from <= query {
+                found = find(&rest[from..end], folded, budget)?.map(|at| from + at + folded.len());
+            }
+            if found.is_none() {
+                let begin = from.max(query);
+                found = find(&rest[begin..], written, budget)?.map(|at| begin + at + written.len());
+            }
+            let Some(end) = found else { return Ok(false) };
+            from = end;
+        }
+        Ok(true)
+    }
 }
 
-/// The separators of queries of which a pattern has only escapes where there may be a path or a query.
-fn separators(literal: &[u8], pieces: &[u8]) -> impl Iterator<Item = u8> {
-    let pieces = if literal.contains(&b'?') { &[] } else { parts(pieces).0 };
-    let is_escaped = move |(byte, escape): &(u8, &str)| {
-        !pieces.contains(byte) && memchr::memmem::find(pieces, escape.as_bytes()).is_some()
-    };
-    [(b'+', "%2B"), (b'&', "%26"), (b'=', "%3D")].into_iter().filter(is_escaped).map(|(byte, _)| byte)
-}
-
-/// The rest of a folded path with its query, with these bytes escaped in the path.
-fn with_separators_escaped(rest: &[u8], separators: &[u8]) -> Vec<u8> {
-    let path = parts(rest).0.len();
-    rewritten(rest, |tail, out| {
-        let is_one = rest.len() - tail.len() < path && separators.contains(&tail[0]);
-        is_one.then(|| push_escaped(tail[0], out)).map(|()| 1)
-    })
+/// Whether a pattern has escapes of what separates the parts of a query where there may be a path or a query.
+fn has_separators(literal: &[u8], pieces: &[u8]) -> bool {
+    let has = |escape: &&[u8]| memchr::memmem::find(parts(pieces).0, escape).is_some();
+    !literal.contains(&b'?') && [&b"%2B"[..], b"%26", b"%3D"].iter().any(has)
 }
 
 /// The leftmost place of a piece, which must not be empty.
