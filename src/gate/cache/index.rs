@@ -1,6 +1,6 @@
 //! In-memory index of the answers on disk: their sizes and order of use. Rebuilt at each start from file names and sizes alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// A file of the cache: a URL's hash, and the number of one of its answers (RFC 9111 §4.1). A number is given once: another answer has
 /// another file, whatever it replaces.
@@ -36,6 +36,8 @@ pub struct EntryIndex {
     /// Bytes reserved for answers being written.
     pending: u64,
     limit: u64,
+    /// URLs that were invalidated before the files of earlier processes were found.
+    invalidated: HashSet<u128>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +49,8 @@ struct EntryRow {
 impl EntryIndex {
     /// `limit`: bytes.
     pub fn new(limit: u64) -> Self {
-        EntryIndex { rows: BTreeMap::new(), order: BTreeMap::new(), tick: 0, bytes: 0, pending: 0, limit }
+        let (rows, order, invalidated) = Default::default();
+        EntryIndex { rows, order, tick: 0, bytes: 0, pending: 0, limit, invalidated }
     }
 
     /// Entries and bytes.
@@ -92,7 +95,28 @@ impl EntryIndex {
         self.of(key).min_by_key(|id| self.rows[id].used).filter(|_| is_full)
     }
 
-    /// Adds a file: one that was written, or found at the start.
+    /// Adds a file that was found at the start. False: what it has is outdated.
+    pub fn put_found(&mut self, id: EntryId, size: u64) -> bool {
+        let is_valid = self.invalidated.len() < MOST_INVALIDATED && !self.invalidated.contains(&id.key);
+        if is_valid {
+            self.put(id, size);
+        }
+        is_valid
+    }
+
+    /// All files are found.
+    pub fn end_finding(&mut self) {
+        self.invalidated = HashSet::new();
+    }
+
+    /// Files of this URL that are found later are outdated.
+    pub fn invalidate_found(&mut self, key: u128) {
+        if self.invalidated.len() < MOST_INVALIDATED {
+            self.invalidated.insert(key);
+        }
+    }
+
+    /// Adds a file that was written.
     pub fn put(&mut self, id: EntryId, size: u64) {
         self.remove(id);
         self.tick = self.tick.max(id.number) + 1;
@@ -165,6 +189,8 @@ pub fn on_disk(length: u64) -> u64 {
 const MOST_ANSWERS: usize = 8;
 /// More are never given.
 const MOST_NUMBER: u64 = 1 << 48;
+/// After so many, all files that are found are outdated.
+const MOST_INVALIDATED: usize = 100_000;
 /// Limits memory, at some 150 bytes each.
 const MOST_ENTRIES: usize = 2_000_000;
 

@@ -122,7 +122,12 @@ impl PageCache {
     /// Invalidates the URL's stored answers and those being written (RFC 9111 §4.4).
     pub fn invalidate(&self, key: u128) {
         PageClaim::end_all(&self.in_flight, key);
-        let ids = self.shared.index.lock().remove_all(key);
+        let mut index = self.shared.index.lock();
+        if !self.shared.is_ready.load(Relaxed) {
+            index.invalidate_found(key);
+        }
+        let ids = index.remove_all(key);
+        drop(index);
         if !ids.is_empty() {
             self.remove(ids);
         }
@@ -205,6 +210,23 @@ mod tests {
         std::fs::create_dir(&unfinished).unwrap();
         store(&cache, 1).await;
         assert_eq!((cache.figures().is_ready, cache.figures().stored), (true, 1));
+    }
+
+    /// As while another process uses the directory.
+    #[tokio::test]
+    async fn what_is_invalidated_before_the_files_are_found_stays_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = ready(directory.path()).await;
+        store(&cache, 1).await;
+        store(&cache, 2).await;
+        let other = PageCache::open(directory.path(), 1 << 20).unwrap();
+        other.invalidate(1);
+        drop(cache);
+        while !other.figures().is_ready {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(other.find(1, |_| true).await.is_none() && other.find(2, |_| true).await.is_some());
+        assert_eq!(std::fs::read_dir(directory.path().join("00")).unwrap().count(), 1);
     }
 
     #[tokio::test]

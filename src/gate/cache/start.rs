@@ -74,12 +74,17 @@ impl CacheShared {
         remove_all(&shared.directory.join(UNFINISHED));
         let mut found = shared.found();
         found.sort_unstable_by_key(|(_, _, used)| *used);
-        found.iter().for_each(|(id, size, _)| shared.index.lock().put(*id, *size));
+        for (id, size, _) in &found {
+            if !shared.index.lock().put_found(*id, *size) {
+                shared.unlink(*id);
+            }
+        }
         shared.evict();
-        let mut held = shared.lock.lock();
+        let (mut held, mut index) = (shared.lock.lock(), shared.index.lock());
         *held = Some(lock);
+        index.end_finding();
         shared.is_ready.store(true, Relaxed);
-        drop(held);
+        drop((held, index));
         let (entries, ms) = (found.len(), began.elapsed().as_millis());
         tracing::info!(entries, ms, "the cache is ready");
         let _ = begun.send(());
