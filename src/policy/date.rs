@@ -19,7 +19,7 @@ pub(super) fn http_date(value: &[u8]) -> Option<SystemTime> {
 }
 
 /// An HTTP date. 1970 for what there is none for: a clock may say anything.
-pub(super) fn shown_http_date(at: SystemTime) -> String {
+pub fn shown_http_date(at: SystemTime) -> String {
     let seconds = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let seconds = if seconds < YEAR_10000 { seconds } else { 0 };
     httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))

@@ -43,6 +43,7 @@ pub use background::is_background;
 pub use budget::{Budget, MoneyBudget, Period, Spent};
 pub use clipped::{clipped, is_unseen, json_escape};
 pub use content_range::{content_range, whole_range};
+pub use date::shown_http_date;
 pub use decide::{
     Allowance, Decision, Known, Ruling, decide, judge_file, judge_linked, may_fetch_license, may_fetch_tdmrep,
 };

@@ -8,7 +8,7 @@ use super::{Exchange, Outcome, websocket};
 use crate::gate::PaceOutcome;
 use crate::http1::{Framing, list};
 use crate::policy::usage::page::media_type;
-use crate::policy::{retry_after, turns_away};
+use crate::policy::{retry_after, shown_http_date, turns_away};
 use crate::proxy::respond::{Failure, proxy_status};
 use crate::signing::{ACCEPT_SIGNATURE, ChallengedRequest, RequestSigner};
 use crate::upstream::{OutgoingFields, Route};
@@ -114,10 +114,12 @@ impl Exchange<'_> {
         self.trip.status = head.status;
         let proxy_status_value = self.proxy_status_value(route);
         let cache_status = self.cache_status(head.status);
+        let date = (!head.has_date()).then(|| shown_http_date(SystemTime::now()));
         let added = Added {
             via: self.proxy.via.line(head.version),
             proxy_status: proxy_status_value.as_deref(),
             cache_status: cache_status.as_deref(),
+            date: date.as_deref(),
         };
         if head.status == 101 {
             client.switch(head, &added);

@@ -35,6 +35,25 @@ async fn status_fields_and_coded_bodies_pass_as_they_are() {
     assert_eq!(origin.log.count("/x"), 2, "we are no cache");
 }
 
+/// RFC 9110 §6.6.1.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_without_a_date_has_that_of_its_arrival() {
+    let plain = Origin::http(|_| Reply::text("x")).await;
+    let tls = Origin::https(Alpn::Both, |_| Reply::text("x")).await;
+    let proxy = Proxy::start("").await;
+    let mut client = proxy.tls(&tls, "a.localhost", &[b"http/1.1"]).await;
+    let answers = [
+        proxy.get(&plain.url("/")).await,
+        client.get("/", &tls.authority("a.localhost")).await,
+        proxy.h2(&tls, "a.localhost").await.get(&tls.url("/")).await,
+    ];
+    for answer in answers {
+        let date = httpdate::parse_http_date(answer.field("date").expect("it has one")).unwrap();
+        let age = std::time::SystemTime::now().duration_since(date).unwrap();
+        assert!(age < std::time::Duration::from_secs(60), "{age:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_origin_s_date_stays() {
     let plain = Origin::http(|_| Reply::text("x").field("Date", DATE)).await;

@@ -53,6 +53,8 @@ pub struct Added<'a> {
     pub via: &'a str,
     pub proxy_status: Option<&'a str>,
     pub cache_status: Option<&'a str>,
+    /// Of an answer that has none (RFC 9110 §6.6.1).
+    pub date: Option<&'a str>,
 }
 
 impl<'a> AnswerHead<'a> {
@@ -137,6 +139,13 @@ impl<'a> AnswerHead<'a> {
         }
     }
 
+    pub fn has_date(&self) -> bool {
+        match self.fields {
+            Fields::Http1(head) => head.fields.iter().any(|field| field.name.eq_ignore_ascii_case(b"date")),
+            Fields::Http2(fields) => fields.contains_key(header::DATE),
+        }
+    }
+
     pub fn content_type(&self) -> Option<&[u8]> {
         match self.fields {
             Fields::Http1(head) => {
@@ -215,6 +224,9 @@ impl<'a> AnswerHead<'a> {
         if let Some(status) = added.cache_status {
             put_field(out, b"Cache-Status", status.as_bytes());
         }
+        if let Some(date) = added.date {
+            put_field(out, b"Date", date.as_bytes());
+        }
         if let Some(connection) = connection {
             put_field(out, b"Connection", connection.as_bytes());
         }
@@ -258,6 +270,9 @@ impl<'a> AnswerHead<'a> {
         if let Some(status) = added.cache_status {
             append(b"cache-status", status.as_bytes());
         }
+        if let Some(date) = added.date {
+            append(b"date", date.as_bytes());
+        }
         head
     }
 }
@@ -269,7 +284,7 @@ fn length(digits: &[u8]) -> &[u8] {
 }
 
 /// Fields of [`Added`].
-const MOST_ADDED: usize = 3;
+const MOST_ADDED: usize = 4;
 /// Bytes of an answer's values.
 const LIKELY: usize = 512;
 /// The names of `FieldKind::Signal`.
