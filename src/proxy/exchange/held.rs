@@ -5,7 +5,6 @@ use crate::gate::{DecodeError, Workers};
 use crate::policy::UsageLines;
 use crate::policy::usage::page::{LONGEST_HEAD, PageForm};
 use bytes::Bytes;
-use http::HeaderMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -96,7 +95,7 @@ impl HeldPage {
     }
 }
 
-/// What was held, as it goes out.
+/// What was held, as it goes out. The origin's rest follows.
 pub(super) struct HeldBody(pub(super) Bytes);
 
 impl BodySource for HeldBody {
@@ -114,21 +113,6 @@ impl BodySource for HeldBody {
 
     fn poll_more(&mut self, _: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
         Poll::Ready(Ok(false))
-    }
-
-    fn has_ended(&self) -> bool {
-        // The origin's rest follows.
-        false
-    }
-
-    fn is_complete(&self) -> bool {
-        false
-    }
-
-    fn gather(&mut self, _: &mut Context<'_>) {}
-
-    fn trailers(&mut self) -> Option<HeaderMap> {
-        None
     }
 }
 

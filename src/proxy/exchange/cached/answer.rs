@@ -217,20 +217,6 @@ impl BodySource for StoredBody {
         self.piece = ready!(self.body.poll_piece(cx))?.unwrap_or_default();
         Poll::Ready(Ok(!self.piece.is_empty()))
     }
-
-    fn has_ended(&self) -> bool {
-        false
-    }
-
-    fn is_complete(&self) -> bool {
-        false
-    }
-
-    fn gather(&mut self, _: &mut Context<'_>) {}
-
-    fn trailers(&mut self) -> Option<HeaderMap> {
-        None
-    }
 }
 
 /// What a 304 does not have (RFC 9110 §15.4.5).

@@ -188,13 +188,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin> BodySource for Http1<'_, T> {
         self.is_received()
     }
 
-    fn is_complete(&self) -> bool {
-        self.is_received()
-    }
-
-    // What is not read waits in the socket.
-    fn gather(&mut self, _: &mut Context<'_>) {}
-
     fn trailers(&mut self) -> Option<HeaderMap> {
         let mut trailers = None;
         for Field { name, value, .. } in self.body.trailers() {

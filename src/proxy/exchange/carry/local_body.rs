@@ -3,7 +3,6 @@
 use super::side::{BodySource, SideError};
 use crate::proxy::respond::Answer;
 use bytes::Bytes;
-use http::HeaderMap;
 use std::ops::Range;
 use std::task::{Context, Poll};
 
@@ -46,16 +45,6 @@ impl BodySource for LocalBody {
 
     fn has_ended(&self) -> bool {
         self.piece.start == self.len
-    }
-
-    fn is_complete(&self) -> bool {
-        self.has_ended()
-    }
-
-    fn gather(&mut self, _: &mut Context<'_>) {}
-
-    fn trailers(&mut self) -> Option<HeaderMap> {
-        None
     }
 }
 

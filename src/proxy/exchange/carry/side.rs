@@ -20,16 +20,22 @@ pub trait BodySource {
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, SideError>>;
 
     /// Whether neither content nor trailers follow what was taken. `false`: unknown.
-    fn has_ended(&self) -> bool;
+    fn has_ended(&self) -> bool {
+        false
+    }
 
     /// Whether all content that was announced has been taken, though the end may be missing yet.
-    fn is_complete(&self) -> bool;
+    fn is_complete(&self) -> bool {
+        self.has_ended()
+    }
 
-    /// Queues incoming content while the current piece waits, if it would block other streams.
-    fn gather(&mut self, cx: &mut Context<'_>);
+    /// Queues incoming content while the current piece waits, if it would block other streams. Otherwise it waits in the socket.
+    fn gather(&mut self, _: &mut Context<'_>) {}
 
     /// Trailers behind the content.
-    fn trailers(&mut self) -> Option<HeaderMap>;
+    fn trailers(&mut self) -> Option<HeaderMap> {
+        None
+    }
 }
 
 /// The client or the origin, which both send and receive content.
