@@ -30,20 +30,10 @@ pub(crate) struct ComparedPath<'a> {
     pub(crate) is_folded: bool,
 }
 
-/// Whether there may be a dot segment: a dot after a slash. Tests eight bytes at a time, as most paths with a dot end in `.html` or so.
+/// Whether there may be a dot segment: a dot after a slash.
 #[inline]
 pub(crate) fn may_have_dot_segment(path: &[u8]) -> bool {
-    const ONES: u64 = u64::from_le_bytes([1; 8]);
-    let Some(last) = path.len().checked_sub(9) else {
-        return path.windows(2).any(|pair| pair == b"/.");
-    };
-    let found = |start: usize| {
-        let word = |at: usize| path.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word));
-        let differing = word(start) ^ (ONES * u64::from(b'/')) | word(start + 1) ^ (ONES * u64::from(b'.'));
-        // True if any byte of `differing` is zero.
-        differing.wrapping_sub(ONES) & !differing & (ONES << 7) != 0
-    };
-    (0..last).step_by(8).any(found) || found(last)
+    memchr::memmem::find(path, b"/.").is_some()
 }
 
 /// A path and query in the form that is compared: escapes of unreserved bytes decoded, other escapes in upper
