@@ -1,11 +1,9 @@
 //! The body of a stored answer, read in pieces on the blocking threads, each verified before use.
 
-use super::entry_file::{EntrySum, OpenEntry, PIECE, sum};
+use super::entry_file::{OpenEntry, PIECE};
 use bytes::Bytes;
-use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -13,30 +11,23 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 /// The body, from its beginning, or a part of it.
 pub struct EntryBody {
-    file: Arc<CheckedFile>,
+    entry: Arc<OpenEntry>,
     /// The first pieces, until they are taken.
     first: Bytes,
     /// What is wanted, and has not been taken.
     part: Range<u64>,
-    reading: Option<JoinHandle<io::Result<Bytes>>>,
-}
-
-/// The file, with the checksum of each piece of the body.
-struct CheckedFile {
-    file: Arc<File>,
-    body_at: u64,
-    body_len: u64,
-    sums: Box<[EntrySum]>,
+    reading: Option<JoinHandle<io::Result<Option<Bytes>>>>,
 }
 
 impl EntryBody {
-    /// Reads the first pieces. Blocks. `Ok(None)`: they or the checksums are damaged.
-    pub fn open(entry: &OpenEntry) -> io::Result<Option<Self>> {
-        let OpenEntry { ref file, body_at, body_len, .. } = *entry;
-        let Some(sums) = entry.sums()? else { return Ok(None) };
-        let file = Arc::new(CheckedFile { file: file.clone(), body_at, body_len, sums });
-        let first = file.read(0, FIRST)?;
-        Ok(first.map(|first| EntryBody { file, first, part: 0..body_len, reading: None }))
+    /// Reads the first pieces. Blocks. `Ok(None)`: they are damaged.
+    pub fn open(entry: &Arc<OpenEntry>) -> io::Result<Option<Self>> {
+        let (mut first, length) = (Vec::new(), entry.body_len);
+        while (first.len() as u64) < FIRST.min(length) {
+            let Some(piece) = entry.piece(first.len() as u64)? else { return Ok(None) };
+            first.extend_from_slice(&piece);
+        }
+        Ok(Some(EntryBody { entry: entry.clone(), first: first.into(), part: 0..length, reading: None }))
     }
 
     /// The first pieces, until they are taken.
@@ -58,35 +49,21 @@ impl EntryBody {
         let mut at = 0;
         if self.part.start >= first.len() as u64 {
             at = self.part.start / PIECE * PIECE;
-            let file = &self.file;
+            let entry = &self.entry;
             let reading = self.reading.get_or_insert_with(|| {
-                let file = file.clone();
-                spawn_blocking(move || {
-                    file.read(at, PIECE)?.ok_or_else(|| io::Error::other("the stored answer is damaged"))
-                })
+                let entry = entry.clone();
+                spawn_blocking(move || entry.piece(at))
             });
             let piece = ready!(Pin::new(reading).poll(cx));
             self.reading = None;
-            first = piece.map_err(io::Error::other)??;
+            let is_damaged = || io::Error::other("the stored answer is damaged");
+            first = piece.map_err(io::Error::other)??.ok_or_else(is_damaged)?;
         }
         let place = |offset: u64| usize::try_from(offset - at).expect("it is within a piece");
         let end = self.part.end.min(at + first.len() as u64);
         let wanted = first.slice(place(self.part.start)..place(end));
         self.part.start = end;
         Poll::Ready(Ok(Some(wanted)))
-    }
-}
-
-impl CheckedFile {
-    /// Reads the pieces from there on. `Ok(None)`: they are damaged.
-    fn read(&self, at: u64, length: u64) -> io::Result<Option<Bytes>> {
-        let length = length.min(self.body_len - at);
-        let mut bytes = vec![0; usize::try_from(length).expect("it is short")];
-        self.file.read_exact_at(&mut bytes, self.body_at + at)?;
-        let first = usize::try_from(at / PIECE).expect("there is a sum in memory for each");
-        let is_sound =
-            bytes.chunks(PIECE as usize).zip(&self.sums[first..]).all(|(piece, expected)| sum(piece) == *expected);
-        Ok(is_sound.then(|| bytes.into()))
     }
 }
 

@@ -1,28 +1,25 @@
-//! The file of a stored answer: the head, with lengths and checksums, the body, and a checksum of each piece of the body. It is renamed when
-//! complete, without fsync: the checksums detect a write torn by a power cut, which is a miss.
+//! The file of a stored answer: the head, with lengths and a checksum, then the body in pieces, each followed by its checksum. It is renamed
+//! when complete, without fsync: the checksums detect a write torn by a power cut, which is a miss.
 
 use super::index::on_disk;
 use crate::config::{open_ours, private_folder};
 use crate::policy::cache::StoredHead;
+use bytes::Bytes;
 use ring::digest::{Context, SHA256};
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Part of a SHA-256, to detect damage.
-pub type EntrySum = [u8; 16];
+type EntrySum = [u8; 16];
 
-/// An open file, with its head.
+/// An open file, with its head. All that read it share its descriptor: the limits on connections count on that.
 pub struct OpenEntry {
-    /// One descriptor, however many read it: the limits on connections count on that.
-    pub file: Arc<File>,
     pub head: StoredHead,
-    pub body_at: u64,
     pub body_len: u64,
-    /// Of the checksums of its pieces.
-    body_sum: EntrySum,
+    file: File,
+    body_at: u64,
 }
 
 impl OpenEntry {
@@ -42,19 +39,19 @@ impl OpenEntry {
             file.read_exact_at(&mut start, 0)?;
         }
         let record = &start[PROLOGUE..PROLOGUE + record_len];
-        let Some((head, body_len, body_sum)) = decode(record).filter(|_| sum(record) == record_sum) else {
-            return Ok(None);
-        };
-        let is_whole =
-            body_at.checked_add(body_len).and_then(|end| end.checked_add(sums_len(body_len))) == Some(length);
-        Ok(is_whole.then(|| OpenEntry { file: Arc::new(file), head, body_at, body_len, body_sum }))
+        let Some((head, body_len)) = decode(record).filter(|_| sum(record) == record_sum) else { return Ok(None) };
+        let is_whole = body_len <= length && body_at + stored_len(body_len) == length;
+        Ok(is_whole.then(|| OpenEntry { head, body_len, file, body_at }))
     }
 
-    /// The checksum of each piece of the body. `Ok(None)`: they are damaged.
-    pub fn sums(&self) -> io::Result<Option<Box<[EntrySum]>>> {
-        let mut sums = vec![0; usize::try_from(sums_len(self.body_len)).map_err(io::Error::other)?];
-        self.file.read_exact_at(&mut sums, self.body_at + self.body_len)?;
-        Ok((sum(&sums) == self.body_sum).then(|| sums.as_chunks().0.into()))
+    /// The piece of the body that begins there. `Ok(None)`: it is damaged.
+    pub fn piece(&self, at: u64) -> io::Result<Option<Bytes>> {
+        let length = usize::try_from(PIECE.min(self.body_len - at)).expect("it is short");
+        let mut bytes = vec![0; length + SUM];
+        self.file.read_exact_at(&mut bytes, self.body_at + place(at))?;
+        let is_sound = sum(&bytes[..length]) == bytes[length..];
+        bytes.truncate(length);
+        Ok(is_sound.then(|| bytes.into()))
     }
 }
 
@@ -66,9 +63,8 @@ pub struct EntryWriter {
     head: StoredHead,
     body_at: u64,
     body_len: u64,
-    /// Of the current piece, and of those before it.
+    /// Of the current piece.
     sum: Context,
-    sums: Vec<u8>,
     /// Of the whole file, when it is finished.
     length: u64,
 }
@@ -76,7 +72,7 @@ pub struct EntryWriter {
 impl EntryWriter {
     /// `path`: its place until it is complete.
     pub fn create(path: PathBuf, head: &StoredHead) -> io::Result<Self> {
-        let start = encode(head, 0, &EntrySum::default());
+        let start = encode(head, 0);
         if start.len() > PROLOGUE + MOST_RECORD {
             return Err(io::Error::other("the head is too long"));
         }
@@ -84,50 +80,52 @@ impl EntryWriter {
         // From here on the file has to be removed on failure.
         let started = file.write_all(&start);
         let (path, head, body_at) = (Some(path), head.clone(), start.len() as u64);
-        let (sum, sums) = (Context::new(&SHA256), Vec::new());
-        let writer = EntryWriter { file, path, head, body_at, body_len: 0, sum, sums, length: 0 };
+        let writer = EntryWriter { file, path, head, body_at, body_len: 0, sum: Context::new(&SHA256), length: 0 };
         started.map(|()| writer)
     }
 
     /// If it fails, it may be called again.
     pub fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, self.body_at + self.body_len)?;
+        let (mut written, mut sum, mut length) =
+            (Vec::with_capacity(bytes.len() + SUM), self.sum.clone(), self.body_len);
         while !bytes.is_empty() {
-            let (piece, rest) = bytes.split_at(bytes.len().min((PIECE - self.body_len % PIECE) as usize));
-            self.sum.update(piece);
-            self.body_len += piece.len() as u64;
-            if self.body_len.is_multiple_of(PIECE) {
-                self.sums.extend(short(std::mem::replace(&mut self.sum, Context::new(&SHA256))));
+            let (piece, rest) = bytes.split_at(bytes.len().min((PIECE - length % PIECE) as usize));
+            written.extend_from_slice(piece);
+            sum.update(piece);
+            length += piece.len() as u64;
+            if length.is_multiple_of(PIECE) {
+                written.extend(short(std::mem::replace(&mut sum, Context::new(&SHA256))));
             }
             bytes = rest;
         }
+        self.file.write_all_at(&written, self.body_at + place(self.body_len))?;
+        (self.sum, self.body_len) = (sum, length);
         Ok(())
     }
 
     /// Completes the file after its body. If it fails, it may be called again.
     pub fn finish(&mut self) -> io::Result<()> {
-        let mut sums = self.sums.clone();
         if !self.body_len.is_multiple_of(PIECE) {
-            sums.extend(short(self.sum.clone()));
+            self.file.write_all_at(&short(self.sum.clone()), self.body_at + place(self.body_len))?;
         }
-        self.file.write_all_at(&sums, self.body_at + self.body_len)?;
-        self.end(self.body_len, &sum(&sums))
+        self.end(self.body_len)
     }
 
     /// Completes the file with the body of another.
     pub fn finish_as(&mut self, other: &OpenEntry) -> io::Result<()> {
-        let mut from = &*other.file;
+        let mut from = &other.file;
         from.seek(SeekFrom::Start(other.body_at))?;
         self.file.seek(SeekFrom::Start(self.body_at))?;
-        if io::copy(&mut from, &mut self.file)? != other.body_len + sums_len(other.body_len) {
+        // With the checksum of its last piece.
+        if io::copy(&mut from, &mut self.file)? != stored_len(other.body_len) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.end(other.body_len, &other.body_sum)
+        self.end(other.body_len)
     }
 
-    fn end(&mut self, body_len: u64, body_sum: &EntrySum) -> io::Result<()> {
-        let start = encode(&self.head, body_len, body_sum);
-        self.length = start.len() as u64 + body_len + sums_len(body_len);
+    fn end(&mut self, body_len: u64) -> io::Result<()> {
+        let start = encode(&self.head, body_len);
+        self.length = start.len() as u64 + stored_len(body_len);
         self.file.write_all_at(&start, 0)
     }
 
@@ -161,15 +159,20 @@ fn prologue(bytes: &[u8]) -> Option<(EntrySum, usize)> {
     Some((*sum, u32::from_le_bytes(*rest.first_chunk()?) as usize))
 }
 
-pub fn sum(bytes: &[u8]) -> EntrySum {
+fn sum(bytes: &[u8]) -> EntrySum {
     let mut sum = Context::new(&SHA256);
     sum.update(bytes);
     short(sum)
 }
 
-/// Bytes of the checksums of a body.
-fn sums_len(body_len: u64) -> u64 {
-    body_len.div_ceil(PIECE) * size_of::<EntrySum>() as u64
+/// Where a byte of the body is in the file, counted from the body's beginning.
+fn place(at: u64) -> u64 {
+    at + at / PIECE * SUM as u64
+}
+
+/// Bytes of a body with its checksums.
+fn stored_len(body_len: u64) -> u64 {
+    body_len + body_len.div_ceil(PIECE) * SUM as u64
 }
 
 /// Truncates a SHA-256.
@@ -177,25 +180,22 @@ fn short(sum: Context) -> EntrySum {
     *sum.finish().as_ref().first_chunk().expect("SHA-256 has 32 bytes")
 }
 
-/// The body's length and checksum, and the head. The first two take as many bytes whatever they are, as they are known only after the body.
-type StoredRecord<H> = ([u8; 8], EntrySum, H);
-
-/// All that comes before the body.
-fn encode(head: &StoredHead, body_len: u64, body_sum: &EntrySum) -> Vec<u8> {
-    let record: StoredRecord<_> = (body_len.to_le_bytes(), *body_sum, head);
-    let record = postcard::to_allocvec(&record).expect("it is written to memory");
+/// All that comes before the body. The body's length takes as many bytes whatever it is, as it is known only after the body.
+fn encode(head: &StoredHead, body_len: u64) -> Vec<u8> {
+    let record = postcard::to_allocvec(&(body_len.to_le_bytes(), head)).expect("it is written to memory");
     let length = u32::try_from(record.len()).unwrap_or(u32::MAX).to_le_bytes();
     [&MAGIC[..], &sum(&record), &length, &record].concat()
 }
 
-fn decode(bytes: &[u8]) -> Option<(StoredHead, u64, EntrySum)> {
-    let (body_len, body_sum, head): StoredRecord<StoredHead> = postcard::from_bytes(bytes).ok()?;
-    Some((head, u64::from_le_bytes(body_len), body_sum))
+fn decode(bytes: &[u8]) -> Option<(StoredHead, u64)> {
+    let (body_len, head): ([u8; 8], _) = postcard::from_bytes(bytes).ok()?;
+    Some((head, u64::from_le_bytes(body_len)))
 }
 
 /// Changes with the file format: other versions are misses.
-const MAGIC: &[u8; 8] = b"politec3";
-const PROLOGUE: usize = MAGIC.len() + size_of::<EntrySum>() + 4;
+const MAGIC: &[u8; 8] = b"politec4";
+const SUM: usize = size_of::<EntrySum>();
+const PROLOGUE: usize = MAGIC.len() + SUM + 4;
 /// Bytes of a body that have a checksum of their own.
 pub const PIECE: u64 = 128 * 1024;
 /// Most heads are shorter.
@@ -247,9 +247,7 @@ mod tests {
             let name = written(folder.path(), &head(&field), b"the body");
             let entry = OpenEntry::open(&name, folder.path()).unwrap().unwrap();
             assert_eq!(entry.head, head(&field));
-            let mut body = vec![0; usize::try_from(entry.body_len).unwrap()];
-            entry.file.read_exact_at(&mut body, entry.body_at).unwrap();
-            assert_eq!(body, b"the body");
+            assert_eq!(entry.piece(0).unwrap().unwrap(), "the body");
         }
     }
 
@@ -271,7 +269,33 @@ mod tests {
         writer.finish_as(&old).unwrap();
         writer.rename(&name).unwrap();
         let new = OpenEntry::open(&name, folder.path()).unwrap().unwrap();
-        assert_eq!((new.head, new.body_len, new.body_sum), (head("a longer one"), old.body_len, old.body_sum));
+        assert_eq!((&new.head, new.body_len), (&head("a longer one"), old.body_len));
+        assert_eq!(new.piece(0).unwrap().unwrap(), "the body");
+    }
+
+    #[test]
+    fn each_piece_has_a_checksum_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let most = 2 * PIECE as usize + 1;
+        let body: Vec<u8> = (0..most).map(|at| (at % 251) as u8).collect();
+        for length in [0, 1, PIECE as usize - 1, PIECE as usize, PIECE as usize + 1, most] {
+            let mut writer = EntryWriter::create(folder.path().join("tmp"), &head("")).unwrap();
+            body[..length].chunks(100_000).for_each(|piece| writer.write(piece).unwrap());
+            writer.finish().unwrap();
+            let name = folder.path().join("ab").join("entry");
+            writer.rename(&name).unwrap();
+            let entry = OpenEntry::open(&name, folder.path()).unwrap().unwrap();
+            for (at, piece) in body[..length].chunks(PIECE as usize).enumerate() {
+                assert_eq!(entry.piece(at as u64 * PIECE).unwrap().unwrap(), piece);
+            }
+            let last = fs::metadata(&name).unwrap().len() - 1 - SUM as u64;
+            let damaged = File::options().write(true).open(&name).unwrap();
+            damaged.write_all_at(&[0xff], last).unwrap();
+            let is_sound = |at: u64| entry.piece(at).unwrap().is_some();
+            let pieces =
+                (0..length.div_ceil(PIECE as usize) as u64).map(|piece| is_sound(piece * PIECE)).collect::<Vec<_>>();
+            assert!(pieces.iter().rev().skip(1).all(|is_sound| *is_sound) && pieces.last() != Some(&true), "{length}");
+        }
     }
 
     #[test]
@@ -289,7 +313,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let name = written(folder.path(), &head("value"), b"the body");
         let whole = fs::read(&name).unwrap();
-        let body_at = whole.len() - 8 - size_of::<EntrySum>();
+        let body_at = whole.len() - 8 - SUM;
         for length in 0..whole.len() {
             fs::write(&name, &whole[..length]).unwrap();
             assert!(matches!(OpenEntry::open(&name, folder.path()), Ok(None)), "{length}");

@@ -89,8 +89,9 @@ impl CacheShared {
 
     /// Reads the beginning of the body.
     pub(super) fn begin(&self, id: EntryId, entry: OpenEntry) -> Option<StoredAnswer> {
+        let entry = Arc::new(entry);
         let body = self.intact(id, EntryBody::open(&entry))?;
-        Some(StoredAnswer { id, head: entry.head.clone(), length: entry.body_len, body, entry: Arc::new(entry) })
+        Some(StoredAnswer { id, head: entry.head.clone(), length: entry.body_len, body, entry })
     }
 
     /// Returns what was read; a damaged file is removed, unless it is another user's.
