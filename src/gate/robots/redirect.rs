@@ -9,16 +9,8 @@ use percent_encoding::{CONTROLS, percent_encode};
 use std::borrow::Cow;
 use url::Url;
 
-/// How following redirects can fail: the file is unavailable, which allows everything (§2.3.1.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DeadEnd {
-    /// No Location, or not an http(s) URL.
-    Nowhere,
-    /// To a URL already visited.
-    Loop,
-    /// More than five redirects.
-    TooMany,
-}
+/// Why a redirect cannot be followed: the file is unavailable, which allows everything (§2.3.1.3).
+pub(super) type DeadEnd = &'static str;
 
 /// The URLs visited so far, beginning with the authority's own robots.txt.
 #[derive(Debug, Clone)]
@@ -60,18 +52,18 @@ impl Trail {
 
     /// Follows one redirect. Credentials in the URL are not sent, and a fragment is not part of a request.
     fn follow(&mut self, location: Option<&str>) -> Result<(), DeadEnd> {
-        let mut next = location.and_then(|location| resolved(self.current(), location)).ok_or(DeadEnd::Nowhere)?;
+        let mut next = location.and_then(|location| resolved(self.current(), location)).ok_or(NOWHERE)?;
         if !matches!(next.scheme(), "http" | "https") || next.host_str().is_none_or(str::is_empty) {
-            return Err(DeadEnd::Nowhere);
+            return Err(NOWHERE);
         }
         // Neither can fail: the URL has a host.
         let _ = (next.set_username(""), next.set_password(None));
         next.set_fragment(None);
         if self.0.contains(&next) {
-            return Err(DeadEnd::Loop);
+            return Err(LOOP);
         }
         if self.0.len() > MAX_HOPS {
-            return Err(DeadEnd::TooMany);
+            return Err(TOO_MANY);
         }
         self.0.push(next);
         Ok(())
@@ -91,6 +83,9 @@ fn escaped(location: &[u8]) -> Cow<'_, str> {
     }
 }
 
+const NOWHERE: DeadEnd = "no Location, or not an http(s) URL";
+const LOOP: DeadEnd = "to a URL already visited";
+const TOO_MANY: DeadEnd = "more than five redirects";
 const MAX_HOPS: usize = 5;
 
 #[cfg(test)]
@@ -108,7 +103,7 @@ mod tests {
             assert_eq!(trail.follow(Some(&format!("/{hop}"))), Ok(()));
         }
         assert_eq!(trail.current().as_str(), "http://a.example/5");
-        assert_eq!(trail.follow(Some("/6")), Err(DeadEnd::TooMany));
+        assert_eq!(trail.follow(Some("/6")), Err(TOO_MANY));
     }
 
     #[test]
@@ -147,11 +142,11 @@ mod tests {
 
     #[test]
     fn loops_and_dead_ends_are_reported() {
-        assert_eq!(trail().follow(Some("/robots.txt")), Err(DeadEnd::Loop));
-        assert_eq!(trail().follow(Some("#x")), Err(DeadEnd::Loop));
-        assert_eq!(trail().follow(None), Err(DeadEnd::Nowhere));
-        assert_eq!(trail().follow(Some("ftp://a.example/robots.txt")), Err(DeadEnd::Nowhere));
-        assert_eq!(trail().follow(Some("http://")), Err(DeadEnd::Nowhere));
+        assert_eq!(trail().follow(Some("/robots.txt")), Err(LOOP));
+        assert_eq!(trail().follow(Some("#x")), Err(LOOP));
+        assert_eq!(trail().follow(None), Err(NOWHERE));
+        assert_eq!(trail().follow(Some("ftp://a.example/robots.txt")), Err(NOWHERE));
+        assert_eq!(trail().follow(Some("http://")), Err(NOWHERE));
         for length in [1, 100_000] {
             let name = "\u{4e00}.".repeat(length);
             for location in ["http://NAME/", "//NAME", "http:NAME?x", "\\\\user@NAME:80", "http://NAME#/"] {
@@ -162,6 +157,6 @@ mod tests {
         assert_eq!(trail().follow(Some(&format!("/x?{}", "y".repeat(60_000)))), Ok(()), "it is no name");
         let mut trail = trail();
         trail.follow(Some("/a")).unwrap();
-        assert_eq!(trail.follow(Some("http://a.example/robots.txt")), Err(DeadEnd::Loop));
+        assert_eq!(trail.follow(Some("http://a.example/robots.txt")), Err(LOOP));
     }
 }

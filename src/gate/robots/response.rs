@@ -55,7 +55,7 @@ pub(super) fn interpret_response(
             (reply, *is_conditional, *is_redirected, *is_foreign, *asked_again)
         }
         Fetched::DeadEnd { asked, status, why } => {
-            tracing::debug!(?why, "the redirects of {} cannot be followed", file.name());
+            tracing::debug!(why, "the redirects of {} cannot be followed", file.name());
             let freshness = freshness(file, &HeaderMap::new(), settings, *asked, None);
             return Entry::answered(SiteAnswer::new(Access::Missing, *status, freshness));
         }
