@@ -113,14 +113,9 @@ fn freshness(
     asked: SystemTime,
     confirmed: Option<Duration>,
 ) -> Freshness {
-    let field = |name: HeaderName| headers.get(name).map(|value| value.as_bytes());
-    let control: Vec<_> = headers.get_all(header::CACHE_CONTROL).iter().map(|value| value.as_bytes()).collect();
-    let fields = CacheFields {
-        cache_control: &control,
-        expires: field(header::EXPIRES),
-        date: field(header::DATE),
-        age: field(header::AGE),
-    };
+    let fields = CacheFields::read(|take| {
+        headers.iter().for_each(|(name, value)| take(name.as_str().as_bytes(), value.as_bytes()));
+    });
     let (min_ttl, max_ttl) = (settings.robots.min_ttl, settings.robots.max_ttl);
     // A licence file may be another site's, which is not asked more often than the robots.txt that names it lives.
     let min_ttl = if matches!(file, SiteFile::License(_)) { max_ttl } else { min_ttl };

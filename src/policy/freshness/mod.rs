@@ -39,42 +39,55 @@ impl FreshnessLimits {
     }
 }
 
-/// The fields of a response that determine its lifetime, as received.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct CacheFields<'a> {
-    /// Each Cache-Control field line.
-    pub cache_control: &'a [&'a [u8]],
-    pub expires: Option<&'a [u8]>,
-    pub date: Option<&'a [u8]>,
-    pub age: Option<&'a [u8]>,
+/// The fields of a response that determine its lifetime.
+#[derive(Debug, Clone, Default)]
+pub struct CacheFields {
+    control: CacheControl,
+    expires: Option<Vec<u8>>,
+    date: Option<SystemTime>,
+    age: Duration,
 }
 
-impl CacheFields<'_> {
+impl CacheFields {
+    /// `each`: passes the response's fields. Of Expires, Date and Age the first counts; a line of Cache-Control that is not text says nothing.
+    pub fn read(each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Self {
+        let (mut lines, mut expires, mut date, mut age) = (Vec::new(), None, None, None);
+        each(&mut |name, value| {
+            let place = match &*name.to_ascii_lowercase() {
+                b"cache-control" if str::from_utf8(value).is_ok() => return lines.push(value.to_vec()),
+                b"expires" => &mut expires,
+                b"date" => &mut date,
+                b"age" => &mut age,
+                _ => return,
+            };
+            place.get_or_insert_with(|| value.to_vec());
+        });
+        let age = age.as_deref().and_then(|age| delta_seconds(str::from_utf8(age).ok()?.trim()));
+        CacheFields {
+            control: CacheControl::read(lines.iter().map(Vec::as_slice)),
+            expires,
+            date: date.as_deref().and_then(http_date),
+            age: age.unwrap_or_default(),
+        }
+    }
+
     /// How long the response is fresh from `now`, when it was received. Without fields: a day, or as `confirmed` if it is a 304. If the
     /// fields are malformed or forbid storing, the minimum: robots.txt must be kept for some time to be usable at all.
     pub fn lifetime(&self, now: SystemTime, confirmed: Option<Duration>, limits: &FreshnessLimits) -> Duration {
-        let stated = self.cache_control().or_else(|| Some(self.until(self.expires?, now)));
-        limits.clamp(stated.map_or(confirmed.unwrap_or(DAY), |lifetime| lifetime.saturating_sub(self.age())))
-    }
-
-    fn cache_control(&self) -> Option<Duration> {
-        // A line that is not text says nothing.
-        let control =
-            CacheControl::read(self.cache_control.iter().copied().filter(|line| str::from_utf8(line).is_ok()));
-        let is_never_fresh = control.no_cache || control.no_store;
-        // §5.2.2.10: we are a shared cache.
-        if is_never_fresh { Some(Duration::ZERO) } else { control.s_maxage.or(control.max_age) }
+        let Self { control, expires, age, .. } = self;
+        let stated = match control.no_cache || control.no_store {
+            true => Some(Duration::ZERO),
+            // §5.2.2.10: we are a shared cache.
+            false => control.s_maxage.or(control.max_age),
+        };
+        let stated = stated.or_else(|| Some(self.until(expires.as_deref()?, now)));
+        limits.clamp(stated.map_or(confirmed.unwrap_or(DAY), |lifetime| lifetime.saturating_sub(*age)))
     }
 
     fn until(&self, expires: &[u8], now: SystemTime) -> Duration {
-        let date = self.date.and_then(http_date).unwrap_or(now);
         // `Expires: 0` and other invalid dates are in the past (RFC 9111 §5.3).
-        http_date(expires).and_then(|expires| expires.duration_since(date).ok()).unwrap_or(Duration::ZERO)
-    }
-
-    fn age(&self) -> Duration {
-        let age = self.age.and_then(|age| str::from_utf8(age).ok());
-        age.and_then(|age| delta_seconds(age.trim())).unwrap_or(Duration::ZERO)
+        let until = http_date(expires).and_then(|expires| expires.duration_since(self.date.unwrap_or(now)).ok());
+        until.unwrap_or_default()
     }
 }
 

@@ -12,16 +12,19 @@ fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
+fn fields(cache_control: &[&[u8]], expires: Option<&str>, date: Option<&str>, age: Option<&str>) -> CacheFields {
+    CacheFields::read(|take| {
+        cache_control.iter().for_each(|line| take(b"Cache-Control", line));
+        let others = [(&b"Expires"[..], expires), (b"DATE", date), (b"age", age)];
+        others.iter().for_each(|(name, value)| value.iter().for_each(|value| take(name, value.as_bytes())));
+    })
+}
+
 /// In seconds, limited only to a year.
 fn lifetime(cache_control: &[&str], expires: Option<&str>, date: Option<&str>, age: Option<&str>) -> u64 {
     let cache_control: Vec<_> = cache_control.iter().map(|line| line.as_bytes()).collect();
-    let fields = CacheFields {
-        cache_control: &cache_control,
-        expires: expires.map(str::as_bytes),
-        date: date.map(str::as_bytes),
-        age: age.map(str::as_bytes),
-    };
-    fields.lifetime(now(), None, &FreshnessLimits { min_ttl: secs(0), max_ttl: secs(366 * 86_400) }).as_secs()
+    let limits = FreshnessLimits { min_ttl: secs(0), max_ttl: secs(366 * 86_400) };
+    fields(&cache_control, expires, date, age).lifetime(now(), None, &limits).as_secs()
 }
 
 #[test]
@@ -80,7 +83,7 @@ fn no_cache_no_store_and_nonsense_have_no_life() {
 
 #[test]
 fn what_is_not_text_is_not_given() {
-    let fields = CacheFields { cache_control: &[b"max-age=60\xff"], expires: None, date: None, age: None };
+    let fields = fields(&[b"max-age=60\xff"], None, None, None);
     assert_eq!(fields.lifetime(now(), None, &FreshnessLimits::default()), DAY);
 }
 
@@ -97,9 +100,7 @@ fn expires_runs_from_the_origins_date() {
 #[test]
 fn a_lifetime_stays_within_the_operators_limits() {
     let limits = FreshnessLimits::default();
-    let of = |line: &str| {
-        CacheFields { cache_control: &[line.as_bytes()], ..CacheFields::default() }.lifetime(now(), None, &limits)
-    };
+    let of = |line: &str| fields(&[line.as_bytes()], None, None, None).lifetime(now(), None, &limits);
     assert_eq!(of("max-age=1"), secs(300));
     assert_eq!(of("max-age=600"), secs(600));
     assert_eq!(of("max-age=31536000"), DAY);

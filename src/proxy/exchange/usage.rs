@@ -125,19 +125,6 @@ impl Exchange<'_> {
 
 /// For how long it holds by the answer's own words; where these are none, for a day.
 fn lifetime(head: &AnswerHead<'_>, now: SystemTime) -> Duration {
-    let field = |name: &str| head.named(name.as_bytes());
-    let (expires, date, age) = (field("expires"), field("date"), field("age"));
-    let mut lines = Vec::new();
-    head.each(|_, name, value| {
-        if name.eq_ignore_ascii_case(b"cache-control") {
-            lines.push(value.to_vec());
-        }
-    });
-    let fields = CacheFields {
-        cache_control: &lines.iter().map(Vec::as_slice).collect::<Vec<_>>(),
-        expires: expires.as_deref(),
-        date: date.as_deref(),
-        age: age.as_deref(),
-    };
+    let fields = CacheFields::read(|take| head.each(|_, name, value| take(name, value)));
     fields.lifetime(now, None, &FreshnessLimits { min_ttl: Duration::ZERO, ..FreshnessLimits::default() })
 }
