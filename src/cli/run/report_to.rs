@@ -1,9 +1,12 @@
 //! Where the report for scripts goes.
 
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::io::{FdFlags, fcntl_getfd};
 use serde_json::Value;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{BorrowedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The place.
@@ -26,26 +29,38 @@ impl ReportTo {
     /// The file, so that it is known before the command runs that it can be written. What it holds stays until then.
     pub fn open(&self) -> io::Result<Option<ReportFile>> {
         let Self::File(path) = self else { return Ok(None) };
+        if let Some(file) = inherited(path)? {
+            return Ok(Some(ReportFile { file, is_shared: true }));
+        }
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
-        let Some(descriptor) = descriptor(path) else { return Ok(Some(ReportFile { file, is_shared: false })) };
-        // SAFETY: it was open just now, and is only copied.
-        let file = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned()?.into();
-        Ok(Some(ReportFile { file, is_shared: true }))
+        Ok(Some(ReportFile { file, is_shared: false }))
     }
 }
 
-/// The descriptor of ours that this path names, such as /dev/stdout. A file that is opened by it again is written from its beginning.
-fn descriptor(path: &Path) -> Option<RawFd> {
-    let path = path.to_str()?;
-    #[cfg(target_os = "linux")]
-    if let Some(number) = path.strip_prefix("/proc/self/fd/") {
-        return number.parse().ok();
+/// A descriptor that we were started with for the same file, by whatever name, such as /dev/stdout: a file that is opened again is written from its
+/// beginning, over what the command writes.
+///
+/// # Errors
+/// The file is open for reading alone, as the command's input.
+fn inherited(path: &Path) -> io::Result<Option<File>> {
+    let Ok(file) = fs::metadata(path) else { return Ok(None) };
+    let mut is_input = false;
+    for entry in fs::read_dir("/dev/fd").into_iter().flatten().flatten() {
+        let is_same = |it: Metadata| (it.dev(), it.ino()) == (file.dev(), file.ino());
+        let number = entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok());
+        let Some(number) = number.filter(|_| fs::metadata(entry.path()).is_ok_and(is_same)) else { continue };
+        // SAFETY: it was open just now, and is only copied.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+        if fcntl_getfd(descriptor)?.contains(FdFlags::CLOEXEC) {
+            continue;
+        }
+        if fcntl_getfl(descriptor)? & OFlags::RWMODE != OFlags::RDONLY {
+            return Ok(Some(descriptor.try_clone_to_owned()?.into()));
+        }
+        is_input |= file.is_file();
     }
-    match path {
-        "/dev/stdout" => Some(1),
-        "/dev/stderr" => Some(2),
-        path => path.strip_prefix("/dev/fd/")?.parse().ok(),
-    }
+    let refused = || io::Error::new(io::ErrorKind::InvalidInput, "it is open for reading alone");
+    if is_input { Err(refused()) } else { Ok(None) }
 }
 
 /// Where the report will be written.
@@ -81,12 +96,6 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_a_number_for_its_name_is_no_descriptor() {
-        let named = ["/dev/stdout", "/dev/fd/3", "3", "dev/fd/3", "/dev/fd/x", "/dev/null"];
-        assert_eq!(named.map(|path| descriptor(Path::new(path))), [Some(1), Some(3), None, None, None, None]);
-    }
-
-    #[test]
     fn a_report_takes_the_place_of_the_last_one_at_the_end() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "the report of an earlier run, which was longer").unwrap();
@@ -94,7 +103,7 @@ mod tests {
         assert!(std::fs::read_to_string(file.path()).unwrap().starts_with("the report of"));
         opened.write(&json!(1)).unwrap();
         assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "1\n");
-        let pipe = ReportTo::File("/dev/null".into()).open().unwrap().unwrap();
-        pipe.write(&json!(1)).unwrap();
+        let null = ReportTo::File("/dev/null".into()).open().unwrap().unwrap();
+        null.write(&json!(1)).unwrap();
     }
 }

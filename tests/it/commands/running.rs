@@ -120,15 +120,37 @@ async fn a_script_gets_the_end_as_json() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_report_to_an_open_descriptor_follows_what_the_command_writes_there() {
-    for (to, redirected) in [("/dev/stdout", ">"), ("/dev/stdout", ">>"), ("/proc/self/fd/1", ">"), ("/dev/fd/3", "3>")]
-    {
+    for (to, redirected) in [
+        ("/dev/stdout", ">"),
+        ("/dev/stdout", ">>"),
+        ("//dev/stdout", ">"),
+        ("/proc/self/fd/1", ">"),
+        ("$HOME/link", ">"),
+        ("$HOME/out", ">"),
+        ("/dev/fd/3", "3>"),
+    ] {
         let script = format!(
-            "echo before > \"$HOME/out\"; \"$0\" run -q --report json={to} sh -c \"echo {}\" {redirected} \"$HOME/out\"; cat \"$HOME/out\"",
+            "echo before > \"$HOME/out\"; ln -s /dev/stdout \"$HOME/link\"; \
+             \"$0\" run -q --report \"json={to}\" sh -c \"echo {}\" {redirected} \"$HOME/out\"; cat \"$HOME/out\"",
             if to == "/dev/fd/3" { "command >&3" } else { "command" }
         );
         let ended = politely_in_shell(&script, &[]).await;
         let before = if redirected == ">>" { "before\n" } else { "" };
         assert!(ended.stdout.starts_with(&format!("{before}command\n{{\n")), "{to} {redirected}: {ended:?}");
+    }
+}
+
+/// A crawl may take days.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_that_cannot_be_written_is_refused_before_the_command_runs() {
+    for to in ["/dev/fd/3", "/dev/stdin", "$HOME/in", "$HOME"] {
+        let script = format!(
+            "echo before > \"$HOME/in\"; \"$0\" run -q --report \"json={to}\" sh -c 'echo ran' 3< \"$HOME/in\" < \"$HOME/in\"; \
+             echo $?; cat \"$HOME/in\""
+        );
+        let ended = politely_in_shell(&script, &[]).await;
+        assert_eq!(ended.stdout, "2\nbefore\n", "{to}: {ended:?}");
+        assert!(ended.stderr.contains("error: cannot write the report: "), "{to}: {ended:?}");
     }
 }
 
