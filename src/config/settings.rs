@@ -17,6 +17,7 @@ use super::written::host_table::{HostMap, Override, Usage};
 use super::written::intercept::Intercept;
 use super::written::text;
 use crate::policy::{Allowlist, Manners, PolicyOptions, UsageModes};
+use serde::Deserialize;
 
 /// A whole configuration, valid in itself. `Settings::default()` is what `conf/politely.yaml` says.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +56,11 @@ impl Settings {
     pub(super) fn read(sections: &mut Sections<'_>) -> Self {
         Self {
             include: sections.read_with("include", |reader| text::many(Reader { base: Path::new(""), ..reader })),
-            listen: sections.read("listen"),
+            listen: sections.read_with("listen", |reader| match reader.node.text() {
+                // A text is not even one of them, which says how they are written.
+                Some(_) => Listener::deserialize(reader).map(|one| vec![one]),
+                None => Vec::deserialize(reader),
+            }),
             admin: sections.read("admin"),
             mode: sections.read("mode"),
             identity: sections.read("identity"),

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::iter::once;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -185,9 +184,6 @@ impl Error for ValueError {
             ("a sequence", _) => String::from("a list is written `[one, two]`, or line by line, each begun with `- `"),
             // The only map with keys chosen by the operator.
             ("a map", _) => String::from("write `\"*.example.com\": …` for each, or `{}` for none"),
-            (map, Unexpected::Str(found)) if map.starts_with("struct") && found.parse::<SocketAddr>().is_ok() => {
-                format!("write `{{ address: '{found}' }}`")
-            }
             (map, _) if map.starts_with("struct") => String::from("write the keys of this section below it, indented"),
             ("a boolean", _) => String::from("write `true` or `false`"),
             (_, Unexpected::Map) => String::from("this key takes a single value: remove what is indented below it"),

@@ -19,7 +19,7 @@ use super::values::{self, AccessLog, DenyEntry, InstanceName, ListenAddress, Met
 
 /// A socket for clients.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a listener\nhint: write `listen: [{ address: 127.0.0.1:3128 }]`")]
 #[non_exhaustive]
 pub struct Listener {
     pub address: ListenAddress,

@@ -276,10 +276,8 @@ fleet: { pace: 'redis://h/', copies: nonsense }
 fn a_value_of_the_wrong_kind_is_shown_with_what_should_stand_there() {
     for (yaml, fault) in [
         ("pace: 3", "1:7 expected a map of keys, found `3` | write the keys of this section below it, indented"),
-        (
-            "listen: ['127.0.0.1:3128']",
-            "1:10 expected a map of keys, found `127.0.0.1:3128` | write `{ address: '127.0.0.1:3128' }`",
-        ),
+        ("listen: ['a:1']", "1:10 expected a listener, found `a:1` | write `listen: [{ address: 127.0.0.1:3128 }]`"),
+        ("listen: a:1", "1:9 expected a listener, found `a:1` | write `listen: [{ address: 127.0.0.1:3128 }]`"),
         ("pace: [a]", "1:7 expected a map of keys, found a list | write the keys of this section below it, indented"),
         (
             "listen: {address: x}",
