@@ -21,6 +21,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::SignalKind;
+use tokio::task::spawn_blocking;
 
 const BOT: &str = "DemoBot";
 const HOST: &str = "shop.localhost";
@@ -71,25 +72,32 @@ async fn crawl(running: &Running, [http, https]: [u16; 2], visits: &DemoVisits) 
     let proxy = running.addresses()[0];
     let crawler = Crawler { proxy, trust: trust(&running.ca_path())? };
     let rules: String = ROBOTS.lines().enumerate().map(|(n, line)| format!("  {:>2} | {line}\n", n + 1)).collect();
-    super::print(&format!(
+    print(format!(
         "A sample site is at http://{HOST}:{http} and https://{HOST}:{https}. Its robots.txt:\n\n{rules}\n\
          {BOT}, a crawler that never reads it, asks for 9 pages through politely at {proxy}:\n\n  \
          at      status  request                          because\n"
-    ))?;
+    ))
+    .await?;
     let began = Instant::now();
     for (secure, path) in CRAWL {
         let (scheme, port) = if secure { ("https", https) } else { ("http", http) };
         let asked = Instant::now();
         let status = crawler.get(secure, &format!("{HOST}:{port}"), path).await?;
         let waited = asked.elapsed();
-        super::print(&format!(
+        print(format!(
             "  {:>5.2} s {} {scheme:>6} {path:<26} {}\n",
             began.elapsed().as_secs_f32(),
             paint(status),
             because(path, waited)
-        ))?;
+        ))
+        .await?;
     }
-    super::print(&report(visits, began))
+    print(report(visits, began)).await
+}
+
+/// Signals are heard meanwhile: nobody may ever read it.
+async fn print(text: String) -> Result<ExitCode, CommandError> {
+    spawn_blocking(move || super::print(&text)).await.map_err(io::Error::other)?
 }
 
 fn settings(home: &std::path::Path, site_ca: &std::path::Path, ports: [u16; 2]) -> String {

@@ -530,6 +530,19 @@ async fn demo_leaves_nothing_in_the_temporary_directory() {
     assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("143\n", ""));
 }
 
+/// The reader may have been stopped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn demo_can_be_ended_while_nobody_reads_what_it_prints() {
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let script = format!(
+            "cd \"$HOME\"; mkdir t; export TMPDIR=\"$HOME/t\"; mkfifo pipe; exec 3<> pipe; dd if=/dev/zero bs=4096 of=pipe oflag=nonblock 2> dd; \
+             env --default-signal=INT \"$0\" demo >&3 & until [ \"$(ls -A t)\" ]; do sleep 0.05; done; sleep 1; kill -{signal} $!; wait $!; \
+             echo $?; ls -A t"
+        );
+        assert_eq!(politely_in_shell(&script, &[]).await.stdout, format!("{code}\n"), "{signal}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn demo_shows_a_refusal_and_a_wait_over_http_and_https() {
     let ended = politely(&["demo"]).await;
