@@ -49,6 +49,7 @@ pub struct Running {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Totals {
+    pub connections: u64,
     pub counts: Counts,
     pub held: HeldFigures,
     /// Failures by host, for the first hosts that failed.
@@ -91,7 +92,6 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
     }
     let leaves = LeafCache::new(ca, settings.intercept.leaf_cache.get())?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
-
     let own: Vec<_> = plan.addresses().chain(admin_address).collect();
     sockets::warn_of_unclaimed(&own);
     let admin_settings = settings.admin.clone();
@@ -280,6 +280,7 @@ impl Running {
             distrusted: proxy.distrusted.latest(),
             html_robots,
             without_purpose,
+            connections: proxy.connections().1,
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::server::{self, StartError};
 use crate::telemetry::{self, StandardError};
 use crate::tls::{Ca, roots};
 pub(super) use args::RunArgs;
-use bypass::BypassWatch;
+use bypass::{BypassWatch, knock};
 use futures_util::{FutureExt, StreamExt};
 use lend::lend;
 use progress::{HELD_LONG, Progress};
@@ -76,9 +76,11 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
         // That one keeps the pace and the copies.
         settings.store.disk = 0;
     }
+    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty()).map(|value| (name, value));
     if settings.egress.upstream_proxy.is_none()
-        && let Some(name) = PROXY.into_iter().find(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))
+        && let Some((name, proxy)) = PROXY.into_iter().find_map(set)
     {
+        knock(&proxy);
         tracing::warn!(
             hint = "set `egress.upstream_proxy`, or POLITELY_EGRESS__UPSTREAM_PROXY, to send everything through it",
             "the proxy in {name} is not used: politely connects to sites itself"

@@ -17,7 +17,7 @@ pub(super) fn is_shared_upstream(settings: &Settings) -> bool {
     let listening = rows(&tables).filter(|row| here.iter().any(|address| row.listens_at(*address)));
     let sockets: HashSet<u64> = listening.map(|row| row.socket).collect();
     #[cfg(target_os = "linux")]
-    if is_isolated() && here.contains(&super::INSIDE) {
+    if crate::cli::supervise::is_isolated() && here.contains(&super::INSIDE) {
         return true;
     }
     let Ok(directory) = fs::canonicalize(settings.store.place()) else { return false };
@@ -27,13 +27,4 @@ pub(super) fn is_shared_upstream(settings: &Settings) -> bool {
             sockets_of(&process.path()).any(|socket| sockets.contains(&socket))
                 && fs::read_to_string(process.path().join("maps")).is_ok_and(|maps| maps.contains(&shared))
         })
-}
-
-/// Whether this is the command of a `run --isolate`. Its proxy is a process outside, which /proc does not show, and keeps the pace of all
-/// that comes from here.
-#[cfg(target_os = "linux")]
-fn is_isolated() -> bool {
-    let first = fs::read("/proc/1/cmdline").unwrap_or_default();
-    let arguments: Vec<_> = first.split(|byte| *byte == 0).collect();
-    matches!(arguments[..], [b"politely", b"supervise", _, b"--isolate", ..])
 }

@@ -80,7 +80,7 @@ impl Summary<'_> {
 
     /// The first line, and one for each thing that is worth it.
     pub fn text(&self) -> String {
-        let Totals { counts, held, failures, distrusted, html_robots, without_purpose } = &self.totals;
+        let Totals { counts, held, failures, distrusted, html_robots, without_purpose, .. } = &self.totals;
         let (tally, total) = (&self.tally, self.total());
         let own = self.own();
         let mut text = format!("politely: {}, {} forwarded", counted(total, "request"), counts.forwarded);
@@ -181,7 +181,7 @@ impl Summary<'_> {
         }
         let is_trusted = self.totals.distrusted.is_empty();
         let own = self.own();
-        if own == 0 && !self.is_cut_off && is_trusted {
+        if own == 0 && !self.is_cut_off && is_trusted && self.totals.connections == 0 {
             let instead = match self.is_isolated {
                 true => "if the command made requests, they did not use the proxy and failed",
                 false => "if the command made requests, they bypassed it, and robots.txt was not applied",

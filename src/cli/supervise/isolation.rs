@@ -68,9 +68,20 @@ fn bind(control: &UnixStream) -> io::Result<()> {
     hand_over(control, &TcpListener::bind(INSIDE)?)
 }
 
+/// Whether this is the command of a `run --isolate`. Its proxy is a process outside, which /proc does not show, and keeps the pace of all
+/// that comes from here.
+pub(in crate::cli) fn is_isolated() -> bool {
+    let first = fs::read("/proc/1/cmdline").unwrap_or_default();
+    let arguments: Vec<_> = first.split(|byte| *byte == 0).collect();
+    matches!(arguments[..], [b"politely", b"supervise", _, b"--isolate", ..])
+}
+
 fn failed(error: &io::Error, hint: &str) -> CommandError {
-    let without = "without --isolate the command only gets the proxy variables";
-    CommandError::usage(format!("cannot isolate the command: {error}"), format!("{hint}; {without}"))
+    let hint = match is_isolated() {
+        true => "the `politely run --isolate` around it isolates it already: leave this one out".to_owned(),
+        false => format!("{hint}; without --isolate the command only gets the proxy variables"),
+    };
+    CommandError::usage(format!("cannot isolate the command: {error}"), hint)
 }
 
 /// The likely obstacle, and what to do. `proc`: where /proc is mounted.

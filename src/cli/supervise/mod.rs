@@ -8,8 +8,10 @@
 mod bounds;
 mod isolation;
 mod namespaces;
-mod processes;
+pub(super) mod processes;
 mod signal_fd;
+
+pub(super) use isolation::is_isolated;
 
 use super::CommandError;
 use super::command_error::{BY_SIGNAL, exit_code};
@@ -190,7 +192,7 @@ impl Supervisor<'_> {
             return false;
         }
         if STOP.contains(&signal) {
-            descendants().iter().for_each(|process| send(process.pid, signal));
+            descendants(getpid()).iter().for_each(|process| send(process.pid, signal));
         } else {
             send(self.command, signal);
         }

@@ -1,27 +1,26 @@
-//! The descendants of this process, from /proc.
+//! The descendants of a process, from /proc.
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 
-pub(super) struct Descendant {
+pub(in crate::cli) struct Descendant {
     pub pid: Pid,
     pub name: String,
     /// It has ended, and waits for its parent, or for the rest of its threads.
     pub has_ended: bool,
 }
 
-/// All descendants.
+/// All descendants of this process.
 pub(super) fn left() -> Vec<Descendant> {
-    below(|_| true)
+    below(getpid(), |_| true)
 }
 
-/// The descendants to which signals are passed on: not those of another `politely run`, which passes signals on itself.
-pub(super) fn descendants() -> Vec<Descendant> {
+/// The descendants of a process that are not another `politely run`'s, which looks after its own.
+pub(in crate::cli) fn descendants(root: Pid) -> Vec<Descendant> {
     let own = program("self");
-    below(|pid| own.is_none() || program(&pid.to_string()) != own)
+    below(root, |pid| own.is_none() || program(&pid.to_string()) != own)
 }
 
 /// Ignored if the process has ended.
@@ -44,7 +43,7 @@ pub(super) fn checked(result: impl Into<libc::c_long>) -> io::Result<()> {
 }
 
 /// `enters`: whether to look for the children of a process.
-fn below(enters: impl Fn(Pid) -> bool) -> Vec<Descendant> {
+fn below(root: Pid, enters: impl Fn(Pid) -> bool) -> Vec<Descendant> {
     let mut children: HashMap<i32, Vec<(Pid, String, bool)>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let pid = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
@@ -54,8 +53,7 @@ fn below(enters: impl Fn(Pid) -> bool) -> Vec<Descendant> {
             children.entry(parent).or_default().push((pid, name, matches!(state, b'Z' | b'X')));
         }
     }
-    let own = rustix::process::getpid();
-    let (mut found, mut parents) = (Vec::new(), vec![own.as_raw_pid()]);
+    let (mut found, mut parents) = (Vec::new(), vec![root.as_raw_pid()]);
     while let Some(parent) = parents.pop() {
         for (pid, name, has_ended) in children.remove(&parent).unwrap_or_default() {
             if enters(pid) {
@@ -75,8 +73,10 @@ fn stat(text: &[u8]) -> Option<(String, u8, i32)> {
     Some((name, *rest.next()?.as_bytes().first()?, rest.next()?.parse().ok()?))
 }
 
-fn program(pid: &str) -> Option<(u64, u64)> {
-    fs::metadata(format!("/proc/{pid}/exe")).ok().map(|it| (it.dev(), it.ino()))
+/// The name of the program that a process runs, also if another has taken its place.
+pub(in crate::cli) fn program(pid: &str) -> Option<String> {
+    let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    Some(path.file_name()?.to_string_lossy().trim_end_matches(" (deleted)").to_owned())
 }
 
 #[cfg(test)]

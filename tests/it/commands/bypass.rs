@@ -1,6 +1,6 @@
 //! What `run` says of a part of its command that bypasses the proxy, while others use it.
 
-use crate::support::binary::open;
+use crate::support::binary::{open, politely_with};
 use crate::support::{Origin, Reply, within};
 use serde_json::Value;
 use tokio::process::Command;
@@ -54,4 +54,20 @@ async fn a_command_that_uses_the_proxy_is_not_warned_of() {
     let (said, report) = run(&[], &format!("curl -q -s{urls}")).await;
     assert!(!said.contains("warning") && report["bypassed"].is_null(), "{said}{report}");
     assert_eq!(report["requests"]["forwarded"], 3, "{report}");
+}
+
+/// That one applies robots.txt, and says what bypasses it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_within_a_run_is_no_bypass() {
+    let origin = site().await;
+    let politely = env!("CARGO_BIN_EXE_politely");
+    let script = format!("{politely} run -q curl -q -s {}", origin.url("/page"));
+    let (said, report) = run(&[], &script).await;
+    assert!(!said.contains("bypassed") && report["bypassed"].is_null(), "{said}{report}");
+    let within = ["run", "--isolate", politely, "run", "--isolate", "true"];
+    let said = politely_with(&within, &open()).await.stderr;
+    match said.contains("without --isolate the command only") {
+        true => eprintln!("skipped: {said}"),
+        false => assert!(said.contains("\nhint: the `politely run --isolate` around it"), "{said}"),
+    }
 }

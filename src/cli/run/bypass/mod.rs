@@ -6,7 +6,7 @@ mod proc;
 use super::cure::cure;
 use crate::config::PortRange;
 use serde_json::{Value, json};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use tokio::process::Child;
 use tokio::time::{Instant, sleep_until};
@@ -85,6 +85,15 @@ impl BypassWatch {
     #[cfg(not(target_os = "linux"))]
     fn find(&self) -> Option<Bypass> {
         None
+    }
+}
+
+/// Connects to the proxy that our environment names, if it is on this machine: it may be of another `politely run` around this one,
+/// which so learns that its command does not bypass it unawares.
+pub(super) fn knock(proxy: &str) {
+    let address = proxy.strip_prefix("http://").and_then(|rest| rest.trim_end_matches('/').parse::<SocketAddr>().ok());
+    if let Some(address) = address.filter(|address| address.ip().is_loopback()) {
+        let _ = TcpStream::connect_timeout(&address, INTERVAL);
     }
 }
 

@@ -1,7 +1,9 @@
 //! What the command's processes have connected to, by /proc.
 
 use super::{Bypass, BypassWatch};
+use crate::cli::supervise::processes::{Descendant, descendants, program};
 use crate::cli::tcp_table::{rows, sockets_of, tables};
+use rustix::process::Pid;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::net::SocketAddr;
@@ -13,18 +15,19 @@ impl BypassWatch {
         if sockets.is_empty() {
             return None;
         }
-        self.root.map(below).unwrap_or_default().into_iter().find_map(|pid| {
+        let (root, own) = (Pid::from_raw(self.root?.cast_signed())?, program("self"));
+        descendants(root).into_iter().find_map(|Descendant { pid, .. }| {
             let process = Path::new("/proc").join(pid.to_string());
-            let program = fs::read_link(process.join("exe")).ok()?.file_name()?.to_string_lossy().into_owned();
-            // A proxy of the command's own is the way of what is behind it.
-            if ["politely", "politely (deleted)"].contains(&&*program) {
+            let address = sockets_of(&process).find_map(|socket| sockets.get(&socket).copied())?;
+            let name = program(&pid.to_string())?;
+            // Another `politely run` looks after what is behind it.
+            if own.as_ref() == Some(&name) {
                 return None;
             }
-            let address = sockets_of(&process).find_map(|socket| sockets.get(&socket).copied())?;
             let environment = fs::read(process.join("environ")).unwrap_or_default();
             let mut variables = environment.split(|byte| *byte == 0);
             let has_variables = variables.any(|one| one.to_ascii_lowercase().starts_with(b"https_proxy="));
-            Some(Bypass { program, pid, address, has_variables })
+            Some(Bypass { program: name, pid: pid.as_raw_pid().cast_unsigned(), address, has_variables })
         })
     }
 
@@ -42,23 +45,6 @@ fn direct(table: &str, is_site: impl Fn(SocketAddr) -> bool) -> HashMap<u64, Soc
     let listening: HashSet<u16> = rows.iter().filter(|row| row.is_listening).map(|row| row.local.port()).collect();
     let to_sites = rows.iter().filter(|row| !listening.contains(&row.local.port()) && is_site(row.remote));
     to_sites.map(|row| (row.socket, row.remote)).collect()
-}
-
-/// The descendants of a process, by the children of each thread.
-fn below(root: u32) -> Vec<u32> {
-    let mut all = vec![root];
-    let mut next = 0;
-    while let Some(pid) = all.get(next) {
-        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let children = threads.map(|thread| read(thread.path().join("children"))).collect::<Vec<_>>().concat();
-        all.extend(children.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
-        next += 1;
-    }
-    all.split_off(1)
-}
-
-fn read(path: impl AsRef<Path>) -> String {
-    fs::read_to_string(path).unwrap_or_default()
 }
 
 #[cfg(test)]
