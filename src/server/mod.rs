@@ -93,7 +93,7 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
     let leaves = LeafCache::new(ca, settings.intercept.leaf_cache.get())?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
     let own: Vec<_> = plan.addresses().chain(admin_address).collect();
-    sockets::warn_of_unclaimed(&own);
+    sockets::warn_of_unclaimed(&own, None);
     let admin_settings = settings.admin.clone();
     let settings = Arc::new(settings);
     let upstream = Arc::new(Upstream::new(&settings, roots_of(&roots), own)?);

@@ -104,8 +104,10 @@ impl Reloadable {
             false => Some(proxy.leaves.prepare(ca)?),
         };
         let plan = listeners.plan(&settings)?;
-        let own = plan.addresses().chain(admin.as_ref().map(|(_, address)| *address)).collect::<Vec<_>>();
-        sockets::warn_of_unclaimed(&own);
+        let admin_address = admin.as_ref().map(|(_, address)| *address);
+        let own = plan.addresses().chain(admin_address).collect::<Vec<_>>();
+        let before = listeners.addresses().into_iter().map(|(address, _)| address).chain(admin_address);
+        sockets::warn_of_unclaimed(&own, Some(&before.collect::<Vec<_>>()));
         let prepared = if roots.pem == known.roots {
             proxy.upstream.prepare(&settings, None, own)?
         } else {

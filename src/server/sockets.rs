@@ -41,11 +41,13 @@ pub(super) fn open(address: &ListenAddress, going: &[Arc<TcpListener>]) -> Resul
     }
 }
 
-/// Warns of each inherited socket that is not open at one of these addresses. It stays for a later reload.
-pub(super) fn warn_of_unclaimed(own: &[SocketAddr]) {
+/// Warns of each inherited socket that is not open at one of these addresses. It stays for a later reload. `before`: the addresses before
+/// a reload, of which one that is missing was warned of.
+pub(super) fn warn_of_unclaimed(own: &[SocketAddr], before: Option<&[SocketAddr]>) {
     for (name, socket) in inherited().into_iter().flatten() {
         let address = socket.local_addr().ok();
-        if address.is_none_or(|address| !own.contains(&address)) {
+        let is_in = |all: &[SocketAddr]| address.is_some_and(|address| all.contains(&address));
+        if !is_in(own) && before.is_none_or(is_in) {
             let address = address.map(|address| format!(", {address},")).unwrap_or_default();
             let write = format!("write `listen: [{{ address: \"fd:{name}\" }}]`, or ");
             let write = if accepts_connections(&socket) { &write } else { "" };

@@ -352,12 +352,21 @@ async fn who_connects_between_two_processes_is_answered_by_the_second() {
 async fn a_socket_that_listen_does_not_name_is_warned_of() {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
-    let binary = Binary::serve_on(&socket, "listen: [{ address: 127.0.0.1:0 }]").await;
+    let [unnamed, named] = ["127.0.0.1:0", "fd:politely"]
+        .map(|listen| format!("listen: [{{ address: '{listen}' }}]\nadmin: {{ address: '127.0.0.1:0' }}"));
+    let binary = Binary::serve_on(&socket, &unnamed).await;
     let warning = format!("the socket `politely`, {address}, which `listen` does not name");
     assert!(binary.output().contains(&warning), "{}", binary.output());
+    for _ in 0..2 {
+        assert_eq!(binary.reload(&unnamed).await.code, 0);
+    }
+    eventually("both reloads", || binary.output().matches("configuration reloaded").count() == 2).await;
+    assert_eq!(binary.output().matches(&warning).count(), 1, "it is known: {}", binary.output());
     binary.stop().await;
-    let binary = Binary::serve_on(&socket, "listen: [{ address: fd:politely }]").await;
+    let binary = Binary::serve_on(&socket, &named).await;
     assert!(!binary.output().contains("does not name"), "{}", binary.output());
+    assert_eq!(binary.reload(&unnamed).await.code, 0);
+    eventually("the warning", || binary.output().contains(&warning)).await;
     binary.stop().await;
 }
 
