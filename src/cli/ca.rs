@@ -14,7 +14,7 @@ use crate::tls::{Ca, ca, roots, secret_file};
 
 use super::admin_client;
 use super::remote_proxy;
-use super::trust::{StoreKind, TrustFiles, TrustOutcome, TrustStep, UserMachine, direct};
+use super::trust::{OwnEntries, StoreKind, TrustFiles, TrustOutcome, TrustStep, UserMachine, direct};
 use super::{CommandError, NO};
 
 #[derive(Debug, clap::Args)]
@@ -85,7 +85,10 @@ pub(super) fn run(args: &CaArgs) -> Result<ExitCode, CommandError> {
             let (_, ca) = open(&places.config)?;
             print_trust(UserMachine::here().install(&ca, &places.only).map_err(CommandError::no_temporary_files)?)
         }
-        CaAction::Uninstall(places) => print_trust(UserMachine::here().uninstall(&places.only)),
+        CaAction::Uninstall(places) => {
+            let own = OwnEntries::of(Ca::present(&places.config.load()?.intercept.ca));
+            print_trust(UserMachine::here().uninstall(&own, &places.only))
+        }
     }
 }
 

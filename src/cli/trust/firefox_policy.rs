@@ -34,15 +34,15 @@ pub(super) fn install(file: &Path, certificate: &Path, pem: &str) -> io::Result<
     }
 }
 
+/// Takes these certificates out of the system's file.
 pub(super) fn uninstall(file: &Path, certificates: &[PathBuf]) -> io::Result<()> {
     let mut all = parsed(&present(file)?)?;
     installed(&mut all)?.retain(|path| certificates.iter().all(|ours| *path != json!(ours.display().to_string())));
     match all == parsed(b"")? {
-        true if file.exists() => fs::remove_file(file)?,
-        true => {}
-        false => rewrite(file, format!("{all:#}\n").as_bytes())?,
+        true if file.exists() => fs::remove_file(file),
+        true => Ok(()),
+        false => rewrite(file, format!("{all:#}\n").as_bytes()),
     }
-    certificates.iter().try_for_each(fs::remove_file)
 }
 
 fn present(file: &Path) -> io::Result<Vec<u8>> {

@@ -1,9 +1,10 @@
 //! Java's keystore, changed with keytool.
 
-use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use super::{TrustEntry, TrustOutcome, UserMachine, is_ours, run};
+use super::{OwnEntries, TrustEntry, TrustOutcome, UserMachine, remove_each, run};
 
 pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> TrustOutcome {
     let keystore = match JavaKeystore::find(machine) {
@@ -19,23 +20,27 @@ pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> TrustOut
     keystore.told(added.map(|_| format!("added to {place} as {}", entry.name)))
 }
 
-pub(super) fn uninstall(machine: &UserMachine) -> TrustOutcome {
+pub(super) fn uninstall(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOutcome> {
     let keystore = match JavaKeystore::find(machine) {
         Ok(keystore) => keystore,
-        Err(none) => return none,
+        Err(none) => return vec![none],
     };
     let place = keystore.place();
-    let removed = keystore.call(&["-list"], &[], &[]).and_then(|all| {
-        let certificates = all.lines().filter(|line| line.contains("trustedCertEntry"));
-        let aliases = certificates.filter_map(|line| Some(line.split_once(',')?.0));
-        let ours: Vec<_> = aliases.filter(|alias| is_ours(of_system(alias).unwrap_or(alias))).collect();
-        ours.iter().try_for_each(|alias| keystore.call(&["-delete"], &["-alias", alias], &[]).map(drop))?;
-        Ok(ours.join(", "))
-    });
-    match removed.as_deref() {
-        Ok("") => TrustOutcome::Nothing(format!("it is not in {place}")),
-        _ => keystore.told(removed.map(|ours| format!("removed {ours} from {place}"))),
+    let all = match keystore.call(&["-list"], &[], &[]) {
+        Ok(all) => all,
+        Err(said) => return vec![keystore.told(Err(said))],
+    };
+    let certificates = all.lines().filter(|line| line.contains("trustedCertEntry"));
+    let aliases = certificates.filter_map(|line| Some(line.split_once(',')?.0));
+    let pem = |alias| keystore.call(&["-exportcert", "-rfc"], &["-alias", alias], &[]).ok().map(String::into_bytes);
+    let ours: Vec<_> = aliases.filter(|alias| own.has(of_system(alias).unwrap_or(alias), || pem(alias))).collect();
+    if ours.is_empty() {
+        return vec![TrustOutcome::Nothing(format!("it is not in {place}"))];
     }
+    let (removed, failed) = remove_each(&ours, |alias| keystore.call(&["-delete"], &["-alias", alias], &[]).map(drop));
+    let removed = removed.into_iter().copied().collect::<Vec<_>>().join(", ");
+    let done = (!removed.is_empty()).then(|| keystore.told(Ok(format!("removed {removed} from {place}"))));
+    done.into_iter().chain(failed.into_iter().map(|(_, said)| keystore.told(Err(said)))).collect()
 }
 
 /// The name in the system's store, of which Debian makes an entry here that it leaves when the other goes.
@@ -45,19 +50,32 @@ fn of_system(alias: &str) -> Option<&str> {
 
 struct JavaKeystore {
     keytool: PathBuf,
+    /// `-cacerts`, or the file where it is known: Java 8 does not know that option.
+    store: Vec<OsString>,
 }
 
 impl JavaKeystore {
     fn find(machine: &UserMachine) -> Result<Self, TrustOutcome> {
         let homes = machine.java_home.as_ref().map(|home| home.join("bin/keytool")).filter(|tool| tool.is_file());
         let keytool = homes.or_else(|| machine.tool("keytool"));
-        keytool.map(|keytool| Self { keytool }).ok_or_else(|| match machine.tool("java") {
+        keytool.map(Self::of).ok_or_else(|| match machine.tool("java") {
             Some(java) => TrustOutcome::failed(
                 format!("keytool is missing beside {}", java.display()),
                 "install a JDK or a whole JRE, which brings it, or set JAVA_HOME",
             ),
             None => TrustOutcome::Nothing(String::from("there is no Java on the PATH")),
         })
+    }
+
+    fn of(keytool: PathBuf) -> Self {
+        let tool = fs::canonicalize(&keytool).unwrap_or_default();
+        let home = tool.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+        let places = ["lib/security/cacerts", "jre/lib/security/cacerts"].map(|place| home.join(place));
+        let store = match places.into_iter().find(|place| place.is_file()) {
+            Some(place) => vec!["-keystore".into(), place.into()],
+            None => vec!["-cacerts".into()],
+        };
+        Self { keytool, store }
     }
 
     fn place(&self) -> String {
@@ -67,8 +85,9 @@ impl JavaKeystore {
     /// Returns the output.
     fn call(&self, command: &[&str], alias: &[&str], file: &[&OsStr]) -> Result<String, String> {
         // `changeit` is the default password of Java's keystores.
-        let arguments = [command, &["-cacerts", "-storepass", "changeit"], alias].concat();
-        let arguments = arguments.into_iter().map(OsStr::new).chain(file.iter().copied());
+        let password = [&["-storepass", "changeit"], alias].concat();
+        let command = command.iter().map(OsStr::new).chain(self.store.iter().map(OsString::as_os_str));
+        let arguments = command.chain(password.into_iter().map(OsStr::new)).chain(file.iter().copied());
         run(&self.keytool, &arguments.collect::<Vec<_>>(), None)
     }
 

@@ -2,12 +2,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::config::{open_own, private_directory};
 
-use super::{TrustEntry, TrustOutcome, UserMachine, is_ours, run};
+use super::{OwnEntries, TrustEntry, TrustOutcome, UserMachine, not_listed, remove_each, run};
 
 pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> Vec<TrustOutcome> {
     each(machine, has_browser(machine), |database| {
@@ -18,31 +19,51 @@ pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> Vec<Trus
 }
 
 /// Also removes the entries of runs, which a killed one leaves.
-pub(super) fn uninstall(machine: &UserMachine) -> Vec<TrustOutcome> {
+pub(super) fn uninstall(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOutcome> {
     each(machine, false, |database| {
         let shown = database.path.display();
-        let removed = database.names().and_then(|mut names| {
-            names.retain(|name| is_ours(name.strip_prefix(LENT).unwrap_or(name)));
-            names.iter().try_for_each(|name| database.remove(name)).map(|()| !names.is_empty())
-        });
-        match removed {
-            Ok(false) => TrustOutcome::Nothing(format!("it is not in {shown}")),
-            removed => database.told(removed.map(|_| format!("removed from {shown}"))),
+        let mut names = match database.names() {
+            Ok(names) => names,
+            Err(said) => return database.told(Err(said)),
+        };
+        names.retain(|name| own.has(name.strip_prefix(LENT).unwrap_or(name), || database.pem(name)));
+        if names.is_empty() {
+            return TrustOutcome::Nothing(format!("it is not in {shown}"));
         }
+        let (_, failed) = remove_each(&names, |name| database.remove(name));
+        let said = failed.into_iter().map(|(_, said)| said).collect::<Vec<_>>().join("; ");
+        database.told(if said.is_empty() { Ok(format!("removed from {shown}")) } else { Err(said) })
     })
 }
 
 /// What a function does with each database. `may_make`: as in [`databases`].
 fn each(machine: &UserMachine, may_make: bool, change: impl Fn(Database<'_>) -> TrustOutcome) -> Vec<TrustOutcome> {
-    let databases = databases(machine, may_make);
-    if databases.is_empty() {
+    let (databases, mut outcomes) = (databases(machine, may_make), unlisted(machine));
+    if databases.is_empty() && outcomes.is_empty() {
         return vec![TrustOutcome::Nothing(String::from("no database of Chromium's or Firefox's was found"))];
     }
-    let Some(certutil) = machine.tool("certutil") else {
-        let found: Vec<String> = databases.iter().map(|path| path.display().to_string()).collect();
-        return vec![no_certutil(&format!("changes {}", found.join(", ")))];
-    };
-    databases.iter().map(|path| change(Database { certutil: &certutil, path, until: None })).collect()
+    match machine.tool("certutil") {
+        Some(certutil) => {
+            outcomes.extend(databases.iter().map(|path| change(Database { certutil: &certutil, path, until: None })));
+        }
+        None if databases.is_empty() => {}
+        None => {
+            let found: Vec<String> = databases.iter().map(|path| path.display().to_string()).collect();
+            outcomes.push(no_certutil(&format!("changes {}", found.join(", "))));
+        }
+    }
+    outcomes
+}
+
+/// The places of databases that cannot be looked at, so that nobody can tell whether there are any.
+fn unlisted(machine: &UserMachine) -> Vec<TrustOutcome> {
+    let Some(home) = &machine.home else { return Vec::new() };
+    let chromium =
+        CHROMIUM.map(|directory| home.join(directory)).map(|path| (path.join(DATABASE).try_exists().err(), path));
+    let firefox = FIREFOX.map(|directory| home.join(directory)).map(|path| (fs::read_dir(&path).err(), path));
+    let is_there = |error: &io::Error| !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+    let failed = chromium.into_iter().chain(firefox).filter_map(|(error, path)| Some((error.filter(is_there)?, path)));
+    failed.map(|(error, path)| not_listed(&path, &error)).collect()
 }
 
 /// `may_make`: include the database to create for Chromium, if it has none.
@@ -83,6 +104,10 @@ impl Database<'_> {
 
     pub fn remove(&self, name: &str) -> Result<(), String> {
         self.call(&["-D", "-n", name], &[]).map(|_| ())
+    }
+
+    fn pem(&self, name: &str) -> Option<Vec<u8>> {
+        self.call(&["-L", "-a", "-n", name], &[]).ok().map(String::into_bytes)
     }
 
     /// The names of all certificates in the database.

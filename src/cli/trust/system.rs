@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use super::{TrustEntry, TrustOutcome, UserMachine, ours_in, run};
+use super::{OwnEntries, TrustEntry, TrustOutcome, UserMachine, not_listed, remove_each, run};
 use crate::config::{read_file, write_whole};
 
 pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> TrustOutcome {
@@ -22,22 +22,32 @@ pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> TrustOut
             Err(_) => TrustOutcome::Nothing(what),
         };
     }
-    let written = write_whole(&file, entry.pem.as_bytes(), 0o644);
-    store.build(written, &format!("wrote {shown}"), &format!("politely ca export | sudo tee {shown}"))
+    match write_whole(&file, entry.pem.as_bytes(), 0o644) {
+        Ok(()) => store.build(&format!("wrote {shown}")),
+        Err(error) => store.denied(&error, &shown.to_string(), &format!("politely ca export | sudo tee {shown}")),
+    }
 }
 
-pub(super) fn uninstall(machine: &UserMachine) -> TrustOutcome {
+pub(super) fn uninstall(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOutcome> {
     let store = match SystemStore::find(machine) {
         Ok(store) => store,
-        Err(missing) => return missing,
+        Err(missing) => return vec![missing],
     };
-    let files = ours_in(&store.directory, store.extension);
-    if files.is_empty() {
-        return TrustOutcome::Nothing(format!("it is not in {}", store.directory.display()));
-    }
-    let shown = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" ");
-    let removed = files.iter().try_for_each(fs::remove_file);
-    store.build(removed, &format!("removed {shown}"), &format!("sudo rm {shown}"))
+    let files = match own.files(&store.directory, store.extension) {
+        Err(error) => return vec![not_listed(&store.directory, &error)],
+        Ok(files) if files.is_empty() => {
+            return vec![TrustOutcome::Nothing(format!("it is not in {}", store.directory.display()))];
+        }
+        Ok(files) => files,
+    };
+    let (removed, failed) = remove_each(&files, |file| fs::remove_file(file));
+    let shown = |files: &[&PathBuf]| files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" ");
+    let done = (!removed.is_empty()).then(|| store.build(&format!("removed {}", shown(&removed))));
+    let failed = failed.into_iter().map(|(file, error)| {
+        let shown = shown(&[file]);
+        store.denied(&error, &shown, &format!("sudo rm {shown}"))
+    });
+    done.into_iter().chain(failed).collect()
 }
 
 struct SystemStore {
@@ -68,21 +78,23 @@ impl SystemStore {
         Ok(Self { directory, extension, name, tool })
     }
 
-    /// Has the tool build the bundles after a change of files. `by_hand`: the change, for who may do it. Not `sudo politely`: root has
-    /// another state directory, and would find or create another authority there.
-    fn build(&self, changed: io::Result<()>, what: &str, by_hand: &str) -> TrustOutcome {
+    /// Has the tool build the bundles after a change of files.
+    fn build(&self, what: &str) -> TrustOutcome {
         let (name, tool) = (self.name, self.tool.display());
-        match changed.map(|()| run(&self.tool, &[], None)) {
-            Ok(Ok(_)) => TrustOutcome::Done(format!("{what}, ran {name}")),
-            Ok(Err(said)) => {
+        match run(&self.tool, &[], None) {
+            Ok(_) => TrustOutcome::Done(format!("{what}, ran {name}")),
+            Err(said) => {
                 TrustOutcome::failed(format!("{what}, but {name} failed: {said}"), format!("run {tool} again"))
             }
-            Err(error) => {
-                let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
-                let what = if is_denied { "only root may do this".to_owned() } else { error.to_string() };
-                TrustOutcome::failed(what, format!("{by_hand} && sudo {tool}"))
-            }
         }
+    }
+
+    /// `by_hand`: the change, for who may do it. Not `sudo politely`: root has another state directory, and would find or create another
+    /// authority there.
+    fn denied(&self, error: &io::Error, file: &str, by_hand: &str) -> TrustOutcome {
+        let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+        let what = if is_denied { "only root may do this".to_owned() } else { format!("{file}: {error}") };
+        TrustOutcome::failed(what, format!("{by_hand} && sudo {}", self.tool.display()))
     }
 }
 

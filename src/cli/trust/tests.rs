@@ -78,7 +78,8 @@ impl Fake {
     }
 
     fn uninstall(&self, only: StoreKind) -> Vec<String> {
-        self.told(self.machine.uninstall(&[only]))
+        let own = OwnEntries::of(vec![self.ca.cert_der().clone()]);
+        self.told(self.machine.uninstall(&own, &[only]))
     }
 }
 
@@ -153,6 +154,126 @@ fn every_authority_of_politelys_is_uninstalled_and_nothing_else() {
     fake.tool("keytool", "echo password was incorrect; exit 1");
     let told = &fake.uninstall(StoreKind::Java)[0];
     assert!(told.starts_with("error: java: /bin/keytool cannot change its keystore: password was incorrect"), "{told}");
+}
+
+/// The page at `intercept.setup_host` advises that name, which others may have, too.
+#[test]
+fn an_entry_by_the_common_name_is_uninstalled_if_it_is_of_this_authority() {
+    let fake = Fake::new();
+    let other = Ca::open_or_create(&fake.at("other")).unwrap();
+    let system = "root/usr/local/share/ca-certificates";
+    fs::create_dir_all(fake.at(system)).unwrap();
+    fake.file(&format!("{CHROMIUMS}/cert9.db"));
+    fake.tool("update-ca-certificates", "");
+    let [place, chromiums] = [format!("/{system}"), format!("/{CHROMIUMS}")];
+    for (pem, is_own) in [
+        (other.cert_pem().to_owned(), false),
+        ([fake.ca.cert_pem(), other.cert_pem()].concat(), false),
+        (String::new(), false),
+        (fake.ca.cert_pem().to_owned(), true),
+    ] {
+        let file = fake.at(system).join("politely.crt");
+        fs::write(&file, &pem).unwrap();
+        let named = fake.at("named");
+        fs::write(&named, &pem).unwrap();
+        let named = named.display();
+        fake.tool("certutil", &format!("case \"$*\" in *-a*) cat {named};; -L*) echo 'politely C,,';; esac"));
+        fake.tool(
+            "keytool",
+            &format!(
+                "case $1 in -exportcert) cat {named};; -list) echo politely, Jun 24, 2025, trustedCertEntry,;; esac"
+            ),
+        );
+        let told = [StoreKind::System, StoreKind::Browsers, StoreKind::Java].map(|kind| fake.uninstall(kind).concat());
+        assert_eq!(file.exists(), !is_own, "{pem}");
+        let expected = match is_own {
+            true => [
+                format!("system: removed {place}/politely.crt, ran update-ca-certificates"),
+                format!("browsers: removed from {chromiums}; restart the browser"),
+                "java: removed politely from the keystore of /bin/keytool".to_owned(),
+            ],
+            false => [
+                format!("system: it is not in {place}"),
+                format!("browsers: it is not in {chromiums}"),
+                "java: it is not in the keystore of /bin/keytool".to_owned(),
+            ],
+        };
+        assert_eq!(told, expected, "{pem}");
+    }
+}
+
+#[test]
+fn what_cannot_be_uninstalled_keeps_nothing_else_from_it() {
+    let fake = Fake::new();
+    let (system, policies) = ("root/usr/local/share/ca-certificates", "root/etc/firefox/policies");
+    let marks = ["00000000", "11111111", "22222222"];
+    for directory in [system, policies] {
+        let extension = if directory == system { "crt" } else { "pem" };
+        marks.iter().for_each(|mark| fake.file(&format!("{directory}/politely-{mark}.{extension}")));
+        let middle = fake.at(directory).join(format!("politely-11111111.{extension}"));
+        fs::remove_file(&middle).unwrap();
+        fs::create_dir(&middle).unwrap();
+    }
+    fake.tool("update-ca-certificates", "");
+    let [first, middle, last] = marks.map(|mark| format!("/{system}/politely-{mark}.crt"));
+    let told = fake.uninstall(StoreKind::System);
+    assert_eq!(told[0], format!("system: removed {first} {last}, ran update-ca-certificates"));
+    let hint = format!(" | sudo rm {middle} && sudo /bin/update-ca-certificates");
+    assert!(told[1].starts_with(&format!("error: system: {middle}: ")) && told[1].ends_with(&hint), "{told:?}");
+
+    fake.certutil();
+    fake.file(&format!("{CHROMIUMS}/cert9.db"));
+    let held = marks.map(|mark| format!("politely-{mark} C,,\n")).concat();
+    fs::write(fake.at(CHROMIUMS).join("cert9.db"), held).unwrap();
+    let script = fs::read_to_string(fake.at("bin/certutil")).unwrap();
+    let refuses = "case \"$*\" in *-D*11111111*) echo in use >&2; exit 1;; esac\nop=$1";
+    fake.tool("certutil", &script.split_once("op=$1").map(|(_, rest)| format!("{refuses}{rest}")).unwrap());
+    let told = fake.uninstall(StoreKind::Browsers);
+    assert_eq!(fake.held(CHROMIUMS).as_deref(), Some("politely-11111111 C,,\n"));
+    assert!(told[0].starts_with(&format!("error: browsers: certutil cannot change /{CHROMIUMS}: in use")), "{told:?}");
+    assert_eq!(told[1], format!("browsers: removed from /{policies}/policies.json"));
+    assert!(told[2].starts_with(&format!("error: browsers: /{policies}/politely-11111111.pem: ")), "{told:?}");
+    let left: Vec<_> = fs::read_dir(fake.at(policies)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["politely-11111111.pem"]);
+
+    let entries = marks.map(|mark| format!("echo politely-{mark}, Jun 24, 2025, trustedCertEntry,\n")).concat();
+    let refuses = "*-delete*11111111) echo in use; exit 1;;";
+    fake.tool("keytool", &format!("case \"$*\" in -list*) {entries};; {refuses} esac"));
+    let told = fake.uninstall(StoreKind::Java);
+    assert_eq!(told[0], "java: removed politely-00000000, politely-22222222 from the keystore of /bin/keytool");
+    assert!(told[1].starts_with("error: java: /bin/keytool cannot change its keystore: in use"), "{told:?}");
+}
+
+/// What nobody can see may be there.
+#[test]
+fn a_store_that_cannot_be_listed_is_a_failure() {
+    let fake = Fake::new();
+    fake.tool("update-ca-certificates", "");
+    // Whoever runs this may list everything: a loop of links is in the way of everybody.
+    let in_a_loop = |place: &str| {
+        let place = fake.at(place);
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(&place, &place).unwrap();
+    };
+    in_a_loop("home/.mozilla");
+    in_a_loop("home/.pki");
+    in_a_loop("root/etc/firefox");
+    let told = fake.uninstall(StoreKind::Browsers);
+    let places = ["home/.pki/nssdb", "home/.mozilla/firefox", "root/etc/firefox/policies"];
+    assert_eq!(told.len(), places.len(), "{told:?}");
+    for (told, place) in told.iter().zip(places) {
+        assert!(told.starts_with(&format!("error: browsers: /{place} cannot be read: ")), "{told}");
+    }
+}
+
+/// Java 8 has no `-cacerts`.
+#[test]
+fn the_keystore_beside_keytool_is_named() {
+    let fake = Fake::new();
+    fake.file("jre/lib/security/cacerts");
+    fake.tool("keytool", "");
+    assert_eq!(fake.uninstall(StoreKind::Java), ["java: it is not in the keystore of /bin/keytool"]);
+    assert_eq!(fake.calls(), "keytool -list -keystore /jre/lib/security/cacerts -storepass changeit\n");
 }
 
 #[test]

@@ -171,6 +171,13 @@ impl Ca {
         all.iter().filter_map(Trusted::of).collect()
     }
 
+    /// The certificates of the configured authority that are there, with its successor's and its predecessor's. Creates nothing.
+    pub fn present(source: &CaSource) -> Vec<CertificateDer<'static>> {
+        let path = source.files().map_or_else(|| directory(source).join(CERTIFICATE), |(path, _)| path.to_owned());
+        let others = [NEXT, OLD].map(|extension| path.with_added_extension(extension));
+        [path].iter().chain(&others).filter_map(|path| trusted_in(path)).collect()
+    }
+
     /// The prepared successor.
     pub fn next(&self) -> Option<Trusted> {
         Trusted::of(&self.beside(NEXT)?)
