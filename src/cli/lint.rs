@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct LintArgs {
-    /// A robots.txt file, `-` for standard input, or a URL: the robots.txt of its host
+    /// A robots.txt file, `-` for standard input, or a URL: the robots.txt of its host, fetched at once, whatever the host's pace
     #[arg(value_name = "FILE|URL|-")]
     source: String,
     #[command(flatten)]

@@ -22,7 +22,7 @@ use url::form_urlencoded;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ExplainArgs {
-    /// An absolute http or https URL
+    /// An absolute http or https URL. Its robots.txt is fetched at once, whatever its host's pace
     url: String,
     #[command(flatten)]
     config: ConfigArg,
