@@ -1,7 +1,6 @@
 //! One request's way through the gate: the decision, then the wait for a pacing slot.
 
 use super::admit_host::{AdmitHost, LastHost};
-use super::fleet::Fleet;
 use super::pacer::{HostQueue, Permit, Stand, Waiting, without_delay};
 use super::robots::{FetchReason, Fetching, HostEntry, Order};
 use super::terms::terms;
@@ -114,7 +113,7 @@ impl Gate {
     }
 
     fn check_fleet(&self) -> Result<(), Refusal> {
-        self.fleet.as_deref().and_then(Fleet::refusal).map_or(Ok(()), Err)
+        self.fleet.refusal().map_or(Ok(()), Err)
     }
 
     /// Decides by what is known now.

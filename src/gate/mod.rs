@@ -47,7 +47,7 @@ use crate::policy::{
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use budget::{Bill, Ledger};
-use fleet::{Fleet, MachineLink, Message, Messages};
+use fleet::{Fleet, Message, Messages};
 use pacer::{Pacer, Stand};
 use robots::{FetchReason, Order, RobotsCache};
 use robots_copy::as_served;
@@ -68,7 +68,7 @@ pub struct Gate {
     waiting: Arc<WaitingRequests>,
     pub workers: Workers,
     store: Arc<Store>,
-    fleet: Option<Arc<Fleet>>,
+    fleet: Arc<Fleet>,
     /// While the proxy stops: until when requests may be held.
     drain: Sender<Option<Instant>>,
     /// Ends with the gate.
@@ -97,37 +97,32 @@ pub enum Admitted {
 impl Gate {
     /// In memory only, without a fleet.
     pub fn new(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>) -> Self {
-        Self::with(settings, upstream, Arc::default(), None, None, None)
+        Self::with(settings, upstream, Arc::default(), Fleet::alone(), None)
     }
 
     /// With the store of an earlier process and the fleet, as configured.
     pub fn open(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>) -> Self {
         let now = settings.load_full();
         let place = (now.store.disk > 0).then(|| now.store.place());
-        let (fleet, messages) = Fleet::open(&settings, place.as_deref()).unzip();
-        let longest_debt = now.pace.max_crawl_delay.max(LONGEST_BACKOFF);
-        let machine = place.and_then(|place| MachineLink::open(&place, longest_debt));
         let store = Arc::new(Store::open(&now.store));
-        let on_machine = machine.clone().filter(|_| fleet.is_none());
-        let on_machine = on_machine.map(|machine| Fleet::on_machine(machine, store.clone()));
-        Self::with(settings, upstream, store, fleet.or(on_machine), machine, messages)
+        let (fleet, messages) = Fleet::open(&settings, (store.clone(), place.as_deref()));
+        Self::with(settings, upstream, store, Arc::new(fleet), Some(messages))
     }
 
     fn with(
         settings: Arc<ArcSwap<Settings>>,
         upstream: Arc<Upstream>,
         store: Arc<Store>,
-        fleet: Option<Fleet>,
-        machine: Option<Arc<MachineLink>>,
+        fleet: Arc<Fleet>,
         messages: Option<Messages>,
     ) -> Self {
-        let fleet = fleet.map(Arc::new);
-        let pacer = Arc::new(Pacer::new(fleet.clone(), machine));
+        let pacer = Arc::new(Pacer::new(fleet.clone()));
         let workers = Workers::new(settings.load().limits.workers);
         let shared = (store.clone(), fleet.clone(), workers.clone());
         let robots = RobotsCache::new(upstream, pacer.clone(), shared, settings.clone());
         let (ledger, mut listens) = (Ledger::new(fleet.clone()), JoinSet::new());
-        if let (Some(fleet), Some(messages)) = (fleet.clone(), messages) {
+        if let Some(messages) = messages.filter(|_| fleet.has_server()) {
+            let fleet = fleet.clone();
             listens.spawn(listen(messages, (robots.clone(), pacer.clone(), ledger.clone())));
             listens.spawn(async move { fleet.keep().await });
         }
@@ -137,16 +132,12 @@ impl Gate {
 
     /// Returns when the fleet was joined or cannot be joined for now, or if there is none.
     pub async fn join(&self) {
-        if let Some(fleet) = &self.fleet {
-            fleet.tried().await;
-        }
+        self.fleet.tried().await;
     }
 
     /// Returns when the other instances know that this one leaves.
     pub async fn leave_fleet(&self) {
-        if let Some(fleet) = &self.fleet {
-            fleet.leave().await;
-        }
+        self.fleet.leave().await;
     }
 
     /// Writes pending entries to the store and closes it. Blocks.
@@ -272,9 +263,6 @@ impl Gate {
         self.robots.refresh(&host, Order::background(FetchReason::FirstUse)).end().await
     }
 }
-
-/// Longest Retry-After that is obeyed.
-const LONGEST_BACKOFF: Duration = Duration::from_secs(3600);
 
 /// Dispatches messages from the fleet.
 async fn listen(mut messages: Messages, to: (Arc<RobotsCache>, Arc<Pacer>, Arc<Ledger>)) {

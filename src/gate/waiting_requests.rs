@@ -271,6 +271,7 @@ const MIN_HELD: Duration = Duration::from_millis(10);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::fleet::Fleet;
     use crate::gate::pacer::Pacer;
     use crate::policy::PaceKey;
     use futures_util::FutureExt;
@@ -294,7 +295,7 @@ mod tests {
     fn the_first_to_come_is_held_longest() {
         let held = Arc::new(WaitingRequests::default());
         let key = PaceKey::from_text("a.example").expect("a key");
-        let queue = Pacer::new(None, None).queue(&key);
+        let queue = Pacer::new(Fleet::alone()).queue(&key);
         let [a, b] = ["https://a.example", "https://b.example"].map(|url| Authority::from_url(url).expect("a URL"));
         assert_eq!(held.longest(Duration::ZERO), None);
         let [of_a, of_b] = [&a, &b].map(|authority| Request::new(authority, b"/x"));
@@ -326,7 +327,7 @@ mod tests {
         let held = Arc::new(WaitingRequests::default());
         let key = PaceKey::from_text("a.example").expect("a key");
         let (queue, authority) =
-            (Pacer::new(None, None).queue(&key), Authority::from_url("https://a.example").expect("a URL"));
+            (Pacer::new(Fleet::alone()).queue(&key), Authority::from_url("https://a.example").expect("a URL"));
         let request = Request::new(&authority, b"/x");
         let earlier = |seconds| {
             let mut state = held.state.lock();

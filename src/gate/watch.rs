@@ -40,13 +40,8 @@ pub struct Times {
 
 impl Gate {
     pub fn figures(&self) -> GateFigures {
-        let fleet = self.fleet.as_ref().and_then(|fleet| fleet.figures());
-        GateFigures {
-            robots: self.robots.figures(),
-            waiting: self.waiting.count(),
-            held: self.waiting.figures(),
-            fleet,
-        }
+        let (robots, fleet) = (self.robots.figures(), self.fleet.figures());
+        GateFigures { robots, waiting: self.waiting.count(), held: self.waiting.figures(), fleet }
     }
 
     /// Distributions of times.
@@ -158,7 +153,7 @@ impl Gate {
 
     /// Whether the fleet's server can be changed without a restart: only if there was one.
     pub fn may_join_fleet(&self) -> bool {
-        self.fleet.as_ref().is_some_and(|fleet| fleet.figures().is_some())
+        self.fleet.has_server()
     }
 
     /// Held requests go on; those whose slot comes later than `until` are refused, at once where that is known.

@@ -72,10 +72,6 @@ impl Bill {
 
     /// Pays for the request. If the caller stops waiting, the payment is given back, as other instances may have counted it.
     pub async fn pay(self: Box<Self>) -> Result<Box<Self>, Refusal> {
-        if self.ledger.fleet.is_none() {
-            // Does not wait.
-            return self.pay_all().await;
-        }
         let paying = tokio::spawn(async move { self.pay_all().await.map(|bill| Paid(Some(bill))) });
         // Otherwise the process is ending.
         let Ok(paid) = paying.await.map_err(rethrown) else { return pending().await };

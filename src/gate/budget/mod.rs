@@ -19,12 +19,12 @@ use std::time::{Instant, SystemTime};
 /// The spending known to this process.
 pub(super) struct Ledger {
     known: Mutex<Book>,
-    fleet: Option<Arc<Fleet>>,
+    fleet: Arc<Fleet>,
     /// One task at a time reports to the server.
     reporting: tokio::sync::Mutex<()>,
 }
 
-/// Evicts when twice as large as after the last eviction: counts of earlier periods, then counts that others have as well, and if
+/// Evicts when twice as large as after the last eviction: counts of earlier periods and counts that are kept elsewhere as well, and if
 /// necessary the least spent ones.
 #[derive(Default)]
 struct Book {
@@ -52,7 +52,7 @@ pub struct BudgetFigures {
 }
 
 impl Ledger {
-    pub fn new(fleet: Option<Arc<Fleet>>) -> Arc<Self> {
+    pub fn new(fleet: Arc<Fleet>) -> Arc<Self> {
         Arc::new(Self { known: Mutex::default(), fleet, reporting: tokio::sync::Mutex::default() })
     }
 
@@ -77,7 +77,10 @@ impl Ledger {
     /// Handles a change of link: reports the last counts heard, which the server may have lost, and once all instances have done so, the
     /// unreported spending.
     pub async fn link_changed(self: &Arc<Self>) {
-        let Some(fleet) = self.fleet.as_ref().filter(|fleet| fleet.reach().link != 0) else { return };
+        let fleet = &self.fleet;
+        if fleet.reach().link == 0 {
+            return;
+        }
         for (of, per, known) in self.of_now(|_| true) {
             if fleet.spend(&of, &Spend { heard: known.heard, ..Spend::of(per, 0, 0) }).await.is_err() {
                 return;
@@ -87,9 +90,9 @@ impl Ledger {
             tokio::time::sleep_until(at.into()).await;
         }
         for (of, per, _) in self.of_now(|known| known.unreported != (0, 0)) {
-            let (ledger, fleet) = (self.clone(), fleet.clone());
+            let ledger = self.clone();
             // Runs to its end even if the caller does not, or the spending could be reported twice.
-            let reported = tokio::spawn(async move { ledger.report(&fleet, &of, per).await });
+            let reported = tokio::spawn(async move { ledger.report(&of, per).await });
             if !matches!(reported.await, Ok(Ok(()))) {
                 return;
             }
@@ -109,7 +112,7 @@ impl Ledger {
     }
 
     /// Reports the unreported spending of this period.
-    async fn report(&self, fleet: &Fleet, of: &str, per: Period) -> Result<(), ServerLost> {
+    async fn report(&self, of: &str, per: Period) -> Result<(), ServerLost> {
         let unreported = || self.known(of, per, SystemTime::now());
         if unreported().unreported == (0, 0) {
             return Ok(());
@@ -118,9 +121,9 @@ impl Ledger {
         let reported = unreported();
         let (requests, bytes) = reported.unreported;
         // A new file has to learn what was heard of the one before.
-        let heard = if fleet.has_server() { Spent::default() } else { reported.heard };
+        let heard = if self.fleet.has_server() { Spent::default() } else { reported.heard };
         let heard = Spent { ends: reported.heard.ends, ..heard };
-        let (_, heard) = fleet.spend(of, &Spend { heard, ..Spend::of(per, requests, bytes) }).await?;
+        let (_, heard) = self.fleet.spend(of, &Spend { heard, ..Spend::of(per, requests, bytes) }).await?;
         if let Some(known) = self.known.lock().known.get_mut(&(of.into(), per)) {
             known.hear(&reported, heard);
         }
@@ -129,21 +132,17 @@ impl Ledger {
 
     /// The end of the period in which it counts. `None`: there was no room.
     async fn spend(&self, of: &str, budget: Budget, spend: Spend) -> Option<u64> {
-        let (mut answer, mut instances) = (None, 1);
-        if let Some(fleet) = &self.fleet {
-            let reach = fleet.reach();
-            instances = reach.alone.map_or(1, |phase| phase.instances.max(1));
-            if reach.settled_at.is_none_or(|at| at <= Instant::now()) && self.report(fleet, of, spend.per).await.is_ok()
-            {
-                // Somebody may have removed the file that the processes of this machine share.
-                let is_told = fleet.has_server() || spend.requests < 0;
-                let heard = || self.known(of, spend.per, SystemTime::now()).heard;
-                let spend = if is_told { spend } else { Spend { heard: heard(), ..spend } };
-                answer = fleet.spend(of, &spend).await.ok();
-            }
+        let (mut answer, reach) = (None, self.fleet.reach());
+        let instances = reach.alone.map_or(1, |phase| phase.instances.max(1));
+        if reach.settled_at.is_none_or(|at| at <= Instant::now()) && self.report(of, spend.per).await.is_ok() {
+            // Somebody may have removed the file that the processes of this machine share.
+            let is_told = self.fleet.has_server() || spend.requests < 0;
+            let heard = || self.known(of, spend.per, SystemTime::now()).heard;
+            let spend = if is_told { spend } else { Spend { heard: heard(), ..spend } };
+            answer = self.fleet.spend(of, &spend).await.ok();
         }
         let (now, mut book) = (SystemTime::now(), self.known.lock());
-        book.make_room(now, self.fleet.is_some());
+        book.make_room(now);
         let known = book.known.entry((of.into(), spend.per)).or_default();
         let current = known.at(spend.per, now);
         *known = KnownBudget { budget, ..answer.map_or(current, |(_, heard)| current.in_period(heard.ends)) };
@@ -209,12 +208,11 @@ impl KnownBudget {
 
 impl Book {
     /// Evicts rarely, even if all counts are of this period.
-    fn make_room(&mut self, now: SystemTime, is_shared: bool) {
+    fn make_room(&mut self, now: SystemTime) {
         if self.known.len() < MOST_KNOWN.max(2 * self.left) {
             return;
         }
-        let is_counted_elsewhere = |known: &KnownBudget| is_shared && known.unreported == (0, 0);
-        self.known.retain(|(_, per), known| known.is_current(*per, now) && !is_counted_elsewhere(known));
+        self.known.retain(|(_, per), known| known.is_current(*per, now) && known.unreported != (0, 0));
         if self.known.len() > MOST_LEFT {
             let mut spent: Vec<u64> = self.known.values().map(|known| known.spent(1).requests).collect();
             let given_up = spent.len() - MOST_LEFT / 2;
@@ -227,7 +225,7 @@ impl Book {
 
 /// From this number on, counts of other periods are evicted.
 const MOST_KNOWN: usize = 65_536;
-/// Counts of this period that no other process has.
+/// Counts of this period that are kept nowhere else.
 const MOST_LEFT: usize = 4 * MOST_KNOWN;
 
 #[cfg(test)]
@@ -271,7 +269,7 @@ mod tests {
         assert_eq!(spent(7200), Spent { ends: 10_800, requests: 0, bytes: 0 });
         let mut book = Book { known: HashMap::new(), left: 0 };
         book.known.extend((0..MOST_KNOWN).map(|number| ((number.to_string().into(), Period::Hour), known)));
-        book.make_room(at(0), false);
+        book.make_room(at(0));
         assert_eq!(book.known.len(), MOST_KNOWN);
     }
 
@@ -308,26 +306,26 @@ mod tests {
         let put = |book: &mut Book, number: usize, ends: u64| {
             let heard = Spent { ends, requests: 1, bytes: 0 };
             book.known
-                .insert((number.to_string().into(), Period::Hour), KnownBudget { budget, heard, unreported: (0, 0) });
+                .insert((number.to_string().into(), Period::Hour), KnownBudget { budget, heard, unreported: (1, 0) });
         };
         (0..MOST_KNOWN).for_each(|number| put(&mut book, number, if number % 2 == 0 { 36_000 } else { 39_600 }));
-        book.make_room(now, false);
+        book.make_room(now);
         assert_eq!((book.known.len(), book.left), (MOST_KNOWN / 2, MOST_KNOWN / 2));
         (0..MOST_KNOWN).for_each(|number| put(&mut book, number, 39_600));
-        book.make_room(now, false);
+        book.make_room(now);
         assert_eq!((book.known.len(), book.left), (MOST_KNOWN, MOST_KNOWN));
         put(&mut book, MOST_KNOWN, 36_000);
-        book.make_room(now, false);
+        book.make_room(now);
         assert_eq!(book.known.len(), MOST_KNOWN + 1, "not before there are twice as many");
     }
 
     #[test]
     fn nor_are_more_kept_of_one_period_than_there_is_room_for() {
         let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(36_000);
-        let kept = |is_shared: bool, unreported: i64| {
+        let kept = |unreported: i64| {
             let mut book = Book::default();
             for number in 0..600_000 {
-                book.make_room(now, is_shared);
+                book.make_room(now);
                 let requests = if number == 7 { 50 } else { number % 3 };
                 let heard = Spent { ends: 39_600, requests, bytes: 0 };
                 let known = KnownBudget { heard, unreported: (unreported, 0), ..KnownBudget::default() };
@@ -335,11 +333,9 @@ mod tests {
             }
             (book.known.len(), book.known.contains_key(&("7".into(), Period::Hour)))
         };
-        let (count, _) = kept(true, 0);
-        assert!(count <= MOST_KNOWN, "the others have them: {count}");
-        for is_shared in [false, true] {
-            let (count, has_much_spent) = kept(is_shared, 1);
-            assert!(count <= 2 * MOST_LEFT && has_much_spent, "{count}");
-        }
+        let (count, _) = kept(0);
+        assert!(count <= MOST_KNOWN, "they are kept elsewhere: {count}");
+        let (count, has_much_spent) = kept(1);
+        assert!(count <= 2 * MOST_LEFT && has_much_spent, "{count}");
     }
 }

@@ -3,7 +3,7 @@
 use super::link::ServerLink;
 use super::machine::Machine;
 use super::reach::ServerLost;
-use super::{Fleet, FleetWay, scripts};
+use super::{Fleet, scripts};
 use crate::gate::store::{Store, snapshot};
 use crate::policy::Entry;
 use crate::policy::freshness::LAST_GOOD_USE;
@@ -69,9 +69,8 @@ impl Fleet {
                 Right { fleet, name, granted, on_machine }
             };
             // How long the file is another's to fetch, as far as is known.
-            let busy = match &self.way {
-                FleetWay::Server(..) => {
-                    let link = self.copies().ok_or(ServerLost)?;
+            let busy = match self.copies() {
+                Some(link) => {
                     let (wanted, age) = (if anew { "anew" } else { "look" }, millis(began.elapsed()));
                     let longest = link.longest_copy();
                     let asked = link.copy(&name, |call| call.arg(wanted).arg(longest).arg(age).arg(millis(HELD)));
@@ -82,11 +81,11 @@ impl Fleet {
                         _ => Duration::from_millis(time) + AFTER,
                     }
                 }
-                FleetWay::Machine(link, store) => {
-                    let machine = link.machine().ok_or(ServerLost)?;
+                None => {
+                    let machine = self.machine.machine();
                     // Before the store is asked, so that no process writes a copy in between.
                     let free = machine.take_right(&name).then(|| right(0, Some(machine.clone())));
-                    let (age, times) = (began.elapsed(), store.times(&name).await);
+                    let (age, times) = (began.elapsed(), self.store.times(&name).await);
                     if times.is_some_and(|times| times.are_usable(anew, age)) {
                         return Ok(Claim::Stored);
                     }
@@ -110,7 +109,7 @@ impl Fleet {
 
     /// Whether there is a server, which may have newer copies than this machine.
     pub fn has_server(&self) -> bool {
-        matches!(self.way, FleetWay::Server(..))
+        self.servers.is_some()
     }
 
     /// The server's copy, whatever its age.
@@ -153,7 +152,7 @@ impl Right {
     /// takes too long, the next request fetches the file. Processes of one machine find it in the store: returns the right, to be given
     /// back when it is there.
     pub fn publish(self, entry: Arc<Entry>) -> Option<Self> {
-        if let FleetWay::Machine(..) = &self.fleet.way {
+        if !self.fleet.has_server() {
             return Some(self);
         }
         drop(tokio::spawn(timeout(HELD, self.put(entry))));

@@ -1,5 +1,5 @@
 //! The fleet: all instances that share one Redis or Valkey server, and through it paces, backoffs and copies of robots.txt. docs/fleet.md
-//! is its manual. Without a server, the processes of one machine with the same store are a fleet (`machine`).
+//! is its manual. Without a server, the processes of one machine with the same store are a fleet (`machine`), or this one is by itself.
 //!
 //! - Under a gap, an instance reserves each start at the server (`pace.lua`), and interprets it by its estimate of the server's clock
 //!   (`clock`). Without a gap nothing is reserved: a refusal by the origin is published to all.
@@ -42,53 +42,53 @@ use futures_util::future::join_all;
 use keeps::Keeps;
 use link::ServerLink;
 use place::KeptPlace;
+use std::iter::once;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::broadcast;
 
 /// This instance's part in the fleet.
 pub(super) struct Fleet {
-    way: FleetWay,
+    /// The server, if one is configured. Paces must not be lost, but copies may be, so they can be on different servers: the second has
+    /// them, if there is one.
+    servers: Option<(ServerLink, Option<ServerLink>)>,
+    /// The processes of this machine, which are the fleet without a server, and where they keep their copies.
+    pub machine: Arc<MachineLink>,
+    store: Arc<Store>,
     /// Announces copies by authority; "": any copy may have come.
     arrivals: broadcast::Sender<Arc<str>>,
 }
 
-/// How the others are reached.
-enum FleetWay {
-    /// Paces must not be lost, but copies may be, so they can be on different servers: the second has them, if there is one.
-    Server(ServerLink, Option<ServerLink>),
-    /// The processes of this machine, and where they keep their copies.
-    Machine(Arc<MachineLink>, Arc<Store>),
-}
-
 impl Fleet {
-    /// Call [`keep`](Self::keep) next. `None`: no fleet is configured. `store`: its directory, if there is one.
-    pub fn open(settings: &Arc<ArcSwap<Settings>>, store: Option<&Path>) -> Option<(Self, Messages)> {
-        let now = settings.load();
-        now.fleet.paces()?;
-        let (sender, messages) = message::messages();
+    /// Call [`keep`](Self::keep) next. `store`: with its directory, if there is one.
+    pub fn open(
+        settings: &Arc<ArcSwap<Settings>>,
+        (store, directory): (Arc<Store>, Option<&Path>),
+    ) -> (Self, Messages) {
+        let (now, (sender, messages)) = (settings.load(), message::messages());
+        let machine = MachineLink::open(directory, now.pace.max_crawl_delay.max(LONGEST_BACKOFF));
         let link = |keeps, place| ServerLink::new(keeps, settings.clone(), place, sender.clone());
-        let paces = link(Keeps::Paces, KeptPlace::open(store));
-        let copies = now.fleet.copies_apart().map(|_| link(Keeps::Copies, KeptPlace::open(None)));
-        Some((Self::new(FleetWay::Server(paces, copies)), messages))
+        let servers = now.fleet.paces().map(|_| {
+            let copies = now.fleet.copies_apart().map(|_| link(Keeps::Copies, KeptPlace::open(None)));
+            (link(Keeps::Paces, KeptPlace::open(directory)), copies)
+        });
+        (Self { servers, ..Self::on_machine(machine, store) }, messages)
     }
 
     /// The fleet of the processes of this machine.
     pub fn on_machine(machine: Arc<MachineLink>, store: Arc<Store>) -> Self {
-        Self::new(FleetWay::Machine(machine, store))
+        Self { servers: None, machine, store, arrivals: broadcast::Sender::new(ARRIVALS) }
     }
 
-    /// The processes of this machine, if they are the fleet, and could ever share something.
-    pub fn machine(&self) -> Option<Arc<Machine>> {
-        match &self.way {
-            FleetWay::Server(..) => None,
-            FleetWay::Machine(link, _) => link.machine(),
-        }
+    /// This process by itself, in memory.
+    pub fn alone() -> Arc<Self> {
+        Arc::new(Self::on_machine(MachineLink::open(None, LONGEST_BACKOFF), Arc::default()))
     }
 
-    fn new(way: FleetWay) -> Self {
-        Self { way, arrivals: broadcast::Sender::new(ARRIVALS) }
+    /// The link to the server with the paces.
+    fn paces(&self) -> Option<&ServerLink> {
+        self.servers.as_ref().map(|(paces, _)| paces)
     }
 
     /// Connects to the servers, until the instance [leaves](Self::leave).
@@ -107,11 +107,7 @@ impl Fleet {
     }
 
     fn links(&self) -> impl Iterator<Item = &ServerLink> {
-        let (paces, copies) = match &self.way {
-            FleetWay::Server(paces, copies) => (Some(paces), copies.as_ref()),
-            FleetWay::Machine(..) => (None, None),
-        };
-        paces.into_iter().chain(copies)
+        self.servers.iter().flat_map(|(paces, copies)| once(paces).chain(copies))
     }
 
     /// The link to the server with the copies of robots.txt.
@@ -121,10 +117,7 @@ impl Fleet {
 
     #[inline]
     pub fn reach(&self) -> Reach {
-        match &self.way {
-            FleetWay::Server(paces, _) => paces.reach(),
-            FleetWay::Machine(link, _) => link.reach(),
-        }
+        self.paces().map_or_else(|| self.machine.reach(), ServerLink::reach)
     }
 
     /// Why requests are refused now, if they are.
@@ -135,33 +128,25 @@ impl Fleet {
 
     /// Returns when requests have to be refused.
     pub async fn refuses(&self) -> Refusal {
-        match &self.way {
-            FleetWay::Server(paces, _) => paces.refuses().await,
-            FleetWay::Machine(..) => std::future::pending().await,
+        match self.paces() {
+            Some(paces) => paces.refuses().await,
+            None => std::future::pending().await,
         }
     }
 
     /// Reports and reserves starts of a key.
     pub async fn pace(&self, key: &str, call: &PaceCall) -> Result<PaceAnswer, ServerLost> {
-        match &self.way {
-            FleetWay::Server(link, _) => {
-                let (clock, asked) = (link.clock(), Instant::now());
-                let reply = link.call(&call.invocation(key, &link.me, &clock)).await?;
-                Ok(call.answer(reply, &link.clock(), asked, Instant::now()))
-            }
-            FleetWay::Machine(..) => Err(ServerLost),
-        }
+        let link = self.paces().ok_or(ServerLost)?;
+        let (clock, asked) = (link.clock(), Instant::now());
+        let reply = link.call(&call.invocation(key, &link.me, &clock)).await?;
+        Ok(call.answer(reply, &link.clock(), asked, Instant::now()))
     }
 
     /// Spends from a budget that all share. False: there was no room.
     pub async fn spend(&self, of: &str, spend: &Spend) -> Result<(bool, Spent), ServerLost> {
-        match &self.way {
-            FleetWay::Server(paces, _) => {
-                let answer = paces.call(&spend.invocation(of)).await?;
-                Ok(budget::answered(answer, spend.per, SystemTime::now()))
-            }
-            FleetWay::Machine(link, _) => link.machine().ok_or(ServerLost)?.spend(of, spend).await,
-        }
+        let Some(paces) = self.paces() else { return self.machine.shared()?.spend(of, spend).await };
+        let answer = paces.call(&spend.invocation(of)).await?;
+        Ok(budget::answered(answer, spend.per, SystemTime::now()))
     }
 
     /// A copy of this authority's robots.txt has come; "": any copy may have.
@@ -176,5 +161,7 @@ impl Fleet {
     }
 }
 
+/// Longest Retry-After that is obeyed.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(3600);
 /// Copies that may arrive while a waiting request is not polled; after more, it has to ask.
 const ARRIVALS: usize = 256;

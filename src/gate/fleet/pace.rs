@@ -129,7 +129,8 @@ impl PaceCall {
             reserved: (start > 0).then(|| StartWindow { start, end: start.saturating_add(micros(margin)), before }),
             put_off,
             busy: later(busy),
-            hold: later(hold),
+            // A longer hold comes from a wrong clock.
+            hold: later(hold).map(|hold| hold.min(now + self.most)),
             observed: Observed {
                 backoff: Duration::from_micros(backoff),
                 latency: Duration::from_micros(latency.min(FAR)),

@@ -1,7 +1,7 @@
 //! A host queue's share of its key's pace among the processes of this machine: the start reserved for the next waiting request, and the
 //! key's turn, taken when the start is due and kept until the request ends.
 
-use crate::gate::fleet::{Machine, MachineStart, MachineTurn, MachineView};
+use crate::gate::fleet::{Machine, MachineLink, MachineStart, MachineTurn, MachineView};
 use crate::policy::PaceKey;
 use crate::policy::pace::{LastStarts, Observed, Schedule, Shares, Slot, TurnSource};
 use std::sync::Arc;
@@ -36,37 +36,36 @@ enum ShareTurn {
 }
 
 impl MachineShare {
-    pub fn new(machine: Arc<Machine>, key: &PaceKey) -> Self {
-        let (id, turn, seen) = (machine.id(&key.to_string()), ShareTurn::None, Default::default());
+    /// `name`: the key's.
+    pub fn new(machine: Arc<Machine>, name: &str) -> Self {
+        let (id, turn, seen) = (machine.id(name), ShareTurn::None, Default::default());
         Self { machine, id, reserved: None, due: None, turn, newest: None, next: None, busy_since: None, seen }
     }
 
-    /// Whether the pace is not shared any more.
-    pub fn is_lost(&self) -> bool {
-        self.machine.is_lost()
-    }
-
-    /// Adopts other processes' starts and reservations, and notes whether the pace is still shared.
-    pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
-        if !self.machine.is_lost() {
+    /// Adopts other processes' starts and reservations.
+    #[inline]
+    pub fn follow<W>(
+        &mut self,
+        schedule: &mut Schedule<W>,
+        link: &MachineLink,
+        name: impl FnOnce() -> String,
+        now: Instant,
+    ) {
+        if let Some(machine) = link.instead_of(&self.machine) {
+            // What others have noted in the words until then.
             self.look(schedule, now);
-            return self.tell(schedule, now);
+            *self = Self::new(machine, &name());
         }
-        let Some(phase) = self.machine.reach().alone else { return };
-        let had_turn = self.reserved.is_some() || self.turn != ShareTurn::None;
-        // What others have noted in it until then.
         self.look(schedule, now);
-        (self.reserved, self.turn) = (None, ShareTurn::None);
-        schedule.part(phase, had_turn.then_some(now));
+        match self.machine.part() {
+            Some(phase) => schedule.part(phase, Some(now)),
+            None => self.tell(schedule, now),
+        }
     }
 
     /// Reserves a start for the next waiting request, and takes the turn if it is due.
     pub fn prepare<W>(&mut self, schedule: &mut Schedule<W>, key: &PaceKey, now: Instant) {
         self.next = None;
-        if self.machine.is_lost() {
-            // The last look may have lost the file, and nothing else would wake the waiting requests.
-            return self.follow(schedule, now);
-        }
         if self.turn != ShareTurn::None {
             return;
         }
@@ -112,9 +111,7 @@ impl MachineShare {
         if self.turn == ShareTurn::Next {
             self.machine.release(self.id);
             self.turn = ShareTurn::None;
-            if !self.machine.is_lost() {
-                self.tell(schedule, now);
-            }
+            self.tell(schedule, now);
         }
         self.next
     }
@@ -158,6 +155,11 @@ impl MachineShare {
         self.turn == ShareTurn::Of(slot.number)
     }
 
+    /// Notes for later, by this name, what the key owes until then.
+    pub fn owe<W>(machine: &Machine, name: &str, schedule: &Schedule<W>, until: Instant) {
+        machine.owe(machine.id(name), schedule.last_starts(), until);
+    }
+
     /// Publishes a changed backoff or latency.
     pub fn learned<W>(&mut self, schedule: &Schedule<W>) {
         let learned @ (observed, hold) = (schedule.observed(), schedule.last_starts().hold);
@@ -169,7 +171,7 @@ impl MachineShare {
 
     /// Adopts the others' starts and answers.
     pub fn look<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
-        let Some(MachineView { starts, newest, observed, .. }) = self.machine.view(self.id, now) else {
+        let Some(MachineView { starts, newest, owed, observed }) = self.machine.view(self.id, now) else {
             // The entry may have been evicted.
             (self.reserved, self.due, self.newest, self.seen) = Default::default();
             return;
@@ -190,6 +192,7 @@ impl MachineShare {
         };
         schedule.adopt(LastStarts { last_start, last_fetch, hold: newer(starts.hold, own.hold) });
         schedule.adopt_observed(observed);
+        owed.into_iter().for_each(|owed| schedule.adopt_owed(owed - TICK));
         self.seen = (schedule.observed(), schedule.last_starts().hold);
     }
 
@@ -231,6 +234,7 @@ mod tests {
 
     /// A process with one client, which asks again when it is answered or refused.
     struct OneClient {
+        link: Arc<MachineLink>,
         schedule: Schedule,
         share: MachineShare,
         asks_at: Instant,
@@ -243,14 +247,14 @@ mod tests {
 
     impl OneClient {
         fn new(directory: &Path, key: &PaceKey, asks_at: Instant) -> Self {
-            let machine = Arc::new(Machine::open(directory, Duration::from_secs(3600), Duration::ZERO).unwrap());
-            let (schedule, share) = (Schedule::default(), MachineShare::new(machine, key));
+            let link = MachineLink::open(Some(directory), Duration::from_secs(3600));
+            let (schedule, share) = (Schedule::default(), MachineShare::new(link.machine(), &key.to_string()));
             let (waits_since, in_flight, waits, refused) = (None, None, Vec::new(), Vec::new());
-            Self { schedule, share, asks_at, waits_since, in_flight, waits, refused }
+            Self { link, schedule, share, asks_at, waits_since, in_flight, waits, refused }
         }
 
         fn act(&mut self, now: Instant, key: &PaceKey, terms: &Terms, takes: Duration) {
-            self.share.follow(&mut self.schedule, now);
+            self.share.follow(&mut self.schedule, &self.link, || key.to_string(), now);
             if let Some((_, slot)) = self.in_flight.take_if(|(ends, _)| *ends <= now) {
                 self.share.ended(&slot);
                 self.schedule.finished(|| now, slot, PaceOutcome::Success);
@@ -313,13 +317,13 @@ mod tests {
     #[test]
     fn after_a_pause_nobody_is_told_of_rivals_that_are_not_there() {
         let directory = tempfile::tempdir().unwrap();
-        let machine = Arc::new(Machine::open(directory.path(), Duration::from_secs(3600), Duration::ZERO).unwrap());
+        let link = MachineLink::open(Some(directory.path()), Duration::from_secs(3600));
         let key = PaceKey::from_text("a.example").unwrap();
-        let (mut schedule, mut share) = (Schedule::default(), MachineShare::new(machine, &key));
+        let (mut schedule, mut share) = (Schedule::default(), MachineShare::new(link.machine(), "a.example"));
         let terms = terms(Duration::from_secs(1), Duration::from_secs(10));
         let began = Instant::now();
         for now in [began, began + Duration::from_secs(20)] {
-            share.follow(&mut schedule, now);
+            share.follow(&mut schedule, &link, || key.to_string(), now);
             assert!(matches!(schedule.request(now, ClientId(1), &terms, || ()), Turn::Wait { .. }));
             share.prepare(&mut schedule, &key, now);
             // The file's clock is coarser than ours.

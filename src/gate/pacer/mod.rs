@@ -13,20 +13,20 @@ pub use pace_figures::PaceFigures;
 pub use permit::Permit;
 pub(super) use permit::Waiting;
 
-use super::fleet::{Fleet, MachineLink, WaitNews};
+use super::fleet::{Fleet, WaitNews};
 use super::waiting_requests::WaitingRequests;
 use crate::policy::PaceKey;
-use crate::policy::pace::{LastStarts, Terms};
+use crate::policy::pace::Terms;
 use futures_util::{StreamExt, stream};
-use hashbrown::HashTable;
-use host_queue::{PacerShared, Rest};
+use hashbrown::{HashMap, HashTable};
+use host_queue::PacerShared;
 use parking_lot::RwLock;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// All queues, and what unused ones owe.
+/// All queues. What unused ones owe is in the machine's memory.
 pub(super) struct Pacer {
     shards: Box<[RwLock<Shard>]>,
     /// Keyed, so that no site can choose names of one hash.
@@ -37,17 +37,16 @@ pub(super) struct Pacer {
 #[derive(Default)]
 struct Shard {
     queues: HashTable<Arc<HostQueue>>,
-    /// What unused queues owe, by the hash of the key.
-    rests: HashTable<Rest>,
+    /// In a fleet whose server may have to be told: unused keys, and until when they owe something.
+    owing: HashMap<PaceKey, Instant>,
     /// Number of queues at which unused ones are dropped.
     sweep_at: usize,
 }
 
 impl Pacer {
-    /// `debts`: where debts are kept for later processes.
-    pub fn new(fleet: Option<Arc<Fleet>>, debts: Option<Arc<MachineLink>>) -> Self {
+    pub fn new(fleet: Arc<Fleet>) -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::new(Shard { sweep_at: MIN_SWEEP, ..Shard::default() }));
-        let shared = Arc::new(PacerShared { waiting: Arc::default(), fleet, debts, queues: AtomicUsize::new(0) });
+        let shared = Arc::new(PacerShared { waiting: Arc::default(), fleet, queues: AtomicUsize::new(0) });
         Pacer { shards: shards.collect(), hasher: RandomState::new(), shared }
     }
 
@@ -58,23 +57,25 @@ impl Pacer {
 
     /// The key's figures; `None`: the key was not used lately.
     pub fn figures(&self, key: &PaceKey) -> Option<PaceFigures> {
-        let hash = self.hasher.hash_one(key);
-        let owes = || self.shard(hash).read().rests.find(hash, |rest| rest.id == hash).is_some();
+        let machine = self.shared.fleet.machine.machine();
+        let owes =
+            || machine.view(machine.id(&key.to_string()), Instant::now()).is_some_and(|view| view.owed.is_some());
         self.find(key).or_else(|| owes().then(|| self.queue(key))).map(|queue| queue.figures())
     }
 
     /// Memory in bytes, without the waiting requests.
     pub fn bytes(&self) -> usize {
-        let rests = self.shards.iter().map(|shard| shard.read().bytes());
-        self.shared.queues.load(Ordering::Relaxed) * QUEUE_BYTES + rests.sum::<usize>()
+        let owing: usize = self.shards.iter().map(|shard| shard.read().owing.allocation_size()).sum();
+        let own = self.shared.fleet.machine.machine().own_bytes();
+        self.shared.queues.load(Ordering::Relaxed) * QUEUE_BYTES + owing + own
     }
 
-    /// Drops unused queues, and what is not owed any more.
+    /// Drops unused queues.
     pub fn sweep(&self) {
         for shard in &self.shards {
             let mut shard = shard.write();
-            shard.sweep(&self.hasher);
-            shard.rests.shrink_to_fit(|rest| rest.id);
+            shard.sweep(&self.shared.fleet);
+            shard.owing.shrink_to_fit();
         }
     }
 
@@ -86,15 +87,10 @@ impl Pacer {
         let hash = self.hasher.hash_one(key);
         let mut shard = self.shard(hash).write();
         if shard.queues.len() >= shard.sweep_at {
-            shard.sweep(&self.hasher);
+            shard.sweep(&self.shared.fleet);
         }
-        let rest = shard.rests.find_entry(hash, |rest| rest.id == hash).ok().map(|rest| rest.remove().0);
-        let new = || {
-            Arc::new(match rest {
-                Some(rest) => HostQueue::of(key.clone(), &rest, self.shared.clone()),
-                None => HostQueue::begin(key.clone(), LastStarts::default(), self.shared.clone()),
-            })
-        };
+        shard.owing.remove(key);
+        let new = || Arc::new(HostQueue::new(key.clone(), None, self.shared.clone()));
         let rehash = |queue: &Arc<HostQueue>| self.hasher.hash_one(queue.key());
         shard.queues.entry(hash, |queue| queue.key() == key, rehash).or_insert_with(new).get().clone()
     }
@@ -129,31 +125,25 @@ impl Pacer {
 }
 
 impl Shard {
-    /// Drops unused queues, and keeps what they owe.
-    fn sweep(&mut self, hasher: &RandomState) {
-        let (now, rests) = (Instant::now(), &mut self.rests);
-        rests.retain(|rest| rest.until() > now);
+    /// Drops unused queues.
+    fn sweep(&mut self, fleet: &Fleet) {
+        let now = Instant::now();
+        self.owing.retain(|_, until| *until > now);
         self.queues.retain(|queue| {
-            let rest = queue.rest(now, hasher.hash_one(queue.key()));
-            let is_kept = rest.is_none() && !queue.is_idle(now);
-            rest.filter(|rest| rest.until() > now).into_iter().for_each(|rest| {
-                rests.insert_unique(rest.id, rest, |rest| rest.id);
-            });
-            is_kept
+            let rest = queue.rest(now);
+            if let Ok(Some(until)) = rest
+                && fleet.has_server()
+            {
+                self.owing.insert(queue.key().clone(), until);
+            }
+            rest.is_err()
         });
         self.sweep_at = MIN_SWEEP.max(self.queues.len() * 2);
     }
 
-    /// The keys of all queues, and of what unused ones owe in a fleet with a server.
+    /// The keys of all queues, and of unused ones that the server may have to be told of.
     fn keys(&self) -> Vec<PaceKey> {
-        let rests = self.rests.iter().filter_map(|rest| rest.key.as_deref());
-        self.queues.iter().map(|queue| queue.key()).chain(rests).cloned().collect()
-    }
-
-    fn bytes(&self) -> usize {
-        // All have their keys, or none has.
-        let has_keys = self.rests.iter().next().is_some_and(|rest| rest.key.is_some());
-        self.rests.allocation_size() + if has_keys { self.rests.len() * KEY_BYTES } else { 0 }
+        self.queues.iter().map(|queue| queue.key()).chain(self.owing.keys()).cloned().collect()
     }
 }
 
@@ -172,17 +162,15 @@ const MIN_SWEEP: usize = 8;
 /// Size of a queue with its table row; the key usually shares the authority's memory.
 const QUEUE_BYTES: usize = size_of::<HostQueue>() + 4 * size_of::<usize>() + 2 * size_of::<Arc<HostQueue>>();
 
-/// With what an allocation takes.
-const KEY_BYTES: usize = size_of::<PaceKey>() + 2 * size_of::<usize>();
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::fleet::MachineLink;
     use crate::policy::pace::{ARRIVAL, ClientId, PaceOutcome};
 
     #[test]
     fn a_full_table_drops_the_queues_that_owe_nothing_and_no_other() {
-        let pacer = Pacer::new(None, None);
+        let pacer = Pacer::new(Fleet::alone());
         let key = |number: u32| PaceKey::from_text(&format!("{number}.example")).expect("a key");
         let is_here = |key: &PaceKey| std::ptr::eq(pacer.shard(pacer.hasher.hash_one(key)), &pacer.shards[0]);
         let mut keys = (0..).map(key).filter(is_here);
@@ -221,8 +209,8 @@ mod tests {
     #[tokio::test]
     async fn what_a_queue_owes_that_nobody_uses_is_owed_without_it() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let machine = MachineLink::open(directory.path(), Duration::from_secs(3600)).expect("on Linux");
-        let fleet = Arc::new(Fleet::on_machine(machine.clone(), Arc::default()));
+        let machine = MachineLink::open(Some(directory.path()), Duration::from_secs(3600));
+        let fleet = Arc::new(Fleet::on_machine(machine, Arc::default()));
         let asked = PaceOutcome::Backoff { retry_after: Some(Duration::from_secs(70)) };
         // The operator's delay, a group's, a group's that has changed, one beside a quicker one, and what the host has asked for.
         for (name, before, outcome, then, owed) in [
@@ -232,9 +220,8 @@ mod tests {
             ("d", vec![(0, 50_000), (0, 100)], PaceOutcome::Success, (0, 50_000), 50),
             ("e", vec![(0, 0)], asked, (0, 0), 70),
         ] {
-            for pacer in [Pacer::new(None, None), Pacer::new(Some(fleet.clone()), Some(machine.clone()))] {
+            for pacer in [Fleet::alone(), fleet.clone()].map(Pacer::new) {
                 let host = PaceKey::from_text(&format!("{name}.example")).expect("a key");
-                let is_shared = pacer.shared.fleet.is_some();
                 let (began, mut left_by) = (Instant::now(), None);
                 for (delay, group) in &before {
                     let left = start(pacer.queue(&host), &terms(*delay, *group), outcome).await;
@@ -249,7 +236,7 @@ mod tests {
                 let Ok(Stand::Wait(waiting)) = stand else { panic!("{name}: it is owed") };
                 let (due, owed) = (waiting.due.expect("it is known"), Duration::from_secs(owed));
                 let late = left_by.expect("one") + ARRIVAL + Duration::from_millis(10);
-                assert!(due >= began + owed && due <= late + owed, "{name} {is_shared}: {:?}", due - began);
+                assert!(due >= began + owed && due <= late + owed, "{name}: {:?}", due - began);
             }
         }
     }
@@ -257,7 +244,7 @@ mod tests {
     /// Its own delay is over.
     #[tokio::test]
     async fn a_group_that_owes_nothing_does_not_wait_for_another_groups_start() {
-        let (pacer, host) = (Pacer::new(None, None), PaceKey::from_text("a.example").expect("a key"));
+        let (pacer, host) = (Pacer::new(Fleet::alone()), PaceKey::from_text("a.example").expect("a key"));
         let mut left = Vec::new();
         for group in [100_000, 300, 200] {
             left.push(start(pacer.queue(&host), &terms(0, group), PaceOutcome::Success).await);
@@ -270,7 +257,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_that_waits_for_its_group_and_then_for_its_host_has_one_place() {
-        let (pacer, host) = (Pacer::new(None, None), PaceKey::from_text("a.example").expect("a key"));
+        let (pacer, host) = (Pacer::new(Fleet::alone()), PaceKey::from_text("a.example").expect("a key"));
         let queue = pacer.queue(&host);
         start(queue.clone(), &terms(0, 50), PaceOutcome::Success).await;
         let one = Terms { max_concurrent: 1, ..Terms::default() };

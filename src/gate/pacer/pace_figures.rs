@@ -25,7 +25,8 @@ impl PaceFigures {
     pub(super) fn of<W>(schedule: &Schedule<W>, now: Instant) -> Self {
         let paused = schedule.paused_until(now).map_or(Duration::ZERO, |until| until - now);
         let (backoff, Observed { latency, refusals, .. }) = (schedule.backoff(), schedule.observed());
-        let (waiting, in_flight, owed) = (schedule.waiting(), schedule.in_flight(), schedule.owed(now));
+        let owed = schedule.owed(now).map_or(Duration::ZERO, |until| until - now);
+        let (waiting, in_flight) = (schedule.waiting(), schedule.in_flight());
         Self { waiting, in_flight, backoff, owed, latency, refusals, paused }
     }
 

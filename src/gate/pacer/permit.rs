@@ -1,10 +1,8 @@
 //! The right to one request in flight, and a place in the queue for it.
 
 use super::host_queue::HostQueue;
-use crate::gate::fleet::Fleet;
 use crate::policy::pace::{ARRIVAL, ClientId, PaceOutcome, Refused, Slot, Terms, Ticket};
 use crate::policy::{Authority, KeyBy, Refusal};
-use futures_util::future::OptionFuture;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -233,7 +231,7 @@ impl Waiting {
         let answer = tokio::select! {
             biased;
             answer = &mut self.answer => answer,
-            Some(refusal) = OptionFuture::from(self.queue.fleet().map(Fleet::refuses)) => return Err(refusal),
+            refusal = self.queue.fleet().refuses() => return Err(refusal),
         };
         match answer {
             Ok(Ok(slot)) => {
@@ -269,13 +267,14 @@ const DRAINING: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::fleet::Fleet;
     use crate::gate::pacer::{Pacer, Stand};
     use crate::policy::PaceKey;
     use futures_util::FutureExt;
 
     fn host() -> Arc<HostQueue> {
         let key = PaceKey::from_text("a.example").expect("a key");
-        Pacer::new(None, None).queue(&key)
+        Pacer::new(Fleet::alone()).queue(&key)
     }
 
     fn stand(host: &Arc<HostQueue>) -> Stand {

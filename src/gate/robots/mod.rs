@@ -62,7 +62,7 @@ pub(super) struct RobotsCache {
     loading: Semaphore,
     pacer: Arc<Pacer>,
     settings: Arc<ArcSwap<Settings>>,
-    fleet: Option<Arc<Fleet>>,
+    fleet: Arc<Fleet>,
     workers: Workers,
     fetches: FetchTable,
     /// Requests in flight that several hosts' redirects share.
@@ -78,7 +78,7 @@ impl RobotsCache {
     pub fn new(
         upstream: Arc<Upstream>,
         pacer: Arc<Pacer>,
-        (store, fleet, workers): (Arc<Store>, Option<Arc<Fleet>>, Workers),
+        (store, fleet, workers): (Arc<Store>, Arc<Fleet>, Workers),
         settings: Arc<ArcSwap<Settings>>,
     ) -> Arc<Self> {
         Arc::new(RobotsCache {
@@ -176,15 +176,14 @@ impl RobotsCache {
     /// Another instance has fetched this: waiting requests continue, and a copy in use is replaced. An empty name: publications may
     /// have been missed, so all waiting requests check again.
     pub fn published(self: &Arc<Self>, name: &str) {
-        let Some(fleet) = self.fleet.clone() else { return };
-        fleet.arrived(name);
+        self.fleet.arrived(name);
         let known = SiteFile::from_name(name).and_then(|(file, authority)| self.hosts.find(&authority, file));
         if let Some(host) = known.filter(|host| !is_unknown(&host.load()))
             && let Ok(place) = TAKING.try_acquire()
         {
             let inner = self.clone();
             tokio::spawn(async move {
-                inner.take_published(&fleet, &host).await;
+                inner.take_published(&host).await;
                 drop(place);
             });
         }

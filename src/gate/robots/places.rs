@@ -108,6 +108,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 mod tests {
     use super::*;
     use crate::gate::fair_places::tests::all_that;
+    use crate::gate::fleet::Fleet;
     use crate::gate::pacer::Pacer;
     use crate::policy::{Authority, PaceKey};
     use parking_lot::Mutex;
@@ -117,7 +118,7 @@ mod tests {
     const SOON: Duration = Duration::from_millis(1);
 
     fn queue() -> Arc<HostQueue> {
-        Pacer::new(None, None).queue(&PaceKey::from_text("a.example").unwrap())
+        Pacer::new(Fleet::alone()).queue(&PaceKey::from_text("a.example").unwrap())
     }
 
     /// A crawl by one client, with the default settings.
@@ -135,7 +136,7 @@ mod tests {
         async fn run(self) -> (Duration, u64) {
             let settings = Settings::default();
             let places = FairPlaces::new(settings.limits.max_robots_fetches.get());
-            let (pacer, timeout) = (Arc::new(Pacer::new(None, None)), settings.robots.timeout);
+            let (pacer, timeout) = (Arc::new(Pacer::new(Fleet::alone())), settings.robots.timeout);
             let (began, mut fetches) = (tokio::time::Instant::now(), JoinSet::new());
             for number in 0..self.hosts {
                 if let Some(a_second) = self.hosts_a_second {

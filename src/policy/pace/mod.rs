@@ -47,7 +47,7 @@ pub use last_starts::LastStarts;
 pub use observed::Observed;
 pub use phase::Phase;
 pub use source::{Shares, TurnSource};
-pub use terms::{ARRIVAL, Debt, NextTurn, PaceOutcome, Refused, Slot, SlotRequest, Terms, Ticket, Turn};
+pub use terms::{ARRIVAL, NextTurn, PaceOutcome, Refused, Slot, SlotRequest, Terms, Ticket, Turn};
 use wait_queue::WaitQueue;
 
 use super::Breaker;
@@ -114,7 +114,6 @@ impl<W> Schedule<W> {
         self.max_delay = terms.max_crawl_delay;
         self.breaker = terms.breaker;
         self.pauses_after = terms.breaker.map(|breaker| breaker.after).or(self.pauses_after);
-        self.clamp_hold(now);
         if self.wait_queue.is_none() && self.is_open(now, demand) && self.is_in_part(now, demand, terms.max_wait) {
             return Turn::Go(self.start(now, demand, Some(client)));
         }

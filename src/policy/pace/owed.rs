@@ -1,7 +1,7 @@
-//! The debt of a key: the longest gap, the backoff and the hold that later starts have to keep, also after a restart.
+//! The debt of a key: the longest gap, the backoff and the hold that later starts have to keep.
 
 use super::terms::SlotRequest;
-use super::{Debt, LastStarts, Observed, Schedule, terms};
+use super::{Observed, Schedule, terms};
 use std::time::{Duration, Instant};
 
 impl<W> Schedule<W> {
@@ -23,23 +23,16 @@ impl<W> Schedule<W> {
         terms::MAX_BACKOFF.max(self.max_delay).min(terms::FAR)
     }
 
-    /// The key's debt, to be kept over a restart.
-    pub fn debt(&self, now: Instant) -> Option<Debt> {
-        let until = self.owed_until()?;
-        (until > now).then(|| Debt { until, backoff: self.backoff(), refusals: self.observed.refusals })
+    /// Until when the longest gap and the hold last. `None`: nothing is owed.
+    pub fn owed(&self, now: Instant) -> Option<Instant> {
+        self.owed_until().filter(|until| *until > now)
     }
 
-    /// Remaining time of the debt.
-    pub fn owed(&self, now: Instant) -> Duration {
-        self.debt(now).map_or(Duration::ZERO, |debt| debt.until - now)
-    }
-
-    /// Adopts an earlier process's debt. A debt above one hour, or `max_crawl_delay` if longer, comes from a wrong clock, and the next
-    /// request cuts it to that.
-    pub fn restore(&mut self, now: Instant, debt: Debt) {
-        self.last.hold = self.last.hold.max(Some(debt.until.min(now + terms::FAR)));
-        self.observed.backoff = self.observed.backoff.max(debt.backoff.min(terms::MAX_BACKOFF));
-        self.observed.refusals = self.observed.refusals.max(debt.refusals);
+    /// The host asks for time elsewhere: nothing starts before `until`.
+    pub fn hold(&mut self, until: Instant, Observed { backoff, refusals, .. }: Observed) {
+        self.last.hold = self.last.hold.max(Some(until));
+        self.observed.backoff = self.observed.backoff.max(backoff);
+        self.observed.refusals = self.observed.refusals.max(refusals);
         self.pushed_back();
     }
 
@@ -55,23 +48,18 @@ impl<W> Schedule<W> {
         self.in_flight == 0 && self.wait_queue.is_none()
     }
 
-    /// The last start and the gap, if nothing else is known, as of most schedules that nobody uses.
-    pub fn rested(&self, now: Instant) -> Option<(Instant, Duration)> {
-        let LastStarts { last_start, last_fetch, hold } = self.last;
-        let (start, gap) = (last_start?, self.delay());
-        let is_all = self.is_unused()
-            && self.observed() == Observed::default()
-            && last_fetch <= last_start
-            && hold.is_none_or(|hold| hold <= now)
-            && (gap.is_zero() || self.longest.is_some_and(|(_, until)| until == start + gap));
-        is_all.then_some((start, gap))
+    /// Whether the last start owes the longest gap, and none before.
+    pub fn owes_one_gap(&self) -> bool {
+        let (start, gap) = (self.last.last_start, self.delay());
+        gap.is_zero() || self.longest.is_some_and(|(_, until)| start.is_some_and(|start| until == start + gap))
     }
 
-    /// The schedule that has rested.
-    pub fn of(start: Instant, gap: Duration) -> Self {
-        let longest = SlotRequest { delay: gap, adaptive: None, max_concurrent: 1, first_fetch: false };
-        let last = LastStarts { last_start: Some(start), ..LastStarts::default() };
-        Self { last, longest: Some((longest, start + gap)), ..Self::default() }
+    /// Adopts the end of the longest gap owed, of a schedule that was dropped or another process's, unless it has started something.
+    pub fn adopt_owed(&mut self, until: Instant) {
+        if let (Some(start), None) = (self.last.last_start, self.longest) {
+            let delay = until.duration_since(start);
+            self.longest = Some((SlotRequest { delay, adaptive: None, max_concurrent: 1, first_fetch: false }, until));
+        }
     }
 
     /// A shorter gap does not replace a longer one still owed.
@@ -86,14 +74,6 @@ impl<W> Schedule<W> {
     #[inline]
     pub(super) fn delay(&self) -> Duration {
         self.longest.map_or(Duration::ZERO, |(demand, _)| demand.gap(self.observed.latency))
-    }
-
-    /// Limits stored instants: a longer hold comes from a wrong clock.
-    pub(super) fn clamp_hold(&mut self, now: Instant) {
-        let most = self.longest_debt();
-        if let Some(hold) = &mut self.last.hold {
-            *hold = (*hold).min(now + most);
-        }
     }
 
     fn owed_until(&self) -> Option<Instant> {

@@ -118,8 +118,8 @@ impl World {
                 Event::Timer => {}
             }
             self.poll()?;
-            if let Some((start, gap)) = self.schedule.rested(self.now).filter(|_| self.rests) {
-                self.schedule = Schedule::of(start, gap);
+            if self.rests && self.schedule.is_unused() && self.schedule.owes_one_gap() {
+                self.schedule = self.schedule.again(self.now);
             }
         }
         self.now = end.unwrap_or(self.now);

@@ -171,15 +171,6 @@ impl PaceOutcome {
     }
 }
 
-/// A key's debt: no start before `until`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Debt {
-    pub until: Instant,
-    pub backoff: Duration,
-    /// Consecutive refusals.
-    pub refusals: u32,
-}
-
 /// The part of [`Terms`] that is needed until the start.
 #[derive(Debug, Clone, Copy)]
 pub struct SlotRequest {

@@ -1,10 +1,9 @@
 //! The way to the machine's file. It cannot be opened while its disk is full, and somebody may remove it: while requests come, it is
-//! opened again.
+//! opened again. Until then, and where nothing is to be shared, the words are in this process's own memory.
 
 use super::{Machine, warn};
-use crate::gate::fleet::Reach;
-use crate::policy::pace::Phase;
-use arc_swap::ArcSwapOption;
+use crate::gate::fleet::{Reach, ServerLost};
+use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,49 +11,70 @@ use std::time::{Duration, Instant};
 
 /// This process's place among those of its machine.
 pub(in crate::gate) struct MachineLink {
-    directory: PathBuf,
+    /// `None`: nothing is to be shared.
+    directory: Option<PathBuf>,
     /// Upper limit of a debt.
     most: Duration,
-    /// The file that was opened last, which may be lost.
-    last: ArcSwapOption<Machine>,
+    last: ArcSwap<Machine>,
+    /// Those before, which may know what hosts are owed.
+    before: ArcSwapOption<Machine>,
     /// When somebody last looked for the file.
     looked: Mutex<Instant>,
 }
 
 impl MachineLink {
-    /// `most`: upper limit of a debt. `None`: not on this system.
-    pub fn open(directory: &Path, most: Duration) -> Option<Arc<Self>> {
-        if cfg!(not(target_os = "linux")) {
-            tracing::debug!("processes share paces only on Linux or through a fleet's server");
-            return None;
-        }
-        let opened = Machine::open(directory, most, WAIT);
-        let opened = opened.inspect_err(|error| warn(&directory.display().to_string(), error));
-        let (last, looked) = (ArcSwapOption::from(opened.ok().map(Arc::new)), Mutex::new(Instant::now()));
-        Some(Arc::new(Self { directory: directory.to_owned(), most, last, looked }))
+    /// `directory`: of the file, if there is to be one. `most`: upper limit of a debt.
+    pub fn open(directory: Option<&Path>, most: Duration) -> Arc<Self> {
+        let directory = directory.filter(|_| cfg!(target_os = "linux")).map(Path::to_owned);
+        let opened = directory.as_deref().and_then(|directory| {
+            let opened = Machine::open(directory, most, WAIT);
+            opened.inspect_err(|error| warn(&directory.display().to_string(), error)).ok()
+        });
+        let last = Arc::new(opened.unwrap_or_else(|| Machine::unnamed(most)));
+        let (before, looked) = (ArcSwapOption::empty(), Mutex::new(Instant::now()));
+        Arc::new(Self { directory, most, last: last.into(), before, looked })
     }
 
-    /// The processes that share the file, which may be lost. `None`: it could never be opened.
-    pub fn machine(&self) -> Option<Arc<Machine>> {
+    /// The words in use.
+    pub fn machine(&self) -> Arc<Machine> {
         let last = self.last.load_full();
+        let Some(directory) = &self.directory else { return last };
         let Some(mut looked) = self.looked.try_lock().filter(|looked| looked.elapsed() >= AGAIN) else {
             return last;
         };
         *looked = Instant::now();
-        if last.as_ref().is_some_and(|machine| machine.is_there()) {
+        if last.is_there() {
             return last;
         }
-        let Ok(opened) = Machine::open(&self.directory, self.most, Duration::ZERO) else { return last };
+        let Ok(opened) = Machine::open(directory, self.most, Duration::ZERO) else { return last };
         tracing::info!("paces are shared with the other politely processes on this machine again");
-        self.last.store(Some(Arc::new(opened)));
+        self.last.store(Arc::new(opened));
+        self.before.store(Some(last));
         self.last.load_full()
+    }
+
+    /// The words before, if there were any, and those in use.
+    pub fn all(&self) -> impl Iterator<Item = Arc<Machine>> {
+        let now = self.machine();
+        self.before.load_full().into_iter().chain([now])
+    }
+
+    /// The words in use, unless others do not see them that should.
+    pub fn shared(&self) -> Result<Arc<Machine>, ServerLost> {
+        let machine = self.machine();
+        if self.directory.is_none() || machine.is_shared() { Ok(machine) } else { Err(ServerLost) }
     }
 
     #[inline]
     pub fn reach(&self) -> Reach {
-        let alone = || Phase { instances: 1, rank: 0, epoch: Instant::now() };
-        let last = self.last.load();
-        last.as_ref().map_or_else(|| Reach { alone: Some(alone()), ..Reach::default() }, |machine| machine.reach())
+        Reach { link: 1, alone: self.last.load().part(), ..Reach::default() }
+    }
+
+    /// The words that are now in use in place of these.
+    #[inline]
+    pub fn instead_of(&self, machine: &Arc<Machine>) -> Option<Arc<Machine>> {
+        let may_be = self.directory.is_some() && !machine.is_shared();
+        may_be.then(|| self.machine()).filter(|now| !Arc::ptr_eq(now, machine))
     }
 }
 
@@ -71,18 +91,34 @@ mod tests {
     fn one_that_has_lost_the_file_knows_so_until_it_has_another() {
         let above = tempfile::tempdir().expect("a temporary directory");
         let directory = above.path().join("store");
-        let link = MachineLink::open(&directory, Duration::from_secs(3600)).expect("on Linux");
-        let first = link.machine().expect("it is open");
+        let link = MachineLink::open(Some(&directory), Duration::from_secs(3600));
+        let first = link.machine();
+        assert!(link.shared().is_ok());
         std::fs::remove_dir_all(&directory).expect("it is ours");
         std::fs::write(&directory, "no directory").expect("it is writable");
         let look = || {
             *link.looked.lock() -= AGAIN;
-            link.machine().expect("it was open")
+            link.machine()
         };
-        assert!(Arc::ptr_eq(&look(), &first) && first.is_lost());
-        assert_eq!(link.reach().alone.map(|phase| phase.instances), Some(1));
+        assert!(Arc::ptr_eq(&look(), &first) && !first.is_shared());
+        assert!(link.shared().is_err() && link.instead_of(&first).is_none());
         std::fs::remove_file(&directory).expect("it is ours");
         let second = look();
-        assert!(!second.is_lost() && link.reach().link > 0);
+        assert!(second.is_shared() && link.shared().is_ok());
+        assert!(link.instead_of(&first).is_some_and(|now| Arc::ptr_eq(&now, &second)));
+        assert!(link.instead_of(&second).is_none());
+    }
+
+    #[test]
+    fn one_that_could_not_open_the_file_has_words_of_its_own_until_it_can() {
+        let above = tempfile::tempdir().expect("a temporary directory");
+        let directory = above.path().join("store");
+        std::fs::write(&directory, "no directory").expect("it is writable");
+        let link = MachineLink::open(Some(&directory), Duration::from_secs(3600));
+        assert!(!link.machine().is_shared() && link.shared().is_err());
+        std::fs::remove_file(&directory).expect("it is ours");
+        *link.looked.lock() -= AGAIN;
+        assert!(link.shared().is_ok_and(|machine| machine.is_shared()));
+        assert!(MachineLink::open(None, AGAIN).shared().is_ok(), "nobody else should see them");
     }
 }

@@ -14,10 +14,10 @@ mod slot;
 mod slots;
 mod words;
 
-use super::{Reach, ServerLost, Spend};
+use super::{ServerLost, Spend};
 use crate::config::hint_for;
 use crate::policy::Spent;
-use crate::policy::pace::{Debt, Observed, Phase};
+use crate::policy::pace::{LastStarts, Observed, Phase};
 use clock::{instant, micros, micros_up, span};
 pub(in crate::gate) use key_view::{MachineStart, MachineTurn, MachineView};
 pub(in crate::gate) use link::MachineLink;
@@ -33,7 +33,8 @@ use words::SharedWords;
 
 /// This process's part in the fleet, by one file.
 pub(in crate::gate) struct Machine {
-    file: MachineFile,
+    /// `None`: nothing is shared.
+    file: Option<MachineFile>,
     words: SharedWords,
     /// Secret hash key, created with the file: no site can choose names that share a bucket.
     key: u64,
@@ -44,41 +45,24 @@ pub(in crate::gate) struct Machine {
     /// Segments known to exist.
     segments: AtomicUsize,
     most_segments: usize,
+    /// Slots that this process was the first to use.
+    used: AtomicUsize,
     is_full_told: AtomicBool,
-    /// Somebody has removed the file: later processes use another.
-    is_removed: AtomicBool,
+    /// Somebody has removed or damaged the file, which has been logged: later processes use another.
+    is_gone: AtomicBool,
     /// Upper limit of a debt.
     most: Duration,
-    /// Number of processes when sharing ended, which has been logged, and this one's rank among them.
-    alone: OnceLock<(u32, u32)>,
-    /// The same instant for all processes.
-    epoch: Instant,
+    /// The number of processes when the words were lost, and this one's rank among them.
+    parted: OnceLock<(u32, u32)>,
     /// The stopped process that has been logged.
     warned_of: AtomicU32,
 }
 
 impl Machine {
-    /// The file can be read at any time; if it is lost, this process goes on alone.
-    #[inline]
-    pub fn reach(&self) -> Reach {
-        let link = u64::from(!self.is_lost());
-        let (instances, rank) = self.alone.get().copied().unwrap_or((1, 0));
-        let phase = Phase { instances, rank, epoch: self.epoch };
-        Reach { link, alone: Some(phase), ..Reach::default() }
-    }
-
     /// A key's state. `None`: unknown.
     #[inline]
     pub fn view(&self, id: u64, at: Instant) -> Option<MachineView> {
         Some(self.find(id)?.view(at, self.most))
-    }
-
-    /// A key's debt from earlier processes.
-    pub fn debt(&self, id: u64, at: Instant) -> Option<Debt> {
-        let MachineView { starts, owed, observed, .. } = self.view(id, at)?;
-        let until = owed.max(starts.hold).or((!observed.is_calm()).then_some(at))?;
-        let Observed { backoff, refusals, .. } = observed;
-        Some(Debt { until, backoff, refusals })
     }
 
     /// Reserves the next free start of a key for this process.
@@ -102,7 +86,8 @@ impl Machine {
     /// Takes the key's turn, which allows no other process to start anything. This process does not have it yet.
     pub fn take(&self, id: u64, start: MachineStart, at: Instant) -> MachineTurn {
         let times = (micros(at), span(self.most));
-        if !self.is_there() {
+        // Whoever finds that the file has gone looks for another first.
+        if self.is_shared() && !self.is_there() {
             return MachineTurn::Busy;
         }
         loop {
@@ -130,9 +115,9 @@ impl Machine {
         self.of(id, |slot| slot.learn(observed, hold.map_or(0, micros_up)));
     }
 
-    /// Records a key's debt for later processes.
-    pub fn owe(&self, id: u64, debt: Debt) {
-        self.of(id, |slot| slot.owe(micros_up(debt.until), debt.backoff, debt.refusals));
+    /// Records what a key owes until then, by these starts.
+    pub fn owe(&self, id: u64, starts: LastStarts, until: Instant) {
+        self.of(id, |slot| slot.owe(starts, micros_up(until)));
     }
 
     /// Logs the process that has the key's turn, if it is stopped. `what_waits`: for what it has it, and who waits for that.
@@ -165,7 +150,7 @@ impl Machine {
     pub async fn spend(&self, of: &str, spend: &Spend) -> Result<(bool, Spent), ServerLost> {
         let id = self.id(&format!("{of} {}", spend.per.as_str()));
         let began = tokio::time::Instant::now();
-        while began.elapsed() < STOPPED && !self.is_lost() {
+        while began.elapsed() < STOPPED {
             if let Some(slot) = self.find_or_insert(id, micros(Instant::now())) {
                 return Ok(budgets::spend(slot, spend, SystemTime::now()));
             }
@@ -186,24 +171,33 @@ impl Machine {
 
     /// Looks whether the file is still where other processes find it.
     fn is_there(&self) -> bool {
-        let is_gone = |error: io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
-        if !self.file.is_named().unwrap_or_else(|error| !is_gone(error)) {
-            self.is_removed.store(true, Ordering::Relaxed);
+        let is_missing =
+            |error: io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+        let is_named = |file: &MachineFile| file.is_named().unwrap_or_else(|error| !is_missing(error));
+        let is_there = self.is_shared() && self.file.as_ref().is_some_and(is_named);
+        if !is_there && self.file.is_some() && !self.is_gone.swap(true, Ordering::Relaxed) {
+            let why = format!("{} was removed, or cannot be read any more", slots::FILE);
+            warn("from now on", &io::Error::new(io::ErrorKind::NotFound, why));
+            if self.part().is_some() {
+                self.give_up();
+            }
         }
-        !self.is_lost()
+        is_there
     }
 
-    /// Whether nothing is shared any more, which is logged.
-    pub fn is_lost(&self) -> bool {
-        let is_lost = self.words.is_lost() || self.is_removed.load(Ordering::Relaxed);
-        if is_lost {
-            self.alone.get_or_init(|| {
-                let why = format!("{} was removed, or cannot be read any more", slots::FILE);
-                warn("from now on", &io::Error::new(io::ErrorKind::NotFound, why));
-                self.processes()
-            });
-        }
-        is_lost
+    /// This process's part of the time, if the words are lost: so they are for all, and each goes on by itself.
+    #[inline]
+    pub fn part(&self) -> Option<Phase> {
+        self.words.is_lost().then(|| {
+            let (instances, rank) = *self.parted.get_or_init(|| self.processes());
+            Phase { instances, rank, epoch: instant(1).unwrap_or_else(Instant::now) }
+        })
+    }
+
+    /// Whether other processes see the words, as far as is known.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.file.is_some() && !self.words.is_lost() && !self.is_gone.load(Ordering::Relaxed)
     }
 }
 

@@ -153,11 +153,12 @@ impl<'a> KeySlot<'a> {
         }
     }
 
-    /// Records a debt: no start before `until`.
-    pub fn owe(&self, until: u64, backoff: Duration, refusals: u32) {
-        let latency = Duration::from_micros(self.get(LATENCY));
+    /// Records the last starts of a process that may forget them, which are owed until then.
+    pub fn owe(&self, starts: LastStarts, until: u64) {
+        for (word, at) in [(START, starts.last_start), (FETCH, starts.last_fetch), (HOLD, starts.hold)] {
+            self.words[word].fetch_max(at.map_or(0, micros_up), SeqCst);
+        }
         self.words[OWED].fetch_max(until, SeqCst);
-        self.learn(Observed { backoff, latency, refusals }, 0);
         self.keep(until);
     }
 

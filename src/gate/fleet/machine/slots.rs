@@ -6,7 +6,7 @@
 //! its number while it lives, so that others can tell whether it does.
 
 use super::Machine;
-use super::clock::{instant, micros};
+use super::clock::micros;
 use super::machine_file::{MachineFile, boot_id};
 use super::slot::{KeySlot, WORDS};
 use super::words::SharedWords;
@@ -43,8 +43,7 @@ impl Machine {
         if !is_whole(&file)? {
             begin(&file, boot)?;
         }
-        let words = SharedWords::map(&file.file, BASE + SLOT * FIRST * ((1 << SEGMENTS) - 1))?;
-        let segments = words.word(SEGMENTS_WORD).load(SeqCst) as usize;
+        let words = SharedWords::map(&file.file, COUNT)?;
         let me = (0..PROCESSES).map(|n| (n + fastrand::u16(..)) % PROCESSES + 1);
         let me = me.take(usize::from(PROCESSES)).find(|me| file.lock(PROCESS + u64::from(*me)).unwrap_or(false));
         let number = me.ok_or_else(|| io::Error::other("too many processes use it"))?;
@@ -52,28 +51,50 @@ impl Machine {
         let generation = ((process.load(SeqCst) >> 32) as u16).wrapping_add(1);
         process.store(u64::from(generation) << 32 | u64::from(std::process::id()), SeqCst);
         let me = u32::from(generation) << 16 | u32::from(number);
-        let key = words.word(KEY_WORD).load(SeqCst);
-        let (inserting, segments) = (Mutex::default(), AtomicUsize::new(segments));
-        let machine = Self {
+        let machine = Self::with(Some(file), words, me, most);
+        if machine.words.word(BOOT_WORD).load(SeqCst) != boot {
+            machine.boot(boot);
+        }
+        machine.locked(|file| file.unlock(GUARD).is_ok());
+        Ok(machine)
+    }
+
+    /// The words of this process alone, in memory.
+    pub fn unnamed(most: Duration) -> Self {
+        let words = SharedWords::unnamed(COUNT).expect("it is address space");
+        words.word(KEY_WORD).store(secret(), SeqCst);
+        words.word(SEGMENTS_WORD).store(1, SeqCst);
+        Self::with(None, words, 1, most)
+    }
+
+    fn with(file: Option<MachineFile>, words: SharedWords, me: u32, most: Duration) -> Self {
+        let [key, segments] = [KEY_WORD, SEGMENTS_WORD].map(|word| words.word(word).load(SeqCst));
+        Self {
             file,
             words,
             key,
             me,
-            inserting,
-            segments,
+            inserting: Mutex::default(),
+            segments: AtomicUsize::new(segments as usize),
+            used: AtomicUsize::default(),
             most_segments: SEGMENTS,
             is_full_told: AtomicBool::default(),
-            is_removed: AtomicBool::default(),
+            is_gone: AtomicBool::default(),
             most,
-            alone: OnceLock::new(),
-            epoch: instant(1).unwrap_or_else(Instant::now),
+            parted: OnceLock::new(),
             warned_of: AtomicU32::default(),
-        };
-        if machine.words.word(BOOT_WORD).load(SeqCst) != boot {
-            machine.boot(boot);
         }
-        machine.file.unlock(GUARD)?;
-        Ok(machine)
+    }
+
+    /// Whether the file's lock was taken or released. Without a file, nobody else has one.
+    fn locked(&self, lock: impl FnOnce(&MachineFile) -> bool) -> bool {
+        self.file.as_ref().is_none_or(lock)
+    }
+
+    /// Bytes of memory that are this process's own: keys are all over the pages.
+    pub fn own_bytes(&self) -> usize {
+        let all = if self.file.is_some() { 0 } else { size(self.segments()) as usize };
+        all.min(self.used.load(SeqCst).saturating_mul(PAGE))
     }
 
     /// The hash of a key in this file.
@@ -94,19 +115,19 @@ impl Machine {
             return Some(slot);
         }
         let _inserting = self.inserting.lock();
-        if !self.file.lock(GUARD).is_ok_and(|is_locked| is_locked) {
+        if !self.locked(|file| file.lock(GUARD).unwrap_or(false)) {
             return None;
         }
         let slot = self.find(id).unwrap_or_else(|| self.insert(id, now));
-        self.file.unlock(GUARD).ok()?;
-        Some(slot)
+        self.locked(|file| file.unlock(GUARD).is_ok()).then_some(slot)
     }
 
     /// Whether that process lives. `me` does.
     pub(super) fn lives(&self, process: u32) -> bool {
         let byte = PROCESS + u64::from(process as u16);
         process == self.me
-            || self.pid(process).is_some() && self.file.count_locked(byte, byte + 1).is_ok_and(|count| count > 0)
+            || self.pid(process).is_some()
+                && self.locked(|file| file.count_locked(byte, byte + 1).is_ok_and(|count| count > 0))
     }
 
     /// The system's process id. `None`: another process has taken its number.
@@ -119,14 +140,21 @@ impl Machine {
 
     /// Number of processes that use the file, including this one, and its rank among them.
     pub(super) fn processes(&self) -> (u32, u32) {
-        let others = |end: u64| self.file.count_locked(PROCESS + 1, PROCESS + end).unwrap_or(0);
-        (others(u64::from(PROCESSES) + 1) + 1, others(u64::from(self.me as u16)))
+        let others = |end: u16| {
+            self.file.as_ref().map_or(0, |it| it.count_locked(PROCESS + 1, PROCESS + u64::from(end)).unwrap_or(0))
+        };
+        (others(PROCESSES + 1) + 1, others(self.me as u16))
+    }
+
+    /// Lets other processes begin the file anew.
+    pub(super) fn give_up(&self) {
+        self.locked(|file| file.unlock(PROCESS + u64::from(self.me as u16)).is_ok());
     }
 
     /// Other processes add no key until this is dropped.
     #[cfg(test)]
-    pub(super) fn guard(&self) -> io::Result<bool> {
-        self.file.lock(GUARD)
+    pub(super) fn guard(&self) -> bool {
+        self.locked(|file| file.lock(GUARD).unwrap_or(false))
     }
 
     fn segments(&self) -> usize {
@@ -134,8 +162,8 @@ impl Machine {
         if noted <= known || noted > SEGMENTS {
             return known;
         }
-        let length = self.file.file.metadata().map_or(0, |it| it.len());
-        let known = if length >= size(noted) { noted } else { known };
+        let is_there = self.locked(|file| file.file.metadata().is_ok_and(|it| it.len() >= size(noted)));
+        let known = if is_there { noted } else { known };
         self.segments.store(known, SeqCst);
         known
     }
@@ -178,6 +206,7 @@ impl Machine {
         if over > now && !self.is_full_told.swap(true, SeqCst) {
             tracing::warn!("{FILE} has no room for more hosts with delays: some delays are dropped before they end");
         }
+        self.used.fetch_add(usize::from(slot.is_free()), SeqCst);
         slot.begin(now);
         slot
     }
@@ -185,7 +214,8 @@ impl Machine {
     /// False: the file has its maximum length, or the disk is full.
     fn grow(&self) -> bool {
         let segments = self.segments();
-        if segments >= self.most_segments || self.file.allocate(size(segments), size(segments + 1)).is_err() {
+        let allocates = |file: &MachineFile| file.allocate(size(segments), size(segments + 1)).is_ok();
+        if segments >= self.most_segments || !self.locked(allocates) {
             return false;
         }
         self.words.word(SEGMENTS_WORD).store(segments as u64 + 1, SeqCst);
@@ -230,8 +260,12 @@ fn begin(file: &MachineFile, boot: u64) -> io::Result<()> {
         file.file.set_len(0)?;
     }
     file.allocate(0, size(1))?;
-    let key = RandomState::new().hash_one(boot).max(1);
-    file.file.write_all_at([MAGIC, boot, key, 1].map(u64::to_le_bytes).as_flattened(), 0)
+    file.file.write_all_at([MAGIC, boot, secret(), 1].map(u64::to_le_bytes).as_flattened(), 0)
+}
+
+/// A hash key: 0 means none.
+fn secret() -> u64 {
+    RandomState::new().hash_one(MAGIC).max(1)
 }
 
 /// Length of a file with this many segments, in bytes.
@@ -265,6 +299,9 @@ const SLOT: usize = WORDS + 1;
 pub(super) const FIRST: usize = 32 * 1024;
 /// Most segments: a million slots.
 pub(super) const SEGMENTS: usize = 5;
+/// Words of a file of the greatest length.
+const COUNT: usize = BASE + SLOT * FIRST * ((1 << SEGMENTS) - 1);
+const PAGE: usize = 4096;
 /// Bytes used only for locks, beyond the data.
 const GUARD: u64 = 1 << 40;
 const PROCESS: u64 = GUARD + 1;

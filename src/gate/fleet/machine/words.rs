@@ -1,4 +1,4 @@
-//! A file shared between processes as words in memory, each read and written atomically.
+//! A file shared between processes as words in memory, each read and written atomically; without a file, the process's own memory.
 //!
 //! The file's owner may truncate it, and a disk may fail: the kernel answers the next access with SIGBUS, which would end the process.
 //! Here it only ends the sharing: the handler maps empty memory over the file, and the words are lost from then on.
@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(super) struct SharedWords {
     first: NonNull<AtomicU64>,
     count: usize,
-    place: &'static MappedPlace,
+    /// `None`: memory without a file cannot be lost.
+    place: Option<&'static MappedPlace>,
 }
 
 /// A memory range in which a SIGBUS is handled.
@@ -35,24 +36,32 @@ impl SharedWords {
         let place =
             PLACES.iter().find(|place| place.start.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok());
         let place = place.ok_or_else(|| io::Error::other("too many files are mapped"))?;
-        let length = count * size_of::<AtomicU64>();
-        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_NORESERVE);
-        // SAFETY: a new mapping at an address of the kernel's choice; nothing else refers to it.
-        let start = unsafe { libc::mmap(null_mut(), length, access, flags, file.as_raw_fd(), 0) };
-        let Some(first) = NonNull::new(start.cast::<AtomicU64>()).filter(|_| start != libc::MAP_FAILED) else {
-            place.start.store(0, Ordering::Release);
-            return Err(io::Error::last_os_error());
-        };
+        let mapped = Self::map_at(libc::MAP_SHARED, file.as_raw_fd(), count);
+        let mut mapped = mapped.inspect_err(|_| place.start.store(0, Ordering::Release))?;
         place.is_lost.store(false, Ordering::Relaxed);
-        place.length.store(length, Ordering::Relaxed);
-        place.start.store(start.addr(), Ordering::Release);
-        Ok(Self { first, count, place })
+        place.length.store(count * size_of::<AtomicU64>(), Ordering::Relaxed);
+        place.start.store(mapped.first.addr().get(), Ordering::Release);
+        mapped.place = Some(place);
+        Ok(mapped)
+    }
+
+    /// Words without a file: zeros, which take memory once they are written.
+    pub fn unnamed(count: usize) -> io::Result<Self> {
+        Self::map_at(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, count)
+    }
+
+    fn map_at(kind: libc::c_int, file: RawFd, count: usize) -> io::Result<Self> {
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, kind | libc::MAP_NORESERVE);
+        // SAFETY: a new mapping at an address of the kernel's choice; nothing else refers to it.
+        let start = unsafe { libc::mmap(null_mut(), count * size_of::<AtomicU64>(), access, flags, file, 0) };
+        let first = NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED);
+        Ok(Self { first: first.ok_or_else(io::Error::last_os_error)?, count, place: None })
     }
 
     /// Whether the file's data is lost, and the words are this process's own.
     #[inline]
     pub fn is_lost(&self) -> bool {
-        self.place.is_lost.load(Ordering::Relaxed)
+        self.place.is_some_and(|place| place.is_lost.load(Ordering::Relaxed))
     }
 
     /// `count` words from `at`.
@@ -76,10 +85,11 @@ unsafe impl Sync for SharedWords {}
 
 impl Drop for SharedWords {
     fn drop(&mut self) {
-        self.place.start.store(1, Ordering::Release);
+        let mark = |start| self.place.into_iter().for_each(|place| place.start.store(start, Ordering::Release));
+        mark(1);
         // SAFETY: the mapping made above, to which nothing refers any more.
         unsafe { libc::munmap(self.first.as_ptr().cast(), self.count * size_of::<AtomicU64>()) };
-        self.place.start.store(0, Ordering::Release);
+        mark(0);
     }
 }
 

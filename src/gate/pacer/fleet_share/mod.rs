@@ -106,7 +106,7 @@ impl FleetShare {
         let holds = own.hold > self.told.hold;
         let is_raised = observed.backoff > self.seen.backoff
             || observed.refusals > self.seen.refusals
-            || holds && schedule.debt(now).is_some();
+            || holds && schedule.owed(now).is_some();
         let is_lowered = self.is_calmer(schedule) && may_ask;
         let is_asked = !self.known && self.reserved.is_some() && may_ask;
         let is_told = self.unused.is_some() || self.tells_at().is_some_and(|at| at <= now);
@@ -204,7 +204,7 @@ impl FleetShare {
 
     /// Whether the fleet must be told of starts that a new server may not know.
     pub fn owes<W>(&self, schedule: &Schedule<W>, now: Instant) -> bool {
-        self.link != 0 && schedule.debt(now).is_some() && schedule.last_starts().max(self.told) != self.told
+        self.link != 0 && schedule.owed(now).is_some() && schedule.last_starts().max(self.told) != self.told
     }
 
     /// Whether backoff or refusals are below the fleet's, and no request is left to report it.

@@ -79,10 +79,7 @@ impl HostQueue {
 
     /// A call to the fleet, when it was made, and its answer. Slots are granted meanwhile.
     async fn ask(&self, call: PaceCall, asked: Instant) -> (PaceCall, Instant, Result<PaceAnswer, ServerLost>) {
-        let answer = match self.fleet() {
-            Some(fleet) => fleet.pace(&self.key.to_string(), &call).await,
-            None => Err(ServerLost),
-        };
+        let answer = self.fleet().pace(&self.key.to_string(), &call).await;
         (call, asked, answer)
     }
 
@@ -90,10 +87,10 @@ impl HostQueue {
     pub(in crate::gate::pacer) async fn link_changed(self: Arc<Self>) {
         let driver = {
             let HostQueueState { schedule, sharing, driven } = &mut *self.state.lock();
-            let (Some(fleet), Some(share)) = (self.fleet(), sharing.server()) else { return };
+            let Some(share) = sharing.server() else { return };
             let now = Instant::now();
             share.hears(None, now);
-            share.follow(schedule, fleet.reach(), now);
+            share.follow(schedule, self.fleet().reach(), now);
             if *driven {
                 return self.changed.notify_one();
             }

@@ -1,7 +1,7 @@
 //! The end of a slot: its request leaves, is answered, ends. Tells all that depend on it.
 
 use super::{HostQueue, HostQueueState, HostSchedule};
-use crate::policy::pace::{Debt, PaceOutcome, Slot};
+use crate::policy::pace::{Observed, PaceOutcome, Slot};
 use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -72,20 +72,22 @@ impl HostQueue {
         let is_refused = outcome.is_refused();
         self.notify(&mut state, frees || is_refused);
         if is_refused {
-            let now = Instant::now();
-            let debt = state.schedule.debt(now);
+            let (until, observed) = (state.schedule.owed(Instant::now()), state.schedule.observed());
             drop(state);
-            if let Some(debt) = debt {
-                self.hold_groups(now, debt);
-                self.page().inspect(|page| page.restore(now, debt)).inspect(|page| page.hold_groups(now, debt));
+            if let Some(until) = until {
+                self.hold_groups(until, observed);
+                if let Some(page) = self.page() {
+                    page.hold(until, observed);
+                    page.hold_groups(until, observed);
+                }
             }
         }
     }
 
-    /// The host asked a subresource to come later, so the pages wait as well.
-    pub(super) fn restore(self: &Arc<Self>, now: Instant, debt: Debt) {
+    /// The host asked another queue to come later: pages wait for what subresources have been told, and groups for what the host has.
+    pub(super) fn hold(self: &Arc<Self>, until: Instant, observed: Observed) {
         let mut state = self.state.lock();
-        self.note(&mut state, true, |schedule| schedule.restore(now, debt));
+        self.note(&mut state, true, |schedule| schedule.hold(until, observed));
         self.notify(&mut state, true);
     }
 }
@@ -104,9 +106,9 @@ mod tests {
     #[tokio::test]
     async fn who_gets_a_turn_next_knows_what_the_answer_in_the_last_one_said() {
         let directory = tempfile::tempdir().unwrap();
-        let open = || MachineLink::open(directory.path(), Duration::from_secs(3600)).unwrap();
-        let (other, pacer) = (open(), Pacer::new(Some(Arc::new(Fleet::on_machine(open(), Arc::default()))), None));
-        let other = other.machine().unwrap();
+        let open = || MachineLink::open(Some(directory.path()), Duration::from_secs(3600));
+        let (other, pacer) = (open(), Pacer::new(Arc::new(Fleet::on_machine(open(), Arc::default()))));
+        let other = other.machine();
         let terms = Terms { crawl_delay: Duration::from_millis(1), ..Terms::default() };
         for number in 0..300 {
             let key = format!("a{number}.example");

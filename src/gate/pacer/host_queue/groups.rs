@@ -4,7 +4,7 @@
 
 use super::super::permit::{Permit, Waiting};
 use super::{HostQueue, Stand};
-use crate::policy::pace::{ClientId, Debt, LastStarts, Terms};
+use crate::policy::pace::{ClientId, LastStarts, Observed, Terms};
 use crate::policy::{PaceKey, Refusal};
 use std::iter::once;
 use std::sync::Arc;
@@ -72,9 +72,14 @@ impl HostQueue {
         }
         if groups.len() >= MOST_IDLE {
             let now = Instant::now();
-            groups.retain(|group| !group.is_idle(now));
+            groups.retain(|group| group.rest(now).is_err());
         }
-        let group = Arc::new(Self::begin(key, LastStarts { last_start, ..LastStarts::default() }, self.shared.clone()));
+        let mut group = Self::new(key, None, self.shared.clone());
+        let schedule = &mut group.state.get_mut().schedule;
+        if schedule.last_starts().last_start.is_none() {
+            schedule.adopt(LastStarts { last_start, ..LastStarts::default() });
+        }
+        let group = Arc::new(group);
         groups.push(group.clone());
         group
     }
@@ -90,9 +95,9 @@ impl HostQueue {
     }
 
     /// The host has asked for time, which may be too long for requests that wait in a group.
-    pub(super) fn hold_groups(self: &Arc<Self>, now: Instant, debt: Debt) {
+    pub(super) fn hold_groups(self: &Arc<Self>, until: Instant, observed: Observed) {
         let groups = self.groups.lock().clone();
-        groups.iter().for_each(|group| group.restore(now, Debt { backoff: Duration::ZERO, ..debt }));
+        groups.iter().for_each(|group| group.hold(until, Observed { backoff: Duration::ZERO, ..observed }));
     }
 }
 

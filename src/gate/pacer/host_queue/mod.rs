@@ -8,17 +8,17 @@ mod guests;
 mod rest;
 mod sharing;
 
+use super::machine_share::MachineShare;
 use super::pace_figures::PaceFigures;
 use super::permit::{Permit, Waiting};
 use crate::gate::fair_places::{FairPlace, Taker};
-use crate::gate::fleet::{Fleet, MachineLink};
+use crate::gate::fleet::Fleet;
 use crate::gate::report_mode::Reported;
 use crate::gate::waiting_requests::{PacedQueue, WaitingRequests};
 use crate::policy::pace::{ClientId, Refused, Schedule, Slot, Terms, Ticket, Turn};
 use crate::policy::{Authority, PaceKey, Refusal};
 use guests::Guests;
 use parking_lot::{Mutex, MutexGuard};
-pub(super) use rest::Rest;
 use sharing::Sharing;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -53,9 +53,7 @@ pub(in crate::gate) enum Stand {
 /// State shared by all queues.
 pub(super) struct PacerShared {
     pub waiting: Arc<WaitingRequests>,
-    pub fleet: Option<Arc<Fleet>>,
-    /// Where debts are kept for later processes.
-    pub debts: Option<Arc<MachineLink>>,
+    pub fleet: Arc<Fleet>,
     /// Number of queues.
     pub queues: AtomicUsize,
 }
@@ -69,9 +67,19 @@ struct HostQueueState {
 }
 
 impl HostQueue {
-    fn new(schedule: HostSchedule, key: PaceKey, page: Option<Weak<HostQueue>>, shared: Arc<PacerShared>) -> Self {
+    /// With what the key owes, as noted by this process or another. `page`: for a queue of subresources, which is not shared.
+    pub(in crate::gate::pacer) fn new(key: PaceKey, page: Option<Weak<HostQueue>>, shared: Arc<PacerShared>) -> Self {
         shared.queues.fetch_add(1, Ordering::Relaxed);
-        let sharing = Sharing::new(shared.fleet.as_deref().filter(|_| page.is_none()), &key);
+        let (mut schedule, name, fleet) = (Schedule::default(), name(&key, page.is_some()), &shared.fleet);
+        let shares = fleet.machine.all().map(|machine| {
+            let mut share = MachineShare::new(machine, &name);
+            share.look(&mut schedule, Instant::now());
+            share
+        });
+        let sharing = match shares.last() {
+            Some(share) if page.is_some() || !fleet.has_server() => Sharing::Machine(share),
+            _ => Sharing::Server(Box::default()),
+        };
         Self {
             state: Mutex::new(HostQueueState { schedule, sharing, driven: false }),
             changed: Notify::new(),
@@ -98,7 +106,7 @@ impl HostQueue {
     pub fn beside(self: &Arc<Self>) -> &Arc<Self> {
         self.beside.get_or_init(|| {
             let page = Some(Arc::downgrade(self));
-            Arc::new(Self::new(Schedule::default(), self.key.clone(), page, self.shared.clone()))
+            Arc::new(Self::new(self.key.clone(), page, self.shared.clone()))
         })
     }
 
@@ -137,7 +145,7 @@ impl HostQueue {
     /// Like [`stand`](Self::stand), but ignores the group's queue.
     #[inline]
     fn stand_here(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Result<Stand, Refusal> {
-        if let Some(refusal) = self.fleet().and_then(Fleet::refusal) {
+        if let Some(refusal) = self.fleet().refusal() {
             return Err(refusal);
         }
         let (mut state, now) = self.current();
@@ -218,11 +226,11 @@ impl HostQueue {
     /// Stores the debt, in case this process ends before it is paid.
     fn note_debt(&self, state: &HostQueueState, now: Instant) {
         // With `Sharing::Machine`, each start is stored already.
-        if let (Sharing::Server(_), Some(debts)) = (&state.sharing, &self.shared.debts)
-            && let Some(debt) = state.schedule.debt(now).filter(|debt| debt.until.duration_since(now) >= LEAST_DEBT)
-            && let Some(debts) = debts.machine()
+        if let Sharing::Server(_) = state.sharing
+            && let Some(until) = state.schedule.owed(now).filter(|until| *until >= now + LEAST_DEBT)
         {
-            debts.owe(debts.id(&self.key.to_string()), debt);
+            let machine = self.fleet().machine.machine();
+            MachineShare::owe(&machine, &self.name(), &state.schedule, until);
         }
     }
 
@@ -251,13 +259,21 @@ impl HostQueue {
 
     fn follow(&self, state: &mut HostQueueState, now: Instant) {
         let HostQueueState { schedule, sharing, .. } = state;
-        sharing.follow(schedule, self.fleet(), &self.key, now);
+        sharing.follow(schedule, self.fleet(), || self.name(), now);
     }
 
-    /// Subresources that follow their page are not shared with the fleet.
-    pub(super) fn fleet(&self) -> Option<&Fleet> {
-        self.shared.fleet.as_deref().filter(|_| self.page.is_none())
+    pub(super) fn fleet(&self) -> &Fleet {
+        &self.shared.fleet
     }
+
+    fn name(&self) -> String {
+        name(&self.key, self.page.is_some())
+    }
+}
+
+/// The name of a key's words on this machine.
+fn name(key: &PaceKey, is_of_subresources: bool) -> String {
+    if is_of_subresources { format!("{key} subresources") } else { key.to_string() }
 }
 
 impl PacedQueue for HostQueue {

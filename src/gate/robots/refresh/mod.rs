@@ -14,7 +14,7 @@ use super::site_time::SiteTime;
 use super::{BACKGROUND, FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
 use crate::gate::fair_places::Taker;
-use crate::gate::fleet::{Claim, FETCH_LASTS, Fleet, LATE, ServerLost};
+use crate::gate::fleet::{Claim, FETCH_LASTS, LATE, ServerLost};
 use crate::policy::{Entry, Refusal, SiteFile};
 use futures_util::FutureExt;
 use std::any::Any;
@@ -37,10 +37,7 @@ impl RobotsCache {
         // A command may end before what is out of date is renewed.
         let is_impatient = self.settings.load().store.is_impatient;
         will_do &= !(is_impatient && is_due(&host.load(), SystemTime::now()));
-        if will_do
-            && !is_due(&host.load(), SystemTime::now())
-            && !self.fleet.as_ref().is_some_and(|fleet| fleet.has_server())
-        {
+        if will_do && !is_due(&host.load(), SystemTime::now()) && !self.fleet.has_server() {
             // No other process of this machine has a newer copy.
             return Ok(());
         }
@@ -51,10 +48,7 @@ impl RobotsCache {
         let patience = if is_impatient { LATE } else { FETCH_LASTS };
         let mut place = None;
         let claimed = loop {
-            let claim = match &self.fleet {
-                Some(fleet) => Box::pin(fleet.claim(name, anew, patience)).await,
-                None => Err(ServerLost),
-            };
+            let claim = Box::pin(self.fleet.claim(name, anew, patience)).await;
             let is_stored = matches!(claim, Ok(Claim::Stored));
             let copy = match claim {
                 Ok(Claim::Fetch(right, old)) => break Some((right, old)),
@@ -141,9 +135,9 @@ impl RobotsCache {
     }
 
     /// Takes what another instance has published, even during a fetch of our own, which may be about to fail.
-    pub(super) async fn take_published(self: &Arc<Self>, fleet: &Fleet, host: &HostEntry) {
+    pub(super) async fn take_published(self: &Arc<Self>, host: &HostEntry) {
         let taker = Taker::new(BACKGROUND, &host.authority);
-        let published = self.unpack_now(host.file, fleet.take(host.name()).await, taker).await;
+        let published = self.unpack_now(host.file, self.fleet.take(host.name()).await, taker).await;
         if let Some(entry) = published.filter(|entry| !is_older(entry, &host.load())) {
             self.keep(host, entry);
         }

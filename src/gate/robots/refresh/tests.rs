@@ -4,7 +4,7 @@ use super::ask::FetchHop;
 use super::*;
 use crate::gate::compute::tests::all_places;
 use crate::gate::compute::{Workers, rethrown};
-use crate::gate::fleet::MachineLink;
+use crate::gate::fleet::{Fleet, MachineLink};
 use crate::gate::pacer::Pacer;
 use crate::gate::robots::{FetchReason, RobotsCache};
 use crate::gate::store::tests::unwritten;
@@ -28,9 +28,14 @@ fn cache_with(settings: Settings) -> Arc<RobotsCache> {
 /// It may ask sites on the loopback interface.
 pub(in crate::gate::robots) fn cache_of(settings: Settings, store: Store, fleet: Option<Fleet>) -> Arc<RobotsCache> {
     let upstream = Arc::new(crate::upstream::tests::upstream(LOOPBACK));
-    let pacer = Arc::new(Pacer::new(None, None));
+    let pacer = Arc::new(Pacer::new(Fleet::alone()));
     let settings = Arc::new(ArcSwap::from_pointee(settings));
-    RobotsCache::new(upstream, pacer, (Arc::new(store), fleet.map(Arc::new), Workers::new(Some(1))), settings)
+    RobotsCache::new(
+        upstream,
+        pacer,
+        (Arc::new(store), fleet.map_or_else(Fleet::alone, Arc::new), Workers::new(Some(1))),
+        settings,
+    )
 }
 
 #[tokio::test]
@@ -368,7 +373,7 @@ async fn a_copy_that_comes_while_the_store_is_waited_for_is_not_overwritten_by_a
 #[tokio::test]
 async fn a_host_whose_fetch_waits_for_the_store_is_left_to_the_rest_of_the_fleet() {
     let directory = tempfile::tempdir().unwrap();
-    let machine = || MachineLink::open(directory.path(), Duration::from_secs(60)).unwrap();
+    let machine = || MachineLink::open(Some(directory.path()), Duration::from_secs(60));
     let fleet = || Fleet::on_machine(machine(), Arc::default());
     let (cache, other) = (cache_of(Settings::default(), unwritten(), Some(fleet())), Arc::new(fleet()));
     let (listener, host) = site(&cache).await;
@@ -445,12 +450,12 @@ async fn of_several_processes_one_fetches_wherever_the_store_is() {
         let mut settings = Settings::default();
         settings.store.directory = Some(directory.path().to_owned());
         let process = |_| {
-            let machine = MachineLink::open(directory.path(), Duration::from_secs(60)).unwrap();
+            let machine = MachineLink::open(Some(directory.path()), Duration::from_secs(60));
             let store = Arc::new(Store::open(&settings.store));
             let upstream = Arc::new(crate::upstream::tests::upstream(LOOPBACK));
-            let fleet = Some(Arc::new(Fleet::on_machine(machine, store.clone())));
+            let fleet = Arc::new(Fleet::on_machine(machine, store.clone()));
             let (pacer, settings) =
-                (Arc::new(Pacer::new(None, None)), Arc::new(ArcSwap::from_pointee(settings.clone())));
+                (Arc::new(Pacer::new(Fleet::alone())), Arc::new(ArcSwap::from_pointee(settings.clone())));
             RobotsCache::new(upstream, pacer, (store, fleet, Workers::new(Some(1))), settings)
         };
         let caches: Vec<_> = (0..4).map(process).collect();

@@ -57,7 +57,7 @@ fn what_is_owed_shrinks_with_the_gap() {
         host.answered(at, &terms, latency, true);
         let now = at + latency;
         at = host.open_at(now, &terms);
-        let owed = host.schedule.debt(host.at(now)).map_or(host.at(now), |debt| debt.until);
+        let owed = host.schedule.owed(host.at(now)).unwrap_or(host.at(now));
         let owed = owed.duration_since(host.zero).as_millis() as u64;
         assert_eq!(owed, at, "a request goes then, after an answer in {latency} ms");
     }
@@ -184,10 +184,7 @@ fn who_comes_after_a_restart_still_leaves_it_alone() {
     let (mut host, terms) = (Host::new(), Terms { max_wait: ms(0), ..breaker(2, 60_000) });
     host.visit(0, &terms, AWAY);
     host.visit(0, &terms, AWAY);
-    let debt = host.schedule.debt(host.at(1000)).unwrap();
-    let mut next = Host::new();
-    next.zero = host.zero;
-    next.schedule.restore(next.at(1000), debt);
+    let mut next = Host { zero: host.zero, schedule: host.schedule.again(host.at(1000)) };
     assert_eq!(next.ask(1000, A, &terms, ""), paused(59_000, 2));
     next.visit(60_000, &terms, AWAY);
     assert_eq!(next.ask(60_000, A, &terms, ""), paused(60_000, 3), "the first that goes then is the one that counts");

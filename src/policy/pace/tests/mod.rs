@@ -17,6 +17,17 @@ struct Host {
     schedule: Schedule<&'static str>,
 }
 
+impl<W> Schedule<W> {
+    /// The schedule after a restart, by what the machine's memory has of it.
+    pub(super) fn again(&self, now: Instant) -> Self {
+        let mut again = Self::default();
+        again.adopt(self.last_starts());
+        again.adopt_observed(self.observed());
+        self.owed(now).inspect(|owed| again.adopt_owed(*owed));
+        again
+    }
+}
+
 impl Host {
     fn new() -> Self {
         Self { zero: Instant::now(), schedule: Schedule::default() }
@@ -640,44 +651,20 @@ fn leaving_late_may_make_others_wait_in_vain() {
 fn what_is_owed_is_owed_after_a_restart() {
     let mut host = Host::new();
     host.visit(0, &delay(10_000), OK);
-    let debt = host.schedule.debt(host.at(4000)).unwrap();
-    assert_eq!(debt, Debt { until: host.at(10_000), backoff: ms(0), refusals: 0 });
-    assert_eq!(host.schedule.debt(host.at(10_000)), None);
-    let mut again = Host { zero: host.zero, schedule: Schedule::default() };
-    again.schedule.restore(again.at(4000), debt);
+    assert_eq!([4000, 10_000].map(|at| host.schedule.owed(host.at(at))), [Some(host.at(10_000)), None]);
+    let again = Host { zero: host.zero, schedule: host.schedule.again(host.at(4000)) };
     assert_eq!(again.open_at(4000, &delay(10_000)), 10_000);
-    assert_eq!(again.open_at(4000, &Terms::default()), 10_000, "whoever asks");
+    assert_eq!(again.schedule.owed(again.at(4000)), Some(again.at(10_000)));
 }
 
 #[test]
 fn a_backoff_is_owed_too() {
     let mut host = Host::new();
     host.visit(0, &Terms::default(), refused(Some(60_000)));
-    let debt = host.schedule.debt(host.at(1)).unwrap();
-    assert_eq!(debt, Debt { until: host.at(60_000), backoff: ms(60_000), refusals: 0 });
-    let mut again = Host { zero: host.zero, schedule: Schedule::default() };
-    again.schedule.restore(again.at(1), debt);
+    assert_eq!(host.schedule.owed(host.at(1)), Some(host.at(60_000)));
+    let mut again = Host { zero: host.zero, schedule: host.schedule.again(host.at(1)) };
     again.visit(60_000, &Terms::default(), refused(None));
     assert_eq!(again.schedule.backoff(), ms(120_000));
-}
-
-#[test]
-fn a_debt_of_ten_days_is_a_clock_gone_wrong() {
-    let owed = |max_crawl_delay| {
-        let mut host = Host::new();
-        host.schedule.restore(host.zero, Debt { until: host.at(864_000_000), backoff: ms(0), refusals: 0 });
-        let terms = Terms { max_crawl_delay: ms(max_crawl_delay), max_wait: ms(0), ..Terms::default() };
-        let Turn::Refuse(Refused::TooLong { retry_after }) = host.ask(0, A, &terms, "") else { panic!("it is held") };
-        assert_eq!(host.schedule.debt(host.zero).unwrap().until, host.zero + retry_after);
-        // The hold is cut once, and not postponed by each request.
-        assert_eq!(
-            host.ask(1000, A, &terms, ""),
-            Turn::Refuse(Refused::TooLong { retry_after: retry_after - ms(1000) })
-        );
-        retry_after
-    };
-    assert_eq!(owed(300_000), ms(3_600_000));
-    assert_eq!(owed(7_200_000), ms(7_200_000), "a gap that long may be owed");
 }
 
 #[test]
@@ -686,9 +673,9 @@ fn what_is_owed_goes_by_the_longest_gap_still_owed() {
     host.visit(0, &delay(30_000), OK);
     host.visit(5000, &delay(1000), OK);
     assert_eq!(host.open_at(5000, &delay(30_000)), 35_000);
-    assert_eq!(host.schedule.debt(host.at(5000)).unwrap().until, host.at(35_000));
+    assert_eq!(host.schedule.owed(host.at(5000)), Some(host.at(35_000)));
     host.visit(30_000, &delay(1000), OK);
-    assert_eq!(host.schedule.debt(host.at(30_000)).unwrap().until, host.at(31_000), "nobody has asked for it since");
+    assert_eq!(host.schedule.owed(host.at(30_000)), Some(host.at(31_000)), "nobody has asked for it since");
 }
 
 #[test]
@@ -851,10 +838,10 @@ fn a_longer_gap_that_is_over_is_no_longer_owed() {
             let slot = host.go(at, &delay(if at == 0 { 100_000 } else { 900 }));
             host.schedule.left(&slot, host.at(at + 5), true);
             host.end(at + 20, slot, OK);
-            if let Some((start, gap)) = host.schedule.rested(host.at(at + 20)).filter(|_| rests) {
-                host.schedule = Schedule::of(start, gap);
+            if rests && host.schedule.owes_one_gap() {
+                host.schedule = host.schedule.again(host.at(at + 20));
             }
         }
-        assert_eq!(host.schedule.owed(host.at(110_000)), ms(905), "{rests}");
+        assert_eq!(host.schedule.owed(host.at(110_000)), Some(host.at(110_905)), "{rests}");
     }
 }

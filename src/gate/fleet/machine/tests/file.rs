@@ -52,7 +52,7 @@ fn where_there_is_no_room_that_is_forgotten_which_is_over_soonest() {
     let id = |number: u64| number << 40 | 1;
     for number in 1..=room {
         let slot = one.find_or_insert(id(number), now).expect("nobody is at it");
-        slot.owe(now + 100_000_000 + number, Duration::ZERO, 0);
+        slot.owe(LastStarts::default(), now + 100_000_000 + number);
     }
     let known = |machine: &Machine| (1..=room + 1).filter(|number| machine.find(id(*number)).is_some()).count() as u64;
     assert_eq!((known(&one), known(&other)), (room, room));
@@ -130,7 +130,7 @@ fn a_foreign_or_damaged_file_is_begun_anew_unless_another_process_uses_it() {
         // A child process just started by another test keeps the descriptors open for a moment.
         let next =
             std::iter::repeat_with(|| Machine::open(directory.path(), MOST, NOW)).flatten().next().expect("endless");
-        assert_eq!(next.debt(next.a(), now), None, "{number}");
+        assert_eq!(next.view(next.a(), now), None, "{number}");
         next.starts(now, 30_000);
     }
 }
@@ -144,7 +144,6 @@ fn nonsense_in_it_holds_nobody_up_for_more_than_a_gap() {
         let at = now + ms(10_000_000 * (round as u64 + 1));
         writable(&directory).write_all_at(&vec![nonsense; 3 << 20], 0).expect("it is ours");
         for machine in [&one, &other] {
-            let _ = machine.debt(machine.a(), at);
             let _ = machine.view(machine.a(), at);
             machine.reserve(machine.a(), gap(1000), at);
             machine.learn(machine.a(), Observed::default(), None);
@@ -158,25 +157,27 @@ fn nonsense_in_it_holds_nobody_up_for_more_than_a_gap() {
         let view = other.view(other.a(), at).expect("it is there");
         assert!(view.observed.backoff <= MOST && view.observed.latency <= MOST);
         assert!(view.starts.hold.is_none_or(|hold| hold <= at + MOST + ms(20)));
-        let _ = (other.debt(other.a(), at), other.reserve(other.a(), gap(1000), at));
+        other.reserve(other.a(), gap(1000), at);
         other.learn(other.a(), Observed::default(), None);
         assert!(other.due(at + MOST + ms(20), 1000) <= ms(1020), "{nonsense}");
         assert_eq!(other.due(at + MOST + ms(1100), 1000), NOW, "{nonsense}");
     }
 }
 
-#[tokio::test]
-async fn what_is_cut_short_leaves_each_to_itself_and_ends_nobody() {
+#[test]
+fn what_is_cut_short_leaves_each_to_itself_until_all_have_seen_it_and_begin_another() {
     let ((directory, one, other), now) = (both(), Instant::now());
     assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
-    writable(&directory).set_len(0).expect("it is ours");
+    writable(&directory).set_len(100).expect("it is ours");
     one.leaves(now, 3000, true);
-    assert_eq!((one.reach().link, one.reach().alone.map(|phase| phase.instances)), (0, Some(2)));
-    let _ = (other.takes(now, 3000), other.debt(other.a(), now));
-    assert_eq!(other.reach().link, 0);
-    let parts = [&one, &other].map(|it| it.reach().alone.map(|phase| (phase.rank, phase.epoch)).expect("it is alone"));
-    assert!(parts[0].0 != parts[1].0 && parts[0].1 == parts[1].1, "at the same time, they start at different ones");
-    assert!(one.spend("a", &Spend::of(crate::policy::Period::Day, 1, 0)).await.is_err());
+    assert!(is_about(one.due(now, 3000), ms(3000)), "it keeps its own pace");
+    assert_eq!((other.view(other.a(), now), one.is_shared(), other.is_shared()), (None, false, false));
+    let parts = [&one, &other].map(|it| it.part().expect("it is alone"));
+    assert_eq!(parts.map(|phase| phase.instances), [2, 2]);
+    assert!(parts[0].rank != parts[1].rank && parts[0].epoch == parts[1].epoch, "they start at different times");
+    let opens = || Machine::open(directory.path(), MOST, NOW);
+    assert!(!one.is_there() && opens().is_err(), "another has it still");
+    assert!(!other.is_there() && opens().is_ok());
 }
 
 #[test]
@@ -186,9 +187,10 @@ fn what_is_removed_leaves_each_to_itself() {
     std::fs::remove_file(directory.path().join(super::super::slots::FILE)).expect("it is ours");
     let later = open(&directory);
     assert_eq!(later.takes(now, 3000), MachineTurn::Taken, "it has another file");
-    assert_eq!([&one, &other].map(|machine| machine.reach().link), [1, 1], "nobody has looked");
+    assert_eq!([&one, &other].map(Machine::is_shared), [true, true], "nobody has looked");
     assert_eq!(other.takes(now, 3000), MachineTurn::Busy);
-    assert_eq!([&one, &other, &later].map(|machine| machine.reach().link), [1, 0, 1]);
+    assert_eq!([&one, &other, &later].map(Machine::is_shared), [true, false, true]);
+    assert!(is_about(other.due(now, 3000), ms(3000)), "it keeps its pace if there is no other");
 }
 
 /// After a machine's restart its clock begins again, too.
@@ -232,7 +234,7 @@ async fn a_new_key_is_not_added_by_two_at_once() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     one.starts(now, 1000);
     let machine = Machine::open(_directory.path(), MOST, NOW).expect("it is there");
-    assert!(machine.guard().expect("it is open"));
+    assert!(machine.guard());
     assert_eq!(other.take(other.id("b"), gap(1000), now), MachineTurn::Busy);
     assert_eq!(other.reserve(other.id("b"), gap(1000), now), None);
     assert_eq!(other.takes(now + ms(1001), 1000), MachineTurn::Taken, "a known one is not affected");

@@ -340,16 +340,32 @@ fn what_is_owed_is_owed_to_the_processes_that_come_after() {
     let (directory, now) = (place(), Instant::now());
     let one = open(&directory);
     one.starts(now, 30_000);
-    let b = one.id("b");
-    one.owe(b, Debt { until: now + ms(9000), backoff: ms(4000), refusals: 2 });
+    let (b, earlier) = (one.id("b"), now - ms(1000));
+    one.owe(b, LastStarts { last_start: Some(earlier), ..LastStarts::default() }, now + ms(9000));
     drop(one);
     let next = open(&directory);
-    let rest = |id| next.debt(id, now).map(|debt| (debt.until - now, debt.backoff, debt.refusals));
-    let (a, b) = (rest(next.a()).expect("it is owed"), rest(b).expect("it is owed"));
-    assert!(is_about(a.0, ms(30_000)) && is_about(b.0, ms(9000)));
-    assert_eq!((a.1, a.2, b.1, b.2), (NOW, 0, ms(4000), 2));
-    assert_eq!(next.debt(next.id("c"), now), None);
-    assert_eq!(next.debt(next.a(), now + ms(30_001)), None);
+    let seen = |id| next.view(id, now).map(|view| (view.starts.last_start, view.owed.map(|owed| owed - now)));
+    for (id, start, owed) in [(next.a(), now, ms(30_000)), (b, earlier, ms(9000))] {
+        let Some((Some(last), Some(owes))) = seen(id) else { panic!("it is owed") };
+        assert!(is_about(last.duration_since(start) + start.duration_since(last), NOW) && is_about(owes, owed));
+    }
+    assert_eq!(seen(next.id("c")), None);
+    assert_eq!(next.view(next.a(), now + ms(30_001)).and_then(|view| view.owed), None);
+}
+
+#[test]
+fn without_a_file_the_words_are_of_one_process_and_there_is_room_for_many_hosts() {
+    let (one, other, now) = (Machine::unnamed(MOST), Machine::unnamed(MOST), Instant::now());
+    one.starts(now, 3000);
+    assert!(is_about(one.due(now, 3000), ms(3000)));
+    assert_eq!(other.due(now, 3000), NOW);
+    assert!(!one.is_shared() && one.a() != other.a());
+    let first = one.own_bytes();
+    for number in 0..100_000 {
+        one.owe(one.id(&number.to_string()), LastStarts::default(), now + ms(60_000));
+    }
+    assert!((0..100_000).all(|number| one.view(one.id(&number.to_string()), now).is_some()));
+    assert!((first + 1..100_000 * 256).contains(&one.own_bytes()), "{}", one.own_bytes());
 }
 
 type Process = (Arc<Fleet>, Arc<Store>);
@@ -357,7 +373,7 @@ type Process = (Arc<Fleet>, Arc<Store>);
 fn fleets() -> (TempDir, Process, Process) {
     let directory = place();
     let process = || {
-        let link = MachineLink::open(directory.path(), MOST).expect("on Linux");
+        let link = MachineLink::open(Some(directory.path()), MOST);
         let directory = Some(directory.path().to_owned());
         let settings = StoreSettings { directory, disk: 1 << 20, ..Settings::default().store };
         let store = Arc::new(Store::open(&settings));
