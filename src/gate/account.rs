@@ -80,6 +80,8 @@ impl Account {
     /// what the answer says of the offered price; `None` without an answer.
     #[inline]
     pub fn settle(&mut self, sent: bool, bytes: u64, charged: Option<Charge>) {
+        // A wait that the client broke off is over.
+        (self.held, self.since) = (self.held(), None);
         if let Some(bill) = self.bill.take() {
             bill.settle(sent, bytes, charged);
         }

@@ -202,7 +202,7 @@ impl Gate {
     ) -> Result<(Box<Permit>, Option<Reported>), Refusal> {
         let settings = self.settings.load_full();
         let rules = rules(request, hosts, &settings);
-        let terms = terms(&settings, rules, request.authority.host(), rules.crawl_delay, false);
+        let terms = self.terms(request, rules, &settings, rules.crawl_delay, Duration::ZERO);
         let pace = self.pacer.queue(&PaceKey::new(settings.pace.key, request.authority, request.address));
         let is_reported = settings.mode == Mode::Report;
         account.bill = Bill::of(&self.ledger, rules.manners.budget, pace.key(), request, is_reported);

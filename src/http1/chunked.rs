@@ -84,7 +84,9 @@ impl Chunked {
 
     fn data(&mut self, left: u64, there: usize) -> usize {
         let taken = left.min(there as u64);
-        self.spare = self.spare.saturating_add(taken as usize).min(MAX_SPARE);
+        // Some servers pad each size.
+        let padding = if self.strict || taken < left { 0 } else { MAX_PADDING };
+        self.spare = self.spare.saturating_add(taken as usize + padding).min(MAX_SPARE);
         self.state = if taken == left { ChunkState::DataCr } else { ChunkState::Data { left: left - taken } };
         taken as usize
     }
@@ -188,5 +190,7 @@ const MAX_SIZE_BITS: u32 = 60;
 const MAX_SIZE_DIGITS: u8 = 32;
 /// Extensions are useless: a body with more of them than content only wastes time.
 const MAX_SPARE: usize = 8 * 1024;
+/// Of each chunk of an answer.
+const MAX_PADDING: usize = 32;
 const MAX_TRAILER_BYTES: usize = 16 * 1024;
-const MAX_TRAILERS: usize = 64;
+const MAX_TRAILERS: usize = 1024;

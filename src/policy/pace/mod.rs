@@ -128,9 +128,11 @@ impl<W> Schedule<W> {
             return Turn::Refuse(self.wait_refusal(now, retry_after));
         }
         let least = if asks { source::ASKING } else { ARRIVAL };
-        let patience = (!terms.is_renewal).then(|| terms.max_wait.min(terms::FAR).max(least));
+        // Who may not wait may still ask, which others' starts decide.
+        let max_wait = if terms.queue == 0 { Duration::ZERO } else { terms.max_wait.min(terms::FAR) };
+        let patience = (!terms.is_renewal).then(|| max_wait.max(least));
         let wait_queue = self.wait_queue.get_or_insert_default();
-        let queue = terms.queue.max(usize::from(asks || is_nearly_due));
+        let queue = terms.queue.max(usize::from(is_nearly_due || asks && wait <= ARRIVAL));
         let is_full = !terms.is_renewal && wait_queue.is_full(queue);
         // A request that may not wait displaces no other.
         if is_full && (terms.queue == 0 || !wait_queue.make_room(client, retry_after)) {

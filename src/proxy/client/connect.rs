@@ -37,12 +37,12 @@ pub enum ConnectResult {
 }
 
 /// Handles a CONNECT over HTTP/1 or SOCKS. Nothing is read after a refusal (RFC 9931 §8). `via`: the Via fields of
-/// the CONNECT.
+/// the CONNECT. `prefer_wait`: how long it may wait.
 pub async fn connect(
     proxy: &Arc<Proxy>,
     mut connection: Box<Connection>,
     authority: Authority,
-    via: Option<String>,
+    (via, prefer_wait): (Option<String>, Option<Duration>),
     is_socks: bool,
 ) {
     let agent = connection.last.agent();
@@ -50,6 +50,7 @@ pub async fn connect(
     // For the log and the answer only; the request is not forwarded.
     let request = Request {
         user_agent: agent.as_deref().map(str::as_bytes),
+        prefer_wait,
         ..Request::new(Version::HTTP_11, "CONNECT", authority.clone(), Cow::Borrowed(b""), OutgoingFields::Own(&[]))
     };
     let mut client = Http1Client::new(Http1::new(wire, input), Framing::None);

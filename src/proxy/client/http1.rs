@@ -17,6 +17,7 @@ use crate::policy::{Authority, Refusal, Scheme};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
@@ -29,8 +30,8 @@ enum Next {
     /// HTTP/2 with prior knowledge (RFC 9113 §3.3).
     Http2,
     OtherProtocol,
-    /// Open a CONNECT, with its Via.
-    Connect(Authority, Option<String>),
+    /// Open a CONNECT, with its Via and how long it may wait.
+    Connect(Authority, Option<String>, Option<Duration>),
     /// The client has left or was idle too long, the proxy stops, or the last answer announced it.
     Close,
     /// Another connection needs the place.
@@ -59,9 +60,9 @@ impl Connection {
                 Next::Idle | Next::Head => {}
                 Next::Http2 => return http2::serve(proxy, self).await,
                 Next::OtherProtocol => return Box::pin(other_protocol::serve(proxy, self)).await,
-                Next::Connect(authority, via) => {
+                Next::Connect(authority, via, wait) => {
                     // Boxed, because most connections are not tunnels.
-                    return Box::pin(connect::connect(proxy, self, authority, via, false)).await;
+                    return Box::pin(connect::connect(proxy, self, authority, (via, wait), false)).await;
                 }
                 Next::Close => break,
                 Next::MakeRoom => {
@@ -202,12 +203,13 @@ impl Connection {
             Ok(ref request) => request,
             Err(refusal) => {
                 let mut client = Http1Client::new(side, Framing::None);
+                let mut unread = Unread::of_http1(raw.bytes());
                 let directory = head.as_ref().ok().and_then(|head| {
-                    client.is_head = head.method == "HEAD";
+                    unread.is_head = head.method == "HEAD";
                     published(proxy, peer, head.method, head.target, None)
                 });
+                client.is_head = unread.is_head;
                 let outcome = directory.map_or(Outcome::Refused(refusal), Outcome::Answered);
-                let unread = Unread::of_http1(raw.bytes());
                 Box::pin(answer_unread(proxy, &unread, outcome, peer, began, &mut client, timer)).await;
                 return Next::Close;
             }
@@ -221,7 +223,7 @@ impl Connection {
         let settings = proxy.settings.load_full();
         let identified = identify(proxy, &settings, peer, place, request.credentials, &mut client, timer).await;
         if identified.is_ok() && request.is_connect() {
-            return Next::Connect(request.authority.clone(), request.via.clone());
+            return Next::Connect(request.authority.clone(), request.via.clone(), request.prefer_wait);
         }
         let mut exchange = Exchange::new(proxy, settings, request, peer, began);
         match identified {

@@ -185,7 +185,7 @@ async fn exchange(
     if let Some(answer) =
         published(&proxy, &shared.peer, parts.method.as_str(), parts.uri.path().as_bytes(), Some(authority))
     {
-        let (nothing, answered) = (Unread::default(), Outcome::Answered(answer));
+        let (nothing, answered) = (Unread { is_head, ..Unread::default() }, Outcome::Answered(answer));
         return answer_unread(&proxy, &nothing, answered, &shared.peer, began, &mut client, &mut timer).await;
     }
     let settings = proxy.settings.load_full();
@@ -226,7 +226,7 @@ async fn exchange(
             let named = || Some(parts.uri.to_string()).filter(|url| !url.contains('@'));
             let url = inside.map_or_else(named, |authority| Some(format!("{authority}{path}")));
             let accept = parts.headers.get(http::header::ACCEPT).map(|accept| accept.as_bytes());
-            let (unread, refused) = (Unread { accept, url }, Outcome::Refused(refusal));
+            let (unread, refused) = (Unread { is_head, accept, url }, Outcome::Refused(refusal));
             answer_unread(&proxy, &unread, refused, &shared.peer, began, &mut client, &mut timer).await;
         }
     }

@@ -18,7 +18,7 @@ impl EndedExchange<'_> {
     /// `answer`: the proxy's own answer, if any.
     pub(super) fn log(&self, outcome: &Outcome, answer: Option<&Answer>) {
         let (trip, request) = (self.trip, self.request.ok());
-        let (name, error, why) = outcome.words();
+        let (name, error, why) = outcome.words(self.trip);
         let mut detail = why.map(Cow::Borrowed);
         let (mut rule, mut line) = (None, None);
         let mut rests_on = |refusal: &Refusal| {

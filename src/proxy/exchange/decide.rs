@@ -112,9 +112,6 @@ impl Exchange<'_> {
                     if let Some(answer) = self.recheck_remembered()? {
                         return Ok(RequestDecision::Local(answer));
                     }
-                    if let Some(reported) = &reported {
-                        proxy.log_reported(peer, &request.url(), reported);
-                    }
                     return Ok(RequestDecision::Forward { reported, route });
                 }
                 // A reload also applies to requests that waited.
@@ -124,9 +121,6 @@ impl Exchange<'_> {
     }
 
     fn answered_by(&self, stored: Box<StoredAnswer>, reported: Option<Reported>, route: Route) -> RequestDecision {
-        if let Some(reported) = &reported {
-            self.proxy.log_reported(self.peer, &self.request.url(), reported);
-        }
         RequestDecision::Cached { stored, reported, route }
     }
 
@@ -204,7 +198,7 @@ impl Exchange<'_> {
 
 impl Proxy {
     /// A place among the user's waiting requests, and whether the request may wait.
-    fn place_in_line(&self, user: Option<&User>) -> (Option<Place<String>>, bool) {
+    pub(super) fn place_in_line(&self, user: Option<&User>) -> (Option<Place<String>>, bool) {
         let Some((user, limit)) = user.and_then(|user| Some((user, user.max_waiting?))) else { return (None, true) };
         let place = self.waiting.enter(user.name.as_ref().to_owned(), limit);
         let may_wait = place.is_some();

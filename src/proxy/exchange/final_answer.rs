@@ -122,7 +122,7 @@ impl Exchange<'_> {
             date: date.as_deref(),
         };
         if head.status == 101 {
-            client.switch(head, &added);
+            self.trip.status = client.switch(head, &added);
             return AfterHead::Switched;
         }
         let is_last = self.request.is_upgrade || self.proxy.is_leaving();

@@ -198,8 +198,7 @@ impl Exchange<'_> {
         }
         self.permit = None;
         let charged = self.trip.origin.and_then(|_| self.charged());
-        // Bytes from the cache were not sent by the site.
-        let bytes = if matches!(outcome, Outcome::Cached) { 0 } else { self.trip.moved.down };
+        let bytes = outcome.received(&self.trip);
         self.trip.gate.settle(self.trip.upstream.is_some(), bytes, charged);
         let Exchange { proxy, ref settings, peer, began, request, ref trip, .. } = *self;
         EndedExchange { proxy, settings, peer, began, request: Ok(request), trip }.conclude(outcome)

@@ -39,7 +39,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Name, proxy error type of RFC 9209, and reason.
-    pub(super) fn words(&self) -> (&'static str, Option<&'static str>, Option<&str>) {
+    pub(super) fn words(&self, trip: &Trip) -> (&'static str, Option<&'static str>, Option<&str>) {
         match self {
             Outcome::Forwarded => ("forwarded", None, None),
             Outcome::Cached => ("cached", None, None),
@@ -50,8 +50,17 @@ impl Outcome {
             Outcome::Failed(failure) => ("failed", Some(failure.error), Some(&failure.detail)),
             Outcome::Cut(why) => ("cut", None, Some(why)),
             Outcome::ClientGone => ("client-gone", None, None),
-            Outcome::ProxyStopped => ("cut", None, Some("the proxy has stopped")),
+            Outcome::ProxyStopped => {
+                (if trip.status == 0 { "failed" } else { "cut" }, None, Some("the proxy has stopped"))
+            }
         }
+    }
+}
+
+impl Outcome {
+    /// Bytes of the answer that the site sent: what comes from the cache it did not.
+    pub(super) fn received(&self, trip: &Trip) -> u64 {
+        if matches!(self, Outcome::Cached) { 0 } else { trip.moved.down }
     }
 }
 
@@ -137,7 +146,9 @@ impl<'a> EndedExchange<'a> {
 
     /// Status and body bytes sent to the client.
     pub(super) fn sent(&self, answer: Option<&Answer>) -> (u16, u64) {
-        let ours = answer.map(|answer| (answer.status.as_u16(), answer.body().len() as u64));
+        let is_head = self.request.map_or_else(|unread| unread.is_head, |request| request.method == "HEAD");
+        let body = |answer: &Answer| if is_head { 0 } else { answer.body().len() as u64 };
+        let ours = answer.map(|answer| (answer.status.as_u16(), body(answer)));
         ours.unwrap_or((self.trip.status, self.trip.moved.down))
     }
 
@@ -158,8 +169,11 @@ impl<'a> EndedExchange<'a> {
             // A CONNECT was counted when it was granted.
             Outcome::Tunnelled | Outcome::Intercepted | Outcome::ProxyStopped => None,
         };
-        let cost = Cost { bytes: self.trip.moved.down, held: self.trip.gate.held() };
+        let cost = Cost { bytes: outcome.received(self.trip), held: self.trip.gate.held() };
         self.proxy.counters.ended(slug, self.peer, cost);
+        for reported in &self.trip.reported {
+            self.proxy.log_reported(self.peer, self.url().unwrap_or_default(), reported);
+        }
     }
 
     pub(super) fn url(&self) -> Option<String> {

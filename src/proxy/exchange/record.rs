@@ -19,7 +19,7 @@ impl EndedExchange<'_> {
         let (now, trip, basis) = (SystemTime::now(), self.trip, self.trip.gate.basis());
         let mut draft = evidence.draft(now.checked_sub(self.began.elapsed()).unwrap_or(now));
         self.client(outcome, &mut draft);
-        let (name, error, detail) = outcome.words();
+        let (name, error, detail) = outcome.words(self.trip);
         draft.word("outcome", name);
         error.iter().for_each(|error| draft.text("error", error));
         detail.iter().for_each(|detail| draft.text("detail", detail));

@@ -55,6 +55,7 @@ pub struct Request<'a> {
 /// What is known of a request that could not be read.
 #[derive(Default)]
 pub struct Unread<'a> {
+    pub is_head: bool,
     pub accept: Option<&'a [u8]>,
     /// Known for an HTTP/2 stream.
     pub url: Option<String>,
@@ -62,7 +63,7 @@ pub struct Unread<'a> {
 
 impl<'a> Unread<'a> {
     pub fn of_http1(raw: &'a [u8]) -> Self {
-        Unread { accept: find_field(raw, "accept"), url: None }
+        Unread { is_head: false, accept: find_field(raw, "accept"), url: None }
     }
 }
 

@@ -102,7 +102,9 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                 self.head_written = true;
                 self.exchange.on_head_written();
             }
-            if let Poll::Ready(done) = self.poll_down(cx) {
+            if let Poll::Ready(done) = self.poll_down(cx)
+                && !self.is_still_read()
+            {
                 return Poll::Ready(done);
             }
             if self.is_sent() && self.client.poll_gone(cx).is_ready() {
@@ -110,7 +112,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             }
             let own = self.client.wake_at().filter(|_| self.is_sent());
             let up = (!self.is_origins_turn()).then_some(self.up.at);
-            let down = (self.is_origins_turn() || self.answered).then(|| self.down_ends());
+            let down = self.awaits_answer().then(|| self.down_ends());
             let Some(at) = [own, up, down, self.window_ends()].into_iter().flatten().min() else {
                 return Poll::Pending;
             };
@@ -163,6 +165,16 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         self.is_sent() || self.awaits_continue && !self.up.is_held_up
     }
 
+    /// The rest of the answer is due.
+    fn awaits_answer(&self) -> bool {
+        (self.is_origins_turn() || self.answered) && !self.down.is_done
+    }
+
+    /// The answer is complete, and the origin takes the rest of the request.
+    fn is_still_read(&self) -> bool {
+        self.down.is_done && !self.is_sent() && !self.awaits_continue && self.origin.reads_on()
+    }
+
     /// Starts the body's deadlines.
     fn start_body(&mut self) {
         self.awaits_continue = false;
@@ -187,6 +199,10 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             }
             Err(FlowError::Source(SideError::Malformed(why))) if !self.answered => Err(CarryError::BadRequest(why)),
             Err(FlowError::Source(_)) => Err(CarryError::ClientGone),
+            Err(FlowError::TooSlow) if self.down.is_done => {
+                self.send_stopped = Some(None);
+                Ok(())
+            }
             Err(FlowError::TooSlow) if self.answered => {
                 Err(CarryError::Cut("the body of the request is too slow (`limits.min_rate`)".into()))
             }
@@ -272,7 +288,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             }
             return Err(CarryError::slow_request(self.up.is_held_up));
         }
-        if (self.is_origins_turn() || self.answered) && self.now >= self.down_ends() {
+        if self.awaits_answer() && self.now >= self.down_ends() {
             if self.exchange.held.as_mut().is_some_and(|held| held.give_up()) {
                 return Ok(());
             }

@@ -29,19 +29,21 @@ impl Exchange<'_> {
                 Err(ReachError::Reloaded) => self.follow_reload().await,
             }
         };
+        let user = peer.user.as_deref();
+        let (_waiting, may_wait) = proxy.place_in_line(user);
         let request = policy::Request {
             client: self.client,
-            user: peer.user.as_ref().map(|user| user.name.as_ref()),
+            user: user.map(|user| user.name.as_ref()),
+            budget: user.and_then(|user| user.budget.as_ref()),
             from: Some(peer.address.ip()),
             address: route.paced_at(None),
+            may_wait,
+            prefer_wait: self.request.prefer_wait,
             ..policy::Request::new(authority, b"")
         };
-        let hosts = hosts(peer.user.as_deref());
+        let hosts = hosts(user);
         let admitted = proxy.gate.admit_connection(&request, hosts, &mut self.trip.gate).await;
         let (mut permit, reported) = admitted.map_err(Outcome::Refused)?;
-        if let Some(reported) = &reported {
-            proxy.log_reported(peer, &authority.to_string(), reported);
-        }
         reported.into_iter().for_each(|reported| self.trip.report(reported));
         let mut first = None;
         for _ in 0..MAX_TRIES {

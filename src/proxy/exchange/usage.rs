@@ -104,9 +104,7 @@ impl Exchange<'_> {
 
     /// It would be refused, and goes on.
     pub(super) fn report(&mut self, why: Refusal) {
-        let reported = Reported::from(why);
-        self.proxy.log_reported(self.peer, &self.request.url(), &reported);
-        self.trip.report(reported);
+        self.trip.report(why.into());
     }
 }
 

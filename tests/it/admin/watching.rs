@@ -94,7 +94,11 @@ async fn what_report_mode_lets_through_is_recorded_as_such() {
     let proxy = Proxy::start(&format!("{ON}\nmode: report")).await;
     let admin = proxy.admin_address();
     assert_eq!(proxy.get(&origin.url("/private")).await.status(), 200);
-    let told = json(admin, "GET", "/api/v1/decisions").await;
+    let mut told = Value::Null;
+    // It is told when all is over.
+    while told[0].is_null() {
+        told = json(admin, "GET", "/api/v1/decisions").await;
+    }
     assert_eq!((&told[0]["enforced"], &told[0]["reason"]), (&false.into(), &"robots-disallowed".into()));
     assert_eq!(json(admin, "GET", "/api/v1/status").await["requests"]["reported"]["robots-disallowed"], 1);
     let metrics = asked(admin, "GET", "/metrics", "").await.text();

@@ -30,6 +30,26 @@ async fn a_page_is_fetched_once_whoever_asks() {
     assert_eq!(origin.log.count("/page"), 1);
 }
 
+/// RFC 9111 §4.3.5.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_that_is_about_another_page_ends_what_is_stored() {
+    let is_new = std::sync::Arc::new(AtomicBool::new(false));
+    let seen = is_new.clone();
+    let origin = pages(move |_| {
+        let page = if seen.load(Ordering::Relaxed) { "new" } else { "old" };
+        Reply::text(page).field("Cache-Control", "max-age=600").field("ETag", format!("\"{page}\""))
+    })
+    .await;
+    let (proxy, _directory) = caching("").await;
+    let url = origin.url("/page");
+    assert_eq!(proxy.get(&url).await.text(), "old");
+    proxy.curl(&["-I", "-H", "Cache-Control: no-cache", &url]).await;
+    assert!(is_hit(&proxy.get(&url).await), "it is the same");
+    is_new.store(true, Ordering::Relaxed);
+    proxy.curl(&["-I", "-H", "Cache-Control: no-cache", &url]).await;
+    assert_eq!(proxy.get(&url).await.text(), "new");
+}
+
 fn is_pattern(body: &[u8]) -> bool {
     let mut checker = Checker::default();
     checker.update(body);

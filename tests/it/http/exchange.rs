@@ -4,7 +4,9 @@ use crate::support::client::get;
 use crate::support::h2_client::request;
 use crate::support::message::Body;
 use crate::support::reply::Delimit;
-use crate::support::{Alpn, Client, Origin, Proxy, Reply, Seen, assert_refused, at_once, eventually, test_ca, within};
+use crate::support::{
+    Alpn, Client, Origin, Proxy, RawOrigin, Reply, Seen, assert_refused, at_once, eventually, test_ca, within,
+};
 use argon2::{Argon2, Params, PasswordHasher};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -59,6 +61,46 @@ async fn an_answer_during_an_upload_reaches_the_client() {
             assert_eq!(pending.response().await.unwrap().status(), 413);
         }
     }
+}
+
+/// A site that answers first and then reads on, as a program in Node may, gets all that the client sends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_goes_on_behind_a_complete_answer() {
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let origin = RawOrigin::start(move |mut stream, _| {
+        let tell = tell.clone();
+        async move {
+            let mut came = Vec::new();
+            while stream.read_buf(&mut came).await.is_ok_and(|length| length > 0) {
+                let head = came.windows(4).position(|end| end == b"\r\n\r\n").map(|at| at + 4);
+                let Some(head) = head else { continue };
+                if came.starts_with(b"GET") {
+                    came.drain(..head);
+                    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npage").await.ok();
+                    continue;
+                }
+                if came.len() - head == 5 {
+                    stream.write_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\nok").await.ok();
+                }
+                if came.len() - head == 10 {
+                    tell.send(came.split_off(head)).ok();
+                    came.clear();
+                }
+            }
+        }
+    })
+    .await;
+    let proxy = Proxy::start("hosts: { a.localhost: { robots: ignore } }").await;
+    let (url, host) = (origin.url("/upload"), origin.authority("a.localhost"));
+    let mut client = proxy.client().await;
+    client.send(format!("POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 10\r\n\r\nfirst")).await;
+    assert_eq!(client.response().await.status(), 202);
+    client.send("again").await;
+    assert_eq!(told.recv().await.as_deref(), Some(&b"firstagain"[..]));
+    // Both connections are kept.
+    client.send(get(&origin.url("/page"), &host)).await;
+    assert_eq!(client.response().await.text(), "page");
+    assert_eq!(origin.open_connections(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -122,6 +122,44 @@ async fn a_user_has_one_for_all_hosts_together() {
     }
 }
 
+/// A tunnel is a request, and its bytes are an answer's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_s_tunnels_are_limited_as_other_requests_are() {
+    not_at_midnight().await;
+    let (origin, _) = with_status(200).await;
+    let cheap = Params::new(8, 1, 1, None).expect("cheap");
+    let hash = Argon2::from(cheap).hash_password(b"alice").expect("a hash").to_string();
+    let user = |more: &str| {
+        format!(
+            "access: {{ users: [{{ name: alice, password: '{hash}', {more} }}] }}\n\
+             intercept: {{ default: tunnel }}"
+        )
+    };
+    let connect = async |proxy: &Proxy, fields: &str| {
+        let mut client = proxy.client().await;
+        let (host, credentials) = (origin.authority("a.localhost"), BASE64_STANDARD.encode("alice:alice"));
+        let shown = format!("Proxy-Authorization: Basic {credentials}");
+        client.send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n{shown}\r\n{fields}\r\n")).await;
+        let head = client.head().await;
+        (client, head.status())
+    };
+    let proxy = Proxy::start(&user("budget: { requests: 2 }")).await;
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(connect(&proxy, "").await.1);
+    }
+    assert_eq!(statuses, [200, 200, 429]);
+    // Who may have no request waiting has no CONNECT waiting, and who does not want to wait does not.
+    let slow = "pace: { min_delay: 30s }";
+    for (proxy, fields, refused) in [
+        (Proxy::start(&format!("{}\n{slow}", user("max_waiting: 0"))).await, "", 503),
+        (Proxy::start(&format!("{}\n{slow}", user("max_waiting: 5"))).await, "Prefer: wait=0\r\n", 429),
+    ] {
+        let (_open, first) = connect(&proxy, fields).await;
+        assert_eq!((first, connect(&proxy, fields).await.1), (200, refused));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_status_shows_what_is_in_force_since_a_reload() {
     not_at_midnight().await;

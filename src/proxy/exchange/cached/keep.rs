@@ -108,7 +108,13 @@ impl Exchange<'_> {
         let stored = may_be_stored.then(|| StoredHead::new(&received, each, field));
         let Some(stored) = stored.filter(StoredHead::is_storable) else {
             // What it said before is no longer true, unless it is only out of order (RFC 9111 §4.3.3).
-            if cached.stale.is_some() && head.status < 500 && request.method == "GET" {
+            // RFC 9111 §4.3.5: so does a HEAD that is about another.
+            let is_other = |stale: &StoredAnswer| {
+                let shown = [head.named(b"etag"), head.named(b"last-modified")];
+                let [etag, modified] = shown.each_ref().map(Option::as_deref);
+                request.method == "GET" || head.status == 200 && !stale.head.is_confirmed_by(etag, modified)
+            };
+            if head.status < 500 && cached.stale.as_deref().is_some_and(is_other) {
                 cached.cache.invalidate(cached.key);
             }
             cached.claim = None;

@@ -42,8 +42,8 @@ pub trait Client {
     /// Sends bytes in the protocol inside a tunnel, such as a TLS alert.
     fn tell(&mut self, bytes: &'static [u8]);
 
-    /// Sends the head that switches protocols.
-    fn switch(&mut self, head: &AnswerHead<'_>, added: &Added<'_>);
+    /// Sends the head that switches protocols. Returns its status in the client's version of HTTP.
+    fn switch(&mut self, head: &AnswerHead<'_>, added: &Added<'_>) -> u16;
 
     /// Ends an incomplete answer so that the client sees that it is incomplete.
     fn cut(&mut self);

@@ -228,9 +228,10 @@ impl<'a> Client for Http1Client<'a> {
         self.side.out.put(bytes);
     }
 
-    fn switch(&mut self, head: &AnswerHead<'_>, added: &Added<'_>) {
+    fn switch(&mut self, head: &AnswerHead<'_>, added: &Added<'_>) -> u16 {
         (self.answered, self.is_last) = (true, true);
         self.side.out.put_with(|out| head.write(out, Framing::UntilClose, Some("upgrade"), added));
+        head.status
     }
 
     fn cut(&mut self) {

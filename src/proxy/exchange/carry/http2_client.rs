@@ -168,11 +168,12 @@ impl Client for Http2Client {
     }
 
     /// RFC 8441 §5: 200 stands for the 101 of HTTP/1.1.
-    fn switch(&mut self, head: &AnswerHead<'_>, added: &Added<'_>) {
+    fn switch(&mut self, head: &AnswerHead<'_>, added: &Added<'_>) -> u16 {
         let mut head = head.to_http2(added);
         *head.status_mut() = StatusCode::OK;
         head.headers_mut().remove(header::SEC_WEBSOCKET_ACCEPT);
         self.begin(head, false);
+        StatusCode::OK.as_u16()
     }
 
     fn cut(&mut self) {

@@ -34,6 +34,9 @@ pub trait Origin {
     /// No byte of an answer has arrived.
     fn is_unanswered(&self) -> bool;
 
+    /// The origin may read the request to its end although it has answered.
+    fn reads_on(&self) -> bool;
+
     /// Ready when the head of the request has been written.
     fn poll_head_written(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 }
@@ -113,6 +116,11 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Origin for Http1Origin<'a, T> {
         !self.has_answered
     }
 
+    fn reads_on(&self) -> bool {
+        // RFC 9112 §9.5: who closes after the answer does not.
+        !self.closes
+    }
+
     #[inline]
     fn poll_head_written(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.side.out.is_empty() { self.side.poll_flushed(cx) } else { Poll::Pending }
@@ -179,6 +187,11 @@ impl Origin for Http2Origin {
 
     fn is_unanswered(&self) -> bool {
         !self.has_answered
+    }
+
+    fn reads_on(&self) -> bool {
+        // RFC 9113 §8.1: who does not resets the stream.
+        true
     }
 
     fn poll_head_written(&mut self, cx: &mut Context<'_>) -> Poll<()> {
