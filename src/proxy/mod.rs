@@ -83,7 +83,7 @@ impl Proxy {
         upstream: Arc<Upstream>,
         leaves: LeafCache,
         evidence: Option<Evidence>,
-        cache: Option<PageCache>,
+        cache: Option<Arc<PageCache>>,
         shutdown: watch::Receiver<bool>,
     ) -> Self {
         let via = exchange::via::Via::new(upstream.name());
@@ -105,7 +105,7 @@ impl Proxy {
             offers: Offers::default(),
             distrusted: DistrustedClients::default(),
             evidence,
-            cache: cache.map(Arc::new),
+            cache,
             is_logging,
             refusals_logged: limits::log_rate::LogRate::default(),
             clients: limits::per_client::Clients::default(),

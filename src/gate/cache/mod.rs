@@ -12,24 +12,14 @@ mod storing;
 pub use entry_body::EntryBody;
 pub use in_flight::{OthersFetch, PageClaim};
 pub use index::EntryId;
-pub use shared::{PageCacheFigures, StoreOrder, StoredAnswer};
+pub use shared::{PageCache, PageCacheFigures, StoreOrder, StoredAnswer};
 pub use storing::StoringAnswer;
 
 use crate::policy::cache::StoredHead;
-use in_flight::PagesInFlight;
 use ring::digest::{SHA256, digest};
-use shared::CacheShared;
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::task::spawn_blocking;
-
-/// The cache of a proxy.
-pub struct PageCache {
-    shared: Arc<CacheShared>,
-    in_flight: PagesInFlight,
-}
 
 /// The cache's result for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,15 +30,6 @@ pub enum CacheResult {
 }
 
 impl PageCache {
-    /// Builds the index in the background, and waits briefly for it. `size`: bytes on disk.
-    ///
-    /// # Errors
-    /// The directory cannot be used.
-    pub fn open(directory: &Path, size: u64) -> io::Result<Self> {
-        let shared = CacheShared::open(directory, size)?;
-        Ok(PageCache { shared, in_flight: PagesInFlight::default() })
-    }
-
     /// The hash of a URL.
     pub fn key(url: &[u8]) -> u128 {
         let hash = digest(&SHA256, url);
@@ -56,43 +37,43 @@ impl PageCache {
     }
 
     /// Sets another limit.
-    pub fn resize(&self, size: u64) {
-        if self.shared.index.lock().limit() == size {
+    pub fn resize(self: &Arc<Self>, size: u64) {
+        if self.index.lock().limit() == size {
             return;
         }
-        self.shared.index.lock().set_limit(size);
-        let shared = self.shared.clone();
-        drop(spawn_blocking(move || shared.evict()));
+        self.index.lock().set_limit(size);
+        let cache = self.clone();
+        drop(spawn_blocking(move || cache.evict()));
     }
 
     /// The newest stored answer of this URL that is wanted. A damaged file is removed.
     pub async fn find(
-        &self,
+        self: &Arc<Self>,
         key: u128,
         is_wanted: impl Fn(&StoredHead) -> bool + Send + 'static,
     ) -> Option<StoredAnswer> {
-        if !self.shared.is_ready.load(Relaxed) {
+        if !self.is_ready.load(Relaxed) {
             return None;
         }
-        let ids: Vec<_> = self.shared.index.lock().of(key).collect();
+        let ids: Vec<_> = self.index.lock().of(key).collect();
         if ids.is_empty() {
             return None;
         }
-        let shared = self.shared.clone();
+        let cache = self.clone();
         let newest = spawn_blocking(move || {
-            let opened = ids.into_iter().filter_map(|id| Some((id, shared.open_entry(id)?)));
+            let opened = ids.into_iter().filter_map(|id| Some((id, cache.open_entry(id)?)));
             let wanted = opened.filter(|(_, entry)| is_wanted(&entry.head));
             let (id, entry) = wanted.max_by_key(|(_, entry)| entry.head.received)?;
-            shared.begin(id, entry)
+            cache.begin(id, entry)
         });
         let newest = newest.await.ok()??;
-        self.shared.index.lock().touch(newest.id);
+        self.index.lock().touch(newest.id);
         Some(newest)
     }
 
     /// The answer of the URL that was stored last.
     pub fn latest(&self, key: u128) -> Option<EntryId> {
-        self.shared.index.lock().of(key).next_back()
+        self.index.lock().of(key).next_back()
     }
 
     /// A claim to store an answer of this URL that is about to be asked for.
@@ -109,37 +90,33 @@ impl PageCache {
     }
 
     /// Begins to store an answer, if the cache is ready.
-    pub fn store(&self, head: StoredHead, order: StoreOrder) -> Option<StoringAnswer> {
-        self.shared.is_ready.load(Relaxed).then(|| StoringAnswer::begin(&self.shared, head, order))
+    pub fn store(self: &Arc<Self>, head: StoredHead, order: StoreOrder) -> Option<StoringAnswer> {
+        self.is_ready.load(Relaxed).then(|| StoringAnswer::begin(self, head, order))
     }
 
     /// Gives a revalidated answer its new head.
-    pub fn confirm(&self, stored: &StoredAnswer, head: StoredHead, order: StoreOrder) {
+    pub fn confirm(self: &Arc<Self>, stored: &StoredAnswer, head: StoredHead, order: StoreOrder) {
         let order = StoreOrder { replaces: Some(stored.id), ..order };
-        tokio::spawn(storing::confirm(self.shared.clone(), stored.entry.clone(), head, order));
+        tokio::spawn(storing::confirm(self.clone(), stored.entry.clone(), head, order));
     }
 
     /// Invalidates the URL's stored answers and those being written (RFC 9111 §4.4).
-    pub fn invalidate(&self, key: u128) {
+    pub fn invalidate(self: &Arc<Self>, key: u128) {
         PageClaim::end_all(&self.in_flight, key);
-        let mut index = self.shared.index.lock();
-        if !self.shared.is_ready.load(Relaxed) {
+        let mut index = self.index.lock();
+        if !self.is_ready.load(Relaxed) {
             index.invalidate_found(key);
         }
         let ids = index.remove_all(key);
         drop(index);
         if !ids.is_empty() {
-            self.remove(ids);
+            let cache = self.clone();
+            drop(spawn_blocking(move || ids.into_iter().for_each(|id| cache.unlink(id))));
         }
     }
 
-    fn remove(&self, ids: Vec<EntryId>) {
-        let shared = self.shared.clone();
-        drop(spawn_blocking(move || ids.into_iter().for_each(|id| shared.unlink(id))));
-    }
-
     pub fn count(&self, result: CacheResult) {
-        let figures = &mut *self.shared.figures.lock();
+        let figures = &mut *self.figures.lock();
         *match result {
             CacheResult::Hit => &mut figures.hits,
             CacheResult::Revalidated => &mut figures.revalidated,
@@ -149,12 +126,12 @@ impl PageCache {
 
     pub fn figures(&self) -> PageCacheFigures {
         let ((entries, bytes), limit) = {
-            let index = self.shared.index.lock();
+            let index = self.index.lock();
             (index.figures(), index.limit())
         };
-        let is_failing = self.shared.is_failing.load(Relaxed);
-        let is_ready = self.shared.is_ready.load(Relaxed) && !is_failing;
-        PageCacheFigures { entries, bytes, limit, is_ready, is_failing, ..*self.shared.figures.lock() }
+        let is_failing = self.is_failing.load(Relaxed);
+        let is_ready = self.is_ready.load(Relaxed) && !is_failing;
+        PageCacheFigures { entries, bytes, limit, is_ready, is_failing, ..*self.figures.lock() }
     }
 }
 
@@ -173,6 +150,7 @@ mod tests {
     use super::*;
     use crate::policy::cache::Received;
     use bytes::Bytes;
+    use std::path::Path;
     use std::time::{Duration, SystemTime};
 
     fn head() -> StoredHead {
@@ -182,7 +160,7 @@ mod tests {
         StoredHead::new(&received, |_| (), |_| None)
     }
 
-    async fn store(cache: &PageCache, key: u128) {
+    async fn store(cache: &Arc<PageCache>, key: u128) {
         let claim = cache.fetch(key).ok().expect("nobody else fetches it");
         let order = StoreOrder { key, replaces: None, claim };
         let mut storing = cache.store(head(), order).expect("the cache is ready");
@@ -262,18 +240,18 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let cache = PageCache::open(directory.path(), 1 << 20).unwrap();
         store(&cache, 1).await;
-        let before = cache.shared.index.lock().remove_all(1);
+        let before = cache.index.lock().remove_all(1);
         store(&cache, 1).await;
         // An earlier look-up that finds a torn file, or none, does not affect the current one.
-        std::fs::write(cache.shared.path(before[0]), "").unwrap();
-        assert!(cache.shared.open_entry(before[0]).is_none());
-        before.iter().for_each(|id| cache.shared.unlink(*id));
-        assert!(cache.shared.open_entry(before[0]).is_none());
+        std::fs::write(cache.path(before[0]), "").unwrap();
+        assert!(cache.open_entry(before[0]).is_none());
+        before.iter().for_each(|id| cache.unlink(*id));
+        assert!(cache.open_entry(before[0]).is_none());
         assert!(cache.find(1, |_| true).await.is_some());
         let id = latest(&cache, 1);
-        std::fs::write(cache.shared.path(id), "").unwrap();
+        std::fs::write(cache.path(id), "").unwrap();
         assert!(cache.find(1, |_| true).await.is_none());
-        assert_eq!((cache.latest(1), cache.shared.path(id).exists()), (None, false));
+        assert_eq!((cache.latest(1), cache.path(id).exists()), (None, false));
     }
 
     /// As many as there are, and of a URL no more than it may have.
@@ -286,14 +264,14 @@ mod tests {
         }
         let stored = cache.find(1, |_| true).await.expect("it is stored");
         let order = StoreOrder { key: 1, replaces: Some(stored.id), claim: cache.claim(1) };
-        storing::confirm(cache.shared.clone(), stored.entry, head(), order).await;
-        let files = std::fs::read_dir(cache.shared.path(stored.id).parent().unwrap()).unwrap().count();
+        storing::confirm(cache.clone(), stored.entry, head(), order).await;
+        let files = std::fs::read_dir(cache.path(stored.id).parent().unwrap()).unwrap().count();
         assert_eq!((files, cache.figures().entries, cache.figures().evicted), (8, 8, 0));
-        assert!(!cache.shared.path(stored.id).exists() && latest(&cache, 1) > stored.id);
+        assert!(!cache.path(stored.id).exists() && latest(&cache, 1) > stored.id);
     }
 
     /// Once no other uses the directory.
-    async fn ready(directory: &Path) -> PageCache {
+    async fn ready(directory: &Path) -> Arc<PageCache> {
         let cache = PageCache::open(directory, 1 << 20).unwrap();
         while !cache.figures().is_ready {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -310,7 +288,7 @@ mod tests {
         assert!(PageCache::open(directory.path(), 1 << 20).is_err());
         std::fs::remove_file(unfinished).unwrap();
         let cache = ready(directory.path()).await;
-        let folder = cache.shared.path(EntryId { key: 1, number: 0 }).parent().unwrap().to_owned();
+        let folder = cache.path(EntryId { key: 1, number: 0 }).parent().unwrap().to_owned();
         std::os::unix::fs::symlink(other.path(), folder).unwrap();
         store(&cache, 1).await;
         assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 1, "nothing is removed there, nor put");
@@ -326,7 +304,7 @@ mod tests {
         let cache = ready(directory.path()).await;
         store(&cache, 1).await;
         store(&cache, 2).await;
-        let path = |key| cache.shared.path(latest(&cache, key));
+        let path = |key| cache.path(latest(&cache, key));
         let theirs = |path: &Path| std::os::unix::fs::chown(path, Some(61184), None).unwrap();
         let (one, two) = (path(1), path(2));
         theirs(&one);

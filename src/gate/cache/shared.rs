@@ -1,9 +1,9 @@
-//! The files of the cache and their index, shared by requests, the tasks that write and the thread that makes them ready (`start`). Functions that touch a
-//! file block, and belong on the blocking threads.
+//! The files of the cache and their index, shared by requests, the tasks that write and the thread that makes them ready (`start`).
+//! Functions here that touch a file block, and belong on the blocking threads.
 
 use super::entry_body::EntryBody;
 use super::entry_file::{EntryWriter, OpenEntry};
-use super::in_flight::PageClaim;
+use super::in_flight::{PageClaim, PagesInFlight};
 use super::index::{EntryId, EntryIndex};
 use crate::config::{LOCK, is_at, warn_of_foreign};
 use crate::policy::cache::StoredHead;
@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// Shared by requests, the tasks that write and the thread that starts.
-pub(super) struct CacheShared {
+/// The cache of a proxy.
+pub struct PageCache {
     pub(super) directory: PathBuf,
     pub(super) index: Mutex<EntryIndex>,
     /// The index is complete. Before, nothing is stored or found.
@@ -33,6 +33,7 @@ pub(super) struct CacheShared {
     pub(super) complained: Mutex<Option<Instant>>,
     /// The last answer could not be written.
     pub(super) is_failing: AtomicBool,
+    pub(super) in_flight: PagesInFlight,
 }
 
 /// Figures on the cache.
@@ -81,7 +82,7 @@ pub struct StoredAnswer {
     pub(super) entry: Arc<OpenEntry>,
 }
 
-impl CacheShared {
+impl PageCache {
     /// `None`: it is gone, or damaged.
     pub(super) fn open_entry(&self, id: EntryId) -> Option<OpenEntry> {
         self.intact(id, OpenEntry::open(&self.path(id), &self.directory))

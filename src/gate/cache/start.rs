@@ -1,7 +1,8 @@
 //! How the cache gets ready: at the start, and when somebody has removed its files. A thread locks the directory and builds the index.
 
+use super::in_flight::PagesInFlight;
 use super::index::{EntryId, EntryIndex, on_disk};
-use super::shared::{CacheShared, UNFINISHED};
+use super::shared::{PageCache, UNFINISHED};
 use crate::config::{is_ours, open_lock, private_folder, warn_of_foreign, warn_of_others};
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
@@ -14,12 +15,15 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Semaphore;
 
-impl CacheShared {
-    /// See [`PageCache::open`](super::PageCache::open).
-    pub(super) fn open(directory: &Path, size: u64) -> io::Result<Arc<Self>> {
+impl PageCache {
+    /// Builds the index in the background, and waits briefly for it. `size`: bytes on disk.
+    ///
+    /// # Errors
+    /// The directory cannot be used.
+    pub fn open(directory: &Path, size: u64) -> io::Result<Arc<Self>> {
         open_files(directory)?;
         warn_of_others(directory, "the cache");
-        let shared = Arc::new(CacheShared {
+        let shared = Arc::new(PageCache {
             directory: directory.to_owned(),
             index: Mutex::new(EntryIndex::new(size)),
             is_ready: AtomicBool::new(false),
@@ -29,6 +33,7 @@ impl CacheShared {
             figures: Mutex::default(),
             complained: Mutex::default(),
             is_failing: AtomicBool::default(),
+            in_flight: PagesInFlight::default(),
         });
         // Delays the start briefly; a longer scan goes on in the background.
         let _ = shared.make_ready()?.recv_timeout(MOMENT);
@@ -39,7 +44,7 @@ impl CacheShared {
     fn make_ready(self: &Arc<Self>) -> io::Result<mpsc::Receiver<()>> {
         let weak = Arc::downgrade(self);
         let (begun, is_ready) = mpsc::channel();
-        let start = move || CacheShared::start(&weak, &begun);
+        let start = move || PageCache::start(&weak, &begun);
         thread::Builder::new().name("politely-cache".into()).spawn(start)?;
         Ok(is_ready)
     }

@@ -3,7 +3,7 @@
 
 use super::entry_file::{EntryWriter, OpenEntry};
 use super::index::EntryIndex;
-use super::shared::{CacheShared, StoreOrder};
+use super::shared::{PageCache, StoreOrder};
 use crate::policy::cache::StoredHead;
 use bytes::Bytes;
 use std::io;
@@ -14,14 +14,14 @@ use tokio::task::spawn_blocking;
 
 /// Receives the answer's pieces. If it is dropped before [`finish`](Self::finish), nothing is stored.
 pub struct StoringAnswer {
-    shared: Arc<CacheShared>,
+    shared: Arc<PageCache>,
     /// `None` is sent at the end. Without a sender, the answer is given up: the task sees the end of its queue.
     pieces: Option<UnboundedSender<Option<QueuedPiece>>>,
     length: u64,
 }
 
 impl StoringAnswer {
-    pub(super) fn begin(shared: &Arc<CacheShared>, head: StoredHead, order: StoreOrder) -> Self {
+    pub(super) fn begin(shared: &Arc<PageCache>, head: StoredHead, order: StoreOrder) -> Self {
         let (pieces, from) = unbounded_channel();
         tokio::spawn(store(shared.clone(), head, order, from));
         StoringAnswer { shared: shared.clone(), pieces: Some(pieces), length: 0 }
@@ -52,7 +52,7 @@ struct QueuedPiece {
 
 /// Writes an answer as it comes.
 async fn store(
-    shared: Arc<CacheShared>,
+    shared: Arc<PageCache>,
     head: StoredHead,
     order: StoreOrder,
     mut pieces: UnboundedReceiver<Option<QueuedPiece>>,
@@ -92,7 +92,7 @@ async fn store(
 
 /// An answer being written, and its reserved room.
 struct Writing {
-    shared: Arc<CacheShared>,
+    shared: Arc<PageCache>,
     head: StoredHead,
     file: Option<EntryWriter>,
     reserved: u64,
@@ -144,7 +144,7 @@ impl Drop for Writing {
 }
 
 /// Writes an answer that a 304 has confirmed once more, with a new head. Others wait as for a fetch.
-pub(super) async fn confirm(shared: Arc<CacheShared>, entry: Arc<OpenEntry>, head: StoredHead, order: StoreOrder) {
+pub(super) async fn confirm(shared: Arc<PageCache>, entry: Arc<OpenEntry>, head: StoredHead, order: StoreOrder) {
     let mut writing = Writing { shared, head, file: None, reserved: 0 };
     let written = spawn_blocking(move || {
         if let Err(error) = writing.finish_as(&entry, &order) {
