@@ -56,7 +56,9 @@ fn trusting(ca: &Ca) -> Arc<ClientConfig> {
 fn a_leaf_names_its_host_alone_and_lives_a_week() {
     let home = TempDir::new().unwrap();
     let cache = LeafCache::new(Ca::open_or_create(&home.path().join("ca")).unwrap(), 16).unwrap();
-    for host in ["example.com", "xn--bcher-kva.example", "a_b.example", "127.0.0.1", "[2001:db8::1]"] {
+    for host in
+        ["example.com", "xn--bcher-kva.example", "a_b.example", "127.0.0.1", "[2001:db8::1]", "[2001:0DB8:0::0:1]"]
+    {
         let der = leaf_of(&cache, host);
         let (_, x509) = X509Certificate::from_der(&der).unwrap();
         let names = &x509.subject_alternative_name().unwrap().unwrap().value.general_names;
