@@ -12,7 +12,6 @@ pub(super) fn plain(expected: &str) -> String {
         "a nonzero u32" | "a nonzero usize" => String::from("a whole number from 1"),
         "a string" => String::from("text"),
         "a sequence" => String::from("a list"),
-        "a map" => String::from("hosts"),
         "a boolean" => String::from("`true` or `false`"),
         other if other.starts_with("struct") => String::from("a map of keys"),
         other => other.to_owned(),

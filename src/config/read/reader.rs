@@ -182,8 +182,8 @@ impl Error for ValueError {
                 format!("a list is written in brackets: [{}]", show(found).trim_matches('`'))
             }
             ("a sequence", _) => String::from("a list is written `[one, two]`, or line by line, each begun with `- `"),
-            // The only map with keys chosen by the operator.
-            ("a map", _) => String::from("write `\"*.example.com\": …` for each, or `{}` for none"),
+            // One with keys chosen by the operator: hosts, or purposes.
+            ("a map", _) => String::from("write `NAME: …` for each, or `{}` for none"),
             (map, _) if map.starts_with("struct") => String::from("write the keys of this section below it, indented"),
             ("a boolean", _) => String::from("write `true` or `false`"),
             (_, Unexpected::Map) => String::from("this key takes a single value: remove what is indented below it"),
