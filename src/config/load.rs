@@ -29,22 +29,10 @@ impl Settings {
         path: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigErrors> {
-        Self::load_with(path, environment, &[])
+        Self::load_in_layers(path, environment, &[]).map(|(settings, _)| settings)
     }
 
-    /// Like [`load`](Self::load), with arguments of the command line laid over the environment, in their order.
-    ///
-    /// # Errors
-    /// What is wrong with it: of each section the values that cannot be read, or all that its keys mean together.
-    pub fn load_with(
-        path: Option<&Path>,
-        environment: impl IntoIterator<Item = (OsString, OsString)>,
-        arguments: &[KeyArgument],
-    ) -> Result<Self, ConfigErrors> {
-        Self::load_in_layers(path, environment, arguments).map(|(settings, _)| settings)
-    }
-
-    /// Like [`load_with`](Self::load_with), and what it is made of.
+    /// Like [`load`](Self::load), with arguments of the command line laid over the environment, in their order; and what it is made of.
     ///
     /// # Errors
     /// What is wrong with it: of each section the values that cannot be read, or all that its keys mean together.

@@ -95,10 +95,12 @@ fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replaced<WrittenNode<'a>>>) {
     };
     let general = Entries::new(vec!["hosts"], root.below("hosts"));
     let of_all = general.leaves();
-    for (pattern, keys, by) in &of_all {
-        let before = wider(end(pattern)).find_map(|wider| general.get(wider, keys));
-        into.extend(before.or_else(|| for_all(root, keys)).and_then(|before| one(before, by)));
-    }
+    // `own`: the end of the pattern itself, for an entry of a user.
+    let of_leaf = |(pattern, keys, by): &Leaf<'a>, own: Option<&str>| {
+        let before = own.into_iter().chain(wider(end(pattern))).find_map(|end| general.get(end, keys));
+        before.or_else(|| for_all(root, keys)).and_then(|before| one(before, by))
+    };
+    into.extend(of_all.iter().filter_map(|leaf| of_leaf(leaf, None)));
     let mut by_keys = BTreeMap::<_, Vec<_>>::new();
     of_all.iter().for_each(|(pattern, keys, node)| by_keys.entry(keys).or_default().push((*pattern, node)));
     let users = root.below("access").and_then(|access| access.below("users"));
@@ -111,11 +113,7 @@ fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replaced<WrittenNode<'a>>>) {
         }
         let own = Entries::new([&path[..], &["hosts"]].concat(), user.below("hosts"));
         let leaves = own.leaves();
-        for (pattern, keys, by) in &leaves {
-            let before =
-                [end(pattern)].into_iter().chain(wider(end(pattern))).find_map(|wider| general.get(wider, keys));
-            into.extend(before.or_else(|| for_all(root, keys)).and_then(|before| one(before, by)));
-        }
+        into.extend(leaves.iter().filter_map(|leaf| of_leaf(leaf, Some(end(leaf.0)))));
         // A user's pattern overrides what is set for fewer hosts, too: for how many, since each user may do so for every host.
         for keys in leaves.iter().map(|(_, keys, _)| keys).collect::<BTreeSet<_>>() {
             let mut found = BTreeMap::<&str, Replaced<WrittenNode<'a>>>::new();
@@ -132,6 +130,9 @@ fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replaced<WrittenNode<'a>>>) {
     }
 }
 
+/// A pattern, and a key in its entry with its value.
+type Leaf<'a> = (&'a str, Vec<&'a str>, WrittenNode<'a>);
+
 /// The entries of a `hosts`, by the end of their pattern, and the keys that lead there.
 struct Entries<'a> {
     path: Vec<&'a str>,
@@ -145,7 +146,7 @@ impl<'a> Entries<'a> {
     }
 
     /// Each pattern with each key in it.
-    fn leaves(&self) -> Vec<(&'a str, Vec<&'a str>, WrittenNode<'a>)> {
+    fn leaves(&self) -> Vec<Leaf<'a>> {
         let mut all = Vec::new();
         for (pattern, entry) in self.all.values() {
             for (key, node) in entry.named() {

@@ -181,7 +181,9 @@ fn with_arguments(arguments: &[(&str, &str)]) -> Result<Settings, String> {
     let arguments: Vec<_> = arguments.iter().map(argument).collect();
     let variables = [("POLITELY_PACE__QUEUE", "8"), ("POLITELY_PACE__MAX_WAIT", "8s")];
     let variables = variables.map(|(name, value)| (OsString::from(name), OsString::from(value)));
-    Settings::load_with(None, variables, &arguments).map_err(|errors| errors.to_string())
+    Settings::load_in_layers(None, variables, &arguments)
+        .map(|(settings, _)| settings)
+        .map_err(|errors| errors.to_string())
 }
 
 #[test]
