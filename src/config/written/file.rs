@@ -57,7 +57,7 @@ pub struct ListenerTls {
 #[non_exhaustive]
 pub struct AdminSettings {
     /// `None`, written `off`: no admin address.
-    #[serde(deserialize_with = "values::address_or_off")]
+    #[serde(deserialize_with = "text::one")]
     pub address: Option<ListenAddress>,
     /// The file with the token that callers must send.
     #[serde(default, deserialize_with = "text::some")]
@@ -215,7 +215,7 @@ pub struct EgressSettings {
     /// Allowed hosts. Empty: any.
     pub hosts: Vec<HostPattern>,
     pub methods: Vec<MethodName>,
-    #[serde(default, deserialize_with = "secrets::some_proxy_url")]
+    #[serde(default, deserialize_with = "text::some")]
     pub upstream_proxy: Option<SecretUrl>,
     /// Additional roots to trust, PEM.
     #[serde(default, deserialize_with = "text::some")]

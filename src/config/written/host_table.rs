@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::manners::{self, WrittenAdaptive, WrittenBreaker, WrittenBudget};
 use super::origin_tls::{self, CertificatePair, Pin, TlsVersions};
+use super::text;
 use super::values::PathPattern;
 use crate::policy::{HostPattern, RobotsOverride, UsageModes};
 use crate::robots::{ProductToken, Purpose};
@@ -34,7 +35,7 @@ pub struct Override {
     /// The client certificate for the origin.
     pub client_certificate: Option<CertificatePair>,
     /// Whether the origin's certificate is verified.
-    #[serde(deserialize_with = "origin_tls::some_switch")]
+    #[serde(deserialize_with = "text::some")]
     pub verify: Option<bool>,
     /// The allowed versions of TLS.
     pub tls: Option<TlsVersions>,

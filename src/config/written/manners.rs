@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 
 use super::money::WrittenMoney;
-use super::text::{self, read_with};
+use super::text::{self, from_text};
 use super::units::show_duration;
 use crate::config::read::error::Complaint;
 use crate::config::read::sections::Sections;
@@ -19,7 +19,7 @@ use crate::policy::{self, Manners, Period};
 #[non_exhaustive]
 pub struct WrittenAdaptive {
     /// Gap as a multiple of the latency, in hundredths; 0: off.
-    #[serde(deserialize_with = "hundredths")]
+    #[serde(deserialize_with = "text::one")]
     pub factor: u32,
     pub min: Duration,
     pub max: Duration,
@@ -161,16 +161,18 @@ pub(in crate::config) fn some_budget<'de, D: Deserializer<'de>>(
 }
 
 /// `5` or `2.5`, in hundredths.
-fn hundredths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
-    read_with(deserializer, "a number", FACTOR_FORMS, |text| {
-        let fault = |what| Complaint::new(what, FACTOR_FORMS);
-        let number: f64 = text.parse().map_err(|_| fault(format!("expected a number, found `{text}`")))?;
-        let hundredths = (number * 100.0).round();
-        match (number == 0.0 || hundredths >= 1.0) && (0.0..=MOST_FACTOR * 100.0).contains(&hundredths) {
-            true => Ok(hundredths as u32),
-            false => Err(fault(format!("`{number}` is not a factor"))),
-        }
-    })
+fn parse_factor(text: &str) -> Result<u32, Complaint> {
+    let fault = |what| Complaint::new(what, FACTOR_FORMS);
+    let number: f64 = text.parse().map_err(|_| fault(format!("expected a number, found `{text}`")))?;
+    let hundredths = (number * 100.0).round();
+    match (number == 0.0 || hundredths >= 1.0) && (0.0..=MOST_FACTOR * 100.0).contains(&hundredths) {
+        true => Ok(hundredths as u32),
+        false => Err(fault(format!("`{number}` is not a factor"))),
+    }
+}
+
+from_text! {
+    u32, "a number", FACTOR_FORMS, parse_factor;
 }
 
 const MOST_FACTOR: f64 = 1000.0;

@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use serde::Deserializer;
 
-use super::text::{self, from_text, read_with};
+use super::text::{self, from_text};
 use crate::config::read::error::Complaint;
 
 /// TLS terms for an origin.
@@ -63,17 +63,17 @@ impl Pin {
     }
 }
 
-from_text! {
-    Pin, "a pin", PIN_FORMS, Self::parse;
+fn parse_switch(text: &str) -> Result<bool, Complaint> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(Complaint::new(format!("`{text}` is neither `on` nor `off`"), SWITCH_FORMS)),
+    }
 }
 
-/// For `#[serde(deserialize_with)]`: `on` or `off`.
-pub(in crate::config) fn some_switch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
-    read_with(deserializer, "`on` or `off`", SWITCH_FORMS, |text| match text {
-        "on" => Ok(Some(true)),
-        "off" => Ok(Some(false)),
-        _ => Err(Complaint::new(format!("`{text}` is neither `on` nor `off`"), SWITCH_FORMS)),
-    })
+from_text! {
+    Pin, "a pin", PIN_FORMS, Self::parse;
+    bool, "`on` or `off`", SWITCH_FORMS, parse_switch;
 }
 
 /// For `#[serde(deserialize_with)]`: one pin, or a list of them.

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::Deserializer;
 use url::Url;
 
-use super::text::{QUOTES, read_from_text, read_with};
+use super::text::{self, QUOTES, from_text, read_from_text};
 use crate::config::read::error::Complaint;
 
 /// A URL that may contain a password, which neither `Debug` nor `Display` shows.
@@ -16,6 +16,10 @@ impl SecretUrl {
     /// The URL, secrets included: never to be printed.
     pub fn expose(&self) -> &Url {
         &self.0
+    }
+
+    fn of_proxy(text: &str) -> Result<Self, Complaint> {
+        Self::parse(text, &["http", "https"], PROXY_FORMS)
     }
 
     fn parse(text: &str, schemes: &[&str], hint: &'static str) -> Result<Self, Complaint> {
@@ -109,20 +113,22 @@ read_from_text! {
     Secret, "text", QUOTES, Self::of;
 }
 
-/// For `#[serde(deserialize_with)]`: the URL of an upstream proxy.
-pub(in crate::config) fn some_proxy_url<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<SecretUrl>, D::Error> {
-    read_with(deserializer, "a URL", PROXY_FORMS, |text| {
-        SecretUrl::parse(text, &["http", "https"], PROXY_FORMS).map(Some)
-    })
+from_text! {
+    SecretUrl, "a URL", PROXY_FORMS, SecretUrl::of_proxy;
+    FleetUrl, "a URL", FLEET_FORMS, FleetUrl::parse;
 }
 
 /// For `#[serde(deserialize_with)]`: the URL of a Redis or Valkey server.
 pub(in crate::config) fn some_fleet_url<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SecretUrl>, D::Error> {
-    read_with(deserializer, "a URL", FLEET_FORMS, |text| {
+    text::one(deserializer).map(|FleetUrl(url)| Some(url))
+}
+
+struct FleetUrl(SecretUrl);
+
+impl FleetUrl {
+    fn parse(text: &str) -> Result<Self, Complaint> {
         let url = SecretUrl::parse(text, FLEET_SCHEMES, FLEET_FORMS)?;
         let database = url.0.path().trim_start_matches('/');
         if !database.is_empty() && database.parse::<u32>().is_err() {
@@ -145,8 +151,8 @@ pub(in crate::config) fn some_fleet_url<'de, D: Deserializer<'de>>(
         if is_sentinel && !url.0.query_pairs().any(|(name, value)| name == "master" && !value.is_empty()) {
             return Err(Complaint::new("a sentinel URL needs the name of the master", FLEET_FORMS));
         }
-        Ok(Some(url))
-    })
+        Ok(Self(url))
+    }
 }
 
 const PROXY_FORMS: &str = "write `http://proxy.example:3128` or `https://user:password@proxy.example:3128`";

@@ -21,8 +21,7 @@ pub(in crate::config) trait FromText: Sized {
 
 /// For `#[serde(deserialize_with)]` on types that serde would read differently.
 pub(in crate::config) fn one<'de, D: Deserializer<'de>, T: FromText>(deserializer: D) -> Result<T, D::Error> {
-    let text = Text { expected: T::EXPECTED, forms: T::FORMS, parse: T::from_text };
-    if T::IS_PATH { deserializer.deserialize_newtype_struct(PATH, text) } else { deserializer.deserialize_any(text) }
+    Text(PhantomData).deserialize(deserializer)
 }
 
 /// Like [`one`], for an optional value; `null` never gets here.
@@ -42,49 +41,37 @@ pub(in crate::config) fn many<'de, D: Deserializer<'de>, T: FromText>(deserializ
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
-            std::iter::from_fn(|| list.next_element_seed(One(PhantomData)).transpose()).collect()
-        }
-    }
-
-    struct One<T>(PhantomData<T>);
-
-    impl<'de, T: FromText> DeserializeSeed<'de> for One<T> {
-        type Value = T;
-
-        fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
-            one(deserializer)
+            std::iter::from_fn(|| list.next_element_seed(Text(PhantomData)).transpose()).collect()
         }
     }
 
     deserializer.deserialize_newtype_struct(MANY, Many(PhantomData))
 }
 
-/// Passes the text, or the number as text, to `parse`. For anything else, `expected` and `forms` are the message.
-pub(in crate::config) fn read_with<'de, D: Deserializer<'de>, T>(
-    deserializer: D,
-    expected: &'static str,
-    forms: &'static str,
-    parse: impl FnOnce(&str) -> Result<T, Complaint>,
-) -> Result<T, D::Error> {
-    deserializer.deserialize_any(Text { expected, forms, parse })
+/// Reads a text, or a number as text.
+struct Text<T>(PhantomData<T>);
+
+impl<'de, T: FromText> DeserializeSeed<'de> for Text<T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        if T::IS_PATH {
+            deserializer.deserialize_newtype_struct(PATH, self)
+        } else {
+            deserializer.deserialize_any(self)
+        }
+    }
 }
 
-/// Parses a text, or a number as text.
-struct Text<F> {
-    expected: &'static str,
-    forms: &'static str,
-    parse: F,
-}
-
-impl<T, F: FnOnce(&str) -> Result<T, Complaint>> Visitor<'_> for Text<F> {
+impl<T: FromText> Visitor<'_> for Text<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Complaint::new(self.expected, self.forms))
+        write!(f, "{}", Complaint::new(T::EXPECTED, T::FORMS))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
-        (self.parse)(text).map_err(E::custom)
+        T::from_text(text).map_err(E::custom)
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
@@ -97,7 +84,7 @@ impl<T, F: FnOnce(&str) -> Result<T, Complaint>> Visitor<'_> for Text<F> {
 
     /// A text such as `1.10` or `8e2` would become another.
     fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
-        if self.forms == QUOTES {
+        if T::FORMS == QUOTES {
             return Err(E::custom(Complaint::new(format!("this is read as the number {number}"), QUOTES)));
         }
         self.visit_str(&number.to_string())

@@ -5,12 +5,10 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use ipnet::IpNet;
-use serde::de::Deserializer;
-
 use crate::robots::{ProductToken, Purpose};
+use ipnet::IpNet;
 
-use super::text::{FromText, QUOTES, from_text, read_from_text, read_with};
+use super::text::{FromText, QUOTES, from_text, read_from_text};
 use crate::config::read::error::Complaint;
 
 /// Source of a listener's socket.
@@ -276,14 +274,9 @@ fn parse_printable(text: &str) -> Result<String, Complaint> {
     }
 }
 
-/// For `#[serde(deserialize_with)]`: an address to listen on, or `off`.
-pub(in crate::config) fn address_or_off<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<ListenAddress>, D::Error> {
-    read_with(deserializer, "an address to listen on", LISTEN_FORMS, |text| match text {
-        "off" => Ok(None),
-        address => ListenAddress::parse(address).map(Some),
-    })
+/// An address to listen on, or `off`.
+fn parse_address_or_off(text: &str) -> Result<Option<ListenAddress>, Complaint> {
+    if text == "off" { Ok(None) } else { ListenAddress::parse(text).map(Some) }
 }
 
 read_from_text! {
@@ -304,6 +297,7 @@ read_from_text! {
 from_text! {
     String, "text", QUOTES, parse_printable;
     Host, "a name", NAME_FORMS, parse_name;
+    Option<ListenAddress>, "an address to listen on", LISTEN_FORMS, parse_address_or_off;
 }
 
 const LISTEN_FORMS: &str = "write `127.0.0.1:3128`, `[::1]:3128`, or `fd:NAME` for a socket that systemd passes";
