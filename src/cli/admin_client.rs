@@ -2,7 +2,7 @@
 
 use super::listener_owner::listener_owner;
 use super::running_file::{self, RunningProxy};
-use super::{CommandError, ConfigArg, Format, http_client};
+use super::{CommandError, ConfigArg, Explained, Format, http_client};
 use crate::config::{AdminToken, ListenAddress, as_line, read_argument};
 use crate::policy::Authority;
 use rustix::process::geteuid;
@@ -152,13 +152,9 @@ fn stranger(address: SocketAddr, token: &AdminToken) -> Option<u32> {
 
 pub(super) fn token(file: Option<&Path>) -> Result<Option<String>, CommandError> {
     let Some(path) = file else { return Ok(None) };
-    let token = read_argument(path).and_then(|bytes| as_line(&bytes)).map_err(|error| {
-        CommandError::usage(
-            format!("cannot read {}: {error}", path.display()),
-            "name a readable file that contains the token for the admin address",
-        )
-    })?;
-    Ok(Some(token))
+    let token = read_argument(path).and_then(|bytes| as_line(&bytes));
+    let hint = "name a readable file that contains the token for the admin address";
+    token.explained(format!("cannot read {}", path.display()), hint).map(Some)
 }
 
 /// An unspecified listening address is reached by loopback.

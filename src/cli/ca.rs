@@ -15,7 +15,7 @@ use crate::tls::{Ca, ca, roots, secret_file};
 use super::admin_client;
 use super::remote_proxy;
 use super::trust::{OwnEntries, StoreKind, TrustFiles, TrustOutcome, TrustStep, UserMachine, direct};
-use super::{CommandError, NO};
+use super::{CommandError, Explained, NO};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CaArgs {
@@ -167,7 +167,7 @@ fn is_confirmed(directory: &Path) -> Result<bool, CommandError> {
     eprint!("{lost}; put it in place? [y/N] ");
     let mut answer = String::new();
     let read = io::stdin().read_line(&mut answer);
-    read.map_err(|error| CommandError::usage(format!("cannot read the answer: {error}"), "type `y` or `n`"))?;
+    read.explained("cannot read the answer", "type `y` or `n`")?;
     let is_yes = ["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str());
     if !is_yes {
         eprintln!("nothing was changed");

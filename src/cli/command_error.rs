@@ -54,6 +54,18 @@ impl CommandError {
     }
 }
 
+/// An error with what was to be done, and what to do about it.
+pub(super) trait Explained<T> {
+    /// `what`: before the error's own words. `hint`: as of [`CommandError::usage`].
+    fn explained(self, what: impl std::fmt::Display, hint: impl std::fmt::Display) -> Result<T, CommandError>;
+}
+
+impl<T, E: std::fmt::Display> Explained<T> for Result<T, E> {
+    fn explained(self, what: impl std::fmt::Display, hint: impl std::fmt::Display) -> Result<T, CommandError> {
+        self.map_err(|error| CommandError::usage(format!("{what}: {error}"), hint))
+    }
+}
+
 impl std::fmt::Display for CommandError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.message.trim_end())

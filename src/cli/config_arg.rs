@@ -1,6 +1,6 @@
 //! Arguments shared by several subcommands.
 
-use super::CommandError;
+use super::{CommandError, Explained};
 use crate::config::{ConfigErrors, KeyArgument, Layers, Settings, read_argument, read_whole};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ pub(super) fn read_or_input(file: &Path, hint: &str) -> Result<(String, Vec<u8>)
         true => ("standard input".to_owned(), read_whole(io::stdin().lock())),
         false => (file.display().to_string(), read_argument(file)),
     };
-    let bytes = bytes.map_err(|error| CommandError::usage(format!("cannot read {name}: {error}"), hint))?;
+    let bytes = bytes.explained(format!("cannot read {name}"), hint)?;
     Ok((name, bytes))
 }
 

@@ -1,6 +1,6 @@
 //! `politely lint`: shows a robots.txt's faults, line by line, in the style of a compiler.
 
-use super::{CommandError, ConfigArg, Format, NO, block_on, inert, read_or_input};
+use super::{CommandError, ConfigArg, Explained, Format, NO, block_on, inert, read_or_input};
 use crate::config::Settings;
 use crate::policy::{Access, Authority, Entry, is_unseen};
 use crate::robots::lint::{Finding, LintReport, Related, Severity, TextPlace};
@@ -43,9 +43,8 @@ pub(super) fn run(args: &LintArgs) -> Result<ExitCode, CommandError> {
 /// Fetches the file like a request's robots.txt: with the same guard, redirects and limits. Parses it as most crawlers do, whatever
 /// dialect is configured.
 fn by_network(url: &str, config: &ConfigArg) -> Result<(String, LintReport), CommandError> {
-    let authority = Authority::from_url(url).map_err(|error| {
-        CommandError::usage(format!("`{url}`: {error}"), "write a complete URL, such as https://example.com/")
-    })?;
+    let hint = "write a complete URL, such as https://example.com/";
+    let authority = Authority::from_url(url).explained(format!("`{url}`"), hint)?;
     let mut settings = config.load()?;
     settings.robots.user_agent_match = UserAgentMatch::default();
     settings.robots.precedence = Precedence::default();

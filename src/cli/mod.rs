@@ -41,7 +41,7 @@ use crate::telemetry;
 use async_runtime::block_on;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
-use command_error::{CommandError, INTERRUPTED, NO};
+use command_error::{CommandError, Explained, INTERRUPTED, NO};
 use config_arg::{ConfigArg, Format, MACHINE_CONFIG, key_argument, read_or_input};
 use output::{REFUSED_AFTER_ANSWER, about, counted, inert, inert_json, kept, print, print_bytes};
 use std::io::{self, Write};

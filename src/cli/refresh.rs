@@ -1,7 +1,7 @@
 //! `politely refresh AUTHORITY`: makes a running proxy fetch a robots.txt again, and the tdmrep.json and licence file that are used.
 
 use super::admin_client::{AdminArgs, segment};
-use super::{CommandError, Format, NO};
+use super::{CommandError, Explained, Format, NO};
 use crate::policy::Authority;
 use serde_json::Value;
 use std::process::ExitCode;
@@ -15,9 +15,8 @@ pub(super) struct RefreshArgs {
 }
 
 pub(super) fn run(args: &RefreshArgs) -> Result<ExitCode, CommandError> {
-    let authority = Authority::named(&args.authority).map_err(|error| {
-        CommandError::usage(format!("`{}`: {error}", args.authority), "write it as https://example.com")
-    })?;
+    let authority = Authority::named(&args.authority);
+    let authority = authority.explained(format!("`{}`", args.authority), "write it as https://example.com")?;
     let answer = args.admin.ask("POST", &format!("/api/v1/authorities/{}/refresh", segment(&authority)))?;
     let word = |key: &str| answer.body[key].as_str().unwrap_or_default();
     let mut out = match args.admin.format {

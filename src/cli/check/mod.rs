@@ -24,7 +24,7 @@ use rustix::fs::{Access, access};
 use serde_json::json;
 use time::OffsetDateTime;
 
-use super::{CommandError, Format, NO, inert_json, print};
+use super::{CommandError, Explained, Format, NO, inert_json, print};
 use told::Told;
 
 #[derive(Debug, clap::Args)]
@@ -166,12 +166,8 @@ fn check_writable(directory: &Path, what: &str, key: &str) -> Result<(), Command
         let open = access(&there, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK);
         open.map_err(|error| format!("{}: {error}", there.display()))
     };
-    existing(directory).and_then(is_open).map_err(|why| {
-        CommandError::usage(
-            format!("{what} in {}: {why}", directory.display()),
-            format!("let the proxy's user write there, run this as that user, or correct `{key}`"),
-        )
-    })
+    let hint = format!("let the proxy's user write there, run this as that user, or correct `{key}`");
+    existing(directory).and_then(is_open).explained(format!("{what} in {}", directory.display()), hint)
 }
 
 /// The directory itself, or the nearest one above it, below which it will be created. `Err`: something else is there.

@@ -5,7 +5,7 @@ mod stamp;
 
 pub(super) use source::{directory, unreadable};
 
-use super::{CommandError, Format, NO, counted};
+use super::{CommandError, Explained, Format, NO, counted};
 use crate::evidence::{Fault, Hash, Stamp, Verified, digits, from_hex, stored_file, verify};
 use crate::rfc3339;
 use serde_json::json;
@@ -82,10 +82,9 @@ pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CommandError> {
 /// On a terminal, what could steer it is escaped; elsewhere come the very bytes.
 fn file(args: &FileArgs) -> Result<ExitCode, CommandError> {
     let directory = args.evidence.directory()?;
-    let bytes = stored_file(&directory, None, &args.sha256).map_err(|error| {
-        let what = format!("the file {} in {}: {error}", digits(&args.sha256), directory.display());
-        CommandError::usage(what, "`politely explain URL --at TIME` names the files of a site by their SHA-256")
-    })?;
+    let hint = "`politely explain URL --at TIME` names the files of a site by their SHA-256";
+    let what = format!("the file {} in {}", digits(&args.sha256), directory.display());
+    let bytes = stored_file(&directory, None, &args.sha256).explained(what, hint)?;
     match io::stdout().is_terminal() {
         true => super::print(&super::inert(&String::from_utf8_lossy(&bytes))),
         false => super::print_bytes(&bytes),

@@ -1,6 +1,6 @@
 //! The evidence that a command is about, and the authorities that its time stamps must come from.
 
-use crate::cli::{CommandError, ConfigArg, inert};
+use crate::cli::{CommandError, ConfigArg, Explained, inert};
 use crate::evidence::{ReadError, foreign};
 use openssl::x509::X509;
 use std::path::{Path, PathBuf};
@@ -49,8 +49,7 @@ pub fn unreadable(directory: &Path, error: &ReadError) -> CommandError {
 /// The certificates in a file.
 pub fn authorities(path: &Path) -> Result<Vec<X509>, CommandError> {
     let hint = "name a PEM file with certificates of time-stamping authorities, or of their issuers";
-    let bytes = std::fs::read(path)
-        .map_err(|error| CommandError::usage(format!("cannot read {}: {error}", path.display()), hint))?;
+    let bytes = std::fs::read(path).explained(format!("cannot read {}", path.display()), hint)?;
     let all = X509::stack_from_pem(&bytes).unwrap_or_default();
     if all.is_empty() {
         return Err(CommandError::usage(format!("{} has no certificate that can be read", path.display()), hint));

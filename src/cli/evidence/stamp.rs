@@ -2,7 +2,7 @@
 
 use super::source::{EvidenceArg, authorities, unreadable};
 use crate::cli::http_client::exchange;
-use crate::cli::{CommandError, print};
+use crate::cli::{CommandError, Explained, print};
 use crate::evidence::{MOST_RESPONSE, Stamp, check, digits, query, verify};
 use crate::rfc3339;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -39,16 +39,12 @@ pub(super) fn run(args: &StampArgs) -> Result<ExitCode, CommandError> {
     }
     let mut nonce = [0; 8];
     SystemRandom::new().fill(&mut nonce).map_err(|_| io::Error::other("the system has no random numbers"))?;
-    let response = ask(&args.tsa, &query(&head, nonce)).map_err(|error| {
-        let hint = "name an authority that answers RFC 3161 over http, and see whether it can be reached from here";
-        CommandError::usage(format!("no time stamp from {}: {error}", args.tsa), hint)
-    })?;
+    let hint = "name an authority that answers RFC 3161 over http, and see whether it can be reached from here";
+    let response = ask(&args.tsa, &query(&head, nonce)).explained(format!("no time stamp from {}", args.tsa), hint)?;
     let stored = check(&response, &head, Some(nonce), &authorities)
         .and_then(|time| Ok((time, Stamp::store(&directory, verified.head_segment, &head, &response)?)));
-    let (time, path) = stored.map_err(|error| {
-        let hint = "nothing was stored; `--tsa-ca` must contain the authority's certificate, or its issuer's";
-        CommandError::usage(format!("the answer of {} cannot be used: {error}", args.tsa), hint)
-    })?;
+    let hint = "nothing was stored; `--tsa-ca` must contain the authority's certificate, or its issuer's";
+    let (time, path) = stored.explained(format!("the answer of {} cannot be used", args.tsa), hint)?;
     let path = path.map_or(String::new(), |path| format!("\n  stored:  {}", path.display()));
     print(&format!("  head:    {name}\n  stamped: {}{path}\n", rfc3339::millis(time)))
 }

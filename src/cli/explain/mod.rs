@@ -6,7 +6,7 @@ mod past;
 
 use super::admin_client::{ask_running, segment};
 use super::check::unknown_user;
-use super::{CommandError, ConfigArg, Format, NO, kept, last_run, read_or_input};
+use super::{CommandError, ConfigArg, Explained, Format, NO, kept, last_run, read_or_input};
 use crate::admin;
 use crate::config::Settings;
 use crate::policy::explain::{Explanation, SiteFileState, explain};
@@ -49,12 +49,8 @@ pub(super) struct ExplainArgs {
 }
 
 pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
-    let (authority, target) = Authority::and_target(&args.url).map_err(|error| {
-        CommandError::usage(
-            format!("`{}`: {error}", args.url),
-            "write a complete URL, such as https://example.com/page",
-        )
-    })?;
+    let hint = "write a complete URL, such as https://example.com/page";
+    let (authority, target) = Authority::and_target(&args.url).explained(format!("`{}`", args.url), hint)?;
     if let Some(at) = &args.at {
         return past::run(args, at, &authority, &target);
     }

@@ -4,7 +4,7 @@ use super::on_record::{on_record, own_fetch_as_json};
 use super::{ExplainArgs, offered, refused_by_page, text};
 use crate::admin;
 use crate::cli::evidence::{broken, directory};
-use crate::cli::{CommandError, Format, NO, inert, inert_json, print};
+use crate::cli::{CommandError, Explained, Format, NO, inert, inert_json, print};
 use crate::config::Settings;
 use crate::evidence::{Decision, Found, Past, SiteCopy, digits, find, when};
 use crate::policy::explain::{Explanation, UNKNOWN, explain};
@@ -19,12 +19,9 @@ use std::time::{Duration, SystemTime};
 pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &str) -> Result<ExitCode, CommandError> {
     let at = at_end(at).map_err(|error| CommandError::usage(error, "see `politely explain --help`"))?;
     let directory = directory(args.evidence.as_deref(), &args.config)?;
-    let (past, verified) = find(&directory, authority, &authority.url(target), at).map_err(|error| {
-        CommandError::usage(
-            format!("cannot read the evidence in {}: {error}", directory.display()),
-            "`politely evidence verify DIR` says what is wrong with it",
-        )
-    })?;
+    let what = format!("cannot read the evidence in {}", directory.display());
+    let found = find(&directory, authority, &authority.url(target), at);
+    let (past, verified) = found.explained(what, "`politely evidence verify DIR` says what is wrong with it")?;
     let Some(past) = past else {
         let what = format!("the evidence has no decision about {authority} before {}", rfc3339::millis(at));
         return Err(CommandError::usage(what, "`politely report DIR --by host` says what the evidence is about"));

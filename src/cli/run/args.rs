@@ -1,7 +1,7 @@
 //! The arguments of `politely run`.
 
 use super::report_to::ReportTo;
-use crate::cli::{CommandError, ConfigArg, key_argument};
+use crate::cli::{CommandError, ConfigArg, Explained, key_argument};
 use crate::config::{KeyArgument, LogLevel, units};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -61,17 +61,12 @@ impl RunArgs {
         }
         // Not from the directory of the configuration.
         let evidence = self.evidence.as_deref().map(std::path::absolute).transpose();
-        let evidence = evidence.map_err(|error| {
-            let hint = "name the directory by an absolute path, or run it in a directory that exists";
-            CommandError::usage(format!("--evidence: no directory to start from: {error}"), hint)
-        })?;
+        let hint = "name the directory by an absolute path, or run it in a directory that exists";
+        let evidence = evidence.explained("--evidence: no directory to start from", hint)?;
         let evidence = evidence.map(|directory| directory.into_os_string().into_string()).transpose();
-        let evidence = evidence.map_err(|directory| {
-            CommandError::usage(
-                format!("--evidence: the name of the directory {} is not UTF-8", directory.display()),
-                "name another directory",
-            )
-        })?;
+        let evidence = evidence.map_err(|directory| directory.display().to_string());
+        let evidence =
+            evidence.explained("--evidence: this directory's name is not UTF-8", "name another directory")?;
         for (name, key, value) in [
             ("--min-delay", "pace.min_delay", &self.min_delay),
             ("--contact", "identity.contact", &self.contact),

@@ -14,7 +14,7 @@ mod tally;
 
 use super::hand_over::{Control, INSIDE};
 use super::trust::{PROXY, TrustFiles, direct};
-use super::{CommandError, command_error, last_run, orphans};
+use super::{CommandError, Explained, command_error, last_run, orphans};
 use crate::config::{self, AccessLog, Settings};
 use crate::policy::is_background;
 use crate::proxy::RecentDecision;
@@ -93,13 +93,8 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let (began, max_wait) = (Instant::now(), settings.pace.max_wait);
     let (product_tokens, purposes) = (settings.identity.product_tokens.clone(), settings.identity.purpose.clone());
     let report = args.report.as_ref().map(ReportTo::open).transpose();
-    let report = report.map_err(|error| {
-        CommandError::usage(
-            format!("cannot write the report: {error}"),
-            "name a file that you may write to: `--report json=FILE`",
-        )
-    })?;
-    let report = report.flatten();
+    let hint = "name a file that you may write to: `--report json=FILE`";
+    let report = report.explained("cannot write the report", hint)?.flatten();
     let ca = Ca::configured(&settings.intercept.ca)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
     let program = args.command.first().expect("clap requires one");
