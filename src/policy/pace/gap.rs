@@ -1,6 +1,7 @@
-//! The gap between two starts, from robots.txt, the operator, the host's latency and the backoff. Pure.
+//! The gap between two starts, from robots.txt, the operator, the host's latency and the backoff; and the last starts, from which the
+//! next keeps its distance. Pure.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::terms::{FAR, SlotRequest, Terms};
 
@@ -71,5 +72,40 @@ impl GapInputs {
         let gap = request.gap(self.latency).max(self.backoff);
         let (times, parts) = self.times;
         if times > parts { gap.saturating_mul(times) / parts } else { gap }
+    }
+}
+
+/// The instants that a start has to keep its distance from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LastStarts {
+    pub last_start: Option<Instant>,
+    /// The newest first fetch of a robots.txt: other first fetches keep their distance from it, requests need not.
+    pub last_fetch: Option<Instant>,
+    /// Nothing starts before: the origin asked for it, or an earlier process owed it.
+    pub hold: Option<Instant>,
+}
+
+impl LastStarts {
+    /// The later of each field.
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            last_start: self.last_start.max(other.last_start),
+            last_fetch: self.last_fetch.max(other.last_fetch),
+            hold: self.hold.max(other.hold),
+        }
+    }
+
+    /// The earliest start; `None`: any time.
+    pub(super) fn due(&self, request: SlotRequest, inputs: GapInputs) -> Option<Instant> {
+        let gap = inputs.between_starts(request);
+        if gap.is_zero() {
+            return self.hold;
+        }
+        let last = if request.first_fetch { self.last_start.max(self.last_fetch) } else { self.last_start };
+        last.map(|last| last + gap).max(self.hold)
+    }
+
+    pub(super) fn of(&mut self, first_fetch: bool) -> &mut Option<Instant> {
+        if first_fetch { &mut self.last_fetch } else { &mut self.last_start }
     }
 }

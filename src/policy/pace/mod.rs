@@ -26,11 +26,8 @@
 
 mod backoff;
 mod gap;
-mod last_starts;
-mod observed;
 mod outcome;
 mod owed;
-mod phase;
 mod shared;
 mod source;
 mod start;
@@ -43,10 +40,9 @@ use std::time::{Duration, Instant};
 
 pub use super::client_id::ClientId;
 use gap::GapInputs;
-pub use last_starts::LastStarts;
-pub use observed::Observed;
-pub use phase::Phase;
-pub use source::{Shares, TurnSource};
+pub use gap::LastStarts;
+pub use outcome::Observed;
+pub use source::{Phase, Shares, TurnSource};
 pub use terms::{ARRIVAL, NextTurn, PaceOutcome, Refused, Slot, SlotRequest, Terms, Ticket, Turn};
 use wait_queue::WaitQueue;
 

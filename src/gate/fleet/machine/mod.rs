@@ -6,7 +6,6 @@
 
 mod budgets;
 mod clock;
-mod key_view;
 mod link;
 mod machine_file;
 mod order;
@@ -19,11 +18,11 @@ use crate::config::hint_for;
 use crate::policy::Spent;
 use crate::policy::pace::{LastStarts, Observed, Phase};
 use clock::{instant, micros, micros_up, span};
-pub(in crate::gate) use key_view::{MachineStart, MachineTurn, MachineView};
 pub(in crate::gate) use link::MachineLink;
 use machine_file::MachineFile;
 use parking_lot::Mutex;
 use slot::KeySlot;
+pub(in crate::gate) use slot::{MachineStart, MachineTurn, MachineView};
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};

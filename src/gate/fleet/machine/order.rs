@@ -6,8 +6,7 @@
 //! the gap since the last start allow a start (`slot`).
 
 use super::clock::span;
-use super::key_view::MachineStart;
-use super::slot::{KeySlot, OFF, START, TAIL};
+use super::slot::{KeySlot, MachineStart, OFF, START, TAIL};
 use std::sync::atomic::Ordering::SeqCst;
 
 impl KeySlot<'_> {
