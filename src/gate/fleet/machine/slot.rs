@@ -173,12 +173,11 @@ impl<'a> KeySlot<'a> {
     /// Records what a host's answers have said, and its hold.
     pub fn learn(&self, observed: Observed, hold: u64) {
         let Observed { backoff, latency, refusals } = observed;
-        let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).min(HOUR);
-        self.words[BACKOFF].store(micros(backoff) << 16 | u64::from(refusals).min(LOW), SeqCst);
-        self.words[LATENCY].store(micros(latency), SeqCst);
+        self.words[BACKOFF].store(span(backoff).min(HOUR) << 16 | u64::from(refusals).min(LOW), SeqCst);
+        self.words[LATENCY].store(span(latency).min(HOUR), SeqCst);
         self.words[HOLD].fetch_max(hold, SeqCst);
         if !observed.is_calm() {
-            self.keep(hold.saturating_add(HOUR));
+            self.keep(hold.max(micros(Instant::now())).saturating_add(HOUR));
         }
     }
 

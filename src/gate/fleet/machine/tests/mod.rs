@@ -335,6 +335,15 @@ fn what_an_origin_has_asked_for_is_known_to_all() {
     assert_eq!(one.due(now + ms(5001), 0), NOW);
 }
 
+/// Without a hold, its time counts from now.
+#[test]
+fn a_row_of_refusals_is_remembered_for_an_hour() {
+    let ((_directory, one, other), now) = (both(), Instant::now());
+    one.learn(one.a(), Observed { refusals: 1, ..Observed::default() }, None);
+    let now = micros(now);
+    assert!(other.find(other.a()).expect("it is there").over(now) >= now + 3_600_000_000);
+}
+
 #[test]
 fn what_is_owed_is_owed_to_the_processes_that_come_after() {
     let (directory, now) = (place(), Instant::now());
