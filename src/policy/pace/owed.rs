@@ -36,13 +36,6 @@ impl<W> Schedule<W> {
         self.pushed_back();
     }
 
-    /// Whether the schedule can be dropped without loss. Backoff and refusals are kept for an hour after the last start.
-    pub fn is_idle(&self, now: Instant) -> bool {
-        let memory = if self.observed().is_calm() { Duration::ZERO } else { terms::MAX_BACKOFF };
-        let until = self.owed_until().max(self.last.last_fetch.map(|fetch| fetch + self.delay()));
-        self.is_unused() && until.is_none_or(|until| until + memory <= now)
-    }
-
     /// Whether no request waits or is in flight.
     pub fn is_unused(&self) -> bool {
         self.in_flight == 0 && self.wait_queue.is_none()

@@ -62,7 +62,6 @@ impl HostQueue {
                         sharing.ended(&slot, false);
                         schedule.finished(|| now, slot, PaceOutcome::Unused);
                     }
-                    self.note_debt(state, now);
                     continue;
                 }
                 NextTurn::Refuse(waiter, refused) => {

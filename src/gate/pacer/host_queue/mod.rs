@@ -163,7 +163,6 @@ impl HostQueue {
                     sharing.started(schedule, &slot);
                     self.wake(&mut state);
                 }
-                self.note_debt(&state, now);
                 Ok(Stand::Go(Permit::new(self, Some(slot), terms)))
             }
             Turn::Refuse(refused) => Err(refused.into_refusal(terms.max_wait)),
@@ -223,17 +222,6 @@ impl HostQueue {
         groups.fold(PaceFigures::of(&state.schedule, now), PaceFigures::with_group)
     }
 
-    /// Stores the debt, in case this process ends before it is paid.
-    fn note_debt(&self, state: &HostQueueState, now: Instant) {
-        // With `Sharing::Machine`, each start is stored already.
-        if let Sharing::Server(_) = state.sharing
-            && let Some(until) = state.schedule.owed(now).filter(|until| *until >= now + LEAST_DEBT)
-        {
-            let machine = self.fleet().machine.machine();
-            MachineShare::owe(&machine, &self.name(), &state.schedule, until);
-        }
-    }
-
     /// Whether a request that has its slot may still leave: connecting may have taken so long that the next instance would
     /// not hear of it in time.
     pub(super) fn holds(&self, slot: &Slot) -> bool {
@@ -290,5 +278,3 @@ impl Drop for HostQueue {
 
 /// Retry-After, since the end of earlier guests is unknown.
 const GUESTS_AWAITED: Duration = Duration::from_secs(1);
-/// Shorter debts are not stored.
-const LEAST_DEBT: Duration = Duration::from_secs(1);

@@ -13,17 +13,17 @@ impl HostQueue {
             until = until.max(queue.rest(now)?);
         }
         let state = self.state.lock();
-        let (schedule, is_idle) = (&state.schedule, state.schedule.is_idle(now));
+        let (schedule, owed) = (&state.schedule, state.schedule.owed(now));
         // The queue alone knows when a guest last came, and what a server may have forgotten.
         let knows_more = self.guests.get().is_some()
             || !schedule.owes_one_gap()
             || self.clamp_logged.load(Ordering::Relaxed) > 0
             || matches!(state.sharing, Sharing::Server(_)) && !schedule.observed().is_calm();
-        if Arc::strong_count(self) > 1 || !schedule.is_unused() || knows_more && !is_idle {
+        if Arc::strong_count(self) > 1 || !schedule.is_unused() || knows_more && owed.is_some() {
             return Err(());
         }
         // A new delay of a group counts from the host's last start.
-        let until = until.max(schedule.owed(now));
+        let until = until.max(owed);
         if let Some(until) = until {
             let machine = self.shared.fleet.machine.machine();
             MachineShare::owe(&machine, &self.name(), schedule, until);

@@ -204,13 +204,6 @@ fn what_others_of_the_fleet_have_met_with_counts() {
     assert_eq!(host.open_at(0, &terms), 1000);
 }
 
-#[test]
-fn a_row_is_remembered_for_an_hour() {
-    let (mut host, terms) = (Host::new(), breaker(3, 60_000));
-    host.visit(0, &terms, AWAY);
-    assert_eq!([0, 3_599_999, 3_600_000].map(|at| host.schedule.is_idle(host.at(at))), [false, false, true]);
-}
-
 /// With `pace.key: site`, hosts of one pace may have different breakers, or none.
 #[test]
 fn who_keeps_no_breaker_hears_of_the_pause_all_the_same() {

@@ -679,27 +679,18 @@ fn what_is_owed_goes_by_the_longest_gap_still_owed() {
 }
 
 #[test]
-fn a_lane_is_idle_when_nothing_is_lost_with_it() {
+fn a_schedule_is_unused_when_nothing_waits_or_is_in_flight() {
     let mut host = Host::new();
-    assert!(host.schedule.is_idle(host.zero));
     let slot = host.go(0, &delay(1000));
-    assert!(!host.schedule.is_idle(host.at(5000)), "in flight");
+    assert!(!host.schedule.is_unused(), "in flight");
     host.end(5000, slot, OK);
-    assert!(host.schedule.is_idle(host.at(5000)));
+    assert!(host.schedule.is_unused() && host.schedule.owed(host.at(5000)).is_none());
     host.visit(5000, &delay(1000), OK);
-    assert!(!host.schedule.is_idle(host.at(5999)), "owes");
+    assert_eq!(host.schedule.owed(host.at(5999)), Some(host.at(6000)));
     let ticket = host.wait(5999, A, &delay(1000), "", Some(6000));
-    assert!(!host.schedule.is_idle(host.at(9000)), "somebody waits");
+    assert!(!host.schedule.is_unused(), "somebody waits");
     host.schedule.cancel(ticket);
-    assert!(host.schedule.is_idle(host.at(6000)));
-    host.visit(6000, &delay(1000), refused(None));
-    assert!(!host.schedule.is_idle(host.at(3_606_999)), "remembers the backoff");
-    assert!(host.schedule.is_idle(host.at(3_607_000)));
-    let mut fetched = Host::new();
-    let fetch = Terms { first_fetch: true, min_delay: ms(100), ..Terms::default() };
-    fetched.visit(0, &fetch, OK);
-    assert!(!fetched.schedule.is_idle(fetched.at(99)), "other first fetches wait for it");
-    assert!(fetched.schedule.is_idle(fetched.at(100)));
+    assert!(host.schedule.is_unused());
 }
 
 #[test]
