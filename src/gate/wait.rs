@@ -48,11 +48,11 @@ impl Gate {
     }
 
     /// Waits for a slot.
-    pub(super) async fn turn(&self, request: &Request<'_>, mut waiting: Waiting) -> Result<Box<Permit>, Refusal> {
-        let (due, mut place) = (waiting.due, self.waiting.for_turn(request, waiting.queue().clone(), &waiting.terms));
+    pub(super) async fn turn(&self, request: &Request<'_>, waiting: Waiting) -> Result<Box<Permit>, Refusal> {
+        let (due, mut place) = (waiting.due, self.waiting.for_turn(request, waiting.queue, &waiting.terms));
         let permit = tokio::select! {
             biased;
-            permit = waiting.turn() => permit,
+            permit = waiting.turn => permit,
             refusal = place.crowded_out() => Err(refusal),
             refusal = self.drained(due) => Err(refusal),
         };

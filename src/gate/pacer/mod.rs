@@ -8,10 +8,9 @@ mod machine_share;
 mod pace_figures;
 mod permit;
 
-pub(super) use host_queue::{HostQueue, Stand};
+pub(super) use host_queue::{HostQueue, Stand, Waiting};
 pub use pace_figures::PaceFigures;
 pub use permit::Permit;
-pub(super) use permit::Waiting;
 
 use super::fleet::{Fleet, WaitNews};
 use super::waiting_requests::WaitingRequests;

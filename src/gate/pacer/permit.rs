@@ -204,43 +204,29 @@ fn is_paced(slot: &Slot) -> bool {
     slot.is_shared || !slot.gap.is_zero()
 }
 
-/// A place in the queue, given back when dropped.
-pub(in crate::gate) struct Waiting {
-    pub(super) queue: Arc<HostQueue>,
-    pub(super) client: ClientId,
-    pub(super) ticket: Ticket,
-    pub(super) answer: oneshot::Receiver<Result<Slot, Refused>>,
-    pub terms: Box<Terms>,
-    pub(super) since: Instant,
-    /// When the slot is likely to be granted. `None`: unknown.
-    pub due: Option<Instant>,
-    /// The group's permit, if already granted.
-    pub(super) group: Option<Box<Permit>>,
-    /// The host's queue, if this place is in a group's queue.
-    pub(super) host: Option<Arc<HostQueue>>,
+/// A place in one queue, given back when dropped.
+pub(super) struct QueuePlace {
+    pub queue: Arc<HostQueue>,
+    pub ticket: Ticket,
+    pub answer: oneshot::Receiver<Result<Slot, Refused>>,
+    pub terms: Terms,
+    pub since: Instant,
 }
 
-impl Waiting {
-    /// The host's queue.
-    pub fn queue(&self) -> &Arc<HostQueue> {
-        self.host.as_ref().unwrap_or(&self.queue)
-    }
-
-    /// Waits in this queue only.
-    pub(super) async fn turn_here(&mut self) -> Result<Box<Permit>, Refusal> {
+impl QueuePlace {
+    /// Waits for the slot.
+    pub async fn turn(mut self) -> Result<Box<Permit>, Refusal> {
+        let fleet = self.queue.fleet();
         let answer = tokio::select! {
             biased;
             answer = &mut self.answer => answer,
-            refusal = self.queue.fleet().refuses() => return Err(refusal),
+            refusal = fleet.refuses() => return Err(refusal),
         };
         match answer {
             Ok(Ok(slot)) => {
                 let mut permit = Permit::new(&self.queue, Some(slot), &self.terms);
                 permit.waited = self.since.elapsed();
-                Ok(match self.group.take() {
-                    Some(group) => permit.with_group(group, &self.terms),
-                    None => permit,
-                })
+                Ok(permit)
             }
             Ok(Err(refused)) => Err(refused.into_refusal(self.terms.max_wait)),
             Err(_) => Err(Refusal::Draining { retry_after: DRAINING }),
@@ -248,7 +234,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for QueuePlace {
     fn drop(&mut self) {
         // The slot may have been granted at this very moment.
         self.answer.close();

@@ -77,13 +77,11 @@ async fn take_slot(
             (ClientId::GUESTS, Some(queue.guest_place(taker, terms).await?))
         }
     };
-    let permit = match queue.stand(client, terms)? {
-        Stand::Go(permit) => permit,
-        Stand::Wait(mut waiting) => {
-            fetch.set_due(Some(waiting.due.unwrap_or_else(Instant::now)));
-            waiting.turn().await?
-        }
-    };
+    let stood = queue.stand(client, terms)?;
+    if let Stand::Wait(waiting) = &stood {
+        fetch.set_due(Some(waiting.due.unwrap_or_else(Instant::now)));
+    }
+    let permit = stood.turn().await?;
     if guest_place.is_some() {
         queue.guests().started();
     }

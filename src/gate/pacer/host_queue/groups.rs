@@ -2,50 +2,67 @@
 //! wait for the host. What applies to the whole host (`min_delay`, backoff, requests in flight) stays in the host's queue, so that a slow
 //! crawler does not delay the others.
 
-use super::super::permit::{Permit, Waiting};
-use super::{HostQueue, Stand};
+use super::super::permit::Permit;
+use super::{HostQueue, Stand, Waiting};
 use crate::policy::pace::{ClientId, LastStarts, Observed, Terms};
 use crate::policy::{PaceKey, Refusal};
+use futures_util::FutureExt;
 use std::iter::once;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl HostQueue {
-    /// Takes a free slot, or else a place in the queue.
+    /// Takes a free slot, or else a place in the queue; of a group with a delay, in the group's queue before.
     #[inline]
     pub fn stand(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Result<Stand, Refusal> {
         match terms.of_group() {
             None => self.stand_here(client, terms),
-            Some(of_group) => self.stand_in_group(client, terms, &of_group),
+            Some(of_group) => self.stand_in_group(client, terms, of_group),
         }
     }
 
-    fn stand_in_group(self: &Arc<Self>, client: ClientId, terms: &Terms, of_group: &Terms) -> Result<Stand, Refusal> {
-        // Refuses first if the wait for the host is too long.
-        let refused = {
-            let (state, now) = self.current();
-            state.schedule.refusal(now, client, &terms.of_host())
+    fn stand_in_group(self: &Arc<Self>, client: ClientId, terms: &Terms, of_group: Terms) -> Result<Stand, Refusal> {
+        let (refused, host_due) = {
+            let ((state, now), of_host) = (self.current(), terms.of_host());
+            let due = Some(state.schedule.forecast(now, client, &of_host)).filter(|due| *due > now);
+            (state.schedule.refusal(now, client, &of_host), due)
         };
+        // Refuses first if the wait for the host is too long.
         if let Some(refused) = refused {
             return Err(refused.into_refusal(terms.max_wait));
         }
-        match self.group(terms.group_delay).stand_here(client, of_group)? {
-            Stand::Go(of_group) => self.stand_behind(of_group, client, terms),
-            Stand::Wait(waiting) => Ok(waiting.with(Some(self.clone()), None, terms)),
-        }
+        let first = self.group(terms.group_delay).stand_here(client, &of_group)?;
+        let due = if let Stand::Wait(waiting) = &first { waiting.due } else { host_due };
+        let mut turn = Box::pin(self.clone().turn_behind(first, client, of_group, terms.clone()));
+        Ok(match turn.as_mut().now_or_never() {
+            Some(permit) => Stand::Go(permit?),
+            None => Stand::Wait(Waiting { queue: self.clone(), terms: terms.clone().into(), due, turn }),
+        })
     }
 
-    /// Queues a request that has its group's slot.
-    pub(in crate::gate::pacer) fn stand_behind(
-        self: &Arc<Self>,
-        of_group: Box<Permit>,
+    /// Waits for the group's slot, and then for the host's.
+    async fn turn_behind(
+        self: Arc<Self>,
+        mut group: Stand,
         client: ClientId,
-        terms: &Terms,
-    ) -> Result<Stand, Refusal> {
-        Ok(match self.stand_here(client, &terms.of_host())? {
-            Stand::Go(permit) => Stand::Go(permit.with_group(of_group, terms)),
-            Stand::Wait(waiting) => waiting.with(None, Some(of_group), terms),
-        })
+        mut of_group: Terms,
+        mut terms: Terms,
+    ) -> Result<Box<Permit>, Refusal> {
+        let (since, most) = (Instant::now(), terms.max_wait);
+        loop {
+            let granted = group.turn().await?;
+            terms.max_wait = most.saturating_sub(since.elapsed());
+            let permit = self.stand_here(client, &terms.of_host())?.turn().await?;
+            let mut permit = permit.with_group(granted, &terms);
+            permit.waited = since.elapsed();
+            if permit.holds() || terms.max_wait.is_zero() {
+                return Ok(permit);
+            }
+            // Far from the fleet's server, a group's slot may expire before the host's is granted.
+            drop(permit);
+            of_group.max_wait = most.saturating_sub(since.elapsed());
+            group = self.group(terms.group_delay).stand_here(client, &of_group)?;
+        }
     }
 
     /// The wait that a request would have had in report mode.
@@ -101,39 +118,12 @@ impl HostQueue {
     }
 }
 
-impl Waiting {
-    /// In a group's queue: `host` comes next. In the host's: `group` was granted. `terms`: of both.
-    fn with(mut self, host: Option<Arc<HostQueue>>, group: Option<Box<Permit>>, terms: &Terms) -> Stand {
-        (self.host, self.group, self.terms) = (host, group, Box::new(terms.clone()));
-        Stand::Wait(self)
-    }
-
-    /// Waits for the slot.
-    pub async fn turn(&mut self) -> Result<Box<Permit>, Refusal> {
-        let (mut permit, mut is_of_group) = (self.turn_here().await?, self.host.is_some());
-        let host = self.queue().clone();
-        loop {
-            let max_wait = self.terms.max_wait.saturating_sub(self.since.elapsed());
-            let terms = Terms { max_wait, ..(*self.terms).clone() };
-            if is_of_group {
-                permit = host.stand_behind(permit, self.client, &terms)?.turn_here().await?;
-            }
-            permit.waited = self.since.elapsed();
-            let is_over = !permit.holds() && !max_wait.is_zero();
-            let Some(of_group) = terms.of_group().filter(|_| is_over) else { return Ok(permit) };
-            // Far from the fleet's server, a group's slot may expire before the host's is granted.
-            drop(permit);
-            permit = host.group(terms.group_delay).stand_here(self.client, &of_group)?.turn_here().await?;
-            is_of_group = true;
-        }
-    }
-}
-
 impl Stand {
-    async fn turn_here(self) -> Result<Box<Permit>, Refusal> {
+    /// Waits for the slot.
+    pub async fn turn(self) -> Result<Box<Permit>, Refusal> {
         match self {
             Self::Go(permit) => Ok(permit),
-            Self::Wait(mut waiting) => waiting.turn_here().await,
+            Self::Wait(waiting) => waiting.turn.await,
         }
     }
 }

@@ -10,13 +10,14 @@ mod sharing;
 
 use super::machine_share::MachineShare;
 use super::pace_figures::PaceFigures;
-use super::permit::{Permit, Waiting};
+use super::permit::{Permit, QueuePlace};
 use crate::gate::fair_places::{FairPlace, Taker};
 use crate::gate::fleet::Fleet;
 use crate::gate::report_mode::Reported;
 use crate::gate::waiting_requests::{PacedQueue, WaitingRequests};
 use crate::policy::pace::{ClientId, Refused, Schedule, Slot, Terms, Ticket, Turn};
 use crate::policy::{Authority, PaceKey, Refusal};
+use futures_util::future::BoxFuture;
 use guests::Guests;
 use parking_lot::{Mutex, MutexGuard};
 use sharing::Sharing;
@@ -48,6 +49,16 @@ pub(in crate::gate) struct HostQueue {
 pub(in crate::gate) enum Stand {
     Go(Box<Permit>),
     Wait(Waiting),
+}
+
+/// A request that waits for its slot, and gives up its place when dropped.
+pub(in crate::gate) struct Waiting {
+    /// The host's.
+    pub queue: Arc<HostQueue>,
+    pub terms: Box<Terms>,
+    /// When the slot is likely to be granted. `None`: unknown.
+    pub due: Option<Instant>,
+    pub turn: BoxFuture<'static, Result<Box<Permit>, Refusal>>,
 }
 
 /// State shared by all queues.
@@ -131,11 +142,11 @@ impl HostQueue {
     pub async fn turn(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Result<Box<Permit>, Refusal> {
         match self.stand(client, terms)? {
             Stand::Go(permit) => Ok(permit),
-            Stand::Wait(mut waiting) => {
+            Stand::Wait(waiting) => {
                 let mut place = self.shared.waiting.unlisted(client, terms.max_waiting);
                 tokio::select! {
                     biased;
-                    permit = waiting.turn() => permit,
+                    permit = waiting.turn => permit,
                     refusal = place.crowded_out() => Err(refusal),
                 }
             }
@@ -179,8 +190,9 @@ impl HostQueue {
                 }
                 self.wake(&mut state);
                 drop(state);
-                let (queue, terms, since, group, host) = (self.clone(), Box::new(terms.clone()), now, None, None);
-                Ok(Stand::Wait(Waiting { queue, client, ticket, answer, terms, since, due, group, host }))
+                let place = QueuePlace { queue: self.clone(), ticket, answer, terms: terms.clone(), since: now };
+                let (queue, terms, turn) = (self.clone(), terms.clone().into(), Box::pin(place.turn()));
+                Ok(Stand::Wait(Waiting { queue, terms, due, turn }))
             }
         }
     }
