@@ -26,6 +26,7 @@
 
 mod backoff;
 mod gap;
+mod observed;
 mod outcome;
 mod owed;
 mod shared;
@@ -41,7 +42,7 @@ use std::time::{Duration, Instant};
 pub use super::client_id::ClientId;
 use gap::GapInputs;
 pub use gap::LastStarts;
-pub use outcome::Observed;
+pub use observed::Observed;
 pub use source::{Phase, Shares, TurnSource};
 pub use terms::{ARRIVAL, NextTurn, PaceOutcome, Refused, Slot, SlotRequest, Terms, Ticket, Turn};
 use wait_queue::WaitQueue;

@@ -1,6 +1,6 @@
-//! What happens after a start: the request leaves, its answer begins, it ends; and what the answers of a host have said.
+//! What happens after a start: the request leaves, its answer begins, it ends.
 
-use super::{PaceOutcome, Schedule, Slot};
+use super::{Observed, PaceOutcome, Schedule, Slot};
 use std::time::{Duration, Instant};
 
 impl<W> Schedule<W> {
@@ -60,55 +60,6 @@ impl<W> Schedule<W> {
             // Undoes the start of a request that was never sent, unless another start has followed.
             PaceOutcome::Unused if slot.number == self.starts => *self.last.of(slot.is_first_fetch) = slot.before,
             PaceOutcome::Unused => {}
-        }
-    }
-}
-
-/// What the answers of a host have said, as input to its pace. Zero: nothing yet, or unused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Observed {
-    /// The part of the gap that is due to 429 and 503 answers.
-    pub backoff: Duration,
-    /// Time to first byte, smoothed.
-    pub latency: Duration,
-    /// Consecutive refusals.
-    pub refusals: u32,
-}
-
-impl Observed {
-    /// Whether the host has not asked for time.
-    pub fn is_calm(&self) -> bool {
-        self.backoff.is_zero() && self.refusals == 0
-    }
-
-    /// `heard`, with the fields that are not as in `seen`.
-    pub fn told(self, seen: Self, heard: Self) -> Self {
-        Self {
-            backoff: if self.backoff == seen.backoff { heard.backoff } else { self.backoff },
-            latency: if self.latency == seen.latency { heard.latency } else { self.latency },
-            refusals: if self.refusals == seen.refusals { heard.refusals } else { self.refusals },
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::policy::pace::Schedule;
-
-    #[test]
-    fn the_latency_is_smoothed_and_errors_never_shorten_it() {
-        let mut schedule = <Schedule>::default();
-        for (after, is_good, latency) in [
-            (400, true, 400),
-            (200, true, 300),
-            (20, false, 300),
-            (700, false, 500),
-            (100, true, 300),
-            (300, true, 300),
-        ] {
-            schedule.answered(Duration::from_millis(after), is_good);
-            assert_eq!(schedule.observed().latency, Duration::from_millis(latency), "after one of {after} ms");
         }
     }
 }

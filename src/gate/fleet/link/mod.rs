@@ -1,6 +1,7 @@
 //! The connection to the fleet's server: reconnects until it succeeds. Calls wait while a broken connection is replaced; a server that
 //! does not answer for [`PATIENCE`] is out of reach, and no call waits for it.
 
+mod live;
 mod view;
 
 use super::keeps::Keeps;
@@ -15,6 +16,7 @@ use crate::config::{SecretUrl, Settings};
 use crate::policy::Refusal;
 use arc_swap::ArcSwap;
 use futures_util::future::OptionFuture;
+use live::Live;
 use redis::{ErrorKind, FromRedisValue, PushInfo, PushKind, ScriptInvocation};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,7 +24,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, sleep_until, timeout};
-use view::Live;
 
 /// The link to the server.
 pub(super) struct ServerLink {

@@ -1,47 +1,15 @@
 //! The visible state of the link and of the fleet behind it.
 
 use super::ServerLink;
+use super::live::Live;
 use crate::config::{Mode, OnFleetLoss};
 use crate::gate::fleet::clock::ServerClock;
 use crate::gate::fleet::figures::FleetFigures;
-use crate::gate::fleet::membership::Membership;
 use crate::gate::fleet::reach::{Reach, slept};
-use crate::gate::fleet::server::ServerConnection;
 use crate::policy::Refusal;
 use crate::policy::pace::{Phase, Shares};
 use std::num::NonZeroU32;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
-
-/// The state of the link, which changes atomically.
-#[derive(Clone)]
-pub(super) struct Live {
-    pub membership: Membership,
-    /// Whether the first attempt has ended.
-    pub is_tried: bool,
-    /// `None`: the server is unreachable. A broken connection stays until another replaces it.
-    pub connection: Option<ServerConnection>,
-    /// Number of the server; a server that may have lost its data gets a new number.
-    pub server: u64,
-    pub settled_at: Option<Instant>,
-    pub history: Option<String>,
-    /// This instance ends.
-    pub leaves: bool,
-}
-
-impl Live {
-    pub fn new(now: Instant) -> Self {
-        Self {
-            membership: Membership::unknown(now),
-            is_tried: false,
-            connection: None,
-            server: 0,
-            settled_at: None,
-            history: None,
-            leaves: false,
-        }
-    }
-}
 
 impl ServerLink {
     /// Whether the server can be asked, and from when on starts are reserved.

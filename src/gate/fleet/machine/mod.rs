@@ -58,6 +58,30 @@ pub(in crate::gate) struct Machine {
 }
 
 impl Machine {
+    fn with(
+        file: Option<MachineFile>,
+        words: SharedWords,
+        (key, segments, most_segments): (u64, usize, usize),
+        me: u32,
+        most: Duration,
+    ) -> Self {
+        Self {
+            file,
+            words,
+            key,
+            me,
+            inserting: Mutex::default(),
+            segments: AtomicUsize::new(segments),
+            used: AtomicUsize::default(),
+            most_segments,
+            is_full_told: AtomicBool::default(),
+            is_gone: AtomicBool::default(),
+            most,
+            parted: OnceLock::new(),
+            warned_of: AtomicU32::default(),
+        }
+    }
+
     /// A key's state. `None`: unknown.
     #[inline]
     pub fn view(&self, id: u64, at: Instant) -> Option<MachineView> {

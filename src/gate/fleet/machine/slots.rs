@@ -11,14 +11,11 @@ use super::machine_file::{MachineFile, boot_id};
 use super::slot::{KeySlot, WORDS};
 use super::words::SharedWords;
 use crate::gate::store::digest;
-use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -50,8 +47,9 @@ impl Machine {
         let process = words.word(PIDS + usize::from(number));
         let generation = ((process.load(SeqCst) >> 32) as u16).wrapping_add(1);
         process.store(u64::from(generation) << 32 | u64::from(std::process::id()), SeqCst);
-        let me = u32::from(generation) << 16 | u32::from(number);
-        let machine = Self::with(Some(file), words, me, most);
+        let (me, key) = (u32::from(generation) << 16 | u32::from(number), words.word(KEY_WORD).load(SeqCst));
+        let segments = words.word(SEGMENTS_WORD).load(SeqCst) as usize;
+        let machine = Self::with(Some(file), words, (key, segments, SEGMENTS), me, most);
         if machine.words.word(BOOT_WORD).load(SeqCst) != boot {
             machine.boot(boot);
         }
@@ -62,28 +60,7 @@ impl Machine {
     /// The words of this process alone, in memory.
     pub fn unnamed(most: Duration) -> Self {
         let words = SharedWords::unnamed(COUNT).expect("it is address space");
-        words.word(KEY_WORD).store(secret(), SeqCst);
-        words.word(SEGMENTS_WORD).store(1, SeqCst);
-        Self::with(None, words, 1, most)
-    }
-
-    fn with(file: Option<MachineFile>, words: SharedWords, me: u32, most: Duration) -> Self {
-        let [key, segments] = [KEY_WORD, SEGMENTS_WORD].map(|word| words.word(word).load(SeqCst));
-        Self {
-            file,
-            words,
-            key,
-            me,
-            inserting: Mutex::default(),
-            segments: AtomicUsize::new(segments as usize),
-            used: AtomicUsize::default(),
-            most_segments: SEGMENTS,
-            is_full_told: AtomicBool::default(),
-            is_gone: AtomicBool::default(),
-            most,
-            parted: OnceLock::new(),
-            warned_of: AtomicU32::default(),
-        }
+        Self::with(None, words, (secret(), 1, SEGMENTS), 1, most)
     }
 
     /// Whether the file's lock was taken or released. Without a file, nobody else has one.

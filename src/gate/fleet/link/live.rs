@@ -1,0 +1,34 @@
+//! The state of the link, which changes atomically.
+
+use crate::gate::fleet::membership::Membership;
+use crate::gate::fleet::server::ServerConnection;
+use std::time::Instant;
+
+#[derive(Clone)]
+pub(super) struct Live {
+    pub membership: Membership,
+    /// Whether the first attempt has ended.
+    pub is_tried: bool,
+    /// `None`: the server is unreachable. A broken connection stays until another replaces it.
+    pub connection: Option<ServerConnection>,
+    /// Number of the server; a server that may have lost its data gets a new number.
+    pub server: u64,
+    pub settled_at: Option<Instant>,
+    pub history: Option<String>,
+    /// This instance ends.
+    pub leaves: bool,
+}
+
+impl Live {
+    pub fn new(now: Instant) -> Self {
+        Self {
+            membership: Membership::unknown(now),
+            is_tried: false,
+            connection: None,
+            server: 0,
+            settled_at: None,
+            history: None,
+            leaves: false,
+        }
+    }
+}
