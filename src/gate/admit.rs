@@ -59,7 +59,7 @@ impl Gate {
     ) -> Result<ControlFlow<Admitted, BoxFuture<'a, Result<Admitted, Refusal>>>, Refusal> {
         let settings = self.settings.load();
         let host = self.admit_host(&settings, request, hosts, last);
-        Ok(match self.step(&settings, &host, request, Duration::ZERO, account)? {
+        Ok(match self.step(&settings, &host, request, (Duration::ZERO, None), account)? {
             Step::Go(admitted) if account.bill.is_none() => ControlFlow::Break(admitted),
             step => ControlFlow::Continue(Box::pin(self.run_steps(request, host, step, account))),
         })
@@ -75,6 +75,7 @@ impl Gate {
     ) -> Result<Admitted, Refusal> {
         let mut waited = Duration::ZERO;
         loop {
+            let mut granted = None;
             match step {
                 Step::Go(admitted) => {
                     account.pay().await?;
@@ -90,13 +91,10 @@ impl Gate {
                 Step::Wait(waiting) => {
                     let permit = account.waits(self.turn(request, waiting)).await?;
                     waited += permit.waited;
-                    if let Some(admitted) = self.decide_at_slot(&host, request, permit, account)? {
-                        step = Step::Go(admitted);
-                        continue;
-                    }
+                    granted = Some(permit);
                 }
             }
-            step = self.step(&self.settings.load(), &host, request, waited, account)?;
+            step = self.step(&self.settings.load(), &host, request, (waited, granted), account)?;
         }
     }
 
@@ -108,8 +106,7 @@ impl Gate {
             return Err(why);
         }
         let terms = self.terms(request, rules(request, host.hosts, &settings), &settings, None, Duration::ZERO);
-        let (permit, _) = host.queue.dry_run(request.client, &terms, true);
-        Ok(Admitted::Go { permit, reported: Some(why.into()) })
+        Ok(Admitted::Go { permit: Permit::new(host.queue, None, &terms), reported: Some(why.into()) })
     }
 
     fn check_fleet(&self) -> Result<(), Refusal> {
@@ -133,13 +130,15 @@ impl Gate {
         decision
     }
 
-    /// Goes as far as possible without waiting. `waited`: time waited so far.
+    /// Goes as far as possible without waiting. `waited`: time waited so far, and the slot that was granted then. It is decided again
+    /// there, by the rules and the gap that apply now. A fetch has to take that slot itself. Requests behind do the same, so their order
+    /// stays.
     fn step(
         &self,
         settings: &Settings,
         host: &AdmitHost<'_>,
         request: &Request<'_>,
-        waited: Duration,
+        (waited, granted): (Duration, Option<Box<Permit>>),
         account: &mut Account,
     ) -> Result<Step, Refusal> {
         let AdmitHost { entry, queue, hosts } = *host;
@@ -179,12 +178,18 @@ impl Gate {
             return Ok(Step::Go(Admitted::NotModified));
         }
         let (queue, terms) = self.queue_and_terms(settings, rules, host, request, crawl_delay, waited);
-        if settings.mode == Mode::Report {
-            let (permit, held) = queue.dry_run(request.client, &terms, reported.is_some());
-            entry.set_page_went(true);
-            return Ok(Step::Go(Admitted::Go { permit, reported: reported.or(held) }));
-        }
-        Ok(match queue.stand(request.client, &terms)? {
+        let is_in_burst = !Arc::ptr_eq(queue, host.queue);
+        // The queue of an old delay must not go on beside that of the new one.
+        let granted = granted.filter(|permit| {
+            (is_in_burst || Arc::ptr_eq(queue, permit.queue()))
+                && permit.gap() >= terms.gap()
+                && permit.group_delay() == terms.group_delay
+        });
+        let (stood, reported) = match granted {
+            Some(permit) => (Stand::Go(permit), reported),
+            None => queue.stand_or_report(request.client, &terms, is_reported, reported)?,
+        };
+        Ok(match stood {
             Stand::Go(permit) => {
                 entry.set_page_went(true);
                 Step::Go(Admitted::Go { permit, reported })
@@ -252,33 +257,5 @@ impl Gate {
             terms.queue = 0;
         }
         terms
-    }
-
-    /// Decides again at the slot, by the rules and the gap that apply now. `None`: the request must start over
-    /// without the slot, which a fetch has to take itself. Requests behind it do the same, so their order stays.
-    fn decide_at_slot(
-        &self,
-        host: &AdmitHost<'_>,
-        request: &Request<'_>,
-        permit: Box<Permit>,
-        account: &mut Account,
-    ) -> Result<Option<Admitted>, Refusal> {
-        let settings = self.settings.load();
-        let rules = rules(request, host.hosts, &settings);
-        let Decision { ruling, crawl_delay, .. } = self.decide(host, request, rules, account);
-        let reported = match ruling {
-            Ruling::Fetch(_) => return Ok(None),
-            Ruling::Refuse(why) => return Err(*why),
-            Ruling::Report(why) => Some(Reported::Refused(why)),
-            Ruling::Allow(_) => None,
-        };
-        let (queue, terms) = self.queue_and_terms(&settings, rules, host, request, crawl_delay, Duration::ZERO);
-        let is_out_of_burst = Arc::ptr_eq(queue, host.queue) && !Arc::ptr_eq(queue, permit.queue());
-        // The queue of an old delay must not go on beside that of the new one.
-        if is_out_of_burst || permit.gap() < terms.gap() || permit.group_delay() != terms.group_delay {
-            return Ok(None);
-        }
-        host.entry.set_page_went(true);
-        Ok(Some(Admitted::Go { permit, reported }))
     }
 }

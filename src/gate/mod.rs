@@ -206,21 +206,17 @@ impl Gate {
         let pace = self.pacer.queue(&PaceKey::new(settings.pace.key, request.authority, request.address));
         let is_reported = settings.mode == Mode::Report;
         account.bill = Bill::of(&self.ledger, rules.manners.budget, pace.key(), request, is_reported);
-        let spent = account.bill.as_ref().and_then(|bill| bill.refusal());
-        if is_reported {
-            account.pay().await?;
-            let (permit, held) = pace.dry_run(request.client, &terms, spent.is_some());
-            return Ok((permit, spent.map(Reported::from).or(held)));
-        }
-        if let Some(spent) = spent {
-            return Err(spent);
-        }
-        let permit = match pace.stand(request.client, &terms)? {
+        let reported = match account.bill.as_ref().and_then(|bill| bill.refusal()) {
+            Some(spent) if !is_reported => return Err(spent),
+            spent => spent.map(Reported::from),
+        };
+        let (stood, reported) = pace.stand_or_report(request.client, &terms, is_reported, reported)?;
+        let permit = match stood {
             Stand::Go(permit) => permit,
             Stand::Wait(waiting) => account.waits(self.turn(request, waiting)).await?,
         };
         account.pay().await?;
-        Ok((permit, None))
+        Ok((permit, reported))
     }
 
     /// The stored robots.txt, fetched again first unless it is fresh. `None`: none to serve, so the origin answers.

@@ -35,7 +35,7 @@ enum Stage {
 impl Permit {
     /// `slot`: `None` in report mode, which holds nothing back.
     #[inline]
-    pub(super) fn new(queue: &Arc<HostQueue>, slot: Option<Slot>, terms: &Terms) -> Box<Self> {
+    pub(in crate::gate) fn new(queue: &Arc<HostQueue>, slot: Option<Slot>, terms: &Terms) -> Box<Self> {
         let (queue, terms, waited) = (queue.clone(), terms.clone(), Duration::ZERO);
         let (outcome, answered) = (PaceOutcome::Unused, None);
         Box::new(Self { queue, slot, terms, stage: Stage::Kept, waited, outcome, answered, group: None })

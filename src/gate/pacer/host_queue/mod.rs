@@ -197,20 +197,24 @@ impl HostQueue {
         }
     }
 
-    /// Lets a request of report mode go at once. Reports its virtual wait, unless the request is `refused` anyway.
-    pub fn dry_run(
+    /// Like [`stand`](Self::stand), but lets a request of report mode go at once, and reports its virtual wait, unless there is something
+    /// to report anyway.
+    pub fn stand_or_report(
         self: &Arc<Self>,
         client: ClientId,
         terms: &Terms,
-        refused: bool,
-    ) -> (Box<Permit>, Option<Reported>) {
-        let wait = if refused { Duration::ZERO } else { self.dry_wait(client, terms) };
-        let held = if wait > terms.max_wait {
-            Some(Reported::from(Refusal::CrawlDelay { retry_after: wait, max_wait: Some(terms.max_wait) }))
-        } else {
-            (!wait.is_zero()).then_some(Reported::Held(wait))
+        is_reported: bool,
+        reported: Option<Reported>,
+    ) -> Result<(Stand, Option<Reported>), Refusal> {
+        if !is_reported {
+            return Ok((self.stand(client, terms)?, reported));
+        }
+        let held = || match self.dry_wait(client, terms) {
+            Duration::ZERO => None,
+            wait if wait <= terms.max_wait => Some(Reported::Held(wait)),
+            wait => Some(Refusal::CrawlDelay { retry_after: wait, max_wait: Some(terms.max_wait) }.into()),
         };
-        (Permit::new(self, None, terms), held)
+        Ok((Stand::Go(Permit::new(self, None, terms)), reported.or_else(held)))
     }
 
     /// Whether the origin has asked any client for time, or may have; if so, no burst is allowed.
