@@ -96,7 +96,7 @@ fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replaced<WrittenNode<'a>>>) {
     let general = Entries::new(vec!["hosts"], root.below("hosts"));
     let of_all = general.leaves();
     // `own`: the end of the pattern itself, for an entry of a user.
-    let of_leaf = |(pattern, keys, by): &Leaf<'a>, own: Option<&str>| {
+    let of_leaf = |(pattern, keys, by): &PatternLeaf<'a>, own: Option<&str>| {
         let before = own.into_iter().chain(wider(end(pattern))).find_map(|end| general.get(end, keys));
         before.or_else(|| for_all(root, keys)).and_then(|before| one(before, by))
     };
@@ -131,7 +131,7 @@ fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replaced<WrittenNode<'a>>>) {
 }
 
 /// A pattern, and a key in its entry with its value.
-type Leaf<'a> = (&'a str, Vec<&'a str>, WrittenNode<'a>);
+type PatternLeaf<'a> = (&'a str, Vec<&'a str>, WrittenNode<'a>);
 
 /// The entries of a `hosts`, by the end of their pattern, and the keys that lead there.
 struct Entries<'a> {
@@ -146,7 +146,7 @@ impl<'a> Entries<'a> {
     }
 
     /// Each pattern with each key in it.
-    fn leaves(&self) -> Vec<Leaf<'a>> {
+    fn leaves(&self) -> Vec<PatternLeaf<'a>> {
         let mut all = Vec::new();
         for (pattern, entry) in self.all.values() {
             for (key, node) in entry.named() {

@@ -4,7 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{OwnEntries, TrustEntry, TrustOutcome, UserMachine, remove_each, run};
+use super::own_entries::{OwnEntries, remove_each};
+use super::{TrustEntry, TrustOutcome, UserMachine, run};
 
 pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> TrustOutcome {
     let keystore = match JavaKeystore::find(machine) {

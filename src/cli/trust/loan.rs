@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::nss::{self, Database, LENT};
-use super::{PREFIX, TrustEntry, TrustOutcome, UserMachine, written};
+use super::own_entries::PREFIX;
+use super::{TrustEntry, TrustOutcome, UserMachine, written};
 use crate::config::{open_own, private_directory};
 use crate::tls::Ca;
 

@@ -12,23 +12,23 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use tempfile::NamedTempFile;
 
-use crate::config::read_file;
 use crate::tls::{Ca, Trusted};
+use own_entries::{PREFIX, remove_each};
 
 mod firefox_policy;
 mod java;
 pub(super) mod loan;
 mod nss;
+mod own_entries;
 mod system;
 #[cfg(test)]
 mod tests;
 mod variables;
 
 pub(super) use nss::is_browser;
+pub(super) use own_entries::OwnEntries;
 pub(super) use variables::{PROXY, TrustFiles, direct};
 
 /// A kind of trust store.
@@ -124,10 +124,13 @@ impl UserMachine {
     /// Removes all authorities of politely's from these stores, also those whose files are lost. What cannot be removed keeps nothing else
     /// from it.
     pub fn uninstall(&self, own: &OwnEntries, only: &[StoreKind]) -> Vec<TrustStep> {
-        let all = steps(only, |place| match place {
-            StoreKind::System => system::uninstall(self, own),
-            StoreKind::Browsers => [nss::uninstall(self, own), uninstall_firefox(self, own)].concat(),
-            StoreKind::Java => java::uninstall(self, own),
+        let all = steps(only, |place| {
+            let outcomes = match place {
+                StoreKind::System => vec![system::uninstall(self, own)],
+                StoreKind::Browsers => vec![nss::uninstall(self, own), uninstall_firefox(self, own)],
+                StoreKind::Java => vec![java::uninstall(self, own)],
+            };
+            outcomes.concat()
         });
         all.collect()
     }
@@ -189,18 +192,6 @@ fn uninstall_firefox(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOutcom
     removed.into_iter().chain(failed).collect()
 }
 
-/// Removes each of these, whatever comes of the others: which were removed, and which were not, and why.
-fn remove_each<T, E>(all: &[T], remove: impl Fn(&T) -> Result<(), E>) -> (Vec<&T>, Vec<(&T, E)>) {
-    let (mut removed, mut failed) = (Vec::new(), Vec::new());
-    for entry in all {
-        match remove(entry) {
-            Ok(()) => removed.push(entry),
-            Err(error) => failed.push((entry, error)),
-        }
-    }
-    (removed, failed)
-}
-
 /// A store that may hold an entry of ours, which nobody can tell.
 fn not_listed(place: &Path, error: &io::Error) -> TrustOutcome {
     TrustOutcome::failed(format!("{} cannot be read: {error}", place.display()), "run this as a user who may read it")
@@ -224,46 +215,6 @@ struct TrustEntry<'a> {
     pem: &'a str,
     /// The certificate as a file. The authority's own file may begin with an intermediate.
     file: &'a Path,
-}
-
-/// Which entries of a store are ours: those of any authority that politely has made, by their names, and those with a common name that
-/// have only certificates of the configured authority.
-pub(super) struct OwnEntries(Vec<CertificateDer<'static>>);
-
-impl OwnEntries {
-    pub fn of(certificates: Vec<CertificateDer<'static>>) -> Self {
-        Self(certificates)
-    }
-
-    /// `pem`: reads the entry.
-    fn has(&self, name: &str, pem: impl FnOnce() -> Option<Vec<u8>>) -> bool {
-        is_ours(name) || name == COMMON && pem().is_some_and(|pem| self.is_own(&pem))
-    }
-
-    fn is_own(&self, pem: &[u8]) -> bool {
-        let all = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().unwrap_or_default();
-        !all.is_empty() && all.iter().all(|one| self.0.contains(one))
-    }
-
-    /// The certificates in a directory that are ours.
-    fn files(&self, directory: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
-        let all = fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
-        let is_own = |path: &PathBuf| {
-            let name =
-                path.file_stem().and_then(OsStr::to_str).filter(|_| path.extension() == Some(extension.as_ref()));
-            name.is_some_and(|name| self.has(name, || read_file(path).ok()))
-        };
-        let mut own: Vec<_> = all.into_iter().filter(is_own).collect();
-        own.sort();
-        Ok(own)
-    }
-}
-
-/// Whether this is the name of an entry, of whatever authority that politely has made: their marks have eight digits. Other names may be
-/// others' (`politely-ca`, `politely-feed`).
-fn is_ours(name: &str) -> bool {
-    let mark = name.strip_prefix(PREFIX).unwrap_or_default();
-    mark.len() == 8 && mark.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// Runs a tool and returns its output; the error is the last line of its messages. `until`: when it is killed. `None`: a user waits, whom
@@ -325,9 +276,5 @@ fn wait(child: &mut Child, until: Option<Instant>) -> io::Result<Option<ExitStat
     child.wait().map(|_| None)
 }
 
-/// The name of an entry as the page at `intercept.setup_host` advises.
-const COMMON: &str = "politely";
-/// Of the names of entries, before the authority's mark.
-const PREFIX: &str = "politely-";
 /// For all tools at the beginning of a run, and at its end.
 const PATIENCE: Duration = Duration::from_secs(5);

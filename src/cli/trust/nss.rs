@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use crate::config::{open_own, private_directory};
 
-use super::{OwnEntries, TrustEntry, TrustOutcome, UserMachine, not_listed, remove_each, run};
+use super::own_entries::{OwnEntries, remove_each};
+use super::{TrustEntry, TrustOutcome, UserMachine, not_listed, run};
 
 pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> Vec<TrustOutcome> {
     each(machine, has_browser(machine), |database| {

@@ -4,7 +4,8 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use super::{OwnEntries, TrustEntry, TrustOutcome, UserMachine, not_listed, remove_each, run};
+use super::own_entries::{OwnEntries, remove_each};
+use super::{TrustEntry, TrustOutcome, UserMachine, not_listed, run};
 use crate::config::{read_file, write_whole};
 
 pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> TrustOutcome {

@@ -1,0 +1,66 @@
+//! Which entries of the stores are ours, and how all of them are removed.
+
+use crate::config::read_file;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Which entries of a store are ours: those of any authority that politely has made, by their names, and those with a common name that
+/// have only certificates of the configured authority.
+pub(in crate::cli) struct OwnEntries(Vec<CertificateDer<'static>>);
+
+impl OwnEntries {
+    pub fn of(certificates: Vec<CertificateDer<'static>>) -> Self {
+        Self(certificates)
+    }
+
+    /// `pem`: reads the entry.
+    pub fn has(&self, name: &str, pem: impl FnOnce() -> Option<Vec<u8>>) -> bool {
+        is_ours(name) || name == COMMON && pem().is_some_and(|pem| self.is_own(&pem))
+    }
+
+    fn is_own(&self, pem: &[u8]) -> bool {
+        let all = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().unwrap_or_default();
+        !all.is_empty() && all.iter().all(|one| self.0.contains(one))
+    }
+
+    /// The certificates in a directory that are ours.
+    pub fn files(&self, directory: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
+        let all = fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+        let is_own = |path: &PathBuf| {
+            let name =
+                path.file_stem().and_then(OsStr::to_str).filter(|_| path.extension() == Some(extension.as_ref()));
+            name.is_some_and(|name| self.has(name, || read_file(path).ok()))
+        };
+        let mut own: Vec<_> = all.into_iter().filter(is_own).collect();
+        own.sort();
+        Ok(own)
+    }
+}
+
+/// Removes each of these, whatever comes of the others: which were removed, and which were not, and why.
+pub(super) fn remove_each<T, E>(all: &[T], remove: impl Fn(&T) -> Result<(), E>) -> (Vec<&T>, Vec<(&T, E)>) {
+    let (mut removed, mut failed) = (Vec::new(), Vec::new());
+    for entry in all {
+        match remove(entry) {
+            Ok(()) => removed.push(entry),
+            Err(error) => failed.push((entry, error)),
+        }
+    }
+    (removed, failed)
+}
+
+/// Whether this is the name of an entry, of whatever authority that politely has made: their marks have eight digits. Other names may be
+/// others' (`politely-ca`, `politely-feed`).
+fn is_ours(name: &str) -> bool {
+    let mark = name.strip_prefix(PREFIX).unwrap_or_default();
+    mark.len() == 8 && mark.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// The name of an entry as the page at `intercept.setup_host` advises.
+const COMMON: &str = "politely";
+/// Of the names of entries, before the authority's mark.
+pub(super) const PREFIX: &str = "politely-";
