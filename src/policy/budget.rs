@@ -116,6 +116,13 @@ impl Spent {
         if self.ends == ends { self } else { Self { ends, ..Self::default() } }
     }
 
+    /// As much as the other, if that is more of the same period.
+    #[must_use]
+    pub fn or_more(self, other: Self) -> Self {
+        let other = other.in_period(self.ends);
+        Self { requests: self.requests.max(other.requests), bytes: self.bytes.max(other.bytes), ..self }
+    }
+
     /// Adds to the amount. `requests` is negative for requests that were not sent after all.
     #[must_use]
     pub fn plus(self, requests: i64, bytes: u64) -> Self {

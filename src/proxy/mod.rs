@@ -220,7 +220,7 @@ impl Proxy {
     }
 
     /// The same for a decision that report mode does not enforce.
-    fn log_reported(&self, peer: &Peer, url: String, reported: &Reported) {
+    fn log_reported(&self, peer: &Peer, url: &str, reported: &Reported) {
         self.counters.reported(reported.slug());
         self.decisions.reported(peer.address.ip(), peer.user.as_deref(), url.into(), reported.clone());
     }

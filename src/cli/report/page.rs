@@ -109,10 +109,8 @@ pub fn meaning(reason: &str) -> &'static str {
         "robots-disallowed" => "a rule of the site's robots.txt disallows it",
         "usage-disallowed" => "the site says no to the declared use",
         "usage-unreadable" => "what the site says about use could not be read",
-        "robots-unreachable" => "the site's robots.txt could not be read, so nothing was asked of it",
-        "crawl-delay" => {
-            "it came too soon after the request before it, or outside the hours of the site's robots.txt, and was not sent"
-        }
+        "robots-unreachable" => "the site's robots.txt could not be read, which allows nothing",
+        "crawl-delay" => "it came too soon after the request before it, or outside the hours of the site's robots.txt",
         "held" => "it would have been held back for a while, but nothing is enforced",
         "queue-full" => "too many requests waited for the host, in all, or of the user already",
         "operator-denied" => "the operator's own rules forbid it",

@@ -51,7 +51,8 @@ fn inherited(path: &Path) -> io::Result<Option<File>> {
         let Some(number) = number.filter(|_| fs::metadata(entry.path()).is_ok_and(is_same)) else { continue };
         // SAFETY: it was open just now, and is only copied.
         let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
-        if fcntl_getfd(descriptor)?.contains(FdFlags::CLOEXEC) {
+        // One that is closed by now was the program's own, too.
+        if fcntl_getfd(descriptor).is_ok_and(|flags| flags.contains(FdFlags::CLOEXEC)) {
             continue;
         }
         if fcntl_getfl(descriptor)? & OFlags::RWMODE != OFlags::RDONLY {

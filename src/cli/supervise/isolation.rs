@@ -14,6 +14,7 @@ use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process;
 use std::time::{Duration, Instant};
 
 /// Continues in the isolated environment. `Some`: in the process that stayed outside, the exit code of the inside. `outlives`: how long
@@ -71,6 +72,10 @@ fn bind(control: &UnixStream) -> io::Result<()> {
 /// Whether this is the command of a `run --isolate`. Its proxy is a process outside, which /proc does not show, and keeps the pace of all
 /// that comes from here.
 pub(in crate::cli) fn is_isolated() -> bool {
+    if process::id() == 1 {
+        // The first process of the isolation that is being made.
+        return false;
+    }
     let first = fs::read("/proc/1/cmdline").unwrap_or_default();
     let arguments: Vec<_> = first.split(|byte| *byte == 0).collect();
     matches!(arguments[..], [b"politely", b"supervise", _, b"--isolate", ..])

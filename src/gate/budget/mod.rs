@@ -37,6 +37,8 @@ struct KnownBudget {
     budget: Budget,
     /// The last count heard.
     heard: Spent,
+    /// The highest one. A server that has lost its memory may have answered before anybody knew.
+    most: Spent,
     /// Spent here and not reported yet: requests, bytes.
     unreported: (i64, u64),
 }
@@ -82,7 +84,7 @@ impl Ledger {
             return;
         }
         for (of, per, known) in self.of_now(|_| true) {
-            if fleet.spend(&of, &Spend { heard: known.heard, ..Spend::of(per, 0, 0) }).await.is_err() {
+            if fleet.spend(&of, &Spend { heard: known.most, ..Spend::of(per, 0, 0) }).await.is_err() {
                 return;
             }
         }
@@ -148,7 +150,7 @@ impl Ledger {
         *known = KnownBudget { budget, ..answer.map_or(current, |(_, heard)| current.in_period(heard.ends)) };
         let goes = match answer {
             Some((goes, heard)) => {
-                known.heard = heard;
+                (known.heard, known.most) = (heard, heard.or_more(known.most));
                 goes
             }
             None => known.spend_unreported(&spend, instances),
@@ -162,7 +164,7 @@ impl KnownBudget {
     fn at(self, per: Period, now: SystemTime) -> Self {
         let heard = self.heard.at(per, now);
         let unreported = if self.is_current(per, now) { self.unreported } else { (0, 0) };
-        Self { heard, unreported, ..self }
+        Self { heard, most: self.most.at(per, now), unreported, ..self }
     }
 
     /// Whether its period has not ended.
@@ -185,7 +187,8 @@ impl KnownBudget {
         if self.heard.ends == reported.heard.ends {
             let unreported =
                 (self.unreported.0 - reported.unreported.0, self.unreported.1.saturating_sub(reported.unreported.1));
-            *self = Self { heard, ..Self { unreported, ..*self }.in_period(heard.ends) };
+            let most = heard.or_more(self.most);
+            *self = Self { heard, most, ..Self { unreported, ..*self }.in_period(heard.ends) };
         }
     }
 
@@ -235,7 +238,7 @@ mod tests {
     /// Requests that go during a partition, with so much heard before.
     fn alone(budget: Budget, heard: u64, instances: u32) -> usize {
         let heard = Spent { ends: 3600, requests: heard, bytes: heard * 100 };
-        let mut known = KnownBudget { budget, heard, unreported: (0, 0) };
+        let mut known = KnownBudget { budget, heard, most: heard, unreported: (0, 0) };
         let spend = Spend { within: Some(budget), ..Spend::of(Period::Hour, 1, 100) };
         (0..20).filter(|_| known.spend_unreported(&spend, instances)).count()
     }
@@ -254,7 +257,7 @@ mod tests {
     fn what_nobody_was_told_of_ends_with_its_period() {
         let budget = Budget { requests: Some(10), bytes: None, per: Period::Hour, money: None };
         let heard = Spent { ends: 3600, requests: 4, bytes: 40 };
-        let known = KnownBudget { budget, heard, unreported: (2, 20) };
+        let known = KnownBudget { budget, heard, most: heard, unreported: (2, 20) };
         assert_eq!(known.in_period(7200).spent(3), Spent { ends: 7200, requests: 0, bytes: 0 });
         assert_eq!(known.in_period(3600).spent(2), Spent { ends: 3600, requests: 8, bytes: 80 });
     }
@@ -305,8 +308,10 @@ mod tests {
         let mut book = Book::default();
         let put = |book: &mut Book, number: usize, ends: u64| {
             let heard = Spent { ends, requests: 1, bytes: 0 };
-            book.known
-                .insert((number.to_string().into(), Period::Hour), KnownBudget { budget, heard, unreported: (1, 0) });
+            book.known.insert(
+                (number.to_string().into(), Period::Hour),
+                KnownBudget { budget, heard, most: heard, unreported: (1, 0) },
+            );
         };
         (0..MOST_KNOWN).for_each(|number| put(&mut book, number, if number % 2 == 0 { 36_000 } else { 39_600 }));
         book.make_room(now);

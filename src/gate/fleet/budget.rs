@@ -29,9 +29,7 @@ impl Spend {
 
     /// The new total after what was spent before. False: there was no room.
     pub fn after(&self, spent: Spent) -> (bool, Spent) {
-        let heard = self.heard.in_period(spent.ends);
-        let (requests, bytes) = (spent.requests.max(heard.requests), spent.bytes.max(heard.bytes));
-        let spent = Spent { requests, bytes, ..spent };
+        let spent = spent.or_more(self.heard);
         let goes = self.within.is_none_or(|budget| budget.has_room(&spent));
         (goes, if goes { spent.plus(self.requests_in(spent.ends), self.bytes) } else { spent })
     }

@@ -95,7 +95,7 @@ impl Exchange<'_> {
         };
         match decided {
             RequestDecision::Forward { reported, route } => {
-                reported.into_iter().for_each(|reported| self.trip.report(reported));
+                reported.into_iter().for_each(|reported| self.note_reported(reported));
                 match route {
                     Ok(route) => {
                         let outcome = self.forward(client, timer, &route).await;
@@ -108,7 +108,7 @@ impl Exchange<'_> {
                 }
             }
             RequestDecision::Cached { stored, reported, route } => {
-                reported.into_iter().for_each(|reported| self.trip.report(reported));
+                reported.into_iter().for_each(|reported| self.note_reported(reported));
                 Box::pin(self.serve(client, timer, stored, &route, false)).await
             }
             RequestDecision::Local(answer) => Outcome::Answered(answer),
@@ -185,7 +185,7 @@ impl Exchange<'_> {
 
     fn conclude(&mut self, outcome: Outcome) -> ClientReply {
         self.is_concluded = true;
-        let has_all = matches!(outcome, Outcome::ClientGone) && self.trip.is_delivered;
+        let has_all = matches!(outcome, Outcome::ClientGone | Outcome::ProxyStopped) && self.trip.is_delivered;
         let outcome = if has_all { Outcome::Forwarded } else { outcome };
         // Stored before the slot goes to another request, which may want the same page.
         match outcome {

@@ -171,9 +171,6 @@ impl<'a> EndedExchange<'a> {
         };
         let cost = Cost { bytes: outcome.received(self.trip), held: self.trip.gate.held() };
         self.proxy.counters.ended(slug, self.peer, cost);
-        for reported in &self.trip.reported {
-            self.proxy.log_reported(self.peer, self.url().unwrap_or_default(), reported);
-        }
     }
 
     pub(super) fn url(&self) -> Option<String> {

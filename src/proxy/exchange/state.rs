@@ -87,16 +87,14 @@ pub(super) struct Trip {
 }
 
 impl Trip {
-    /// Adds a decision that is not enforced. One of each kind is kept; what a later request would overcome comes last.
+    /// Adds a decision that is not enforced. What a later request would overcome comes last.
     pub(super) fn report(&mut self, reported: Reported) {
-        if self.reported.iter().all(|before| before.slug() != reported.slug()) {
-            let waits = |it: &Reported| match it {
-                Reported::Refused(refusal) => refusal.retry_after().is_some(),
-                Reported::Held(_) => true,
-            };
-            let place = self.reported.iter().position(|before| waits(before) && !waits(&reported));
-            self.reported.insert(place.unwrap_or(self.reported.len()), reported);
-        }
+        let waits = |it: &Reported| match it {
+            Reported::Refused(refusal) => refusal.retry_after().is_some(),
+            Reported::Held(_) => true,
+        };
+        let place = self.reported.iter().position(|before| waits(before) && !waits(&reported));
+        self.reported.insert(place.unwrap_or(self.reported.len()), reported);
     }
 }
 

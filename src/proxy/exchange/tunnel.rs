@@ -44,7 +44,7 @@ impl Exchange<'_> {
         let hosts = hosts(user);
         let admitted = proxy.gate.admit_connection(&request, hosts, &mut self.trip.gate).await;
         let (mut permit, reported) = admitted.map_err(Outcome::Refused)?;
-        reported.into_iter().for_each(|reported| self.trip.report(reported));
+        reported.into_iter().for_each(|reported| self.note_reported(reported));
         let mut first = None;
         for _ in 0..MAX_TRIES {
             let turn = proxy.gate.turn_again(&mut permit, authority, route.paced_at(first)).await;

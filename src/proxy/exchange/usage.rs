@@ -104,7 +104,15 @@ impl Exchange<'_> {
 
     /// It would be refused, and goes on.
     pub(super) fn report(&mut self, why: Refusal) {
-        self.trip.report(why.into());
+        self.note_reported(why.into());
+    }
+
+    /// A decision is not enforced. One of each kind is counted.
+    pub(super) fn note_reported(&mut self, reported: Reported) {
+        if self.trip.reported.iter().all(|before| before.slug() != reported.slug()) {
+            self.proxy.log_reported(self.peer, &self.request.url(), &reported);
+            self.trip.report(reported);
+        }
     }
 }
 

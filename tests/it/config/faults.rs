@@ -275,10 +275,16 @@ fleet: { pace: 'redis://h/', copies: nonsense }
 #[test]
 fn a_value_of_the_wrong_kind_is_shown_with_what_should_stand_there() {
     for (yaml, fault) in [
-        ("pace: 3", "1:7 expected a map of keys, found `3` | write the keys of this section below it, indented"),
+        (
+            "evidence: 3",
+            "1:11 expected a map of keys, found `3` | write its keys below it, indented: `directory` and `keep`",
+        ),
         ("listen: ['a:1']", "1:10 expected a listener, found `a:1` | write `listen: [{ address: 127.0.0.1:3128 }]`"),
         ("listen: a:1", "1:9 expected a listener, found `a:1` | write `listen: [{ address: 127.0.0.1:3128 }]`"),
-        ("pace: [a]", "1:7 expected a map of keys, found a list | write the keys of this section below it, indented"),
+        (
+            "evidence: [a]",
+            "1:11 expected a map of keys, found a list | write its keys below it, indented: `directory` and `keep`",
+        ),
         (
             "listen: {address: x}",
             "1:9 expected a list, found a map of keys | a list is written `[one, two]`, or line by line, each begun with `- `",

@@ -324,3 +324,28 @@ async fn what_was_counted_while_the_fleets_server_was_lost_counts_afterwards() {
     assert_eq!(statuses(&addresses, &spent, 3).await, [429; 3]);
     assert_eq!((origin.log.count("/page"), origin.log.count("/spent")), (10, 10));
 }
+
+/// Those who ask before it is known that the server has lost its memory do not lose theirs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_forgets_all_under_traffic_is_told_what_was_spent() {
+    not_at_midnight().await;
+    let Some(redis) = Redis::start().await else { return };
+    let (origin, _) = with_status(200).await;
+    let fleet = fleet(&redis, 2, &format!("pace: {{ budget: {{ requests: 10 }} }}\n{ADMIN}")).await;
+    let addresses: Vec<_> = fleet.iter().map(Binary::address).collect();
+    let page = origin.url("/page");
+    assert_eq!(statuses(&addresses, &page, 6).await, [200; 6]);
+    let _: () = redis::cmd("FLUSHALL").query_async(&mut redis.connection().await).await.expect("it is there");
+    assert_eq!(statuses(&addresses, &page, 2).await, [200; 2]);
+    let counted = async || {
+        let mut redis = redis.connection().await;
+        let keys: Vec<String> =
+            redis::cmd("KEYS").arg("*:budget:*").query_async(&mut redis).await.expect("it is there");
+        let key = keys.first()?;
+        redis::cmd("HGET").arg(key).arg("requests").query_async::<Option<u64>>(&mut redis).await.expect("it is a hash")
+    };
+    until(async || counted().await >= Some(6)).await;
+    let after = statuses(&addresses, &page, 8).await;
+    let went = after.iter().filter(|status| **status == 200).count();
+    assert!(went <= 4, "{after:?}");
+}

@@ -114,6 +114,23 @@ async fn a_server_as_a_whole_has_no_path() {
     proxy.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_the_answer_and_leaves_without_sending_the_rest_is_forwarded() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::status(404),
+        _ => Reply::status(413).body("no").before_the_body(),
+    })
+    .await;
+    let proxy = logging("").await;
+    let mut client = Client::open(proxy.address()).await;
+    let (url, host) = (origin.url("/upload"), origin.authority("a.localhost"));
+    client.send(format!("POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100\r\n\r\nfirst")).await;
+    assert_eq!(client.response().await.status(), 413);
+    drop(client);
+    let line = &logged(&proxy, 1).await[0];
+    assert_eq!(told(line, ["outcome", "status", "bytes_out"]), [Value::from("forwarded"), 413.into(), 2.into()]);
+}
+
 /// Also the rest of what came together with the last of the bytes that were read first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_bytes_of_a_page_are_counted_though_its_head_is_read_first() {

@@ -59,8 +59,11 @@ impl Machine {
 
     /// The words of this process alone, in memory.
     pub fn unnamed(most: Duration) -> Self {
-        let words = SharedWords::unnamed(COUNT).expect("it is address space");
-        Self::with(None, words, (secret(), 1, SEGMENTS), 1, most)
+        // As many segments as the process may have address space for.
+        let mapped =
+            |segments| Some((SharedWords::unnamed(size(segments) as usize / size_of::<u64>()).ok()?, segments));
+        let (words, segments) = (1..=SEGMENTS).rev().find_map(mapped).expect("there are 3 MiB, or nothing would run");
+        Self::with(None, words, (secret(), 1, segments), 1, most)
     }
 
     /// Whether the file's lock was taken or released. Without a file, nobody else has one.
@@ -181,7 +184,7 @@ impl Machine {
         }
         let (over, slot) = soonest.expect("a bucket has slots");
         if over > now && !self.is_full_told.swap(true, SeqCst) {
-            tracing::warn!("{FILE} has no room for more hosts with delays: some delays are dropped before they end");
+            tracing::warn!("there is no room for more hosts with delays: some delays are dropped before they end");
         }
         self.used.fetch_add(usize::from(slot.is_free()), SeqCst);
         slot.begin(now);

@@ -1,5 +1,7 @@
 //! Carries one request to its origin and the answer back: one task moves both bodies.
 
+mod deadlines;
+
 use super::Exchange;
 use super::carry::{AfterHead, AnswerHead, Client, Flow, FlowError, Moved, Origin, Side, SideError};
 use super::carry_error::{Carried, CarryError};
@@ -52,7 +54,7 @@ impl Exchange<'_> {
             let polled = carry.poll(cx, timer);
             // Saved each time, because the task may be dropped.
             carry.exchange.trip.moved = Moved { up: carry.up.moved, down: carry.down.moved };
-            carry.exchange.trip.is_delivered = carry.down.is_complete;
+            carry.exchange.trip.is_delivered = carry.down.is_complete || carry.down.is_done;
             polled
         })
         .await
@@ -102,10 +104,14 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                 self.head_written = true;
                 self.exchange.on_head_written();
             }
-            if let Poll::Ready(done) = self.poll_down(cx)
-                && !self.is_still_read()
-            {
-                return Poll::Ready(done);
+            if let Poll::Ready(done) = self.poll_down(cx) {
+                if !self.is_still_read() {
+                    return Poll::Ready(done);
+                }
+                // The site has done its work: others need not wait for the client.
+                if let Some(permit) = self.exchange.permit.as_mut().filter(|permit| permit.has_turn()) {
+                    permit.pass_on();
+                }
             }
             if self.is_sent() && self.client.poll_gone(cx).is_ready() {
                 return Poll::Ready(Err(CarryError::ClientGone));
@@ -132,30 +138,6 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         }
     }
 
-    /// When to check for a stall. `None`: the client is not waited for, or has no slot.
-    fn window_ends(&self) -> Option<Instant> {
-        let has_turn = self.head_written && self.exchange.permit.as_deref().is_some_and(Permit::has_turn);
-        (has_turn && (self.answered || !self.is_origins_turn())).then(|| self.window.0 + self.stall)
-    }
-
-    /// Whether the client stalled in the last window.
-    fn has_stalled(&self) -> bool {
-        let is_waited_for = if self.answered { self.down.is_held_up } else { !self.up.is_held_up };
-        let moved = self.up.moved + self.down.moved - self.window.1;
-        is_waited_for && u128::from(moved) * 1000 < STALL_RATE * self.stall.as_millis()
-    }
-
-    /// Deadline for progress of the answer. That a half-closed client has gone shows only when something is sent to it.
-    fn down_ends(&self) -> Instant {
-        if let Some(held) = self.exchange.held.as_ref().filter(|held| held.released.is_none()) {
-            return held.until;
-        }
-        match self.answered && self.client.is_half_closed() && !self.down.is_held_up {
-            true => self.down.at.min(self.down.at + HALF_CLOSED_TIMEOUT - self.min_rate.over),
-            false => self.down.at,
-        }
-    }
-
     fn is_sent(&self) -> bool {
         self.up.is_done || self.send_stopped.is_some()
     }
@@ -163,11 +145,6 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
     /// The origin has all that it needs for now.
     fn is_origins_turn(&self) -> bool {
         self.is_sent() || self.awaits_continue && !self.up.is_held_up
-    }
-
-    /// The rest of the answer is due.
-    fn awaits_answer(&self) -> bool {
-        (self.is_origins_turn() || self.answered) && !self.down.is_done
     }
 
     /// The answer is complete, and the origin takes the rest of the request.
@@ -197,12 +174,12 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                 self.send_stopped = Some(Some(fault));
                 Ok(())
             }
-            Err(FlowError::Source(SideError::Malformed(why))) if !self.answered => Err(CarryError::BadRequest(why)),
-            Err(FlowError::Source(_)) => Err(CarryError::ClientGone),
-            Err(FlowError::TooSlow) if self.down.is_done => {
+            Err(FlowError::Source(_) | FlowError::TooSlow) if self.down.is_done => {
                 self.send_stopped = Some(None);
                 Ok(())
             }
+            Err(FlowError::Source(SideError::Malformed(why))) if !self.answered => Err(CarryError::BadRequest(why)),
+            Err(FlowError::Source(_)) => Err(CarryError::ClientGone),
             Err(FlowError::TooSlow) if self.answered => {
                 Err(CarryError::Cut("the body of the request is too slow (`limits.min_rate`)".into()))
             }
@@ -277,37 +254,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             Err(error) => Err(CarryError::of_answer(error, self.down.is_held_up)),
         })
     }
-
-    /// Handles a deadline that has passed.
-    #[cold]
-    fn on_deadline(&mut self) -> Result<(), CarryError> {
-        if !self.is_origins_turn() && self.now >= self.up.at {
-            if self.answered {
-                self.send_stopped = Some(None);
-                return Ok(());
-            }
-            return Err(CarryError::slow_request(self.up.is_held_up));
-        }
-        if self.awaits_answer() && self.now >= self.down_ends() {
-            if self.exchange.held.as_mut().is_some_and(|held| held.give_up()) {
-                return Ok(());
-            }
-            if self.now < self.down.at {
-                return Err(CarryError::ClientGone);
-            }
-            return Err(match (self.answered, self.down.is_held_up) {
-                (false, _) => CarryError::NoAnswer,
-                (true, true) => CarryError::Cut("the client stopped reading".into()),
-                (true, false) => CarryError::Cut("the origin stopped in the middle of its answer".into()),
-            });
-        }
-        Ok(())
-    }
 }
 
-/// A half-closed client has gone if its answer has not moved for this long.
-const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(5);
 /// The part of `read_timeout` after which a stalled client loses its slot.
 const STALL_PART: u32 = 12;
-/// A client that moves fewer bytes a second has stalled.
-const STALL_RATE: u128 = 1024;

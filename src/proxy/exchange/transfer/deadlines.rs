@@ -1,0 +1,70 @@
+//! When one side of a request under way has taken too long.
+
+use super::super::carry::{Client, Origin};
+use super::super::carry_error::CarryError;
+use super::Carry;
+use crate::gate::Permit;
+use std::time::Duration;
+use tokio::time::Instant;
+
+impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
+    /// When to check for a stall. `None`: the client is not waited for, or has no slot.
+    pub(super) fn window_ends(&self) -> Option<Instant> {
+        let has_turn = self.head_written && self.exchange.permit.as_deref().is_some_and(Permit::has_turn);
+        (has_turn && (self.answered || !self.is_origins_turn())).then(|| self.window.0 + self.stall)
+    }
+
+    /// Whether the client stalled in the last window.
+    pub(super) fn has_stalled(&self) -> bool {
+        let is_waited_for = if self.answered { self.down.is_held_up } else { !self.up.is_held_up };
+        let moved = self.up.moved + self.down.moved - self.window.1;
+        is_waited_for && u128::from(moved) * 1000 < STALL_RATE * self.stall.as_millis()
+    }
+
+    /// Deadline for progress of the answer. That a half-closed client has gone shows only when something is sent to it.
+    pub(super) fn down_ends(&self) -> Instant {
+        if let Some(held) = self.exchange.held.as_ref().filter(|held| held.released.is_none()) {
+            return held.until;
+        }
+        match self.answered && self.client.is_half_closed() && !self.down.is_held_up {
+            true => self.down.at.min(self.down.at + HALF_CLOSED_TIMEOUT - self.min_rate.over),
+            false => self.down.at,
+        }
+    }
+
+    /// The rest of the answer is due.
+    pub(super) fn awaits_answer(&self) -> bool {
+        (self.is_origins_turn() || self.answered) && !self.down.is_done
+    }
+
+    /// Handles a deadline that has passed.
+    #[cold]
+    pub(super) fn on_deadline(&mut self) -> Result<(), CarryError> {
+        if !self.is_origins_turn() && self.now >= self.up.at {
+            if self.answered {
+                self.send_stopped = Some(None);
+                return Ok(());
+            }
+            return Err(CarryError::slow_request(self.up.is_held_up));
+        }
+        if self.awaits_answer() && self.now >= self.down_ends() {
+            if self.exchange.held.as_mut().is_some_and(|held| held.give_up()) {
+                return Ok(());
+            }
+            if self.now < self.down.at {
+                return Err(CarryError::ClientGone);
+            }
+            return Err(match (self.answered, self.down.is_held_up) {
+                (false, _) => CarryError::NoAnswer,
+                (true, true) => CarryError::Cut("the client stopped reading".into()),
+                (true, false) => CarryError::Cut("the origin stopped in the middle of its answer".into()),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A half-closed client has gone if its answer has not moved for this long.
+const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(5);
+/// A client that moves fewer bytes a second has stalled.
+const STALL_RATE: u128 = 1024;
