@@ -5,12 +5,17 @@ use crate::support::binary::preload;
 use crate::support::{Binary, Client};
 use tokio::task::JoinSet;
 
+/// A write of the store takes 30 ms, and leaves a file that says that there was one.
 const SLOW: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-int fdatasync(int fd) {
-  usleep(400000);
-  return (int)syscall(SYS_fdatasync, fd);
+ssize_t pwrite64(int fd, const void *bytes, size_t length, off64_t at) {
+  close(open(getenv("SLOWED"), O_CREAT | O_WRONLY, 0600));
+  usleep(30000);
+  return syscall(SYS_pwrite64, fd, bytes, length, at);
 }
 "#;
 
@@ -21,7 +26,9 @@ async fn each_file_is_fetched_once_and_each_page_delivered_however_slow_the_disk
     let directory = tempfile::tempdir().expect("a temporary directory");
     let library = preload(directory.path(), SLOW);
     let yaml = "store: { memory: 64MiB }\npace: { max_wait: 120s }\n";
-    let proxy = Binary::serve_with(yaml, &[("LD_PRELOAD", library.to_str().expect("UTF-8"))]).await;
+    let slowed = directory.path().join("slowed");
+    let [library, mark] = [&library, &slowed].map(|path| path.to_str().expect("UTF-8"));
+    let proxy = Binary::serve_with(yaml, &[("LD_PRELOAD", library), ("SLOWED", mark)]).await;
     let mut all = JoinSet::new();
     for worker in 0..15 {
         let (address, sites) = (proxy.address(), (worker..SITES).step_by(15));
@@ -39,6 +46,7 @@ async fn each_file_is_fetched_once_and_each_page_delivered_however_slow_the_disk
     while let Some(done) = all.join_next().await {
         done.expect("no panic");
     }
+    assert!(slowed.exists(), "the store writes otherwise");
     assert!(!proxy.output().contains("does not keep up"), "{}", proxy.output());
     assert_eq!(origin.log.count("/robots.txt"), SITES);
 }
