@@ -99,7 +99,7 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
         if !matches!(self.node.value, Value::Null | Value::Map(_)) {
             // serde would take a sequence for the fields in order.
             let mut error = ValueError::invalid_type(self.node.unexpected(), &visitor);
-            if error.complaint.hint == KEYS_BELOW {
+            if Complaint::from_display(&(&visitor as &dyn Expected)).hint.is_empty() {
                 error.complaint.hint = format!("write its keys below it, indented: {}", listed(fields, "and"));
             }
             return self.placed(Err(error));
@@ -188,7 +188,7 @@ impl Error for ValueError {
             ("a sequence", _) => String::from("a list is written `[one, two]`, or line by line, each begun with `- `"),
             // One with keys chosen by the operator: hosts, or purposes.
             ("a map", _) => String::from("write `NAME: …` for each, or `{}` for none"),
-            (map, _) if map.starts_with("struct") => KEYS_BELOW.into(),
+            (map, _) if map.starts_with("struct") => String::from("write the keys of this section below it, indented"),
             ("a boolean", _) => String::from("write `true` or `false`"),
             (_, Unexpected::Map) => String::from("this key takes a single value: remove what is indented below it"),
             (number, _) if wanted.starts_with("a whole number") => integer_hint(number, found),
@@ -215,5 +215,3 @@ impl Error for ValueError {
         Self::new(Complaint::new(format!("the key `{key}` is missing"), format!("add `{key}: …`")))
     }
 }
-
-const KEYS_BELOW: &str = "write the keys of this section below it, indented";

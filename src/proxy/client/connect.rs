@@ -42,7 +42,8 @@ pub async fn connect(
     proxy: &Arc<Proxy>,
     mut connection: Box<Connection>,
     authority: Authority,
-    (via, prefer_wait): (Option<String>, Option<Duration>),
+    via: Option<String>,
+    prefer_wait: Option<Duration>,
     is_socks: bool,
 ) {
     let agent = connection.last.agent();

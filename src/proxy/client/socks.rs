@@ -33,7 +33,7 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Box<Connection>) {
         Some(Ok(authority)) => {
             permit.busy();
             let inner = Connection::new(io, Buffer::new(), peer, timer, permit, place);
-            Box::pin(connect(proxy, inner, authority, (None, None), true)).await;
+            Box::pin(connect(proxy, inner, authority, None, None, true)).await;
         }
         Some(Err(error)) => {
             tracing::info!(client = %peer.address, %error, "a SOCKS client was rejected");

@@ -16,6 +16,7 @@ use crate::proxy::limits::per_client::Place;
 use crate::proxy::respond::{Answer, not_modified, not_stored, robots_copy, setup};
 use crate::upstream::{Denied, LastRoute, ReachError, ResolveError, Route};
 use http::{Version, header};
+use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::task::yield_now;
 
@@ -89,7 +90,9 @@ impl Exchange<'_> {
                         continue;
                     }
                     Admitted::Allowed { reported } => match (Box::pin(self.look_up()).await, route) {
-                        (CacheLookup::Hit(stored), Ok(route)) => return Ok(self.answered_by(stored, reported, route)),
+                        (CacheLookup::Hit(stored), Ok(route)) => {
+                            return Ok(RequestDecision::Cached { stored, reported, route });
+                        }
                         (CacheLookup::Absent, _) => return Ok(RequestDecision::Local(not_stored())),
                         (CacheLookup::Hit(_) | CacheLookup::Again, _) => continue,
                     },
@@ -107,7 +110,7 @@ impl Exchange<'_> {
                         && let Some(stored) = Box::pin(self.stored_meanwhile()).await
                     {
                         self.permit = None;
-                        return Ok(self.answered_by(stored, reported, route.clone()));
+                        return Ok(RequestDecision::Cached { stored, reported, route: route.clone() });
                     }
                     if let Some(answer) = self.recheck_remembered()? {
                         return Ok(RequestDecision::Local(answer));
@@ -118,10 +121,6 @@ impl Exchange<'_> {
                 not_yet => (admitted, self.settings) = (not_yet, proxy.settings.load_full()),
             }
         }
-    }
-
-    fn answered_by(&self, stored: Box<StoredAnswer>, reported: Option<Reported>, route: Route) -> RequestDecision {
-        RequestDecision::Cached { stored, reported, route }
     }
 
     /// The answer of `intercept.setup_host`.
@@ -168,22 +167,15 @@ impl Exchange<'_> {
         let user = peer.user.as_deref();
         let (_waiting, may_wait) = proxy.place_in_line(user);
         let wanted = policy::Request {
-            client: self.client,
-            user: user.map(|user| user.name.as_ref()),
-            budget: user.and_then(|user| user.budget.as_ref()),
-            from: Some(peer.address.ip()),
-            address: route.and_then(|route| route.paced_at(None)),
             speaks_http2: request.version == Version::HTTP_2
                 && (peer.tunnel.is_some() || authority.scheme() == Scheme::Https),
             is_subresource: request.is_subresource.unwrap_or_else(|| self.follows_page()),
-            may_wait,
-            prefer_wait: request.prefer_wait,
             reads_robots: request.reads_robots(),
             is_confined: user.is_some_and(|user| user.hosts.is_some() || !user.listed.hosts.is_empty()),
             again,
             promised: request.promised,
             asks_cache,
-            ..asked(request, peer)
+            ..self.limited(asked(request, peer), route.and_then(|route| route.paced_at(None)), may_wait)
         };
         proxy.gate.admit_next(&wanted, hosts(user), last, &mut self.trip.gate).await
     }
@@ -193,6 +185,32 @@ impl Exchange<'_> {
         Pages::are_wanted(&self.settings)
             && pages::is_part(request.accept, &request.target)
             && proxy.pages.lead_to(self.client, request, self.began)
+    }
+}
+
+impl<'a> Exchange<'a> {
+    /// A request or a tunnel with the limits of who asks. `address`: to pace by. `may_wait`: as of [`Proxy::place_in_line`].
+    pub(super) fn limited<'r>(
+        &self,
+        wanted: policy::Request<'r>,
+        address: Option<IpAddr>,
+        may_wait: bool,
+    ) -> policy::Request<'r>
+    where
+        'a: 'r,
+    {
+        let Exchange { request, peer, client, .. } = *self;
+        let user = peer.user.as_deref();
+        policy::Request {
+            client,
+            user: user.map(|user| user.name.as_ref()),
+            budget: user.and_then(|user| user.budget.as_ref()),
+            from: Some(peer.address.ip()),
+            address,
+            may_wait,
+            prefer_wait: request.prefer_wait,
+            ..wanted
+        }
     }
 }
 

@@ -95,7 +95,7 @@ impl Exchange<'_> {
         };
         match decided {
             RequestDecision::Forward { reported, route } => {
-                reported.into_iter().for_each(|reported| self.note_reported(reported));
+                reported.into_iter().for_each(|reported| self.report(reported));
                 match route {
                     Ok(route) => {
                         let outcome = self.forward(client, timer, &route).await;
@@ -108,7 +108,7 @@ impl Exchange<'_> {
                 }
             }
             RequestDecision::Cached { stored, reported, route } => {
-                reported.into_iter().for_each(|reported| self.note_reported(reported));
+                reported.into_iter().for_each(|reported| self.report(reported));
                 Box::pin(self.serve(client, timer, stored, &route, false)).await
             }
             RequestDecision::Local(answer) => Outcome::Answered(answer),

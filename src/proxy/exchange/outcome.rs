@@ -55,9 +55,7 @@ impl Outcome {
             }
         }
     }
-}
 
-impl Outcome {
     /// Bytes of the answer that the site sent: what comes from the cache it did not.
     pub(super) fn received(&self, trip: &Trip) -> u64 {
         if matches!(self, Outcome::Cached) { 0 } else { trip.moved.down }

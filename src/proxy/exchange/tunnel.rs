@@ -31,20 +31,11 @@ impl Exchange<'_> {
         };
         let user = peer.user.as_deref();
         let (_waiting, may_wait) = proxy.place_in_line(user);
-        let request = policy::Request {
-            client: self.client,
-            user: user.map(|user| user.name.as_ref()),
-            budget: user.and_then(|user| user.budget.as_ref()),
-            from: Some(peer.address.ip()),
-            address: route.paced_at(None),
-            may_wait,
-            prefer_wait: self.request.prefer_wait,
-            ..policy::Request::new(authority, b"")
-        };
+        let request = self.limited(policy::Request::new(authority, b""), route.paced_at(None), may_wait);
         let hosts = hosts(user);
         let admitted = proxy.gate.admit_connection(&request, hosts, &mut self.trip.gate).await;
         let (mut permit, reported) = admitted.map_err(Outcome::Refused)?;
-        reported.into_iter().for_each(|reported| self.note_reported(reported));
+        reported.into_iter().for_each(|reported| self.report(reported));
         let mut first = None;
         for _ in 0..MAX_TRIES {
             let turn = proxy.gate.turn_again(&mut permit, authority, route.paced_at(first)).await;

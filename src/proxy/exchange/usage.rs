@@ -102,13 +102,9 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// It would be refused, and goes on.
-    pub(super) fn report(&mut self, why: Refusal) {
-        self.note_reported(why.into());
-    }
-
     /// A decision is not enforced. One of each kind is counted.
-    pub(super) fn note_reported(&mut self, reported: Reported) {
+    pub(super) fn report(&mut self, reported: impl Into<Reported>) {
+        let reported = reported.into();
         if self.trip.reported.iter().all(|before| before.slug() != reported.slug()) {
             self.proxy.log_reported(self.peer, &self.request.url(), &reported);
             self.trip.report(reported);

@@ -20,6 +20,12 @@ pub(super) async fn not_at_midnight() {
     }
 }
 
+/// Of a password, at the lowest cost.
+fn hash(password: &str) -> String {
+    let cheap = Params::new(8, 1, 1, None).expect("cheap");
+    Argon2::from(cheap).hash_password(password.as_bytes()).expect("a hash").to_string()
+}
+
 async fn statuses(proxies: &[SocketAddr], url: &str, count: usize) -> Vec<u16> {
     let mut statuses = Vec::new();
     for number in 0..count {
@@ -96,10 +102,6 @@ async fn what_never_left_costs_nothing() {
 async fn a_user_has_one_for_all_hosts_together() {
     not_at_midnight().await;
     let (origin, _) = with_status(200).await;
-    let hash = |password: &str| {
-        let cheap = Params::new(8, 1, 1, None).expect("cheap");
-        Argon2::from(cheap).hash_password(password.as_bytes()).expect("a hash").to_string()
-    };
     let (a, b) = (hash("alice"), hash("bob"));
     let users = format!(
         "access: {{ users: [{{ name: alice, password: '{a}', budget: {{ requests: 2 }} }}, {{ name: bob, password: '{b}' }}] }}"
@@ -127,11 +129,10 @@ async fn a_user_has_one_for_all_hosts_together() {
 async fn a_user_s_tunnels_are_limited_as_other_requests_are() {
     not_at_midnight().await;
     let (origin, _) = with_status(200).await;
-    let cheap = Params::new(8, 1, 1, None).expect("cheap");
-    let hash = Argon2::from(cheap).hash_password(b"alice").expect("a hash").to_string();
+    let password = hash("alice");
     let user = |more: &str| {
         format!(
-            "access: {{ users: [{{ name: alice, password: '{hash}', {more} }}] }}\n\
+            "access: {{ users: [{{ name: alice, password: '{password}', {more} }}] }}\n\
              intercept: {{ default: tunnel }}"
         )
     };
@@ -164,8 +165,7 @@ async fn a_user_s_tunnels_are_limited_as_other_requests_are() {
 async fn the_status_shows_what_is_in_force_since_a_reload() {
     not_at_midnight().await;
     let (origin, _) = with_status(200).await;
-    let cheap = Params::new(8, 1, 1, None).expect("cheap");
-    let password = Argon2::from(cheap).hash_password(b"alice").expect("a hash").to_string();
+    let password = hash("alice");
     let yaml = |alices: &str, a: &str, b: &str, key: &str| {
         format!(
             "{ADMIN}\naccess: {{ users: [{{ name: alice, password: '{password}'{alices} }}] }}\npace: {{ key: {key} }}\n\

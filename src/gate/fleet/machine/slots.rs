@@ -40,7 +40,7 @@ impl Machine {
         if !is_whole(&file)? {
             begin(&file, boot)?;
         }
-        let words = SharedWords::map(&file.file, COUNT)?;
+        let words = SharedWords::map(&file.file, count(SEGMENTS))?;
         let me = (0..PROCESSES).map(|n| (n + fastrand::u16(..)) % PROCESSES + 1);
         let me = me.take(usize::from(PROCESSES)).find(|me| file.lock(PROCESS + u64::from(*me)).unwrap_or(false));
         let number = me.ok_or_else(|| io::Error::other("too many processes use it"))?;
@@ -60,8 +60,7 @@ impl Machine {
     /// The words of this process alone, in memory.
     pub fn unnamed(most: Duration) -> Self {
         // As many segments as the process may have address space for.
-        let mapped =
-            |segments| Some((SharedWords::unnamed(size(segments) as usize / size_of::<u64>()).ok()?, segments));
+        let mapped = |segments| Some((SharedWords::unnamed(count(segments)).ok()?, segments));
         let (words, segments) = (1..=SEGMENTS).rev().find_map(mapped).expect("there are 3 MiB, or nothing would run");
         Self::with(None, words, (secret(), 1, segments), 1, most)
     }
@@ -250,7 +249,12 @@ fn secret() -> u64 {
 
 /// Length of a file with this many segments, in bytes.
 fn size(segments: usize) -> u64 {
-    ((BASE + SLOT * FIRST * ((1 << segments) - 1)) * 8) as u64
+    (count(segments) * size_of::<u64>()) as u64
+}
+
+/// The same in words.
+fn count(segments: usize) -> usize {
+    BASE + SLOT * FIRST * ((1 << segments) - 1)
 }
 
 fn number(bytes: &[u8]) -> u64 {
@@ -279,8 +283,6 @@ const SLOT: usize = WORDS + 1;
 pub(super) const FIRST: usize = 32 * 1024;
 /// Most segments: a million slots.
 pub(super) const SEGMENTS: usize = 5;
-/// Words of a file of the greatest length.
-const COUNT: usize = BASE + SLOT * FIRST * ((1 << SEGMENTS) - 1);
 const PAGE: usize = 4096;
 /// Bytes used only for locks, beyond the data.
 const GUARD: u64 = 1 << 40;

@@ -107,8 +107,7 @@ impl Exchange<'_> {
             Received { url: &cached.url, status: head.status, version, at: now, delay: after, fetch: &fetch };
         let stored = may_be_stored.then(|| StoredHead::new(&received, each, field));
         let Some(stored) = stored.filter(StoredHead::is_storable) else {
-            // What it said before is no longer true, unless it is only out of order (RFC 9111 §4.3.3).
-            // RFC 9111 §4.3.5: so does a HEAD that is about another.
+            // What it said before is no longer true, unless it is only out of order (RFC 9111 §4.3.3), or a HEAD about the same (§4.3.5).
             let is_other = |stale: &StoredAnswer| {
                 let shown = [head.named(b"etag"), head.named(b"last-modified")];
                 let [etag, modified] = shown.each_ref().map(Option::as_deref);

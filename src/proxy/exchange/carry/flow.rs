@@ -18,7 +18,7 @@ pub struct Flow {
     pub moved: u64,
     /// The destination accepts no more for now.
     pub is_held_up: bool,
-    /// All that the source has announced has been written, but its end is missing.
+    /// All that the source has announced has been written, though its end may be missing.
     pub is_complete: bool,
 }
 
@@ -98,7 +98,7 @@ impl Flow {
                     return Poll::Ready(Err(FlowError::Source(fault)));
                 }
                 flushed.map_err(FlowError::Destination)?;
-                self.is_done = true;
+                (self.is_done, self.is_complete) = (true, true);
                 return Poll::Ready(Ok(()));
             }
             let more = match pieces {

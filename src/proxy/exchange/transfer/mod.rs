@@ -54,7 +54,7 @@ impl Exchange<'_> {
             let polled = carry.poll(cx, timer);
             // Saved each time, because the task may be dropped.
             carry.exchange.trip.moved = Moved { up: carry.up.moved, down: carry.down.moved };
-            carry.exchange.trip.is_delivered = carry.down.is_complete || carry.down.is_done;
+            carry.exchange.trip.is_delivered = carry.down.is_complete;
             polled
         })
         .await
