@@ -35,7 +35,7 @@ openssl x509 -req -in "$WORK/site.csr" -CA "$WORK/ca.pem" -CAkey "$WORK/ca.key" 
 
 python3 site.py "$WORK/site" &
 SITE=$!
-for _ in $(seq 200); do
+for _ in $(seq 600); do
     [ -s "$WORK/site/ports" ] && break
     sleep 0.05
 done
