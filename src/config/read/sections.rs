@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::de::{DeserializeOwned, Error};
 
 use super::error::{Complaint, ConfigPlace, Faults, nearest};
+use super::expected::listed;
 use super::reader::{Reader, ValueError};
 use super::tree::{Value, YamlNode};
 use crate::config::written::defaults::defaults;
@@ -30,7 +31,12 @@ impl<'a> Sections<'a> {
         }
         for (key, name) in written.entries().into_iter().filter_map(|(key, _)| Some((key, key.text()?))) {
             if !known.contains(&name) && !faults.is_full() {
-                faults.push(&key.at, ValueError::unknown_key(name, &known).complaint);
+                let mut complaint = ValueError::unknown_key(name, &known).complaint;
+                let homes: Vec<&str> = known.iter().copied().filter(|section| has_key(section, name)).collect();
+                if !homes.is_empty() {
+                    complaint.hint = format!("it belongs in {}: `{}: {{ {name}: … }}`", listed(&homes, "or"), homes[0]);
+                }
+                faults.push(&key.at, complaint);
                 unread.extend(nearest(name, &known).map(str::to_owned));
             }
         }
@@ -139,3 +145,8 @@ fn leave_out(node: &mut YamlNode, place: &ConfigPlace, default: Option<&YamlNode
 
 /// Faults of one section that are shown: the section is read again after each.
 const MOST_OF_SECTION: usize = 20;
+
+/// Whether a section has this key.
+fn has_key(section: &str, key: &str) -> bool {
+    defaults().along(&[section]).entries().iter().any(|(name, _)| name.text() == Some(key))
+}

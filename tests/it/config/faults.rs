@@ -221,6 +221,11 @@ fn each_fault_says_what_may_stand_there() {
             "egress: { allow: [10.0.0.0/33] }",
             "1:19 `10.0.0.0/33` is not a network | a network is written `10.0.0.0/8`, `2001:db8::/32`, or as one address",
         ),
+        ("min_delay: 2s", "1:1 unknown key `min_delay` | it belongs in `pace`: `pace: { min_delay: … }`"),
+        (
+            "mode: report\ndirectory: /x",
+            "2:1 unknown key `directory` | it belongs in `cache`, `evidence` or `store`: `cache: { directory: … }`",
+        ),
         ("listen:\n  - adress: 127.0.0.1:1", "2:5 unknown key `adress` | did you mean `address`?"),
     ] {
         assert_eq!(short(yaml), [fault], "{yaml}");
