@@ -9,7 +9,7 @@ use super::page_encodings::in_encodings;
 use super::page_head::{HeadSeen, NOSCRIPT};
 use crate::robots::{ProductToken, steps_count, xml_attribute};
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
-use html5gum::{Span, Tokenizer, naive_next_state};
+use html5gum::{Emitter, ForwardingEmitter, Span, Tokenizer, naive_next_state};
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
@@ -160,6 +160,25 @@ impl OpenTag {
     }
 }
 
+/// Leaves out text, comments and errors, whose search takes as long as all else.
+struct TagsOnly<E>(E);
+
+impl<E: Emitter> ForwardingEmitter for TagsOnly<E> {
+    type Token = E::Token;
+
+    fn inner(&mut self) -> &mut impl Emitter<Token = E::Token> {
+        &mut self.0
+    }
+
+    fn should_emit_errors(&mut self) -> bool {
+        false
+    }
+
+    fn emit_string(&mut self, _: &[u8]) {}
+
+    fn push_comment(&mut self, _: &[u8]) {}
+}
+
 /// One way to read a page.
 struct PageReading<'a> {
     lines: &'a mut UsageLines,
@@ -201,7 +220,7 @@ impl<'a> PageReading<'a> {
             }
             None
         });
-        let mut tokens = Tokenizer::new_with_emitter(text, emitter);
+        let mut tokens = Tokenizer::new_with_emitter(text, TagsOnly(emitter));
         while let Some(Ok(Some(state))) = tokens.next() {
             tokens.set_state(state);
         }
