@@ -7,7 +7,7 @@ use super::{Exchange, Outcome, tunnel};
 use crate::gate::{PaceOutcome, Permit};
 use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::respond::Failure;
-use crate::upstream::{Http2Link, Outgoing, OutgoingFields, Route, Stream, Versions, Want};
+use crate::upstream::{Http2Link, Outgoing, Route, Stream, Versions, Want};
 use crate::upstream::{asks_for_calm, is_broken_off, is_unprocessed, wants_http1};
 use std::net::SocketAddr;
 
@@ -126,10 +126,6 @@ impl Exchange<'_> {
     #[inline]
     fn outgoing<R>(&mut self, route: &Route, write: impl FnOnce(&Outgoing<'_>) -> R) -> R {
         let request = self.request;
-        let upgrade = match request.head {
-            OutgoingFields::Http1(head) => head.upgrade.filter(|_| request.is_upgrade),
-            OutgoingFields::Http2(_) | OutgoingFields::Own(_) => request.is_upgrade.then_some(&b"websocket"[..]),
-        };
         let outgoing = Outgoing {
             method: request.method,
             target: &request.target,
@@ -138,7 +134,7 @@ impl Exchange<'_> {
             expects_continue: request.expects_continue,
             received: request.version,
             user_agent: self.settings.user_agent(self.peer.user.as_deref()),
-            upgrade,
+            upgrade: request.is_upgrade.then_some(b"websocket"),
             asked: self.signature.asked.as_ref(),
             conditions: self.cached.as_ref().map_or(&[], |cached| &cached.conditions),
         };

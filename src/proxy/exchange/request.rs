@@ -7,7 +7,7 @@ use super::request_preferences::{is_subresource, prefer_wait};
 use super::target;
 use super::via::Via;
 use super::websocket;
-use crate::http1::{FieldKind, Framing, HeadError, RequestHead, find_field, number};
+use crate::http1::{FieldKind, Framing, HeadError, RequestHead, find_field, list, number};
 use crate::policy::cache::is_of_one_client;
 use crate::policy::{Authority, Money, Refusal};
 use crate::robots::ProductToken;
@@ -126,7 +126,7 @@ impl<'a> Request<'a> {
             framing: head.framing,
             is_upgrade: method == "GET"
                 && head.framing == Framing::None
-                && head.upgrade.is_some_and(|to| to.eq_ignore_ascii_case(b"websocket")),
+                && head.upgrade.is_some_and(|to| list(to).any(|to| to.eq_ignore_ascii_case(b"websocket"))),
             persists: head.persists(),
             ..Request::new(version, method, authority, target, OutgoingFields::Http1(head))
         };

@@ -187,7 +187,7 @@ async fn said(bytes: &'static str) -> Origin {
 
 fn handshake(origin: &Origin) -> String {
     format!(
-        "GET {} HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+        "GET {} HTTP/1.1\r\nHost: {}\r\nUpgrade: foo/2, WebSocket\r\nConnection: Upgrade\r\n\
          Proxy-Authorization: Basic eDp5\r\nUser-Agent: TestBot/1.0\r\n\r\n",
         origin.url("/ws"),
         origin.authority("a.localhost")
