@@ -89,9 +89,8 @@ impl Gate {
                     }
                 }
                 Step::Wait(waiting) => {
-                    let permit = account.waits(self.turn(request, waiting)).await?;
-                    waited += permit.waited;
-                    granted = Some(permit);
+                    granted = account.waits(self.turn(request, waiting)).await?;
+                    waited += granted.as_ref().map_or(Duration::ZERO, |permit| permit.waited);
                 }
             }
             step = self.step(&self.settings.load(), &host, request, (waited, granted), account)?;

@@ -71,6 +71,8 @@ pub struct Gate {
     fleet: Arc<Fleet>,
     /// While the proxy stops: until when requests may be held.
     drain: Sender<Option<Instant>>,
+    /// A reload has put report mode in force, which holds nothing.
+    reports: Sender<bool>,
     /// Ends with the gate.
     _listens: JoinSet<()>,
 }
@@ -126,8 +128,8 @@ impl Gate {
             listens.spawn(listen(messages, (robots.clone(), pacer.clone(), ledger.clone())));
             listens.spawn(async move { fleet.keep().await });
         }
-        let (waiting, drain) = (pacer.waiting().clone(), Sender::default());
-        Gate { settings, robots, pacer, ledger, waiting, workers, store, fleet, drain, _listens: listens }
+        let (waiting, drain, reports) = (pacer.waiting().clone(), Sender::default(), Sender::default());
+        Gate { settings, robots, pacer, ledger, waiting, workers, store, fleet, drain, reports, _listens: listens }
     }
 
     /// Returns when the fleet was joined or cannot be joined for now, or if there is none.
@@ -213,7 +215,10 @@ impl Gate {
         let (stood, reported) = pace.stand_or_report(request.client, &terms, is_reported, reported)?;
         let permit = match stood {
             Stand::Go(permit) => permit,
-            Stand::Wait(waiting) => account.waits(self.turn(request, waiting)).await?,
+            Stand::Wait(waiting) => {
+                let permit = account.waits(self.turn(request, waiting)).await?;
+                permit.unwrap_or_else(|| Permit::new(&pace, None, &terms))
+            }
         };
         account.pay().await?;
         Ok((permit, reported))

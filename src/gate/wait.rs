@@ -47,12 +47,14 @@ impl Gate {
         }
     }
 
-    /// Waits for a slot.
-    pub(super) async fn turn(&self, request: &Request<'_>, waiting: Waiting) -> Result<Box<Permit>, Refusal> {
+    /// Waits for a slot. `None`: report mode has begun, and holds nothing.
+    pub(super) async fn turn(&self, request: &Request<'_>, waiting: Waiting) -> Result<Option<Box<Permit>>, Refusal> {
         let (due, mut place) = (waiting.due, self.waiting.for_turn(request, waiting.queue, &waiting.terms));
+        let mut reports = self.reports.subscribe();
         let permit = tokio::select! {
             biased;
-            permit = waiting.turn => permit,
+            permit = waiting.turn => permit.map(Some),
+            Ok(_) = reports.wait_for(|reports| *reports) => Ok(None),
             refusal = place.crowded_out() => Err(refusal),
             refusal = self.drained(due) => Err(refusal),
         };

@@ -3,7 +3,7 @@
 use super::pacer::PaceFigures;
 use super::robots::{CacheFigures, FetchReason, Order};
 use super::{BudgetFigures, FleetFigures, Gate, HeldFigures, HeldRequest, store};
-use crate::config::{Settings, StoreSettings};
+use crate::config::{Mode, Settings, StoreSettings};
 use crate::histogram::Distribution;
 use crate::policy::{
     Authority, Budget, Entry, HostRules, PaceKey, Refusal, Request, Ruling, SiteAnswer, SiteFile, explain,
@@ -141,6 +141,7 @@ impl Gate {
     /// Call after the settings have changed.
     pub fn reloaded(&self, before: &Settings) {
         let settings = self.settings.load();
+        self.reports.send_replace(settings.mode == Mode::Report);
         if before.robots.parse_options() != settings.robots.parse_options() {
             self.robots.reread();
         }

@@ -135,7 +135,7 @@ impl Ledger {
     /// The end of the period in which it counts. `None`: there was no room.
     async fn spend(&self, of: &str, budget: Budget, spend: Spend) -> Option<u64> {
         let (mut answer, reach) = (None, self.fleet.reach());
-        let instances = reach.alone.map_or(1, |phase| phase.instances.max(1));
+        let part = reach.alone.map_or((1, 0), |phase| (phase.instances.max(1), phase.rank));
         if reach.settled_at.is_none_or(|at| at <= Instant::now()) && self.report(of, spend.per).await.is_ok() {
             // Somebody may have removed the file that the processes of this machine share.
             let is_told = self.fleet.has_server() || spend.requests < 0;
@@ -143,19 +143,32 @@ impl Ledger {
             let spend = if is_told { spend } else { Spend { heard: heard(), ..spend } };
             answer = self.fleet.spend(of, &spend).await.ok();
         }
-        let (now, mut book) = (SystemTime::now(), self.known.lock());
-        book.make_room(now);
-        let known = book.known.entry((of.into(), spend.per)).or_default();
-        let current = known.at(spend.per, now);
-        *known = KnownBudget { budget, ..answer.map_or(current, |(_, heard)| current.in_period(heard.ends)) };
-        let goes = match answer {
-            Some((goes, heard)) => {
-                (known.heard, known.most) = (heard, heard.or_more(known.most));
-                goes
-            }
-            None => known.spend_unreported(&spend, instances),
+        // What this process does not know, as it has just been started, an earlier one may have noted.
+        let is_unknown = answer.is_none() && self.known(of, spend.per, SystemTime::now()).is_untouched();
+        let noted = if is_unknown { self.fleet.note_spent(of, &Spend::of(spend.per, 0, 0)).await } else { None };
+        let (goes, heard) = {
+            let (now, mut book) = (SystemTime::now(), self.known.lock());
+            book.make_room(now);
+            let known = book.known.entry((of.into(), spend.per)).or_default();
+            let current = known.at(spend.per, now);
+            *known = KnownBudget { budget, ..answer.map_or(current, |(_, heard)| current.in_period(heard.ends)) };
+            let (goes, heard) = match answer {
+                Some((goes, heard)) => (goes, heard),
+                None => {
+                    let heard = known.heard.or_more(noted.unwrap_or_default());
+                    known.heard = heard;
+                    (known.spend_unreported(&spend, part), heard)
+                }
+            };
+            (known.heard, known.most) = (heard, heard.or_more(known.most));
+            (goes, heard)
         };
-        goes.then_some(known.heard.ends)
+        match answer {
+            Some(_) => _ = self.fleet.note_spent(of, &Spend { heard, ..Spend::of(spend.per, 0, 0) }).await,
+            None if goes => _ = self.fleet.note_spent(of, &Spend { within: None, ..spend }).await,
+            None => {}
+        }
+        goes.then_some(heard.ends)
     }
 }
 
@@ -198,9 +211,14 @@ impl KnownBudget {
         self.heard.plus(requests.saturating_mul(instances.into()), bytes.saturating_mul(instances.into()))
     }
 
-    /// Spends during a partition. False: there may be no room, if all others do the same.
-    fn spend_unreported(&mut self, spend: &Spend, instances: u32) -> bool {
-        let goes = spend.within.is_none_or(|budget| budget.has_room(&self.spent(instances)));
+    /// Whether nothing is known to be spent.
+    fn is_untouched(&self) -> bool {
+        self.spent(1) == Spent { ends: self.heard.ends, ..Spent::default() }
+    }
+
+    /// Spends during a partition. False: there may be no room, if the others, who have another rank each, do the same.
+    fn spend_unreported(&mut self, spend: &Spend, (instances, rank): (u32, u32)) -> bool {
+        let goes = spend.within.is_none_or(|budget| budget.has_room(&self.spent(instances).plus(rank.into(), 0)));
         if goes {
             let (requests, bytes) = self.unreported;
             self.unreported = (requests + spend.requests_in(self.heard.ends), bytes.saturating_add(spend.bytes));
@@ -236,21 +254,26 @@ mod tests {
     use super::*;
 
     /// Requests that go during a partition, with so much heard before.
-    fn alone(budget: Budget, heard: u64, instances: u32) -> usize {
+    fn alone(budget: Budget, heard: u64, part: (u32, u32)) -> usize {
         let heard = Spent { ends: 3600, requests: heard, bytes: heard * 100 };
         let mut known = KnownBudget { budget, heard, most: heard, unreported: (0, 0) };
         let spend = Spend { within: Some(budget), ..Spend::of(Period::Hour, 1, 100) };
-        (0..20).filter(|_| known.spend_unreported(&spend, instances)).count()
+        (0..20).filter(|_| known.spend_unreported(&spend, part)).count()
     }
 
     #[test]
     fn alone_each_instance_spends_its_part_of_what_was_left() {
         let budget = Budget { requests: Some(10), bytes: None, per: Period::Hour, money: None };
         let all = [(0, 1), (4, 1), (10, 1), (0, 2), (4, 2), (5, 2), (9, 3), (10, 2)];
-        let goes = all.map(|(heard, instances)| alone(budget, heard, instances));
-        assert_eq!(goes, [10, 6, 0, 5, 3, 3, 1, 0]);
+        let goes = all.map(|(heard, instances)| {
+            let parts: Vec<usize> = (0..instances).map(|rank| alone(budget, heard, (instances, rank))).collect();
+            assert_eq!(parts.iter().sum::<usize>(), 10 - heard as usize, "all of them together, and no more");
+            parts
+        });
+        let expected: [&[usize]; 8] = [&[10], &[6], &[0], &[5, 5], &[3, 3], &[3, 2], &[1, 0, 0], &[0, 0]];
+        assert_eq!(goes, expected);
         let bytes = Budget { requests: None, bytes: Some(1000), ..budget };
-        assert_eq!([(0, 1), (0, 2), (4, 3)].map(|(heard, instances)| alone(bytes, heard, instances)), [10, 5, 2]);
+        assert_eq!([(0, 1), (0, 2), (4, 3)].map(|(heard, instances)| alone(bytes, heard, (instances, 0))), [10, 5, 2]);
     }
 
     #[test]
@@ -281,7 +304,7 @@ mod tests {
         let paid = |ends| Spend { heard: Spent { ends, ..Spent::default() }, ..Spend::of(Period::Hour, -1, 0) };
         let heard = Spent { ends: 3600, requests: 4, bytes: 0 };
         let mut known = KnownBudget { heard, ..KnownBudget::default() };
-        let left = [paid(0), paid(3600)].map(|spend| (known.spend_unreported(&spend, 1), known.spent(1).requests));
+        let left = [paid(0), paid(3600)].map(|spend| (known.spend_unreported(&spend, (1, 0)), known.spent(1).requests));
         assert_eq!(left, [(true, 4), (true, 3)]);
     }
 

@@ -155,11 +155,6 @@ impl MachineShare {
         self.turn == ShareTurn::Of(slot.number)
     }
 
-    /// Notes for later, by this name, what the key owes until then.
-    pub fn owe<W>(machine: &Machine, name: &str, schedule: &Schedule<W>, until: Instant) {
-        machine.owe(machine.id(name), schedule.last_starts(), until);
-    }
-
     /// Publishes a changed backoff or latency.
     pub fn learned<W>(&mut self, schedule: &Schedule<W>) {
         let learned @ (observed, hold) = (schedule.observed(), schedule.last_starts().hold);

@@ -1,6 +1,6 @@
 //! The server dies, stops, and comes back, under load: nobody waits for it, and all are one fleet again by themselves.
 
-use super::{all, assert_apart, get, instances, says, site};
+use super::{all, assert_apart, comes_to_say, get, instances, pages, says, site};
 use crate::support::redis::Redis;
 use crate::support::relay::Relay;
 use crate::support::{ADMIN_TOKEN, Alpn, Binary, Client, Origin, Proxy, Reply, assert_refused, eventually};
@@ -325,4 +325,41 @@ async fn so_does_a_tunnel() {
     fleet.take_away(&way, before, || connecting.is_finished()).await;
     let mut client = connecting.await.expect("it is granted");
     assert_eq!(client.get("/page", &authority).await.status(), 200, "by a connection that is there");
+}
+
+/// A service that is started again and again while its server cannot be reached does not begin anew each time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_while_it_is_lost_forgets_no_delay_no_pause_and_no_spending() {
+    let Some(redis) = Redis::start().await else { return };
+    let (slow, rude, dear) = (site("60").await, pages(|_| Reply::status(403)).await, site("0").await);
+    let url = redis.url();
+    let yaml = format!(
+        "fleet: {{ url: '{url}', instances: 1 }}\npace: {{ max_wait: 5s, breaker: {{ after: 2, pause: 10m }} }}\n\
+         hosts: {{ dear.localhost: {{ budget: {{ requests: 5 }} }} }}"
+    );
+    let mut instance = Binary::serve(&yaml).await;
+    let ask = async |instance: &Binary| {
+        let mut answers = Vec::new();
+        for (origin, host) in [(&slow, "slow.localhost"), (&rude, "rude.localhost"), (&dear, "dear.localhost")] {
+            for _ in 0..2 {
+                answers.push(get(instance, &origin.url_at(host, "/page")).await.status());
+            }
+        }
+        answers
+    };
+    assert_eq!(ask(&instance).await, [200, 429, 403, 403, 200, 200]);
+    redis.signal(libc::SIGSTOP);
+    comes_to_say(&instance, "is unreachable").await;
+    for (killed, spends) in [(false, [200, 200]), (true, [200, 429]), (false, [429, 429])] {
+        let directory = if killed { instance.kill().await } else { instance.stop().await };
+        instance = Binary::serve_in(directory, &yaml).await;
+        assert_eq!(ask(&instance).await, [[429, 429], [503, 503], spends].concat(), "killed: {killed}");
+    }
+    redis.signal(libc::SIGCONT);
+    comes_to_say(&instance, "joined the fleet").await;
+    // It tells the server next.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let counts: Vec<usize> = [&slow, &rude, &dear].map(|origin| origin.log.count("/page")).into();
+    assert_eq!(counts, [1, 2, 5]);
+    assert_eq!(get(&instance, &dear.url_at("dear.localhost", "/page")).await.status(), 429, "the server hears of all");
 }

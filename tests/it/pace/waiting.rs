@@ -416,6 +416,22 @@ async fn a_longer_delay_holds_for_those_who_wait_already() {
     assert_gaps(&origin, 2, Duration::from_secs(5));
 }
 
+/// Report mode holds nothing, nor what was held before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn report_mode_releases_those_who_wait_already() {
+    let origin = Origin::site("User-agent: *\nCrawl-delay: 60\n").await;
+    let proxy = Arc::new(Proxy::start("pace: { max_wait: 5m }").await);
+    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
+    let waiting = tokio::spawn({
+        let (proxy, urls) = (proxy.clone(), [2, 3].map(|number| origin.url(&format!("/page{number}"))));
+        async move { all(&proxy, urls).await }
+    });
+    eventually("two that wait", || proxy.waiting() == 2).await;
+    proxy.reload("mode: report\npace: { max_wait: 5m }").expect("a good configuration");
+    assert!(waiting.await.unwrap().iter().all(|response| response.status() == 200));
+    assert_eq!(proxy.waiting(), 0);
+}
+
 /// A shorter one, of robots.txt: they do not go on at the old pace beside those who come at the new one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shorter_delay_of_a_site_holds_for_those_who_wait_already() {

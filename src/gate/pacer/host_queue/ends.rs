@@ -13,6 +13,7 @@ impl HostQueue {
         let HostQueueState { schedule, sharing, .. } = &mut *state;
         let has_waited = schedule.left(slot, at, is_gone);
         let frees = sharing.left(schedule, slot, at, is_gone);
+        self.note_debt(&state, at);
         if frees || has_waited {
             self.notify(&mut state, frees);
         }
@@ -63,6 +64,7 @@ impl HostQueue {
         if let Some(share) = sharing.machine() {
             share.learned(schedule);
         }
+        self.note_debt(state, Instant::now());
     }
 
     /// Informs the waiting requests here, the fleet's server, and the queue that shares the host's pace. `frees`: the slot is free.

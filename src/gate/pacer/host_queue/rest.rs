@@ -1,9 +1,10 @@
 //! A queue exists only while requests need it: before and after, what it owes is a few numbers in the machine's memory.
 
-use super::{HostQueue, MachineShare, Sharing};
+use super::{HostQueue, HostQueueState, HostSchedule, Sharing};
+use crate::gate::fleet::Machine;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 impl HostQueue {
     /// Notes what the queue owes, and until when, if nobody uses it and it knows no more. `Err`: it knows more.
@@ -25,9 +26,28 @@ impl HostQueue {
         // A new delay of a group counts from the host's last start.
         let until = until.max(owed);
         if let Some(until) = until {
-            let machine = self.shared.fleet.machine.machine();
-            MachineShare::owe(&machine, &self.name(), schedule, until);
+            self.owe(schedule, until);
         }
         Ok(until)
     }
+
+    /// Notes what a fleet's server knows in this machine's memory, too: this process may be started again while the server is lost.
+    pub(super) fn note_debt(&self, HostQueueState { schedule, sharing, .. }: &HostQueueState, now: Instant) {
+        if let (Sharing::Server(_), Some(until)) = (sharing, schedule.owed(now))
+            && until >= now + LEAST_DEBT
+        {
+            let (machine, id) = self.owe(schedule, until);
+            machine.learn(id, schedule.observed(), schedule.last_starts().hold);
+        }
+    }
+
+    fn owe(&self, schedule: &HostSchedule, until: Instant) -> (Arc<Machine>, u64) {
+        let machine = self.fleet().machine.machine();
+        let id = machine.id(&self.name());
+        machine.owe(id, schedule.last_starts(), until);
+        (machine, id)
+    }
 }
+
+/// A start takes as long.
+const LEAST_DEBT: Duration = Duration::from_secs(1);
