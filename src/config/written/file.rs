@@ -244,7 +244,7 @@ pub struct StoreSettings {
     /// for.
     #[serde(skip)]
     pub is_impatient: bool,
-    /// Not a configuration key. Nothing that others know of a host is used at first.
+    /// Not a configuration key. No copy that others have fetched before is used.
     #[serde(skip)]
     pub is_fresh: bool,
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
@@ -63,6 +63,31 @@ async fn no_secret_of_the_configuration_is_in_the_environment_of_the_command() {
         }
         assert!(ended.stderr.contains("\nPOLITELY_PACE__QUEUE=7\n"), "{}", ended.stderr);
         assert!(!ended.stderr.contains("s3cret"), "{}", ended.stderr);
+    }
+}
+
+/// Of an earlier run, however the site answers now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fresh_run_goes_by_no_copy_that_was_there_before() {
+    let answer = Arc::new(AtomicU16::new(200));
+    let status = answer.clone();
+    let origin = Origin::http(move |seen| match (seen.path().as_str(), status.load(Ordering::Relaxed)) {
+        ("/robots.txt", 200) => Reply::text(""),
+        ("/robots.txt", 302) => Reply::status(302).field("Location", "http://192.0.2.1:9/robots.txt"),
+        ("/robots.txt", status) => Reply::status(status),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let home = tempfile::tempdir().unwrap();
+    let kept = ["XDG_CACHE_HOME", "STATE_DIRECTORY"].map(|name| (name, home.path().to_str().unwrap()));
+    let (variables, url) = ([&open()[..], &kept].concat(), origin.url("/x"));
+    let fetch = ["curl", "-q", "-s", "-o", "/dev/null", "-w", "%{http_code}", &url];
+    let run = async |flags: &[&str]| politely_with(&[&["run", "-q"], flags, &fetch].concat(), &variables).await.stdout;
+    assert_eq!(run(&[]).await, "200");
+    for status in [500, 302] {
+        answer.store(status, Ordering::Relaxed);
+        assert_eq!(run(&["--fresh"]).await, "503", "{status}");
+        assert_eq!(run(&[]).await, "200", "the copy is kept for others: {status}");
     }
 }
 

@@ -85,14 +85,14 @@ impl RobotsCache {
         kept.usable(now).is_some() || !kept.may_fetch(now)
     }
 
-    /// The stored copy, from an earlier process, or from before memory ran short.
+    /// The stored copy, from an earlier process, or from before memory ran short. None if no copy of others is to be used.
     pub(in crate::gate::robots) async fn kept(
         self: &Arc<Self>,
         authority: &Authority,
         file: SiteFile,
         taker: Taker,
     ) -> Option<Arc<Entry>> {
-        if !self.store.is_on_disk() {
+        if !self.store.is_on_disk() || self.settings.load().store.is_fresh {
             return None;
         }
         let kept = match self.kept_at_once(authority, file) {

@@ -31,9 +31,9 @@ impl RobotsCache {
         fetch: &Fetch,
     ) -> Result<(), Refusal> {
         let (was_unknown, name) = (is_unknown(&host.load()), host.name());
-        let is_fresh = was_unknown && self.settings.load().store.is_fresh;
+        let is_fresh = self.settings.load().store.is_fresh;
         let taker = Taker::new(order.client, &host.authority);
-        let mut will_do = !is_fresh && self.take_kept(host, taker).await && order.reason.takes_any_copy();
+        let mut will_do = self.take_kept(host, taker).await && order.reason.takes_any_copy();
         // A command may end before what is out of date is renewed.
         let is_impatient = self.settings.load().store.is_impatient;
         will_do &= !(is_impatient && is_due(&host.load(), SystemTime::now()));
@@ -82,7 +82,7 @@ impl RobotsCache {
             }
         };
         drop(place);
-        if !is_fresh && !was_unknown && claimed.as_ref().is_some_and(|(_, old)| old.is_none()) {
+        if !was_unknown && claimed.as_ref().is_some_and(|(_, old)| old.is_none()) {
             // Another process may have validated it since, and be out of date by now as well.
             let kept = self.kept(&host.authority, host.file, taker).await;
             if let Some(newer) = kept.filter(|kept| is_newer(kept, &host.load())) {
