@@ -43,7 +43,7 @@ pub use read::environment::KeyArgument;
 pub use read::error::{Complaint, ConfigErrors, ConfigFault, ConfigPlace};
 pub use replaced::WrittenKey;
 pub use settings::Settings;
-pub use shown::secret_variables;
+pub use shown::withheld_variables;
 pub use unusable_file::UnusableFile;
 pub(crate) use unusable_file::{MORE_FILES, MORE_PROCESSES, hint_for};
 pub(crate) use whole_file::{

@@ -1,7 +1,7 @@
 //! The configuration in force, as JSON for those who ask a running proxy: the defaults with the written values laid over them, without
 //! secrets.
 
-use super::read::environment::{KeyArgument, overlay, variables};
+use super::read::environment::{KeyArgument, has_prefix, overlay, sets_no_key, variables};
 use super::read::error::{ConfigPlace, Faults};
 use super::read::tree::{Value as Written, YamlNode};
 use super::written::defaults::defaults;
@@ -67,16 +67,20 @@ fn shown(all: &Value) -> Value {
     shown
 }
 
-/// The variables that set keys to values with a secret in them.
-pub fn secret_variables(environment: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<String> {
+/// The variables with our prefix that no other program gets: all but those that a politely which it runs may need, and that hold no
+/// secret.
+pub fn withheld_variables(environment: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<OsString> {
     let holds_secret = |variable: &KeyArgument| {
         let mut root = YamlNode::new(ConfigPlace::Unwritten, Written::Map(Default::default()));
         overlay(&mut root, slice::from_ref(variable), defaults(), &mut Faults::default());
         let all = json(&root);
         shown(&all) != all
     };
-    let set = variables(environment, defaults()).0.into_iter().filter(holds_secret);
-    set.map(|variable| variable.name).collect()
+    let ours: Vec<_> = environment.into_iter().filter(|(name, _)| has_prefix(name)).collect();
+    let keys = variables(ours.iter().cloned(), defaults()).0.into_iter().filter(|variable| !holds_secret(variable));
+    let passed: Vec<_> = keys.map(|variable| OsString::from(variable.name)).collect();
+    let names = ours.into_iter().map(|(name, _)| name);
+    names.filter(|name| !(sets_no_key(name) || passed.contains(name))).collect()
 }
 
 fn hide_secrets(value: &mut Value) {
@@ -107,6 +111,7 @@ const HIDDEN: &str = "(hidden)";
 mod tests {
     use super::*;
     use crate::config::Settings;
+    use std::os::unix::ffi::OsStringExt;
 
     fn of(text: &str) -> Value {
         shown(&json(&YamlNode::read(text, "", &|_| ConfigPlace::Unwritten, &mut Faults::default()).unwrap()))
@@ -131,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_with_a_secret_are_known_by_it() {
+    fn what_may_hold_a_secret_is_withheld() {
         let all = [
             ("POLITELY_FLEET", "redis://:s3cret@redis.example/0"),
             ("POLITELY_FLEET__COPIES", "redis://redis.example/1"),
@@ -141,9 +146,15 @@ mod tests {
             ("POLITELY_HOSTS", "{ a.example: { robots: report } }"),
             ("POLITELY_CONFIG", "politely.yaml"),
             ("OTHER_FLEET", "redis://:s3cret@redis.example/0"),
+            ("POLITELY_EGRES__UPSTREAM_PROXY", "http://a:s3cret@proxy.example:3128"),
+            ("POLITELY_PASSWORD", "s3cret"),
         ];
-        let found = secret_variables(all.map(|(name, value)| (name.into(), value.into())));
-        assert_eq!(found, ["POLITELY_ACCESS__USERS", "POLITELY_EGRESS", "POLITELY_FLEET"]);
+        let not_text = (OsString::from_vec(b"POLITELY_\xff".to_vec()), "s3cret".into());
+        let all = all.map(|(name, value)| (OsString::from(name), OsString::from(value))).into_iter().chain([not_text]);
+        let found = withheld_variables(all);
+        let found: Vec<_> = found.iter().map(|name| name.to_string_lossy()).collect();
+        let withheld = ["FLEET", "EGRESS", "ACCESS__USERS", "EGRES__UPSTREAM_PROXY", "PASSWORD", "\u{fffd}"];
+        assert_eq!(found, withheld.map(|name| format!("POLITELY_{name}")));
     }
 
     #[test]

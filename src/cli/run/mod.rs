@@ -121,7 +121,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         };
         let variables = files.variables(|name| std::env::var_os(name))?;
         command.envs(variables);
-        config::secret_variables(std::env::vars_os()).iter().for_each(|name| _ = command.env_remove(name));
+        config::withheld_variables(std::env::vars_os()).iter().for_each(|name| _ = command.env_remove(name));
         // SAFETY: it reads an atomic, and makes an error of a number.
         unsafe { command.pre_exec(end_if_interrupted) };
         Ok::<_, CommandError>(())

@@ -1,7 +1,7 @@
 //! Keys set by environment variables (`POLITELY_PACE__MAX_WAIT=10s` is `pace.max_wait`) and by arguments (`--set
 //! pace.max_wait=10s`).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use super::error::{Complaint, ConfigPlace, Faults, nearest};
 use super::key_kind::KeyKind;
@@ -38,6 +38,16 @@ impl KeyArgument {
             false => format!("--set {keys}"),
         }
     }
+}
+
+/// Whether the variable has our prefix.
+pub(in crate::config) fn has_prefix(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(PREFIX.as_bytes())
+}
+
+/// Whether it is one that the command line reads.
+pub(in crate::config) fn sets_no_key(name: &OsStr) -> bool {
+    name.to_str().and_then(|name| name.strip_prefix(PREFIX)).is_some_and(|keys| NO_KEYS.contains(&keys))
 }
 
 /// Those of the variables that set keys, sections before the keys in them, and a warning of each that has our prefix and names

@@ -53,8 +53,12 @@ async fn the_summary_lists_rules_waits_and_failures() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_secret_of_the_configuration_is_in_the_environment_of_the_command() {
     let mut variables = open();
-    variables
-        .extend([("POLITELY_EGRESS__UPSTREAM_PROXY", "http://a:s3cret@127.0.0.1:9"), ("POLITELY_PACE__QUEUE", "7")]);
+    variables.extend([
+        ("POLITELY_EGRESS__UPSTREAM_PROXY", "http://a:s3cret@127.0.0.1:9"),
+        ("POLITELY_EGRES__UPSTREAM_PROXY", "http://a:s3cret@127.0.0.1:9"),
+        ("POLITELY_PASSWORD", "s3cret"),
+        ("POLITELY_PACE__QUEUE", "7"),
+    ]);
     for flags in [&[][..], &["--isolate"]] {
         let ended = politely_with(&[&["run", "-q"], flags, &["sh", "-c", "env >&2"]].concat(), &variables).await;
         if ended.stderr.contains("cannot isolate") {
