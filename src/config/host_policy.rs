@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::policy::operator_rules::OwnRules;
-use crate::policy::{HostPattern, HostRules};
+use crate::policy::{HostPattern, HostRules, Refusal};
 
 use super::steps::step;
 use super::written::host_table::{InterceptMode, Override};
@@ -30,6 +30,11 @@ impl Default for HostPolicy {
 }
 
 impl HostPolicy {
+    /// The refusal of https to a host with `intercept: deny`.
+    pub fn https_denied(&self) -> Refusal {
+        Refusal::InterceptDenied { key: (*self.intercept_key).into() }
+    }
+
     /// The policy with the entry for `pattern` applied. `key`: its key in `intercept`, if it is not in `hosts`.
     pub(super) fn overlaid(&self, pattern: &HostPattern, own: &Override, key: Option<Arc<str>>) -> Self {
         step();

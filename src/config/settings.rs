@@ -13,10 +13,10 @@ use super::written::file::{
     AdminSettings, CacheSettings, EgressSettings, EvidenceSettings, Fallback, FleetSettings, IdentitySettings,
     LimitSettings, Listener, LogSettings, Mode, OnFleetLoss, OnVisitTime, PaceSettings, RobotsSettings, StoreSettings,
 };
-use super::written::host_table::{HostMap, Override, Usage};
+use super::written::host_table::{HostMap, InterceptMode, Override, Usage};
 use super::written::intercept::Intercept;
 use super::written::text;
-use crate::policy::{Allowlist, Manners, PolicyOptions, UsageModes};
+use crate::policy::{Allowlist, Authority, Host, Manners, PolicyOptions, Refusal, Scheme, UsageModes};
 use serde::Deserialize;
 
 /// A whole configuration, valid in itself. `Settings::default()` is what `conf/politely.yaml` says.
@@ -105,6 +105,22 @@ impl Settings {
     /// The hosts with this user's overrides, if any.
     pub fn hosts_of<'a>(&'a self, user: Option<&'a User>) -> &'a Hosts {
         user.and_then(|user| user.hosts.as_ref()).unwrap_or(&self.hosts)
+    }
+
+    /// Checks the general allowlist and the user's.
+    pub fn check_listed(&self, user: Option<&User>, host: &Host, method: &str) -> Result<(), Refusal> {
+        let mut lists = [&self.listed].into_iter().chain(user.map(|user| &user.listed));
+        lists.try_for_each(|listed| listed.check(host, method)).map_err(|why| Refusal::EgressDenied { why })
+    }
+
+    /// Why no page of this authority may be asked for, as far as the configuration alone says so.
+    pub fn refuses(&self, user: Option<&User>, authority: &Authority) -> Option<Refusal> {
+        let policy = self.hosts_of(user).get(authority.host());
+        let is_denied = policy.intercept == InterceptMode::Deny && authority.scheme() == Scheme::Https;
+        match is_denied {
+            true => Some(policy.https_denied()),
+            false => self.check_listed(user, authority.host(), "GET").err(),
+        }
     }
 
     /// What replaces the `User-Agent` of this user's clients. `None`: nothing.

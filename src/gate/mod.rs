@@ -147,14 +147,23 @@ impl Gate {
         self.store.close();
     }
 
-    /// Explains why a URL may or may not be fetched. Fetches robots.txt, and other files that matter, if unknown.
+    /// Explains why a URL may or may not be fetched. Fetches robots.txt, and other files that matter, if unknown and not `refused` anyway.
     ///
     /// # Errors
     /// A file that decides could not be asked for, which says nothing of the site.
-    pub async fn explain(&self, request: &Request<'_>, rules: &HostRules) -> Result<Explanation, Refusal> {
+    pub async fn explain(
+        &self,
+        request: &Request<'_>,
+        rules: &HostRules,
+        refused: Option<&Refusal>,
+    ) -> Result<Explanation, Refusal> {
         let now = SystemTime::now;
         let host = self.robots.host(SiteFile::Robots, request.authority);
-        if let Err(why) = self.may_reach(request.authority).await {
+        let reach = match refused {
+            Some(why) => Err(why.clone()),
+            None => self.robots.may_reach(request.authority).await,
+        };
+        if let Err(why) = reach {
             return Ok(explain(&*host.load_full(), rules, request, now()).refused(&why));
         }
         let mut asked = self.fetch_unknown(SiteFile::Robots, request.authority).await;
@@ -185,13 +194,6 @@ impl Gate {
         let known = |file| self.robots.host(file, authority).load_full();
         let license = robots.named_license().filter(|_| !rules.licensed_purposes().is_empty());
         [rules.mining_purpose().map(|_| known(SiteFile::TdmRep)), license.map(|url| known(SiteFile::license(url)))]
-    }
-
-    /// Whether `egress` allows requests to the host.
-    async fn may_reach(&self, authority: &Authority) -> Result<(), Refusal> {
-        let listed = self.settings.load().listed.check(authority.host(), "GET");
-        listed.map_err(|why| Refusal::EgressDenied { why })?;
-        self.robots.may_reach(authority).await
     }
 
     /// Admits a tunnelled connection, whose requests are invisible: only its pace can be kept.

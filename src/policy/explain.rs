@@ -5,9 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use super::usage::policy_tokens::reserved_purposes;
 use super::{
-    Access, Allowance, Allowlist, AskedAgain, Authority, Entry, EntryEvidence, Host, HostRules, Known, LineEvidence,
-    Manners, PolicyOptions, Refusal, Request, Ruling, SiteAnswer, SiteFile, decide, may_fetch_license,
-    may_fetch_tdmrep,
+    Access, Allowance, AskedAgain, Authority, Entry, EntryEvidence, HostRules, Known, LineEvidence, Manners,
+    PolicyOptions, Refusal, Request, Ruling, SiteAnswer, SiteFile, decide, may_fetch_license, may_fetch_tdmrep,
 };
 use crate::robots::RobotsTxt;
 
@@ -31,6 +30,8 @@ pub struct Explanation {
     pub preferences: Vec<(LineEvidence, Box<str>)>,
     /// The entry of tdmrep.json or of the licence file that decided, if one did.
     pub reservation: Option<EntryEvidence>,
+    /// The key of the configuration that decided, if one refuses.
+    pub setting: Option<String>,
     pub robots: SiteFileState,
     /// `None`: it does not matter.
     pub tdmrep: Option<SiteFileState>,
@@ -91,16 +92,9 @@ impl Explanation {
     /// For a request that is refused before robots.txt is consulted.
     #[must_use]
     pub fn refused(self, why: &Refusal) -> Self {
-        let (reason, detail) = (why.slug(), why.to_string());
-        Self { allowed: false, reason, detail, line: None, preferences: Vec::new(), reservation: None, ..self }
-    }
-
-    /// Refused if the allowlist, where there is one, does not have the host.
-    pub fn within(self, listed: Option<&Allowlist>, host: &Host) -> Self {
-        match listed.map(|listed| listed.check(host, "GET")) {
-            None | Some(Ok(())) => self,
-            Some(Err(why)) => self.refused(&Refusal::EgressDenied { why }),
-        }
+        let (reason, detail, setting) = (why.slug(), why.to_string(), why.setting());
+        let (line, preferences, reservation) = (None, Vec::new(), None);
+        Self { allowed: false, reason, detail, line, preferences, reservation, setting, ..self }
     }
 
     /// The disallowed form of the path, if it is not the path as sent but a form that servers make of it.
@@ -153,6 +147,7 @@ pub fn explain<'a>(
         line,
         preferences,
         reservation: why.and_then(Refusal::reservation).cloned(),
+        setting: why.and_then(Refusal::setting),
         robots: state(entry, request.authority, &rules.options, now),
         tdmrep: known.tdmrep.map(|file| {
             let url = request.authority.url(SiteFile::TdmRep.path());

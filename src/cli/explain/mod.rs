@@ -8,10 +8,10 @@ use super::admin_client::{ask_running, segment};
 use super::check::unknown_user;
 use super::{CommandError, ConfigArg, Explained, Format, NO, kept, last_run, read_or_input};
 use crate::admin;
-use crate::config::Settings;
+use crate::config::{InterceptMode, Settings};
 use crate::policy::explain::{Explanation, SiteFileState, explain};
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, Authority, Entry, EntryEvidence, HostRules, LineEvidence, Request, SiteAnswer};
+use crate::policy::{Access, Authority, Entry, EntryEvidence, HostRules, LineEvidence, Request, Scheme, SiteAnswer};
 use crate::robots::{ProductToken, Purpose, RobotsTxt};
 use crate::server;
 use serde_json::Value;
@@ -68,18 +68,25 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
     let last_run = if is_told { Vec::new() } else { last_run::product_tokens() };
     let rules = rules.asked_for(&last_run, &[]);
     let max_crawl_delay = settings.pace.max_crawl_delay;
-    let (mut explanation, of_runs) = match &args.robots {
-        Some(file) => (by_file(file, &request, &rules, &settings)?, Ok(None)),
+    let refused = settings.refuses(user.as_deref(), &authority);
+    let policy = settings.hosts_of(user.as_deref()).get(authority.host());
+    let is_tunnelled = policy.intercept == InterceptMode::Tunnel && authority.scheme() == Scheme::Https;
+    let tunnelled = is_tunnelled.then(|| policy.intercept_key.clone());
+    let (explanation, of_runs) = match &args.robots {
+        Some(file) => {
+            let explanation = by_file(file, &request, &rules, &settings)?;
+            (refused.iter().fold(explanation, Explanation::refused), Ok(None))
+        }
         None => super::block_on(async {
             let gate = server::gate_alone(settings.clone())?;
-            let explained = gate.explain(&request, &rules).await;
+            let explained = gate.explain(&request, &rules, refused.as_ref()).await;
             let explanation = explained.map_err(|why| CommandError::not_asked(&authority, &why))?;
-            Ok::<_, CommandError>((explanation, of_runs::of_runs(settings, &gate, &request, &rules).await))
+            Ok::<_, CommandError>((
+                explanation,
+                of_runs::of_runs(settings, &gate, &request, &rules, refused.as_ref()).await,
+            ))
         })??,
     };
-    let listed = user.as_ref().map(|user| &user.listed);
-    explanation = explanation.within(listed, authority.host());
-    let of_runs = of_runs.map(|known| known.map(|it| it.within(listed, authority.host())));
     let mut running = args.robots.is_none().then(|| known_to_running(&args.config, &authority)).flatten();
     // A proxy that knows the site may know what the page has said.
     let asks = running.is_some() && explanation.allowed;
@@ -91,6 +98,9 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
                 .as_ref()
                 .map(|it| refused_by_page("robots.txt", it["rule"].as_str().unwrap_or_default(), it["said"].as_str()));
             let mut out = text(&explanation, verdict.as_deref(), max_crawl_delay) + &offered(&offer);
+            if let Some(key) = tunnelled {
+                out += &format!("  note: politely does not see the requests in a tunnel (`{key}: tunnel`)\n");
+            }
             if args.robots.is_none() {
                 let of_runs = of_runs.as_ref().map(Option::as_ref).map_err(|why| *why);
                 out += &of_runs::text(&explanation, of_runs, running.as_ref());
@@ -176,7 +186,7 @@ fn offered(offer: &Value) -> String {
 
 /// `verdict`: instead of "allowed" or "disallowed".
 fn text(explanation: &Explanation, verdict: Option<&str>, max_crawl_delay: Duration) -> String {
-    let Explanation { url, detail, line, reservation, robots, .. } = explanation;
+    let Explanation { url, detail, line, reservation, setting, robots, .. } = explanation;
     let verdict = verdict.unwrap_or(if explanation.allowed { "allowed" } else { "disallowed" });
     let tokens = match explanation.product_tokens.as_slice() {
         [] => "any crawler".to_owned(),
@@ -191,7 +201,10 @@ fn text(explanation: &Explanation, verdict: Option<&str>, max_crawl_delay: Durat
         (None, Some(LineEvidence { line, key, value, .. })) => {
             format!("  --> {}:{line}\n   |\n{line:>3} | {key}: {value}\n   |\n", robots.url)
         }
-        (None, None) => format!("  --> {} ({})\n", robots.url, robots.access),
+        (None, None) => match setting {
+            Some(key) => format!("  --> {key}, in the configuration\n"),
+            None => format!("  --> {} ({})\n", robots.url, robots.access),
+        },
     };
     if let (Some(again), Some(status)) = (robots.asked_again, robots.status) {
         let (first, version) = (again.first_status, again.first_version);

@@ -4,7 +4,7 @@ use super::super::about;
 use crate::config::Settings;
 use crate::gate::Gate;
 use crate::policy::explain::Explanation;
-use crate::policy::{Entry, HostRules, Request, SiteFile};
+use crate::policy::{Entry, HostRules, Refusal, Request, SiteFile};
 use crate::{rfc3339, server};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ pub(super) async fn of_runs(
     gate: &Gate,
     request: &Request<'_>,
     rules: &HostRules,
+    refused: Option<&Refusal>,
 ) -> Result<Option<Explanation>, &'static str> {
     // Nothing is made by asking, and no fleet is joined.
     if !Gate::is_store_begun(&settings.store) || settings.fleet.paces().is_some() {
@@ -37,7 +38,7 @@ pub(super) async fn of_runs(
         let copy = kept.entry(file, of).await.filter(is_used);
         copy.into_iter().for_each(|copy| gate.take_copy(file, of, copy));
     }
-    Ok(gate.explain(request, rules).await.ok())
+    Ok(gate.explain(request, rules, refused).await.ok())
 }
 
 /// `fetched`: by the file as it is now. `running`: what the API of the proxy that runs with this configuration knows.

@@ -5,7 +5,7 @@ use super::{ExplainArgs, offered, refused_by_page, text};
 use crate::admin;
 use crate::cli::evidence::{broken, directory};
 use crate::cli::{CommandError, Explained, Format, NO, inert, inert_json, print};
-use crate::config::Settings;
+use crate::config::{Settings, User};
 use crate::evidence::{Decision, Found, Past, SiteCopy, digits, find, when};
 use crate::policy::explain::{Explanation, UNKNOWN, explain};
 use crate::policy::{Authority, HostRules, Known, Request};
@@ -28,12 +28,14 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     };
     let (settings, unread) = settings(args, &past)?;
     let asker = past.last.last().unwrap_or(&past.known);
-    let rules = rules(args, &settings, asker, authority);
+    let user = asker.decision.user.as_deref().and_then(|name| settings.user(name));
+    let rules = rules(args, &settings, asker, user.as_deref(), authority);
     let request = Request::new(authority, target.as_bytes());
     let robots = past.robots(&settings.robots.parse_options(), at);
     let tdmrep = rules.mining_purpose().map(|_| past.tdmrep(at));
     let known = Known { robots: &robots, tdmrep: tdmrep.as_ref(), license: None };
-    let mut explanation = explain(known, &rules, &request, at);
+    let refused = settings.refuses(user.as_deref(), authority);
+    let mut explanation = refused.iter().fold(explain(known, &rules, &request, at), Explanation::refused);
     let broken = broken(&verified);
     let warning =
         broken.as_ref().map_or(String::new(), |why| format!("warning: {}: do not rely on any of this\n", inert(why)));
@@ -150,14 +152,19 @@ fn settings(args: &ExplainArgs, past: &Past) -> Result<(Settings, Option<String>
 }
 
 /// The crawler and use as given, or else as in the URL's last record, or the host's; and the user of that.
-fn rules(args: &ExplainArgs, settings: &Settings, asker: &Found, authority: &Authority) -> HostRules {
+fn rules(
+    args: &ExplainArgs,
+    settings: &Settings,
+    asker: &Found,
+    user: Option<&User>,
+    authority: &Authority,
+) -> HostRules {
     let decision = &asker.decision;
     let tokens: Vec<_> = decision.product_tokens.iter().filter_map(|token| ProductToken::parse(token).ok()).collect();
     let purposes: Vec<_> = decision.purpose.iter().filter_map(|purpose| Purpose::parse(purpose).ok()).collect();
     let tokens = if args.product_tokens.is_empty() { &tokens } else { &args.product_tokens };
     let purposes = if args.purposes.is_empty() { &purposes } else { &args.purposes };
-    let user = decision.user.as_deref().and_then(|name| settings.user(name));
-    settings.hosts_of(user.as_deref()).get(authority.host()).rules.clone().asked_for(tokens, purposes)
+    settings.hosts_of(user).get(authority.host()).rules.clone().asked_for(tokens, purposes)
 }
 
 /// A record of the same URL, based on the same files, for the same crawler and use, but with another verdict.

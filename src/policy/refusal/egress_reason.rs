@@ -48,6 +48,26 @@ impl fmt::Display for ListedBy {
     }
 }
 
+impl EgressReason {
+    /// In place of the document that defines a range.
+    pub const DENY: &str = "egress.deny";
+    /// In place of the entry that denies a host.
+    pub const SETUP_HOST: &str = "intercept.setup_host";
+
+    /// The key of the configuration that decides.
+    pub fn setting(&self) -> String {
+        match self {
+            Self::Address { source, .. } if **source == *Self::DENY => Self::DENY.to_owned(),
+            Self::Address { .. } => "egress.allow".to_owned(),
+            Self::Port(_) => "egress.ports".to_owned(),
+            Self::Host { pattern, .. } if **pattern == *Self::SETUP_HOST => Self::SETUP_HOST.to_owned(),
+            Self::Host { .. } => Self::DENY.to_owned(),
+            Self::UnlistedHost { by, .. } => format!("{by}.hosts"),
+            Self::UnlistedMethod { by, .. } => format!("{by}.methods"),
+        }
+    }
+}
+
 impl fmt::Display for EgressReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

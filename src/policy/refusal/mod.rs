@@ -197,6 +197,16 @@ impl Refusal {
         Some(evidence)
     }
 
+    /// The key of the configuration that decided, if one did for this target.
+    pub fn setting(&self) -> Option<String> {
+        Some(match self {
+            Self::EgressDenied { why } => why.setting(),
+            Self::InterceptDenied { key } => key.to_string(),
+            Self::OperatorDenied { host, .. } => format!("hosts.{host}.deny"),
+            _ => return None,
+        })
+    }
+
     /// When to retry, if only time is needed.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -4,7 +4,7 @@
 use super::super::Proxy;
 use super::super::exchange::carry::{Client, Http1, Http1Client};
 use super::super::exchange::request::Request;
-use super::super::exchange::{Exchange, Outcome, denied, intercept_mode};
+use super::super::exchange::{Exchange, Outcome};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::total::ConnectionPermit;
 use super::Tunnel;
@@ -76,10 +76,10 @@ pub async fn grant<C: Client>(
 ) -> ConnectResult {
     let (proxy, authority) = (exchange.proxy, &exchange.request.authority);
     let is_looped = via.is_some_and(|via| proxy.via.is_in(via.as_bytes()));
-    let user = exchange.peer.user.as_deref();
-    let opened = match intercept_mode(&exchange.settings, authority, user) {
+    let policy = exchange.settings.hosts_of(exchange.peer.user.as_deref()).get(authority.host());
+    let opened = match policy.intercept {
         _ if is_looped => Err(Outcome::Refused(Refusal::Loop)),
-        InterceptMode::Deny => Err(Outcome::Refused(denied(&exchange.settings, authority, user))),
+        InterceptMode::Deny => Err(Outcome::Refused(policy.https_denied())),
         // `exchange/decide.rs` applies `egress` and `deny` inside, where the client sees the status.
         InterceptMode::Intercept => Ok(None),
         InterceptMode::Tunnel => match client.wait(timer, Box::pin(exchange.open_tunnel(via)).as_mut()).await {

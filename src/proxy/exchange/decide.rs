@@ -4,7 +4,7 @@ use super::Exchange;
 use super::cached::CacheLookup;
 use super::min_revisit::{self, Remembered};
 use super::pages::{self, Pages};
-use super::per_user::{asked, denied, hosts, is_listed};
+use super::per_user::{asked, hosts};
 use super::request::Request;
 use super::usage::looks_into_pages;
 use crate::config::{HostPolicy, InterceptMode, User};
@@ -134,14 +134,14 @@ impl Exchange<'_> {
         let Exchange { proxy, request, peer, client, ref settings, began, .. } = *self;
         let authority = &request.authority;
         let user = peer.user.as_deref();
-        let HostPolicy { rules, intercept, .. } = settings.hosts_of(user).get(authority.host());
+        let policy @ HostPolicy { rules, intercept, .. } = settings.hosts_of(user).get(authority.host());
         // The request came without a CONNECT, its TLS name differs from the CONNECT, or a reload denied the host.
         if (peer.tunnel.is_some() || authority.scheme() == Scheme::Https) && *intercept == InterceptMode::Deny {
-            return Err(denied(settings, authority, user));
+            return Err(policy.https_denied());
         }
         // Before DNS, which would reveal the name.
         if *authority.host() != settings.intercept.setup_host {
-            is_listed(settings, authority.host(), request.method, user)?;
+            settings.check_listed(user, authority.host(), request.method)?;
         }
         let (reads_pages, looks_back) = (looks_into_pages(rules, request), min_revisit::looks_back(rules));
         let route = proxy.upstream.reach_again(settings, authority, client, hosts(user), began, last).await;

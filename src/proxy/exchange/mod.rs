@@ -40,7 +40,6 @@ pub mod websocket;
 
 pub use decide::LastPlace;
 pub use outcome::Outcome;
-pub use per_user::{denied, intercept_mode};
 pub use state::Exchange;
 
 use super::Proxy;

@@ -1,26 +1,9 @@
 //! The settings for a user: that user's overrides, or else the general ones.
 
 use super::request::Request;
-use crate::config::{Hosts, InterceptMode, Settings, User};
-use crate::policy::{self, Authority, Host, HostRules, Refusal};
+use crate::config::{Hosts, Settings, User};
+use crate::policy::{self, HostRules};
 use crate::proxy::client::Peer;
-
-/// How a CONNECT to this host is handled.
-pub fn intercept_mode(settings: &Settings, authority: &Authority, user: Option<&User>) -> InterceptMode {
-    settings.hosts_of(user).get(authority.host()).intercept
-}
-
-/// The refusal of a host with `intercept: deny`.
-pub fn denied(settings: &Settings, authority: &Authority, user: Option<&User>) -> Refusal {
-    let key = &settings.hosts_of(user).get(authority.host()).intercept_key;
-    Refusal::InterceptDenied { key: (&**key).into() }
-}
-
-/// Checks the general allowlist and the user's.
-pub fn is_listed(settings: &Settings, host: &Host, method: &str, user: Option<&User>) -> Result<(), Refusal> {
-    let mut lists = [&settings.listed].into_iter().chain(user.map(|user| &user.listed));
-    lists.try_for_each(|listed| listed.check(host, method)).map_err(|why| Refusal::EgressDenied { why })
-}
 
 /// The user's overrides, if any.
 pub fn hosts(user: Option<&User>) -> Option<&Hosts> {

@@ -1,7 +1,7 @@
 //! Bytes passed unread in both directions: an upgraded protocol, or a host with `intercept: tunnel`.
 
 use super::carry::{Flow, FlowError, Moved, Side};
-use super::per_user::{hosts, is_listed};
+use super::per_user::hosts;
 use super::state::MAX_TRIES;
 use super::{Exchange, Outcome};
 use crate::gate::PaceOutcome;
@@ -21,7 +21,8 @@ impl Exchange<'_> {
     pub async fn open_tunnel(&mut self, via: Option<&str>) -> Result<Stream, Outcome> {
         let (proxy, peer, authority) = (self.proxy, self.peer, &self.request.authority);
         let route = loop {
-            is_listed(&self.settings, authority.host(), "CONNECT", peer.user.as_deref()).map_err(Outcome::Refused)?;
+            let listed = self.settings.check_listed(peer.user.as_deref(), authority.host(), "CONNECT");
+            listed.map_err(Outcome::Refused)?;
             match proxy.upstream.reach_for(authority, Some(self.client), None, Some(&self.settings)).await {
                 Ok(route) => break route,
                 Err(ReachError::Denied(denied)) => return Err(Outcome::Refused(denied.into())),

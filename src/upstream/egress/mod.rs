@@ -144,7 +144,7 @@ impl From<Denied> for Refusal {
                 source: source.into(),
             },
             Denied::Listed { address, network } => {
-                EgressReason::Address { address, range: network.to_string().into(), source: "egress.deny".into() }
+                EgressReason::Address { address, range: network.to_string().into(), source: EgressReason::DENY.into() }
             }
             Denied::Host { host, pattern } => {
                 EgressReason::Host { host: host.to_string().into(), pattern: pattern.to_string().into() }
@@ -155,7 +155,7 @@ impl From<Denied> for Refusal {
             Denied::Port(port) => EgressReason::Port(port),
             Denied::OwnListener(_) => return Refusal::Loop,
             Denied::SetupHost(host) => {
-                EgressReason::Host { host: host.to_string().into(), pattern: "intercept.setup_host".into() }
+                EgressReason::Host { host: host.to_string().into(), pattern: EgressReason::SETUP_HOST.into() }
             }
         };
         Refusal::EgressDenied { why }

@@ -62,7 +62,7 @@ pub fn escaped(authority: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_says_how_things_stand() {
     let origin = origin(|_| Reply::text(format!("{KEEP_OUT}Crawl-delay: 0.5\nSitemap: http://a/s\n"))).await;
-    let proxy = Proxy::start(ON).await;
+    let proxy = Proxy::start(&format!("{ON}\nhosts: {{ denied.example: {{ intercept: deny }} }}")).await;
     let admin = proxy.admin_address();
     assert_eq!(asked(admin, "GET", "/healthz", "").await.text(), "ok\n");
     assert_eq!(asked(admin, "GET", "/readyz", "").await.status(), 200);
@@ -90,6 +90,8 @@ async fn it_says_how_things_stand() {
     let why = format!("/api/v1/explain?url={}&product_token=ExampleBot", origin.url("/private?x"));
     let why = json(admin, "GET", &why).await;
     assert_eq!((&why["allowed"], &why["rule"]["line"], &why["crawl_delay"]), (&false.into(), &2.into(), &0.5.into()));
+    let denied = json(admin, "GET", "/api/v1/explain?url=https://denied.example/").await;
+    assert_eq!((&denied["allowed"], &denied["reason"]), (&false.into(), &"operator-denied".into()));
     assert_eq!(asked(admin, "GET", "/api/v1/explain?url=x", "").await.status(), 400);
     assert_eq!(asked(admin, "GET", "/api/v1/explain", "").await.status(), 400);
     assert_eq!(asked(admin, "POST", "/api/v1/reload", "").await.status(), 409, "it has no file");

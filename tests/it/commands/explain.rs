@@ -223,6 +223,56 @@ async fn what_egress_refuses_is_explained_as_the_proxy_answers_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_configuration_refuses_is_shown_at_its_key() {
+    let origin = Origin::site("User-agent: *\nDisallow: /\n").await;
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("politely.yaml");
+    let (plain, secure) = (origin.url("/x"), origin.url("/x").replace("http:", "https:"));
+    for (url, yaml, reason, key) in [
+        (&secure, "intercept: { default: deny }", "operator-denied", "intercept.default"),
+        (&secure, "intercept: { hosts: { '*.localhost': deny } }", "operator-denied", "intercept.hosts.*.localhost"),
+        (&secure, "hosts: { a.localhost: { intercept: deny } }", "operator-denied", "hosts.a.localhost.intercept"),
+        (&plain, "hosts: { a.localhost: { deny: [/] } }", "operator-denied", "hosts.a.localhost.deny"),
+        (&plain, "egress: { ports: [443] }", "egress-denied", "egress.ports"),
+        (&plain, "egress: { ports: ['1-65535'], hosts: [b.example] }", "egress-denied", "egress.hosts"),
+        (&plain, "egress: { ports: ['1-65535'], deny: [a.localhost] }", "egress-denied", "egress.deny"),
+        (&plain, "egress: { ports: ['1-65535'] }", "egress-denied", "egress.allow"),
+        (&plain, "egress: { ports: ['1-65535'], deny: [127.0.0.0/8, '::1'] }", "egress-denied", "egress.deny"),
+    ] {
+        let open = "egress: { allow: [127.0.0.0/8, '::1'], ports: ['1-65535'] }\n";
+        let open = if yaml.starts_with("egress") { "" } else { open };
+        std::fs::write(&file, format!("{open}{yaml}\n")).unwrap();
+        let command = ["explain", url.as_str(), "--config", file.to_str().unwrap()];
+        let text = politely(&command).await;
+        let place = format!("\n  --> {key}, in the configuration\n");
+        assert!(text.code == 1 && text.stdout.starts_with("disallowed: "), "{yaml}: {text:?}");
+        assert!(text.stdout.contains(&place) && !text.stdout.contains("robots.txt ("), "{yaml}: {text:?}");
+        let json = politely(&[&command[..], &["--format", "json"]].concat()).await;
+        let told: Value = serde_json::from_str(&json.stdout).unwrap();
+        assert_eq!((json.code, &told["allowed"], &told["reason"]), (1, &json!(false), &json!(reason)), "{yaml}");
+    }
+    assert!(origin.log.targets().iter().all(|target| target == "/robots.txt"), "{:?}", origin.log.targets());
+}
+
+/// Only https is denied, and what is in a tunnel nobody sees.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_says_what_intercept_means_for_the_url() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, "User-agent: *\nDisallow: /private\n").unwrap();
+    let robots = file.path().to_str().unwrap();
+    let told = async |url: &str, set: &str| politely(&["explain", url, "--robots", robots, "--set", set]).await;
+    let plain = told("http://a.example/x", "intercept.default=deny").await;
+    assert!(plain.code == 0 && plain.stdout.starts_with("allowed: "), "{plain:?}");
+    let denied = told("https://a.example/x", "intercept.default=deny").await;
+    assert!(denied.code == 1 && denied.stdout.contains("denies https to this host"), "{denied:?}");
+    let note = "\n  note: politely does not see the requests in a tunnel (`intercept.default: tunnel`)\n";
+    for (url, has_note) in [("https://a.example/private", true), ("http://a.example/private", false)] {
+        let tunnel = told(url, "intercept.default=tunnel").await;
+        assert!(tunnel.code == 1 && tunnel.stdout.contains(note) == has_note, "{tunnel:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_judges_by_a_users_terms() {
     let directory = tempfile::tempdir().unwrap();
     let (file, robots) = (directory.path().join("politely.yaml"), directory.path().join("robots.txt"));

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Has the gate learn the rules of an origin.
 async fn learn(gate: &Gate, url: &str) -> Option<u16> {
     let authority = Authority::from_url(url).unwrap();
-    gate.explain(&Request::new(&authority, b"/"), &HostRules::new(Arc::default()))
+    gate.explain(&Request::new(&authority, b"/"), &HostRules::new(Arc::default()), None)
         .await
         .expect("an explanation")
         .robots

@@ -65,7 +65,7 @@ async fn admitted_if_kept(gate: &Gate, authority: &Authority, target: &str) -> O
 /// The version of a copy, all of which has to be of that version.
 async fn explained(gate: &Gate, authority: &Authority, target: &str) -> u32 {
     let request = Request::new(authority, target.as_bytes());
-    let why = gate.explain(&request, &HostRules::new(Arc::default())).await.expect("an explanation");
+    let why = gate.explain(&request, &HostRules::new(Arc::default()), None).await.expect("an explanation");
     let version = version_of(&why.line.expect("a rule").value);
     assert_eq!(why.sitemaps, [format!("https://s/{version}")], "half of one copy and half of another");
     version
