@@ -127,6 +127,7 @@ pub fn meaning(reason: &str) -> &'static str {
         "bad-request" | "head-too-large" | "head-timeout" | "expectation-failed" => "it was not a valid request",
         "loop" => "it was for this proxy itself, or had come through it before",
         "draining" => "the proxy was stopping",
+        "not-stored" => "its client wanted a stored answer and no other",
         "fleet-lost" => "the server that several proxies share was out of reach",
         "out-of-resources" => "the proxy's machine had no file descriptors, memory or ports left to send it",
         _ => UNKNOWN,

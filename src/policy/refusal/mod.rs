@@ -140,6 +140,8 @@ pub enum Refusal {
         /// The configuration key.
         key: Box<str>,
     },
+    /// The client wants a stored answer and no other (`only-if-cached`), and there is none for it.
+    NotStored,
     /// Comparing rules with this URL takes more steps than one decision may.
     RulesTooComplex {
         /// The rules: the URL of the file, or the configuration key.
@@ -178,6 +180,7 @@ impl Refusal {
             Self::FleetLost { .. } => "fleet-lost",
             Self::OwnLimit { .. } => "out-of-resources",
             Self::OperatorDenied { .. } | Self::InterceptDenied { .. } => "operator-denied",
+            Self::NotStored => "not-stored",
             Self::RulesTooComplex { .. } => "rules-too-complex",
         }
     }

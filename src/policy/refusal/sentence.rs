@@ -110,6 +110,7 @@ impl Refusal {
             Self::InterceptDenied { key } => {
                 write!(f, "the operator of this proxy denies https to this host: `{key}: deny`")
             }
+            Self::NotStored => f.write_str("the cache has no usable answer to this request (`only-if-cached`)"),
             Self::RulesTooComplex { rules } => write!(
                 f,
                 "comparing this URL with {rules} takes too many steps: the URL is very long or has many forms, or patterns \

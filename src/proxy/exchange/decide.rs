@@ -13,7 +13,7 @@ use crate::gate::{Admitted, LastHost, Reported};
 use crate::policy::{self, Again, Refusal, Scheme};
 use crate::proxy::Proxy;
 use crate::proxy::limits::per_client::Place;
-use crate::proxy::respond::{Answer, not_modified, not_stored, robots_copy, setup};
+use crate::proxy::respond::{Answer, not_modified, robots_copy, setup};
 use crate::upstream::{Denied, LastRoute, ReachError, ResolveError, Route};
 use http::{Version, header};
 use std::net::IpAddr;
@@ -93,7 +93,7 @@ impl Exchange<'_> {
                         (CacheLookup::Hit(stored), Ok(route)) => {
                             return Ok(RequestDecision::Cached { stored, reported, route });
                         }
-                        (CacheLookup::Absent, _) => return Ok(RequestDecision::Local(not_stored())),
+                        (CacheLookup::Absent, _) => return Err(Refusal::NotStored),
                         (CacheLookup::Hit(_) | CacheLookup::Again, _) => continue,
                     },
                 }

@@ -76,6 +76,7 @@ pub fn each_member(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'
         | Refusal::Loop
         | Refusal::Draining { .. }
         | Refusal::FleetLost { .. }
+        | Refusal::NotStored
         | Refusal::OwnLimit { .. } => {}
     }
 }

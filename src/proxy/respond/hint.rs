@@ -90,6 +90,7 @@ pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) ->
         Refusal::OperatorDenied { .. } | Refusal::InterceptDenied { .. } => {
             "Do not try this URL again, and use another page or source: the proxy's operator has decided so, not the site."
         }
+        Refusal::NotStored => "Send the request without `only-if-cached`: the proxy asks the site then.",
         Refusal::RulesTooComplex { .. } => {
             "Do not try this URL again: the proxy's operator can set rules of their own for the host in `hosts`."
         }

@@ -12,7 +12,7 @@ mod text;
 
 pub use evidence::{Member, each_member, evidence};
 pub use failure::Failure;
-pub use robots_copy::{not_modified, not_stored, robots_copy};
+pub use robots_copy::{not_modified, robots_copy};
 pub use setup::setup;
 
 use crate::config::Settings;
@@ -243,6 +243,7 @@ fn title(slug: &str) -> &'static str {
         "out-of-resources" | "connection_limit_reached" => "The proxy is at a limit of its own machine",
         "proxy_configuration_error" => "The upstream proxy requires credentials",
         "operator-denied" => "Denied by the operator",
+        "not-stored" => "Nothing usable is stored",
         "rules-too-complex" => "The rules are too complex",
         "dns_error" | "dns_timeout" => "The host name cannot be resolved",
         "tls_certificate_error" => "The origin's certificate is not trusted",

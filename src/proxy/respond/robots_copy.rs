@@ -39,17 +39,6 @@ pub fn not_modified(visit: &Visit) -> Answer {
     Answer::new(StatusCode::NOT_MODIFIED, put_fields, b"")
 }
 
-/// Answers `only-if-cached` (RFC 9111 §5.2.1.7).
-pub fn not_stored() -> Answer {
-    let put_fields = |text: &mut Vec<u8>| {
-        text.extend_from_slice(
-            b"content-type: text/plain; charset=utf-8\r\ncache-status: politely; fwd=miss; detail=only-if-cached\r\n\
-              proxy-status: politely; details=\"no usable copy is stored (only-if-cached)\"\r\n",
-        );
-    };
-    Answer::new(StatusCode::GATEWAY_TIMEOUT, put_fields, b"the cache has no usable copy of this (only-if-cached)\n")
-}
-
 fn is_unchanged(headers: &HeaderMap, copy: &RobotsCopy) -> bool {
     let tags: Vec<&[u8]> = headers.get_all(header::IF_NONE_MATCH).iter().map(HeaderValue::as_bytes).collect();
     let since = headers.get(header::IF_MODIFIED_SINCE).map(HeaderValue::as_bytes);
