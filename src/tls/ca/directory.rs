@@ -12,7 +12,7 @@ use rustls::pki_types::CertificateDer;
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
 
-use super::{Ca, Trusted, has_expired, trusted_in};
+use super::{Ca, ROTATE, Trusted, has_expired, trusted_in};
 use crate::config::UnusableFile;
 use crate::tls::certificate::{mark, parse};
 use crate::tls::error::fault;
@@ -63,7 +63,7 @@ impl Ca {
     }
 
     fn open_in_at(directory: &Path, now: OffsetDateTime) -> Result<Self, UnusableFile> {
-        let open = || Self::open_at(&directory.join(CERTIFICATE), &directory.join(KEY), now);
+        let open = || Self::open_at(&directory.join(CERTIFICATE), &directory.join(KEY), ROTATE, now);
         // Another process may be putting a successor in place, whose certificate is there before its key.
         open().or_else(|error| match settled(directory) {
             Ok(_lock) => open(),

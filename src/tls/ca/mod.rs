@@ -33,6 +33,8 @@ pub struct Ca {
     path: PathBuf,
     /// The content of the certificate file when it was read.
     written: Vec<u8>,
+    /// How to replace it.
+    remedy: &'static str,
     /// The open file, with a shared lock while this signs: it shows that the authority is in use, even if the file is renamed.
     _file: File,
     validity: (OffsetDateTime, OffsetDateTime),
@@ -92,10 +94,15 @@ impl Ca {
     /// that is not yet valid is accepted, with a [`warning`](Self::warning): the clock may be wrong for a while after boot, and not all
     /// requests need the authority.
     pub fn open(certificate: &Path, key: &Path) -> Result<Self, UnusableFile> {
-        Self::open_at(certificate, key, OffsetDateTime::now_utc())
+        Self::open_at(certificate, key, REPLACE, OffsetDateTime::now_utc())
     }
 
-    fn open_at(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<Self, UnusableFile> {
+    fn open_at(
+        certificate: &Path,
+        key: &Path,
+        remedy: &'static str,
+        now: OffsetDateTime,
+    ) -> Result<Self, UnusableFile> {
         let unusable = |why: &str| {
             let hint = "name a PEM file that begins with a CA certificate; its intermediates may follow";
             UnusableFile::new(format!("{} cannot be used: {why}", certificate.display()), hint)
@@ -125,8 +132,7 @@ impl Ca {
         let validity = (validity.not_before.to_datetime(), validity.not_after.to_datetime());
         if validity.1 <= now {
             let hint = format!(
-                "the clock says {}; if that is right, make another with `politely ca rotate` (or replace your own), and \
-                 have clients trust it",
+                "the clock says {}; if that is right, {remedy}, and have clients trust the new one",
                 shown(now)
             );
             let what = format!("{} expired on {}", certificate.display(), shown(validity.1));
@@ -145,6 +151,7 @@ impl Ca {
             anchor_pem: to_pem(&anchor),
             anchor,
             path: certificate.to_owned(),
+            remedy,
             written: text,
             _file: file,
             validity,
@@ -214,23 +221,23 @@ impl Ca {
 
     /// What is or will soon be wrong with it, and what to do about it.
     pub fn warning(&self, now: OffsetDateTime) -> Option<String> {
-        let ((from, until), path) = (self.validity, self.path.display());
+        let ((from, until), path, remedy) = (self.validity, self.path.display(), self.remedy);
         if now < from {
             Some(format!(
                 "{path} is valid from {}, and the clock says {}: until then no client accepts it; set the clock, or, if \
-                 it is right, make another with `politely ca rotate` and have clients trust that",
+                 it is right, {remedy} and have clients trust the new one",
                 shown(from),
                 shown(now)
             ))
         } else if until - now < WARNED {
-            Some(format!(
-                "{path} expires on {}; {}",
-                shown(until),
-                match self.path.parent().and_then(Self::prepared).is_some() {
-                    true => "when clients trust the next one, put it in its place with `politely ca rotate --finish`",
-                    false => "make another with `politely ca rotate`, and have clients trust that",
+            let is_prepared = remedy == ROTATE && self.path.parent().and_then(Self::prepared).is_some();
+            let cure = match is_prepared {
+                true => {
+                    "when clients trust the next one, put it in its place with `politely ca rotate --finish`".to_owned()
                 }
-            ))
+                false => format!("{remedy}, and have clients trust the new one"),
+            };
+            Some(format!("{path} expires on {}; {cure}", shown(until)))
         } else if self.is_replaced() {
             Some(format!("{path} was replaced by another certificate authority; `politely reload` puts it into use"))
         } else {
@@ -280,6 +287,9 @@ fn is_in_use(certificate: &Path) -> bool {
 
 /// How long before its expiry the warning begins.
 const WARNED: Duration = Duration::days(30);
+/// How to replace our own authority, and the operator's.
+const ROTATE: &str = "make another with `politely ca rotate`";
+const REPLACE: &str = "replace it and its key (`intercept.ca`)";
 
 #[cfg(test)]
 mod tests {
@@ -344,13 +354,24 @@ mod tests {
         let error = Ca::open_or_create_at(&directory, RIGHT).unwrap_err();
         let path = directory.join(CERTIFICATE);
         assert_eq!(error.to_string(), format!("{} expired on 2027-03-01 12:00 UTC", path.display()));
-        let hint = "the clock says 2027-03-01 12:00 UTC; if that is right, make another with `politely ca rotate` (or \
-                    replace your own), and have clients trust it";
+        let hint = "the clock says 2027-03-01 12:00 UTC; if that is right, make another with `politely ca rotate`, and have \
+                    clients trust the new one";
         assert_eq!(error.hint(), hint);
         let ca = Ca::open_or_create_at(&directory, RIGHT - Duration::days(29)).unwrap();
         let warning = ca.warning(RIGHT - Duration::days(29)).unwrap();
-        assert!(warning.contains("expires on 2027-03-01 12:00 UTC"), "{warning}");
+        assert!(
+            warning.contains("expires on 2027-03-01 12:00 UTC; make another with `politely ca rotate`"),
+            "{warning}"
+        );
         assert_eq!(ca.warning(RIGHT - Duration::days(31)), None);
+        drop(ca);
+        let (now, key) = (RIGHT - Duration::DAY, directory.join(KEY));
+        assert!(Ca::prepare(&directory).unwrap());
+        let warning = Ca::open_at(&path, &key, REPLACE, now).unwrap().warning(now).unwrap();
+        assert!(
+            warning.ends_with("; replace it and its key (`intercept.ca`), and have clients trust the new one"),
+            "{warning}"
+        );
     }
 
     #[test]

@@ -71,6 +71,21 @@ fn one_that_has_expired_is_replaced_by_the_command_that_the_error_names() {
     assert!(home.path().join("state/ca/ca.pem.old").exists() && home.path().join("state/ca/ca.key.old").exists());
 }
 
+/// `politely ca rotate` refuses that.
+#[test]
+fn one_of_the_operators_own_is_to_be_replaced_by_them() {
+    let home = TempDir::new().unwrap();
+    dated(home.path(), 1970, 1980);
+    let [certificate, key] = ["pem", "key"].map(|name| home.path().join("state/ca/ca").with_extension(name));
+    let file = home.path().join("politely.yaml");
+    let ca = format!("{{ certificate: '{}', key: '{}' }}", certificate.display(), key.display());
+    fs::write(&file, format!("intercept: {{ ca: {ca} }}\n")).unwrap();
+    let (code, _, told) = run(home.path(), &["path", "--config", file.to_str().unwrap()]);
+    assert_eq!(code, Some(2));
+    let cure = "if that is right, replace it and its key (`intercept.ca`), and have clients trust the new one";
+    assert!(told.contains(cure) && !told.contains("rotate"), "{told}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rotation_is_finished_only_if_somebody_says_so() {
     let home = TempDir::new().unwrap();
