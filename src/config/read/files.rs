@@ -20,6 +20,11 @@ impl ConfigFiles {
     /// Reads one more text. `None`: it is no YAML.
     pub fn read(&mut self, name: &str, text: String) -> Option<YamlNode> {
         let file = self.sources.len();
+        // A byte order mark is not a part of it (YAML 1.2.2 §5.2).
+        let text = match text.strip_prefix('\u{feff}') {
+            Some(rest) => rest.to_owned(),
+            None => text,
+        };
         let read = read(&text, file, &mut self.faults);
         self.sources.push(ConfigText { name: name.to_owned(), text });
         let root = read.map_err(|(place, complaint)| self.faults.push(&place, complaint)).ok()?;

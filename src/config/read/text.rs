@@ -33,10 +33,14 @@ pub(in crate::config) fn syntax(text: &str, file: usize, error: &serde_yaml::Err
     let message = error.to_string();
     let message = message.rsplit(OURS).next().unwrap_or_default();
     let what = without_place(message);
-    let (place, line) = match error.location() {
-        Some(at) => {
-            let place = ConfigPlace::Line { file, line: at.line(), column: at.column() };
-            (place, text.lines().nth(at.line() - 1).unwrap_or_default())
+    // The parser does not say where such a character is.
+    let at = match what.contains("control characters") {
+        true => forbidden(text),
+        false => error.location().map(|at| (at.line(), at.column())),
+    };
+    let (place, line) = match at {
+        Some((line, column)) => {
+            (ConfigPlace::Line { file, line, column }, text.lines().nth(line - 1).unwrap_or_default())
         }
         None => (ConfigPlace::File(file), ""),
     };
@@ -50,9 +54,18 @@ pub(in crate::config) fn syntax(text: &str, file: usize, error: &serde_yaml::Err
     (place, Complaint::new(what, hint))
 }
 
+/// Line and column of the first character that YAML does not allow (1.2.2 §5.1).
+fn forbidden(text: &str) -> Option<(usize, usize)> {
+    let is_forbidden =
+        |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}') || matches!(c, '\u{fffe}' | '\u{ffff}');
+    let before = &text[..text.find(is_forbidden)?];
+    let line = before.split('\n').next_back().unwrap_or_default();
+    Some((before.matches('\n').count() + 1, line.chars().count() + 1))
+}
+
 /// A message of the parser without the place that it ends with.
 pub(super) fn without_place(message: &str) -> &str {
-    message.split(" at line ").next().unwrap_or_default()
+    [" at line ", " at position "].iter().fold(message, |what, at| what.split(at).next().unwrap_or_default())
 }
 
 /// Parts of the parser's messages, and hints for their usual causes.
@@ -63,6 +76,7 @@ const SYNTAX_HINTS: &[(&str, &str)] = &[
     ("alias", "a text that begins with `*` or `&` needs quotes: \"*.example.com\""),
     ("anchor", "a text that begins with `*` or `&` needs quotes: \"*.example.com\""),
     ("mapping values", "a text with a colon and a space needs quotes; keys of one section stand in one column"),
+    ("control characters", "leave the character out, or write it in double quotes as `\\xNN`"),
     ("one document", "leave out the line `---` and what follows"),
 ];
 const SYNTAX_HINT: &str = "check the indentation, the quotes and the brackets here and in the line before";

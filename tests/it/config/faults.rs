@@ -390,6 +390,11 @@ fn what_is_not_yaml_is_reported_with_a_way_out() {
             "mode: report\n---\nmode: enforce",
             "file there is more than one document in it | leave out the line `---` and what follows",
         ),
+        (
+            "mode: enforce\npace: { queue: 5 } # \u{e9}\u{7}\n",
+            "2:23 control characters are not allowed | leave the character out, or write it in double quotes as `\\xNN`",
+        ),
+        ("\u{feff}mode: x", "1:7 `x` is not a valid value here | write `enforce` or `report`"),
     ] {
         assert_eq!(short(yaml), [fault], "{yaml}");
     }

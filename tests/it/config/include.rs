@@ -149,6 +149,16 @@ fn a_fault_without_a_line_is_shown_with_the_file_that_it_is_in() {
 }
 
 #[test]
+fn a_file_may_begin_with_a_byte_order_mark() {
+    let (_home, main) = files(&[
+        ("politely.yaml", "\u{feff}include: conf.d\nmode: report\n"),
+        ("conf.d/a.yaml", "\u{feff}---\npace: { queue: 5 }\n"),
+    ]);
+    let settings = with_environment(Some(&main), &[]).unwrap_or_else(|told| panic!("{told}"));
+    assert_eq!((settings.mode, settings.pace.queue), (Mode::Report, 5));
+}
+
+#[test]
 fn a_host_is_the_same_in_every_file_however_it_is_spelled() {
     let user = |hosts: &str| format!("access: {{ users: [{{ name: a, password: \"{HASH}\", hosts: {hosts} }}] }}");
     let (_home, main) = files(&[
