@@ -95,7 +95,7 @@ pub(super) fn run(args: &CaArgs) -> Result<ExitCode, CommandError> {
 /// The configured authority; creates it if necessary.
 fn open(config: &super::ConfigArg) -> Result<(Settings, Ca), CommandError> {
     let settings = config.load()?;
-    let ca = warned(Ca::configured(&settings.intercept.ca)?);
+    let ca = warned(Ca::configured(&settings)?);
     Ok((settings, ca))
 }
 
@@ -111,7 +111,7 @@ fn init(config: &super::ConfigArg) -> Result<ExitCode, CommandError> {
     let settings = config.load()?;
     let directory = ca::directory(&settings.intercept.ca);
     let was_there = directory.join(ca::CERTIFICATE).exists();
-    let ca = warned(Ca::configured(&settings.intercept.ca)?);
+    let ca = warned(Ca::configured(&settings)?);
     let what = match was_there {
         _ if settings.intercept.ca.files().is_some() => "your own:",
         true => "there already:",
@@ -196,7 +196,7 @@ fn env(args: &Env) -> Result<ExitCode, CommandError> {
     let mut credentials = String::new();
     let (directory, ca_pem, proxy) = match &args.from {
         None => {
-            let ca = warned(Ca::configured(&settings.intercept.ca)?);
+            let ca = warned(Ca::configured(&settings)?);
             let proxy = settings.listen.iter().find_map(|listener| match &listener.address {
                 // Proxies with TLS need another scheme, which few programs support; port 0 is known only while serving.
                 ListenAddress::Socket(address) if listener.tls.is_none() && address.port() != 0 => {
@@ -214,7 +214,7 @@ fn env(args: &Env) -> Result<ExitCode, CommandError> {
         }
     };
     secret_file::directory(&directory)?;
-    let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
+    let roots = roots::configured(&settings)?;
     let told = TrustFiles {
         directory: &directory,
         roots: &roots,

@@ -108,7 +108,7 @@ fn print_identity(show: &Show) -> Result<ExitCode, CommandError> {
 }
 
 fn signer(settings: &Settings) -> Result<Arc<Signer>, CommandError> {
-    Signer::of(&settings.identity.signature, None)?.ok_or_else(|| {
+    Signer::configured(settings, None)?.ok_or_else(|| {
         let hint = "add `identity: { signature: { key: …, agent: … } }`; `politely identity keygen` makes a key";
         CommandError::usage("nothing is signed: the configuration names no key", hint)
     })

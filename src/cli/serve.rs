@@ -25,7 +25,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     let path = args.config.path();
     let was_empty = path.as_deref().is_some_and(is_empty);
     let settings = load(args)?;
-    telemetry::init(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
+    telemetry::init(&settings.log).map_err(|error| StartError::log(&settings, error))?;
     super::block_on(serve(settings, path.as_deref(), was_empty, args))??;
     Ok(ExitCode::SUCCESS)
 }

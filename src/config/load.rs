@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::hosts::Hosts;
 use super::layers::Layers;
+use super::path_places::PathPlaces;
 use super::read::environment::{self, KeyArgument};
 use super::read::error::{Complaint, ConfigErrors, ConfigPlace, Faults};
 use super::read::files::ConfigFiles;
@@ -119,14 +120,7 @@ impl Settings {
         let whole = sections.whole;
         settings.whole = Whole::of(json(&whole));
         settings.warnings = warnings::warnings(&settings);
-        let signature = &mut settings.identity.signature;
-        let place = |path: &[&str]| whole.along(&[&["identity", "signature"], path].concat()).at.shown(&files.sources);
-        let others = (0..signature.other_keys.len()).map(|index| place(&["other_keys", &index.to_string()]));
-        let places = signature.key.iter().map(|_| place(&["key"])).chain(others);
-        signature.places = places.map(Option::unwrap_or_default).collect();
-        if settings.cache.directory.is_some() {
-            settings.cache.place = whole.along(&["cache", "directory"]).at.shown(&files.sources).unwrap_or_default();
-        }
+        settings.places = PathPlaces::of(&whole, base, &files.sources);
         layers.sources.clone_from(&files.sources);
         files.checked((settings, layers))
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::hosts::Hosts;
+use super::path_places::PathPlaces;
 use super::read::error::Complaint;
 use super::read::reader::Reader;
 use super::read::sections::Sections;
@@ -47,6 +48,8 @@ pub struct Settings {
     pub hosts: Hosts,
     pub limits: LimitSettings,
     pub log: LogSettings,
+    /// Where it names files, as faults in those are found only when they are read.
+    pub places: PathPlaces,
     pub(super) whole: Whole,
     pub(super) warnings: Vec<Complaint>,
 }
@@ -80,6 +83,7 @@ impl Settings {
             hosts: Hosts::default(),
             limits: sections.read("limits"),
             log: sections.read("log"),
+            places: PathPlaces::default(),
             whole: Whole::default(),
             warnings: Vec::new(),
         }

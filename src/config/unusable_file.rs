@@ -1,6 +1,10 @@
 //! Why a file that the configuration names, or one of ours, cannot be used.
 
+use std::path::{Path, PathBuf};
+
 use rustix::io::Errno;
+
+use super::path_places::PathPlaces;
 
 /// What is wrong with a file, or with what is made of it, and what to do about it. Never repeats its content.
 #[derive(Debug, thiserror::Error)]
@@ -8,11 +12,13 @@ use rustix::io::Errno;
 pub struct UnusableFile {
     what: String,
     hint: String,
+    /// The file, if it is one.
+    path: Option<PathBuf>,
 }
 
 impl UnusableFile {
     pub(crate) fn new(what: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { what: what.into(), hint: hint.into() }
+        Self { what: what.into(), hint: hint.into(), path: None }
     }
 
     /// What to do about it.
@@ -20,9 +26,13 @@ impl UnusableFile {
         &self.hint
     }
 
-    /// With the place in the configuration that names the file; empty: nowhere.
-    pub(crate) fn named_at(mut self, place: &str) -> Self {
-        if !place.is_empty() {
+    pub(crate) fn about(self, path: &Path) -> Self {
+        Self { path: Some(path.to_owned()), ..self }
+    }
+
+    /// With the place in the configuration that names the file, if one does.
+    pub(crate) fn placed(mut self, places: &PathPlaces) -> Self {
+        if let Some(place) = self.path.take().and_then(|path| places.of_path(&path)) {
             self.what += &format!("\n  --> {place}");
         }
         self

@@ -9,11 +9,11 @@ use std::sync::Arc;
 /// # Errors
 /// [`start`](super::start) would fail with the same.
 pub fn check(settings: &Settings, roots: &Roots) -> Result<(), StartError> {
-    settings.listen.iter().try_for_each(|wanted| listeners::tls(wanted).map(drop))?;
+    settings.listen.iter().try_for_each(|wanted| listeners::tls(settings, wanted).map(drop))?;
     Upstream::new(&Arc::new(settings.clone()), roots_of(roots), Vec::new())?;
     let token = AdminToken::of(settings);
     if settings.admin.address.is_some() && token.is_configured {
-        token.read().map_err(|source| StartError::Token { path: token.path.clone(), source })?;
+        token.read().map_err(|source| StartError::token(settings, &token.path, &source))?;
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! Why the proxy could not start or apply changed settings, and what to do about it.
 
-use crate::config::{AccessLog, LogSettings, MORE_PROCESSES, NO_LOCK, UnusableFile};
+use crate::config::{AccessLog, MORE_PROCESSES, NO_LOCK, Settings, UnusableFile};
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::Path;
 use time::OffsetDateTime;
 
 /// Why the proxy could not start.
@@ -25,14 +25,6 @@ pub enum StartError {
     File(#[from] UnusableFile),
     #[error("cannot listen on {address} for the admin address: {source}")]
     Admin { address: String, source: io::Error },
-    #[error("cannot read the token in {path}: {source}")]
-    Token { path: PathBuf, source: io::Error },
-    #[error("cannot open the access log {path}: {source}")]
-    Log { path: PathBuf, source: io::Error },
-    #[error("cannot use the cache {path}: {source}")]
-    Cache { path: PathBuf, source: io::Error },
-    #[error(transparent)]
-    Evidence(UnusableFile),
     #[error("cannot set up: {0}")]
     Io(#[from] io::Error),
 }
@@ -46,11 +38,33 @@ impl StartError {
     }
 
     /// A log that cannot be written as configured.
-    pub(crate) fn log(log: &LogSettings, source: io::Error) -> Self {
-        match &log.access {
-            AccessLog::File(path) => Self::Log { path: path.clone(), source },
-            AccessLog::Off | AccessLog::Stdout | AccessLog::Journal => source.into(),
-        }
+    pub(crate) fn log(settings: &Settings, source: io::Error) -> Self {
+        let AccessLog::File(path) = &settings.log.access else { return source.into() };
+        let hint = match source.kind() {
+            io::ErrorKind::NotFound => {
+                "create its directory, or correct `log.access`; under systemd `LogsDirectory=` creates it"
+            }
+            _ => "let the proxy's user write there, or correct `log.access`",
+        };
+        Self::of_file(settings, path, format!("cannot open the access log {}: {source}", path.display()), hint)
+    }
+
+    /// A cache that cannot be used as configured.
+    pub(crate) fn cache(settings: &Settings, path: &Path, source: &io::Error) -> Self {
+        let hint = match source.kind() {
+            io::ErrorKind::ResourceBusy => NO_LOCK,
+            _ => "let the proxy's user write there, or correct `cache.directory`",
+        };
+        Self::of_file(settings, path, format!("cannot use the cache {}: {source}", path.display()), hint)
+    }
+
+    pub(super) fn token(settings: &Settings, path: &Path, source: &io::Error) -> Self {
+        let hint = "`admin.token_file` must name a readable file that contains only the token";
+        Self::of_file(settings, path, format!("cannot read the token in {}: {source}", path.display()), hint)
+    }
+
+    fn of_file(settings: &Settings, path: &Path, what: String, hint: &str) -> Self {
+        Self::File(UnusableFile::new(what, hint).about(path).placed(&settings.places))
     }
 
     /// What to do about it.
@@ -82,16 +96,7 @@ impl StartError {
                 }
                 _ => "choose another `admin.address`, or write `off`".into(),
             },
-            Self::Token { .. } => "`admin.token_file` must name a readable file that contains only the token".into(),
-            Self::File(error) | Self::Evidence(error) => error.hint().into(),
-            Self::Log { source, .. } => match source.kind() {
-                io::ErrorKind::NotFound => {
-                    "create its directory, or correct `log.access`; under systemd `LogsDirectory=` creates it".into()
-                }
-                _ => "let the proxy's user write there, or correct `log.access`".into(),
-            },
-            Self::Cache { source, .. } if source.kind() == io::ErrorKind::ResourceBusy => NO_LOCK.into(),
-            Self::Cache { .. } => "let the proxy's user write there, or correct `cache.directory`".into(),
+            Self::File(error) => error.hint().into(),
             Self::Io(source) if source.kind() == io::ErrorKind::WouldBlock => MORE_PROCESSES.into(),
             Self::Io(_) => "check free space and permissions for temporary files".into(),
         }

@@ -22,7 +22,7 @@ pub fn gate_with_store(settings: Settings) -> Result<Gate, StartError> {
 }
 
 fn open(settings: Settings, gate: fn(Arc<ArcSwap<Settings>>, Arc<Upstream>) -> Gate) -> Result<Gate, StartError> {
-    let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
+    let roots = roots::configured(&settings)?;
     let settings = Arc::new(settings);
     let upstream = Arc::new(Upstream::new(&settings, roots_of(&roots), Vec::new())?);
     Ok(gate(Arc::new(ArcSwap::new(settings)), upstream))

@@ -1,7 +1,7 @@
 //! The listeners: opened and closed as the configuration says, at the start and on reload.
 
 use super::{StartError, sockets};
-use crate::config::{ListenAddress, Listener, Settings};
+use crate::config::{ListenAddress, Listener, Settings, UnusableFile};
 use crate::proxy::Proxy;
 use crate::proxy::listener::{self, ListenerState, Tls};
 use crate::tls::listener_config;
@@ -58,7 +58,7 @@ impl Plan {
         let going: Vec<_> = free.into_iter().map(|open| open.socket).collect();
         let mut planned = Vec::new();
         for (wanted, mut listeners) in wanted {
-            let tls = tls(wanted)?;
+            let tls = tls(settings, wanted)?;
             if listeners.is_empty() {
                 let opened = sockets::open(&wanted.address, &going)?.into_iter();
                 listeners = opened.map(|socket| OpenListener::new(wanted, socket)).collect::<io::Result<_>>()?;
@@ -143,7 +143,9 @@ impl OpenListener {
     }
 }
 
-pub(super) fn tls(wanted: &Listener) -> Result<Option<Arc<Tls>>, StartError> {
+/// `settings`: those that `wanted` is in.
+pub(super) fn tls(settings: &Settings, wanted: &Listener) -> Result<Option<Arc<Tls>>, UnusableFile> {
     let Some(tls) = &wanted.tls else { return Ok(None) };
-    Ok(Some(Arc::new(Tls { config: listener_config(tls)?, identifies: tls.client_ca.is_some() })))
+    let config = listener_config(tls).map_err(|error| error.placed(&settings.places))?;
+    Ok(Some(Arc::new(Tls { config, identifies: tls.client_ca.is_some() })))
 }

@@ -13,7 +13,7 @@ pub use error::StartError;
 pub use gate_alone::{gate_alone, gate_with_store};
 
 use crate::admin::Admin;
-use crate::config::{Changes, Settings, keep_instance_name};
+use crate::config::{AdminToken, Changes, Settings, keep_instance_name};
 use crate::evidence::Evidence;
 use crate::gate::cache::PageCache;
 use crate::gate::{Gate, GateFigures, HeldFigures, HeldRequest};
@@ -86,22 +86,22 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
     if let Err(error) = keep_instance_name(&settings) {
         tracing::debug!(%error, "cannot save the name of this instance: it changes with each start");
     }
-    let ca = Ca::configured(&settings.intercept.ca)?;
+    let ca = Ca::configured(&settings)?;
     if let Some(warning) = ca.warning(now) {
         tracing::warn!("{warning}");
     }
     let leaves = LeafCache::new(ca, settings.intercept.leaf_cache.get())?;
-    let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
+    let roots = roots::configured(&settings)?;
     let own: Vec<_> = plan.addresses().chain(admin_address).collect();
     sockets::warn_of_unclaimed(&own, None);
-    let admin_settings = settings.admin.clone();
     let settings = Arc::new(settings);
+    let configured = settings.clone();
     let upstream = Arc::new(Upstream::new(&settings, roots_of(&roots), own)?);
     let Settings { evidence: kept, .. } = &*settings;
     let open = |directory: &PathBuf| Evidence::open(directory, kept.keep, upstream.name(), &settings.kept().0);
-    let evidence = kept.directory.as_ref().map(open).transpose().map_err(StartError::Evidence)?;
+    let evidence = kept.directory.as_ref().map(open).transpose().map_err(|error| error.placed(&settings.places))?;
     let open = |path: &PathBuf| {
-        PageCache::open(path, settings.cache.size).map_err(|source| StartError::Cache { path: path.clone(), source })
+        PageCache::open(path, settings.cache.size).map_err(|source| StartError::cache(&settings, path, &source))
     };
     let cache = settings.cache.directory.as_ref().map(open).transpose()?;
     let settings = Arc::new(ArcSwap::new(settings));
@@ -118,10 +118,8 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
     let listeners = Listeners::new(proxy.clone());
     let admin = match admin_socket.zip(admin_address) {
         Some((socket, address)) => {
-            let admin = Admin::new(proxy.clone(), &admin_settings).map_err(|source| StartError::Token {
-                path: admin_settings.token_file.clone().unwrap_or_default(),
-                source,
-            })?;
+            let admin = Admin::new(proxy.clone(), &configured.admin)
+                .map_err(|source| StartError::token(&configured, &AdminToken::of(&configured).path, &source))?;
             let admin = Arc::new(admin);
             beside.spawn(admin.clone().serve(socket));
             Some((admin, address))

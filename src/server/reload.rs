@@ -95,10 +95,10 @@ impl Reloadable {
         let settings = Arc::new(settings);
 
         // Steps that may fail.
-        let logs = LogChange::prepare(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
-        let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
+        let logs = LogChange::prepare(&settings.log).map_err(|error| StartError::log(&settings, error))?;
+        let roots = roots::configured(&settings)?;
         // Fails where a start would fail.
-        let ca = Ca::configured(&settings.intercept.ca)?;
+        let ca = Ca::configured(&settings)?;
         let ca = match proxy.leaves.ca().is_same(&ca) {
             true => None,
             false => Some(proxy.leaves.prepare(ca)?),

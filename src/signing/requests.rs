@@ -5,7 +5,7 @@ use super::challenge::{SignatureRequest, TAG};
 use super::key::SigningKey;
 use super::message::{Component, Fields, Part, number, sign, string};
 use super::{Directory, LABEL};
-use crate::config::{AgentForm, SignWhen, SignatureSettings, UnusableFile};
+use crate::config::{AgentForm, Settings, SignWhen, SignatureSettings, UnusableFile};
 use crate::policy::Authority;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -93,16 +93,22 @@ pub struct Signed {
 }
 
 impl Signer {
+    /// As configured; otherwise as [`of`](Self::of).
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn configured(settings: &Settings, before: Option<&Arc<Self>>) -> Result<Option<Arc<Self>>, UnusableFile> {
+        Self::of(&settings.identity.signature, before).map_err(|error| error.placed(&settings.places))
+    }
+
     /// `None`: nothing is signed. `before`: the signer of earlier settings, which is kept if nothing has changed.
     ///
     /// # Errors
     /// A key cannot be read, or others can read it.
     pub fn of(settings: &SignatureSettings, before: Option<&Arc<Self>>) -> Result<Option<Arc<Self>>, UnusableFile> {
         let (Some(path), Some(agent)) = (&settings.key, &settings.agent) else { return Ok(None) };
-        let keys = [path].into_iter().chain(&settings.other_keys).enumerate();
-        let place = |number: usize| settings.places.get(number).map_or("", String::as_str);
-        let keys = keys.map(|(number, path)| SigningKey::read(path).map_err(|error| error.named_at(place(number))));
-        let settings = &SignatureSettings { places: Vec::new(), ..settings.clone() };
+        let keys = [path].into_iter().chain(&settings.other_keys);
+        let keys = keys.map(|path| SigningKey::read(path).map_err(|error| error.about(path)));
         let directory = Directory::new(agent.clone(), keys.collect::<Result<_, _>>()?);
         let is_same = |own: &OwnKeys| own.settings == *settings && own.directory.ids().eq(directory.ids());
         if let Some(before) = before.filter(|before| is_same(&before.own)) {

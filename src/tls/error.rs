@@ -9,7 +9,7 @@ use crate::tls_words;
 /// Makes the error for a file of the authority that cannot be read or written.
 pub(super) fn fault(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> UnusableFile {
     move |source| {
-        let path = path.display();
+        let (file, path) = (path, path.display());
         let hint = match source.kind() {
             io::ErrorKind::PermissionDenied => {
                 format!("run as the owner of {path}, or name another directory in `intercept.ca.directory`")
@@ -18,7 +18,7 @@ pub(super) fn fault(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) 
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => format!("make room where {path} is"),
             _ => "name another directory in `intercept.ca.directory`".into(),
         };
-        UnusableFile::new(format!("{path} cannot be {doing}: {source}"), hint)
+        UnusableFile::new(format!("{path} cannot be {doing}: {source}"), hint).about(file)
     }
 }
 

@@ -24,7 +24,8 @@ pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, UnusableF
     let key = key.map_err(|error| not_pem(&tls.key, "a PEM key", &error))?;
     let pair = |error| {
         let (certificate, key) = (tls.certificate.display(), tls.key.display());
-        UnusableFile::new(format!("{certificate} and {key} cannot be used: {}", tls_words::in_plain(error)), HINT)
+        let what = format!("{certificate} and {key} cannot be used: {}", tls_words::in_plain(error));
+        UnusableFile::new(what, HINT).about(&tls.certificate)
     };
     let builder =
         ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().map_err(pair)?;
@@ -36,11 +37,9 @@ pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, UnusableF
             roots.add_parsable_certificates(certificates(path)?);
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
             let verifier = verifier.build().map_err(|error| {
-                let path = path.display();
-                UnusableFile::new(
-                    format!("{path} cannot be used as an authority for client certificates: {error}"),
-                    HINT,
-                )
+                let shown = path.display();
+                let what = format!("{shown} cannot be used as an authority for client certificates: {error}");
+                UnusableFile::new(what, HINT).about(path)
             })?;
             builder.with_client_cert_verifier(Arc::new(ClientVerifier(verifier)))
         }
@@ -57,7 +56,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, UnusableFil
 }
 
 fn not_pem(path: &Path, what: &str, error: &pem::Error) -> UnusableFile {
-    UnusableFile::new(format!("{} cannot be read as {what}: {error}", path.display()), HINT)
+    UnusableFile::new(format!("{} cannot be read as {what}: {error}", path.display()), HINT).about(path)
 }
 
 const HINT: &str = "correct `listen[].tls`: `certificate` with its chain, `key` and `client_ca` are PEM files";

@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 
 use super::certificate::to_pem;
 use super::secret_file;
-use crate::config::{UnusableFile, read_file};
+use crate::config::{Settings, UnusableFile, read_file};
 use crate::tls_words;
 
 /// Roots that rustls accepts, in two forms.
@@ -36,6 +36,15 @@ pub enum Source {
 /// `ca_file` has an unusable certificate, or none.
 pub fn bundle(ca_file: Option<&Path>) -> Result<Roots, UnusableFile> {
     collect(rustls_native_certs::load_native_certs().certs, ca_file)
+}
+
+/// [`bundle`], as configured.
+///
+/// # Errors
+/// As [`bundle`].
+pub fn configured(settings: &Settings) -> Result<Roots, UnusableFile> {
+    let path = settings.egress.ca_file.as_deref();
+    bundle(path).map_err(|error| path.into_iter().fold(error, UnusableFile::about).placed(&settings.places))
 }
 
 /// Writes `roots` and an authority's certificate as PEM, for programs that take a bundle, such as those that read `SSL_CERT_FILE`.

@@ -30,7 +30,7 @@ pub(crate) fn directory(path: &Path) -> Result<(), UnusableFile> {
 /// Loads a key (PKCS #8, PEM) of a kind that can sign certificates.
 pub(super) fn load_key(path: &Path) -> Result<KeyPair, UnusableFile> {
     let unusable = |why: &str, hint: &str| {
-        UnusableFile::new(format!("{} holds no key that can be used: {why}", path.display()), hint)
+        UnusableFile::new(format!("{} holds no key that can be used: {why}", path.display()), hint).about(path)
     };
     let text = read_key(path)?;
     match PrivateKeyDer::from_pem_slice(&text) {
@@ -72,9 +72,10 @@ pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>, mode: u32) -> Result
 pub(super) fn read_key(path: &Path) -> Result<Vec<u8>, UnusableFile> {
     let (file, open) = open_private(path).map_err(fault(path, "read"))?;
     if let Some(mode) = open {
-        let path = path.display();
-        let hint = format!("if nobody can have read it, chmod 600 {path}; otherwise delete it and its certificate");
-        return Err(UnusableFile::new(format!("the key {path} can be read by others (mode {mode:04o})"), hint));
+        let shown = path.display();
+        let hint = format!("if nobody can have read it, chmod 600 {shown}; otherwise delete it and its certificate");
+        let what = format!("the key {shown} can be read by others (mode {mode:04o})");
+        return Err(UnusableFile::new(what, hint).about(path));
     }
     read_whole(file).map_err(fault(path, "read"))
 }

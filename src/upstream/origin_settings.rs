@@ -53,8 +53,9 @@ impl OriginSettings {
         let hosts = &settings.hosts;
         let users = settings.access.users.iter().filter_map(|user| Some((user.name.as_ref(), user.hosts.as_ref()?)));
         let all = users.clone().map(|(_, hosts)| hosts).chain([hosts]).flat_map(Hosts::tls);
-        let trust = Trust::new(&roots, all, before.map(|before| &before.trust))?;
-        let signer = Signer::of(&settings.identity.signature, before.and_then(|before| before.signer.as_ref()))?;
+        let trust = Trust::new(&roots, all, before.map(|before| &before.trust));
+        let trust = trust.map_err(|error| error.placed(&settings.places))?;
+        let signer = Signer::configured(settings, before.and_then(|before| before.signer.as_ref()))?;
         let everybodys = hosts.unverified();
         for host in &everybodys {
             tracing::warn!(host, "any certificate is accepted (`verify: off`)");

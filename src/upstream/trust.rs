@@ -55,7 +55,7 @@ impl Trust {
         own: impl Iterator<Item = &'a Arc<OriginTls>>,
         before: Option<&Self>,
     ) -> Result<Self, UnusableFile> {
-        let setup = |error: &dyn std::fmt::Display| unusable(format!("TLS cannot be set up: {error}"));
+        let setup = |error: &dyn std::fmt::Display| UnusableFile::new(format!("TLS cannot be set up: {error}"), HINT);
         let webpki = WebPkiServerVerifier::builder_with_provider(roots.store.clone(), provider());
         let webpki = webpki.build().map_err(|error| setup(&error))?;
         let config = |terms: &OriginTls| -> Result<TlsTerms, UnusableFile> {
@@ -79,7 +79,8 @@ impl Trust {
                     let (chain, key) = (identity.chain.clone(), identity.key.clone_key());
                     builder.with_client_auth_cert(chain, key).map_err(|error| {
                         let (certificate, key) = (pair.certificate.display(), pair.key.display());
-                        unusable(format!("{certificate} and {key} cannot be used: {}", tls_words::in_plain(error)))
+                        let what = format!("{certificate} and {key} cannot be used: {}", tls_words::in_plain(error));
+                        UnusableFile::new(what, HINT).about(&pair.certificate)
                     })?
                 }
             };
@@ -128,7 +129,8 @@ impl Trust {
 
 fn read(pair: &CertificatePair) -> Result<ShownIdentity, UnusableFile> {
     let file = |path: &PathBuf, what: &str, error: pem::Error| {
-        unusable(format!("{} cannot be read as {what}: {error}", path.display()))
+        let what = format!("{} cannot be read as {what}: {error}", path.display());
+        UnusableFile::new(what, HINT).about(path)
     };
     let text = |path: &PathBuf| read_file(path).map_err(pem::Error::Io);
     let chain = text(&pair.certificate).and_then(|text| CertificateDer::pem_slice_iter(&text).collect());
@@ -138,10 +140,7 @@ fn read(pair: &CertificatePair) -> Result<ShownIdentity, UnusableFile> {
     Ok(ShownIdentity { chain, key })
 }
 
-fn unusable(what: String) -> UnusableFile {
-    let hint = "correct `client_certificate` in `hosts`: `certificate` with its chain and `key` are PEM files";
-    UnusableFile::new(what, hint)
-}
+const HINT: &str = "correct `client_certificate` in `hosts`: `certificate` with its chain and `key` are PEM files";
 
 /// Verifies by the roots, and by pins if there are any.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::config::{
-    Complaint, ConfigErrors, Settings, SignWhen, check_lock,
+    Complaint, ConfigErrors, Settings, SignWhen, UnusableFile, check_lock,
     units::{show_duration, show_size},
 };
 use crate::evidence::unusable;
@@ -24,7 +24,7 @@ use rustix::fs::{Access, access};
 use serde_json::json;
 use time::OffsetDateTime;
 
-use super::{CommandError, Explained, Format, NO, inert_json, print};
+use super::{CommandError, Format, NO, inert_json, print};
 use told::Told;
 
 #[derive(Debug, clap::Args)]
@@ -67,7 +67,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
         Err(error) if is_json => {
             let (what, hint) = error.message.split_once("\nhint: ").unwrap_or((&error.message, ""));
             let what = what.strip_prefix("error: ").unwrap_or(what);
-            return at_fault(&[json!({ "place": null, "what": what, "hint": hint })]);
+            let (what, place) = what.split_once("\n  --> ").map_or((what, None), |(what, place)| (what, Some(place)));
+            return at_fault(&[json!({ "place": place, "what": what, "hint": hint })]);
         }
         told => told?,
     };
@@ -91,7 +92,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
 
 /// `listed`: lines on differences and users.
 fn tell(settings: &Settings, listed: Vec<String>, path: Option<&Path>) -> Result<Told, CommandError> {
-    telemetry::check(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
+    telemetry::check(&settings.log).map_err(|error| StartError::log(settings, error))?;
     let text = match path {
         Some(path) => format!("{} is valid\n", path.display()),
         None => String::from("no configuration file: using the defaults\n"),
@@ -125,7 +126,7 @@ fn identity(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
             "write a URL that explains your crawler, or a mail address",
         ));
     }
-    if let Some(signer) = Signer::of(&settings.identity.signature, None)? {
+    if let Some(signer) = Signer::configured(settings, None)? {
         let (directory, when) = (signer.directory(), settings.identity.signature.when);
         let when = if when == SignWhen::Always { "" } else { " where a site asks for it" };
         let ids = directory.ids().collect::<Vec<_>>();
@@ -143,10 +144,8 @@ fn identity(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
 fn cache(settings: &Settings) -> Result<String, CommandError> {
     let Some(directory) = &settings.cache.directory else { return Ok(String::new()) };
     let shown = directory.display();
-    let place = format!("{}: ", settings.cache.place);
-    let place = if settings.cache.place.is_empty() { "" } else { &place };
-    check_writable(directory, &format!("{place}pages cannot be cached"), "cache.directory")?;
-    check_lock(directory).map_err(|source| StartError::Cache { path: directory.clone(), source })?;
+    check_writable(settings, directory, "pages cannot be cached", "cache.directory")?;
+    check_lock(directory).map_err(|source| StartError::cache(settings, directory, &source))?;
     Ok(format!("  caches pages in {shown}, up to {} (cache)\n", show_size(settings.cache.size)))
 }
 
@@ -154,20 +153,23 @@ fn cache(settings: &Settings) -> Result<String, CommandError> {
 fn evidence(settings: &Settings) -> Result<String, CommandError> {
     let Some(directory) = &settings.evidence.directory else { return Ok(String::new()) };
     let shown = directory.display();
-    check_writable(directory, "evidence cannot be stored", "evidence.directory")?;
-    check_lock(directory).map_err(|error| StartError::Evidence(unusable(directory, &error)))?;
+    check_writable(settings, directory, "evidence cannot be stored", "evidence.directory")?;
+    check_lock(directory).map_err(|error| unusable(directory, &error).placed(&settings.places))?;
     let keep = show_duration(settings.evidence.keep);
     Ok(format!("  records each decision in {shown}, and keeps that for {keep} (evidence)\n"))
 }
 
 /// Whether files can be created in a directory, which is created if necessary. `what`: what cannot be done otherwise. `key`: what names it.
-fn check_writable(directory: &Path, what: &str, key: &str) -> Result<(), CommandError> {
+fn check_writable(settings: &Settings, directory: &Path, what: &str, key: &str) -> Result<(), UnusableFile> {
     let is_open = |there: PathBuf| {
         let open = access(&there, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK);
         open.map_err(|error| format!("{}: {error}", there.display()))
     };
     let hint = format!("let the proxy's user write there, run this as that user, or correct `{key}`");
-    existing(directory).and_then(is_open).explained(format!("{what} in {}", directory.display()), hint)
+    existing(directory).and_then(is_open).map_err(|error| {
+        let what = format!("{what} in {}: {error}", directory.display());
+        UnusableFile::new(what, hint).about(directory).placed(&settings.places)
+    })
 }
 
 /// The directory itself, or the nearest one above it, below which it will be created. `Err`: something else is there.
@@ -183,11 +185,11 @@ fn authority(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
     let directory = ca::directory(source);
     let is_made = [ca::CERTIFICATE, ca::KEY].iter().any(|name| is_there(&directory.join(name)));
     if source.files().is_none() && !is_made {
-        check_writable(&directory, "the certificate authority cannot be created", "intercept.ca")?;
+        check_writable(settings, &directory, "the certificate authority cannot be created", "intercept.ca")?;
         told.say(&format!("creates its certificate authority in {} on first use", directory.display()));
         return Ok(());
     }
-    let ca = Ca::configured(source)?;
+    let ca = Ca::configured(settings)?;
     let until = ca.validity().1.date();
     told.say(&format!("HTTPS clients have to trust {}, valid until {until}", ca.path().display()));
     if let Some(next) = ca.next() {
@@ -206,7 +208,7 @@ fn is_there(path: &Path) -> bool {
 }
 
 fn trusted(settings: &Settings) -> Result<String, CommandError> {
-    let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
+    let roots = roots::configured(settings)?;
     server::check(settings, &roots)?;
     let source = match (roots.source, &settings.egress.ca_file) {
         (roots::Source::System, None) => String::from("the system's"),

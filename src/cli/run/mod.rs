@@ -70,7 +70,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     settings.log.access = AccessLog::Off;
     settings.log.level = args.log_level();
     telemetry::leave_out_refusals();
-    telemetry::init(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
+    telemetry::init(&settings.log).map_err(|error| StartError::log(&settings, error))?;
     settings.log_warnings();
     if is_shared_upstream(&settings) {
         // That one keeps the pace and the copies.
@@ -95,8 +95,8 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let report = args.report.as_ref().map(ReportTo::open).transpose();
     let hint = "name a file that you may write to: `--report json=FILE`";
     let report = report.explained("cannot write the report", hint)?.flatten();
-    let ca = Ca::configured(&settings.intercept.ca)?;
-    let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
+    let ca = Ca::configured(&settings)?;
+    let roots = roots::configured(&settings)?;
     let program = args.command.first().expect("clap requires one");
     // Before anything that is to be removed again.
     let mut signals = RunSignals::catch()?;

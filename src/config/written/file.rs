@@ -267,9 +267,6 @@ pub struct CacheSettings {
     /// Bytes on disk.
     #[serde(deserialize_with = "text::one")]
     pub size: u64,
-    /// Where the directory is written, for people.
-    #[serde(skip)]
-    pub place: String,
 }
 
 /// A record of each decision.

@@ -27,9 +27,6 @@ pub struct SignatureSettings {
     pub validity: Duration,
     /// Whether each request gets a separate signature, with a nonce.
     pub nonce: bool,
-    /// Where `key` and each of `other_keys` is written, as faults in the files are found only when they are read.
-    #[serde(skip)]
-    pub places: Vec<String>,
 }
 
 /// The identity for signatures: an https URL that leads verifiers to the directory of keys.

@@ -20,7 +20,7 @@ pub fn unusable(directory: &Path, error: &io::Error) -> UnusableFile {
         io::ErrorKind::ResourceBusy => NO_LOCK,
         _ => "let the user that the proxy runs as write there, or correct `evidence.directory`",
     };
-    UnusableFile::new(format!("cannot keep evidence in {}: {error}", directory.display()), hint)
+    UnusableFile::new(format!("cannot keep evidence in {}: {error}", directory.display()), hint).about(directory)
 }
 
 /// How the chain so far ended.

@@ -14,7 +14,8 @@ use rustls::pki_types::pem::PemObject;
 use time::{Duration, OffsetDateTime};
 
 use crate::config::{
-    CaSource, UnusableFile, control_lock, open_file, open_ours, read_file, read_ours, read_whole, state_directory,
+    CaSource, Settings, UnusableFile, control_lock, open_file, open_ours, read_file, read_ours, read_whole,
+    state_directory,
 };
 
 use super::certificate::{anchor_in, mark, may_sign, parse, shown, to_pem};
@@ -70,11 +71,13 @@ impl Ca {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn configured(source: &CaSource) -> Result<Self, UnusableFile> {
-        match source.files() {
+    pub fn configured(settings: &Settings) -> Result<Self, UnusableFile> {
+        let source = &settings.intercept.ca;
+        let opened = match source.files() {
             Some((certificate, key)) => Self::open(certificate, key),
             None => Self::open_or_create(&directory(source)),
-        }
+        };
+        opened.map_err(|error| error.placed(&settings.places))
     }
 
     /// Whether both are the same authority at the same path.
@@ -105,7 +108,7 @@ impl Ca {
     ) -> Result<Self, UnusableFile> {
         let unusable = |why: &str| {
             let hint = "name a PEM file that begins with a CA certificate; its intermediates may follow";
-            UnusableFile::new(format!("{} cannot be used: {why}", certificate.display()), hint)
+            UnusableFile::new(format!("{} cannot be used: {why}", certificate.display()), hint).about(certificate)
         };
         let file = open_file(certificate).map_err(fault(certificate, "read"))?;
         // File systems without locks are ignored.
@@ -122,10 +125,10 @@ impl Ca {
         }
         let ours = parsed.iter().position(|x509| x509.public_key().subject_public_key.data == key_pair.der_bytes());
         let Some(ours) = ours else {
-            let (certificate, key) = (certificate.display(), key.display());
+            let (path, certificate, key) = (key, certificate.display(), key.display());
             let what = format!("the key {key} does not belong to the certificate {certificate}");
             let hint = format!("restore the matching pair, or delete {certificate} and {key}");
-            return Err(UnusableFile::new(what, hint));
+            return Err(UnusableFile::new(what, hint).about(path));
         };
         may_sign(&parsed[ours]).map_err(unusable)?;
         let validity = &parsed[ours].validity;
@@ -136,7 +139,7 @@ impl Ca {
                 shown(now)
             );
             let what = format!("{} expired on {}", certificate.display(), shown(validity.1));
-            return Err(UnusableFile::new(what, hint));
+            return Err(UnusableFile::new(what, hint).about(certificate));
         }
         let roots: Vec<bool> = parsed.iter().map(|x509| x509.subject() == x509.issuer()).collect();
         let issuer = Issuer::from_ca_cert_der(&all[ours], key_pair);

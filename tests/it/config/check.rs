@@ -541,6 +541,7 @@ fn check_opens_the_files_that_the_configuration_names() {
     let (home, file) = written("egress: { ca_file: roots.pem }");
     let missing = "\
 error: the certificates in HOME/roots.pem cannot be read: No such file or directory (os error 2)
+  --> HOME/politely.yaml:1:20
 hint: correct `egress.ca_file`, or make the file readable
 ";
     assert_eq!(check(&file, &[]), (Some(2), String::new(), missing.to_owned()));
@@ -656,7 +657,8 @@ fn check_says_where_evidence_is_kept_and_that_it_cannot_be() {
         let (code, _, faults) = check(&file, &[]);
         assert!(code == Some(2) && faults.contains("evidence cannot be stored in "), "{faults}");
         let hint = "let the proxy's user write there, run this as that user, or correct `evidence.directory`";
-        assert!(faults.ends_with(&format!(" is not a directory\nhint: {hint}\n")), "{faults}");
+        let end = format!(" is not a directory\n  --> HOME/politely.yaml:1:24\nhint: {hint}\n");
+        assert!(faults.ends_with(&end), "{faults}");
     }
     if rustix::process::geteuid().is_root() {
         return eprintln!("skipped: root may write everywhere");
@@ -696,12 +698,53 @@ fn check_says_where_pages_are_cached_and_where_it_is_written_that_cannot_be() {
         }
         fs::write(&file, format!("cache: {{ directory: {directory} }}")).unwrap();
         let (code, _, faults) = check(&file, &[]);
-        assert!(code == Some(2) && faults.contains(":1:21: pages cannot be cached in "), "{faults}");
+        assert!(code == Some(2) && faults.starts_with("error: pages cannot be cached in "), "{faults}");
+        assert!(faults.contains("\n  --> HOME/politely.yaml:1:21\n"), "{faults}");
         assert!(faults.contains(why) && faults.contains("\nhint: let the proxy's user write there"), "{faults}");
     }
     fs::write(&file, "cache: { directory: x, size: 1023KiB }").unwrap();
     let (code, _, faults) = check(&file, &[]);
     assert!(code == Some(2) && faults.contains("1:30") && faults.contains("less than 1 MiB is too small"), "{faults}");
+}
+
+#[test]
+fn a_fault_of_a_file_has_the_place_that_names_it() {
+    let (home, file) = written("");
+    write_pair(home.path());
+    let directory = home.path().join("directory");
+    fs::create_dir(&directory).unwrap();
+    for (yaml, place) in [
+        ("egress:\n  ca_file: none.pem\n", "2:12"),
+        ("egress:\n  ca_file: directory\n", "2:12"),
+        ("log:\n  access: none/a.log\n", "2:11"),
+        ("intercept:\n  ca:\n    certificate: none.pem\n    key: k.pem\n", "3:18"),
+        ("intercept:\n  ca:\n    certificate: c.pem\n    key: none.pem\n", "4:10"),
+        ("intercept:\n  ca:\n    directory: politely.yaml\n", "3:16"),
+        ("listen:\n- address: 127.0.0.1:0\n  tls:\n    certificate: none.pem\n    key: k.pem\n", "4:18"),
+        ("listen:\n- address: 127.0.0.1:0\n  tls:\n    certificate: c.pem\n    key: none.pem\n", "5:10"),
+        (
+            "listen:\n- address: 127.0.0.1:0\n  tls:\n    certificate: c.pem\n    key: k.pem\n    client_ca: none.pem\n",
+            "6:16",
+        ),
+        ("admin:\n  address: 127.0.0.1:0\n  token_file: none\n", "3:15"),
+        ("evidence:\n  directory: politely.yaml\n", "2:14"),
+        ("hosts:\n  a.example:\n    client_certificate:\n      certificate: c.pem\n      key: none.pem\n", "5:12"),
+        (
+            "access:\n  users:\n  - name: a\n    certificate: a\n    hosts:\n      a.example:\n        client_certificate: \
+             { certificate: none.pem, key: k.pem }\n",
+            "7:44",
+        ),
+    ] {
+        fs::write(&file, yaml).unwrap();
+        let (code, _, faults) = check(&file, &[]);
+        let place = format!("HOME/politely.yaml:{place}");
+        assert!(code == Some(2) && faults.contains(&format!("\n  --> {place}\nhint: ")), "{yaml}: {faults}");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
+        command.args(["check", "--format", "json", "--config"]).arg(&file).env("STATE_DIRECTORY", home.path());
+        let told: serde_json::Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+        let shown = place.replace("HOME", &home.path().display().to_string());
+        assert_eq!(told["faults"][0]["place"], shown, "{told}");
+    }
 }
 
 #[test]
