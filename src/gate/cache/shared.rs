@@ -134,7 +134,7 @@ impl PageCache {
     }
 
     /// Most bytes of one answer.
-    pub(super) fn most_of_one(&self) -> u64 {
+    pub fn most_of_one(&self) -> u64 {
         self.index.lock().limit() / LARGEST_PART
     }
 

@@ -19,11 +19,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Exchange<'_> {
-    /// How an answer, come or stored, is read that is a page which has to be read first. HEAD and 304 have no head
-    /// of a page, nor has a part from its middle.
+    /// How an answer, come or stored, is read that is a page which has to be read first. A 304 has no head of a page,
+    /// nor has a part from its middle.
     #[cold]
     pub(super) fn page_form(&self, head: &AnswerHead<'_>) -> Option<Arc<PageForm>> {
-        let has_body = !matches!(head.framing, Framing::None | Framing::Length(0)) && self.request.method != "HEAD";
+        let has_body = !matches!(head.framing, Framing::None | Framing::Length(0));
         let is_file = *self.request.target == *SiteFile::TdmRep.path().as_bytes();
         let is_read = self.reads_pages && has_body && !is_file && (200..300).contains(&head.status);
         if !is_read || self.is_from_the_middle(head) {
@@ -50,7 +50,7 @@ impl Exchange<'_> {
     /// Whether the answer is held back to be read.
     #[cold]
     pub(super) fn hold_page(&mut self, head: &AnswerHead<'_>) -> bool {
-        let Some(form) = self.page_form(head) else { return false };
+        let Some(form) = self.page_form(head).filter(|_| self.request.method != "HEAD") else { return false };
         self.held = Some(Box::new(HeldPage {
             head: head.keep(),
             looks: if form.shows_head() { LOOKS } else { 0 },

@@ -117,7 +117,8 @@ fn login(name: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn users_with_terms_of_their_own_neither_fill_nor_use_it() {
-    for terms in ["product_tokens: [AliceBot]", "hosts: { a.localhost: { crawl_delay: 0s } }"] {
+    for terms in ["product_tokens: [AliceBot]", "user_agent: AliceBot/1", "hosts: { a.localhost: { crawl_delay: 0s } }"]
+    {
         let origin = pages(|_| fresh("page")).await;
         let (proxy, _directory) = caching(&users(terms)).await;
         let client = &mut proxy.client().await;

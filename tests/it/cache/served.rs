@@ -239,6 +239,43 @@ async fn requests_say_what_they_take() {
     }
 }
 
+/// RFC 9211 §2.2, §2.6.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cache_status_says_why_the_site_was_asked_and_what_is_stored() {
+    let site = |seen: &Seen| match (seen.path().as_str(), seen.field("if-none-match")) {
+        ("/stale" | "/same", Some("\"a\"")) => Reply::status(304).field("ETag", "\"a\""),
+        ("/stale", _) => fresh("page").field("Cache-Control", "max-age=0"),
+        ("/varied", _) => fresh("page").field("Vary", "Accept-Language"),
+        ("/long", _) => Reply::pattern(1_100_000).field("Cache-Control", "max-age=600"),
+        _ => fresh("page"),
+    };
+    let origin = pages(site).await;
+    let directory = tempfile::tempdir().unwrap();
+    let yaml = format!("cache: {{ directory: '{}', size: 8MiB }}\n", directory.path().display());
+    let proxy = Proxy::start(&yaml).await;
+    let client = &mut proxy.client().await;
+    for (path, fields, said) in [
+        ("/other", "Cache-Control: no-cache\r\n", "fwd=uri-miss; fwd-status=200; stored"),
+        ("/page", "", "fwd=uri-miss; fwd-status=200; stored"),
+        ("/page", "", "hit"),
+        ("/page", "Cache-Control: no-cache\r\n", "fwd=request; fwd-status=200; stored"),
+        ("/page", "Cache-Control: min-fresh=1000\r\n", "fwd=request; fwd-status=200; stored"),
+        ("/same", "", "fwd=uri-miss; fwd-status=200; stored"),
+        ("/same", "", "hit"),
+        ("/same", "Cache-Control: no-cache\r\n", "fwd=request; fwd-status=304"),
+        ("/stale", "", "fwd=uri-miss; fwd-status=200; stored"),
+        ("/stale", "If-None-Match: \"a\"\r\n", "fwd=stale; fwd-status=304"),
+        ("/stale", "If-None-Match: \"b\"\r\n", "fwd=stale; fwd-status=200; stored"),
+        ("/varied", "Accept-Language: de\r\n", "fwd=uri-miss; fwd-status=200; stored"),
+        ("/varied", "Accept-Language: en\r\n", "fwd=vary-miss; fwd-status=200; stored"),
+        ("/long", "", "fwd=uri-miss; fwd-status=200"),
+        ("/long", "", "fwd=uri-miss; fwd-status=200"),
+    ] {
+        let response = with(client, &origin, "GET", path, fields).await;
+        assert_eq!(response.field("cache-status"), Some(&*format!("politely; {said}")), "{path} {fields}");
+    }
+}
+
 /// RFC 9111 §5.2.1.7: nor does a request with which the cache has nothing to do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_wants_only_what_is_stored_asks_no_site() {

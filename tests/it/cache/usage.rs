@@ -83,6 +83,22 @@ async fn what_is_said_to_one_crawler_alone_is_judged_for_who_asks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_use_that_is_declared_later_holds_for_stored_pages_and_for_their_heads() {
+    let page = "<html><head><meta name=robots content=noai></head><body>page</body></html>";
+    let origin = pages(move |_| html(page)).await;
+    let (proxy, directory) = caching("").await;
+    let client = &mut proxy.client().await;
+    for (method, is_stored) in [("GET", false), ("GET", true), ("HEAD", true)] {
+        assert_eq!(is_hit(&with(client, &origin, method, "/page", "").await), is_stored, "{method}");
+    }
+    proxy.reload(&super::with_cache(directory.path(), "identity: { purpose: [ai-train] }")).unwrap();
+    for method in ["HEAD", "GET"] {
+        assert_eq!(with(client, &origin, method, "/page", "").await.status(), 403, "{method}");
+    }
+    assert_eq!(origin.log.count("/page"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_says_no_in_its_own_head_is_not_kept() {
     let page = "<html><head><meta name=robots content=noai></head><body>page</body></html>";
     let origin = pages(move |_| html(page)).await;

@@ -40,7 +40,9 @@ impl Exchange<'_> {
         let fields = fields(&stored);
         let is_head = self.request.method == "HEAD";
         let framing = if is_head || stored.head.status == 204 { Framing::None } else { Framing::Length(stored.length) };
-        let form = self.page_form(&answer(&stored.head, stored.head.status, &fields, framing));
+        // A HEAD is judged by the page as well.
+        let whole = Framing::Length(stored.length);
+        let form = self.page_form(&answer(&stored.head, stored.head.status, &fields, whole));
         let page = self.read_stored(&stored, form).await;
         let head = answer(&stored.head, stored.head.status, &fields, framing);
         let checked = page.or_else(|why| self.unread(why)).and_then(|page| self.check_stored(&page, &head));
@@ -122,19 +124,10 @@ impl Exchange<'_> {
         let CacheTrace { result, .. } = &**self.trip.cache.as_ref()?;
         Some(match *result {
             "hit" => "politely; hit".into(),
-            "revalidated" => "politely; fwd=stale; fwd-status=304".into(),
             result => {
-                let why = if cached.wanted.control.no_cache {
-                    "request"
-                } else if !cached.conditions.is_empty() || cached.stale.is_some() {
-                    "stale"
-                } else if cached.seen.is_some() {
-                    "vary-miss"
-                } else {
-                    "uri-miss"
-                };
+                let status = if result == "revalidated" { 304 } else { status };
                 let stored = if result == "stored" { "; stored" } else { "" };
-                format!("politely; fwd={why}; fwd-status={status}{stored}")
+                format!("politely; fwd={}; fwd-status={status}{stored}", cached.why)
             }
         })
     }

@@ -71,14 +71,18 @@ impl Exchange<'_> {
             return;
         }
         self.trace(CacheResult::Miss, None);
-        let is_whole = !matches!(head.framing, Framing::UntilClose) && !head.is_irregular;
         let may_be_shared = !(self.is_for_one() || route.is_unverified() || self.is_reserved());
-        let may_be_stored = is_whole && may_be_shared && request.method == "GET";
+        let may_be_stored = may_be_shared && !head.is_irregular && request.method == "GET";
         let sent = SentFields::of(request.head, &self.settings, self.peer.user.as_deref());
         let after = self.trip.origin.unwrap_or_default();
         let Some(cached) = &mut self.cached else { return };
+        let may_fit = match head.framing {
+            Framing::UntilClose => false,
+            Framing::Length(length) => length <= cached.cache.most_of_one(),
+            Framing::None | Framing::Chunked => true,
+        };
         // 416 is about the range.
-        let may_be_stored = may_be_stored && (head.status == 200 || cached.wanted.range.is_none());
+        let may_be_stored = may_be_stored && may_fit && (head.status == 200 || cached.wanted.range.is_none());
         let each = |take: &mut dyn FnMut(&[u8], &[u8])| head.each(|_, name, value| take(name, value));
         let field = |name: &[u8]| joined(name, |take| sent.each(take));
         let now = SystemTime::now();

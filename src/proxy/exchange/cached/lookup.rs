@@ -32,7 +32,10 @@ impl Exchange<'_> {
                 Some(stored) if stored.head.is_fresh_for(&control, at_least, SystemTime::now()) => {
                     return CacheLookup::Hit(stored);
                 }
-                stale => cached.stale = stale,
+                stale => {
+                    cached.why = cached.why_forwarded(stale.as_deref(), at_least);
+                    cached.stale = stale;
+                }
             }
             let claim = match request.method {
                 "GET" if cached.wanted.range.is_none() => cached.cache.fetch(cached.key),

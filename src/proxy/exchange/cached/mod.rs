@@ -11,10 +11,11 @@ use super::head::{SentFields, joined};
 use super::request::Request;
 use crate::gate::cache::{EntryId, PageCache, PageClaim, StoredAnswer, StoringAnswer};
 use crate::policy::SiteFile;
-use crate::policy::cache::{StoredHead, Wanted};
+use crate::policy::cache::{CacheControl, StoredHead, Wanted};
 use crate::proxy::Proxy;
 use crate::proxy::client::Peer;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 /// One request's use of the cache.
 pub(super) struct CacheUse {
@@ -28,6 +29,8 @@ pub(super) struct CacheUse {
     stale: Option<Box<StoredAnswer>>,
     /// It has been confirmed.
     confirmed: Option<Box<StoredAnswer>>,
+    /// Why it goes to the origin, once it has been looked up.
+    why: &'static str,
     has_waited: bool,
     /// The answer of the URL that had been stored last when it was looked up.
     seen: Option<EntryId>,
@@ -71,6 +74,7 @@ impl CacheUse {
             conditions: Vec::new(),
             stale: None,
             confirmed: None,
+            why: "uri-miss",
             has_waited: false,
             seen: None,
             claim: None,
@@ -82,6 +86,18 @@ impl CacheUse {
     /// Whether it has been looked up, and goes to the origin.
     pub(super) fn is_tried(&self) -> bool {
         self.claim.is_some()
+    }
+
+    /// What Cache-Status says of it (RFC 9211 §2.2). `found`: what is stored, and does not do. `at_least`: for so long it is fresh.
+    fn why_forwarded(&self, found: Option<&StoredAnswer>, at_least: Duration) -> &'static str {
+        let is_fresh =
+            |found: &StoredAnswer| found.head.is_fresh_for(&CacheControl::default(), at_least, SystemTime::now());
+        match found {
+            Some(found) if is_fresh(found) => "request",
+            Some(_) => "stale",
+            None if self.seen.is_some() => "vary-miss",
+            None => "uri-miss",
+        }
     }
 
     /// The newest stored answer that may be one to this request.
