@@ -1,15 +1,15 @@
 //! What docs/getting-started.md and README.md show of commands is what they print.
 
-use crate::support::Origin;
 use crate::support::binary::open;
 use crate::support::binary::politely_with;
+use crate::support::{Alpn, Origin};
 
 const GETTING_STARTED: &str = include_str!("../../../docs/getting-started.md");
 const README: &str = include_str!("../../../README.md");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commands_print_what_the_docs_show() {
-    let origin = Origin::site("User-agent: *\nDisallow: /private/\n").await;
+    let origin = Origin::tls_site(Alpn::Both, "User-agent: *\nDisallow: /private/\n").await;
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("robots.txt");
     std::fs::write(&file, "User-agent: *\nDisallow: /private/\nDisallow: /b*\n\n\n\n\n\n\nDisallow: /b\n").unwrap();
