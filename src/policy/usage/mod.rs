@@ -8,6 +8,7 @@ pub mod offer;
 pub mod page;
 mod page_encodings;
 mod page_head;
+mod page_tags;
 pub(super) mod policy_tokens;
 mod report;
 mod robots_tag;

@@ -7,9 +7,10 @@ use super::field::UsageField;
 use super::offer::RSL;
 use super::page_encodings::in_encodings;
 use super::page_head::{HeadSeen, NOSCRIPT};
+use super::page_tags::{OpenTag, TagsOnly};
 use crate::robots::{ProductToken, steps_count, xml_attribute};
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
-use html5gum::{Emitter, ForwardingEmitter, Span, Tokenizer, naive_next_state};
+use html5gum::{Span, Tokenizer, naive_next_state};
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
@@ -123,60 +124,6 @@ impl Steps {
         steps_count(if self.taken > self.most { 0 } else { steps });
         (self.taken <= self.most).then_some(())
     }
-}
-
-/// A start tag, as far as it has been read.
-#[derive(Default)]
-struct OpenTag {
-    name: Vec<u8>,
-    values: [Option<Vec<u8>>; ATTRIBUTES.len()],
-    /// The attribute whose value may follow.
-    at: Option<usize>,
-}
-
-impl OpenTag {
-    fn begin(&mut self, name: &[u8]) {
-        name.clone_into(&mut self.name);
-        (self.values, self.at) = Default::default();
-    }
-
-    /// Of several alike the first counts.
-    fn attribute(&mut self, name: &[u8]) {
-        let known = ATTRIBUTES.iter().position(|known| known.as_bytes() == name);
-        self.at = known.filter(|at| self.values[*at].is_none());
-        if let Some(at) = self.at {
-            self.values[at] = Some(Vec::new());
-        }
-    }
-
-    fn value(&mut self, value: &[u8]) {
-        if let Some(at) = self.at {
-            self.values[at] = Some(value.trim_ascii().to_owned());
-        }
-    }
-
-    fn get(&self, name: &str) -> Option<Vec<u8>> {
-        self.values[ATTRIBUTES.iter().position(|known| *known == name)?].clone()
-    }
-}
-
-/// Leaves out text, comments and errors, whose search takes as long as all else.
-struct TagsOnly<E>(E);
-
-impl<E: Emitter> ForwardingEmitter for TagsOnly<E> {
-    type Token = E::Token;
-
-    fn inner(&mut self) -> &mut impl Emitter<Token = E::Token> {
-        &mut self.0
-    }
-
-    fn should_emit_errors(&mut self) -> bool {
-        false
-    }
-
-    fn emit_string(&mut self, _: &[u8]) {}
-
-    fn push_comment(&mut self, _: &[u8]) {}
 }
 
 /// One way to read a page.
@@ -309,8 +256,6 @@ fn last_tag(text: &[u8]) -> Option<usize> {
 /// Steps to find a named character, and one of XML.
 const NAMED: (usize, usize) = (15, 4);
 const XML_NAMES: [&[u8]; 5] = [b"lt;", b"gt;", b"amp;", b"quot;", b"apos;"];
-/// Attributes that are read.
-const ATTRIBUTES: [&str; 5] = ["name", "content", "rel", "href", "type"];
 /// Besides letters and digits, in a token (RFC 9110 §5.6.2).
 const MARKS: &[u8] = b"!#$%&'*+-.^_`|~";
 

@@ -1,7 +1,6 @@
 //! A queue exists only while requests need it: before and after, what it owes is a few numbers in the machine's memory.
 
 use super::{HostQueue, HostQueueState, HostSchedule, Sharing};
-use crate::gate::fleet::Machine;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -36,16 +35,13 @@ impl HostQueue {
         if let (Sharing::Server(_), Some(until)) = (sharing, schedule.owed(now))
             && until >= now + LEAST_DEBT
         {
-            let (machine, id) = self.owe(schedule, until);
-            machine.learn(id, schedule.observed(), schedule.last_starts().hold);
+            self.owe(schedule, until);
         }
     }
 
-    fn owe(&self, schedule: &HostSchedule, until: Instant) -> (Arc<Machine>, u64) {
+    fn owe(&self, schedule: &HostSchedule, until: Instant) {
         let machine = self.fleet().machine.machine();
-        let id = machine.id(&self.name());
-        machine.owe(id, schedule.last_starts(), until);
-        (machine, id)
+        machine.owe(machine.id(&self.name()), schedule.last_starts(), until);
     }
 }
 
