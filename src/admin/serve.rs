@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 impl Admin {
     /// Serves until [`end`](Self::end).
@@ -58,9 +58,16 @@ impl Admin {
         // For a client that does not read: the kernel gives up unsent data.
         #[cfg(target_os = "linux")]
         let _ = set_tcp_user_timeout(&stream, u32::try_from(limit.as_millis()).unwrap_or(u32::MAX));
+        let (permit, service) = (&permit, &service);
         let service = service_fn(|request| {
             permit.busy();
-            service.call(request)
+            let answer = service.call(request);
+            async move {
+                let answer = answer.await;
+                // Its client may not read.
+                permit.waits(Instant::now());
+                answer
+            }
         });
         let mut builder = Builder::new();
         // Counts from the end of the previous answer, so it also bounds idle connections.
@@ -79,7 +86,7 @@ impl Admin {
     }
 }
 
-/// Concurrent connections; a further one waits until the oldest without a whole head is cut.
+/// Concurrent connections; a further one waits until the one is cut that has waited longest for its client.
 const MAX_CONNECTIONS: usize = 256;
 /// Requests in flight at the end get this long, so that no admin client delays the end.
 const STOP_TIMEOUT: Duration = Duration::from_millis(500);

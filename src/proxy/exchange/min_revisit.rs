@@ -65,7 +65,9 @@ impl Exchange<'_> {
         if !self.wants_whole() && !visit.is_whole_anyway() {
             return None;
         }
-        let fields = request.head.fields_named(&[header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE]);
+        // What was delivered to others says nothing of this client's own page.
+        let asked = if self.is_for_one() { &[][..] } else { &[header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE] };
+        let fields = request.head.fields_named(asked);
         let none_match: Vec<&[u8]> =
             fields.get_all(header::IF_NONE_MATCH).iter().map(|value| value.as_bytes()).collect();
         let modified_since = fields.get(header::IF_MODIFIED_SINCE).map(|value| value.as_bytes());

@@ -2,6 +2,8 @@
 
 use super::address::{ON, asked};
 use crate::support::{Client, Proxy, within};
+use socket2::{Domain, Socket, Type};
+use std::io::Write;
 use std::time::Duration;
 
 const IMPATIENT: &str = "admin: { address: '127.0.0.1:0' }\nlimits: { header_timeout: 300ms }";
@@ -63,6 +65,28 @@ async fn clients_that_hold_connections_hold_off_nobody_for_long() {
 async fn heads_that_do_not_end_make_room_for_who_asks() {
     let proxy = Proxy::start(&format!("{ON}\nlimits: {{ header_timeout: 1h }}")).await;
     let _held = held(&proxy).await;
+    assert_eq!(asked(proxy.admin_address(), "GET", "/healthz", "").await.status(), 200);
+}
+
+/// A client that asks and asks, and reads no answer.
+fn deaf(proxy: &Proxy) -> Socket {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.set_recv_buffer_size(4096).expect("it may");
+    socket.connect(&proxy.admin_address().into()).expect("it listens");
+    socket.set_nonblocking(true).expect("it may");
+    let requests = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
+    for _ in 0..100 {
+        if (&socket).write(requests.as_bytes()).is_err() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    socket
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn clients_that_read_no_answer_make_room_for_who_asks() {
+    let proxy = Proxy::start(&format!("{ON}\nlimits: {{ header_timeout: 1h }}")).await;
+    let _deaf: Vec<Socket> = tokio::task::block_in_place(|| (0..256).map(|_| deaf(&proxy)).collect());
     assert_eq!(asked(proxy.admin_address(), "GET", "/healthz", "").await.status(), 200);
 }
 

@@ -259,6 +259,20 @@ async fn nobody_hears_of_what_was_sent_on_anothers_authenticated_connection() {
     }
 }
 
+/// What others were sent says nothing of the page that a client of its own name would get.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_says_who_asks_hears_nothing_of_the_page_that_others_had() {
+    let origin = site().await;
+    let proxy = Proxy::start(REVISIT).await;
+    assert_eq!(with(&mut proxy.client().await, &origin, "GET", "/page", "").await.status(), 200);
+    eventually("the delivery is noted", || proxy.counts().forwarded == 1).await;
+    for (who, status) in [("", 304), ("Cookie: sid=1\r\n", 429), ("Authorization: Basic QQ\r\n", 429)] {
+        let fields = format!("{who}If-None-Match: \"a\"\r\n");
+        let again = with(&mut proxy.client().await, &origin, "GET", "/page", &fields).await;
+        assert_eq!((again.status(), again.field("etag").is_some()), (status, status == 304), "{who}");
+    }
+}
+
 /// So was one that was sent as a range of all its bytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_range_of_all_bytes_is_the_whole_page() {
