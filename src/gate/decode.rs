@@ -94,6 +94,10 @@ fn one(
     let mut out = Vec::new();
     let mut input = Input { rest: body, until, taken: 0, is_costly: false };
     let (name, read) = match coding.to_ascii_lowercase().as_str() {
+        // Some clients, as curl, undo zlib under this name, too.
+        "gzip" | "x-gzip" if is_zlib(body) => {
+            ("gzip", flate2::bufread::ZlibDecoder::new(&mut input).take(all).read_to_end(&mut out))
+        }
         "gzip" | "x-gzip" => ("gzip", gzip(&mut input, all, &mut out)),
         "br" if asks_for_large_window(body) => return Err(DecodeError::Window("br")),
         "br" => {
@@ -111,7 +115,7 @@ fn one(
         }
         // RFC 9110 §8.4.1.2 means zlib; some servers leave its header out.
         "deflate" => match flate2::bufread::ZlibDecoder::new(&mut input).take(all).read_to_end(&mut out) {
-            Err(_) if out.is_empty() && !input.is_costly => {
+            Err(error) if out.is_empty() && !input.is_costly && error.kind() != io::ErrorKind::UnexpectedEof => {
                 input.rest = body;
                 ("deflate", flate2::bufread::DeflateDecoder::new(&mut input).take(all).read_to_end(&mut out))
             }
@@ -212,6 +216,11 @@ fn is_text(body: &[u8], cut: bool) -> bool {
 /// Within the RFC a window has at most 16 MiB.
 fn asks_for_large_window(body: &[u8]) -> bool {
     body.first().is_some_and(|first| first & 0x7F == 0b001_0001)
+}
+
+/// Whether it begins as zlib does, as far as it has come (RFC 1950 §2.2). Bare deflate seldom does.
+fn is_zlib(body: &[u8]) -> bool {
+    body[0] & 0x0F == 8 && body.get(1).is_none_or(|flags| u16::from_be_bytes([body[0], *flags]) % 31 == 0)
 }
 
 /// How a gzip file begins: its magic number, and the only method that there is (RFC 1952 §2.3.1).
@@ -378,6 +387,22 @@ pub(super) mod tests {
             assert_eq!(decode(body, "deflate", 1000, false).unwrap(), TEXT);
         }
         assert_eq!(decode(vec![0xff; 100], "deflate", 1000, false), Err(DecodeError::Damaged("deflate")));
+    }
+
+    /// However little has come of it.
+    #[test]
+    fn zlib_is_known_by_its_beginning_in_either_name() {
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+        zlib.write_all(&b"<meta name=robots content=noai> and more text".repeat(20)).unwrap();
+        let zlib = zlib.finish().unwrap();
+        for coding in ["deflate", "gzip"] {
+            for length in 2..zlib.len() {
+                let read = decode(zlib[..length].to_vec(), coding, 1000, true);
+                assert!(read.is_ok(), "{length} bytes as {coding}: {read:?}");
+            }
+            assert_eq!(decode(zlib.clone(), coding, 1000, false).unwrap().len(), 900);
+            assert!(decode(zlib[..20].to_vec(), coding, 1000, false).is_err(), "it was cut short");
+        }
     }
 
     #[test]
