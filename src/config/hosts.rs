@@ -129,6 +129,11 @@ impl Hosts {
         self.everybodys.policies.iter().chain(own).filter_map(|policy| policy.tls.as_ref())
     }
 
+    /// Whether a user's entry is about TLS.
+    pub fn has_own_tls(&self) -> bool {
+        self.own_tls().is_some()
+    }
+
     /// A user's entries, if one of them is about TLS.
     fn own_tls(&self) -> Option<&OwnTable> {
         self.own.as_ref().filter(|own| own.entries.iter().any(|(_, entry)| entry.sets_tls()))

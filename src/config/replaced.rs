@@ -1,7 +1,6 @@
 //! What a file, a variable or an argument replaces of an earlier one: the same key, or what another file sets for more hosts or users.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
@@ -101,8 +100,11 @@ fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replaced<WrittenNode<'a>>>) {
         before.or_else(|| for_all(root, keys)).and_then(|before| one(before, by))
     };
     into.extend(of_all.iter().filter_map(|leaf| of_leaf(leaf, None)));
-    let mut by_keys = BTreeMap::<_, Vec<_>>::new();
-    of_all.iter().for_each(|(pattern, keys, node)| by_keys.entry(keys).or_default().push((*pattern, node)));
+    // What patterns cover, by their ends.
+    let mut covered = HashMap::<_, Vec<_>>::new();
+    for (pattern, keys, node) in &of_all {
+        wider(end(pattern)).for_each(|end| covered.entry((keys, end)).or_default().push((*pattern, node)));
+    }
     let users = root.below("access").and_then(|access| access.below("users"));
     for user in users.into_iter().flat_map(YamlNode::items) {
         let path = ["access", "users", user.below("name").and_then(YamlNode::text).unwrap_or_default()];
@@ -115,17 +117,18 @@ fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replaced<WrittenNode<'a>>>) {
         let leaves = own.leaves();
         into.extend(leaves.iter().filter_map(|leaf| of_leaf(leaf, Some(end(leaf.0)))));
         // A user's pattern overrides what is set for fewer hosts, too: for how many, since each user may do so for every host.
-        for keys in leaves.iter().map(|(_, keys, _)| keys).collect::<BTreeSet<_>>() {
-            let mut found = BTreeMap::<&str, Replaced<WrittenNode<'a>>>::new();
-            for (pattern, before) in by_keys.get(keys).into_iter().flatten() {
+        for (own_pattern, keys, _) in &leaves {
+            let mut found: Option<Replaced<WrittenNode<'a>>> = None;
+            for (pattern, before) in covered.get(&(keys, end(own_pattern))).into_iter().flatten() {
                 let by = wider(end(pattern)).find_map(|wider| Some((wider, own.get(wider, keys)?)));
-                let Some((wider, by)) = by.filter(|(_, by)| is_other(before.node, by.node)) else { continue };
-                match found.entry(wider) {
-                    Entry::Vacant(place) => drop(place.insert(Replaced::new((*before).clone(), by))),
-                    Entry::Occupied(mut first) => first.get_mut().more += 1,
+                let by = by.filter(|(wider, by)| *wider == end(own_pattern) && is_other(before.node, by.node));
+                match (&mut found, by) {
+                    (None, Some((_, by))) => found = Some(Replaced::new((*before).clone(), by)),
+                    (Some(first), Some(_)) => first.more += 1,
+                    (_, None) => {}
                 }
             }
-            into.extend(found.into_values());
+            into.extend(found);
         }
     }
 }

@@ -52,6 +52,7 @@ impl OriginSettings {
         let upstream_proxy = egress.upstream_proxy.as_ref().and_then(|url| UpstreamProxy::new(url).ok()).map(Arc::new);
         let hosts = &settings.hosts;
         let users = settings.access.users.iter().filter_map(|user| Some((user.name.as_ref(), user.hosts.as_ref()?)));
+        let users = users.filter(|(_, hosts)| hosts.has_own_tls());
         let all = users.clone().map(|(_, hosts)| hosts).chain([hosts]).flat_map(Hosts::tls);
         let trust = Trust::new(&roots, all, before.map(|before| &before.trust));
         let trust = trust.map_err(|error| error.placed(&settings.places))?;
