@@ -212,7 +212,7 @@ pub(super) async fn explain(
     let rules = settings.hosts_of(user.as_deref()).get(authority.host()).rules.clone().asked_for(&tokens, &purposes);
     let own_tokens = user.as_ref().map_or(&[][..], |user| &user.product_tokens);
     let request = Request { product_tokens: own_tokens, ..Request::new(&authority, target.as_bytes()) };
-    let refused = settings.refuses(user.as_deref(), &authority);
+    let refused = settings.refuses(user.as_deref(), &authority, "GET");
     let explained = admin.gate().explain(&request, &rules, refused.as_ref()).await;
     let not_asked = |why| format!("cannot read {}: {why}", authority.robots_url());
     let explained = explained.map_err(|why| problem(StatusCode::SERVICE_UNAVAILABLE, not_asked(why)))?;

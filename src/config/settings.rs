@@ -118,12 +118,12 @@ impl Settings {
     }
 
     /// Why no page of this authority may be asked for, as far as the configuration alone says so.
-    pub fn refuses(&self, user: Option<&User>, authority: &Authority) -> Option<Refusal> {
+    pub fn refuses(&self, user: Option<&User>, authority: &Authority, method: &str) -> Option<Refusal> {
         let policy = self.hosts_of(user).get(authority.host());
         let is_denied = policy.intercept == InterceptMode::Deny && authority.scheme() == Scheme::Https;
         match is_denied {
             true => Some(policy.https_denied()),
-            false => self.check_listed(user, authority.host(), "GET").err(),
+            false => self.check_listed(user, authority.host(), method).err(),
         }
     }
 

@@ -217,10 +217,11 @@ impl Gate {
         let (stood, reported) = pace.stand_or_report(request.client, &terms, is_reported, reported)?;
         let permit = match stood {
             Stand::Go(permit) => permit,
-            Stand::Wait(waiting) => {
-                let permit = account.waits(self.turn(request, waiting)).await?;
-                permit.unwrap_or_else(|| Permit::new(&pace, None, &terms))
-            }
+            Stand::Wait(waiting) => match account.waits(self.turn(request, waiting)).await? {
+                Some(permit) => permit,
+                // Report mode has begun.
+                None => return Box::pin(self.admit_connection(request, hosts, account)).await,
+            },
         };
         account.pay().await?;
         Ok((permit, reported))

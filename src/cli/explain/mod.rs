@@ -68,7 +68,7 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
     let last_run = if is_told { Vec::new() } else { last_run::product_tokens() };
     let rules = rules.asked_for(&last_run, &[]);
     let max_crawl_delay = settings.pace.max_crawl_delay;
-    let refused = settings.refuses(user.as_deref(), &authority);
+    let refused = settings.refuses(user.as_deref(), &authority, "GET");
     let policy = settings.hosts_of(user.as_deref()).get(authority.host());
     let is_tunnelled = policy.intercept == InterceptMode::Tunnel && authority.scheme() == Scheme::Https;
     let tunnelled = is_tunnelled.then(|| policy.intercept_key.clone());

@@ -34,7 +34,8 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     let robots = past.robots(&settings.robots.parse_options(), at);
     let tdmrep = rules.mining_purpose().map(|_| past.tdmrep(at));
     let known = Known { robots: &robots, tdmrep: tdmrep.as_ref(), license: None };
-    let refused = settings.refuses(user.as_deref(), authority);
+    let method = asker.decision.method.as_deref().filter(|method| *method != "CONNECT").unwrap_or("GET");
+    let refused = settings.refuses(user.as_deref(), authority, method);
     let mut explanation = refused.iter().fold(explain(known, &rules, &request, at), Explanation::refused);
     let broken = broken(&verified);
     let warning =

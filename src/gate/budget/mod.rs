@@ -37,7 +37,7 @@ struct KnownBudget {
     budget: Budget,
     /// The last count heard.
     heard: Spent,
-    /// The highest one. A server that has lost its memory may have answered before anybody knew.
+    /// The highest one. A server that has lost its memory may have answered before anybody knew. Of money, much is given back: the last one.
     most: Spent,
     /// Spent here and not reported yet: requests, bytes.
     unreported: (i64, u64),
@@ -143,32 +143,19 @@ impl Ledger {
             let spend = if is_told { spend } else { Spend { heard: heard(), ..spend } };
             answer = self.fleet.spend(of, &spend).await.ok();
         }
-        // What this process does not know, as it has just been started, an earlier one may have noted.
-        let is_unknown = answer.is_none() && self.known(of, spend.per, SystemTime::now()).is_untouched();
-        let noted = if is_unknown { self.fleet.note_spent(of, &Spend::of(spend.per, 0, 0)).await } else { None };
-        let (goes, heard) = {
-            let (now, mut book) = (SystemTime::now(), self.known.lock());
-            book.make_room(now);
-            let known = book.known.entry((of.into(), spend.per)).or_default();
-            let current = known.at(spend.per, now);
-            *known = KnownBudget { budget, ..answer.map_or(current, |(_, heard)| current.in_period(heard.ends)) };
-            let (goes, heard) = match answer {
-                Some((goes, heard)) => (goes, heard),
-                None => {
-                    let heard = known.heard.or_more(noted.unwrap_or_default());
-                    known.heard = heard;
-                    (known.spend_unreported(&spend, part), heard)
-                }
-            };
-            (known.heard, known.most) = (heard, heard.or_more(known.most));
-            (goes, heard)
+        let (now, mut book) = (SystemTime::now(), self.known.lock());
+        book.make_room(now);
+        let known = book.known.entry((of.into(), spend.per)).or_default();
+        let current = known.at(spend.per, now);
+        *known = KnownBudget { budget, ..answer.map_or(current, |(_, heard)| current.in_period(heard.ends)) };
+        let goes = match answer {
+            Some((goes, heard)) => {
+                known.count(heard);
+                goes
+            }
+            None => known.spend_unreported(&spend, part),
         };
-        match answer {
-            Some(_) => _ = self.fleet.note_spent(of, &Spend { heard, ..Spend::of(spend.per, 0, 0) }).await,
-            None if goes => _ = self.fleet.note_spent(of, &Spend { within: None, ..spend }).await,
-            None => {}
-        }
-        goes.then_some(heard.ends)
+        goes.then_some(known.heard.ends)
     }
 }
 
@@ -194,14 +181,19 @@ impl KnownBudget {
         }
     }
 
+    fn count(&mut self, heard: Spent) {
+        self.most = if self.budget.money.is_some() { heard } else { heard.or_more(self.most) };
+        self.heard = heard;
+    }
+
     /// Handles the answer to a report.
     fn hear(&mut self, reported: &Self, heard: Spent) {
         // Otherwise another period has begun, and nothing of it was reported.
         if self.heard.ends == reported.heard.ends {
             let unreported =
                 (self.unreported.0 - reported.unreported.0, self.unreported.1.saturating_sub(reported.unreported.1));
-            let most = heard.or_more(self.most);
-            *self = Self { heard, most, ..Self { unreported, ..*self }.in_period(heard.ends) };
+            *self = Self { unreported, ..*self }.in_period(heard.ends);
+            self.count(heard);
         }
     }
 
@@ -209,11 +201,6 @@ impl KnownBudget {
     fn spent(&self, instances: u32) -> Spent {
         let (requests, bytes) = self.unreported;
         self.heard.plus(requests.saturating_mul(instances.into()), bytes.saturating_mul(instances.into()))
-    }
-
-    /// Whether nothing is known to be spent.
-    fn is_untouched(&self) -> bool {
-        self.spent(1) == Spent { ends: self.heard.ends, ..Spent::default() }
     }
 
     /// Spends during a partition. False: there may be no room, if the others, who have another rank each, do the same.
@@ -252,6 +239,7 @@ const MOST_LEFT: usize = 4 * MOST_KNOWN;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::{Money, MoneyBudget};
 
     /// Requests that go during a partition, with so much heard before.
     fn alone(budget: Budget, heard: u64, part: (u32, u32)) -> usize {
@@ -274,6 +262,18 @@ mod tests {
         assert_eq!(goes, expected);
         let bytes = Budget { requests: None, bytes: Some(1000), ..budget };
         assert_eq!([(0, 1), (0, 2), (4, 3)].map(|(heard, instances)| alone(bytes, heard, (instances, 0))), [10, 5, 2]);
+    }
+
+    #[test]
+    fn a_server_that_forgets_hears_the_highest_count_but_not_of_money_that_was_given_back() {
+        let money = MoneyBudget { most: Money::parse("USD 1").unwrap(), per: Period::Hour };
+        for (money, most) in [(None, 9), (Some(money), 2)] {
+            let mut known = KnownBudget { budget: Budget { money, ..Budget::default() }, ..KnownBudget::default() };
+            for requests in [4, 9, 2] {
+                known.count(Spent { ends: 3600, requests, bytes: 0 });
+            }
+            assert_eq!((known.most.requests, known.heard.requests), (most, 2));
+        }
     }
 
     #[test]

@@ -149,14 +149,6 @@ impl Fleet {
         Ok(budget::answered(answer, spend.per, SystemTime::now()))
     }
 
-    /// Notes spending in this machine's memory as well, where a process finds it that is started while the server is lost. Returns all
-    /// that is noted.
-    pub async fn note_spent(&self, of: &str, spend: &Spend) -> Option<Spent> {
-        self.paces()?;
-        let (_, spent) = self.machine.machine().spend(of, spend).await.ok()?;
-        Some(spent)
-    }
-
     /// A copy of this authority's robots.txt has come; "": any copy may have.
     pub fn arrived(&self, authority: &str) {
         // There may be no receiver.
