@@ -220,7 +220,7 @@ fn asks_for_large_window(body: &[u8]) -> bool {
 
 /// Whether it begins as zlib does, as far as it has come (RFC 1950 §2.2). Bare deflate seldom does.
 fn is_zlib(body: &[u8]) -> bool {
-    body[0] & 0x0F == 8 && body.get(1).is_none_or(|flags| u16::from_be_bytes([body[0], *flags]) % 31 == 0)
+    body[0] & 0x0F == 8 && body.get(1).is_none_or(|flags| u16::from_be_bytes([body[0], *flags]).is_multiple_of(31))
 }
 
 /// How a gzip file begins: its magic number, and the only method that there is (RFC 1952 §2.3.1).
