@@ -95,9 +95,7 @@ fn one(
     let mut input = Input { rest: body, until, taken: 0, is_costly: false };
     let (name, read) = match coding.to_ascii_lowercase().as_str() {
         // Some clients, as curl, undo zlib under this name, too.
-        "gzip" | "x-gzip" if is_zlib(body) => {
-            ("gzip", flate2::bufread::ZlibDecoder::new(&mut input).take(all).read_to_end(&mut out))
-        }
+        "gzip" | "x-gzip" if is_zlib(body) => ("gzip", zlib(&mut input, all, &mut out)),
         "gzip" | "x-gzip" => ("gzip", gzip(&mut input, all, &mut out)),
         "br" if asks_for_large_window(body) => return Err(DecodeError::Window("br")),
         "br" => {
@@ -114,7 +112,7 @@ fn one(
             ("zstd", decoder.take(all).read_to_end(&mut out))
         }
         // RFC 9110 §8.4.1.2 means zlib; some servers leave its header out.
-        "deflate" => match flate2::bufread::ZlibDecoder::new(&mut input).take(all).read_to_end(&mut out) {
+        "deflate" => match zlib(&mut input, all, &mut out) {
             Err(error) if out.is_empty() && !input.is_costly && error.kind() != io::ErrorKind::UnexpectedEof => {
                 input.rest = body;
                 ("deflate", flate2::bufread::DeflateDecoder::new(&mut input).take(all).read_to_end(&mut out))
@@ -134,6 +132,10 @@ fn one(
         Err(_) if lenient && !out.is_empty() => Ok(out),
         Err(_) => Err(DecodeError::Damaged(name)),
     }
+}
+
+fn zlib(input: &mut Input<'_>, all: u64, out: &mut Vec<u8>) -> io::Result<usize> {
+    flate2::bufread::ZlibDecoder::new(input).take(all).read_to_end(out)
 }
 
 /// The members one after the other (RFC 1952 §2.2), with zeros between them, which some clients skip. Anything else that follows is padding.

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_would_wait_too_long_learns_at_once_how_long() {
@@ -400,17 +401,23 @@ async fn a_client_that_has_nothing_in_flight_at_a_host_gets_a_place() {
     }
 }
 
-/// What holds when its turn comes holds for it: here a longer delay, for all who wait.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_longer_delay_holds_for_those_who_wait_already() {
-    let origin = Origin::site("User-agent: *\n").await;
-    let proxy = Arc::new(Proxy::start("pace: { min_delay: 3s }").await);
+/// The requests for two pages, which wait behind the first page's.
+async fn two_that_wait(proxy: &Arc<Proxy>, origin: &Origin) -> JoinHandle<Vec<Response>> {
     assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
     let waiting = tokio::spawn({
         let (proxy, urls) = (proxy.clone(), [2, 3].map(|number| origin.url(&format!("/page{number}"))));
         async move { all(&proxy, urls).await }
     });
     eventually("two that wait", || proxy.waiting() == 2).await;
+    waiting
+}
+
+/// What holds when its turn comes holds for it: here a longer delay, for all who wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_longer_delay_holds_for_those_who_wait_already() {
+    let origin = Origin::site("User-agent: *\n").await;
+    let proxy = Arc::new(Proxy::start("pace: { min_delay: 3s }").await);
+    let waiting = two_that_wait(&proxy, &origin).await;
     proxy.reload("pace: { min_delay: 5s }").expect("a good configuration");
     assert!(waiting.await.unwrap().iter().all(|response| response.status() == 200));
     assert_gaps(&origin, 2, Duration::from_secs(5));
@@ -421,12 +428,7 @@ async fn a_longer_delay_holds_for_those_who_wait_already() {
 async fn report_mode_releases_those_who_wait_already() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 60\n").await;
     let proxy = Arc::new(Proxy::start("pace: { max_wait: 5m }").await);
-    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
-    let waiting = tokio::spawn({
-        let (proxy, urls) = (proxy.clone(), [2, 3].map(|number| origin.url(&format!("/page{number}"))));
-        async move { all(&proxy, urls).await }
-    });
-    eventually("two that wait", || proxy.waiting() == 2).await;
+    let waiting = two_that_wait(&proxy, &origin).await;
     proxy.reload("mode: report\npace: { max_wait: 5m }").expect("a good configuration");
     assert!(waiting.await.unwrap().iter().all(|response| response.status() == 200));
     assert_eq!(proxy.waiting(), 0);

@@ -45,5 +45,5 @@ impl HostQueue {
     }
 }
 
-/// A start takes as long.
+/// Shorter debts are over before a process is started again.
 const LEAST_DEBT: Duration = Duration::from_secs(1);
