@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use crate::policy::HostPattern;
 
 use super::read::sections::Sections;
+use super::schema::values::ListenAddress;
 use super::settings::Settings;
-use super::written::values::ListenAddress;
 
 pub(super) fn listeners(settings: &Settings, check: &mut Sections<'_>) {
     let Settings { listen, admin, access, .. } = settings;

@@ -3,9 +3,9 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::compared::{key_path, plain};
+use super::comparison::{key_path, plain};
+use super::display::Whole;
 use super::settings::Settings;
-use super::shown::Whole;
 
 /// The keys that a reload changed, such as `pace.max_wait`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crate::policy::operator_rules::OwnRules;
 use crate::policy::{HostPattern, HostRules, Refusal};
 
+use super::schema::host_table::{InterceptMode, Override};
+use super::schema::origin_tls::{OriginTls, TlsVersions};
+use super::schema::values::PathPattern;
 use super::steps::step;
-use super::written::host_table::{InterceptMode, Override};
-use super::written::origin_tls::{OriginTls, TlsVersions};
-use super::written::values::PathPattern;
 
 /// The settings for one host, complete.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,9 +10,9 @@ use crate::robots::Purpose;
 
 use super::host_policy::HostPolicy;
 use super::read::sections::Sections;
+use super::schema::host_table::{HostMap, InterceptMode, Override};
+use super::schema::origin_tls::OriginTls;
 use super::steps::step;
-use super::written::host_table::{HostMap, InterceptMode, Override};
-use super::written::origin_tls::OriginTls;
 
 /// The policies of all hosts, for everybody or for one user.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,6 @@
 //! The name of this instance in Via: as configured, or generated once and stored.
 
-use super::written::values::InstanceName;
+use super::schema::values::InstanceName;
 use super::{Settings, as_line, is_ours, read_file, write_once};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::compared::key_path;
+use super::comparison::key_path;
+use super::display::without_secrets;
 use super::overrides::{OverrideInForce, overrides};
 use super::read::error::{ConfigPlace, ConfigText};
 use super::read::tree::{Value, YamlNode};
-use super::replaced::{Replaced, WrittenKey, WrittenNode, is_same, replaced};
+use super::replacements::{Replaced, WrittenKey, WrittenNode, is_same, replaced};
+use super::schema::defaults::defaults;
 use super::settings::Settings;
-use super::shown::without_secrets;
-use super::written::defaults::defaults;
 
 /// What a configuration was loaded from.
 #[derive(Default)]

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::display::{Whole, json};
 use super::hosts::Hosts;
 use super::layers::Layers;
 use super::path_places::PathPlaces;
@@ -13,10 +14,9 @@ use super::read::files::ConfigFiles;
 use super::read::sections::Sections;
 use super::read::text::read_text;
 use super::read::tree::{Value, YamlNode};
+use super::schema::defaults::defaults;
+use super::schema::values::AccessLog;
 use super::settings::Settings;
-use super::shown::{Whole, json};
-use super::written::defaults::defaults;
-use super::written::values::AccessLog;
 use super::{validate, warnings};
 use crate::robots::ProductToken;
 

@@ -5,7 +5,8 @@ mod addresses;
 mod admin_token;
 mod byte_lock;
 mod changes;
-mod compared;
+mod comparison;
+mod display;
 mod files;
 mod host_policy;
 mod hosts;
@@ -15,19 +16,19 @@ mod load;
 mod overrides;
 mod path_places;
 mod read;
-mod replaced;
+mod replacements;
+mod schema;
 mod settings;
-mod shown;
 mod steps;
 mod unusable_file;
 mod validate;
 mod warnings;
 mod whole_file;
-mod written;
 
 pub use admin_token::AdminToken;
 pub(crate) use byte_lock::control_lock;
 pub use changes::Changes;
+pub use display::withheld_variables;
 pub(crate) use files::{
     LOCK, NO_LOCK, check_lock, check_owner, is_at, is_ours, is_same, open_file, open_lock, open_ours, open_own,
     open_private, open_regular,
@@ -43,27 +44,26 @@ pub use overrides::{OverrideInForce, overrides};
 pub use path_places::PathPlaces;
 pub use read::environment::KeyArgument;
 pub use read::error::{Complaint, ConfigErrors, ConfigFault, ConfigPlace};
-pub use replaced::WrittenKey;
-pub use settings::Settings;
-pub use shown::withheld_variables;
-pub use unusable_file::UnusableFile;
-pub(crate) use unusable_file::{MORE_FILES, MORE_PROCESSES, hint_for};
-pub(crate) use whole_file::{
-    as_line, read_argument, read_file, read_ours, read_whole, rewrite, unnamed, write_once, write_whole,
-};
-pub use written::access::{AccessSettings, CertificateName, User};
-pub use written::defaults::DEFAULTS;
-pub use written::file::{
+pub use replacements::WrittenKey;
+pub use schema::access::{AccessSettings, CertificateName, User};
+pub use schema::defaults::DEFAULTS;
+pub use schema::file::{
     AdminSettings, CacheSettings, EgressSettings, EvidenceSettings, Fallback, FleetSettings, IdentitySettings,
     LimitSettings, Listener, ListenerTls, LogFormat, LogLevel, LogSettings, Mode, OnFleetLoss, OnVisitTime,
     PaceSettings, RobotsSettings, StoreSettings, Subresources,
 };
-pub use written::host_table::InterceptMode;
-pub use written::intercept::{CaSource, Intercept};
-pub use written::origin_tls::{CertificatePair, OriginTls, Pin, TlsVersions};
-pub use written::secrets::{HashCost, Secret, SecretUrl};
-pub use written::signature::{Agent, AgentForm, SignWhen, SignatureSettings};
-pub use written::units;
-pub use written::values::{
+pub use schema::host_table::InterceptMode;
+pub use schema::intercept::{CaSource, Intercept};
+pub use schema::origin_tls::{CertificatePair, OriginTls, Pin, TlsVersions};
+pub use schema::secrets::{HashCost, Secret, SecretUrl};
+pub use schema::signature::{Agent, AgentForm, SignWhen, SignatureSettings};
+pub use schema::units;
+pub use schema::values::{
     AccessLog, DenyEntry, HeaderText, InstanceName, ListenAddress, Network, PathPattern, PortRange,
+};
+pub use settings::Settings;
+pub use unusable_file::UnusableFile;
+pub(crate) use unusable_file::{MORE_FILES, MORE_PROCESSES, hint_for};
+pub(crate) use whole_file::{
+    as_line, read_argument, read_file, read_ours, read_whole, rewrite, unnamed, write_once, write_whole,
 };

@@ -1,9 +1,9 @@
 //! Overrides: settings that make politely less polite than its defaults, or trust a site unverified. `politely check` shows those in force,
 //! a report those of stored configurations.
 
-use super::shown::json;
+use super::display::json;
+use super::schema::defaults::defaults;
 use super::units::{parse_duration, parse_size};
-use super::written::defaults::defaults;
 use crate::robots::Purpose;
 use serde::Serialize;
 use serde_json::Value;

@@ -3,20 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::display::Whole;
 use super::hosts::Hosts;
 use super::path_places::PathPlaces;
 use super::read::error::Complaint;
 use super::read::reader::Reader;
 use super::read::sections::Sections;
-use super::shown::Whole;
-use super::written::access::{AccessSettings, User};
-use super::written::file::{
+use super::schema::access::{AccessSettings, User};
+use super::schema::file::{
     AdminSettings, CacheSettings, EgressSettings, EvidenceSettings, Fallback, FleetSettings, IdentitySettings,
     LimitSettings, Listener, LogSettings, Mode, OnFleetLoss, OnVisitTime, PaceSettings, RobotsSettings, StoreSettings,
 };
-use super::written::host_table::{HostMap, InterceptMode, Override, Usage};
-use super::written::intercept::Intercept;
-use super::written::text;
+use super::schema::host_table::{HostMap, InterceptMode, Override, Usage};
+use super::schema::intercept::Intercept;
+use super::schema::text;
 use crate::policy::{Allowlist, Authority, Host, Manners, PolicyOptions, Refusal, Scheme, UsageModes};
 use serde::Deserialize;
 

@@ -10,13 +10,13 @@ use crate::robots::ParseOptions;
 
 use super::addresses::{egress, listeners};
 use super::read::sections::Sections;
+use super::schema::host_table::{HostMap, Override};
+use super::schema::intercept;
+use super::schema::manners::check_budget;
+use super::schema::origin_tls::TlsVersions;
+use super::schema::signature::SignatureSettings;
+use super::schema::units::show_duration;
 use super::settings::Settings;
-use super::written::host_table::{HostMap, Override};
-use super::written::intercept;
-use super::written::manners::check_budget;
-use super::written::origin_tls::TlsVersions;
-use super::written::signature::SignatureSettings;
-use super::written::units::show_duration;
 
 /// What is wrong with single values, and between the keys.
 pub(super) fn check(settings: &Settings, check: &mut Sections<'_>) {

@@ -9,9 +9,9 @@ use crate::robots::Purpose;
 
 use super::hosts::Hosts;
 use super::read::error::{Complaint, did_you_mean};
+use super::schema::file::Listener;
+use super::schema::units::show_duration;
 use super::settings::Settings;
-use super::written::file::Listener;
-use super::written::units::show_duration;
 
 pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
     let Settings { pace, hosts, access, .. } = settings;

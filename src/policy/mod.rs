@@ -8,7 +8,7 @@ mod background;
 pub mod budget;
 pub mod cache;
 mod client_id;
-mod clipped;
+mod clip;
 mod content_range;
 mod date;
 pub mod decide;
@@ -41,7 +41,7 @@ pub use allowlist::Allowlist;
 pub use authority::{Authority, AuthorityError, Scheme};
 pub use background::is_background;
 pub use budget::{Budget, MoneyBudget, Period, Spent};
-pub use clipped::{clipped, is_unseen, json_escape};
+pub use clip::{clipped, is_unseen, json_escape};
 pub use content_range::{content_range, whole_range};
 pub use date::shown_http_date;
 pub use decide::{

@@ -9,7 +9,7 @@ mod io;
 mod limits;
 mod respond;
 
-pub use client::distrusted::{Distrusted, DistrustedClients};
+pub use client::distrust::{Distrusted, DistrustedClients};
 pub(crate) use client::listener;
 pub use exchange::counters::{Counters, Counts, Details, HostFailures};
 pub use exchange::memory::{RememberedReservation, Reservations};

@@ -5,7 +5,7 @@ use super::body_stream::{BodyStream, GetError, ReplyBody};
 use super::connect::{Http1Link, HttpLink, OriginConnection, Versions, Want};
 use super::dial_error::DialFault;
 use super::http2::{Http2Link, is_broken_off, is_unprocessed, wants_http1};
-use super::outgoing::Outgoing;
+use super::outgoing_request::Outgoing;
 use super::route::Route;
 use crate::http1::{Body, Framing, MAX_INTERIM, ResponseHead, read_response};
 use bytes::BytesMut;

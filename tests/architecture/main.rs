@@ -206,7 +206,7 @@ const CIRCLES: &[&str] = &[
     "src/cli/trust/mod.rs src/cli/trust/nss.rs",
     "src/gate/pacer/host_queue/mod.rs src/gate/pacer/permit.rs",
     "src/http1/body.rs src/http1/chunked.rs",
-    "src/proxy/client/distrusted.rs src/proxy/mod.rs",
+    "src/proxy/client/distrust.rs src/proxy/mod.rs",
     "src/proxy/respond/mod.rs src/proxy/respond/page.rs",
     "src/server/mod.rs src/server/reload.rs",
     "src/tls/ca/directory.rs src/tls/ca/mod.rs",
@@ -217,4 +217,4 @@ const CIRCLES: &[&str] = &[
 const TWICE: &[&str] = &["Decision", "Fields", "Member", "Request", "State"];
 
 /// Files over the length.
-const LONG: &[&str] = &["src/config/written/file.rs", "src/config/written/values.rs"];
+const LONG: &[&str] = &["src/config/schema/file.rs", "src/config/schema/values.rs"];

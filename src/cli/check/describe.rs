@@ -1,6 +1,6 @@
 //! What the configuration means, a line for each point.
 
-use super::told::Told;
+use super::output::Told;
 use crate::cli::kept;
 use crate::config::{AccessLog, InterceptMode, Mode, Network, OnFleetLoss, Settings};
 

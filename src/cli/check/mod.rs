@@ -2,7 +2,7 @@
 
 mod describe;
 mod differences;
-mod told;
+mod output;
 mod user;
 
 pub(super) use user::unknown as unknown_user;
@@ -25,7 +25,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 
 use super::{CommandError, Format, NO, inert_json, print};
-use told::Told;
+use output::Told;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CheckArgs {

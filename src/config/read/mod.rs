@@ -2,7 +2,7 @@
 
 pub(super) mod environment;
 pub(super) mod error;
-mod expected;
+mod expectation;
 pub(super) mod files;
 mod key_kind;
 mod places;

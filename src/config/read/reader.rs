@@ -10,10 +10,10 @@ use serde::de::{Deserializer, Error, Expected, IntoDeserializer, Unexpected, Vis
 use serde::forward_to_deserialize_any;
 
 use super::error::{Complaint, ConfigPlace, did_you_mean};
-use super::expected::{integer_hint, listed, plain, show};
+use super::expectation::{integer_hint, listed, plain, show};
 use super::tree::{Value, YamlNode};
+use crate::config::schema::text;
 use crate::config::steps::step;
-use crate::config::written::text;
 
 /// One node as serde sees it.
 #[derive(Clone, Copy)]

@@ -6,10 +6,10 @@ use std::path::Path;
 use serde::de::{DeserializeOwned, Error};
 
 use super::error::{Complaint, ConfigPlace, Faults, nearest};
-use super::expected::listed;
+use super::expectation::listed;
 use super::reader::{Reader, ValueError};
 use super::tree::{Value, YamlNode};
-use crate::config::written::defaults::defaults;
+use crate::config::schema::defaults::defaults;
 
 /// Reads sections, and takes faults that involve several keys.
 pub(in crate::config) struct Sections<'a> {

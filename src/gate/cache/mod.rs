@@ -5,15 +5,15 @@ mod entry_body;
 mod entry_file;
 mod in_flight;
 mod index;
-mod shared;
+mod page_cache;
 mod start;
-mod storing;
+mod store_answer;
 
 pub use entry_body::EntryBody;
 pub use in_flight::{OthersFetch, PageClaim};
 pub use index::EntryId;
-pub use shared::{PageCache, PageCacheFigures, StoreOrder, StoredAnswer};
-pub use storing::StoringAnswer;
+pub use page_cache::{PageCache, PageCacheFigures, StoreOrder, StoredAnswer};
+pub use store_answer::StoringAnswer;
 
 use crate::policy::cache::StoredHead;
 use ring::digest::{SHA256, digest};
@@ -97,7 +97,7 @@ impl PageCache {
     /// Gives a revalidated answer its new head.
     pub fn confirm(self: &Arc<Self>, stored: &StoredAnswer, head: StoredHead, order: StoreOrder) {
         let order = StoreOrder { replaces: Some(stored.id), ..order };
-        tokio::spawn(storing::confirm(self.clone(), stored.entry.clone(), head, order));
+        tokio::spawn(store_answer::confirm(self.clone(), stored.entry.clone(), head, order));
     }
 
     /// Invalidates the URL's stored answers and those being written (RFC 9111 §4.4).
@@ -264,7 +264,7 @@ mod tests {
         }
         let stored = cache.find(1, |_| true).await.expect("it is stored");
         let order = StoreOrder { key: 1, replaces: Some(stored.id), claim: cache.claim(1) };
-        storing::confirm(cache.clone(), stored.entry, head(), order).await;
+        store_answer::confirm(cache.clone(), stored.entry, head(), order).await;
         let files = std::fs::read_dir(cache.path(stored.id).parent().unwrap()).unwrap().count();
         assert_eq!((files, cache.figures().entries, cache.figures().evicted), (8, 8, 0));
         assert!(!cache.path(stored.id).exists() && latest(&cache, 1) > stored.id);

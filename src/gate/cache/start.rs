@@ -2,7 +2,7 @@
 
 use super::in_flight::PagesInFlight;
 use super::index::{EntryId, EntryIndex, on_disk};
-use super::shared::{PageCache, UNFINISHED};
+use super::page_cache::{PageCache, UNFINISHED};
 use crate::config::{is_ours, open_lock, private_folder, warn_of_foreign, warn_of_others};
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};

@@ -7,11 +7,11 @@
 
 mod control;
 mod range;
+mod request_wish;
 mod storable;
-mod stored;
-mod wanted;
+mod stored_head;
 
 pub use control::CacheControl;
 pub use range::BodyPart;
-pub use stored::{Received, StoredHead};
-pub use wanted::{Wanted, is_of_one_client};
+pub use request_wish::{Wanted, is_of_one_client};
+pub use stored_head::{Received, StoredHead};

@@ -1,7 +1,7 @@
 //! Which answers a shared cache may store (RFC 9111 §3).
 
-use super::stored::{StoredHead, is_heuristic};
-use super::wanted::PRICE;
+use super::request_wish::PRICE;
+use super::stored_head::{StoredHead, is_heuristic};
 use std::time::Duration;
 
 impl StoredHead {
@@ -41,7 +41,7 @@ const MOST_SELECTING: usize = 16;
 
 #[cfg(test)]
 mod tests {
-    use super::super::stored::tests::head;
+    use super::super::stored_head::tests::head;
 
     #[test]
     fn what_is_one_clients_or_forbidden_is_not_stored() {

@@ -25,11 +25,11 @@
 //! other, except that they wait without limit and go first ([`Terms::is_renewal`]).
 
 mod backoff;
+mod debt;
+mod fleet_view;
 mod gap;
-mod observed;
+mod observations;
 mod outcome;
-mod owed;
-mod shared;
 mod source;
 mod start;
 mod terms;
@@ -42,7 +42,7 @@ use std::time::{Duration, Instant};
 pub use super::client_id::ClientId;
 use gap::GapInputs;
 pub use gap::LastStarts;
-pub use observed::Observed;
+pub use observations::Observed;
 pub use source::{Phase, Shares, TurnSource};
 pub use terms::{ARRIVAL, NextTurn, PaceOutcome, Refused, Slot, SlotRequest, Terms, Ticket, Turn};
 use wait_queue::WaitQueue;

@@ -5,7 +5,7 @@ mod egress_reason;
 mod evidence;
 mod sentence;
 
-pub(crate) use super::clipped::shortened;
+pub(crate) use super::clip::shortened;
 pub use egress_reason::{EgressReason, ListedBy};
 pub use evidence::{EntryEvidence, LineEvidence, Reservation};
 

@@ -3,7 +3,7 @@
 pub mod auth;
 mod connect;
 mod connection;
-pub mod distrusted;
+pub mod distrust;
 mod http1;
 mod http2;
 pub mod listener;

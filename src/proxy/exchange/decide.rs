@@ -1,7 +1,7 @@
 //! Decides a request: egress first, then the gate.
 
 use super::Exchange;
-use super::cached::CacheLookup;
+use super::cache::CacheLookup;
 use super::min_revisit::{self, Remembered};
 use super::pages::{self, Pages};
 use super::per_user::{asked, hosts};

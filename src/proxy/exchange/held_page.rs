@@ -3,7 +3,7 @@
 
 use super::carry::{AnswerHead, BodySource, Client, Flow, FlowError, Origin, Side};
 use super::carry_error::CarryError;
-use super::held::{HeldBody, HeldPage, LAST, LOOKS};
+use super::page_buffer::{HeldBody, HeldPage, LAST, LOOKS};
 use super::per_user::{asked, rules};
 use super::{Exchange, Outcome};
 use crate::gate::{DECODERS_BUSY, DecodeError, Taker};

@@ -3,7 +3,7 @@
 
 mod access_log;
 mod attempt;
-mod cached;
+mod cache;
 pub mod carry;
 mod carry_error;
 mod connection_auth;
@@ -12,7 +12,6 @@ mod decide;
 mod final_answer;
 mod forward;
 pub mod head;
-mod held;
 mod held_page;
 pub mod key_directory;
 pub mod memory;
@@ -21,6 +20,7 @@ mod offered_price;
 pub mod offers;
 mod outcome;
 mod outcome_counts;
+mod page_buffer;
 pub mod pages;
 mod per_user;
 pub mod previous_request;

@@ -1,8 +1,8 @@
 //! The state of a request in flight.
 
-use super::cached::{CacheTrace, CacheUse};
+use super::cache::{CacheTrace, CacheUse};
 use super::carry::Moved;
-use super::held::HeldPage;
+use super::page_buffer::HeldPage;
 use super::request::Request;
 use crate::config::Settings;
 use crate::gate::{Account, Permit, Reported};

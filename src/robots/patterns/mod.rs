@@ -3,7 +3,7 @@
 
 mod literals;
 pub(crate) mod pattern;
-mod starred;
+mod star_patterns;
 mod text;
 
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ use super::path::ComparedPath;
 
 use literals::{Literal, Literals};
 use pattern::{PatternForm, normalise, path_bytes};
-use starred::{Star, Starred};
+use star_patterns::{Star, Starred};
 use text::{PatternPlace, PatternText};
 
 /// Compiled patterns. A look-up returns the greatest value of those that match a path: the values are ordered by precedence.

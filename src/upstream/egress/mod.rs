@@ -2,7 +2,7 @@
 //! (`reach_for`, `addresses`) for each request, those inside a CONNECT too, each tunnel, robots.txt fetch and redirect hop:
 //! [`Guard::screen_host`] before the name is resolved, [`Guard::screen_socket`] with the address that is then dialled.
 
-mod embedded;
+mod embedded_ipv4;
 mod ranges;
 
 use std::fmt;
@@ -88,7 +88,7 @@ impl Guard {
             return Err(Denied::Listed { address: shown, network: *network });
         }
         if let IpAddr::V6(outer) = address {
-            for inner in embedded::ipv4(outer) {
+            for inner in embedded_ipv4::ipv4(outer) {
                 self.screen_carried(inner.into(), Some(address))?;
             }
         }

@@ -1,6 +1,6 @@
 //! How an instance processes the fleet's answers. Pure.
 
-use super::reserved::ReservedStart;
+use super::reservation::ReservedStart;
 use super::{FleetShare, TICK};
 use crate::gate::fleet::{PaceAnswer, PaceCall, WantedStart};
 use crate::policy::pace::{LastStarts, Observed, Schedule};

@@ -2,11 +2,11 @@
 //! before, and what to report. Pure, but for the numbers of reservations.
 
 mod answer;
-mod reserved;
+mod reservation;
 
 use crate::gate::fleet::{PaceCall, Reach, ServerClock, WaitNews, WantedStart};
 use crate::policy::pace::{ARRIVAL, LastStarts, Observed, Schedule, Slot, TurnSource};
-use reserved::{ReservedStart, UsedStart};
+use reservation::{ReservedStart, UsedStart};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 

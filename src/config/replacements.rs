@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::compared::plain;
+use super::comparison::plain;
+use super::display::json;
 use super::hosts::{end, wider};
 use super::read::error::ConfigPlace;
 use super::read::tree::{Value, YamlNode};
-use super::shown::json;
 
 /// A value, and the keys that lead to it.
 #[derive(Clone)]

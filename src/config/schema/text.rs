@@ -94,7 +94,7 @@ impl<T: FromText> Visitor<'_> for Text<T> {
 /// Implements [`FromText`]: the type, the expected kind of value, how to write it, and its parser.
 macro_rules! from_text {
     ($($type:ty, $expected:literal, $forms:expr, $parse:expr;)+) => {$(
-        impl $crate::config::written::text::FromText for $type {
+        impl $crate::config::schema::text::FromText for $type {
             const EXPECTED: &'static str = $expected;
             const FORMS: &'static str = $forms;
 
@@ -108,12 +108,12 @@ macro_rules! from_text {
 /// Like `from_text`, and implements `Deserialize`.
 macro_rules! read_from_text {
     ($($type:ty, $expected:literal, $forms:expr, $parse:expr;)+) => {
-        $crate::config::written::text::from_text! { $($type, $expected, $forms, $parse;)+ }
+        $crate::config::schema::text::from_text! { $($type, $expected, $forms, $parse;)+ }
 
         $(
             impl<'de> serde::Deserialize<'de> for $type {
                 fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                    $crate::config::written::text::one(deserializer)
+                    $crate::config::schema::text::one(deserializer)
                 }
             }
         )+

@@ -3,7 +3,7 @@
 
 use super::control::CacheControl;
 use super::range::BodyPart;
-use super::wanted::Wanted;
+use super::request_wish::Wanted;
 use crate::policy::date::{http_date, shown_http_date};
 use crate::policy::entity_tag;
 use crate::policy::retry_after::delta_seconds;

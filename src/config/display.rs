@@ -4,8 +4,8 @@
 use super::read::environment::{KeyArgument, has_prefix, overlay, sets_no_key, variables};
 use super::read::error::{ConfigPlace, Faults};
 use super::read::tree::{Value as Written, YamlNode};
-use super::written::defaults::defaults;
-use super::written::secrets::without_user;
+use super::schema::defaults::defaults;
+use super::schema::secrets::without_user;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fmt;

@@ -2,8 +2,8 @@
 //! a part of it, or 304.
 
 use super::super::carry::{AnswerHead, BodySource, Client, FlowError, SideError};
-use super::super::held::LAST;
 use super::super::held_page::{decoders_busy, unreadable};
+use super::super::page_buffer::LAST;
 use super::super::{Exchange, Outcome, send_body};
 use super::CacheTrace;
 use crate::gate::cache::{CacheResult, EntryBody, StoredAnswer};

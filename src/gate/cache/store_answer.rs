@@ -3,7 +3,7 @@
 
 use super::entry_file::{EntryWriter, OpenEntry};
 use super::index::EntryIndex;
-use super::shared::{PageCache, StoreOrder};
+use super::page_cache::{PageCache, StoreOrder};
 use crate::policy::cache::StoredHead;
 use bytes::Bytes;
 use std::io;
