@@ -13,7 +13,7 @@ pub struct Allowlist {
 }
 
 impl Allowlist {
-    /// Whether the host may be requested.
+    /// Checks that the host may be requested.
     pub fn check_host(&self, host: &Host) -> Result<(), EgressReason> {
         match self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(host)) {
             true => Ok(()),
@@ -21,7 +21,7 @@ impl Allowlist {
         }
     }
 
-    /// Whether the host may be requested with this method.
+    /// Checks that the host may be requested with this method.
     pub fn check(&self, host: &Host, method: &str) -> Result<(), EgressReason> {
         match self.methods.is_empty() || self.methods.iter().any(|listed| **listed == *method) {
             true => self.check_host(host),

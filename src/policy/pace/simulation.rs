@@ -42,7 +42,7 @@ enum Fate {
 struct World {
     arrivals: Vec<Arrival>,
     schedule: Schedule<usize>,
-    /// Whether it is kept as few numbers while it is unused.
+    /// Whether the schedule is reduced to a few numbers while it is unused.
     rests: bool,
     now: Instant,
     agenda: Vec<(Instant, Event)>,
@@ -58,7 +58,7 @@ struct World {
     heads: Vec<(Instant, usize)>,
     /// The start forecast on arrival.
     told: HashMap<usize, Instant>,
-    /// No start before, by the answers seen.
+    /// Nothing may start before this instant, by the answers seen.
     hold: Option<Instant>,
 }
 

@@ -50,7 +50,7 @@ impl TurnSource {
         }
     }
 
-    /// By how much each gap is multiplied, and divided.
+    /// The numbers by which each gap is multiplied and divided.
     pub(super) fn times(&self) -> (u32, u32) {
         match self {
             // A partitioned instance is slowed by its part of the time instead.
@@ -59,7 +59,7 @@ impl TurnSource {
         }
     }
 
-    /// The same, as expected when a waiting request starts.
+    /// Like [`times`](Self::times), as expected when a waiting request starts.
     pub(super) fn forecast_times(&self) -> (u32, u32) {
         match self {
             Self::Own => (1, 1),
@@ -255,7 +255,7 @@ mod tests {
         );
     }
 
-    /// However long the others have the turn, and whatever they start.
+    /// Holds however long other instances have the turn, and whatever they start.
     #[test]
     fn who_waits_for_a_turn_waits_no_longer_than_max_wait_or_a_second() {
         for (max_wait, at_most) in [(ms(5000), ms(5000)), (ms(300), ASKING), (ms(0), ASKING)] {
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(schedule.poll(now), NextTurn::Refuse("next", Refused::TooLong { retry_after: ms(5000) }));
     }
 
-    /// What others start before it does not move it.
+    /// Starts of others before a reserved start do not move it.
     #[test]
     fn a_start_that_is_reserved_is_the_first_and_else_one_of_each_rival_comes_before() {
         let (mut schedule, now) = schedule(fleet(true, false));

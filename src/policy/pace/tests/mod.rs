@@ -18,7 +18,7 @@ struct Host {
 }
 
 impl<W> Schedule<W> {
-    /// The schedule after a restart, by what the machine's memory has of it.
+    /// The schedule after a restart, restored from what is stored of it.
     pub(super) fn again(&self, now: Instant) -> Self {
         let mut again = Self::default();
         again.adopt(self.last_starts());
@@ -278,7 +278,7 @@ fn too_long_a_wait_is_refused_at_once_and_to_the_millisecond() {
     host.visit(3000, &terms, OK);
 }
 
-/// The time told leaves out the arrival margin.
+/// The Retry-After of a refusal leaves out the arrival margin.
 #[test]
 fn who_comes_back_when_it_was_told_to_waits_out_the_rest_even_with_no_max_wait() {
     let terms = Terms { max_wait: ms(0), queue: 0, ..delay(2000) };
@@ -820,7 +820,7 @@ fn a_renewal_is_lent_a_place() {
     host.idles(11_000);
 }
 
-/// However often the schedule rests, and though each request leaves a little after its start.
+/// Holds however often the schedule is dropped and restored, and though each request leaves a little after its start.
 #[test]
 fn a_longer_gap_that_is_over_is_no_longer_owed() {
     for rests in [false, true] {
