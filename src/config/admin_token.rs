@@ -15,7 +15,7 @@ pub struct AdminToken {
 }
 
 impl AdminToken {
-    /// From the settings.
+    /// The place of the token by these settings.
     pub fn of(settings: &Settings) -> Self {
         match &settings.admin.token_file {
             Some(path) => Self { path: path.clone(), is_configured: true },
@@ -26,6 +26,8 @@ impl AdminToken {
         }
     }
 
+    /// Reads the token.
+    ///
     /// # Errors
     /// The file cannot be read, is not text, or is empty.
     pub fn read(&self) -> io::Result<String> {

@@ -52,7 +52,7 @@ impl Override {
     }
 }
 
-/// How a no to a declared purpose is handled: an answer's field, the site's tdmrep.json, or its licence file. `None`: as for all.
+/// How refusals of a declared purpose are handled, whether in an answer, the site's tdmrep.json or its licence file. `None`: as for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Usage {
