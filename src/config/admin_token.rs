@@ -5,12 +5,12 @@ use ring::rand::{SecureRandom, SystemRandom};
 use std::io;
 use std::path::PathBuf;
 
-/// Where the admin token is stored.
+/// The place of the admin token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdminToken {
     pub path: PathBuf,
-    /// Whether `admin.token_file` names it; otherwise politely generates it.
+    /// Whether `admin.token_file` names the file; otherwise politely generates the token.
     pub is_configured: bool,
 }
 

@@ -65,7 +65,7 @@ impl Layers {
         }
     }
 
-    /// Where each of `access.users` is written.
+    /// The place at which each of `access.users` is written.
     pub fn user_places(&self, settings: &Settings) -> Vec<String> {
         let path = |index: usize| ["access".to_owned(), "users".to_owned(), index.to_string()];
         (0..settings.access.users.len()).map(|index| self.at(&path(index)).line(&self.sources)).collect()

@@ -7,7 +7,7 @@ use super::{EgressReason, Host, HostPattern, ListedBy};
 #[non_exhaustive]
 pub struct Allowlist {
     pub hosts: Vec<HostPattern>,
-    /// In upper case, as sent (RFC 9110 §9.1). `CONNECT` opens tunnels, in which methods are not visible.
+    /// Methods in upper case, as sent (RFC 9110 §9.1). `CONNECT` opens tunnels, in which methods are not visible.
     pub methods: Vec<Box<str>>,
     pub by: ListedBy,
 }

@@ -1,5 +1,5 @@
-//! What is known of one authority's robots.txt (RFC 9309 §2.3.1) or tdmrep.json. Pure data: `gate::robots` replaces it as a whole,
-//! `policy::decide` reads it.
+//! The known state of one authority's robots.txt (RFC 9309 §2.3.1), tdmrep.json or licence file. Pure data: `gate::robots` replaces it as
+//! a whole, `policy::decide` reads it.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use super::entity_tag;
 use super::freshness::{CopyState, Freshness, LAST_GOOD_USE, RETRY_MAX, retry_in};
 use crate::robots::{RobotsTxt, RslFile, TdmRep, is_license_url};
 
-/// What is known of an authority's file. The default: never fetched.
+/// The known state of an authority's file. The default: never fetched.
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
     /// The last conclusive answer.

@@ -26,7 +26,7 @@ pub struct Explanation {
     pub detail: String,
     /// The line of robots.txt that decided, if one did: a rule or a usage preference.
     pub line: Option<LineEvidence>,
-    /// The preferences in robots.txt against some use of an allowed URL, with the use, whatever is declared.
+    /// The preferences in robots.txt that refuse some use of an allowed URL, each with this use, whether or not it is declared.
     pub preferences: Vec<(LineEvidence, Box<str>)>,
     /// The entry of tdmrep.json or of the licence file that decided, if one did.
     pub reservation: Option<EntryEvidence>,
@@ -44,7 +44,7 @@ pub struct Explanation {
     pub licenses: Vec<String>,
 }
 
-/// What is known of one of the authority's files.
+/// The known state of one of the authority's files.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SiteFileState {

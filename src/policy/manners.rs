@@ -22,7 +22,7 @@ pub struct Manners {
 pub struct Adaptive {
     /// Gap as a multiple of the latency, in hundredths.
     factor: NonZeroU32,
-    /// In milliseconds, like `max`.
+    /// Bounds of the gap, in milliseconds.
     min: u32,
     max: u32,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Authority, Host};
 
-/// What has its own pace: the setting `pace.key`.
+/// The unit that has a pace of its own: the setting `pace.key`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]

@@ -1,6 +1,6 @@
 //! RFC 9309 §2.3.1: what the status of a robots.txt answer means for access. Pure.
 
-/// What may be crawled after an attempt to get a robots.txt.
+/// The access to a site after an attempt to fetch its robots.txt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AccessKind {

@@ -2,7 +2,7 @@
 
 use super::options::Precedence;
 
-/// What a rule does.
+/// The effect of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RuleKind {
     Allow,

@@ -11,7 +11,7 @@ use super::tree::{Value, YamlNode};
 /// An argument of the command line, or a variable, that sets a key.
 #[derive(Clone, Debug)]
 pub struct KeyArgument {
-    /// Its name in errors, such as `--min-delay`.
+    /// The name in errors, such as `--min-delay`.
     pub name: String,
     /// The full key, such as `pace.min_delay`.
     pub key: String,

@@ -15,7 +15,7 @@ use crate::config::read::error::Complaint;
 use crate::policy::{Allowlist, Budget, HostPattern, ListedBy};
 use crate::robots::ProductToken;
 
-/// Who may use the proxy. If empty, anybody who can reach it, which must be loopback only.
+/// The clients and users that may use the proxy. If empty, anybody who can reach it may, which must be loopback only.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

@@ -1,5 +1,5 @@
-//! What a shared cache may do with an answer (RFC 9111): whether it is stored, for how long it is fresh, and which requests it
-//! answers. Pure; time is an argument.
+//! The rules of a shared cache (RFC 9111): whether an answer is stored, for how long it is fresh, and which requests it answers.
+//! Pure; time is an argument.
 //!
 //! Not `http-cache-semantics` 3.0: it stores answers with `Private` and `NO-STORE`, as it compares directives case-sensitively; of a field
 //! with several lines it keeps only the last, so that an `X-Robots-Tag` is lost; and it writes Date in a form that HTTP does not have.

@@ -1,9 +1,9 @@
-//! What a request asks of a cache, and whether a cache may be used for it at all (RFC 9111 §3, §5.2.1).
+//! The demands of a request on a cache, and whether a cache may be used for the request at all (RFC 9111 §3, §5.2.1).
 
 use super::control::CacheControl;
 use super::range::ByteRange;
 
-/// What a request asks of a cache.
+/// The demands of a request on a cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
     pub control: CacheControl,

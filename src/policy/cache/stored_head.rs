@@ -223,7 +223,7 @@ impl StoredHead {
             let name = name.to_ascii_lowercase();
             match &*name {
                 b"age" => {
-                    // Of several the first counts (§5.1), and of a list its first member.
+                    // The first Age counts (§5.1), and the first member of a list.
                     let first = value.split(|byte| *byte == b',').next().unwrap_or_default();
                     let read = str::from_utf8(first).ok().and_then(|first| delta_seconds(first.trim()));
                     age = age.or(read);

@@ -133,7 +133,7 @@ impl<W> Schedule<W> {
         Some(part.1)
     }
 
-    /// Where a forecast begins: the starts to keep a distance from, and the first possible start.
+    /// The beginning of a forecast: the starts to keep a distance from, and the first possible start.
     pub(super) fn forecast_from(&self, now: Instant, request: SlotRequest) -> (LastStarts, Instant) {
         let wait_queue = self.wait_queue.as_deref();
         let head = wait_queue.and_then(|wait_queue| wait_queue.head()).unwrap_or(request);

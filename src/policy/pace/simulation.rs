@@ -13,9 +13,9 @@ struct Arrival {
     after: Duration,
     client: u64,
     terms: Terms,
-    /// From start to leaving, for the connection.
+    /// Time from start to leaving, for the connection.
     connects: Duration,
-    /// From leaving to end.
+    /// Time from leaving to the end.
     takes: Duration,
     outcome: PaceOutcome,
     /// Hangs up this long after arrival, if still waiting.

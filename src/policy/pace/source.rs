@@ -1,10 +1,10 @@
-//! Who grants a schedule's starts: the schedule itself, or the fleet that shares the key (docs/fleet.md).
+//! The source that grants a schedule's starts: the schedule itself, or the fleet that shares the key (docs/fleet.md).
 
 use std::time::{Duration, Instant};
 
 use super::terms::SlotRequest;
 
-/// Who grants starts. In each case the schedule's own last starts apply as well.
+/// The source that grants starts. In each case the schedule's own last starts apply as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TurnSource {
     /// This schedule alone.
@@ -69,11 +69,11 @@ impl TurnSource {
     }
 }
 
-/// One instance's rank among several that go on without asking each other. The common clock is divided into periods of `instances` gaps,
-/// and each instance owns one gap of each period: with a gap of 2 s, the second of three starts at 2, 8, 14 s …
+/// The rank of an instance among several that have lost contact. The common clock is divided into periods of `instances` gaps, and each
+/// instance owns one gap of each period: with a gap of 2 s, the second of three starts at 2, 8, 14 s …
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Phase {
-    /// With 1, all of the time is this instance's.
+    /// Number of instances. With 1, all of the time is this instance's.
     pub instances: u32,
     /// Counted from 0.
     pub rank: u32,

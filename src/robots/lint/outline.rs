@@ -23,7 +23,7 @@ pub(super) struct Outline<'a> {
     has_agent: bool,
 }
 
-/// One record.
+/// A record of the file, with its place.
 #[derive(Debug)]
 pub(super) struct OutlineEntry {
     pub(super) line: SourceLine,

@@ -24,13 +24,13 @@ pub(crate) struct SourceLines<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SourceLine {
     pub(crate) number: u32,
-    /// Where the whole line begins; NULs may split it into several pieces.
+    /// Offset at which the whole line begins; NULs may split it into several pieces.
     pub(crate) first: usize,
     pub(crate) start: usize,
-    /// Where the comment begins, or the end of the line.
+    /// Offset of the comment, or of the end of the line if there is no comment.
     pub(crate) content_end: usize,
     pub(crate) end: usize,
-    /// Where the next line begins.
+    /// Offset of the next line.
     pub(crate) next: usize,
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn path_bytes(text: &[u8]) -> usize {
 /// A pattern to compare with other patterns: equal shapes match the same paths with the same precedence.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
-    /// Normalised, with `STAR` for each star, and without an anchor.
+    /// The normalised pattern, with `STAR` for each star, and without an anchor.
     pub(crate) text: Vec<u8>,
     /// Whether the pattern must match up to the end of the path. A pattern without an anchor is as if it ended with one more star.
     pub(crate) anchored: bool,

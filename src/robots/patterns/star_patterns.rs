@@ -191,7 +191,7 @@ type Candidates = SmallVec<[u32; 32]>;
 /// rarest trigram among all patterns; a path is looked up by each of its trigrams.
 #[derive(Debug)]
 struct Index {
-    /// Where the members of each bucket begin; the last entry is the end of the last bucket.
+    /// Index in `members` at which each bucket begins; the last entry is the end of the last bucket.
     starts: Box<[u32]>,
     members: Box<[u32]>,
     /// The patterns without a trigram that every matching path has.

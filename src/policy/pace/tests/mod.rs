@@ -337,7 +337,7 @@ fn behind_an_answer_that_takes_longer_than_the_gap_the_gap_is_what_is_known() {
         assert_eq!(host.ask(40_000, A, &terms, ""), Turn::Refuse(too_long(known)), "{gap}");
         host.end(41_000, long, OK);
     }
-    // The same for requests that have waited in vain.
+    // The gap is also the Retry-After of requests that have waited in vain.
     let terms = Terms { max_wait: ms(20_000), ..delay(15_000) };
     let mut host = Host::new();
     let _long = host.go(0, &terms);
