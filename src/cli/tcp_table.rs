@@ -1,4 +1,4 @@
-//! The TCP sockets of this machine, as Linux lists them in `/proc/net/tcp`; unknown elsewhere.
+//! The TCP sockets of this machine, as `/proc/net/tcp` lists them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -30,14 +30,8 @@ pub fn sockets_of(process: &Path) -> impl Iterator<Item = u64> {
     })
 }
 
-#[cfg(target_os = "linux")]
 pub fn tables() -> [String; 2] {
     ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default())
-}
-
-#[cfg(not(target_os = "linux"))]
-pub fn tables() -> [String; 0] {
-    []
 }
 
 /// Parses a table with lines `sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode …`.

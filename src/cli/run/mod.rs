@@ -36,7 +36,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::pin;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
@@ -128,8 +128,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     };
     let (control, theirs) = Control::pair()?;
     let supervise = |proxy| {
-        let own = own_program()?;
-        let mut command = Command::new(&own);
+        let mut command = Command::new(OWN_PROGRAM);
         command.arg0("politely").arg("supervise").arg(theirs.as_raw_fd().to_string());
         command.args(args.isolate.then_some("--isolate")).args(args.quiet.then_some("--quiet"));
         command.arg("--").args(&args.command);
@@ -146,7 +145,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
                 io::ErrorKind::NotFound => "check that /proc is mounted",
                 _ => "check the limits on processes and memory",
             };
-            CommandError::usage(format!("cannot start {} beside the command: {error}", own.display()), hint)
+            CommandError::usage(format!("cannot start {OWN_PROGRAM} beside the command: {error}"), hint)
         })
     };
     let (running, started) = if args.isolate {
@@ -247,14 +246,6 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     Ok(ExitCode::from(code))
 }
 
-/// The path of the running program, even if its file has been replaced.
-fn own_program() -> io::Result<PathBuf> {
-    #[cfg(target_os = "linux")]
-    return Ok("/proc/self/exe".into());
-    #[cfg(not(target_os = "linux"))]
-    return std::env::current_exe();
-}
-
 fn exit_code(status: &ExitStatus) -> u8 {
     command_error::exit_code(status.code(), status.signal())
 }
@@ -288,4 +279,6 @@ fn print_refusal(decision: &RecentDecision) {
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Time limit for noticing that clients have left. Usually a tenth of it suffices.
 const GONE: Duration = Duration::from_millis(500);
+/// The path of the running program, even if its file has been replaced.
+const OWN_PROGRAM: &str = "/proc/self/exe";
 const FIREFOX_NAMESPACES: &str = "MOZ_ASSUME_USER_NS";

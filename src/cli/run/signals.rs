@@ -58,11 +58,7 @@ pub(super) fn end_if_interrupted() -> io::Result<()> {
 
 /// Whether a process sent the signal, not the terminal.
 fn is_somebodys(info: &libc::siginfo_t) -> bool {
-    #[cfg(target_os = "linux")]
-    return info.si_code != libc::SI_KERNEL;
-    // SI_USER in <sys/signal.h> of Darwin and the BSDs.
-    #[cfg(not(target_os = "linux"))]
-    return info.si_code == 0x10001;
+    info.si_code != libc::SI_KERNEL
 }
 
 /// Passes a signal on to the command, unless the terminal sent it: Ctrl-C and Ctrl-\ reach the command as well, as it is in our process

@@ -1,6 +1,5 @@
 //! A look now and then for connections of the command that bypass the proxy. What ends between two looks is not seen.
 
-#[cfg(target_os = "linux")]
 mod proc;
 
 use super::cure::cure;
@@ -80,11 +79,6 @@ impl BypassWatch {
         self.found = self.find();
         self.next = Instant::now() + INTERVAL.max(began.elapsed() * SHARE);
         self.found.as_ref()
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn find(&self) -> Option<Bypass> {
-        None
     }
 }
 
