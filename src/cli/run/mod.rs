@@ -13,6 +13,7 @@ mod summary;
 mod tally;
 
 use super::hand_over::{Control, INSIDE};
+use super::signal_set::is_by_signal;
 use super::trust::{PROXY, TrustFiles, direct};
 use super::{CommandError, Explained, command_error, last_run, orphans};
 use crate::config::{self, AccessLog, Settings};
@@ -31,7 +32,7 @@ use report_to::{ReportFile, ReportTo};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::json;
 use shared_upstream::is_shared_upstream;
-use signals::{RunSignals, end_if_interrupted, interrupted, is_by_signal, is_to_end, pass_on};
+use signals::{RunSignals, end_if_interrupted, interrupted, is_to_end, pass_on};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
