@@ -95,8 +95,6 @@ pub mod server;
 #[doc(hidden)]
 pub mod signing;
 #[cfg(feature = "proxy")]
-mod since_boot;
-#[cfg(feature = "proxy")]
 mod telemetry;
 #[cfg(feature = "proxy")]
 #[doc(hidden)]

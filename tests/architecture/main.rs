@@ -12,7 +12,7 @@ use source::Module;
 
 /// From the bottom up. Modules in one row do not import each other.
 const LAYERS: [&[&str]; 10] = [
-    &["robots", "histogram", "rfc3339", "since_boot", "tls_provider", "tls_words"],
+    &["robots", "histogram", "rfc3339", "tls_provider", "tls_words"],
     &["policy"],
     &["config"],
     &["http1", "evidence", "signing", "fair_places"],
