@@ -17,7 +17,6 @@ mod http_client;
 mod identity;
 mod last_run;
 mod lint;
-mod listener_owner;
 mod orphans;
 mod output;
 mod packaging;
