@@ -25,7 +25,9 @@ impl CommandError {
 
     /// The site could not be asked for its robots.txt.
     pub fn not_asked(authority: &Authority, why: &Refusal) -> Self {
-        Self::usage(format!("cannot read {}: {why}", authority.robots_url()), "try again later")
+        let hint = why.setting().map(|setting| format!("`{setting}` in the configuration, or `--set`, can allow it"));
+        let hint = hint.unwrap_or_else(|| "try again later".to_owned());
+        Self::usage(format!("cannot read {}: {why}", authority.robots_url()), hint)
     }
 
     /// The output could not be written. Where nobody reads it any more, this is silent, as is the end by SIGPIPE.

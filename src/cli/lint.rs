@@ -77,8 +77,7 @@ fn no_file(authority: &Authority, entry: &Entry) -> CommandError {
     let url = authority.robots_url();
     match (&entry.trouble, &entry.answer) {
         (Some(trouble), _) => {
-            let hint = "check the host and the way to it; `egress` in the configuration says what may be reached";
-            CommandError::usage(format!("cannot read {url}: {}", trouble.why), hint)
+            CommandError::usage(format!("cannot read {url}: {}", trouble.why), "check the host, and the way to it")
         }
         (None, Some(answer)) => {
             let hint = "without a file crawlers treat everything as allowed; create one, or lint a local file";

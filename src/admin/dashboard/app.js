@@ -104,6 +104,7 @@ function spent(budget) {
   const parts = [];
   if (budget.max_requests !== null) parts.push(`${budget.requests} of ${budget.max_requests} requests`);
   if (budget.max_bytes !== null) parts.push(`${bytes(budget.bytes)} of ${bytes(budget.max_bytes)}`);
+  if (budget.max_promised !== null) parts.push(`${budget.promised} of ${budget.max_promised} promised`);
   return `${parts.join(", ")} this ${budget.per}`;
 }
 

@@ -24,7 +24,9 @@ use std::time::{Duration, Instant};
 /// Some part of the isolation is unavailable; there is no partial isolation.
 pub(super) fn enter(control: &UnixStream, signals: &SignalFd, outlives: Duration) -> Result<Option<u8>, CommandError> {
     std::env::current_dir().map_err(|error| failed(&error, "the current directory was deleted: run it in another"))?;
-    namespaces::enter().map_err(|error| failed(&error, &hint(Path::new("/proc"))))?;
+    // In the namespaces, /proc shows another user with all capabilities.
+    let hint = hint(Path::new("/proc"));
+    namespaces::enter().map_err(|error| failed(&error, &hint))?;
     // When process 1 of a namespace ends, all others in it are killed.
     if let Some(child) = namespaces::fork().map_err(|error| failed(&error, KERNEL))? {
         return Ok(Some(watch(child, control, signals, outlives)));
@@ -109,11 +111,24 @@ fn hint(proc: &Path) -> String {
         "a seccomp filter forbids it, as in a container; Docker allows it with `--security-opt seccomp=unconfined`, Kubernetes \
          with `seccompProfile: { type: Unconfined }`"
             .to_owned()
+    } else if lacks_setfcap(proc) {
+        "root lacks the capability CAP_SETFCAP, which it needs to map itself into a user namespace; keep it, or run this as another user"
+            .to_owned()
     } else {
         "this takes a kernel with user and network namespaces".to_owned()
     }
 }
 
+/// Whether this is root without CAP_SETFCAP.
+fn lacks_setfcap(proc: &Path) -> bool {
+    let status = fs::read_to_string(proc.join("self/status")).unwrap_or_default();
+    let of = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    let bits = u64::from_str_radix(of("CapEff:").trim(), 16).unwrap_or(u64::MAX);
+    of("Uid:").split_whitespace().nth(1) == Some("0") && bits & (1 << SETFCAP) == 0
+}
+
+/// The number of CAP_SETFCAP in capabilities(7).
+const SETFCAP: u32 = 31;
 /// Namespaces are available, but mounting a separate /proc is not.
 const MASKED: &str = "this takes a /proc of its own, which a container may not mount while parts of its /proc are masked; Docker allows it with \
      `--security-opt systempaths=unconfined --security-opt apparmor=unconfined`, Kubernetes with `procMount: Unmasked`; as root it also \
@@ -131,6 +146,9 @@ mod tests {
             ("sys/kernel/unprivileged_userns_clone", "0\n", "sysctl -w kernel.unprivileged_userns_clone=1"),
             ("sys/kernel/apparmor_restrict_unprivileged_userns", "1\n", "a profile with `userns`"),
             ("self/status", "Name:\tx\nSeccomp:\t2\n", "seccomp=unconfined"),
+            ("self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t000001ff7fffffff\n", "CAP_SETFCAP"),
+            ("self/status", "Uid:\t7\t7\t7\t7\nCapEff:\t0000000000000000\n", "a kernel with user and network namespaces"),
+            ("self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\n", "a kernel with user and network namespaces"),
             ("sys/user/max_user_namespaces", "15000\n", "a kernel with user and network namespaces"),
         ] {
             let proc = tempfile::tempdir().unwrap();
