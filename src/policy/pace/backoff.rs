@@ -1,5 +1,6 @@
 //! How an origin's 429 and 503 answers slow its pace, and when a host that refuses requests is paused.
 
+use super::gap::halved;
 use super::terms::MAX_BACKOFF;
 use super::{Schedule, Slot};
 use crate::policy::Breaker;
@@ -54,13 +55,5 @@ impl<W> Schedule<W> {
     }
 }
 
-/// A host's backoff after a success.
-pub(super) fn halved(backoff: Duration) -> Duration {
-    let half = backoff / 2;
-    if half < LEAST { Duration::ZERO } else { half }
-}
-
 /// The first backoff, if the host's gap is not longer.
 const FIRST: Duration = Duration::from_secs(1);
-/// A backoff that is halved to less than this ends.
-const LEAST: Duration = Duration::from_millis(100);

@@ -1,7 +1,6 @@
 //! Schedules of keys that a fleet shares: the source of their starts, and what the other instances tell of them.
 
-use super::backoff::halved;
-use super::gap::Forecast;
+use super::gap::{Forecast, halved};
 use super::terms::{MAX_BACKOFF, SlotRequest};
 use super::{LastStarts, Observed, Phase, Schedule, Slot, TurnSource};
 use std::time::{Duration, Instant};

@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use super::backoff::halved;
 use super::terms::{FAR, SlotRequest, Terms};
 
 impl Terms {
@@ -127,3 +126,12 @@ impl Forecast {
         start
     }
 }
+
+/// A host's backoff after a success.
+pub(super) fn halved(backoff: Duration) -> Duration {
+    let half = backoff / 2;
+    if half < LEAST { Duration::ZERO } else { half }
+}
+
+/// A backoff that is halved to less than this ends.
+const LEAST: Duration = Duration::from_millis(100);
