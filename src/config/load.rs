@@ -25,7 +25,7 @@ impl Settings {
     /// Relative paths start at the file's directory.
     ///
     /// # Errors
-    /// What is wrong with it: of each section the values that cannot be read, or all that its keys mean together.
+    /// What is wrong with it: of each section the first value that cannot be read; of sections that can be read, everything.
     pub fn load(
         path: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -36,7 +36,7 @@ impl Settings {
     /// Like [`load`](Self::load), with arguments of the command line laid over the environment, in their order; and what it is made of.
     ///
     /// # Errors
-    /// What is wrong with it: of each section the values that cannot be read, or all that its keys mean together.
+    /// What is wrong with it: of each section the first value that cannot be read; of sections that can be read, everything.
     pub fn load_in_layers(
         path: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -57,7 +57,7 @@ impl Settings {
     /// Reads `text` as the file `name`, without the environment.
     ///
     /// # Errors
-    /// What is wrong with it: of each section the values that cannot be read, or all that its keys mean together.
+    /// What is wrong with it: of each section the first value that cannot be read; of sections that can be read, everything.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
         Self::build(name, Ok(text.to_owned()), &[], None).map(|(settings, _)| settings)
     }
