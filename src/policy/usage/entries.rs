@@ -101,7 +101,7 @@ mod tests {
     }
 
     fn licences() -> Entry {
-        known(Access::Licenses(RslFile::parse(FILE.as_bytes())))
+        known(Access::Licenses(RslFile::parse(FILE.as_bytes()).into()))
     }
 
     fn rules(license: RobotsOverride, purpose: &str) -> HostRules {
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_licenses_nothing() {
-        let file = known(Access::Licenses(RslFile::parse(b"<html></html>")));
+        let file = known(Access::Licenses(RslFile::parse(b"<html></html>").into()));
         let said = |mode| ask(&robots(ROBOTS), &file, &rules(mode, "ai-train"), "/").0;
         assert_eq!(said(RobotsOverride::Enforce), "refuse usage-unreadable");
         assert_eq!(said(RobotsOverride::Report), "report usage-unreadable");
