@@ -67,8 +67,8 @@ pub fn decide<'a>(known: impl Into<Known<'a>>, rules: &HostRules, request: &Requ
         decision = case.by_entries(decision, robots, SiteFile::TdmRep, tdmrep);
     }
     // Neither is waited for before the other is asked for.
-    if let Some((license, url)) = license.zip(robots.license_url())
-        && (case.is_open(&decision.ruling) || decision.ruling == Ruling::Fetch(SiteFile::TdmRep))
+    if (case.is_open(&decision.ruling) || decision.ruling == Ruling::Fetch(SiteFile::TdmRep))
+        && let Some((license, url)) = license.zip(robots.license_url())
     {
         decision = case.by_entries(decision, robots, SiteFile::license(url), license);
     }
