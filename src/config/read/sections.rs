@@ -55,13 +55,11 @@ impl<'a> Sections<'a> {
     pub fn read_with<T>(&mut self, section: &str, read: impl Fn(Reader<'_>) -> Result<T, ValueError>) -> T {
         let (node, default) = (self.whole.along(&[section]), defaults().along(&[section]));
         let reader = Reader { node, base: self.base };
-        let error = match read(reader) {
-            Ok(value) => return value,
-            Err(error) => error,
-        };
-        self.unread.insert(section.to_owned());
-        self.faults.push(error.place.as_ref().unwrap_or(&node.at), error.complaint);
-        read(Reader { node: default, ..reader }).expect("the defaults are right, as a test holds")
+        read(reader).unwrap_or_else(|error| {
+            self.unread.insert(section.to_owned());
+            self.faults.push(error.place.as_ref().unwrap_or(&node.at), error.complaint);
+            read(Reader { node: default, ..reader }).expect("the defaults are right, as a test holds")
+        })
     }
 
     /// `path` leads to the key through keys and list indices. The fault stands where it is written, else at its section.
