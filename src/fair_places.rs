@@ -18,11 +18,11 @@ pub struct FairPlaces(Arc<Mutex<PlacesState>>);
 pub struct FairPlace {
     all: FairPlaces,
     client: ClientId,
-    /// Its turn among those that wait. `None`: it was free.
+    /// Key in [`ClientPlaces::waiting`]. `None`: a place was free at once.
     waits: Option<(u64, u64)>,
 }
 
-/// For whom a place is taken: a client, and the site for which it asks.
+/// The client that takes a place, and the site that it takes the place for.
 #[derive(Debug, Clone, Copy)]
 pub struct Taker {
     pub(crate) client: ClientId,
@@ -40,7 +40,7 @@ impl Taker {
         Self { client, site: hasher.finish() }
     }
 
-    /// For no site in particular.
+    /// A client's work for no particular site.
     pub const fn of(client: ClientId) -> Self {
         Self { client, site: 0 }
     }
@@ -51,7 +51,7 @@ struct PlacesState {
     taken: usize,
     /// Clients that have places or wait for one.
     clients: HashMap<ClientId, ClientPlaces>,
-    /// Waiting clients: the one with the fewest places comes first, then the one whose last turn is longest ago.
+    /// Waiting clients by (number of places, [`ClientPlaces::since`]): the first is served next.
     waiting: BTreeMap<(usize, u64), ClientId>,
     next: u64,
 }
@@ -59,12 +59,12 @@ struct PlacesState {
 #[derive(Default)]
 struct ClientPlaces {
     taken: usize,
-    /// When it began to wait, or had its last turn.
+    /// Sequence number of the step in which the client began to wait or had its last turn.
     since: u64,
-    /// By round, in which each site has one turn, and in their order.
+    /// Waiting requests by (round, sequence number). In a round, each site has one turn.
     waiting: BTreeMap<(u64, u64), oneshot::Sender<()>>,
     round: u64,
-    /// The last round that each site has a turn in, if that is not over.
+    /// The last round in which each site has a turn, unless that round is over.
     sites: HashMap<u64, u64>,
 }
 
@@ -74,14 +74,14 @@ impl FairPlaces {
         Self(Arc::new(Mutex::new(PlacesState { most, taken: 0, clients, waiting, next: 0 })))
     }
 
-    /// Call after the limit may have changed.
+    /// Sets the number of places. Call when the limit may have changed.
     pub fn resize(&self, most: usize) {
         let mut state = self.0.lock();
         state.most = most;
         state.hand_out();
     }
 
-    /// Takes a place, in order within a site. Cancel-safe.
+    /// Waits for a place and takes it. Requests for one site are served in order of arrival. Cancel-safe.
     pub async fn take(&self, taker: Taker) -> FairPlace {
         let (place, told) = self.enter(taker);
         if let Some(told) = told {
@@ -91,13 +91,13 @@ impl FairPlaces {
         place
     }
 
-    /// Takes a place, or begins to wait for it: then the receiver is told once it is assigned.
+    /// Takes a free place, or begins to wait for one; then the receiver is told when a place is assigned.
     pub fn enter(&self, Taker { client, site }: Taker) -> (FairPlace, Option<oneshot::Receiver<()>>) {
         let mut guard = self.0.lock();
         let state = &mut *guard;
         let free = state.most.saturating_sub(state.taken);
         let places = state.clients.entry(client).or_default();
-        // Whoever waits has at least as many places as are free.
+        // Passes over no waiting client: each of them has at least as many places as are free.
         if places.taken < free {
             places.taken += 1;
             state.taken += 1;
@@ -118,7 +118,7 @@ impl FairPlaces {
         (FairPlace { all: self.clone(), client, waits: Some(waits) }, Some(told))
     }
 
-    /// Whether anybody waits for a place.
+    /// Whether any client waits for a place.
     pub fn is_awaited(&self) -> bool {
         !self.0.lock().waiting.is_empty()
     }
@@ -191,7 +191,7 @@ pub(crate) mod tests {
     use futures_util::FutureExt;
     use std::pin::pin;
 
-    /// As many places as the client gets at once.
+    /// All places that the client gets without waiting.
     pub fn all_that(places: &FairPlaces, client: u64) -> Vec<FairPlace> {
         std::iter::from_fn(|| places.take(of(client)).now_or_never()).collect()
     }
@@ -201,7 +201,7 @@ pub(crate) mod tests {
     }
 
     impl FairPlaces {
-        /// How many times a place was asked for or handed out so far.
+        /// Number of waits begun and places handed out so far.
         pub fn steps(&self) -> u64 {
             self.0.lock().next
         }
@@ -227,8 +227,8 @@ pub(crate) mod tests {
         let mut of_second = pin!(places.take(of(2)));
         assert!((&mut of_greedy).now_or_never().is_none() && (&mut of_second).now_or_never().is_none());
         greedy.pop();
-        assert!((&mut of_greedy).now_or_never().is_none(), "it has more of them still");
-        let third = (&mut of_second).now_or_never().expect("it came later, and has fewer");
+        assert!((&mut of_greedy).now_or_never().is_none(), "client 1 still has more places");
+        let third = (&mut of_second).now_or_never().expect("client 2 has fewer places");
         drop((third, second.pop()));
         drop(greedy);
         assert!(of_greedy.now_or_never().is_some());
@@ -239,7 +239,7 @@ pub(crate) mod tests {
         let places = FairPlaces::new(1);
         let taken = places.take(of(9)).await;
         let served = Mutex::new(Vec::new());
-        // Many bodies of two sites for one client, and then one of another site, and one for another client.
+        // Client 1 asks many times for sites 1 and 2, and then once for site 3; client 2 asks once.
         let takers = [1, 1, 1, 1, 2, 2, 2, 3].map(|site| (1, site)).into_iter().chain([(2, 1)]);
         let waits = takers.map(|(client, site)| {
             let (places, served) = (&places, &served);
@@ -266,11 +266,11 @@ pub(crate) mod tests {
             let mut given_up = Box::pin(places.take(of(1)));
             assert!((&mut given_up).now_or_never().is_none());
             drop(first);
-            // Assigned, but not yet received.
+            // Here the wait is dropped: its place was assigned, but not yet received.
         }
         assert!(places.take(of(1)).now_or_never().is_some());
         let state = places.0.lock();
-        assert_eq!((state.taken, state.clients.len(), state.waiting.len()), (0, 0, 0), "nothing is left behind");
+        assert_eq!((state.taken, state.clients.len(), state.waiting.len()), (0, 0, 0), "no state is left");
     }
 
     #[test]
@@ -280,7 +280,7 @@ pub(crate) mod tests {
         let mut second = pin!(places.take(of(1)));
         assert!((&mut second).now_or_never().is_none());
         places.resize(4);
-        let second = second.now_or_never().expect("there is one more");
+        let second = second.now_or_never().expect("a place was added");
         places.resize(1);
         assert!(places.take(of(2)).now_or_never().is_none());
         drop((first, second));
@@ -301,7 +301,7 @@ pub(crate) mod tests {
                 drop(place);
             }
         });
-        // With Tokio's budget, some would go to the back of their queue.
+        // Tokio's cooperative budget would make some wake late and change the order.
         tokio::task::unconstrained(futures_util::future::join_all(waits)).await;
         let served = served.lock();
         assert_eq!(served.len(), 100);

@@ -1,29 +1,29 @@
-//! How long something took, each time: counted without a lock, by how long it was.
+//! Lock-free histograms of durations.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// What has been counted so far.
+/// Counts durations by bucket.
 #[derive(Debug)]
 pub struct Histogram {
-    /// In milliseconds, in their order.
+    /// Upper bounds of the buckets in milliseconds, ascending.
     bounds: &'static [u64],
-    /// By the first bound that was not exceeded; the last is for what exceeds all of them.
+    /// Durations per bucket: up to its bound and above the one before. The last is for durations above all bounds.
     counts: Box<[AtomicU64]>,
-    /// In microseconds.
+    /// Sum of the durations, in microseconds.
     sum: AtomicU64,
 }
 
-/// A reading of it.
+/// Snapshot of a [`Histogram`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Distribution {
-    /// Upper bounds in seconds, with how many are within each and exceed the one before. The last is infinite.
+    /// Upper bound in seconds and count of each bucket, not cumulative. The last bound is infinite.
     pub buckets: Vec<(f64, u64)>,
-    /// In seconds.
+    /// Sum of the durations, in seconds.
     pub sum: f64,
 }
 
-/// For what takes a network: up to a minute.
+/// Buckets for durations of network operations: 1 ms to 1 minute.
 impl Default for Histogram {
     fn default() -> Self {
         Self::new(&[1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000])
@@ -31,13 +31,13 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// `bounds`: in milliseconds, in their order.
+    /// `bounds`: upper bounds in milliseconds, ascending.
     pub fn new(bounds: &'static [u64]) -> Self {
         let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
         Self { bounds, counts, sum: AtomicU64::new(0) }
     }
 
-    /// One more.
+    /// Counts one duration.
     #[inline]
     pub fn observe(&self, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
@@ -46,7 +46,7 @@ impl Histogram {
         self.sum.fetch_add(micros, Relaxed);
     }
 
-    /// What there is by now.
+    /// Takes a snapshot.
     pub fn read(&self) -> Distribution {
         let bounds = self.bounds.iter().map(|&bound| bound as f64 / 1e3).chain([f64::INFINITY]);
         let buckets = bounds.zip(self.counts.iter().map(|count| count.load(Relaxed))).collect();
@@ -55,7 +55,7 @@ impl Histogram {
 }
 
 impl Distribution {
-    /// All there were.
+    /// Number of durations counted.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|(_, count)| count).sum()
     }

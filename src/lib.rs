@@ -1,6 +1,6 @@
-//! politely: a forward proxy that makes any crawler obey robots.txt, and its parts for programs of one's own.
+//! politely: a forward proxy that makes any crawler obey robots.txt. Other programs can use its parts as a library.
 //!
-//! **The engine alone** reads robots.txt and says what it allows ([`robots`]). It needs no I/O, nor the feature `proxy`:
+//! **The engine alone** parses robots.txt and decides what it allows ([`robots`]). It needs neither I/O nor the feature `proxy`:
 //!
 //! ```
 //! use politely::robots::RobotsTxt;
@@ -9,7 +9,7 @@
 //! assert!(!robots.rules_for(&["ExampleBot"]).check("/private/page").is_allowed());
 //! ```
 //!
-//! **The gate in a program** fetches and keeps robots.txt and says when it is a host's turn ([`gate`]):
+//! **The gate in a program** fetches and caches robots.txt, and paces requests to each host ([`gate`]):
 //!
 //! ```
 //! # #[cfg(feature = "proxy")]
@@ -19,7 +19,7 @@
 //!
 //! let gate = server::gate_alone(Settings::parse("example", "mode: enforce\n")?)?;
 //! let authority = Authority::from_url("http://127.0.0.1:9")?;
-//! // Whoever may go gets a permit, held for as long as the request lasts. Nobody may be sent to this machine itself, unless `egress` allows it.
+//! // An admitted request gets a permit, to be kept until it ends. Requests to this machine are refused unless `egress` allows them.
 //! let refusal = gate.admit(&Request::new(&authority, b"/page"), None).await.err();
 //! assert_eq!(refusal.map(|refusal| refusal.slug()), Some("egress-denied"));
 //! # Ok(())
@@ -51,17 +51,16 @@
 //! # fn main() {}
 //! ```
 //!
-//! What is documented here is kept by the rules of semantic versioning. Modules that are hidden are not; they are public for this
-//! project's tests.
+//! The documented API follows semantic versioning. Hidden modules do not: they are public for this project's tests.
 //!
-//! # One request's way
+//! # The path of a request
 //!
 //! `proxy::client` accepts, reads the head ([`http1`]) and opens CONNECT; `proxy::exchange` asks
 //! [`gate::Gate::admit`], which loads the authority's entry, lets [`policy`] decide by the rules of [`robots`] and keeps the
 //! host's pace; then [`upstream`] gives a connection and `exchange::transfer` moves both bodies, or `proxy::respond` answers.
 //!
 //! Imports go down only: main → cli → server → admin → proxy → gate → {upstream, tls} → {http1, evidence, signing, fair_places} → config →
-//! policy → robots. Without the feature `proxy` only what is pure builds, [`robots`], [`policy`] and [`http1`], with no I/O dependency.
+//! policy → robots. Without the feature `proxy`, only the pure modules build ([`robots`], [`policy`] and [`http1`]), without I/O crates.
 
 #[cfg(feature = "proxy")]
 mod admin;

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // The panic has said what and where; the exit code says whose fault it was.
+    // The panic hook has printed the message; the exit code marks a bug of politely's.
     std::panic::catch_unwind(politely::main).unwrap_or(ExitCode::from(DEFECT))
 }
 
-/// A defect of ours (EX_SOFTWARE of sysexits.h).
+/// Exit code for a bug in politely itself (EX_SOFTWARE of sysexits.h).
 const DEFECT: u8 = 70;

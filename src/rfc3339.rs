@@ -1,40 +1,40 @@
-//! Instants as text, as RFC 3339 has them, in UTC: in evidence, in the API, at the command line.
+//! Instants as RFC 3339 text in UTC, for evidence, the API and the command line.
 
 use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
 use time::format_description::{BorrowedFormatItem, well_known::Rfc3339};
 use time::macros::format_description;
 
-/// `2026-11-22T18:30:00.123Z`
+/// Formats with milliseconds: `2026-11-22T18:30:00.123Z`.
 pub fn millis(at: SystemTime) -> String {
     String::from_utf8_lossy(&millis_bytes(at)).into_owned()
 }
 
-/// `2026-11-22T18:30:00Z`
+/// Formats in whole seconds: `2026-11-22T18:30:00Z`.
 pub fn seconds(at: SystemTime) -> String {
     millis(at)[..19].to_owned() + "Z"
 }
 
-/// What `millis` says.
+/// [`millis`] without an allocation.
 pub fn millis_bytes(at: SystemTime) -> [u8; 24] {
     let mut text = [0; 24];
-    utc(at).format_into(&mut &mut text[..], MILLIS).expect("each has its fixed number of digits");
+    utc(at).format_into(&mut &mut text[..], MILLIS).expect("each part has a fixed number of digits");
     text
 }
 
-/// Of any form that the standard has.
+/// Parses any form of RFC 3339.
 pub fn parse(text: &str) -> Option<SystemTime> {
     OffsetDateTime::parse(text, &Rfc3339).ok().map(Into::into)
 }
 
-/// What has no such form, as a clock gone wrong has it, is the first or the last that has.
+/// Converts to UTC. Clamps to 1970 to 9999, as a wrong clock may give years that have no such text.
 fn utc(at: SystemTime) -> OffsetDateTime {
     at.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LAST).into()
 }
 
 const MILLIS: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
-/// The end of the year 9999, since 1970.
+/// Time from 1970 to the end of the year 9999.
 const LAST: Duration = Duration::from_secs(253_402_300_799);
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! What TLS is made of on both sides of the proxy: ring, always named, as a process-wide default could be set by anybody, or by
-//! nobody; and how much of a peer's chain is looked at.
+//! The cryptography of TLS on both sides of the proxy, and limits for a peer's certificate chain. ring is always passed explicitly,
+//! because a process-wide default may be missing, or set by another crate.
 
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::{CipherSuite, SupportedCipherSuite};
 use std::sync::{Arc, LazyLock};
 
-/// ring, with AES-128 before AES-256, as browsers have it: what counts is the handshake, and SHA-384, which comes with AES-256, makes a
-/// tenth of its cost.
+/// Returns ring's provider with AES-128 preferred to AES-256, as in browsers: SHA-384, which comes with AES-256, is a tenth of the cost
+/// of a handshake.
 pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
         let mut provider = ring::default_provider();
@@ -26,11 +26,11 @@ fn is_aes256(suite: &SupportedCipherSuite) -> bool {
     )
 }
 
-/// Of a peer's certificates, as many are tried between its own and a root. They may be in any order: where all have one name, each
-/// order is tried, ten of them for seconds.
+/// Maximum number of a peer's intermediate certificates that are tried. If all have the same name, each order of them is tried: with
+/// ten, this takes seconds.
 pub const MAX_INTERMEDIATES: usize = 3;
 
-/// Bytes of all certificates of a peer: about forty small ones, each of which takes 0.2 ms to parse.
+/// Maximum size of a peer's certificates together, in bytes: about forty small ones, each of which takes 0.2 ms to parse.
 pub const MAX_CHAIN: usize = 16 << 10;
 
 #[cfg(test)]
@@ -41,7 +41,7 @@ mod tests {
     fn aes_128_comes_before_aes_256_and_nothing_is_lost() {
         let names: Vec<_> = provider().cipher_suites.iter().map(|suite| suite.suite()).collect();
         assert_eq!(names.len(), ring::default_provider().cipher_suites.len());
-        let at = |wanted| names.iter().position(|name| *name == wanted).expect("it is offered");
+        let at = |wanted| names.iter().position(|name| *name == wanted).expect("the suite is offered");
         assert_eq!(at(CipherSuite::TLS13_AES_128_GCM_SHA256), 0);
         assert!(at(CipherSuite::TLS13_AES_256_GCM_SHA384) < at(CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256));
     }

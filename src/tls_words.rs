@@ -1,18 +1,18 @@
-//! What rustls says of a handshake that failed, as sentences for people. Pure. It goes by rustls' text, which is what is left of
-//! an error that others have wrapped. A test makes each error that a peer can cause.
+//! Turns the errors of failed TLS handshakes into sentences for people. Pure. Parses rustls' text, because wrapping an error loses its
+//! type. A test makes each error that a peer can cause.
 
 use rustls::AlertDescription;
 use std::fmt::Display;
 use time::OffsetDateTime;
 
-/// What is wrong, whichever side found it. `said`: an error of rustls as displayed, with what others may have put around it.
-/// `None`: it is not rustls'.
+/// Explains a TLS error, whichever side found it. `said`: the displayed error of rustls, perhaps with text around it.
+/// `None`: not an error of TLS.
 pub fn sentence(said: &str) -> Option<String> {
     let after = |mark: &str| said.find(mark).map(|at| &said[at + mark.len()..]);
     if let Some(why) = after("invalid peer certificate: ") {
         return Some(certificate(why));
     }
-    // OpenSSL's way of saying so.
+    // OpenSSL's text for an alert that was received.
     if let Some(number) = after("SSL alert number ").and_then(|number| number.parse::<u8>().ok()) {
         return Some(alert(number.into()));
     }
@@ -37,7 +37,7 @@ pub fn sentence(said: &str) -> Option<String> {
     Some((*sentence).to_owned())
 }
 
-/// The sentence about an origin, with the setting that helps; or that none does.
+/// Adds to a sentence about an origin the setting that helps, or says that none does.
 pub fn with_cure(said: String) -> String {
     match CURES.iter().find(|(mark, _)| said.contains(mark)) {
         Some((_, cure)) => format!("{said}; {cure}"),
@@ -45,7 +45,7 @@ pub fn with_cure(said: String) -> String {
     }
 }
 
-/// The limit of `tls_provider`.
+/// The error beyond the limit [`crate::tls_provider::MAX_CHAIN`].
 pub const LONG_CHAIN: &str = "the server's certificate chain is longer than 16 KiB";
 pub const NO_TLS: &str = "the server does not speak TLS on this port";
 pub const UNTRUSTED: &str = "the certificate's issuer is not trusted";
@@ -57,10 +57,10 @@ const UNKNOWN_NAME: &str = "the server has no site of this name (unrecognised na
 const NO_HTTP: &str = "the server speaks none of the offered versions of HTTP";
 const OTHER_END: &str = "the server ended the TLS handshake (";
 
-/// What of an origin's has a cure, which is not another's.
+/// Parts of sentences about origins, with the setting that helps against each.
 const CURES: [(&str, &str); 9] = [
-    (NO_CERTIFICATE_OF_OURS, "`client_certificate` for this host in `hosts` shows one"),
-    (REJECTS_OURS, "`client_certificate` for this host in `hosts` has to be one that the server accepts"),
+    (NO_CERTIFICATE_OF_OURS, "`client_certificate` for this host in `hosts` sends one"),
+    (REJECTS_OURS, "set `client_certificate` for this host in `hosts` to one that the server accepts"),
     (UNTRUSTED, "`egress.ca_file` adds an authority of your own"),
     ("the certificate is an authority's own", VERIFY_OFF),
     (LONG_CHAIN, "`intercept: tunnel` for this host in `hosts` leaves TLS to the client"),
@@ -70,9 +70,9 @@ const CURES: [(&str, &str); 9] = [
     (OTHER_END, "it names no parameter, and no setting is known to help"),
 ];
 
-/// What is always the same.
+/// Parts of rustls' errors, with the sentence for each.
 const SENTENCES: [(&str, &str); 5] = [
-    // The only long message of a server's handshake.
+    // Of a server's messages, only the one with its certificates can be so long.
     ("PayloadTooLarge", LONG_CHAIN),
     ("received corrupt message", NO_TLS),
     ("peer sent no certificates", "the server sent no certificate"),
@@ -80,13 +80,13 @@ const SENTENCES: [(&str, &str); 5] = [
     ("handshake eof", "the server closed the connection during the TLS handshake"),
 ];
 
-/// The same of any error: what is not of TLS stays as it is.
+/// Explains an error as [`sentence`] does; an error that is not of TLS stays as it is.
 pub fn in_plain(error: impl Display) -> String {
     let said = error.to_string();
     sentence(&said).unwrap_or(said)
 }
 
-/// What it means that the server has ended a handshake so.
+/// Explains the alert by which a server ended a handshake.
 pub fn alert(alert: AlertDescription) -> String {
     alert_named(&format!("{alert:?}"))
 }
@@ -131,7 +131,7 @@ fn certificate(why: &str) -> String {
         "Revoked" => "the certificate has been revoked".into(),
         "BadEncoding" => "the certificate cannot be read".into(),
         "BadSignature" => BAD_SIGNATURE.into(),
-        "UnhandledCriticalExtension" => "the certificate has a critical extension that is not known".into(),
+        "UnhandledCriticalExtension" => "the certificate has an unknown critical extension".into(),
         "InvalidPurpose" => "the certificate is not meant for servers".into(),
         _ if why.starts_with("UnsupportedSignatureAlgorithm") => {
             "the certificate is signed with an algorithm that is not supported".into()
@@ -140,7 +140,7 @@ fn certificate(why: &str) -> String {
     }
 }
 
-/// The names among `DnsName("a.example"), DnsName("b.example") or IpAddress(192.0.2.1)`: some certificates have hundreds.
+/// Extracts the names from `DnsName("a.example"), DnsName("b.example") or IpAddress(192.0.2.1)`; of hundreds, only the first ones.
 fn plain(names: &str) -> String {
     let all = names.replace("DnsName(\"", "").replace("IpAddress(", "").replace("\")", "").replace(')', "");
     match all.match_indices(", ").nth(NAMES) {
@@ -149,10 +149,10 @@ fn plain(names: &str) -> String {
     }
 }
 
-/// Separators between the names of a certificate that are told, the first of which is behind the name that was asked for.
+/// Index of the separator at which the list is cut: eight names are left.
 const NAMES: usize = 7;
 
-/// RFC 8446 §6.2.
+/// Explains an alert (RFC 8446 §6.2) by its name in rustls.
 fn alert_named(name: &str) -> String {
     match name {
         "CertificateRequired" => NO_CERTIFICATE_OF_OURS.into(),
@@ -173,7 +173,7 @@ fn alert_named(name: &str) -> String {
     }
 }
 
-/// `unknown ca` of `UnknownCA`.
+/// Splits a name in camel case into words: `UnknownCA` becomes `unknown ca`.
 fn in_words(name: &str) -> String {
     let mut words = String::with_capacity(name.len() + 8);
     let mut was_small = false;
@@ -240,7 +240,7 @@ mod tests {
             (Fault::Revoked, "the certificate has been revoked"),
             (Fault::BadEncoding, "the certificate cannot be read"),
             (Fault::BadSignature, "a signature of the server or in its certificate chain is wrong"),
-            (Fault::UnhandledCriticalExtension, "the certificate has a critical extension that is not known"),
+            (Fault::UnhandledCriticalExtension, "the certificate has an unknown critical extension"),
             (Fault::InvalidPurpose, "the certificate is not meant for servers"),
             (
                 Fault::InvalidPurposeContext {

@@ -56,7 +56,7 @@ pub(super) async fn pac(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> 
     let (listener, is_tls) = listener.ok_or_else(|| problem(StatusCode::NOT_FOUND, "the proxy has no listener"))?;
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let address = if listener.ip().is_unspecified() {
-        // If it listens on all addresses, the caller's name for it works.
+        // For a listener on all addresses, the host name that the caller used works.
         format!("{}:{}", without_port(host), listener.port())
     } else {
         listener.to_string()
@@ -136,7 +136,7 @@ fn latest(admin: &Admin, most: usize) -> Value {
     hosts.map(|(authority, entry)| json::authority(admin.gate(), &authority, &entry)).collect()
 }
 
-/// Busiest first.
+/// Lists users, the busiest first.
 pub(super) async fn users(State(admin): State<Arc<Admin>>, QueryFields(shown): QueryFields<ListQuery>) -> Json<Value> {
     Json(busiest(&admin, shown.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT)))
 }
@@ -155,7 +155,7 @@ fn busiest(admin: &Admin, most: usize) -> Value {
     busiest.iter().map(shown).collect()
 }
 
-/// In order of arrival.
+/// Lists held requests in order of arrival.
 pub(super) async fn held(State(admin): State<Arc<Admin>>, QueryFields(shown): QueryFields<ListQuery>) -> Json<Value> {
     let held = admin.gate().all_held(shown.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT));
     Json(held.iter().map(json::held).collect())
@@ -233,7 +233,7 @@ pub(super) async fn reload(State(admin): State<Arc<Admin>>) -> Result<Json<Value
     let reload = move || asked.reload.get().and_then(|reload: &Reload| reload());
     match tokio::task::spawn_blocking(reload).await {
         Ok(Some(Ok(Changes { changed, needs_restart }))) => {
-            // All changes are in force, or none.
+            // False if a key needs a restart: all other changes are in force.
             let reloaded = needs_restart.is_empty();
             let settings = admin.proxy.settings.load();
             Ok(Json(json!({
@@ -250,5 +250,5 @@ pub(super) async fn reload(State(admin): State<Arc<Admin>>) -> Result<Json<Value
 pub const OPENAPI: &str = include_str!("openapi.json");
 const DEFAULT_LIMIT: usize = 50;
 const MAX_LIMIT: usize = 10_000;
-/// Each team of a large shared proxy.
+/// Maximum number of users in the status: enough for each team of a large shared proxy.
 const USERS_SHOWN: usize = 500;

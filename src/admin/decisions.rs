@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(super) struct DecisionsQuery {
     /// Only decisions with a greater number.
     after: Option<u64>,
-    /// At most this many, the newest.
+    /// Maximum number of decisions; the newest are returned.
     limit: Option<usize>,
 }
 
@@ -28,7 +28,7 @@ pub(super) async fn decisions(
 ) -> Response {
     let field = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
     if field(header::ACCEPT).is_some_and(|accept| accept.contains("text/event-stream")) {
-        // A reader that reconnects says what it has.
+        // A reconnecting reader sends the number of the last decision that it received.
         let seen = field(header::HeaderName::from_static("last-event-id")).and_then(|number| number.parse().ok());
         let after = seen.or(wanted.after).unwrap_or_default();
         return Sse::new(events(admin, after)).keep_alive(KeepAlive::default()).into_response();

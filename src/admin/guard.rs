@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
-/// The token that callers have to send. `None`: it could not be stored, so nobody has it.
+/// The token that callers have to send. `None`: the token could not be stored, so every request that needs it is refused.
 ///
 /// # Errors
 /// The operator's token cannot be read.

@@ -1,4 +1,4 @@
-//! Distributions that are kept elsewhere, as a metric.
+//! A histogram metric made from distributions that other modules keep.
 
 use crate::histogram::Distribution;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};

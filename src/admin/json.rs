@@ -43,7 +43,7 @@ pub fn explanation(explanation: &Explanation) -> Value {
     })
 }
 
-/// What is observed at a host beyond its own rules.
+/// The configured limits of a host besides its crawl delay.
 fn manners(manners: &Manners) -> Value {
     let Manners { adaptive, breaker, budget, min_revisit } = manners;
     json!({
@@ -63,7 +63,7 @@ fn manners(manners: &Manners) -> Value {
     })
 }
 
-/// The first answer rejected our request; the second, over HTTP/1.1, counts.
+/// The first answer, which rejected our request. The second answer, over HTTP/1.1, counts.
 fn asked_again(again: AskedAgain) -> Value {
     json!({ "first_status": again.first_status, "first_version": again.first_version.to_string() })
 }
@@ -81,7 +81,7 @@ fn site_file(state: &SiteFileState) -> Value {
     })
 }
 
-/// What a page said that refuses it still.
+/// A reservation that a page itself declared, and by which requests for it are still refused.
 pub(super) fn remembered(remembered: RememberedReservation) -> Value {
     let Reservation { field, value, purpose, .. } = &*remembered.reservation;
     json!({ "rule": format!("{}: {value}", field.as_str()), "purpose": purpose, "said": rfc3339::seconds(remembered.said) })
@@ -132,7 +132,7 @@ pub(super) fn authority(gate: &Gate, authority: &Authority, entry: &Entry) -> Va
     })
 }
 
-/// The same with its files. `others`: the entries of its tdmrep.json and its licence file.
+/// [`authority`] with the contents of its files. `others`: the entries of its tdmrep.json and its licence file.
 pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry, others: [Option<&Entry>; 2]) -> Value {
     let mut value = authority(gate, asked, entry);
     let [tdmrep, license] = others;
@@ -231,7 +231,7 @@ pub(super) fn user(figures: &UserFigures, budget: Option<&BudgetFigures>) -> Val
     })
 }
 
-/// An address as clients are counted: in IPv6 a /64 network.
+/// The address by which a client is counted: in IPv6, its /64 network.
 fn network(address: IpAddr) -> String {
     if address.is_ipv6() { format!("{address}/64") } else { address.to_string() }
 }

@@ -49,7 +49,7 @@ pub(super) async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap)
     }
 }
 
-/// Built at each scrape from counters kept elsewhere. `names`: with names of users.
+/// Builds the registry, at each scrape, from counters kept elsewhere. `names`: include users' names.
 fn registry(admin: &Admin, names: bool) -> Registry {
     let mut all = Metrics(Registry::with_prefix("politely"));
     let (proxy, mut details) = (&admin.proxy, admin.proxy.counters.details());
@@ -122,7 +122,7 @@ fn requests(all: &mut Metrics, counts: &Counts, details: Details, names: bool) {
     all.counters("origin_sends", help, sent.map(|(reused, count)| (labels(reused), count)));
 }
 
-/// What the users with a label have cost.
+/// Bytes and waiting time of each user that has a label.
 fn users(all: &mut Metrics, figures: &[UserFigures], details: &Details) {
     let labelled: HashSet<_> = details.users.iter().map(|(name, _)| name).collect();
     let of = |figures: &UserFigures| match &figures.who {
@@ -148,7 +148,7 @@ fn cache(all: &mut Metrics, figures: PageCacheFigures) {
     all.gauge("cache_up", "1 if answers can be stored", usize::from(figures.is_ready));
 }
 
-/// Usage signals of sites. `files`: counts of files with a malformed one.
+/// Usage signals of sites. `files`: counts of files with a malformed signal.
 fn signals(all: &mut Metrics, [said, malformed]: [Vec<(&'static str, u64)>; 2], files: [u64; 4]) {
     let named =
         |counts: Vec<(&'static str, u64)>| counts.into_iter().map(|(it, count)| (labels([("signal", it)]), count));
@@ -176,7 +176,7 @@ fn gate(all: &mut Metrics, gate: &Gate) {
     all.gauge("tdmrep_files", "Different tdmrep.json files in memory", robots.tdmrep_files);
     all.gauge("waiting", "Requests waiting for their crawl-delay", figures.waiting);
     let held = [([("for", "turn")], times.held_for_turn), ([("for", "robots")], times.held_for_robots)];
-    all.histogram("held_seconds", "Time that held requests were held, by what for", held);
+    all.histogram("held_seconds", "Time that held requests were held, by what they waited for", held);
     let longest = gate.longest_held(Duration::ZERO).map_or(Duration::ZERO, |held| held.since);
     all.gauge("longest_held_seconds", "How long the oldest held request has been held", longest.as_secs_f64());
     let parts = [
@@ -194,7 +194,7 @@ fn gate(all: &mut Metrics, gate: &Gate) {
     if let Some(fleet) = &figures.fleet {
         all.gauge("fleet_up", "1 if the fleet's server can be reached", usize::from(fleet.is_up));
         all.gauge("fleet_instances", "Connected instances of the fleet when last seen", fleet.instances);
-        all.gauge("fleet_missing", "Instances that were missing then", fleet.missing);
+        all.gauge("fleet_missing", "Instances of the fleet that were missing when last seen", fleet.missing);
         all.counter("fleet_round_trips", "Round trips to the fleet's server", fleet.calls);
         all.counter("fleet_losses", "Times that the fleet's server was lost", fleet.lost);
     }

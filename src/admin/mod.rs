@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 fn router(admin: Arc<Admin>) -> Router {
     let token = || from_fn_with_state(admin.clone(), guard::require_token);
-    // No client's data but counts: on loopback, programs need no token for these.
+    // These reveal no client's data, only counts: on loopback, they need no token.
     let mut shared = Router::new()
         .route("/metrics", get(metrics::metrics))
         .route("/ca.pem", get(api::ca))
@@ -59,7 +59,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .merge(guarded)
         .fallback(api::not_found)
         .layer(from_fn_with_state(admin.clone(), guard::refuse_cross_site))
-        // Public, under any name.
+        // Public: served whatever the request's Host.
         .route(DIRECTORY_PATH, get(api::directory))
         .route(card::CARD_PATH, get(api::directory))
         .route(card::RANGES_PATH, get(api::directory))

@@ -6,7 +6,7 @@ use prometheus_client::registry::Registry;
 use rustix::process::{Resource, getrlimit};
 use std::fs;
 
-/// `None` without /proc.
+/// The figures of this process. `None` without /proc.
 pub(super) fn registry() -> Option<Registry> {
     let mut registry = Registry::with_prefix("process");
     let stat = fs::read_to_string("/proc/self/stat").ok()?;

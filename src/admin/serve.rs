@@ -55,7 +55,7 @@ impl Admin {
         permit: ConnectionPermit,
     ) {
         let limit = self.proxy.settings.load().limits.header_timeout;
-        // For a client that does not read: the kernel gives up unsent data.
+        // If the client does not read, the kernel drops unsent data and the connection.
         #[cfg(target_os = "linux")]
         let _ = set_tcp_user_timeout(&stream, u32::try_from(limit.as_millis()).unwrap_or(u32::MAX));
         let (permit, service) = (&permit, &service);
@@ -64,13 +64,13 @@ impl Admin {
             let answer = service.call(request);
             async move {
                 let answer = answer.await;
-                // Its client may not read.
+                // From now on, this connection waits for its client, which may never read.
                 permit.waits(Instant::now());
                 answer
             }
         });
         let mut builder = Builder::new();
-        // Counts from the end of the previous answer, so it also bounds idle connections.
+        // The time limit counts from the end of the previous answer, so it also bounds idle connections.
         builder.timer(TokioTimer::new()).header_read_timeout(limit);
         let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let ended = tokio::select! {
@@ -86,7 +86,7 @@ impl Admin {
     }
 }
 
-/// Concurrent connections; a further one waits until the one is cut that has waited longest for its client.
+/// Maximum number of connections. For a further one, the connection that has waited longest for its client is closed.
 const MAX_CONNECTIONS: usize = 256;
-/// Requests in flight at the end get this long, so that no admin client delays the end.
+/// Time that requests in flight have at shutdown, so that no admin client delays it.
 const STOP_TIMEOUT: Duration = Duration::from_millis(500);

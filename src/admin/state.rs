@@ -22,12 +22,12 @@ pub struct Admin {
     /// The proxy's addresses, and whether each speaks TLS.
     pub listeners: ArcSwap<Vec<(SocketAddr, bool)>>,
     token: OnceLock<String>,
-    /// If not, everything but health requires the token.
+    /// If false, everything but health requires the token.
     pub(super) is_on_loopback: bool,
     /// Set by the owner of the configuration.
     pub reload: OnceLock<Reload>,
     pub last_reload: LastReload,
-    /// The process ends and requests are no longer answered.
+    /// True once the process shuts down.
     pub(super) ended: watch::Sender<bool>,
     pub(super) started: Instant,
 }
@@ -35,14 +35,14 @@ pub struct Admin {
 /// The result of the last reload; the start counts as one.
 #[derive(Default)]
 pub struct LastReload {
-    /// When it failed, and why, in one line. `None`: all of the configuration is in force.
+    /// When the last reload failed, and why, in one line. `None`: all of the configuration is in force.
     pub(super) failure: Mutex<Option<(SystemTime, String)>>,
-    /// In seconds since 1970.
+    /// Time of the last successful reload, in seconds since 1970.
     pub(super) succeeded_at: AtomicU64,
 }
 
 impl LastReload {
-    /// Records a reload. `why` it failed; `None`: all of the configuration is in force.
+    /// Records a reload. `why`: the reason if it failed.
     pub fn note(&self, why: Option<String>) {
         let now = SystemTime::now();
         if why.is_none() {
@@ -78,7 +78,7 @@ impl Admin {
         })
     }
 
-    /// The token that callers have to send. `None`: no caller has it.
+    /// The token that callers have to send. `None`: the token could not be stored.
     pub fn token(&self) -> Option<&str> {
         self.token.get().map(String::as_str)
     }
@@ -88,7 +88,7 @@ impl Admin {
         if self.token.get().is_none()
             && let Ok(Some(token)) = guard::token(&AdminToken::of(&self.proxy.settings.load()))
         {
-            // Reloads come one by one.
+            // Reloads never run concurrently.
             let _ = self.token.set(token);
         }
     }

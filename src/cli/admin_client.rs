@@ -58,7 +58,7 @@ impl AdminArgs {
         }
     }
 
-    /// Whether the proxy accepts requests, which it says without a token.
+    /// Whether the proxy accepts requests. Needs no token.
     pub fn is_ready(&self) -> Result<bool, CommandError> {
         let (address, _) = self.asked()?;
         let answered = answer(address, "GET", "/readyz", None).map_err(|error| unanswered(address, &error))?;
@@ -73,7 +73,7 @@ impl AdminArgs {
         let running = running.filter(|running| self.admin.is_none_or(|address| address == running.admin));
         let (address, shown) = match running {
             Some(RunningProxy { admin, token: Some(token) }) => (admin, Ok(Some(token))),
-            // It may have stored one since.
+            // The proxy may have stored a token since its running file was written.
             Some(RunningProxy { admin, token: None }) => {
                 (admin, self.asked_by_configuration().map_or(Ok(None), |(_, shown)| shown))
             }
@@ -83,11 +83,11 @@ impl AdminArgs {
         Ok((address, shown))
     }
 
-    /// If no running proxy is known.
+    /// Address and token by the configuration, for when no running proxy is known.
     fn asked_by_configuration(&self) -> Result<(SocketAddr, ShownToken), CommandError> {
         let loaded = self.config.load();
         let settings = match self.admin {
-            // The address is given, so that a faulty file does not matter.
+            // With a given address, a faulty file does not matter.
             Some(_) => loaded.unwrap_or_default(),
             None => loaded.map_err(|faults| {
                 let CommandError { message, code } = faults.into();
@@ -125,7 +125,7 @@ fn unanswered(address: SocketAddr, error: &io::Error) -> CommandError {
     CommandError::usage(format!("the request to {address} failed: {error}"), hint)
 }
 
-/// The answer of the proxy that runs with this configuration. `None`: there is none, it may not be asked, or it does not know.
+/// Asks the proxy that runs with this configuration. `None`: no such proxy is known, or its answer is not 200.
 pub(super) fn ask_running(config: &ConfigArg, target: &str) -> Option<Value> {
     let RunningProxy { admin, token } = RunningProxy::find(&running_file::directory(), config.path().as_deref())?;
     let (status, body) = exchange(reachable(admin), "GET", target, token.as_deref()).ok()?;
@@ -142,8 +142,8 @@ fn may_send_own_token(address: SocketAddr, is_given: bool, is_configured: bool) 
     address.ip().to_canonical().is_loopback() || is_configured && !is_given
 }
 
-/// The user (uid) whose process listens at this address of ours, if that can be no proxy that has made this token: with none running, the
-/// port is free to anybody.
+/// The user (uid) whose process listens at this local address, if that cannot be the proxy that made this token: while no proxy runs,
+/// any user can listen there.
 fn stranger(address: SocketAddr, token: &AdminToken) -> Option<u32> {
     let owner = listener_owner(address).filter(|_| !token.is_configured)?;
     let made_by = token.path.metadata().map_or(owner, |file| file.uid());
@@ -157,7 +157,7 @@ pub(super) fn token(file: Option<&Path>) -> Result<Option<String>, CommandError>
     token.explained(format!("cannot read {}", path.display()), hint).map(Some)
 }
 
-/// An unspecified listening address is reached by loopback.
+/// The address to connect to: loopback, if the proxy listens on all addresses.
 pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -185,7 +185,7 @@ pub(super) fn answer(
     let request = format!(
         "{method} {target} HTTP/1.1\r\nHost: {address}\r\n{token}Content-Length: 0\r\nConnection: close\r\n\r\n"
     );
-    // A refresh takes as long as the origin and its pace.
+    // A refresh waits for the host's pace and for the origin.
     let patience = if target.ends_with("/refresh") { REFRESH } else { READ };
     http_client::exchange(address, request.as_bytes(), patience, LONGEST)
 }
@@ -193,7 +193,7 @@ pub(super) fn answer(
 const NOBODY_RUNS: &str = "hint: no running proxy was found for this file, and without a valid file its admin address is unknown; pass `--admin ADDR`";
 pub(super) const READ: Duration = Duration::from_secs(10);
 const REFRESH: Duration = Duration::from_secs(600);
-/// Bytes of an answer.
+/// Maximum size of an answer in bytes.
 pub(super) const LONGEST: usize = 64 << 20;
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::panic::{set_hook, take_hook};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
-/// Runs a future to its end. What it has left on other threads is not waited for, such as an unanswered name look-up.
+/// Runs a future to its end. Does not wait for its tasks on other threads, such as an unanswered name lookup.
 pub(super) fn block_on<F: Future>(future: F) -> Result<F::Output, CommandError> {
     tune_allocator();
     let runtime = start()?;
@@ -17,7 +17,7 @@ pub(super) fn block_on<F: Future>(future: F) -> Result<F::Output, CommandError> 
     Ok(output)
 }
 
-/// Where a thread cannot be started, tokio panics, and waits without end for those that were: the process ends instead.
+/// Starts the runtime. If a thread cannot be started, tokio panics and waits forever for its other threads: the process exits instead.
 fn start() -> io::Result<Runtime> {
     let usual = take_hook();
     set_hook(Box::new(|panic| {
@@ -26,20 +26,20 @@ fn start() -> io::Result<Runtime> {
         let _ = writeln!(io::stderr(), "{error}");
         std::process::exit(USAGE.into())
     }));
-    // One thread for what blocks is started now, and none ever ends: at the limit on threads, work waits for those that there are. Were
-    // there none, tokio would panic at each look-up.
+    // Starts one thread for blocking work now, and never ends any: at the limit on threads, blocking work waits for an existing thread.
+    // Without any, tokio would panic at each name lookup.
     let started = Builder::new_multi_thread().enable_all().thread_keep_alive(Duration::MAX).build();
     let started = started.inspect(|runtime| drop(runtime.spawn_blocking(|| ())));
     set_hook(usual);
     started
 }
 
-/// Has glibc give memory back. An operator's setting is kept.
+/// Makes glibc return freed memory to the system. Does not override an operator's settings.
 ///
-/// - One arena for each core instead of eight: each of the dozens of threads that resolve names and read files would otherwise leave a
-///   mostly empty one.
-/// - Large blocks, such as long files, are mapped, and unmapped when they are freed. Otherwise those that are freed raise the limit to
-///   32 MiB, and then most of an arena is holes between what is still in use.
+/// - One arena per core instead of eight: otherwise each of the dozens of threads that resolve names and read files leaves a mostly
+///   empty arena.
+/// - Large blocks, such as long files, are mapped, and unmapped when freed. By default, each one freed raises the threshold for mapping,
+///   up to 32 MiB, and the arenas become fragmented.
 fn tune_allocator() {
     #[cfg(target_env = "gnu")]
     for (number, value, name, tunable) in [
@@ -59,7 +59,7 @@ fn tune_allocator() {
     }
 }
 
-/// Bytes of a block that is mapped: glibc's own first limit.
+/// Minimum size of a mapped block in bytes: glibc's initial threshold.
 #[cfg(target_env = "gnu")]
 const LARGE: usize = 128 << 10;
 

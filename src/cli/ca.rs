@@ -31,13 +31,13 @@ enum CaAction {
     Path(super::ConfigArg),
     /// Print the certificate that clients have to trust, PEM
     Export(super::ConfigArg),
-    /// Print shell exports that make common programs trust it and use the proxy: eval "$(politely ca env)"
+    /// Print shell exports that make common programs trust the authority and use the proxy: eval "$(politely ca env)"
     Env(Env),
     /// Create the next authority; clients have to trust both before `--finish` puts it in place
     Rotate(Rotate),
-    /// Make this machine's programs trust it
+    /// Make this machine's programs trust the authority
     Install(CaPaths),
-    /// Remove all authorities of politely's from this machine's programs
+    /// Remove all of politely's authorities from this machine's programs
     Uninstall(CaPaths),
 }
 
@@ -92,14 +92,14 @@ pub(super) fn run(args: &CaArgs) -> Result<ExitCode, CommandError> {
     }
 }
 
-/// The configured authority; creates it if necessary.
+/// Opens the configured authority; creates it if necessary.
 fn open(config: &super::ConfigArg) -> Result<(Settings, Ca), CommandError> {
     let settings = config.load()?;
     let ca = warned(Ca::configured(&settings)?);
     Ok((settings, ca))
 }
 
-/// Prints a warning about its dates, if there is one.
+/// Prints the warning about the authority's validity, if there is one.
 fn warned(ca: Ca) -> Ca {
     if let Some(warning) = ca.warning(OffsetDateTime::now_utc()) {
         eprintln!("warning: {warning}");
@@ -123,7 +123,7 @@ fn init(config: &super::ConfigArg) -> Result<ExitCode, CommandError> {
 fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
     let settings = args.config.load()?;
     if let Some((certificate, _)) = settings.intercept.ca.files() {
-        let what = format!("{} is your own", certificate.display());
+        let what = format!("{} is your own authority, which politely does not rotate", certificate.display());
         return Err(CommandError::usage(&what, "replace it and its key, which `intercept.ca` names"));
     }
     let directory = ca::directory(&settings.intercept.ca);
@@ -138,9 +138,9 @@ fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
     }
     let now = match Ca::open_in(&directory) {
         Ok(now) => now,
-        // It can be repaired, and clients trust it.
+        // The authority may be repaired, and clients trust it.
         Err(error) if certificate.exists() && !ca::has_expired(&certificate) => return Err(error.into()),
-        // It cannot sign any more, so no client trusts it: no need to wait for a successor.
+        // There is no authority, or it has expired, so no client trusts it: replaces it at once.
         Err(_) => return print_replaced("made", &Ca::replace_expired(&directory)?),
     };
     let what = if Ca::prepare(&directory)? { "made" } else { "there already:" };
@@ -198,7 +198,7 @@ fn env(args: &Env) -> Result<ExitCode, CommandError> {
         None => {
             let ca = warned(Ca::configured(&settings)?);
             let proxy = settings.listen.iter().find_map(|listener| match &listener.address {
-                // Proxies with TLS need another scheme, which few programs support; port 0 is known only while serving.
+                // A listener with TLS needs a scheme that few programs support; the actual port for port 0 is known only while serving.
                 ListenAddress::Socket(address) if listener.tls.is_none() && address.port() != 0 => {
                     let address = admin_client::reachable(*address);
                     Some((in_url(address.ip()), address.port()))
@@ -228,7 +228,7 @@ fn env(args: &Env) -> Result<ExitCode, CommandError> {
     super::print_bytes(&all.iter().flat_map(export).collect::<Vec<_>>())
 }
 
-/// A directory's name for a proxy's, without what separates the entries of a search path.
+/// Makes a proxy's name into a directory's, without the characters that separate the entries of a search path.
 fn folder(proxy: &str) -> String {
     proxy.replace([':', '[', ']'], "+")
 }

@@ -5,7 +5,7 @@ use crate::config::{ConfigErrors, KeyArgument, Layers, Settings, read_argument, 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// For every command that reads the configuration.
+/// Arguments of every command that reads the configuration.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct ConfigArg {
     /// Configuration file [default: $POLITELY_CONFIG, else /etc/politely/politely.yaml if it exists]
@@ -29,8 +29,8 @@ impl ConfigArg {
         self.load_in_layers(Vec::new(), None).map(|(settings, _)| settings)
     }
 
-    /// Loads the configuration with keys set by a command's own arguments, and keeps what it is made of. `--set` overrides them, except
-    /// those in `last`.
+    /// Loads the configuration, and keeps its layers. The keys of `arguments`, a command's own options, override the file, `--set`
+    /// overrides them, and `last` overrides `--set`.
     pub fn load_in_layers(
         &self,
         mut arguments: Vec<KeyArgument>,
@@ -48,13 +48,13 @@ pub(super) enum Format {
     Json,
 }
 
-/// A key that the argument `name` sets.
+/// Makes the argument `name` set `key`.
 pub(super) fn key_argument(name: &str, key: &str, value: &impl serde::Serialize) -> KeyArgument {
-    let value = serde_json::to_string(value).expect("texts and lists of them");
+    let value = serde_json::to_string(value).expect("strings and lists of strings");
     KeyArgument { name: name.to_owned(), key: key.to_owned(), value }
 }
 
-/// The name and the bytes of a file, or for `-` of standard input. `hint`: what the argument takes.
+/// Reads a file, or standard input for `-`; returns name and bytes. `hint`: what the argument takes.
 pub(super) fn read_or_input(file: &Path, hint: &str) -> Result<(String, Vec<u8>), CommandError> {
     let (name, bytes) = match file.as_os_str() == "-" {
         true => ("standard input".to_owned(), read_whole(io::stdin().lock())),

@@ -1,5 +1,5 @@
-//! What `run` starts in place of the command, and the socket between the two: signals go in, and the listening socket of another
-//! network comes out.
+//! The control socket between `run` and the supervisor, which `run` starts to start the command: `run` sends signals, the supervisor
+//! passes the listening socket of the command's network namespace.
 
 use super::CommandError;
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -19,15 +19,15 @@ use std::process;
 use tokio::io::Interest;
 use tokio::process::Child;
 
-/// Its arguments.
+/// Arguments of the supervisor, `politely supervise`.
 #[derive(Debug, clap::Args)]
 pub(super) struct SuperviseArgs {
-    /// The number under which the socket that leads to `run` is open
+    /// Inherited descriptor of the control socket to `run`
     control: RawFd,
     /// Give the command namespaces of its own
     #[arg(long)]
     pub isolate: bool,
-    /// Say nothing of what the command leaves behind
+    /// Do not report processes that the command leaves behind
     #[arg(long)]
     pub quiet: bool,
     #[arg(trailing_var_arg = true, required = true)]
@@ -35,16 +35,16 @@ pub(super) struct SuperviseArgs {
 }
 
 impl SuperviseArgs {
-    /// The end that `run` does not have. To be called once.
+    /// Opens the supervisor's end of the control socket. Call it only once.
     pub fn control(&self) -> io::Result<UnixStream> {
-        // SAFETY: `run` has opened it for this, and nobody else here knows of it.
+        // SAFETY: `run` opened this descriptor for the supervisor, and nothing else in this process uses it.
         let control = unsafe { UnixStream::from_raw_fd(self.control) };
         fcntl_setfd(&control, FdFlags::CLOEXEC)?;
         Ok(control)
     }
 
-    /// Starts the command when `run` says so. `prepare` is called in what becomes the command, and only makes system calls. `None`:
-    /// `run` could not begin, and has said why.
+    /// Waits for [`Control::go`], then starts the command. `prepare` is called in the child before exec, and only makes system calls.
+    /// `None`: `run` failed before, and has said why.
     pub fn start(
         &self,
         mut control: &UnixStream,
@@ -56,30 +56,30 @@ impl SuperviseArgs {
         let (program, arguments) = self.command.split_first().expect("clap requires one");
         let mut command = process::Command::new(program);
         command.args(arguments);
-        // SAFETY: as said of it.
+        // SAFETY: `prepare` only makes system calls.
         unsafe { command.pre_exec(prepare) };
         let child = command.spawn().map_err(|error| CommandError::not_run(program, &error))?;
-        // Where `run` has gone, this fails, and its end of the socket says so again.
+        // Fails if `run` has ended, which the supervisor also sees later, when it reads from the socket.
         let _ = control.write_all(&[0]);
         Ok(Some(child))
     }
 }
 
-/// Nobody else is in that network.
+/// The proxy's address in the command's network namespace, where nothing else listens.
 pub(super) const INSIDE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 3128);
 
-/// The end that `run` has.
+/// `run`'s end of the control socket.
 pub(super) struct Control(UnixStream);
 
 impl Control {
-    /// Also returns the other end, for the process that will be started.
+    /// Creates both ends; the second is for the supervisor.
     pub fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         Ok((Self(ours), theirs.into()))
     }
 
-    /// Receives the listening socket from inside. `None`: `child` ended before.
+    /// Receives the listening socket of the command's network namespace. `None`: `child` ended before.
     pub async fn take_over(&self, child: &mut Child) -> io::Result<Option<tokio::net::TcpListener>> {
         let stream = tokio::net::UnixStream::from_std(self.0.try_clone()?)?;
         let socket = tokio::select! {
@@ -96,7 +96,7 @@ impl Control {
         self.signal(0);
     }
 
-    /// Whether the command was started, asked after its process has ended.
+    /// Whether the command was started. Call it after the supervisor has ended.
     pub fn has_started(&self) -> bool {
         (&self.0).read(&mut [0]).is_ok_and(|length| length > 0)
     }
@@ -108,7 +108,7 @@ impl Control {
     }
 }
 
-/// `None`: the other end is closed.
+/// Receives a listening socket. `None`: the other end is closed.
 fn receive(stream: impl AsFd) -> io::Result<Option<TcpListener>> {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut room);
@@ -124,7 +124,7 @@ fn receive(stream: impl AsFd) -> io::Result<Option<TcpListener>> {
     Ok(socket.map(TcpListener::from))
 }
 
-/// Gives `run` the socket.
+/// Passes the listening socket to `run`.
 #[cfg(target_os = "linux")]
 pub(super) fn hand_over(by: &UnixStream, listener: &TcpListener) -> io::Result<()> {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -135,7 +135,7 @@ pub(super) fn hand_over(by: &UnixStream, listener: &TcpListener) -> io::Result<(
     Ok(())
 }
 
-/// One whose other end never says anything.
+/// A control socket whose other end stays open and never sends anything.
 #[cfg(target_os = "linux")]
 pub(super) fn closed() -> UnixStream {
     let (ours, theirs) = UnixStream::pair().expect("a descriptor has just become free");

@@ -23,7 +23,9 @@ fn read() -> Result<String, CommandError> {
     if !io::stdin().is_terminal() {
         let mut text = String::new();
         let read = io::stdin().lock().take(MOST + 1).read_to_string(&mut text);
-        read.map_err(|error| CommandError::usage(format!("cannot read it: {error}"), "write one line of UTF-8"))?;
+        read.map_err(|error| {
+            CommandError::usage(format!("cannot read the password: {error}"), "write one line of UTF-8")
+        })?;
         return Ok(text
             .strip_suffix('\n')
             .map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line))
@@ -37,7 +39,7 @@ fn read() -> Result<String, CommandError> {
     Ok(password)
 }
 
-/// A terminal without echo, until this is dropped.
+/// Keeps the terminal's echo off until dropped.
 struct SilentTerminal {
     before: Termios,
 }
@@ -83,13 +85,13 @@ impl Drop for SilentTerminal {
     }
 }
 
-/// A signal from elsewhere, such as SIGTERM or a terminal's SIGHUP, ends this program only when the echo is back.
+/// Makes a signal from outside, such as SIGTERM or a terminal's SIGHUP, restore the echo before it ends this program.
 fn restore_at_signals(before: &Termios) {
     let _ = BEFORE.set(before.clone());
     for signal in
         [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGALRM, libc::SIGUSR1, libc::SIGUSR2]
     {
-        // SAFETY: the handler makes such calls alone as may be made in one.
+        // SAFETY: the handler only makes async-signal-safe calls.
         unsafe {
             if libc::signal(signal, restore as *const () as libc::sighandler_t) == libc::SIG_IGN {
                 libc::signal(signal, libc::SIG_IGN);
@@ -104,7 +106,7 @@ extern "C" fn restore(signal: libc::c_int) {
         let input = unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) };
         let _ = tcsetattr(input, OptionalActions::Flush, before);
     }
-    // SAFETY: these take numbers. The signal has its effect after this handler.
+    // SAFETY: these take only numbers. The signal takes effect when this handler returns.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
         libc::raise(signal);
@@ -120,7 +122,7 @@ fn complaint(password: &str) -> Option<&'static str> {
     if password.len() as u64 > MOST {
         return Some("the password is longer than 4096 bytes");
     }
-    // RFC 7617 §2.
+    // RFC 7617 §2 forbids control characters.
     password.chars().any(char::is_control).then_some("the password has a control character, or more than one line")
 }
 

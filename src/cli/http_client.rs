@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Sends a request; returns the status and the body, of at most `most` bytes. `patience`: from the connection to the end of the answer.
+/// Sends a request; returns the status and the body, of at most `most` bytes. `patience`: the time from connecting to the answer's end.
 pub(super) fn exchange(
     address: SocketAddr,
     request: &[u8],
@@ -13,7 +13,7 @@ pub(super) fn exchange(
     most: usize,
 ) -> io::Result<(u16, Vec<u8>)> {
     let mut stream = TcpStream::connect_timeout(&address, CONNECT).map_err(|error| match error.kind() {
-        // No connection: probably no proxy listens there.
+        // Distinguished from a late answer: without a connection, probably no proxy listens there.
         io::ErrorKind::TimedOut => {
             io::Error::new(io::ErrorKind::NotConnected, format!("no connection within {} s", CONNECT.as_secs()))
         }
@@ -38,15 +38,15 @@ pub(super) fn exchange(
             if is_over { return Err(invalid("the answer is not HTTP")) } else { continue }
         };
         while !body.is_done() && !bytes.is_empty() {
-            let piece = body.decode(&bytes).map_err(|error| invalid(&format!("its answer has a {error}")))?;
+            let piece = body.decode(&bytes).map_err(|error| invalid(&format!("the answer has a {error}")))?;
             content.extend_from_slice(&bytes[piece.data]);
             bytes.drain(..piece.consumed);
         }
         if content.len() > most {
-            return Err(invalid("its answer is too long"));
+            return Err(invalid("the answer is too long"));
         }
         if is_over {
-            body.on_end_of_stream().map_err(|_| invalid("its answer is cut"))?;
+            body.on_end_of_stream().map_err(|_| invalid("the answer is cut off"))?;
         }
         if body.is_done() {
             return Ok((*status, std::mem::take(content)));

@@ -25,7 +25,7 @@ enum IdentityAction {
     Card(super::ConfigArg),
     /// Print the list of addresses that requests come from
     Addresses(super::ConfigArg),
-    /// Print whose requests these are, and by which keys
+    /// Print the agent that signs requests, and its keys
     Show(Show),
 }
 
@@ -55,7 +55,7 @@ pub(super) fn run(args: &IdentityArgs) -> Result<ExitCode, CommandError> {
         IdentityAction::Card(config) => {
             let hint = "add `identity: { signature: { key: …, agent: https://bot.example } }`";
             let card = card::card(&config.load()?);
-            let card = card.ok_or_else(|| CommandError::usage("there is no agent that a card could be of", hint))?;
+            let card = card.ok_or_else(|| CommandError::usage("no card: the configuration names no agent", hint))?;
             super::print(&format!("{card:#}\n"))
         }
         IdentityAction::Addresses(config) => {

@@ -13,7 +13,7 @@ pub(super) fn remember(product_tokens: &[ProductToken]) -> io::Result<()> {
     remember_in(&state_directory(), product_tokens)
 }
 
-/// Empty if no run was stored.
+/// The stored product tokens; empty if no run was stored.
 pub(super) fn product_tokens() -> Vec<ProductToken> {
     product_tokens_in(&state_directory())
 }

@@ -126,7 +126,7 @@ fn text(name: &str, report: &LintReport, color: bool) -> String {
     }
 }
 
-/// Control characters of ASCII are left to the renderer, which draws them.
+/// Renders a finding. ASCII control characters are left to the renderer, which draws symbols for them.
 fn one(name: &str, report: &LintReport, found: &Finding, renderer: &Renderer) -> String {
     let level = match found.severity {
         Severity::Error => Level::ERROR,
@@ -163,9 +163,9 @@ fn excerpt<'a>(
     Snippet::source(line).path(name).line_start(place.line as usize).annotation(kind.span(span).label(label)).into()
 }
 
-/// In columns: no line that is read has more.
+/// Columns: a place beyond is shown without its line. No line that is parsed is so long.
 const LONGEST: u32 = 20_000;
-/// Most columns shown.
+/// Maximum number of columns shown after the place.
 const SHOWN: u32 = 500;
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! Whose process listens at an address of this machine: what is secret is not said to another user's, who may have taken a port that
-//! is free.
+//! The owner of a listener on this machine: secrets are not sent to a process of another user, who may have taken a port that was
+//! free.
 
 use super::tcp_table::{rows, tables};
 use std::net::SocketAddr;
 
-/// The user (uid) whose process listens there. `None`: nobody does, or it is not known.
+/// The user (uid) whose process listens there. `None`: no process listens there, or its user is unknown.
 pub(super) fn listener_owner(address: SocketAddr) -> Option<u32> {
     tables().iter().find_map(|table| owner_in(table, address))
 }
 
-/// By one of the tables.
+/// The owner according to one table.
 fn owner_in(table: &str, address: SocketAddr) -> Option<u32> {
     rows(table).find(|row| row.listens_at(address)).map(|row| row.user)
 }
@@ -54,7 +54,7 @@ mod tests {
             }
             assert_eq!(listener_owner(address), ours, "{at}");
         }
-        // Where nobody has listened: a socket that was closed may be open still in what another test has just forked.
+        // An address that no test uses: a closed socket may still be open in a process that another test has just forked.
         assert_eq!(listener_owner("127.83.1.10:9".parse().unwrap()), None);
     }
 }

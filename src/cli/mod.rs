@@ -1,4 +1,4 @@
-//! The command line: one file a subcommand.
+//! The command line: one file per subcommand.
 
 #![deny(clippy::print_stdout)]
 
@@ -127,14 +127,14 @@ pub fn main() -> ExitCode {
     telemetry::flush();
     done.unwrap_or_else(|failed| {
         if !failed.message.is_empty() {
-            // Where that fails, the code is left to say it.
+            // If stderr cannot be written, the exit code still tells.
             let _ = writeln!(io::stderr(), "{failed}");
         }
         failed.code
     })
 }
 
-/// `politely wget …` is meant for `run`.
+/// Prints a usage error; for an unknown subcommand, as in `politely wget …`, also a hint at `run`.
 fn misused(error: &clap::Error) -> ! {
     let _ = error.print();
     if error.kind() == ErrorKind::InvalidSubcommand {

@@ -5,7 +5,7 @@ use std::io;
 use std::process;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Starts reaping if this is process 1. `command`: our own child, which somebody else waits for.
+/// Starts reaping if this is process 1. `command`: our own child, which other code waits for.
 pub(super) fn reap(command: Option<u32>) -> io::Result<()> {
     if process::id() != 1 {
         return Ok(());
@@ -24,7 +24,7 @@ pub(super) fn reap(command: Option<u32>) -> io::Result<()> {
     Ok(())
 }
 
-/// An ended child, without reaping it.
+/// Finds an ended child, without reaping it.
 fn next_ended() -> Option<Pid> {
     // SAFETY: a struct of integers; all zeros means no process.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };

@@ -17,16 +17,16 @@ pub(super) fn print_bytes(bytes: &[u8]) -> Result<ExitCode, CommandError> {
     written.map(|()| ExitCode::SUCCESS).map_err(CommandError::not_written)
 }
 
-/// JSON, with what others have written escaped as it is for [`inert`].
+/// Escapes in JSON the characters that [`inert`] escapes.
 pub(super) fn inert_json(json: &str) -> String {
-    // Only texts have them, but for the ends of lines.
+    // In JSON, only strings contain such characters, except for line ends.
     escaped(json, |c, inert| *inert += &json_escape(c))
 }
 
-/// After a count of requests: what the page itself says was read, so the site has seen them.
+/// Follows a count of requests that were refused by the page's own words, so that the site has seen them.
 pub(super) const REFUSED_AFTER_ANSWER: &str = "refused after the site's answer (fetched, not delivered)";
 
-/// `1 request`, `2 requests`.
+/// Formats a count with its noun: `1 request`, `2 requests`.
 pub(super) fn counted(count: impl Into<u64>, one: &str) -> String {
     let count = count.into();
     let plural = match one.strip_suffix('y') {
@@ -37,7 +37,7 @@ pub(super) fn counted(count: impl Into<u64>, one: &str) -> String {
     format!("{count} {plural}")
 }
 
-/// Rounded up to seconds, minutes, or hours and minutes.
+/// Formats a duration, rounded up to seconds, minutes, or hours and minutes.
 pub(super) fn about(duration: Duration) -> String {
     match (duration.as_secs() + 1, duration.as_secs() / 60 + 1) {
         (seconds, _) if seconds < 120 => format!("{seconds} s"),
@@ -46,7 +46,7 @@ pub(super) fn about(duration: Duration) -> String {
     }
 }
 
-/// The limits kept at a host beyond what it asks for, by their key in `pace`.
+/// The limits of a host besides its crawl delay, by their key in `pace`.
 pub(super) fn kept(manners: &Manners) -> impl Iterator<Item = (&'static str, String)> {
     let Manners { adaptive, breaker, budget, min_revisit } = manners;
     let kept = [
@@ -58,12 +58,12 @@ pub(super) fn kept(manners: &Manners) -> impl Iterator<Item = (&'static str, Str
     kept.into_iter().filter_map(|(key, kept)| Some((key, kept?)))
 }
 
-/// With what others have written in it, which is not to steer the terminal or to hide anything.
+/// Escapes unseen characters in text that others have written, so that it cannot control the terminal or hide anything.
 pub(super) fn inert(text: &str) -> String {
     escaped(text, |c, inert| inert.extend(c.escape_unicode()))
 }
 
-/// With what hides text, but for the ends of lines, written by `escape`.
+/// Lets `escape` write the unseen characters, except for line ends.
 fn escaped(text: &str, escape: impl Fn(char, &mut String)) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

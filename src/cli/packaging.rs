@@ -34,7 +34,7 @@ pub(super) struct Print {
 enum Document {
     /// politely.yaml with every key, its default and what it does
     Config,
-    /// What the admin address serves, in OpenAPI
+    /// The API of the admin address, in OpenAPI
     Openapi,
     /// A configuration for AI agents to start from
     Agent,
@@ -44,7 +44,7 @@ enum Document {
     Grafana,
 }
 
-/// Prints a document that every package has in its binary.
+/// Prints a document that is part of the binary.
 pub(super) fn print(args: &Print) -> Result<ExitCode, CommandError> {
     super::print(match args.document {
         Document::Config => config::DEFAULTS,
@@ -55,14 +55,14 @@ pub(super) fn print(args: &Print) -> Result<ExitCode, CommandError> {
     })
 }
 
-/// Prints the completions of one shell. `command`: the whole command line.
+/// Prints the completions of one shell. `command`: the root command.
 pub(super) fn completions(args: &Completions, mut command: Command) -> Result<ExitCode, CommandError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "politely", &mut script);
     super::print_bytes(&script)
 }
 
-/// Prints the manual page, or writes them all.
+/// Prints the manual page of politely(1), or writes all pages to a directory.
 pub(super) fn man(args: &Man, mut command: Command) -> Result<ExitCode, CommandError> {
     command.build();
     match &args.directory {
@@ -87,7 +87,7 @@ fn page(command: Command) -> clap_mangen::Man {
     clap_mangen::Man::new(command).source(SOURCE).manual("politely")
 }
 
-/// The pages of a command and of those below it: `politely-ca-rotate.1`.
+/// Writes the pages of a command and of its subcommands, such as `politely-ca-rotate.1`.
 fn write_pages(command: &Command, name: &str, directory: &Path) -> io::Result<()> {
     let mut bytes = Vec::new();
     page(command.clone().display_name(name.to_owned())).render(&mut bytes)?;
@@ -108,7 +108,7 @@ fn configuration(file: &str) -> String {
         let text = line.trim_start();
         match text.strip_prefix('#') {
             Some(said) => comment.push(said.strip_prefix(' ').unwrap_or(said)),
-            // The file's introduction.
+            // A blank line ends the file's introduction.
             None if text.is_empty() => write_comment(&mut roff, &mut comment),
             None if line.len() == text.len() => {
                 roff.control("SH", [text.split(':').next().unwrap_or(text)]);

@@ -45,7 +45,7 @@ pub(super) fn run(args: &RefreshArgs) -> Result<ExitCode, CommandError> {
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
-/// What applies while the file cannot be fetched.
+/// Says what applies while the file cannot be fetched.
 fn standing(body: &Value) -> &'static str {
     if body["usable"] == true {
         "the last good copy"

@@ -13,10 +13,10 @@ use url::Url;
 
 /// A proxy on another machine, and its certificate.
 pub(super) struct RemoteProxy {
-    /// Its name, as given.
+    /// Host and port, as given.
     pub name: String,
     pub ca_pem: String,
-    /// `None`: the proxy requires TLS from clients, which few programs support.
+    /// Host and port. `None`: the proxy requires TLS from clients, which few programs support.
     pub proxy: Option<(String, u16)>,
     /// The part before the host in the proxy's URL: empty, or `NAME:PASSWORD@`.
     pub credentials: String,
@@ -51,13 +51,13 @@ struct Failed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum RequestStage {
     Nowhere,
-    /// To another HTTP server.
+    /// The request reached another HTTP server.
     ToHttp,
-    /// To a proxy that requires credentials.
+    /// The request reached a proxy that requires credentials.
     ToProxy,
 }
 
-/// The request, for any of the addresses.
+/// The request, which is sent to each address in turn.
 struct Asked<'a> {
     name: String,
     host: &'a str,
@@ -82,7 +82,7 @@ impl Asked<'_> {
     }
 
     fn at(&self, address: SocketAddr) -> Result<RemoteProxy, Failed> {
-        // As a proxy first: a proxy would count what an admin address is asked as a bad request.
+        // Asks as of a proxy first: a proxy would count a request for an admin address as a bad one.
         let Self { setup_host, credentials, .. } = self;
         let plain = percent_encoding::percent_decode_str(credentials.trim_end_matches('@')).collect::<Vec<u8>>();
         let shown = match credentials.is_empty() {
@@ -128,7 +128,7 @@ impl Asked<'_> {
         let proxy = pac.split_once("return \"").and_then(|(_, rest)| rest.split_once('"')?.0.split_once(' '));
         let proxy = proxy.and_then(|(how, proxy)| {
             let (host, port) = proxy.rsplit_once(':')?;
-            // It goes into variables that programs split at spaces.
+            // The host goes into variables that programs split at spaces, so it must be a valid one.
             let proxy = (Host::parse(host).ok()?.to_string(), port.parse().ok()?);
             Some((how == "PROXY").then_some(proxy))
         });
@@ -156,7 +156,7 @@ mod tests {
 
     const PAC: &str = "function FindProxyForURL() { return \"PROXY proxy.example:3128\"; }";
 
-    /// A server that gives all requests this answer, except that a proxy's admin address describes itself.
+    /// A server that answers all requests with this status; with `is_proxy`, it acts as a proxy's admin address.
     fn site(status: &'static str, is_proxy: bool) -> SocketAddr {
         site_with(status, is_proxy, PAC)
     }
@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    /// It goes into JAVA_TOOL_OPTIONS.
+    /// The proxy's host goes into JAVA_TOOL_OPTIONS.
     #[test]
     fn what_is_no_host_name_is_no_proxys() {
         for pac in ["return \"PROXY 127.0.0.1 -XX:OnOutOfMemoryError=x:3128\"", "return \"PROXY a\tb:3128\""] {

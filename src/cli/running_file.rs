@@ -32,7 +32,7 @@ impl RunningProxy {
     pub fn announce(&self, directory: &Path, config: Option<&Path>) -> io::Result<RunningFile> {
         private_directory(directory)?;
         let path = directory.join(name(config));
-        // Created atomically and locked, for its owner only (0600). If several proxies use one configuration, the latest counts.
+        // Created atomically and locked, readable only by its owner (0600). If several proxies use one configuration, the latest counts.
         let mut file = unnamed(directory)?;
         file.as_file().lock()?;
         serde_json::to_writer(&mut file, self)?;

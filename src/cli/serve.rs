@@ -36,7 +36,7 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
     // Before listening, so that no early signal is missed.
     let mut signals = SignalSet::catch(&[&STOP[..], &[SignalKind::hangup()], &OTHER.map(|(kind, _)| kind)].concat())?;
     orphans::reap(None)?;
-    // A start may block for long, as on a lock or a file system. This function cannot go on then.
+    // The start may block for long, on a lock or a file system: until it returns, this task handles signals to stop.
     let mut early = SignalSet::catch(&STOP)?;
     let early = tokio::spawn(async move {
         early.next_to_stop().await;
@@ -63,7 +63,7 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
         }
         if let Some(file) = file.as_deref().filter(|file| !was_empty && is_empty(file)) {
             let hint = "write the new configuration to another file and rename that; for all defaults, write `{}`";
-            return Err(format!("error: {} is empty, but for comments\nhint: {hint}", file.display()));
+            return Err(format!("error: {} is empty except for comments\nhint: {hint}", file.display()));
         }
         load(&own).map_err(|failed| failed.to_string())
     });
@@ -71,7 +71,7 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
     notify(&[sd_notify::NotifyState::Ready]);
     loop {
         match signals.next().await {
-            // A file system that does not answer keeps nobody from stopping the proxy.
+            // The proxy can be stopped even while a reload waits for a file system.
             kind if kind == SignalKind::hangup() => tokio::select! {
                 () = running.reload_from_file() => {}
                 () = signals.next_to_stop() => break,
@@ -107,7 +107,7 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
 }
 
 /// Whether the file has no content besides comments, as for a moment while it is rewritten in place, or if the disk is full. A reload
-/// must not take that for a wish for all defaults, unless the file was so at the start.
+/// must not take such a file for a wish for all defaults, unless it was empty at the start.
 fn is_empty(path: &Path) -> bool {
     let text = if path.is_file() { read_argument(path).unwrap_or_default() } else { return false };
     serde_yaml::from_slice::<serde_yaml::Value>(&text).is_ok_and(|value| value.is_null())
@@ -131,7 +131,7 @@ fn announced(running: &Running, config: Option<&Path>) -> Option<RunningFile> {
         .ok()
 }
 
-/// Does nothing without systemd.
+/// Notifies systemd, if the process runs under it.
 fn notify(states: &[sd_notify::NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!(%error, "cannot notify systemd");

@@ -13,7 +13,7 @@ impl SignalSet {
         kinds.iter().map(|kind| Ok((*kind, signal(*kind)?))).collect::<io::Result<_>>().map(Self)
     }
 
-    /// The next signal; if several arrived, the one named first.
+    /// The next signal; if several arrived, the one first in the list given to `catch`.
     pub async fn next(&mut self) -> SignalKind {
         self.next_of(|_| true).await
     }
@@ -34,7 +34,7 @@ impl SignalSet {
     }
 }
 
-/// Whether the signal is ignored, as by nohup. To be asked before a handler is set.
+/// Whether the signal is ignored, as by nohup. Call it before a handler is set.
 pub(super) fn is_ignored(signal: libc::c_int) -> bool {
     // SAFETY: all zeros is valid.
     let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
 
-    /// Such as one that asks for a reload while another is under way.
+    /// Such as a SIGHUP during another reload.
     #[tokio::test]
     async fn a_signal_of_another_kind_is_not_lost_for_who_waits_for_the_end() {
         let kind = SignalKind::hangup();

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {
-    /// Only exit: 0 if the proxy accepts requests, 1 while it shuts down
+    /// Print nothing: exit with 0 if the proxy accepts requests, with 1 while it shuts down
     #[arg(long)]
     ready: bool,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub(super) fn run(args: &StatusArgs) -> Result<ExitCode, CommandError> {
     Ok(if answer.status == 200 { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
-/// What opens the dashboard without asking; a browser keeps it to itself. It goes to a person, and into no file.
+/// The URL fragment with the token, by which the dashboard opens without a prompt. Only for a terminal: it must not get into a file.
 fn secret(token: Option<&str>) -> String {
     token.filter(|_| io::stdout().is_terminal()).map_or(String::new(), |token| format!("#{token}"))
 }
@@ -147,7 +147,7 @@ fn spent(budget: &Value) -> String {
     format!("{} in the current {}", parts.join(", "), budget["per"].as_str().unwrap_or("period"))
 }
 
-/// `1.5 of 10MiB`: in the unit that the configuration has, rounded down.
+/// Formats `1.5 of 10MiB`: in the unit of the configuration, rounded down.
 fn size_of_most(bytes: u64, most: u64) -> String {
     let shown = show_size(most);
     let unit = shown.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -158,7 +158,7 @@ fn size_of_most(bytes: u64, most: u64) -> String {
     format!("{}.{} of {shown}", tenths / 10, tenths % 10)
 }
 
-/// What users have asked: one line for each, with the reasons of refusals and what is spent of the budget.
+/// Formats one line per user, with the reasons of refusals and what is spent of the budget.
 fn user_table(users: &[Value]) -> String {
     let mut out = String::new();
     if !users.is_empty() {

@@ -1,4 +1,4 @@
-//! The TCP sockets of this machine, as Linux lists them in `/proc/net/tcp`; elsewhere nobody knows them.
+//! The TCP sockets of this machine, as Linux lists them in `/proc/net/tcp`; unknown elsewhere.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -7,21 +7,21 @@ pub struct TcpRow {
     pub local: SocketAddr,
     pub remote: SocketAddr,
     pub is_listening: bool,
-    /// The uid.
+    /// User (uid) of the socket.
     pub user: u32,
-    /// The inode.
+    /// Inode of the socket.
     pub socket: u64,
 }
 
 impl TcpRow {
-    /// Whether the socket listens there. An address of all zeros listens at every one.
+    /// Whether the socket listens at this address. A socket on the unspecified address listens at every address.
     pub fn listens_at(&self, address: SocketAddr) -> bool {
         let is_here = self.local.ip() == address.ip().to_canonical() || self.local.ip().is_unspecified();
         self.is_listening && self.local.port() == address.port() && is_here
     }
 }
 
-/// The sockets that a process has open, whose directory in `/proc` this is.
+/// The inodes of the sockets that a process has open. `process`: its directory in `/proc`.
 pub fn sockets_of(process: &Path) -> impl Iterator<Item = u64> {
     let held = std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
     held.filter_map(|entry| {
@@ -40,7 +40,7 @@ pub fn tables() -> [String; 0] {
     []
 }
 
-/// Of one of the tables: `sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode …`.
+/// Parses a table with lines `sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode …`.
 pub fn rows(table: &str) -> impl Iterator<Item = TcpRow> {
     table.lines().filter_map(|line| {
         let fields: Vec<_> = line.split_ascii_whitespace().collect();
@@ -54,7 +54,7 @@ pub fn rows(table: &str) -> impl Iterator<Item = TcpRow> {
     })
 }
 
-/// Such as `0100007F:0050`: words of 32 bits, each in the machine's order of bytes, and the port as a number.
+/// Parses an address such as `0100007F:0050`: 32-bit words, each in the machine's byte order, and the port in hexadecimal.
 fn address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let words = ip.as_bytes().chunks(8).map(|word| {

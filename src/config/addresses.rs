@@ -49,7 +49,7 @@ pub(super) fn listeners(settings: &Settings, check: &mut Sections<'_>) {
     }
 }
 
-/// Port 0 means another port each time.
+/// Whether two addresses are the same. Addresses with port 0 never are: each gets a port of its own.
 fn is_same(one: &ListenAddress, other: &ListenAddress) -> bool {
     one == other && !matches!(one, ListenAddress::Socket(address) if address.port() == 0)
 }
@@ -70,7 +70,7 @@ pub(super) fn egress(settings: &Settings, check: &mut Sections<'_>) {
         (ListenAddress::Socket(_), None) | (ListenAddress::Inherited(_), _) => false,
     };
     if settings.listen.iter().map(|listener| &listener.address).chain(&settings.admin.address).any(is_own) {
-        check.fault(&key, "this proxy listens there itself", "name another proxy, or leave it out");
+        check.fault(&key, "this proxy itself listens at this address", "name another proxy, or leave it out");
     }
 }
 

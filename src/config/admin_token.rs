@@ -5,17 +5,17 @@ use ring::rand::{SecureRandom, SystemRandom};
 use std::io;
 use std::path::PathBuf;
 
-/// Where the admin token is stored.
+/// The place of the admin token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdminToken {
     pub path: PathBuf,
-    /// Whether `admin.token_file` names it; otherwise politely generates it.
+    /// Whether `admin.token_file` names the file; otherwise politely generates the token.
     pub is_configured: bool,
 }
 
 impl AdminToken {
-    /// From the settings.
+    /// The place of the token by these settings.
     pub fn of(settings: &Settings) -> Self {
         match &settings.admin.token_file {
             Some(path) => Self { path: path.clone(), is_configured: true },
@@ -26,6 +26,8 @@ impl AdminToken {
         }
     }
 
+    /// Reads the token.
+    ///
     /// # Errors
     /// The file cannot be read, is not text, or is empty.
     pub fn read(&self) -> io::Result<String> {

@@ -1,13 +1,13 @@
-//! Locks on a file's bytes that belong to the open file. Unlike that of `flock`, such a lock can be asked for without being taken.
+//! Locks on a file's bytes that belong to the open file description. Unlike `flock`, such a lock can be tested without being taken.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// `command`: `F_OFD_SETLK` takes a lock of this kind or releases one, `F_OFD_GETLK` returns one that is in its way.
+/// Takes or releases a lock of this kind (`command`: `F_OFD_SETLK`), or returns a lock that conflicts with it (`F_OFD_GETLK`).
 ///
 /// # Errors
-/// Somebody else has the lock, or the file system has none.
+/// Another process has a conflicting lock, or the file system does not support such locks.
 pub fn control_lock(
     file: &File,
     command: libc::c_int,

@@ -17,11 +17,11 @@ pub struct Changes {
 }
 
 impl Settings {
-    /// These settings in place of `before`, as far as a running proxy can apply them. `may_join_fleet`: it was started in a fleet.
+    /// Replaces the settings `before` of a running proxy, as far as it can apply these. `may_join_fleet`: it was started in a fleet.
     pub fn in_place_of(mut self, before: &Self, may_join_fleet: bool) -> (Self, Changes) {
-        // Without a disk there is no store at all.
+        // `disk: 0` means that there is no store, which a reload can neither create nor remove.
         let is_disk_fixed = (self.store.disk == 0) != (before.store.disk == 0);
-        // A fleet has the servers that it was started with, or none.
+        // A reload can change or drop a fleet's servers, but neither begin a fleet nor switch between one server and two.
         let (now, then) = (&self.fleet, &before.fleet);
         let is_split = now.copies_apart().is_some() != then.copies_apart().is_some() && now.paces().is_some();
         let is_fleet_fixed = !may_join_fleet || is_split;

@@ -1,11 +1,11 @@
-//! Values of two configurations side by side: their keys as people write them, and one unit for both.
+//! Helps to compare two configurations: keys as people write them, and values in one unit.
 
 use serde_json::Value;
 use std::time::Duration;
 
 use super::units::{parse_duration, parse_size, show_duration};
 
-/// `pace.max_wait`, `hosts["a.example"]`. `path`: what leads to the key, if anything.
+/// The path of a key as people write it: `pace.max_wait`, `hosts["a.example"]`. `path`: that of the section, empty at the top.
 pub(super) fn key_path(path: &str, key: &str) -> String {
     match (path, key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')) {
         ("", _) => key.to_owned(),

@@ -29,7 +29,7 @@ impl Whole {
         Self { all, kept: (text, digest) }
     }
 
-    /// Without secrets.
+    /// The configuration without secrets.
     pub fn shown(&self) -> Value {
         shown(&self.all)
     }
@@ -56,7 +56,7 @@ pub(super) fn json(node: &YamlNode) -> Value {
     }
 }
 
-/// One value, which stands at this key.
+/// The value at this key, as JSON without secrets.
 pub(super) fn without_secrets(key: &str, node: &YamlNode) -> Value {
     shown(&serde_json::json!({ key: json(node) }))[key].take()
 }
@@ -67,8 +67,8 @@ fn shown(all: &Value) -> Value {
     shown
 }
 
-/// The variables with our prefix that no other program gets: all but those that a politely which it runs may need, and that hold no
-/// secret.
+/// The variables with our prefix that are withheld from programs that politely runs: those that may hold a secret, or that are unknown.
+/// The others pass, as such a program may run politely itself.
 pub fn withheld_variables(environment: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<OsString> {
     let holds_secret = |variable: &KeyArgument| {
         let mut root = YamlNode::new(ConfigPlace::Unwritten, Written::Map(Default::default()));

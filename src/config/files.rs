@@ -1,5 +1,5 @@
-//! Files and directories: those at paths from the configuration, of which only regular files are opened; our own, which root makes for
-//! the owner of their directory; and where ours are by default.
+//! Files and directories: opening regular files at configured paths; our own files, which root creates for the owner of their directory;
+//! and the default directories.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Opens a regular file for reading. Never blocks on a pipe or device.
 ///
 /// # Errors
-/// It cannot be opened, or is not a regular file.
+/// The file cannot be opened, or is not a regular file.
 pub fn open_file(path: &Path) -> io::Result<File> {
     open_regular(OpenOptions::new().read(true), path)
 }
@@ -25,16 +25,16 @@ pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> 
     open_with(options, path, 0)
 }
 
-/// Like [`open_regular`], a file of ours in a directory that may be another user's, where root works for that user (`sudo -E`): root follows
-/// no symbolic link there, and gives what it makes to the directory's owner. Nobody else may read it afterwards.
+/// Like [`open_regular`], for a file of ours in a directory that may be another user's, for whom root then works (`sudo -E`): root follows
+/// no symbolic link there, and gives the file that it creates to the directory's owner. The mode of the file becomes 0600.
 ///
 /// # Errors
-/// As [`open_file`]; or the file is a symbolic link, and we are root; or it is another user's.
+/// As [`open_file`]; or the file is a symbolic link, and we are root; or the file is another user's.
 pub fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = open_with(options, path, own_flags())?;
     if let Some(directory) = path.parent() {
         check_owner(&file, directory)?;
-        // Where the system does not let root do so, the file is root's.
+        // If the system does not let root change owners, the file stays root's.
         let _ = give_to_owner(&file, directory);
     }
     if file.metadata()?.is_file() {
@@ -46,17 +46,17 @@ pub fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 /// Whether the open file is still the one at this path.
 ///
 /// # Errors
-/// Either cannot be inspected; `NotFound`: nothing is at the path.
+/// The file or the path cannot be inspected; `NotFound`: nothing is at the path.
 pub fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let (open, named) = (file.metadata()?, fs::symlink_metadata(path)?);
     Ok((open.dev(), open.ino()) == (named.dev(), named.ino()))
 }
 
-/// Opens the file that whoever uses this directory locks, which has the name [`LOCK`]. Another user may have it locked for as long as he
-/// likes, so that his is not taken instead.
+/// Opens the lock file of this directory, named [`LOCK`], which each process that uses the directory locks. A lock file of another user is
+/// refused, as that user could keep it locked for ever.
 ///
 /// # Errors
-/// As [`open_own`]; `ResourceBusy`: something else is in its place, which the error names.
+/// As [`open_own`]; `ResourceBusy`: something else is in the place of the lock file. The error names it.
 pub fn open_lock(directory: &Path) -> io::Result<File> {
     let path = directory.join(LOCK);
     let mut options = OpenOptions::new();
@@ -75,7 +75,7 @@ pub fn check_lock(directory: &Path) -> io::Result<()> {
     checked.or_else(|error| if error.kind() == io::ErrorKind::ResourceBusy { Err(error) } else { Ok(()) })
 }
 
-/// The error that opening this lock has ended with; `ResourceBusy` if what is there is not a file of ours.
+/// The error of opening this lock file; `ResourceBusy` if something other than a file of ours is in its place.
 fn in_its_place(path: &Path, error: io::Error) -> io::Error {
     let me = rustix::process::geteuid().as_raw();
     let is_ours = |it: Metadata| it.is_file() && it.uid() == me && it.nlink() == 1;
@@ -85,11 +85,11 @@ fn in_its_place(path: &Path, error: io::Error) -> io::Error {
     }
 }
 
-/// Whether a file in this directory is ours, or for root the directory's owner's. Anybody may have put a file into a directory such as
-/// /tmp; and one that has other names as well may be anybody's.
+/// Checks that a file in this directory belongs to us, or for root to the directory's owner. Anybody may have put a file into a directory
+/// such as /tmp; and a file with several names (hard links) may be anybody's.
 ///
 /// # Errors
-/// It is another user's, or cannot be inspected.
+/// The file is another user's, has several names, or cannot be inspected.
 pub fn check_owner(file: &File, directory: &Path) -> io::Result<()> {
     let (it, me) = (file.metadata()?, rustix::process::geteuid());
     let is_owners = || me.is_root() && fs::metadata(directory).is_ok_and(|directory| it.uid() == directory.uid());
@@ -102,7 +102,7 @@ pub fn check_owner(file: &File, directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a secret for reading. Returns its mode too if others than its owner can read it. The mode of systemd's credentials does not count.
+/// Opens a secret for reading. Also returns the file's mode if it gives others than the owner access, except for systemd's credentials.
 ///
 /// # Errors
 /// As [`open_file`].
@@ -114,27 +114,27 @@ pub fn open_private(path: &Path) -> io::Result<(File, Option<u32>)> {
     Ok((file, (mode & 0o077 != 0 && !is_credential).then_some(mode)))
 }
 
-/// Opens for reading what was written in this directory. Unlike [`open_own`], also for a reader who is not the writer.
+/// Opens a file that politely has written in this directory, for reading. Unlike with [`open_own`], the reader may be another user.
 ///
 /// # Errors
-/// As [`open_file`]; `PermissionDenied`: it is not [ours](is_ours).
+/// As [`open_file`]; `PermissionDenied`: the file is not [ours](is_ours).
 pub fn open_ours(path: &Path, directory: &Path) -> io::Result<File> {
     let file = open_file(path)?;
     if is_ours(&file.metadata()?, directory) { Ok(file) } else { Err(is_anothers()) }
 }
 
-/// Whether a file belongs to us, or to the owner of this directory. Who may write to the directory may have put others there.
+/// Whether a file belongs to us, or to the owner of this directory. Anybody who may write to the directory may have put other files there.
 pub fn is_ours(file: &Metadata, directory: &Path) -> bool {
     let owner = metadata(directory).map(|directory| directory.uid());
     file.uid() == rustix::process::geteuid().as_raw() || owner.is_ok_and(|owner| file.uid() == owner)
 }
 
-/// Logs a warning of files that are not ours. `what`: what they would be.
+/// Logs a warning about files that are not ours. `what`: the kind of content that they should have.
 pub fn warn_of_foreign(files: &[PathBuf], what: &str) {
     if let Some(first) = files.first() {
         let more = if files.len() > 1 { format!(" and {} more", files.len() - 1) } else { String::new() };
         let first = first.display();
-        tracing::warn!("{first}{more}: another user's, so not read as {what}; remove it, or give it to this user");
+        tracing::warn!("{first}{more}: owned by another user, so not read as {what}; remove it, or change its owner");
     }
 }
 
@@ -150,7 +150,7 @@ fn open_with(options: &mut OpenOptions, path: &Path, flags: libc::c_int) -> io::
     let file = options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | flags).open(path)?;
     let found = file.metadata()?;
     let kind = found.file_type();
-    // An empty file by another name.
+    // `/dev/null`, by any path, counts as an empty file.
     let is_null = || kind.is_char_device() && metadata("/dev/null").is_ok_and(|null| null.rdev() == found.rdev());
     match () {
         () if kind.is_file() || is_null() => Ok(file),
@@ -159,7 +159,7 @@ fn open_with(options: &mut OpenOptions, path: &Path, flags: libc::c_int) -> io::
     }
 }
 
-/// Whether this open file is the one with that name.
+/// Whether this open file is the one that the path leads to, through symbolic links too.
 pub fn is_same(file: &File, path: &Path) -> bool {
     let number = |found: io::Result<Metadata>| found.map(|it| (it.dev(), it.ino())).ok();
     number(file.metadata()) == number(metadata(path))
@@ -175,7 +175,7 @@ pub fn cache_directory() -> PathBuf {
     choose_cache(|name| env::var_os(name))
 }
 
-/// Creates the directory, mode 0700, and its parents, if missing. Removes what a killed process of ours has left half written there.
+/// Creates the directory, mode 0700, and its parents, if missing. Removes temporary files that a killed process of ours has left there.
 ///
 /// # Errors
 /// The directory cannot be created.
@@ -194,13 +194,13 @@ fn create_private(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes our files that nobody has put in place for a day, if nobody else can write to the directory. `state`: all below is ours.
+/// Removes our temporary files that are a day old, if nobody else can write to the directory. `state`: all files below are ours.
 fn remove_abandoned(directory: &Path, state: &Path) -> io::Result<()> {
     if metadata(directory)?.mode() & 0o022 != 0 {
         return Ok(());
     }
     let is_unnamed = |name: &OsStr| match name.as_encoded_bytes() {
-        // As former releases named them, and other programs may elsewhere.
+        // Former releases named temporary files so; elsewhere, other programs may.
         [b'.', b't', b'm', b'p', rest @ ..] if directory.starts_with(state) => rest.len() == 6,
         name => name.starts_with(UNNAMED.as_bytes()),
     };
@@ -214,11 +214,11 @@ fn remove_abandoned(directory: &Path, state: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates a directory, mode 0700, if missing, within one where others may have put a link. Reads nothing of what is in it, of which
-/// there may be much.
+/// Creates a directory, mode 0700, if missing, in a directory where others may have put a link. Does not list its files, as they may be
+/// many.
 ///
 /// # Errors
-/// It cannot be created, or is a link.
+/// The directory cannot be created, or is a symbolic link.
 pub fn private_folder(path: &Path) -> io::Result<()> {
     create_private(path)?;
     let is_directory = fs::symlink_metadata(path)?.is_dir();
@@ -255,7 +255,7 @@ fn choose_cache(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
 
 fn choose(variable: impl Fn(&str) -> Option<OsString>, root: bool) -> PathBuf {
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    // Several are separated by colons; the first is used.
+    // Several directories are separated by colons; the first absolute one is used.
     let systemd = variable("STATE_DIRECTORY").and_then(|all| env::split_paths(&all).find(|path| path.is_absolute()));
     let users = || absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
     match systemd {
@@ -265,7 +265,7 @@ fn choose(variable: impl Fn(&str) -> Option<OsString>, root: bool) -> PathBuf {
     }
 }
 
-/// How the names of files begin that are not in place yet.
+/// Prefix of the names of temporary files, which are renamed once they are complete.
 pub const UNNAMED: &str = ".politely-new-";
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 pub const LOCK: &str = "lock";

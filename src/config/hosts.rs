@@ -21,11 +21,11 @@ pub struct Hosts {
     own: Option<OwnTable>,
 }
 
-/// Each entry is already merged with the less specific entries that match it.
+/// Everybody's policies. That of an entry is already merged with the less specific entries that match it.
 #[derive(Clone, Debug, PartialEq)]
 struct PolicyTable {
     by_end: Ends,
-    /// First that of hosts that match no entry. Many entries may have the same.
+    /// The first is the policy of hosts that match no entry. Many entries may share one policy.
     policies: Vec<HostPolicy>,
 }
 
@@ -34,8 +34,8 @@ struct PolicyTable {
 struct OwnTable {
     by_end: Ends,
     entries: Vec<(HostPattern, Override)>,
-    /// By the places in both lists: everybody's policies with these entries over them. Made when a host first needs it, as there may be
-    /// many; those in one row follow each other.
+    /// Hash table by the indices in both lists: everybody's policies with these entries laid over them. A policy is made when a host first
+    /// needs it, as there may be many; the policies of one row are a linked list.
     made: Vec<OnceLock<Box<MadePolicy>>>,
 }
 
@@ -46,14 +46,15 @@ struct MadePolicy {
     next: OnceLock<Box<Self>>,
 }
 
-/// Places in a list, by the end that the names of an entry have: `www.example.com` of a host, `.example.com` of `*.example.com`.
+/// Indices in a list of entries, by the end of the names that an entry matches: `www.example.com` for a host, `.example.com` for
+/// `*.example.com`.
 type Ends = HashMap<Box<str>, usize>;
 
 impl Hosts {
     /// The policy of the most specific entry that names this host, in constant time.
     pub fn get(&self, host: &Host) -> &HostPolicy {
         match host {
-            // Most often there are no entries, and this is asked for each request.
+            // Fast path, as each request needs a policy and most configurations have no entries.
             _ if self.own.is_none() && self.everybodys.by_end.is_empty() => &self.everybodys.policies[0],
             Host::Name(name) => self.of_end(name),
             Host::Ip(_) => self.of_end(&host.to_string()),
@@ -123,7 +124,7 @@ impl Hosts {
         all.filter_map(|manners| manners.budget)
     }
 
-    /// All terms of TLS that some host has.
+    /// The TLS terms of all hosts that have their own.
     pub fn tls(&self) -> impl Iterator<Item = &Arc<OriginTls>> {
         let own = self.own_tls().into_iter().flat_map(|_| self.ends_with_tls()).map(|end| self.of_end(end));
         self.everybodys.policies.iter().chain(own).filter_map(|policy| policy.tls.as_ref())
@@ -139,7 +140,7 @@ impl Hosts {
         self.own.as_ref().filter(|own| own.entries.iter().any(|(_, entry)| entry.sets_tls()))
     }
 
-    /// All ends that may have terms of TLS: a host has the policy of the longer of the ends that it has among everybody's and a user's.
+    /// All ends that may have TLS terms: those of everybody's entries, and of a user's entries if one of them is about TLS.
     fn ends_with_tls(&self) -> impl Iterator<Item = &str> {
         let own = self.own_tls().map(|own| &own.by_end);
         [&self.everybodys.by_end].into_iter().chain(own).flat_map(Ends::keys).map(Box::as_ref)
@@ -147,7 +148,7 @@ impl Hosts {
 
     /// The hosts with TLS verification off, sorted.
     pub fn unverified(&self) -> Vec<String> {
-        // Of patterns it is refused.
+        // `verify: off` is refused for patterns.
         let is = |end: &str| !end.starts_with('.') && self.of_end(end).tls.as_ref().is_some_and(|tls| !tls.verify);
         let mut all: Vec<_> = self.ends_with_tls().filter(|end| is(end)).map(str::to_owned).collect();
         all.sort();
@@ -155,7 +156,7 @@ impl Hosts {
         all
     }
 
-    /// The most specific policy of the names with this end.
+    /// The policy of the most specific entry for the names with this end.
     fn of_end(&self, end: &str) -> &HostPolicy {
         let base = find(&self.everybodys.by_end, end).unwrap_or_default();
         match self.own.as_ref().and_then(|own| Some((own, find(&own.by_end, end)?))) {
@@ -165,7 +166,7 @@ impl Hosts {
     }
 }
 
-/// What is made of the entries follows from them.
+/// Compares the entries: the policies that are made of them follow from them.
 impl PartialEq for Hosts {
     fn eq(&self, other: &Self) -> bool {
         let [own, others] = [self, other].map(|hosts| hosts.own.as_ref().map(|own| &own.entries));
@@ -180,8 +181,8 @@ impl Default for PolicyTable {
 }
 
 impl PolicyTable {
-    /// Lays one entry over the less specific ones. `key`: its key in `intercept`, if it is not in `hosts`. `same`: the places of policies
-    /// that name no entry, by the one below and what the entry says.
+    /// Lays one entry over the less specific ones. `key`: its key in `intercept`, if it is not in `hosts`. `same`: the indices of policies
+    /// that do not name their entry, by the less specific policy and the entry's content, so that equal ones are shared.
     fn lay<'a>(
         &mut self,
         pattern: &HostPattern,
@@ -222,7 +223,7 @@ impl OwnTable {
         }
     }
 
-    /// This entry and the less specific ones that match what it matches.
+    /// This entry, and the less specific ones that match all that it matches.
     fn chain(&self, place: usize) -> impl Iterator<Item = &(HostPattern, Override)> {
         let name = self.entries[place].0.to_string();
         let ends: Vec<_> = wider(end(&name)).filter_map(|end| self.by_end.get(end)).collect();
@@ -230,7 +231,7 @@ impl OwnTable {
     }
 }
 
-/// The place of the most specific entry whose names have this end.
+/// Index of the most specific entry that matches all names with this end.
 fn find(by_end: &Ends, end: &str) -> Option<usize> {
     let ends = [end].into_iter().chain(wider(end)).inspect(|_| step());
     ends.filter_map(|end| by_end.get(end)).next().copied()
@@ -238,7 +239,7 @@ fn find(by_end: &Ends, end: &str) -> Option<usize> {
 
 const MOST_ROWS: usize = 1000;
 
-/// Of a pattern what follows its star, and a host as it is: the end of all names that it matches.
+/// The end of all names that a pattern matches: the text after its star, or the whole host if there is no star.
 pub(super) fn end(pattern: &str) -> &str {
     pattern.strip_prefix('*').unwrap_or(pattern)
 }

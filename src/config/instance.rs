@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// The name, by these settings; a new one if none is stored.
+/// The name that is configured or stored, or else a new one.
 pub fn instance_name(settings: &Settings) -> String {
     let path = path(settings);
     let read = || read_file(&path).and_then(|name| as_line(&name)).ok();
@@ -27,7 +27,7 @@ pub fn keep_instance_name(settings: &Settings) -> io::Result<()> {
     write_once(&path, format!("{}\n", made_up()).as_bytes()).map(drop)
 }
 
-/// Another user may have put a link to a secret of ours there, and sites read the name.
+/// Whether the file is ours and not a link: another user may have put a link to a secret of ours there, and the name is sent to sites.
 fn is_own(path: &Path) -> bool {
     let directory = path.parent().unwrap_or(path);
     fs::symlink_metadata(path).is_ok_and(|file| file.is_file() && file.nlink() == 1 && is_ours(&file, directory))

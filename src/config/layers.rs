@@ -1,5 +1,5 @@
-//! The files, variables and arguments that a configuration is made of, and what each says otherwise than those before it. `politely check`
-//! lists that, so that nobody takes back unseen what the first file says.
+//! The files, variables and arguments that a configuration is made of, and where each differs from those before it. `politely check` lists
+//! the differences, so that nothing overrides the first file unnoticed.
 
 use std::collections::BTreeSet;
 
@@ -14,24 +14,24 @@ use super::replacements::{Replaced, WrittenKey, WrittenNode, is_same, replaced};
 use super::schema::defaults::defaults;
 use super::settings::Settings;
 
-/// What a configuration was loaded from.
+/// The sources from which a configuration was loaded.
 #[derive(Default)]
 pub struct Layers {
-    /// The first file, and what it is with each further source laid over it: the included files, variables, arguments.
+    /// The tree of the first file, then the tree after each further source was laid over it: the included files, variables, arguments.
     pub(super) stages: Vec<YamlNode>,
     pub(super) sources: Vec<ConfigText>,
 }
 
-/// What is less polite than the defaults, and what sources say otherwise than the first file.
+/// Settings that are less polite than the defaults, and settings in which other sources differ from the first file.
 #[derive(Serialize)]
 pub struct Differences {
     pub overrides: Vec<PlacedOverride>,
     pub replaced: Vec<Replaced>,
-    /// What included files set for everybody, beyond both: the first file leaves it to its default.
+    /// Further keys that included files set for everybody, and that the first file leaves at their defaults.
     pub set: Vec<WrittenKey>,
 }
 
-/// An override, and the file and line, variable or argument that says so.
+/// An override, and the file and line, variable or argument that sets it.
 #[derive(Serialize)]
 pub struct PlacedOverride {
     #[serde(flatten)]
@@ -46,7 +46,7 @@ impl Differences {
 }
 
 impl Layers {
-    /// `settings`: what was loaded.
+    /// Lists the differences. `settings`: the settings that were loaded from these layers.
     pub fn differences(&self, settings: &Settings) -> Differences {
         let overrides = overrides(&settings.whole.all);
         let replaced = replaced(&self.stages);
@@ -65,18 +65,18 @@ impl Layers {
         }
     }
 
-    /// Where each of `access.users` is written.
+    /// The place at which each of `access.users` is written.
     pub fn user_places(&self, settings: &Settings) -> Vec<String> {
         let path = |index: usize| ["access".to_owned(), "users".to_owned(), index.to_string()];
         (0..settings.access.users.len()).map(|index| self.at(&path(index)).line(&self.sources)).collect()
     }
 
-    /// Whether a file, and no variable or argument, says what is in force at this path.
+    /// Whether the value in force at this path is from a file, not from a variable or argument.
     pub fn is_of_file(&self, path: &[&str]) -> bool {
         matches!(self.at(path), ConfigPlace::File(_) | ConfigPlace::Line { .. })
     }
 
-    /// The place of what is in force at this path.
+    /// The place of the value in force at this path.
     fn at<K: AsRef<str>>(&self, path: &[K]) -> &ConfigPlace {
         let path: Vec<_> = path.iter().map(K::as_ref).collect();
         self.stages.last().map_or(&ConfigPlace::Unwritten, |root| &root.along(&path).at)
@@ -89,7 +89,7 @@ impl Layers {
     }
 }
 
-/// The values in included files that are not the default, of keys that `first` does not have. `listed`: places of those to leave out.
+/// Collects the values in included files that are not the default, of keys that `first` does not have. `listed`: places to leave out.
 fn added<'a>(
     path: &mut Vec<&'a str>,
     first: Option<&YamlNode>,

@@ -25,7 +25,7 @@ impl Settings {
     /// Relative paths start at the file's directory.
     ///
     /// # Errors
-    /// What is wrong with it: of each section the first value that cannot be read; of sections that can be read, everything.
+    /// The faults of the configuration: of each section the first value that cannot be read, or else all faults in how its keys combine.
     pub fn load(
         path: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -33,10 +33,10 @@ impl Settings {
         Self::load_in_layers(path, environment, &[]).map(|(settings, _)| settings)
     }
 
-    /// Like [`load`](Self::load), with arguments of the command line laid over the environment, in their order; and what it is made of.
+    /// Like [`load`](Self::load), with arguments of the command line laid over the environment, in their order. Returns the layers too.
     ///
     /// # Errors
-    /// What is wrong with it: of each section the first value that cannot be read; of sections that can be read, everything.
+    /// The faults of the configuration: of each section the first value that cannot be read, or else all faults in how its keys combine.
     pub fn load_in_layers(
         path: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -57,16 +57,16 @@ impl Settings {
     /// Reads `text` as the file `name`, without the environment.
     ///
     /// # Errors
-    /// What is wrong with it: of each section the first value that cannot be read; of sections that can be read, everything.
+    /// The faults of the configuration: of each section the first value that cannot be read, or else all faults in how its keys combine.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
         Self::build(name, Ok(text.to_owned()), &[], None).map(|(settings, _)| settings)
     }
 
-    /// Reads a configuration that was shown once, to evaluate it again. It has no passwords, so that nobody can log in, and it is
-    /// complete: includes are merged already, and their present content does not matter.
+    /// Reads a configuration that was [`shown`](Self::shown) once, to evaluate it again. It has no passwords, so that nobody can log in,
+    /// and it is complete: includes are merged already, and their present content does not matter.
     ///
     /// # Errors
-    /// This version does not accept it.
+    /// This version does not accept the configuration.
     pub fn of_shown(name: &str, shown: &str) -> Result<Self, String> {
         let mut shown: serde_json::Value = serde_json::from_str(shown).map_err(|error| format!("{name}: {error}"))?;
         shown["include"] = serde_json::json!([]);
@@ -76,7 +76,7 @@ impl Settings {
         Self::parse(name, &shown.to_string()).map_err(|errors| errors.to_string())
     }
 
-    /// `credentials`: where systemd puts those of a service (`LoadCredential=`).
+    /// Builds settings and layers. `credentials`: the directory in which systemd puts a service's credentials (`LoadCredential=`).
     fn build(
         name: &str,
         text: Result<String, Complaint>,
@@ -89,7 +89,7 @@ impl Settings {
             String::new()
         });
         let Some(mut root) = files.read(name, text) else { return files.checked((Self::default(), layers)) };
-        // What is wrong in a file is wrong even where another or a variable takes its place.
+        // A fault in a file is reported even where another file or a variable overrides the value.
         let judge =
             |node: &YamlNode, faults: &mut Faults| Self::read(&mut Sections::new(node.clone(), Path::new(""), faults));
         judge(&root, &mut files.faults);
@@ -125,7 +125,7 @@ impl Settings {
         files.checked((settings, layers))
     }
 
-    /// Sets what follows from the keys.
+    /// Sets the values that are derived from the keys.
     fn derive(&mut self, sections: &mut Sections<'_>) {
         self.listed = self.egress.listed();
         self.hosts =
@@ -147,7 +147,7 @@ impl Default for Settings {
     }
 }
 
-/// Makes `credential:NAME` the path of that credential.
+/// Replaces `credential:NAME` by the path of that credential.
 fn locate_credential(node: &mut YamlNode, directory: Option<&Path>, faults: &mut Faults) {
     let Some(name) = node.text().and_then(|text| text.strip_prefix("credential:")) else { return };
     let fault = match directory {
@@ -159,9 +159,9 @@ fn locate_credential(node: &mut YamlNode, directory: Option<&Path>, faults: &mut
             Complaint::new(format!("`credential:{name}` is not the name of a credential"), "write `credential:NAME`")
         }
         None => Complaint::new(
-            format!("there is no credential `{name}` outside the service that has it"),
+            format!("the credential `{name}` is available only inside the service that has it"),
             format!(
-                "the unit needs `LoadCredential={name}:PATH`; elsewhere, CREDENTIALS_DIRECTORY names the directory with the file"
+                "add `LoadCredential={name}:PATH` to the unit; elsewhere, set CREDENTIALS_DIRECTORY to the directory with the file"
             ),
         ),
     };

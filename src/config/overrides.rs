@@ -17,13 +17,13 @@ pub struct OverrideInForce {
     pub user: Option<String>,
     /// As in the configuration, such as `robots: ignore`.
     pub setting: String,
-    /// Keys and list indices that lead to it.
+    /// Keys and list indices that lead to the setting.
     #[serde(skip)]
     pub(super) path: Vec<String>,
 }
 
 impl OverrideInForce {
-    /// What is less polite about it, where the setting alone does not say so; begins with a comma.
+    /// Why the setting is less polite, if the setting alone does not show it; begins with a comma.
     pub fn why(&self) -> &'static str {
         let is_delay = self.setting.starts_with("crawl_delay: ");
         if is_delay { ", in place of a site's own Crawl-delay, which may be longer" } else { "" }
@@ -65,8 +65,8 @@ pub fn overrides(config: &Value) -> Vec<OverrideInForce> {
     all
 }
 
-/// What an entry of `hosts` or `intercept.hosts` overrides: the keys that lead there from the entry, and the setting.
-/// `max_delay`: the longest delay that a site can have.
+/// The overrides in an entry of `hosts` or `intercept.hosts`: the keys that lead there from the entry, and the setting.
+/// `max_delay`: the longest delay that a site can ask for.
 fn of_entry<'a>(entry: &'a Value, declared: &[Purpose], max_delay: &Value) -> Vec<(Vec<&'a str>, String)> {
     let global = |key: &str, value| {
         let polite = GLOBAL.iter().find(|(global, _)| *global == key);
@@ -97,7 +97,7 @@ fn of_entry<'a>(entry: &'a Value, declared: &[Purpose], max_delay: &Value) -> Ve
             "verify" => [Value::Null, true.into(), "on".into()].contains(value),
             "tls" => value.is_null() || value == "current",
             "intercept" => global("intercept.default", value),
-            // In place of the site's own, unless that cannot be longer.
+            // Replaces the site's own delay, which may be longer, unless this is the longest delay that a site can ask for.
             "crawl_delay" => value.is_null() || amount(max_delay).is_some_and(|most| amount(value) >= Some(most)),
             _ => true,
         };
@@ -108,13 +108,15 @@ fn of_entry<'a>(entry: &'a Value, declared: &[Purpose], max_delay: &Value) -> Ve
     all
 }
 
-/// Values that are no override. All: the default, and none.
+/// The values of a key that are not overrides, besides the default and `null`.
 enum Polite {
+    /// These words.
     Also(&'static [&'static str]),
-    /// Less: a duration or a number.
+    /// Durations or numbers below the default.
     UpTo,
+    /// Durations or numbers above the default.
     From,
-    /// All but 0.
+    /// All numbers but 0.
     Any,
 }
 
@@ -157,7 +159,7 @@ fn plain(value: &Value) -> String {
 }
 
 const DEFAULT: Polite = Polite::Also(&[]);
-/// Keys for all hosts; `usage` and `intercept` also of a host.
+/// The keys that apply to all hosts, with their polite values. Those of `usage` and `intercept` also hold for entries of hosts.
 const GLOBAL: [(&str, Polite); 19] = [
     ("mode", DEFAULT),
     ("usage.content_usage", DEFAULT),
@@ -177,7 +179,7 @@ const GLOBAL: [(&str, Polite); 19] = [
     ("pace.max_concurrent", Polite::UpTo),
     ("pace.subresources", DEFAULT),
     ("intercept.default", Polite::Also(&["deny"])),
-    // Without it, a restart forgets delays that are owed.
+    // Without the disk, a restart forgets delays that are owed.
     ("store.disk", Polite::Any),
 ];
 

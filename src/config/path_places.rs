@@ -1,4 +1,4 @@
-//! Where a configuration names files and directories.
+//! The places at which a configuration names files and directories.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::read::tree::YamlNode;
 #[derive(Clone, Debug, Default)]
 pub struct PathPlaces(HashMap<PathBuf, String>);
 
-/// What is written elsewhere says the same.
+/// All are equal: it makes no difference to the settings where a value is written.
 impl PartialEq for PathPlaces {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -18,7 +18,7 @@ impl PartialEq for PathPlaces {
 }
 
 impl PathPlaces {
-    /// `base`: where relative paths start.
+    /// The places in the tree `whole`. `base`: where relative paths start.
     pub(super) fn of(whole: &YamlNode, base: &Path, sources: &[ConfigText]) -> Self {
         let mut places = Self::default();
         places.take(whole, base, sources);
@@ -36,12 +36,12 @@ impl PathPlaces {
         node.items().iter().for_each(|item| self.take(item, base, sources));
     }
 
-    /// Where this path is named, or the nearest directory above it.
+    /// The place at which this path is named, or the nearest directory above it.
     pub fn of_path(&self, path: &Path) -> Option<String> {
         path.ancestors().find_map(|path| self.0.get(path)).cloned()
     }
 }
 
-/// Keys that name files or directories. Where one has another meaning, its value is no path that is asked for.
+/// Keys that name files or directories. Some have another meaning elsewhere, where nobody looks up their value as a path.
 const KEYS: [&str; 8] =
     ["access", "ca_file", "certificate", "client_ca", "directory", "key", "other_keys", "token_file"];

@@ -1,4 +1,5 @@
-//! What a file, a variable or an argument replaces of an earlier one: the same key, or what another file sets for more hosts or users.
+//! Lists the values that a file, a variable or an argument replaces: of the same key in an earlier source, or of a key that another file
+//! sets for more hosts or users.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,7 +18,7 @@ pub(super) struct WrittenNode<'a> {
     pub node: &'a YamlNode,
 }
 
-/// A key and its value without secrets, and the file and line, variable or argument that says so.
+/// A key and its value without secrets, and the file and line, variable or argument that sets it.
 #[derive(Serialize)]
 pub struct WrittenKey {
     pub key: String,
@@ -25,7 +26,7 @@ pub struct WrittenKey {
     pub place: String,
 }
 
-/// A written value that is not in force, or not for all of its hosts and users, and the one in its place.
+/// A written value that is not in force, or not for all of its hosts and users, and the value in its place.
 #[derive(Serialize)]
 pub struct Replaced<K = WrittenKey> {
     #[serde(flatten)]
@@ -45,7 +46,8 @@ impl<K> Replaced<K> {
     }
 }
 
-/// `stages`: as in [`Layers`](super::layers::Layers). Sorted by place; no more than the written values.
+/// The replaced values, sorted by the place of the new value; at most as many as there are written values. `stages`: as in
+/// [`Layers`](super::layers::Layers).
 pub(super) fn replaced(stages: &[YamlNode]) -> Vec<Replaced<WrittenNode<'_>>> {
     let mut all = Vec::new();
     for stages in stages.windows(2) {
@@ -56,7 +58,7 @@ pub(super) fn replaced(stages: &[YamlNode]) -> Vec<Replaced<WrittenNode<'_>>> {
     all
 }
 
-/// The values of `before` that are another in `after`, or gone. A list is one value, but users are added.
+/// Collects the values of `before` that differ in `after`, or are gone. A list is one value, except that users may be added.
 fn compare<'a>(
     path: &mut Vec<&'a str>,
     before: &'a YamlNode,
@@ -86,7 +88,7 @@ fn compare<'a>(
     }
 }
 
-/// What `hosts` and users set otherwise than another file does for all, or for a pattern that covers theirs.
+/// Collects the values of `hosts` and users that differ from those that another file sets for all, or for a pattern that covers theirs.
 fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replaced<WrittenNode<'a>>>) {
     let is_other = |before: &YamlNode, by: &YamlNode| is_elsewhere(before, by) && !is_same(before, by);
     let one = |before: WrittenNode<'a>, by: &WrittenNode<'a>| {
@@ -100,7 +102,7 @@ fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replaced<WrittenNode<'a>>>) {
         before.or_else(|| for_all(root, keys)).and_then(|before| one(before, by))
     };
     into.extend(of_all.iter().filter_map(|leaf| of_leaf(leaf, None)));
-    // What patterns cover, by their ends.
+    // By the end of a wider pattern: the entries that such a pattern covers.
     let mut covered = HashMap::<_, Vec<_>>::new();
     for (pattern, keys, node) in &of_all {
         wider(end(pattern)).for_each(|end| covered.entry((keys, end)).or_default().push((*pattern, node)));
@@ -116,7 +118,7 @@ fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replaced<WrittenNode<'a>>>) {
         let own = Entries::new([&path[..], &["hosts"]].concat(), user.below("hosts"));
         let leaves = own.leaves();
         into.extend(leaves.iter().filter_map(|leaf| of_leaf(leaf, Some(end(leaf.0)))));
-        // A user's pattern overrides what is set for fewer hosts, too: for how many, since each user may do so for every host.
+        // A user's pattern overrides entries for fewer hosts, too. One is listed and the others are counted, as each user may override all.
         for (own_pattern, keys, _) in &leaves {
             let mut found: Option<Replaced<WrittenNode<'a>>> = None;
             for (pattern, before) in covered.get(&(keys, end(own_pattern))).into_iter().flatten() {
@@ -171,7 +173,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// The key that sets for all hosts and users what these set for some.
+/// The key that sets for all hosts and users what `keys` set for some.
 fn for_all<'a>(root: &'a YamlNode, keys: &[&'a str]) -> Option<WrittenNode<'a>> {
     let path = match keys {
         ["usage", ..] => keys.to_vec(),
@@ -183,7 +185,7 @@ fn for_all<'a>(root: &'a YamlNode, keys: &[&'a str]) -> Option<WrittenNode<'a>> 
     Some(WrittenNode { node: root.under(&path)?, path })
 }
 
-/// Whether another file, or a variable, says it; the first file may say what it likes.
+/// Whether `by` is from another file than `before`, or from a variable. Values of the first file never count as replacements.
 fn is_elsewhere(before: &YamlNode, by: &YamlNode) -> bool {
     match (&before.at, &by.at) {
         (_, ConfigPlace::Line { file: 0, .. }) => false,
@@ -192,7 +194,7 @@ fn is_elsewhere(before: &YamlNode, by: &YamlNode) -> bool {
     }
 }
 
-/// Whether both are the same value, if they are not even the same node.
+/// Whether both are the same node, or have the same value.
 pub(super) fn is_same(one: &YamlNode, other: &YamlNode) -> bool {
     one.at == other.at || plain(&json(one)) == plain(&json(other))
 }

@@ -23,7 +23,7 @@ use serde::Deserialize;
 /// A whole configuration, valid in itself. `Settings::default()` is what `conf/politely.yaml` says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Files and directories of them, which override this one.
+    /// Included files, and directories of such files, which override the first file.
     pub(super) include: Vec<PathBuf>,
     pub listen: Vec<Listener>,
     pub admin: AdminSettings,
@@ -34,7 +34,7 @@ pub struct Settings {
     pub pace: PaceSettings,
     pub intercept: Intercept,
     pub egress: EgressSettings,
-    /// What may be asked at all: of `egress`.
+    /// The hosts and methods that may be requested, from `egress`.
     pub listed: Allowlist,
     pub access: AccessSettings,
     pub store: StoreSettings,
@@ -42,25 +42,25 @@ pub struct Settings {
     pub evidence: EvidenceSettings,
     pub fleet: FleetSettings,
     pub on_fleet_loss: OnFleetLoss,
-    /// What `hosts` is made of.
+    /// The entries of the section `hosts`.
     pub(super) overrides: HostMap<Override>,
-    /// What is otherwise for some hosts, `intercept.hosts` included.
+    /// The policies of all hosts, made of `hosts` and `intercept.hosts`.
     pub hosts: Hosts,
     pub limits: LimitSettings,
     pub log: LogSettings,
-    /// Where it names files, as faults in those are found only when they are read.
+    /// The places that name files, as faults in files are found only when the files are read.
     pub places: PathPlaces,
     pub(super) whole: Whole,
     pub(super) warnings: Vec<Complaint>,
 }
 
 impl Settings {
-    /// What the sections say, and not yet what follows from it.
+    /// Reads the sections. Derived values are not set yet.
     pub(super) fn read(sections: &mut Sections<'_>) -> Self {
         Self {
             include: sections.read_with("include", |reader| text::many(Reader { base: Path::new(""), ..reader })),
             listen: sections.read_with("listen", |reader| match reader.node.text() {
-                // A text is not even one of them, which says how they are written.
+                // A text gets the error of a single listener, which shows how to write one.
                 Some(_) => Listener::deserialize(reader).map(|one| vec![one]),
                 None => Vec::deserialize(reader),
             }),
@@ -89,7 +89,7 @@ impl Settings {
         }
     }
 
-    /// What is valid but may not be meant.
+    /// Warnings about settings that are valid but may not be meant.
     pub fn warnings(&self) -> &[Complaint] {
         &self.warnings
     }
@@ -117,7 +117,7 @@ impl Settings {
         lists.try_for_each(|listed| listed.check(host, method)).map_err(|why| Refusal::EgressDenied { why })
     }
 
-    /// Why no page of this authority may be asked for, as far as the configuration alone says so.
+    /// The refusal of every page of this authority, if the configuration alone refuses them.
     pub fn refuses(&self, user: Option<&User>, authority: &Authority, method: &str) -> Option<Refusal> {
         let policy = self.hosts_of(user).get(authority.host());
         let is_denied = policy.intercept == InterceptMode::Deny && authority.scheme() == Scheme::Https;
@@ -127,7 +127,7 @@ impl Settings {
         }
     }
 
-    /// What replaces the `User-Agent` of this user's clients. `None`: nothing.
+    /// The `User-Agent` that replaces those of this user's clients. `None`: theirs stay.
     pub fn user_agent<'a>(&'a self, user: Option<&'a User>) -> Option<&'a str> {
         user.and_then(|user| user.user_agent.as_deref()).or(self.identity.user_agent.as_deref())
     }

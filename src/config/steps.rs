@@ -1,6 +1,6 @@
-//! The steps that a configuration takes, counted in tests: in proportion to its length, whatever it says.
+//! Counts the steps of reading a configuration in tests: they must be proportional to its length, whatever it says.
 
-/// One value read, key looked up, or host compared.
+/// Counts one step: a value read, a key looked up, or a host compared.
 #[cfg(not(test))]
 pub(super) fn step() {}
 
@@ -19,7 +19,7 @@ mod tests {
         TAKEN.set(TAKEN.get() + 1);
     }
 
-    /// That it takes to judge a file, which may be at fault.
+    /// The number of steps that reading a file takes, even if the file has faults.
     fn taken(yaml: &str) -> u64 {
         TAKEN.set(0);
         drop(Settings::parse("politely.yaml", yaml));
@@ -70,7 +70,7 @@ mod tests {
         }
     }
 
-    /// At each start and reload.
+    /// `Hosts::tls` runs at each start and reload.
     #[test]
     fn the_terms_of_ten_times_as_many_hosts_take_ten_times_the_steps() {
         let taken = |count: usize| {

@@ -6,13 +6,13 @@ use rustix::io::Errno;
 
 use super::path_places::PathPlaces;
 
-/// What is wrong with a file, or with what is made of it, and what to do about it. Never repeats its content.
+/// An error about a file or its content, with a hint. Never repeats the content.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct UnusableFile {
     what: String,
     hint: String,
-    /// The file, if it is one.
+    /// The path of the file, if the error is about one.
     path: Option<PathBuf>,
 }
 
@@ -30,7 +30,7 @@ impl UnusableFile {
         Self { path: Some(path.to_owned()), ..self }
     }
 
-    /// With the place in the configuration that names the file, if one does.
+    /// Adds the place in the configuration that names the file, if there is one.
     pub(crate) fn placed(mut self, places: &PathPlaces) -> Self {
         if let Some(place) = self.path.take().and_then(|path| places.of_path(&path)) {
             self.what += &format!("\n  --> {place}");
@@ -39,8 +39,8 @@ impl UnusableFile {
     }
 }
 
-/// What to do about an error: `hint`, unless the machine is at a limit, against which nothing else helps. The text tells, as tempfile
-/// and tokio wrap the system's errors.
+/// The hint for an error: `hint`, unless the machine is at a limit, which must then be raised. The limit is recognised by the text `what`,
+/// as tempfile and tokio wrap the system's errors.
 pub(crate) fn hint_for(what: &str, hint: impl Into<String>) -> String {
     let (hint, is) = (hint.into(), |error: &Errno| {
         let number = error.raw_os_error();
@@ -48,7 +48,7 @@ pub(crate) fn hint_for(what: &str, hint: impl Into<String>) -> String {
     });
     match () {
         () if [Errno::MFILE, Errno::NFILE].iter().any(is) => MORE_FILES.to_owned(),
-        // A hint that says so itself may say of what.
+        // A hint with these words is more specific.
         () if [Errno::FBIG, Errno::NOSPC, Errno::DQUOT].iter().any(is) && !hint.contains("make room") => {
             ROOM.to_owned()
         }

@@ -18,7 +18,7 @@ use super::schema::signature::SignatureSettings;
 use super::schema::units::show_duration;
 use super::settings::Settings;
 
-/// What is wrong with single values, and between the keys.
+/// Checks single values and combinations of keys.
 pub(super) fn check(settings: &Settings, check: &mut Sections<'_>) {
     single_values(settings, check);
     numbers(settings, check);
@@ -58,7 +58,7 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
         (
             !is_validity,
             &["identity", "signature", "validity"],
-            "a signature is good for 2 seconds to 24 hours",
+            "the validity of a signature must be from 2 seconds to 24 hours",
             "write `60s`; verifiers advise a minute",
         ),
         (
@@ -76,15 +76,10 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
         (
             fleet.url.is_some() && (fleet.pace.is_some() || fleet.copies.is_some()),
             &["fleet", "url"],
-            "`url` is short for `pace` and `copies`, of which one is there too",
+            "`url` stands for `pace` and `copies`, and cannot be combined with them",
             FLEET,
         ),
-        (
-            fleet.pace.is_some() != fleet.copies.is_some(),
-            &["fleet"],
-            "a fleet shares paces and copies of robots.txt",
-            FLEET,
-        ),
+        (fleet.pace.is_some() != fleet.copies.is_some(), &["fleet"], "`fleet` needs both `pace` and `copies`", FLEET),
         (cache.size < LEAST_CACHE, &["cache", "size"], "less than 1 MiB is too small", "write `10GiB`"),
         (
             evidence.directory.is_some() && absolute(&evidence.directory) == absolute(&cache.directory),
@@ -110,7 +105,7 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
     }
 }
 
-/// `None` for none. One directory may be written in several ways.
+/// The absolute path of a directory, so that different spellings are compared as one. `None` for no directory.
 fn absolute(directory: &Option<PathBuf>) -> Option<PathBuf> {
     directory.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()))
 }
@@ -184,7 +179,7 @@ fn signature(settings: &Settings, check: &mut Sections<'_>) {
     }
     if agent.is_none() && !settings.identity.addresses.is_empty() {
         let hint = "add `signature: { key: …, agent: https://bot.example }`, below which they are published";
-        check.fault(&[section[0], "addresses"], "nobody could find these addresses", hint);
+        check.fault(&[section[0], "addresses"], "`addresses` requires `signature.agent`", hint);
     }
 }
 
@@ -205,7 +200,7 @@ fn users(settings: &Settings, check: &mut Sections<'_>) {
             let hint = "add `password`, which `politely hash-password` makes, or `certificate`: a name in a client certificate";
             check.fault(&key[..3], format!("the user `{name}` has neither `password` nor `certificate`"), hint);
         }
-        // Upper and lower case are one in DNS names.
+        // DNS names are case-insensitive.
         let certificate = user.certificate.as_ref().map(|certificate| certificate.as_ref().to_ascii_lowercase());
         if let Some((first, other)) = certificate.and_then(|it| certificates.insert(it, (index.to_string(), name))) {
             let what = format!("this certificate would name two users, `{other}` and `{name}`");
@@ -223,7 +218,7 @@ fn users(settings: &Settings, check: &mut Sections<'_>) {
             check.fault(&["access", "users", &number, "user_agent"], "no product token can be read from this", hint);
         }
         for list in [&["egress"][..], &["egress", "hosts"], &["egress", "methods"], &["product_tokens"]] {
-            // It would be no limit, which may be a list that was lost.
+            // `null` would mean no limit, but the list may just have been lost.
             check.fault_if_null(&[&key[..3], list].concat(), "leave the key out, or write the list; `[]` is any");
         }
         check_budget(&["access", "users", &number], check);
@@ -231,7 +226,7 @@ fn users(settings: &Settings, check: &mut Sections<'_>) {
     }
 }
 
-/// The entries of `hosts`, which are written in this section.
+/// Checks entries of `hosts`. `section`: the keys of the section in which they are written.
 fn overrides(settings: &Settings, section: &[&str], entries: &HostMap<Override>, check: &mut Sections<'_>) {
     for (pattern, own) in entries {
         let name = pattern.to_string();
@@ -258,7 +253,7 @@ const FLEET: &str = "write `pace: URL, copies: URL`, or `url: URL` for both";
 const LEAST_STORE: u64 = 1 << 20;
 const LEAST_CACHE: u64 = 1 << 20;
 const LEAST_KEPT: Duration = Duration::from_secs(3600);
-/// Half of it must be at least a second.
+/// Least validity of a signature: half of it must be at least a second.
 const LEAST_VALIDITY: Duration = Duration::from_secs(2);
-/// The limit advised by the drafts.
+/// Longest validity that the drafts advise.
 const MOST_VALIDITY: Duration = Duration::from_secs(86_400);

@@ -43,7 +43,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
     let takes_certificates = settings.listen.iter().any(Listener::takes_certificates);
     let unused = (!names.is_empty() && !takes_certificates).then(|| {
         Complaint::new(
-            format!("no listener asks for client certificates: `certificate` is of no use to {names}"),
+            format!("no listener asks for client certificates: `certificate` has no effect for {names}"),
             "add `client_ca` to `listen[].tls`, the authority of the certificates",
         )
     });
@@ -101,7 +101,7 @@ fn public_suffixes(value: &Value) -> BTreeSet<String> {
     }
 }
 
-/// Without duplicates.
+/// The configured purposes that politely does not know, without duplicates.
 fn unknown_purposes(settings: &Settings) -> BTreeSet<&str> {
     let users = settings.access.users.iter().filter_map(|user| user.hosts.as_ref());
     let all = users.chain([&settings.hosts]).flat_map(Hosts::purposes);

@@ -1,4 +1,4 @@
-//! Whole files: read up to a length that no valid file has, and written so that nobody ever finds a part of one.
+//! Whole files: read up to a length that no valid file has, and written atomically.
 
 use super::files::{UNNAMED, give_to_owner, open_file, open_ours, private_directory};
 use std::fs::{self, File, Permissions};
@@ -15,10 +15,10 @@ pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     read_whole(open_file(path)?)
 }
 
-/// Like [`read_file`], a file that nobody has named: anybody may have put it there.
+/// Like [`read_file`], for a file that no configuration names: anybody may have put it there.
 ///
 /// # Errors
-/// As [`read_file`]; `PermissionDenied`: it is neither ours nor the directory's owner's.
+/// As [`read_file`]; `PermissionDenied`: the file is neither ours nor the directory's owner's.
 pub fn read_ours(path: &Path) -> io::Result<Vec<u8>> {
     read_whole(open_ours(path, above(path))?)
 }
@@ -44,7 +44,7 @@ pub fn read_whole(file: impl Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The bytes of such a file as its only line.
+/// The bytes of a file as its only line, without white space around it.
 ///
 /// # Errors
 /// The bytes are not UTF-8.
@@ -53,8 +53,8 @@ pub fn as_line(bytes: &[u8]) -> io::Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// Writes a file of ours, with this mode whatever the umask. Whoever reads it meanwhile, and everybody if the disk is full, finds what was
-/// there before. It outlives a loss of power. A file that is already as it is to be is left alone.
+/// Writes a file of ours atomically and durably, with this mode whatever the umask: until the new content is on the disk, readers find the
+/// old one. A file that already has this content and mode is left alone.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -71,8 +71,8 @@ pub fn write_whole(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     File::open(above(path))?.sync_all()
 }
 
-/// Like [`write_whole`], a file of somebody else's: it keeps its mode and owner, and a link to it stays one. In place where only the
-/// owner may do that.
+/// Like [`write_whole`], for somebody else's file: it keeps its mode and owner, and a symbolic link to it stays one. If no new file with
+/// that owner can be created, the file is overwritten in place.
 ///
 /// # Errors
 /// There is no file, or it cannot be written.
@@ -91,8 +91,8 @@ pub fn rewrite(path: &Path, content: &[u8]) -> io::Result<()> {
     File::open(above(&path))?.sync_all()
 }
 
-/// Creates a file of ours, readable by its owner only, with this content; creates its directory too. It outlives a loss of power.
-/// `false`: the file exists already.
+/// Creates a file of ours durably, readable by its owner only, with this content; creates its directory too. `false`: the file exists
+/// already.
 ///
 /// # Errors
 /// The file cannot be created.
@@ -105,7 +105,7 @@ pub fn write_once(path: &Path, content: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// A file with this content and mode 0600 in the same directory, removed unless it is put in place. `prepare`: what else it needs.
+/// A temporary file with this content and mode 0600 in the same directory, removed unless it is renamed. `prepare`: sets owner and mode.
 fn beside(path: &Path, content: &[u8], prepare: impl FnOnce(&File) -> io::Result<()>) -> io::Result<NamedTempFile> {
     let mut file = unnamed(above(path))?;
     file.as_file_mut().write_all(content)?;
@@ -114,7 +114,7 @@ fn beside(path: &Path, content: &[u8], prepare: impl FnOnce(&File) -> io::Result
     Ok(file)
 }
 
-/// A file for its owner only, to be put in place in this directory; removed if it is not.
+/// A temporary file in this directory, readable by its owner only; removed unless it is renamed.
 ///
 /// # Errors
 /// The file cannot be created.
@@ -126,5 +126,5 @@ fn above(path: &Path) -> &Path {
     path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Bytes of a file that is read.
+/// Most bytes of a file that is read.
 const MOST: usize = 16 << 20;

@@ -43,7 +43,7 @@ pub struct Evidence {
 pub struct Figures {
     /// Records that this process has written.
     pub written: u64,
-    /// Records that this process has lost, for want of room.
+    /// Records that this process has lost, because the disk was full or too slow.
     pub lost: u64,
     /// The segment that is written to, and the SHA-256 of its last line.
     pub segment: u64,
@@ -54,7 +54,7 @@ impl Evidence {
     /// Continues the chain in this directory, or begins one. `instance`: the name of this process; `config`: the configuration as text.
     ///
     /// # Errors
-    /// It cannot be written, or another process writes to it.
+    /// The directory cannot be written, or another process writes to it.
     pub fn open(directory: &Path, keep: Duration, instance: &str, config: &str) -> Result<Self, UnusableFile> {
         let queue = Arc::new(Queue::new(keep));
         let writer = Writer::open(directory, queue.clone(), instance, config)?;
@@ -63,18 +63,18 @@ impl Evidence {
         Ok(Evidence { directory: directory.to_owned(), queue, thread: parking_lot::Mutex::new(Some(thread)) })
     }
 
-    /// How long segments are kept from now on.
+    /// Sets how long segments are kept.
     pub fn keep_for(&self, keep: Duration) {
         self.queue.keep.store(keep.as_secs(), Relaxed);
     }
 
-    /// The record of a request that came at `at`.
+    /// Begins the record of a request that arrived at `at`.
     pub fn draft(&self, at: SystemTime) -> Draft {
         Draft::new("decision", at)
     }
 
-    /// Queues a record with the files that it refers to: the configuration (text and SHA-256), and those of these entries. Never waits: who
-    /// can wait does so afterwards, for [`room`](Self::room).
+    /// Queues a record with the files that it refers to: the configuration (text and SHA-256), and those of these entries. Never waits:
+    /// callers that can wait call [`room`](Self::room) afterwards.
     pub fn put<'a>(
         &self,
         mut draft: Draft,
@@ -86,7 +86,7 @@ impl Evidence {
         draft.end(|line| self.queue.put(line, Some(config), entries, at));
     }
 
-    /// Returns when the writer keeps up with what has come, or stands still.
+    /// Waits until the queue is not full, or the writer has made no progress for a while.
     pub async fn room(&self) {
         if self.queue.is_full() {
             // Boxed, as hardly any request has to wait.
@@ -108,7 +108,7 @@ impl Evidence {
     pub fn close(&self) {
         self.queue.close();
         if let Some(thread) = self.thread.lock().take() {
-            // It has logged why, if it has failed.
+            // If the thread has failed, it has logged why.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! How a line is made: an object of JSON that begins with the SHA-256 of the line before it, that line's end included.
+//! Makes lines: JSON objects, each of which begins with the SHA-256 of the line before it, including that line's end.
 
 use crate::policy::Access;
 use crate::rfc3339;
@@ -10,10 +10,10 @@ use std::cell::Cell;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-/// A SHA-256.
+/// A SHA-256 digest.
 pub type Hash = [u8; 32];
 
-/// Of anything.
+/// Computes the SHA-256 of any bytes.
 pub fn sha256(bytes: &[u8]) -> Hash {
     digest(&SHA256, bytes).as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
@@ -23,7 +23,7 @@ pub fn digest_of(access: &Access) -> Option<&Hash> {
     access.digest_by(sha256)
 }
 
-/// In hexadecimal. Three times a record, so in a form that the compiler makes vectors of.
+/// Formats a hash in hexadecimal. Called three times per record, so written for the compiler to vectorise.
 pub(super) fn hex(hash: &Hash) -> [u8; 64] {
     let digit = |half: u8| half + b'0' + if half > 9 { b'a' - b'9' - 1 } else { 0 };
     let mut text = [0; 64];
@@ -33,19 +33,19 @@ pub(super) fn hex(hash: &Hash) -> [u8; 64] {
     text
 }
 
-/// The same as text.
+/// Formats a hash in hexadecimal, as a string.
 pub fn digits(hash: &Hash) -> String {
     String::from_utf8_lossy(&hex(hash)).into_owned()
 }
 
-/// The other way round; in small letters alone, as it is written.
+/// Parses [`digits`]. Accepts only small letters, as they are written.
 pub fn from_hex(text: &str) -> Option<Hash> {
     let mut hash = Hash::default();
     let is_whole = text.len() == 64 && HEXLOWER.decode_mut(text.as_bytes(), &mut hash).is_ok();
     is_whole.then_some(hash)
 }
 
-/// Appends a line to a chain: `line` is an object with members, and ends its line. `head`: the SHA-256 of the last line, zeros
+/// Appends a line to a chain. `line`: an object with members, and the line end. `head`: the SHA-256 of the last line, zeros
 /// if there is none.
 pub(super) fn link(head: &mut Hash, line: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
@@ -56,10 +56,10 @@ pub(super) fn link(head: &mut Hash, line: &[u8], out: &mut Vec<u8>) {
     *head = sha256(&out[start..]);
 }
 
-/// Stands before the first line of all.
+/// The hash that the first line of a chain names.
 pub(super) const NOTHING: Hash = [0; 32];
 
-/// A line under way.
+/// A line that is being written.
 pub struct Draft {
     line: Vec<u8>,
     at: SystemTime,
@@ -77,7 +77,7 @@ impl Draft {
         draft
     }
 
-    /// A file that records refer to. Text as text, whatever else in base64: either way its bytes can be had again.
+    /// Begins the line of a file that records refer to: a text as it is, other bytes in base64. Both can be read back exactly.
     pub(super) fn file(hash: &Hash, bytes: &[u8]) -> Self {
         let mut draft = Self::new("file", SystemTime::now());
         draft.hash("sha256", hash);
@@ -98,7 +98,7 @@ impl Draft {
         self.string(value);
     }
 
-    /// A word of ours, in which nothing has to be escaped.
+    /// Adds one of our words, in which nothing has to be escaped.
     #[inline(always)]
     pub fn word(&mut self, name: &str, word: &'static str) {
         debug_assert!(word.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')), "{word}");
@@ -108,7 +108,7 @@ impl Draft {
         self.line.push(b'"');
     }
 
-    /// In every record, so without the formatter where that is easy.
+    /// Adds an address. Every record has one, so IPv4 is written without the slower formatter.
     pub fn address(&mut self, name: &str, address: IpAddr) {
         let IpAddr::V4(address) = address else { return self.text(name, &address.to_string()) };
         self.name(name);
@@ -119,7 +119,7 @@ impl Draft {
         self.line.push(b'"');
     }
 
-    /// Text in pieces.
+    /// Adds a text that is given in pieces.
     pub fn pieces(&mut self, name: &str, pieces: &[&str]) {
         match pieces {
             [one] => self.text(name, one),
@@ -164,7 +164,7 @@ impl Draft {
         self.line.push(b'"');
     }
 
-    /// A member that is an object.
+    /// Adds a member that is an object.
     pub fn object(&mut self, name: &str, members: impl FnOnce(&mut Self)) {
         self.name(name);
         self.line.push(b'{');
@@ -172,17 +172,17 @@ impl Draft {
         self.line.push(b'}');
     }
 
-    /// Hands the whole line on.
+    /// Ends the line, and passes it to `take`.
     pub(super) fn end<T>(mut self, take: impl FnOnce(&[u8]) -> T) -> T {
         self.line.extend_from_slice(b"}\n");
         let taken = take(&self.line);
-        // One long line is no reason to keep its room.
+        // The memory of a long line is not kept.
         self.line.shrink_to(MOST_KEPT);
         KEPT.set(self.line);
         taken
     }
 
-    /// In place where it is called, so that the compiler knows how long the name is.
+    /// Adds the name of a member. Inlined, so that the compiler knows the name's length.
     #[inline(always)]
     fn name(&mut self, name: &str) {
         if self.line.last() != Some(&b'{') {

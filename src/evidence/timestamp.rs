@@ -1,5 +1,5 @@
 //! Time stamps (RFC 3161): an authority signs that a line of the chain existed at a time. Each is a file beside the segments,
-//! `00000001-<SHA-256 of the line>.tsr`, with the authority's answer as it came: the data that it is for is that line.
+//! `00000001-<SHA-256 of the line>.tsr`, with the authority's unchanged answer. The stamped data is that line.
 
 use super::record::{Hash, digits, from_hex};
 use super::segment::{entries, is_foreign};
@@ -23,22 +23,22 @@ pub struct Stamp {
     pub segment: u64,
     /// SHA-256 of the line.
     pub head: Hash,
-    /// When the authority says that it saw it.
+    /// When the authority saw the line, by its own account.
     pub time: SystemTime,
 }
 
-/// A request for a time stamp, as DER (RFC 3161 §2.4.1): with a nonce, and for the certificates as well.
+/// A request for a time stamp, as DER (RFC 3161 §2.4.1). It has a nonce, and asks for the certificates as well.
 pub fn query(head: &Hash, nonce: [u8; 8]) -> Vec<u8> {
     let nonce = positive(nonce);
     let parts: [&[u8]; 5] = [QUERY, head, b"\x02\x08", &nonce, b"\x01\x01\xff"];
     parts.concat()
 }
 
-/// When an authority says that it saw the data with this SHA-256. `nonce`: of the request that this answers. The signature is
-/// verified by the certificate that comes with it; with `authorities` its chain too, at that time, up to any of them.
+/// Verifies a time stamp; returns when the authority saw the data with this SHA-256. `nonce`: that of the request. The signature is
+/// verified by the certificate in the answer; with `authorities`, also that certificate's chain to one of them, at that time.
 ///
 /// # Errors
-/// It is no such time stamp.
+/// The answer is not a valid time stamp of this data.
 pub fn check(response: &[u8], head: &Hash, nonce: Option<[u8; 8]>, authorities: &[X509]) -> Result<SystemTime, String> {
     let token = token(response)?;
     let (mut content, flags) = (Vec::new(), CMSOptions::BINARY | CMSOptions::NO_SIGNER_CERT_VERIFY);
@@ -62,20 +62,20 @@ pub fn check(response: &[u8], head: &Hash, nonce: Option<[u8; 8]>, authorities: 
 }
 
 impl Stamp {
-    /// Stores an answer. `None`: this line has one already.
+    /// Stores an answer. `None`: the line has a time stamp already.
     ///
     /// # Errors
-    /// It is not for this line, or cannot be stored.
+    /// The answer is not for this line, or cannot be stored.
     pub fn store(directory: &Path, segment: u64, head: &Hash, response: &[u8]) -> Result<Option<PathBuf>, String> {
         check(response, head, None, &[])?;
         let path = directory.join(format!("{segment:08}-{}{SUFFIX}", digits(head)));
         Ok(write_once(&path, response).map_err(cannot)?.then_some(path))
     }
 
-    /// Whether it is signed by one of these, or by whom they certify for time stamps.
+    /// Verifies that the time stamp is signed by one of these authorities, or by one that they certify for time stamps.
     ///
     /// # Errors
-    /// It is not, or cannot be read any more.
+    /// The time stamp is not signed by them, or cannot be read any more.
     pub fn authenticate(&self, authorities: &[X509]) -> Result<(), String> {
         check(&read_file(&self.path).map_err(cannot)?, &self.head, None, authorities).map(drop)
     }
@@ -86,14 +86,14 @@ impl Stamp {
     }
 }
 
-/// Which line a file is a time stamp of, by its name.
+/// The segment and line of a time stamp, by its file's name.
 pub(super) fn stamped(path: &Path) -> Option<(u64, Hash)> {
     let (number, head) = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.split_once('-')?;
     let segment = number.parse().ok().filter(|segment| format!("{segment:08}") == number)?;
     Some((segment, from_hex(head)?))
 }
 
-/// Removes ours of segments before this one, which have been removed.
+/// Removes our time stamps of the segments before this one, which have been removed.
 pub(super) fn remove_before(directory: &Path, first: u64) -> io::Result<()> {
     let is_old = |path: &PathBuf| stamped(path).is_some_and(|(segment, _)| segment < first) && !is_foreign(path);
     entries(directory)?.into_iter().filter(is_old).try_for_each(fs::remove_file)
@@ -107,13 +107,13 @@ fn malformed(what: &str) -> String {
     format!("malformed time stamp: {what}")
 }
 
-/// What OpenSSL says last.
+/// The last of OpenSSL's errors.
 fn why(errors: &ErrorStack) -> &str {
     let last = errors.errors().last();
     last.and_then(|error| error.data().or_else(|| error.reason())).unwrap_or("OpenSSL does not say why")
 }
 
-/// As an INTEGER of eight bytes that is positive and has no leading zero.
+/// Makes a nonce a positive INTEGER of eight bytes without a leading zero.
 fn positive(mut nonce: [u8; 8]) -> [u8; 8] {
     nonce[0] = nonce[0] & 0x3f | 0x40;
     nonce
@@ -139,7 +139,7 @@ fn token(response: &[u8]) -> Result<&[u8], String> {
     is_signed_info.then_some(token).ok_or_else(|| malformed("its token is not a signed TSTInfo"))
 }
 
-/// What an authority signs (RFC 3161 §2.4.2).
+/// The data that an authority signs (RFC 3161 §2.4.2).
 struct TstInfo<'a> {
     algorithm: &'a [u8],
     hashed: &'a [u8],
@@ -158,19 +158,19 @@ impl<'a> TstInfo<'a> {
     }
 }
 
-/// `20261122183000.5Z` (RFC 3161 §2.4.2: UTC, with any fraction).
+/// Parses a time such as `20261122183000.5Z` (RFC 3161 §2.4.2: UTC, with any fraction).
 fn generalized(text: &[u8]) -> Option<SystemTime> {
     let form = format_description!(version = 2, "[year][month][day][hour][minute][second][optional [.[subsecond]]]Z");
     PrimitiveDateTime::parse(str::from_utf8(text).ok()?, form).ok().map(|time| time.assume_utc().into())
 }
 
-/// What is there: the number of the member, of the member of that, and so on.
+/// The element at this path: the index of a member, then of a member in it, and so on.
 fn at<'a>(der: &'a [u8], path: &[usize]) -> Option<Any<'a>> {
     let (_, all) = Any::from_der(der).ok()?;
     path.iter().try_fold(all, |item, number| members(&item)?.into_iter().nth(*number))
 }
 
-/// The members of a SEQUENCE, or what is in an explicit tag.
+/// The members of a SEQUENCE, or the content of an explicit tag.
 fn members<'a>(item: &Any<'a>) -> Option<Vec<Any<'a>>> {
     let is_sequence = item.tag() == Tag::Sequence || item.class() == Class::ContextSpecific;
     let (mut rest, mut all) = (Some(item).filter(|_| is_sequence)?.data, Vec::new());
@@ -182,7 +182,7 @@ fn members<'a>(item: &Any<'a>) -> Option<Vec<Any<'a>>> {
     Some(all)
 }
 
-/// Any of these ends a chain, for a certificate for time stamps that was valid then.
+/// A store that trusts these authorities, to verify certificates for time stamps that were valid at `time`.
 fn store(authorities: &[X509], time: SystemTime) -> Result<X509Store, ErrorStack> {
     let mut store = X509StoreBuilder::new()?;
     authorities.iter().try_for_each(|authority| store.add_cert(authority.clone()))?;
@@ -196,7 +196,7 @@ fn store(authorities: &[X509], time: SystemTime) -> Result<X509Store, ErrorStack
 }
 
 const SUFFIX: &str = ".tsr";
-/// The largest answer; they have some thousand bytes.
+/// Maximum size of an answer in bytes. Most have a few thousand.
 pub const MOST_RESPONSE: u64 = 1 << 20;
 /// A TimeStampReq up to the hash: version 1, SHA-256.
 const QUERY: &[u8] =

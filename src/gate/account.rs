@@ -1,11 +1,11 @@
-//! What happened to one request in the gate, for the log.
+//! Record of what happened to one request in the gate, for the log.
 
 use super::budget::{Bill, Charge};
 use crate::policy::{Allowance, Entry, LineEvidence, Refusal, SiteFile};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// What the account records beyond the times.
+/// Which details the account records beyond the times.
 #[derive(Debug, Default, Clone, Copy)]
 #[non_exhaustive]
 pub struct AccountDetail {
@@ -24,15 +24,15 @@ pub struct Account {
     held: Duration,
     /// Start of the current wait.
     since: Option<Instant>,
-    /// The budgets that the request is charged to.
+    /// The bill to the budgets that pay for the request.
     pub(super) bill: Option<Box<Bill>>,
 }
 
-/// What was decided by, of each file that matters, in the order of [`SiteFile`].
+/// The entries that the decision used, one for each file, in the order of [`SiteFile`].
 #[derive(Debug)]
 enum DecidedBy {
     Used([Option<Arc<Entry>>; SiteFile::COUNT]),
-    /// It is decided again after a wait, so that a file may be evicted meanwhile.
+    /// While the request waits. Weak, so that the entries may be evicted: the decision is made again after the wait.
     Awaited([Weak<Entry>; SiteFile::COUNT]),
 }
 
@@ -77,10 +77,10 @@ impl Account {
     }
 
     /// Settles the bill at the end. `sent`: the request was sent to the origin, whose answer has `bytes`. `charged`:
-    /// what the answer says of the offered price; `None` without an answer.
+    /// the charge that the answer reports; `None` without an answer.
     #[inline]
     pub fn settle(&mut self, sent: bool, bytes: u64, charged: Option<Charge>) {
-        // A wait that the client broke off is over.
+        // Ends a wait that the client broke off.
         (self.held, self.since) = (self.held(), None);
         if let Some(bill) = self.bill.take() {
             bill.settle(sent, bytes, charged);
@@ -96,7 +96,7 @@ impl Account {
         Ok(())
     }
 
-    /// Waits, which counts as held.
+    /// Waits, and counts that time as held.
     pub async fn waits<T>(&mut self, wait: impl Future<Output = T>) -> T {
         let used = self.basis().map(|entry| entry.map_or_else(Weak::new, |entry| Arc::downgrade(&entry)));
         self.basis = DecidedBy::Awaited(used);

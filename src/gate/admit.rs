@@ -1,4 +1,4 @@
-//! One request's way through the gate: the decision, then the wait for a pacing slot.
+//! The steps of one request through the gate: the decision, then the wait for a pacing slot.
 
 use super::admit_host::{AdmitHost, LastHost};
 use super::pacer::{HostQueue, Permit, Stand, Waiting, without_delay};
@@ -24,12 +24,13 @@ enum Step {
 
 impl Gate {
     /// Decides, after fetching robots.txt if necessary, and waits for a pacing slot.
-    /// `hosts`: the client's own, in place of `Settings::hosts`.
+    /// `hosts`: the client's own settings, in place of `Settings::hosts`.
     pub async fn admit(&self, request: &Request<'_>, hosts: Option<&Hosts>) -> Result<Admitted, Refusal> {
         self.admit_next(request, hosts, &mut LastHost::default(), &mut Account::default()).await
     }
 
-    /// The same. `last`: the host of the previous request on the connection. `account`: receives what is recorded.
+    /// Like [`admit`](Self::admit). `last`: the host of the previous request on the connection. `account`: receives the records of this
+    /// request.
     pub async fn admit_next(
         &self,
         request: &Request<'_>,
@@ -97,8 +98,7 @@ impl Gate {
         }
     }
 
-    /// robots.txt could not be requested, for a reason that is not the site's. In report mode the request goes
-    /// anyway.
+    /// Handles a robots.txt that could not be requested, for a reason that is not the site's: in report mode the request goes anyway.
     fn without_robots(&self, host: &AdmitHost<'_>, request: &Request<'_>, why: Refusal) -> Result<Admitted, Refusal> {
         let settings = self.settings.load();
         if settings.mode != Mode::Report {
@@ -112,7 +112,7 @@ impl Gate {
         self.fleet.refusal().map_or(Ok(()), Err)
     }
 
-    /// Decides by what is known now.
+    /// Decides by the entries that are stored now.
     fn decide(
         &self,
         host: &AdmitHost<'_>,
@@ -129,9 +129,9 @@ impl Gate {
         decision
     }
 
-    /// Goes as far as possible without waiting. `waited`: time waited so far, and the slot that was granted then. It is decided again
-    /// there, by the rules and the gap that apply now. A fetch has to take that slot itself. Requests behind do the same, so their order
-    /// stays.
+    /// Goes as far as possible without waiting. `waited`: time waited so far. `granted`: the slot that the last wait was for. Each step
+    /// decides again, as rules and gap may have changed. If a file has to be fetched, the granted slot is given up, and the fetch takes one
+    /// itself. The requests behind do the same, so their order stays.
     fn step(
         &self,
         settings: &Settings,
@@ -178,7 +178,7 @@ impl Gate {
         }
         let (queue, terms) = self.queue_and_terms(settings, rules, host, request, crawl_delay, waited);
         let is_in_burst = !Arc::ptr_eq(queue, host.queue);
-        // The queue of an old delay must not go on beside that of the new one.
+        // A slot of a queue with an old delay must not be used beside the queue with the new one.
         let granted = granted.filter(|permit| {
             (is_in_burst || Arc::ptr_eq(queue, permit.queue()))
                 && permit.gap() >= terms.gap()

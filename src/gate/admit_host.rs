@@ -1,4 +1,4 @@
-//! The host of a request: looked up by name, or that of the previous request.
+//! The host of a request: looked up by name, or reused from the previous request.
 
 use super::Gate;
 use super::pacer::HostQueue;
@@ -7,15 +7,15 @@ use crate::config::{Hosts, Settings};
 use crate::policy::{PaceKey, Request, SiteFile};
 use std::sync::Arc;
 
-/// The host of the previous request on a connection: the next is mostly for the same and needs no lookup.
+/// The host of the previous request on a connection. The next request is mostly for the same host and then needs no lookup.
 #[derive(Default, Clone)]
 pub struct LastHost(Option<(Arc<HostEntry>, Arc<HostQueue>)>);
 
-/// The host of a request, and what decides on the request.
+/// The host of a request: its robots.txt entry, its queue, and the settings that apply.
 pub(super) struct AdmitHost<'a> {
     pub entry: &'a Arc<HostEntry>,
     pub queue: &'a Arc<HostQueue>,
-    /// The client's own, in place of `Settings::hosts`.
+    /// The client's own settings, in place of `Settings::hosts`.
     pub hosts: Option<&'a Hosts>,
 }
 
@@ -31,7 +31,7 @@ impl Gate {
         let is_for = |(entry, queue): &(Arc<HostEntry>, Arc<HostQueue>)| {
             entry.authority == *request.authority && queue.key().is_of(by, request.authority, dialled)
         };
-        // An entry in use is not evicted, so there is no second one of the same name.
+        // An entry in use is not evicted, so the table has no second entry of the same name.
         let (entry, queue) = match last.0.take().filter(is_for) {
             Some(same) => {
                 self.robots.touch(&same.0);

@@ -1,24 +1,27 @@
-//! Work that takes long to compute, such as decoding a body or compiling a long robots.txt: away from the threads that serve requests,
-//! on half of the cores at most. Clients take turns, and so do the sites for which each asks.
+//! Runs long computations, such as decoding a body or compiling a long robots.txt, on threads that serve no requests, on half of the
+//! cores at most. Clients take turns, and so do the sites for which each client asks.
 
 use super::fair_places::{FairPlaces, Taker};
 use std::panic::resume_unwind;
 use std::thread::available_parallelism;
 use tokio::task::{JoinError, spawn_blocking};
 
-/// The threads for such work.
+/// The places for long computations.
 #[derive(Clone)]
 pub struct Workers(FairPlaces);
 
 impl Workers {
-    /// `None`: half of the cores.
+    /// `places`: the number of threads; `None`: half of the cores.
     pub(super) fn new(places: Option<usize>) -> Self {
         let half = || (available_parallelism().map_or(1, usize::from) / 2).max(1);
         Self(FairPlaces::new(places.unwrap_or_else(half)))
     }
 
-    /// Does the work in its turn. If this future is dropped, work that has begun keeps its place to its end. An error: the runtime is
-    /// shutting down.
+    /// Waits for a place, then runs the work on another thread. If this future is dropped, work that has begun keeps its place until it
+    /// ends.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
     pub(super) async fn compute<T: Send + 'static>(
         &self,
         taker: Taker,
@@ -33,7 +36,7 @@ impl Workers {
     }
 }
 
-/// A panic in the awaited work is raised again here. Otherwise the runtime is shutting down.
+/// Raises a panic of the awaited work again. Any other error means that the runtime is shutting down.
 pub(super) fn rethrown(error: JoinError) -> JoinError {
     match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),
@@ -48,7 +51,7 @@ pub(super) mod tests {
     use crate::policy::pace::ClientId;
     use futures_util::FutureExt;
 
-    /// All places, each taken by a client of its own.
+    /// Takes all places, each for another client.
     pub fn all_places(workers: &Workers) -> Vec<FairPlace> {
         let takers = (1000..).map(|number| Taker::of(ClientId(number)));
         takers.map_while(|taker| workers.0.take(taker).now_or_never()).collect()

@@ -1,6 +1,6 @@
-//! Content codings of a robots.txt, or of the beginning of a page (RFC 9110 §8.4), with bounds on what comes out, on windows, and on the
-//! time that it takes: a few bytes of brotli can ask for as much work as thousands do as a rule. By hand over the decoders:
-//! `async-compression` has no bound for brotli's window, and treats what follows a gzip member as damage.
+//! Decodes the content codings of a robots.txt, or of the beginning of a page (RFC 9110 §8.4), with limits on output, window and computing
+//! time: a few bytes of brotli can cost as much as thousands usually do. It does not use `async-compression`, which cannot limit brotli's
+//! window and treats anything behind a gzip member as damage.
 
 use crate::robots::Layout;
 use rustix::time::{ClockId, clock_gettime};
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
 use std::time::Duration;
 
-/// The body could not be decoded.
+/// Why a body could not be decoded.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     #[error("the {0} body is damaged or cut short")]
@@ -27,14 +27,14 @@ pub enum DecodeError {
     Stopped,
 }
 
-/// Whether there is anything to be undone.
+/// Whether the body may be in a content coding.
 pub fn is_coded(body: &[u8], codings: &str) -> bool {
     !codings.is_empty() || body.starts_with(GZIP)
 }
 
-/// The body without the codings that `codings` (Content-Encoding's list) names, last one first; at most `limit` + 1
-/// bytes of it. `cut`: the encoded body was not read to its end, so that an early end is no damage. `lenient`: what comes before damage
-/// is good enough, and what is text on the way is returned first, as some clients show it so. `until`: a [`thread_time`].
+/// Decodes the body from the codings that `codings` (Content-Encoding's list) names, the last one first, to at most `limit` + 1
+/// bytes. `cut`: the encoded body was not read to its end, so an early end is not damage. `lenient`: decodes up to any damage, and also
+/// returns each intermediate result that is text, before the final one, as some clients show that. `until`: a [`thread_time`].
 pub(super) fn decode(
     body: &[u8],
     codings: &str,
@@ -60,13 +60,13 @@ pub(super) fn decode(
         }
         match one(&body, coding, limit, cut, lenient, until) {
             Ok(decoded) => body = decoded.into(),
-            // It is in no coding any more, whatever it says of itself.
+            // The last text is not encoded any further, whatever Content-Encoding says.
             Err(error) if !shown.is_empty() && !matches!(error, DecodeError::Costly(_)) => return Ok(shown),
             Err(error) => return Err(error),
         }
         cut |= body.len() > limit;
     }
-    // No rule begins so: it is a `.gz` that is served as it lies on the disk.
+    // No rule begins with these bytes: the server sends a `.gz` file without saying so.
     for _ in 0..MAX_CODINGS {
         if !body.starts_with(GZIP) {
             show(&body, &mut shown);
@@ -87,31 +87,31 @@ fn one(
     until: Duration,
 ) -> Result<Vec<u8>, DecodeError> {
     if body.is_empty() {
-        // Many servers name the coding of what they leave out.
+        // Many servers name a coding even for an empty body.
         return Ok(Vec::new());
     }
     let all = limit as u64 + 1;
     let mut out = Vec::new();
     let mut input = Input { rest: body, until, taken: 0, is_costly: false };
     let (name, read) = match coding.to_ascii_lowercase().as_str() {
-        // Some clients, as curl, undo zlib under this name, too.
+        // Some clients, such as curl, decode zlib under this name, too.
         "gzip" | "x-gzip" if is_zlib(body) => ("gzip", zlib(&mut input, all, &mut out)),
         "gzip" | "x-gzip" => ("gzip", gzip(&mut input, all, &mut out)),
         "br" if asks_for_large_window(body) => return Err(DecodeError::Window("br")),
         "br" => {
             let read = brotli::Decompressor::new(&mut input, BUFFER).take(all).read_to_end(&mut out);
-            // It says the same of an early end and of damage.
+            // The decoder reports an early end and damage as the same error.
             let is_early = input.rest.is_empty();
             ("br", read.map_err(|error| if is_early { io::ErrorKind::UnexpectedEof.into() } else { error }))
         }
         "zstd" => {
             let mut decoder =
                 zstd::stream::read::Decoder::with_buffer(&mut input).map_err(|_| DecodeError::Damaged("zstd"))?;
-            // RFC 8878 §3.1.1.1.2 lets a frame ask for a window of gigabytes; 8 MiB is what every decoder must bear.
+            // RFC 8878 §3.1.1.1.2 lets a frame ask for a window of gigabytes; every decoder must support 8 MiB.
             decoder.window_log_max(23).map_err(|_| DecodeError::Damaged("zstd"))?;
             ("zstd", decoder.take(all).read_to_end(&mut out))
         }
-        // RFC 9110 §8.4.1.2 means zlib; some servers leave its header out.
+        // By RFC 9110 §8.4.1.2, "deflate" is zlib; some servers omit its header.
         "deflate" => match zlib(&mut input, all, &mut out) {
             Err(error) if out.is_empty() && !input.is_costly && error.kind() != io::ErrorKind::UnexpectedEof => {
                 input.rest = body;
@@ -121,13 +121,13 @@ fn one(
         },
         // Some servers write a charset here, or name a coding that they have not applied.
         _ if is_text(body, cut) => return Ok(body.to_vec()),
-        // Read as it is, this would be a file without a rule, which allows everything.
+        // Undecoded, this would be read as a file without rules, which allows everything.
         other => return Err(DecodeError::Unknown(other.chars().take(MAX_NAME).collect())),
     };
     match read {
         Ok(_) => Ok(out),
         Err(_) if input.is_costly => Err(DecodeError::Costly(name)),
-        // Where what we left out is missing, and nothing else is wrong.
+        // We cut the body ourselves, and nothing else is wrong.
         Err(error) if cut && error.kind() == io::ErrorKind::UnexpectedEof => Ok(out),
         Err(_) if lenient && !out.is_empty() => Ok(out),
         Err(_) => Err(DecodeError::Damaged(name)),
@@ -138,7 +138,8 @@ fn zlib(input: &mut Input<'_>, all: u64, out: &mut Vec<u8>) -> io::Result<usize>
     flate2::bufread::ZlibDecoder::new(input).take(all).read_to_end(out)
 }
 
-/// The members one after the other (RFC 1952 §2.2), with zeros between them, which some clients skip. Anything else that follows is padding.
+/// Decodes gzip members one after the other (RFC 1952 §2.2), and skips zeros between them, as some clients do. Anything else that follows
+/// is padding.
 fn gzip(input: &mut Input<'_>, all: u64, out: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         let left = all - out.len() as u64;
@@ -151,7 +152,7 @@ fn gzip(input: &mut Input<'_>, all: u64, out: &mut Vec<u8>) -> io::Result<usize>
     }
 }
 
-/// What a decoder reads, piece by piece for as long as there is time.
+/// The input of a decoder, read in pieces until the time is up.
 struct Input<'a> {
     rest: &'a [u8],
     /// A [`thread_time`].
@@ -183,15 +184,15 @@ impl Read for Input<'_> {
     }
 }
 
-/// How long this thread has computed.
+/// CPU time of this thread so far.
 pub(super) fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Whether it may be a robots.txt as it is: in UTF-8 or another charset of bytes, without control characters other than white space and
-/// escapes, or the same in UTF-16 or UTF-32, well-formed behind its mark and with a letter of ASCII, as keys have. What has been compressed
-/// is not, within its first few bytes, however it begins. `cut`: it may end anywhere.
+/// Whether the body may be an unencoded robots.txt: in UTF-8 or another charset of bytes, without control characters other than white space
+/// and escapes; or in UTF-16 or UTF-32, with a byte order mark, well-formed, and with an ASCII letter, as every key has one. Compressed
+/// data fails within a few bytes. `cut`: the body may end anywhere.
 fn is_text(body: &[u8], cut: bool) -> bool {
     let is_control = |char| matches!(char, '\0'..='\x08' | '\x0e'..='\x1a' | '\x1c'..='\x1f' | '\x7f');
     if !body.iter().any(|byte| is_control(char::from(*byte))) {
@@ -205,29 +206,29 @@ fn is_text(body: &[u8], cut: bool) -> bool {
         [0xFE, 0xFF, rest @ ..] => (two_swapped, rest),
         _ => return false,
     };
-    // What is ill-formed is as little text as a control character.
+    // Ill-formed characters become NUL, a control character.
     let text = layout.decode(rest, '\0').unwrap_or_default();
-    // Cut, it may end in the first half of a pair.
+    // A body that was cut may end in the first half of a surrogate pair.
     let text = text.strip_suffix('\0').filter(|_| cut).unwrap_or(&text);
     (cut || rest.len().is_multiple_of(layout.width))
         && (text.is_empty() || text.contains(|char: char| char.is_ascii_alphabetic()))
         && !text.contains(is_control)
 }
 
-/// The extension that is no part of RFC 7932 (§9.1 leaves its first bits free), by which a few bytes ask for a gigabyte.
-/// Within the RFC a window has at most 16 MiB.
+/// Whether a brotli body uses the large-window extension, by which a few bytes ask for a gigabyte. It is not part of RFC 7932 (§9.1 leaves
+/// its first bits unused), in which a window has at most 16 MiB.
 fn asks_for_large_window(body: &[u8]) -> bool {
     body.first().is_some_and(|first| first & 0x7F == 0b001_0001)
 }
 
-/// Whether it begins as zlib does, as far as it has come (RFC 1950 §2.2). Bare deflate seldom does.
+/// Whether the body begins with a zlib header, or with its first byte if no more has come (RFC 1950 §2.2). Bare deflate seldom does.
 fn is_zlib(body: &[u8]) -> bool {
     body[0] & 0x0F == 8 && body.get(1).is_none_or(|flags| u16::from_be_bytes([body[0], *flags]).is_multiple_of(31))
 }
 
-/// How a gzip file begins: its magic number, and the only method that there is (RFC 1952 §2.3.1).
+/// First bytes of a gzip file: the magic number and the only defined method (RFC 1952 §2.3.1).
 const GZIP: &[u8] = b"\x1f\x8b\x08";
-/// Of a coding's name, in messages.
+/// Most characters of a coding's name in messages.
 const MAX_NAME: usize = 40;
 const MAX_CODINGS: usize = 4;
 const BUFFER: usize = 4096;
@@ -275,7 +276,7 @@ pub(super) mod tests {
         assert_eq!(decode(gzip_of(TEXT), "identity, x-gzip", 1000, false).unwrap(), TEXT);
     }
 
-    /// What fits into one piece is always decoded; what does not, for as long as there is time.
+    /// A body that fits into one piece is always decoded; a longer one only until the time is up.
     #[test]
     fn a_body_is_decoded_for_so_long_and_no_longer() {
         let noise: Vec<u8> = (0..40_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
@@ -328,7 +329,7 @@ pub(super) mod tests {
         }
     }
 
-    /// With its byte order mark, in each of the encodings that have one.
+    /// The text with a byte order mark, in UTF-16 and UTF-32, each in both byte orders.
     fn marked(text: &str) -> [Vec<u8>; 4] {
         let text = format!("\u{feff}{text}");
         let two = |bytes: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(bytes).collect();
@@ -375,7 +376,9 @@ pub(super) mod tests {
                 assert_eq!(decode(body, coding, 1000, false), Err(DecodeError::Unknown(name.into())));
             }
         }
-        let Err(error) = decode(vec![0], &"x".repeat(50_000), 1000, false) else { panic!("it was decoded") };
+        let Err(error) = decode(vec![0], &"x".repeat(50_000), 1000, false) else {
+            panic!("an unknown coding was decoded")
+        };
         assert!(error.to_string().len() < 200, "{error}");
     }
 
@@ -391,7 +394,7 @@ pub(super) mod tests {
         assert_eq!(decode(vec![0xff; 100], "deflate", 1000, false), Err(DecodeError::Damaged("deflate")));
     }
 
-    /// However little has come of it.
+    /// However few bytes of it have come.
     #[test]
     fn zlib_is_known_by_its_beginning_in_either_name() {
         let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
@@ -403,7 +406,7 @@ pub(super) mod tests {
                 assert!(read.is_ok(), "{length} bytes as {coding}: {read:?}");
             }
             assert_eq!(decode(zlib.clone(), coding, 1000, false).unwrap().len(), 900);
-            assert!(decode(zlib[..20].to_vec(), coding, 1000, false).is_err(), "it was cut short");
+            assert!(decode(zlib[..20].to_vec(), coding, 1000, false).is_err(), "a zlib body cut short is damaged");
         }
     }
 
@@ -418,7 +421,7 @@ pub(super) mod tests {
         let many = gzip_of(b"").repeat(10_000);
         assert_eq!(decode(many.clone(), "gzip", 1000, false).unwrap(), b"");
         let late = super::decode(&many, "gzip", 1000, false, false, Duration::ZERO);
-        assert_eq!(late, Err(DecodeError::Costly("gzip")), "each costs the setting up of a decoder");
+        assert_eq!(late, Err(DecodeError::Costly("gzip")), "each member costs the setup of a decoder");
     }
 
     #[test]
@@ -431,7 +434,7 @@ pub(super) mod tests {
         let zstd = encoder.finish().unwrap();
         assert_eq!(decode(zstd, "zstd", 1000, false), Err(DecodeError::Damaged("zstd")));
         let large = brotli_of(TEXT, 24);
-        assert_eq!(decode(large, "br", 1000, false).unwrap(), TEXT, "the largest of RFC 7932");
+        assert_eq!(decode(large, "br", 1000, false).unwrap(), TEXT, "the largest window that RFC 7932 allows");
     }
 
     #[test]
@@ -467,7 +470,7 @@ pub(super) mod tests {
             };
             assert!(decode(whole[..9_000].to_vec(), coding, 100_000, true).is_ok(), "{coding}");
             let text = TEXT.repeat(1000);
-            assert_eq!(decode(text, coding, 1000, true), Err(DecodeError::Damaged(name)), "it is in no coding");
+            assert_eq!(decode(text, coding, 1000, true), Err(DecodeError::Damaged(name)), "plain text is not encoded");
         }
         assert_eq!(decode(TEXT.to_vec(), "br", 1000, false), Err(DecodeError::Damaged("br")));
         assert_eq!(decode(TEXT.to_vec(), "zstd", 1000, false), Err(DecodeError::Damaged("zstd")));

@@ -1,5 +1,4 @@
-//! Content codings undone, and pages read, at once if that takes no longer than a moment, else away from the threads that serve requests,
-//! in turns.
+//! Decodes content codings and reads pages: at once if that is quick, else on threads that serve no requests, where clients take turns.
 
 use super::compute::Workers;
 use super::decode::{DecodeError, decode, is_coded, thread_time};
@@ -10,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Workers {
-    /// The whole of a file, or `limit` + 1 bytes of it. `cut`: it was not read to its end.
+    /// Decodes a whole file, or its first `limit` + 1 bytes. `cut`: the body was not read to its end.
     pub(super) async fn file(
         &self,
         body: Vec<u8>,
@@ -27,18 +26,18 @@ impl Workers {
         read.map(|mut read| read.pop().unwrap_or_default())
     }
 
-    /// What a page says, as far as its beginning shows, up to where it is damaged, as many clients show that much.
+    /// Reads the usage statements in the beginning of a page. A damaged body is read up to the damage, as many clients show that much.
     pub async fn page(self, body: Arc<Vec<u8>>, form: Arc<PageForm>, taker: Taker) -> Result<UsageLines, DecodeError> {
         self.in_turn(taker, move |most| page(&body, &form, most)).await.map(|read| read.lines)
     }
 
-    /// As [`page`](Self::page), if that takes no longer than a moment, and no more than these steps.
+    /// Like [`page`](Self::page), on this thread. Fails if that is not quick, or takes more than `steps` steps.
     pub fn page_at_once(body: &[u8], form: &PageForm, steps: usize) -> Result<PageRead, DecodeError> {
         page(body, form, Work { steps, ..AT_ONCE })
     }
 
-    /// What takes no longer than a moment, as most bodies do, is done at once; the rest on other threads, of which so many are kept busy.
-    /// Dropped: its wait is given up.
+    /// Does quick work at once, as for most bodies, and other work in its turn on a limited number of other threads. Dropping the future
+    /// gives the wait up.
     async fn in_turn<T: Send + 'static>(
         &self,
         taker: Taker,
@@ -52,26 +51,27 @@ impl Workers {
     }
 }
 
-/// In each way in which some client may see it, with all of its codings undone or some.
+/// Reads a page in each way in which some client may see it, with all of its codings undone or only some.
 fn page(body: &[u8], form: &PageForm, most: Work) -> Result<PageRead, DecodeError> {
     let texts = decode(body, &form.codings, LONGEST_HEAD, true, true, thread_time() + most.time)?;
     form.read(&texts, most.steps).ok_or(DecodeError::Ambiguous)
 }
 
-/// How much of it may be done.
+/// A limit on work for one body.
 #[derive(Clone, Copy)]
 struct Work {
-    /// Of decoding.
+    /// For decoding.
     time: Duration,
-    /// Of reading a page.
+    /// For reading a page.
     steps: usize,
 }
 
-/// Why a body that waits for its turn too long is not known: the proxy's own want, not the site's.
+/// Why a body stays unread if it has waited too long for its turn: the proxy is busy, which is not the site's fault.
 pub const DECODERS_BUSY: &str = "too many costly bodies are being decoded";
-/// Half a megabyte of rules takes a tenth of the time.
+/// The limit on another thread. Half a megabyte of rules takes a tenth of this time.
 const MOST: Work = Work { time: Duration::from_millis(50), steps: MOST_STEPS };
-/// On a thread that serves requests: many times what decoding the head of a page takes, and one reading of the longest, about 1 ms.
+/// The limit on a thread that serves requests. Decoding a page's head takes a small part of the time; the steps suffice to read the longest
+/// head once, which takes about 1 ms.
 const AT_ONCE: Work = Work { time: Duration::from_millis(2), steps: LONGEST_HEAD + LONGEST_HEAD / 2 };
 
 #[cfg(test)]
@@ -88,7 +88,7 @@ mod tests {
         Workers::new(Some(1)).file(body, codings.into(), 1000, false, TAKER).await
     }
 
-    /// The texts in which some client may see a page.
+    /// The texts as which some client may see a page.
     fn page(body: Vec<u8>, codings: &str) -> Result<Vec<Vec<u8>>, DecodeError> {
         decode(&body, codings, 1000, true, true, Duration::MAX)
     }
@@ -98,28 +98,28 @@ mod tests {
         Arc::new(PageForm { content_type, codings, product_tokens: Vec::new() })
     }
 
-    /// With all places taken.
+    /// All places are taken.
     #[tokio::test]
     async fn an_ordinary_body_waits_for_none_that_is_costly_and_a_wait_that_is_dropped_leaves_nothing() {
         let workers = Workers::new(Some(1));
         let place = all_places(&workers);
         let read = |body: &Arc<Vec<u8>>, codings| workers.clone().page(body.clone(), form(codings), TAKER);
-        // Of so many empty members nothing is shown, and what is long and may be XML is read twice.
+        // Empty gzip members cost time and yield no text; a long page that may be XML is read twice.
         let costly = Arc::new([gzip_of(b"").repeat(200_000), gzip_of(TEXT)].concat());
         let long = Arc::new(b"<p>".repeat(20_000));
         let mut waiting: Vec<_> =
             (0..10).flat_map(|_| [read(&costly, "gzip"), read(&long, "")]).map(Box::pin).collect();
         for wait in &mut waiting {
-            assert!(wait.as_mut().now_or_never().is_none(), "it waits for its turn");
+            assert!(wait.as_mut().now_or_never().is_none(), "a costly body waits for its turn");
         }
         assert!(
             read(&Arc::new(gzip_of(TEXT)), "gzip").now_or_never().is_some_and(|it| it.is_ok()),
-            "it waits for nobody"
+            "an ordinary body is read at once"
         );
         drop(waiting);
-        assert_eq!([&costly, &long].map(Arc::strong_count), [1, 1], "nothing of it is kept");
+        assert_eq!([&costly, &long].map(Arc::strong_count), [1, 1], "dropped waits keep no bodies");
         drop(place);
-        assert!(read(&costly, "gzip").now_or_never().is_none(), "there is a place again, on another thread");
+        assert!(read(&costly, "gzip").now_or_never().is_none(), "a free place is on another thread");
         assert!(read(&long, "").await.is_ok());
     }
 
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(file(body, "gzip").await, Err(DecodeError::Damaged("gzip")));
     }
 
-    /// Of several codings that are named some may not have been applied, and clients differ in which they undo.
+    /// Content-Encoding may name codings that were not applied, and clients differ in which they undo.
     #[test]
     fn a_page_is_seen_in_every_way_and_what_shows_nothing_is_unreadable() {
         let text = TEXT.to_vec();

@@ -1,4 +1,4 @@
-//! A request that is held, as the status and metrics show it.
+//! Held requests, as the status and metrics show them.
 
 use crate::policy::Authority;
 use std::fmt;
@@ -22,26 +22,26 @@ pub struct HeldRequest {
     pub waiting: usize,
 }
 
-/// What a request waits for.
+/// The reason why a request is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeldFor {
-    /// robots.txt is being fetched.
+    /// Its robots.txt is being fetched.
     Robots,
     /// The gap between starts at the host.
     Gap(Duration),
-    /// The gap, because the host answers slowly.
+    /// The gap, lengthened because the host answers slowly.
     Adaptive { gap: Duration, latency: Duration },
-    /// The gap, because the host answered 429 or 503.
+    /// The gap, lengthened because the host answered 429 or 503.
     Backoff(Duration),
     /// The host refused `refusals` requests in a row and is paused.
     Paused { refusals: u32 },
-    /// The most requests allowed in flight.
+    /// As many requests are in flight as are allowed.
     InFlight(u32),
 }
 
 impl HeldFor {
-    /// A word for scripts.
+    /// Stable label for scripts.
     pub fn slug(self) -> &'static str {
         match self {
             Self::Robots => "robots-txt",
@@ -78,14 +78,14 @@ impl fmt::Display for HeldFor {
     }
 }
 
-/// Waits for slots since the start, of 10 ms or longer: a shorter wait only asked for the slot.
+/// Counts of waits for slots since the start. Only waits of 10 ms or longer count: shorter ones just ask another process for the slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldFigures {
     pub requests: u64,
     /// Time in which at least one request was held.
     pub time: Duration,
-    /// Requests whose client left while they were held, and the longest that one had waited then.
+    /// Requests whose client left while they were held, and the longest time that such a request had waited.
     pub given_up: u64,
     pub longest_given_up: Duration,
 }

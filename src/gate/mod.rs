@@ -1,4 +1,4 @@
-//! Whether and when a request may go. Owns all shared state and is the only reader of the clock.
+//! Decides whether and when a request may go. Owns all shared state and is the only reader of the clock.
 
 mod account;
 mod admit;
@@ -59,7 +59,7 @@ use tokio::sync::watch::Sender;
 use tokio::task::JoinSet;
 use waiting_requests::WaitingRequests;
 
-/// Combines robots.txt and pacing: whether and when a request may go.
+/// Decides by robots.txt and pacing whether and when a request may go.
 pub struct Gate {
     settings: Arc<ArcSwap<Settings>>,
     robots: Arc<RobotsCache>,
@@ -69,11 +69,11 @@ pub struct Gate {
     pub workers: Workers,
     store: Arc<Store>,
     fleet: Arc<Fleet>,
-    /// While the proxy stops: until when requests may be held.
+    /// Set while the proxy stops: requests may be held until then.
     drain: Sender<Option<Instant>>,
-    /// A reload has put report mode in force, which holds nothing.
+    /// True once a reload has switched to report mode, which holds no request.
     reports: Sender<bool>,
-    /// Ends with the gate.
+    /// Tasks of the fleet, aborted when the gate is dropped.
     _listens: JoinSet<()>,
 }
 
@@ -87,9 +87,9 @@ pub enum Admitted {
     },
     /// The stored robots.txt is the answer.
     Robots(RobotsCopy),
-    /// Allowed, but not needed: the client has the page (`min_revisit`).
+    /// Allowed, but not sent: the client already has the page (`min_revisit`).
     NotModified,
-    /// Allowed, but without a pacing slot: the cache is asked first.
+    /// Allowed, but without a pacing slot: the caller looks in the cache first.
     Allowed {
         /// The decision that report mode did not enforce.
         reported: Option<Reported>,
@@ -97,12 +97,12 @@ pub enum Admitted {
 }
 
 impl Gate {
-    /// In memory only, without a fleet.
+    /// Creates a gate that keeps everything in memory and has no fleet.
     pub fn new(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>) -> Self {
         Self::with(settings, upstream, Arc::default(), Fleet::alone(), None)
     }
 
-    /// With the store of an earlier process and the fleet, as configured.
+    /// Opens the store of earlier processes and the fleet, as configured.
     pub fn open(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>) -> Self {
         let now = settings.load_full();
         let place = (now.store.disk > 0).then(|| now.store.place());
@@ -132,12 +132,12 @@ impl Gate {
         Gate { settings, robots, pacer, ledger, waiting, workers, store, fleet, drain, reports, _listens: listens }
     }
 
-    /// Returns when the fleet was joined or cannot be joined for now, or if there is none.
+    /// Waits until the first attempt to join the fleet has succeeded or failed. Returns at once without a fleet.
     pub async fn join(&self) {
         self.fleet.tried().await;
     }
 
-    /// Returns when the other instances know that this one leaves.
+    /// Tells the other instances that this one leaves.
     pub async fn leave_fleet(&self) {
         self.fleet.leave().await;
     }
@@ -147,10 +147,11 @@ impl Gate {
         self.store.close();
     }
 
-    /// Explains why a URL may or may not be fetched. Fetches robots.txt, and other files that matter, if unknown and not `refused` anyway.
+    /// Explains why a URL may or may not be fetched. Fetches robots.txt and the other files that decide, if unknown. `refused`: why the
+    /// request is refused anyway; then nothing is fetched.
     ///
     /// # Errors
-    /// A file that decides could not be asked for, which says nothing of the site.
+    /// A file that decides could not be requested, for a reason that is not the site's.
     pub async fn explain(
         &self,
         request: &Request<'_>,
@@ -168,7 +169,7 @@ impl Gate {
         }
         let mut asked = self.fetch_unknown(SiteFile::Robots, request.authority).await;
         let robots = host.load_full();
-        // Each file at most once.
+        // Fetches each file at most once.
         let mut left = SiteFile::COUNT;
         loop {
             let [tdmrep, license] = self.others(&robots, rules, request.authority);
@@ -189,7 +190,7 @@ impl Gate {
         }
     }
 
-    /// What is known of the other files that matter: tdmrep.json, and the licence file that this robots.txt names.
+    /// The stored entries of the other files that decide: tdmrep.json, and the licence file that this robots.txt names.
     fn others(&self, robots: &Entry, rules: &HostRules, authority: &Authority) -> [Option<Arc<Entry>>; 2] {
         let known = |file| self.robots.host(file, authority).load_full();
         let license = robots.named_license().filter(|_| !rules.licensed_purposes().is_empty());
@@ -197,7 +198,7 @@ impl Gate {
     }
 
     /// Admits a tunnelled connection, whose requests are invisible: only its pace can be kept.
-    /// `hosts`: the client's own, in place of `Settings::hosts`. `account`: receives what is recorded.
+    /// `hosts`: the client's own settings, in place of `Settings::hosts`. `account`: receives the records of this request.
     pub async fn admit_connection(
         &self,
         request: &Request<'_>,
@@ -227,7 +228,7 @@ impl Gate {
         Ok((permit, reported))
     }
 
-    /// The stored robots.txt, fetched again first unless it is fresh. `None`: none to serve, so the origin answers.
+    /// The stored robots.txt, fetched again first unless it is fresh. `None`: there is no copy to serve, so the origin answers.
     async fn robots_copy(
         &self,
         request: &Request<'_>,
@@ -257,7 +258,7 @@ impl Gate {
         Ok(as_served(&host, request, SystemTime::now()))
     }
 
-    /// Fetches an authority's file if there is nothing usable.
+    /// Fetches an authority's file if there is no usable copy.
     async fn fetch_unknown(&self, file: SiteFile, authority: &Authority) -> Result<(), Refusal> {
         let host = self.robots.host(file, authority);
         let (entry, now) = (host.load_full(), SystemTime::now());

@@ -1,10 +1,10 @@
-//! What report mode reports.
+//! The decisions that report mode reports but does not enforce.
 
 use crate::policy::Refusal;
 use std::fmt;
 use std::time::Duration;
 
-/// What `enforce` mode would have done.
+/// The action that `enforce` mode would have taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reported {
@@ -21,7 +21,7 @@ impl From<Refusal> for Reported {
 }
 
 impl Reported {
-    /// Stable label in logs and counts.
+    /// Stable label in logs and metrics.
     pub fn slug(&self) -> &'static str {
         match self {
             Self::Refused(refusal) => refusal.slug(),

@@ -16,13 +16,13 @@ pub struct RobotsCopy {
     pub age: u64,
 }
 
-/// The copy to serve. `None`: there is none that this client may see.
+/// The copy to serve. `None`: there is no copy that this client may see.
 pub(super) fn as_served(host: &HostEntry, request: &Request<'_>, now: SystemTime) -> Option<RobotsCopy> {
     let entry = host.load();
     let (answer, _) = entry.usable(now).filter(|(answer, _)| !(answer.is_foreign && request.is_confined))?;
     let (status, body) = match &answer.access {
         Access::Rules(robots) => (200, Bytes::from_owner(robots.shared_source())),
-        // Redirects that cannot be followed: there is no file, and no URL to redirect clients to.
+        // A redirect that cannot be followed: there is no file, and no URL to redirect clients to.
         Access::Missing if (300..400).contains(&answer.status) => (404, Bytes::new()),
         Access::Missing | Access::Reservations(_) | Access::Licenses(_) => (answer.status, Bytes::new()),
     };

@@ -1,4 +1,5 @@
-//! What is in flight, by key: all that are at the same thing share one row, which goes with its last holder.
+//! A table of shared rows by key, for example of fetches in flight: all holders of a key share one row, which is removed with its last
+//! holder.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -12,7 +13,7 @@ pub(super) struct SharedRows<K: Clone + Eq + Hash, V: Default>(RowTable<K, V>);
 
 type RowTable<K, V> = Arc<Mutex<HashMap<K, Weak<SharedRow<K, V>>>>>;
 
-/// One row. It may be in the table no longer, as another has its key.
+/// One row. It may have been taken out of the table while it is held, and its key may have another row.
 pub(super) struct SharedRow<K: Clone + Eq + Hash, V: Default> {
     all: RowTable<K, V>,
     key: K,
@@ -20,16 +21,16 @@ pub(super) struct SharedRow<K: Clone + Eq + Hash, V: Default> {
 }
 
 impl<K: Clone + Eq + Hash, V: Default> SharedRows<K, V> {
-    /// The row of this key, made if nobody holds one.
+    /// The row of this key, created if nobody holds one.
     pub fn row(&self, key: &K) -> Arc<SharedRow<K, V>> {
-        self.row_unless(key, || false).expect("it is made")
+        self.row_unless(key, || false).expect("a row is created")
     }
 
-    /// The same. `None`: nobody holds one, and it `is_over` for what it would be made.
+    /// Like [`row`](Self::row), but creates no row if `is_over` says that nothing is left to do for it; then returns `None`.
     pub fn row_unless(&self, key: &K, is_over: impl FnOnce() -> bool) -> Option<Arc<SharedRow<K, V>>> {
         let mut all = self.0.lock();
         all.get(key).and_then(Weak::upgrade).or_else(|| {
-            // Asked after it is known that nobody holds one: who has just left may have brought it to its end.
+            // Called only now, under the lock: the last holder may have finished the work just before it left.
             let value = (!is_over()).then(V::default)?;
             let row = Arc::new(SharedRow { all: self.0.clone(), key: key.clone(), value });
             all.insert(key.clone(), Arc::downgrade(&row));
@@ -37,9 +38,9 @@ impl<K: Clone + Eq + Hash, V: Default> SharedRows<K, V> {
         })
     }
 
-    /// Takes the row out of the table: who comes next has another.
+    /// Takes the row out of the table: the next caller gets a new row.
     pub fn take(&self, key: &K) -> Option<Arc<SharedRow<K, V>>> {
-        // Not dropped under the lock, which the last holder takes.
+        // Dropped after the lock is released, because dropping the last reference takes the lock.
         let row = self.0.lock().remove(key);
         row.as_ref().and_then(Weak::upgrade)
     }
@@ -51,12 +52,13 @@ impl<K: Clone + Eq + Hash, V: Default> SharedRows<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V: Default> SharedRow<K, V> {
-    /// Takes the row out of the table: who comes next has another.
+    /// Takes this row out of the table: the next caller gets a new row.
     pub fn leave(&self) {
         self.leave_if(|| true);
     }
 
-    /// The same if `leaves`, and nobody gets hold of the row meanwhile. Tells whether.
+    /// Like [`leave`](Self::leave), if `leaves` returns true, which is called under the lock so that nobody gets the row meanwhile. Returns
+    /// whether the row was taken out.
     pub fn leave_if(&self, leaves: impl FnOnce() -> bool) -> bool {
         let mut all = self.all.lock();
         let leaves = leaves();
@@ -101,16 +103,16 @@ mod tests {
         let again = all.row(&1);
         assert!(Arc::ptr_eq(&one, &again) && again.load(Relaxed) == 7 && other.load(Relaxed) == 0);
         let is_alone = |row: &Arc<SharedRow<u8, AtomicU8>>| row.leave_if(|| Arc::strong_count(row) == 1);
-        assert!(!is_alone(&one), "it is held");
+        assert!(!is_alone(&one), "the row has a second holder");
         drop(one);
         assert_eq!(all.len(), 2);
         again.leave();
         let next = all.row(&1);
         assert!(!Arc::ptr_eq(&next, &again));
         drop(again);
-        assert!(Arc::ptr_eq(&next, &all.row(&1)), "one that has left takes no other along");
+        assert!(Arc::ptr_eq(&next, &all.row(&1)), "dropping a row that has left does not remove its successor");
         assert!(all.take(&1).is_some_and(|row| Arc::ptr_eq(&row, &next)) && all.take(&1).is_none());
-        assert!(all.row_unless(&2, || unreachable!("there is one")).is_some());
+        assert!(all.row_unless(&2, || unreachable!("the key has a row")).is_some());
         assert!(is_alone(&other) && all.row_unless(&2, || true).is_none());
         assert!(!Arc::ptr_eq(&other, &all.row(&2)));
         assert_eq!(all.len(), 0);

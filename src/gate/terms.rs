@@ -5,7 +5,7 @@ use crate::policy::pace::Terms;
 use crate::policy::{Host, HostRules, Request};
 use std::time::Duration;
 
-/// `rules`: the client's own for this host. `crawl_delay`: from robots.txt; the operator's takes precedence.
+/// The pacing terms of a request. `rules`: the client's own for this host. `crawl_delay`: from robots.txt; the operator's takes precedence.
 pub(super) fn terms(
     settings: &Settings,
     rules: &HostRules,
@@ -18,7 +18,8 @@ pub(super) fn terms(
         None => (Duration::ZERO, crawl_delay.unwrap_or_default()),
         Some(own) => {
             let of_host = settings.hosts.get(host).rules.crawl_delay.unwrap_or_default();
-            // A longer delay of the client's own has a queue of its own, like a group's: the others do not wait for it.
+            // If the client's own delay is longer, it gets a separate queue, like a group's delay, so that other clients do not wait for
+            // it.
             (own.min(of_host), if own > of_host { own } else { Duration::ZERO })
         }
     };
@@ -39,7 +40,7 @@ pub(super) fn terms(
     }
 }
 
-/// The rules for the request's host. `hosts`: the client's own, in place of `Settings::hosts`.
+/// The rules for the request's host. `hosts`: the client's own settings, in place of `Settings::hosts`.
 pub(super) fn rules<'a>(request: &Request<'_>, hosts: Option<&'a Hosts>, settings: &'a Settings) -> &'a HostRules {
     &hosts.unwrap_or(&settings.hosts).get(request.authority.host()).rules
 }

@@ -1,4 +1,4 @@
-//! What a request waits for: the fetch of a robots.txt, or a pacing slot. Both waits end when the proxy drains.
+//! The two waits of a request: for the fetch of a robots.txt, and for a pacing slot. Both end when the proxy drains.
 
 use super::pacer::{Permit, Waiting};
 use super::robots::Fetching;
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout};
 
 impl Gate {
-    /// Waits for the end of a fetch. As soon as the fetch is certain to get its slot later than a request may wait,
-    /// the request is refused with that time. A fetch that has its slot may take as long as its timeout.
+    /// Waits for the end of a fetch. As soon as it is certain that the fetch gets its slot later than the request may wait,
+    /// the request is refused, with that time as Retry-After. A fetch that has its slot may take as long as its timeout.
     pub(super) async fn wait_for_robots(
         &self,
         request: &Request<'_>,
@@ -22,12 +22,12 @@ impl Gate {
         let (max_wait, most, retry_after, max_waiting) = {
             let settings = self.settings.load();
             let terms = self.terms(request, rules(request, hosts, &settings), &settings, None, waited);
-            // At least one may wait, or nothing would ever be fetched.
+            // At least one request may wait, whatever `max_waiting` says, or nothing would ever be fetched.
             let most = terms.max_wait + settings.robots.timeout;
             (terms.max_wait, most, terms.gap().max(AWHILE), terms.max_waiting.max(1))
         };
         let began = Instant::now();
-        // A slot that needs only an answer of the fleet is not waited for.
+        // At least a second: asking the fleet for a slot does not count as waiting.
         let latest = began.checked_add(max_wait.max(AWHILE)).unwrap_or(began + FAR);
         let late = fetching.clone().late(latest);
         let mut place = self.waiting.for_robots(request, max_waiting);
@@ -38,7 +38,7 @@ impl Gate {
             }
             due = late => {
                 let wait = due.saturating_duration_since(Instant::now());
-                // Overdue: another request's answer takes long.
+                // Zero: the slot is overdue because another request's answer takes long.
                 let retry_after = if wait.is_zero() { retry_after } else { wait.max(AWHILE) };
                 Err(Refusal::CrawlDelay { retry_after, max_wait: Some(max_wait) })
             }
@@ -47,7 +47,7 @@ impl Gate {
         }
     }
 
-    /// Waits for a slot. `None`: report mode has begun, and holds nothing.
+    /// Waits for a slot. `None`: report mode has begun, which holds no request.
     pub(super) async fn turn(&self, request: &Request<'_>, waiting: Waiting) -> Result<Option<Box<Permit>>, Refusal> {
         let (due, mut place) = (waiting.due, self.waiting.for_turn(request, waiting.queue, &waiting.terms));
         let mut reports = self.reports.subscribe();
@@ -62,8 +62,8 @@ impl Gate {
         permit
     }
 
-    /// Takes a slot for one more request under this permit, unless the first is still held. `address`: where the
-    /// request goes now, if the pace is kept by address.
+    /// Takes another slot for a retry under this permit, unless the first attempt never left and its slot is still valid. `address`: where
+    /// the request goes now, if the pace is kept by address.
     pub async fn turn_again(
         &self,
         permit: &mut Permit,
@@ -82,11 +82,12 @@ impl Gate {
                 return Ok(());
             }
         }
-        // No bursts once the origin has asked for time.
+        // Without a burst: the origin has asked for time.
         permit.again(&pages).await
     }
 
-    /// Returns once the proxy drains, if the slot at `due` would come too late. `None`: the time is unknown.
+    /// Returns when a draining proxy gives the request up: at once if its slot at `due` would come too late, else at the end of the drain.
+    /// `None`: the time of the slot is unknown.
     async fn drained(&self, due: Option<Instant>) -> Refusal {
         let mut drain = self.drain.subscribe();
         // The sender lives as long as the gate.
@@ -98,9 +99,9 @@ impl Gate {
     }
 }
 
-/// Time for another instance to take over.
+/// Retry-After while the proxy drains: time for another instance to take over.
 const DRAINING: Duration = Duration::from_secs(5);
-/// Used if the time is unknown.
+/// Shortest Retry-After, used if the time is unknown.
 const AWHILE: Duration = Duration::from_secs(1);
-/// Longer than anybody waits.
+/// Longer than any request waits.
 const FAR: Duration = Duration::from_secs(366 * 24 * 3600);

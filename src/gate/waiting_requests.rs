@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 /// All waiting requests.
 pub(super) struct WaitingRequests {
     state: Mutex<WaitingState>,
-    /// A request no longer waits: for one that waits for it.
+    /// Notified when a listed request no longer waits. Wakes one waiter.
     pub released: tokio::sync::Notify,
     /// Times of earlier waits, for slots and for robots.txt.
     times: [Histogram; 2],
@@ -24,14 +24,14 @@ pub(super) struct WaitingRequests {
 
 #[derive(Default)]
 struct WaitingState {
-    /// In order of arrival.
+    /// The waiting requests, in order of arrival.
     now: BTreeMap<u64, Waiter>,
     by_client: HashMap<ClientId, BTreeSet<u64>>,
     came: u64,
-    /// How many of them wait for slots, and since when any has.
+    /// Number of listed requests that wait for slots, and since when there has been at least one without a break.
     for_turn: usize,
     since: Option<Instant>,
-    /// Without those that are held now.
+    /// Figures of earlier waits, without the requests that are held now.
     before: HeldFigures,
 }
 
@@ -50,7 +50,7 @@ struct HeldEntry {
     user: Option<Box<str>>,
     from: Option<IpAddr>,
     since: Instant,
-    /// `None`: it waits for robots.txt.
+    /// The queue and the request in it. `None`: the request waits for robots.txt.
     turn: Option<(Arc<dyn PacedQueue>, SlotRequest)>,
 }
 
@@ -75,7 +75,7 @@ impl WaitingState {
         self.now.values().filter_map(|waiter| waiter.listed.as_ref())
     }
 
-    /// How long somebody has been held without a break.
+    /// How long at least one request has been waiting for a slot without a break, if long enough to count.
     fn time(&self) -> Duration {
         self.since.map(|since| since.elapsed()).filter(|time| *time >= MIN_HELD).unwrap_or_default()
     }
@@ -136,18 +136,18 @@ impl WaitingRequests {
         [self.times[0].read(), self.times[1].read()]
     }
 
-    /// A request waits for its slot on these terms.
+    /// Adds a request that waits for its slot on these terms.
     pub fn for_turn(self: &Arc<Self>, request: &Request<'_>, queue: Arc<dyn PacedQueue>, terms: &Terms) -> WaitPlace {
         let turn = Some((queue, SlotRequest::from(terms)));
         self.enter(request.client, terms.max_waiting, Some(HeldEntry::new(request, turn)))
     }
 
-    /// A request waits for robots.txt.
+    /// Adds a request that waits for robots.txt. `most`: requests that may wait in all.
     pub fn for_robots(self: &Arc<Self>, request: &Request<'_>, most: usize) -> WaitPlace {
         self.enter(request.client, most, Some(HeldEntry::new(request, None)))
     }
 
-    /// A retry, or a fetch on behalf of a request that is listed, waits for its slot.
+    /// Adds a retry, or a fetch on behalf of a listed request, that waits for its slot.
     pub fn unlisted(self: &Arc<Self>, client: ClientId, most: usize) -> WaitPlace {
         self.enter(client, most, None)
     }
@@ -174,7 +174,7 @@ impl WaitingRequests {
         WaitPlace { all: self.clone(), number, gone, has_ended: false }
     }
 
-    /// `has_ended`: as of [`WaitPlace`].
+    /// Removes a place. `has_ended`: the request goes on or is refused; false: its client left.
     fn remove(&self, state: &mut WaitingState, number: u64, has_ended: bool) {
         let Some(Waiter { client, listed, .. }) = state.now.remove(&number) else { return };
         if let Some(numbers) = state.by_client.get_mut(&client) {
@@ -218,7 +218,7 @@ impl WaitingRequests {
         Some(one.listed(0)).filter(|held| held.since >= at_least)
     }
 
-    /// In order of arrival.
+    /// The first `most` listed requests, in order of arrival.
     pub fn all(&self, most: usize) -> Vec<HeldRequest> {
         let held: Vec<HeldEntry> = self.state.lock().held().take(most).cloned().collect();
         let mut ahead = HashMap::<*const (), u32>::new();
@@ -233,7 +233,7 @@ impl WaitingRequests {
     }
 }
 
-/// A place among the waiting requests, given back when dropped. Its request was given up if that happens before [`end`](Self::end).
+/// A place among the waiting requests, given back when dropped. A drop without [`end`](Self::end) means that the client left.
 pub(super) struct WaitPlace {
     all: Arc<WaitingRequests>,
     number: u64,
@@ -249,7 +249,7 @@ impl WaitPlace {
         Refusal::QueueFull { retry_after: COME_BACK }
     }
 
-    /// The request goes on, or is refused.
+    /// Gives the place back, because the request goes on or is refused.
     pub fn end(mut self) {
         self.has_ended = true;
     }
@@ -263,9 +263,9 @@ impl Drop for WaitPlace {
 
 /// Retry-After, since it is unknown when there will be room.
 const COME_BACK: Duration = Duration::from_secs(1);
-/// In milliseconds, up to the ten minutes that `run` waits.
+/// Bounds of the histograms, in milliseconds, up to the ten minutes that `run` waits.
 const TIMES: &[u64] = &[10, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000];
-/// Shorter waits only ask another process for the slot.
+/// Shorter waits are not counted: they only ask another process for the slot.
 const MIN_HELD: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
@@ -287,7 +287,7 @@ mod tests {
         let hold = held.for_robots(&Request::new(&authority, b"/"), 10);
         assert_eq!(held.released.notified().now_or_never(), None);
         hold.end();
-        assert_eq!(held.released.notified().now_or_never(), Some(()), "whoever asks later hears of it, too");
+        assert_eq!(held.released.notified().now_or_never(), Some(()), "a later caller is notified, too");
         assert_eq!(held.released.notified().now_or_never(), None);
     }
 
@@ -301,23 +301,23 @@ mod tests {
         let [of_a, of_b] = [&a, &b].map(|authority| Request::new(authority, b"/x"));
         let first = held.for_robots(&of_a, 10);
         let second = held.for_turn(&of_b, queue.clone(), &apart(5));
-        let listed = held.longest(Duration::ZERO).expect("it is held");
+        let listed = held.longest(Duration::ZERO).expect("a request is held");
         assert_eq!((listed.authority, listed.reason, listed.left), (a.clone(), HeldFor::Robots, None));
         assert_eq!(held.longest(Duration::from_secs(60)), None);
         drop(first);
-        let listed = held.longest(Duration::ZERO).expect("it is held");
+        let listed = held.longest(Duration::ZERO).expect("a request is held");
         assert_eq!((&listed.authority, listed.reason.to_string()), (&b, "crawl-delay 5 s".into()));
         let behind = held.for_turn(&of_b, queue.clone(), &apart(5));
         let left: Vec<_> = held.all(10).iter().map(|one| (one.url.to_string(), one.left)).collect();
         let url = || b.url("/x");
-        assert_eq!(left, [(url(), None), (url(), Some(Duration::from_secs(5)))], "one turn each");
+        assert_eq!(left, [(url(), None), (url(), Some(Duration::from_secs(5)))], "one gap for each request ahead");
         assert_eq!(held.all(1).len(), 1);
         drop(behind);
         drop(held.for_turn(&of_a, queue.clone(), &apart(0)));
-        assert_eq!(held.figures(), HeldFigures::default(), "it only asked for its slot");
+        assert_eq!(held.figures(), HeldFigures::default(), "the wait was too short to count");
         let by = Duration::from_secs(3);
         held.state.lock().now.values_mut().filter_map(|one| one.listed.as_mut()).for_each(|one| one.since -= by);
-        assert_eq!(held.figures().requests, 1, "it is still held");
+        assert_eq!(held.figures().requests, 1, "the request is still held");
         drop(second);
         assert_eq!((held.longest(Duration::ZERO), held.figures().requests), (None, 1));
     }
@@ -349,7 +349,7 @@ mod tests {
         third.end();
         assert_eq!((held.figures().time.as_secs(), held.figures().given_up), (30, 1));
         held.for_turn(&request, queue.clone(), &apart(5)).end();
-        assert_eq!(held.figures().requests, 3, "it only asked for its slot");
+        assert_eq!(held.figures().requests, 3, "the wait was too short to count");
     }
 
     const GREEDY: ClientId = ClientId(1);
@@ -364,11 +364,11 @@ mod tests {
         let waiters = Arc::new(WaitingRequests::default());
         let mut greedy: Vec<_> = (0..3).map(|_| waiters.unlisted(GREEDY, 3)).collect();
         let mut modest = waiters.unlisted(MODEST, 3);
-        assert_eq!(greedy.iter_mut().map(is_out).collect::<Vec<_>>(), [false, false, true], "the last goes");
+        assert_eq!(greedy.iter_mut().map(is_out).collect::<Vec<_>>(), [false, false, true], "its last one goes");
         assert!(!is_out(&mut modest));
         assert_eq!(waiters.count(), 3);
-        assert!(is_out(&mut waiters.unlisted(GREEDY, 3)), "and does not come back");
-        // If both have two, no client has more, and the newcomer is refused.
+        assert!(is_out(&mut waiters.unlisted(GREEDY, 3)), "its next request gets no place");
+        // With two places each, no client has more than the other, so the newcomer is refused.
         let mut second = waiters.unlisted(MODEST, 4);
         assert!(!is_out(&mut second));
         assert!(is_out(&mut waiters.unlisted(MODEST, 4)));

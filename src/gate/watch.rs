@@ -30,10 +30,10 @@ pub struct GateFigures {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Times {
-    /// Time that requests were held.
+    /// Times that requests were held.
     pub held_for_turn: Distribution,
     pub held_for_robots: Distribution,
-    /// Age of copies when a fetch was to replace them, by whether it was answered.
+    /// Ages of copies when a fetch to replace them ended, by whether the site answered it.
     pub answered_age: Distribution,
     pub failed_age: Distribution,
 }
@@ -50,7 +50,7 @@ impl Gate {
         Times { held_for_turn, held_for_robots, answered_age, failed_age }
     }
 
-    /// Budgets in force and what is spent of them, as far as this instance knows.
+    /// Budgets in force and the spending from them, as far as this instance knows.
     pub fn budgets(&self) -> Vec<BudgetFigures> {
         self.ledger.all(&self.settings.load())
     }
@@ -60,17 +60,17 @@ impl Gate {
         self.ledger.of_user(user, budget)
     }
 
-    /// Whether the store on disk can be used, and its size in bytes. `None`: there is none.
+    /// Whether the store on disk can be used, and its size in bytes. `None`: there is no store on disk.
     pub fn store(&self) -> Option<(bool, u64)> {
         self.store.on_disk()
     }
 
-    /// Whether earlier processes have begun a store there.
+    /// Whether an earlier process has created a store in the configured directory.
     pub fn is_store_begun(settings: &StoreSettings) -> bool {
         store::is_begun(settings)
     }
 
-    /// Whether the store is open here, and not in another process.
+    /// Whether this process has the store open; only one process can.
     pub fn is_store_open(&self) -> bool {
         self.store.is_readable()
     }
@@ -80,7 +80,7 @@ impl Gate {
         self.waiting.longest(at_least)
     }
 
-    /// Waits until a request is no longer held. For one caller.
+    /// Waits until any request is no longer held. Wakes one caller only.
     pub async fn released(&self) {
         self.waiting.released.notified().await;
     }
@@ -96,7 +96,8 @@ impl Gate {
         settings.hosts.get(authority.host()).rules.crawl_delay(entry, &Request::new(authority, b"/"))
     }
 
-    /// Whether this entry states preferences on use for the configured crawler, and no purpose is declared that they could refuse.
+    /// Whether this entry states usage preferences for the configured crawler while the configuration declares no purpose that they could
+    /// refuse.
     pub fn lacks_purpose(&self, authority: &Authority, entry: &Entry) -> bool {
         let settings = self.settings.load();
         let rules = &settings.hosts.get(authority.host()).rules;
@@ -111,23 +112,23 @@ impl Gate {
         hosts.map(|host| (host.authority.clone(), host.load_full())).collect()
     }
 
-    /// What is known of an authority's file, from memory or the store. `None`: nothing.
+    /// The entry of an authority's file, from memory or the store. `None`: the file is unknown.
     pub async fn entry(&self, file: SiteFile, authority: &Authority) -> Option<Arc<Entry>> {
         self.robots.look_up(file, authority).await
     }
 
-    /// Judges by a copy from another gate, which is not stored.
+    /// Adopts a copy from another gate, without storing it.
     pub fn take_copy(&self, file: SiteFile, authority: &Authority, copy: Arc<Entry>) {
         self.robots.take_copy(file, authority, copy);
     }
 
-    /// Takes a robots.txt from elsewhere as if it had just been fetched.
+    /// Adopts a robots.txt from elsewhere as if it had just been fetched.
     pub fn insert(&self, authority: &Authority, status: u16, headers: &HeaderMap, body: &[u8]) {
         self.robots.insert(authority, status, headers, body);
     }
 
-    /// What the licence file says of a request that an answer links to, unless robots.txt names one for the whole site. It is fetched in
-    /// the background, and says nothing before it has come.
+    /// The ruling of the licence file that an answer's Link header names, on the request for that answer. `None`: robots.txt names one for
+    /// the whole site. The file is fetched in the background if necessary, and rules nothing until it has arrived.
     pub fn judge_linked(&self, request: &Request<'_>, rules: &HostRules, url: &str) -> Option<Ruling> {
         let robots = self.robots.link_license(request.authority, url)?;
         let license = self.robots.host(SiteFile::license(url), request.authority);
@@ -152,18 +153,22 @@ impl Gate {
         }
     }
 
-    /// Whether the fleet's server can be changed without a restart: only if there was one.
+    /// Whether the fleet's server can be changed without a restart: only if one was configured at the start.
     pub fn may_join_fleet(&self) -> bool {
         self.fleet.has_server()
     }
 
-    /// Held requests go on; those whose slot comes later than `until` are refused, at once where that is known.
+    /// Begins to drain: held requests whose slot comes by `until` still go. The others are refused, at once if the time of their slot is
+    /// known, else at `until`.
     pub fn drain(&self, until: Instant) {
         self.drain.send_replace(Some(until));
     }
 
-    /// Fetches robots.txt again, and the other files if they matter or are kept, each in a pacing slot however long
-    /// that takes. Returns the new entry. Error: the site was not asked, through no fault of its own.
+    /// Fetches robots.txt again, and the other files if they are in use or stored. Waits for a pacing slot for each, however long
+    /// that takes. Returns the new robots.txt entry.
+    ///
+    /// # Errors
+    /// A file could not be requested, for a reason that is not the site's.
     pub async fn refresh(&self, authority: &Authority) -> Result<Arc<Entry>, Refusal> {
         let host = self.robots.host(SiteFile::Robots, authority);
         let order = Order::background(FetchReason::Anew);
@@ -181,12 +186,12 @@ impl Gate {
         Ok(robots)
     }
 
-    /// What this answer allows under the current settings, in a word.
+    /// One word for what this answer allows under the current settings.
     pub fn access(&self, authority: &Authority, answer: &SiteAnswer) -> &'static str {
         explain::access(answer, &self.settings.load().hosts.get(authority.host()).rules.options)
     }
 
-    /// `None`: no recent requests, or paces are kept by address and the authority has a name.
+    /// Figures of the authority's pace. `None`: no recent requests, or paces are kept by address and the authority has a name.
     pub fn pace(&self, authority: &Authority) -> Option<PaceFigures> {
         self.pacer.figures(&PaceKey::new(self.settings.load().pace.key, authority, None))
     }

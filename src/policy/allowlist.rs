@@ -7,13 +7,13 @@ use super::{EgressReason, Host, HostPattern, ListedBy};
 #[non_exhaustive]
 pub struct Allowlist {
     pub hosts: Vec<HostPattern>,
-    /// In upper case, as sent (RFC 9110 §9.1). `CONNECT` opens tunnels, in which methods are not visible.
+    /// Methods in upper case, as sent (RFC 9110 §9.1). `CONNECT` opens tunnels, in which methods are not visible.
     pub methods: Vec<Box<str>>,
     pub by: ListedBy,
 }
 
 impl Allowlist {
-    /// Whether the host may be requested.
+    /// Checks that the host may be requested.
     pub fn check_host(&self, host: &Host) -> Result<(), EgressReason> {
         match self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(host)) {
             true => Ok(()),
@@ -21,7 +21,7 @@ impl Allowlist {
         }
     }
 
-    /// Whether the host may be requested with this method.
+    /// Checks that the host may be requested with this method.
     pub fn check(&self, host: &Host, method: &str) -> Result<(), EgressReason> {
         match self.methods.is_empty() || self.methods.iter().any(|listed| **listed == *method) {
             true => self.check_host(host),

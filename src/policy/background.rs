@@ -1,14 +1,14 @@
-//! Hosts that browsers ask by themselves, for updates, lists of unsafe sites and the like: nobody's crawl. Pure.
+//! Hosts that browsers request on their own, for updates, lists of unsafe sites and the like: such requests belong to no crawl. Pure.
 
 use super::Authority;
 
-/// Whether browsers ask for this URL, or this authority, in the background.
+/// Whether browsers request this URL, or this authority, in the background.
 pub fn is_background(url: &str) -> bool {
     Authority::from_url(url).is_ok_and(|authority| authority.is_background())
 }
 
 impl Authority {
-    /// Whether browsers ask this host in the background.
+    /// Whether browsers request this host in the background.
     pub fn is_background(&self) -> bool {
         let name = self.host().name().unwrap_or_default();
         let is_below = |parent: &&str| name.strip_suffix(*parent).is_some_and(|rest| rest.ends_with('.'));
@@ -16,7 +16,7 @@ impl Authority {
     }
 }
 
-/// Only names that a page's parts do not come from: not www.google.com, www.gstatic.com or fonts.googleapis.com.
+/// Background hosts. Only names from which pages load no parts: not www.google.com, www.gstatic.com or fonts.googleapis.com.
 const HOSTS: [&str; 29] = [
     // Chromium
     "accounts.google.com",
@@ -50,6 +50,7 @@ const HOSTS: [&str; 29] = [
     "services.addons.mozilla.org",
     "versioncheck.addons.mozilla.org",
 ];
+/// Names below which all hosts are background hosts.
 const BELOW: [&str; 4] = ["gvt1.com", "services.mozilla.com", "cdn.mozilla.net", "services.mozilla.org"];
 
 #[cfg(test)]

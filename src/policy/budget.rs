@@ -5,18 +5,18 @@ use std::time::{Duration, SystemTime};
 
 use super::Money;
 
-/// So much in each period. `None`: any number.
+/// Limits for each period. `None`: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Budget {
     pub requests: Option<u64>,
     /// Bytes of answers' bodies.
     pub bytes: Option<u64>,
     pub per: Period,
-    /// Promised to sites for their pages (pay per crawl), whatever else is asked.
+    /// Limit on the money promised to sites for their pages (pay per crawl), with a period of its own.
     pub money: Option<MoneyBudget>,
 }
 
-/// So much may be promised in each period.
+/// Limit on the money promised in each period.
 #[derive(Debug, Clone, Copy, PartialEq, Hash, Eq)]
 pub struct MoneyBudget {
     pub most: Money,
@@ -43,12 +43,12 @@ pub struct Spent {
 }
 
 impl Budget {
-    /// What a user's budget is counted as, among those of hosts.
+    /// The key of a user's budget, distinct from the keys of hosts' budgets.
     pub fn key_of_user(user: &str) -> Box<str> {
         format!("user={user}").into()
     }
 
-    /// Whether one more request may go. What its answer has in bytes is known afterwards.
+    /// Whether one more request may be sent. The bytes of its answer are known, and counted, afterwards.
     pub fn has_room(&self, spent: &Spent) -> bool {
         self.requests.is_none_or(|most| spent.requests < most) && self.bytes.is_none_or(|most| spent.bytes < most)
     }
@@ -116,7 +116,7 @@ impl Spent {
         if self.ends == ends { self } else { Self { ends, ..Self::default() } }
     }
 
-    /// As much as the other, if that is more of the same period.
+    /// The greater amounts of the two, if `other` is of the same period.
     #[must_use]
     pub fn or_more(self, other: Self) -> Self {
         let other = other.in_period(self.ends);

@@ -9,10 +9,10 @@ use std::net::IpAddr;
 pub struct ClientId(pub u64);
 
 impl ClientId {
-    /// Fetches that other hosts' files redirect to a host: the host's own requests go first.
+    /// The common client of all fetches of other hosts' files that are redirected to a host: the host's own requests go first.
     pub const GUESTS: Self = Self(u64::MAX - 2);
 
-    /// By user, if there is one, otherwise by address; in IPv6 by /64 network, as each host has one.
+    /// The client of a request: the user if there is one, otherwise the address; in IPv6 the /64 network, as each machine has one.
     pub fn of(user: Option<&str>, address: IpAddr) -> Self {
         let mut hasher = DefaultHasher::new();
         match (user, address.to_canonical()) {

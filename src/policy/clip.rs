@@ -1,24 +1,24 @@
-//! What others have written, as much of it as people read. Pure.
+//! Makes texts from outside fit for logs and answers: cuts long ones, and finds characters that are not seen. Pure.
 
 use std::borrow::Cow;
 
-/// At most 1,000 bytes of it, and `…` for the rest.
+/// At most 1,000 bytes of a text, with `…` for the rest.
 pub fn clipped(text: &str) -> Cow<'_, str> {
     beginning(text, MOST).map_or(text.into(), |begin| format!("{begin}…").into())
 }
 
-/// At most 256 bytes of a text of a client that nobody knows, and how many it has: who has no password must not fill a disk.
+/// At most 256 bytes of a text from an unauthenticated client, and its length: a client without a password must not fill a disk.
 pub fn shortened(text: &str) -> Cow<'_, str> {
     beginning(text, MOST_OF_STRANGERS).map_or(text.into(), |begin| format!("{begin}… ({} bytes)", text.len()).into())
 }
 
-/// `None`: all of it fits.
+/// The first `most` bytes of a longer text. `None`: all of the text fits.
 fn beginning(text: &str, most: usize) -> Option<&str> {
     (text.len() > most).then(|| &text[..text.floor_char_boundary(most)])
 }
 
-/// Whether a character hides text, or has it shown elsewhere than where it stands: of Unicode's general categories Cc, Zl and Zp, and of its
-/// property Default_Ignorable_Code_Point.
+/// Whether a character is invisible, or hides or moves other text: Unicode's general categories Cc, Zl and Zp, and its property
+/// Default_Ignorable_Code_Point.
 pub fn is_unseen(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}')
@@ -28,7 +28,7 @@ pub fn is_unseen(c: char) -> bool {
         || matches!(c, '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Its escape in a JSON string.
+/// The escape of a character in a JSON string.
 pub fn json_escape(c: char) -> String {
     c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
 }

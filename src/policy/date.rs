@@ -7,8 +7,8 @@ use time::format_description::well_known::Rfc2822;
 use time::macros::format_description;
 use time::{Date, OffsetDateTime, PrimitiveDateTime};
 
-/// Parses an HTTP date in any of its three forms (RFC 9110 §5.6.7). As in nginx and Squid, its names have no case, and the day of the
-/// week changes nothing, but in the form of RFC 850, which nobody sends any more.
+/// Parses an HTTP date in any of its three forms (RFC 9110 §5.6.7). As in nginx and Squid, case does not matter, and the day of the week
+/// may be wrong, except in the form of RFC 850, which is no longer in use.
 pub(super) fn http_date(value: &[u8]) -> Option<SystemTime> {
     let text = str::from_utf8(value).ok()?.trim();
     let as_meant = || {
@@ -18,7 +18,7 @@ pub(super) fn http_date(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(text).ok().or_else(as_meant)
 }
 
-/// An HTTP date. 1970 for what there is none for: a clock may say anything.
+/// Formats an HTTP date. A time that HTTP dates cannot express becomes 1970: a clock may say anything.
 pub fn shown_http_date(at: SystemTime) -> String {
     let seconds = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let seconds = if seconds < YEAR_10000 { seconds } else { 0 };

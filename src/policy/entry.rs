@@ -1,5 +1,5 @@
-//! What is known of one authority's robots.txt (RFC 9309 §2.3.1) or tdmrep.json. Pure data: `gate::robots` replaces it as a whole,
-//! `policy::decide` reads it.
+//! The known state of one authority's robots.txt (RFC 9309 §2.3.1), tdmrep.json or licence file. Pure data: `gate::robots` replaces it as
+//! a whole, `policy::decide` reads it.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -10,27 +10,27 @@ use super::entity_tag;
 use super::freshness::{CopyState, Freshness, LAST_GOOD_USE, RETRY_MAX, retry_in};
 use crate::robots::{RobotsTxt, is_license_url};
 
-/// What is known of an authority's file. The default: never fetched.
+/// The known state of an authority's file. The default: never fetched.
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
     /// The last conclusive answer.
     pub answer: Option<SiteAnswer>,
     /// Set while all fetches since have failed.
     pub trouble: Option<Box<Trouble>>,
-    /// The licence file that answers of the site have linked to first, of a robots.txt that names none. It is that of those answers. Kept
-    /// until the process ends.
+    /// URL of the licence file that answers of the site linked to first, if robots.txt names none. It applies to those answers alone, and is
+    /// kept in memory only.
     pub linked: Option<Box<str>>,
 }
 
-/// A settling answer.
+/// A conclusive answer.
 #[derive(Debug, Clone)]
 pub struct SiteAnswer {
     pub access: Access,
     /// HTTP status of the last response in the chain of redirects.
     pub status: u16,
-    /// Set if it is the second answer, as the first one rejected our request as malformed.
+    /// Set if this is the second answer, because the first one rejected our request as malformed.
     pub asked_again: Option<AskedAgain>,
-    /// The answer is from another host, to which this one redirects.
+    /// Whether the answer is from another host, to which this one redirects.
     pub is_foreign: bool,
     pub freshness: Freshness,
     /// Validators of the file for the next conditional request.
@@ -67,7 +67,7 @@ impl fmt::Display for HttpVersion {
 pub struct Validators(Option<Box<str>>);
 
 impl Validators {
-    /// Values of fields, without line ends. An empty value counts as none.
+    /// `etag`, `last_modified`: values of the fields, without line ends. An empty value counts as missing.
     pub fn new(etag: Option<&str>, last_modified: Option<&str>) -> Self {
         match (etag.unwrap_or_default(), last_modified.unwrap_or_default()) {
             ("", "") => Self(None),
@@ -88,7 +88,7 @@ impl Validators {
         [self.etag(), self.last_modified()].map(|value| value.map(str::as_bytes))
     }
 
-    /// Whether a 304 with these may be about the file that has those of `self`.
+    /// Whether a 304 with the validators `said` can be about the file with these validators.
     pub fn are_confirmed_by(&self, said: &Self) -> bool {
         entity_tag::is_confirmed(self.both(), said.both())
     }
@@ -129,14 +129,14 @@ impl Entry {
         Self { answer: Some(answer), ..Self::default() }
     }
 
-    /// The validators to ask by. A 304 stands for a 200 (RFC 9110 §13.1). After a failure the whole file is asked for: a 304 may have been
-    /// about another.
+    /// The validators for a conditional request; only those of a 200, for which a 304 stands (RFC 9110 §13.1). After a failure the whole
+    /// file is requested, as the failure may have been a 304 about another file.
     pub fn conditions(&self) -> Option<&Validators> {
         let answer = self.answer.as_ref().filter(|answer| answer.status == 200 && self.trouble.is_none())?;
         Some(&answer.validators).filter(|validators| validators.0.is_some())
     }
 
-    /// The entry after a 304: the same file, with a new lifetime, which may be the old one. `None`: it is not about the copy.
+    /// The entry after a 304: the same file with a new lifetime, which may be the old one. `None`: the 304 is not about the copy.
     pub fn confirmed(&self, validators: &Validators, freshness: impl FnOnce(Duration) -> Freshness) -> Option<Self> {
         let own = self.conditions().filter(|own| own.are_confirmed_by(validators))?;
         // A 304 may omit unchanged fields (RFC 9110 §15.4.5, RFC 9111 §3.2).
@@ -160,7 +160,7 @@ impl Entry {
         Self { answer, trouble: Some(Box::new(trouble)), linked: None }
     }
 
-    /// What the next fetch needs of it: the answer without the file.
+    /// The part of the entry that the next fetch needs: the answer without the file.
     #[must_use]
     pub fn outline(&self) -> Self {
         let mut outline = self.clone();
@@ -209,7 +209,7 @@ impl Entry {
         let failing = self.trouble.is_some();
         let state = match answer.access {
             Access::Rules(_) | Access::Reservations(_) | Access::Licenses(_) => answer.freshness.state(failing, now),
-            // That there was no file once is no copy to use while it is unknown whether there is one now.
+            // An earlier answer that there is no file must not be used while it is unknown whether there is one now.
             Access::Missing if failing && now >= answer.freshness.expires_at() => CopyState::Unusable,
             Access::Missing => answer.freshness.state(false, now),
         };
@@ -229,28 +229,28 @@ impl Entry {
         self.robots_txt().is_some_and(RobotsTxt::is_html)
     }
 
-    /// Where the licence file is, of a robots.txt: the first that is named, else the one that an answer has linked to.
+    /// URL of the licence file: the first one that robots.txt names, or else the one that an answer linked to.
     pub fn license_url(&self) -> Option<&str> {
         self.named_license().or(self.linked.as_deref())
     }
 
-    /// Where that of the whole site is.
+    /// URL of the licence file that robots.txt names for the whole site.
     pub fn named_license(&self) -> Option<&str> {
         self.robots_txt().and_then(RobotsTxt::license_url)
     }
 
-    /// The same with the URL of a licence file that an answer of the site has linked to. `None`: one is known already.
+    /// The entry with the URL of a licence file that an answer linked to. `None`: a URL is known already, or this one is invalid.
     pub fn linking(&self, url: &str) -> Option<Self> {
         let is_news = self.license_url().is_none() && is_license_url(url);
         is_news.then(|| Self { linked: Some(url.into()), ..self.clone() })
     }
 
-    /// The bytes of whatever file there is.
+    /// The bytes of the file, if there is one.
     pub fn source(&self) -> Option<&[u8]> {
         self.answer.as_ref()?.access.source()
     }
 
-    /// Whether nobody understands something of the file: preferences in robots.txt, licences in it, tdmrep.json, the licence file.
+    /// Whether a part cannot be understood of: the preferences in robots.txt, its licences, tdmrep.json, the licence file.
     pub fn malformed(&self) -> [bool; 4] {
         match self.answer.as_ref().map(|answer| &answer.access) {
             Some(Access::Rules(robots)) => [robots.has_unclear_usage(), robots.has_unclear_license(), false, false],
@@ -260,7 +260,7 @@ impl Entry {
         }
     }
 
-    /// Whether it may be fetched if there is reason to: not while waiting after a failure.
+    /// Whether the file may be fetched now: not while waiting after a failure.
     pub fn may_fetch(&self, now: SystemTime) -> bool {
         self.trouble.as_ref().is_none_or(|trouble| trouble.left_alone_for(now).is_none())
     }

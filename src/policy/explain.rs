@@ -22,18 +22,18 @@ pub struct Explanation {
     pub allowed: bool,
     /// The refusal's slug, or the reason for allowing.
     pub reason: &'static str,
-    /// The reason for people.
+    /// The reason as a sentence, for people.
     pub detail: String,
     /// The line of robots.txt that decided, if one did: a rule or a usage preference.
     pub line: Option<LineEvidence>,
-    /// The preferences in robots.txt against some use of an allowed URL, with the use, whatever is declared.
+    /// The preferences in robots.txt that refuse some use of an allowed URL, each with this use, whether or not it is declared.
     pub preferences: Vec<(LineEvidence, Box<str>)>,
     /// The entry of tdmrep.json or of the licence file that decided, if one did.
     pub reservation: Option<EntryEvidence>,
-    /// The key of the configuration that decided, if one refuses.
+    /// The configuration key that refuses the URL, if one does.
     pub setting: Option<String>,
     pub robots: SiteFileState,
-    /// `None`: it does not matter.
+    /// `None`: tdmrep.json does not matter to the verdict. Likewise for the licence file.
     pub tdmrep: Option<SiteFileState>,
     pub license: Option<SiteFileState>,
     pub crawl_delay: Option<Duration>,
@@ -44,7 +44,7 @@ pub struct Explanation {
     pub licenses: Vec<String>,
 }
 
-/// What is known of one of the authority's files.
+/// The known state of one of the authority's files.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SiteFileState {
@@ -53,13 +53,13 @@ pub struct SiteFileState {
     pub status: Option<u16>,
     /// Set if the first answer rejected our request as malformed.
     pub asked_again: Option<AskedAgain>,
-    /// Of robots.txt `rules`, `allow-all` or `disallow-all`; of the others `entries`, `none` or `unknown`.
+    /// For robots.txt `rules`, `allow-all` or `disallow-all`; for the other files `entries`, `none` or `unknown`.
     pub access: &'static str,
-    /// An HTML page stands in the place of robots.txt.
+    /// Whether an HTML page stands in the place of robots.txt.
     pub is_html: bool,
     pub fetched_at: Option<SystemTime>,
     pub expires_at: Option<SystemTime>,
-    /// The part that cannot be understood, or why the file could not be fetched; not of robots.txt.
+    /// The part that cannot be understood, or why the file could not be fetched; never set for robots.txt.
     pub fault: Option<String>,
     /// Why the last fetch failed.
     pub failure: Option<String>,
@@ -72,11 +72,11 @@ impl SiteFileState {
         Self { fault, ..self }
     }
 
-    /// What is not as it should be, for people.
+    /// A sentence about what is wrong with the file, if anything, for people.
     pub fn note(&self) -> Option<String> {
         let Self { url, status, access, is_html, fault, .. } = self;
         if *is_html {
-            let hint = "`politely lint` shows what is read of it";
+            let hint = "`politely lint` shows how it is read";
             return Some(format!("{url} is an HTML page, in which there are hardly any rules; {hint}"));
         }
         let why = fault.as_ref()?;
@@ -89,7 +89,7 @@ impl SiteFileState {
 }
 
 impl Explanation {
-    /// For a request that is refused before robots.txt is consulted.
+    /// The explanation of a request that is refused before robots.txt is consulted.
     #[must_use]
     pub fn refused(self, why: &Refusal) -> Self {
         let (reason, detail, setting) = (why.slug(), why.to_string(), why.setting());
@@ -104,7 +104,7 @@ impl Explanation {
     }
 }
 
-/// Decides by what is known, and explains the decision.
+/// Decides by the known files, and explains the decision.
 pub fn explain<'a>(
     known: impl Into<Known<'a>>,
     rules: &HostRules,
@@ -227,7 +227,7 @@ fn state(entry: &Entry, authority: &Authority, options: &PolicyOptions, now: Sys
     }
 }
 
-/// What is known of a tdmrep.json or a licence file, which is there.
+/// The state of a site's file, as for a tdmrep.json or a licence file.
 pub fn site_file(entry: &Entry, url: String, now: SystemTime) -> SiteFileState {
     let answer = entry.usable(now).map(|(answer, _)| answer);
     let failure = entry.trouble.as_ref().map(|trouble| trouble.why.to_string());
@@ -255,7 +255,7 @@ pub fn site_file(entry: &Entry, url: String, now: SystemTime) -> SiteFileState {
     }
 }
 
-/// As many as people will read.
+/// Most preferences that are listed: people will not read more.
 const MOST_PREFERENCES: usize = 20;
 const DISALLOWED: &str = "it may not be fetched: robots.txt or the configuration disallows it";
 /// The reason if the file has not been fetched.

@@ -60,7 +60,7 @@ pub struct PolicyOptions {
 pub type PolicyToken = (Purpose, ProductToken);
 
 impl HostRules {
-    /// For hosts without overrides.
+    /// The rules of a host without overrides.
     pub fn new(options: Arc<PolicyOptions>) -> Self {
         HostRules {
             robots: RobotsOverride::default(),
@@ -86,13 +86,13 @@ impl HostRules {
         self
     }
 
-    /// The crawlers for which to read robots.txt: a group matches if it names any of them. The host's, the client's, everybody's, or
-    /// those in the User-Agent. Empty: the rules for `*`.
+    /// The crawlers for which to read robots.txt: a group matches if it names any of them. Those configured for the
+    /// host, else for the client, else for everybody; if there are none, those in the User-Agent. Empty: the rules for `*`.
     pub fn product_tokens<'a>(&'a self, request: &Request<'a>) -> Cow<'a, [ProductToken]> {
         let clients = Some(request.product_tokens).filter(|tokens| !tokens.is_empty());
         let configured = self.product_tokens.as_deref().or(clients).unwrap_or(&self.options.product_tokens);
         if configured.is_empty() {
-            // The outgoing User-Agent counts.
+            // The User-Agent that is sent to the site counts.
             return match &self.options.user_agent {
                 Some(agent) => Cow::Owned(ProductToken::from_user_agent(agent.as_bytes())),
                 None => Cow::Borrowed(request.agent_tokens),
@@ -112,7 +112,7 @@ impl HostRules {
         purposes.iter().find(|purpose| purpose.is_mining())
     }
 
-    /// Those that a licence file concerns. None: it need not be known.
+    /// The declared purposes that a licence file concerns. Empty: the file is not needed.
     pub fn licensed_purposes(&self) -> &[Purpose] {
         if self.usage.license == RobotsOverride::Ignore { &[] } else { self.purposes() }
     }

@@ -17,12 +17,12 @@ pub struct Manners {
     pub min_revisit: Option<Duration>,
 }
 
-/// Makes the gap grow with the host's latency. Small, as every permit contains one.
+/// Makes the gap grow with the host's latency. Kept small, as every permit contains one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Adaptive {
     /// Gap as a multiple of the latency, in hundredths.
     factor: NonZeroU32,
-    /// In milliseconds, like `max`.
+    /// Bounds of the gap, in milliseconds.
     min: u32,
     max: u32,
 }
@@ -64,14 +64,14 @@ impl Adaptive {
 impl fmt::Display for Adaptive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (factor, [min, max]) = (self.factor(), [self.min(), self.max()].map(|bound| bound.as_secs_f64()));
-        write!(f, "one request in {factor} times the host's latency, {min} to {max} s")
+        write!(f, "one request every {factor} times the host's latency, {min} to {max} s")
     }
 }
 
 impl fmt::Display for Breaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { after, pause } = self;
-        write!(f, "left alone for {} s after turning away {after} in a row", pause.as_secs_f64())
+        write!(f, "paused for {} s after {after} refusals in a row", pause.as_secs_f64())
     }
 }
 

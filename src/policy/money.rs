@@ -2,26 +2,26 @@
 
 use std::fmt;
 
-/// So much of one currency.
+/// An amount of one currency.
 #[derive(Debug, Clone, Copy, PartialEq, Hash, Eq)]
 pub struct Money {
     pub currency: Currency,
-    /// Millionths.
+    /// The amount in millionths of the currency.
     pub micros: u64,
 }
 
-/// Three letters (ISO 4217).
+/// A currency code of three letters (ISO 4217).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Currency([u8; 3]);
 
 impl Money {
-    /// `USD 0.01`. What is finer than millionths is rounded up.
+    /// Parses `USD 0.01`. Amounts finer than millionths are rounded up.
     pub fn parse(text: &str) -> Option<Self> {
         let (currency, amount) = text.split_once(' ')?;
         Some(Self { currency: Currency::parse(currency)?, micros: Self::micros(amount)? })
     }
 
-    /// An amount: `3`, `0.01`.
+    /// Parses an amount such as `3` or `0.01`, in millionths.
     pub fn micros(amount: &str) -> Option<u64> {
         let (whole, part) = amount.split_once('.').unwrap_or((amount, "0"));
         let is_number = |digits: &str| (1..=12).contains(&digits.len()) && digits.bytes().all(|it| it.is_ascii_digit());
@@ -51,7 +51,7 @@ impl fmt::Display for Money {
         let (whole, part) = (micros / 1_000_000, format!("{:06}", micros % 1_000_000));
         match part.trim_end_matches('0') {
             "" => write!(f, "{} {whole}", currency.as_str()),
-            // As prices are written.
+            // Prices have two decimals or more.
             part => write!(f, "{} {whole}.{part:0<2}", currency.as_str()),
         }
     }

@@ -29,7 +29,7 @@ impl PartialEq for OwnRules {
     }
 }
 
-/// What the operator's rules say of a path.
+/// The verdict of the operator's rules on a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnVerdict {
     /// No rule matches: robots.txt decides.
@@ -57,7 +57,7 @@ impl OwnRules {
         self.0.written.split_at(self.0.allowed)
     }
 
-    /// `target` is path and query as sent. Denied if any form that servers make of it is denied; allowed only if all forms are allowed.
+    /// Judges path and query as sent: denied if any form that servers make of them is denied; allowed only if all forms are allowed.
     pub fn judge(&self, target: &[u8], paths: Paths) -> OwnVerdict {
         self.judge_within(&mut JudgedPath::new(target, paths))
     }

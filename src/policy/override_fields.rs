@@ -1,10 +1,10 @@
-//! Fields that make some servers take a request for another one. Pure.
+//! Recognises fields that make some servers take a request for another one. Pure.
 //!
 //! Rules are applied to the requested URL, so fields that name another URL are removed. robots.txt does not concern methods, so fields
 //! that name another method (`X-HTTP-Method-Override`) pass.
 
-/// Whether a server or application may take a field of this name for one that names another URL, or by its spelling, for a field that
-/// the proxy evaluates or writes itself.
+/// Whether a server or application may take a field of this name for a field that names another URL, or because of its spelling for a field
+/// that the proxy evaluates or writes itself.
 #[inline]
 pub fn is_disguised(name: &[u8]) -> bool {
     names_another_url(name) || JUDGED.iter().any(|known| reads_as(name, known.as_bytes()))
@@ -27,10 +27,10 @@ fn reads_as(name: &[u8], known: &[u8]) -> bool {
     name.len() == known.len() && name.iter().zip(known).all(is_same)
 }
 
-/// Removed from every request.
+/// Fields that are removed from every request.
 pub const NAMES_ANOTHER_URL: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-original-uri"];
 
-/// Names that only the proxy may write, in their proper spelling.
+/// Fields that only the proxy may write. Their proper spelling never gets here.
 const JUDGED: [&str; 3] = ["user-agent", "content-length", "transfer-encoding"];
 
 #[cfg(test)]

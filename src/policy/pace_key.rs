@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Authority, Host};
 
-/// What has its own pace: the setting `pace.key`.
+/// The unit that has a pace of its own: the setting `pace.key`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
@@ -46,7 +46,7 @@ impl PaceKey {
         let place = match by {
             KeyBy::Host => None,
             KeyBy::Site => host.domain().map(|site| KeyScope::Site(site.into())),
-            // The same machine, whether dialled as IPv4 or as IPv4-mapped IPv6.
+            // IPv4 and IPv4-mapped IPv6 reach the same machine.
             KeyBy::Address => dialled.or(host.ip()).map(|address| KeyScope::Address(address.to_canonical())),
         };
         let place = place.unwrap_or_else(|| KeyScope::Host(host.clone()));
@@ -66,7 +66,7 @@ impl PaceKey {
         Self { group: None, ..self.clone() }
     }
 
-    /// The delay of the groups whose key it is. `None`: it is not a group's.
+    /// The delay of the groups whose key this is. `None`: this is not the key of groups.
     pub fn group(&self) -> Option<Duration> {
         self.group.map(Duration::from_micros)
     }
@@ -93,7 +93,7 @@ impl PaceKey {
         }
     }
 
-    /// The host that has it alone. `None`: others may share it.
+    /// The host, if this is the key of one host. `None`: several hosts may share the key.
     pub fn host(&self) -> Option<&Host> {
         match &self.place {
             KeyScope::Host(host) => Some(host),

@@ -13,37 +13,38 @@ pub struct Request<'a> {
     pub authority: &'a Authority,
     /// Path and query as sent.
     pub target: &'a [u8],
-    /// The names in its User-Agent, which count if none are configured.
+    /// The product tokens in the request's User-Agent, which count if none are configured.
     pub agent_tokens: &'a [ProductToken],
     /// The client's tokens, overriding `identity.product_tokens`. Empty: none.
     pub product_tokens: &'a [ProductToken],
     /// The client, for fairness.
     pub client: ClientId,
-    /// The user and the client's address, for people.
+    /// The user's name.
     pub user: Option<&'a str>,
     /// The user's budget.
     pub budget: Option<&'a Budget>,
+    /// The client's address.
     pub from: Option<IpAddr>,
-    /// The address that it will be sent to, for `pace.key: address`; `None` if unknown.
+    /// The address that the request will be sent to, for `pace.key: address`; `None` if unknown.
     pub address: Option<IpAddr>,
-    /// It will be sent over HTTP/2, if the origin chooses that.
+    /// Whether the request will be sent over HTTP/2 if the origin chooses that.
     pub speaks_http2: bool,
-    /// It is for a part of a page, which may follow the page at once (`subresources: burst`).
+    /// Whether the request is for a part of a page, which may follow the page at once (`subresources: burst`).
     pub is_subresource: bool,
-    /// The client does not have too many waiting requests.
+    /// Whether the client has few enough waiting requests to add another one.
     pub may_wait: bool,
     /// The value of `Prefer: wait`, which lowers `pace.max_wait`.
     pub prefer_wait: Option<Duration>,
-    /// It requests robots.txt itself.
+    /// Whether the request is for robots.txt itself.
     pub reads_robots: bool,
-    /// Some hosts are closed to this client, wholly or partly, but not to all. It is not served a robots.txt that another host gave,
-    /// but sees the redirect, and may follow it if allowed.
+    /// Whether some hosts are closed to this client, wholly or partly, that are open to others. The client is not served a robots.txt from
+    /// another host, but sees the redirect, and may follow it if allowed.
     pub is_confined: bool,
     /// What is remembered of the page: delivered recently (`min_revisit`), or reserved.
     pub again: Again<'a>,
-    /// The most that it says it would pay.
+    /// The most that the request offers to pay.
     pub promised: Option<Money>,
-    /// There may be an answer to it in the cache: it wants no turn before it has looked.
+    /// Whether the cache may have an answer to the request, which then asks for a slot only after looking there.
     pub asks_cache: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What is done with a page that is fetched again sooner than it may be (`min_revisit`). Pure; time is an argument.
+//! Decides how to answer a request for a page that was fetched recently (`min_revisit`). Pure; time is an argument.
 
 use super::cache::CacheControl;
 use super::{Refusal, Reservation, entity_tag};
@@ -6,33 +6,33 @@ use crate::robots::path::{self, PathByte};
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-/// When a page was delivered, and what a 304 repeats of its fields.
+/// The last delivery of a page: its time, and the fields that a 304 repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visit {
     at: Instant,
-    /// Lines of HTTP/1.1, one after the other. `None`: too much to be kept.
+    /// The fields as lines of HTTP/1.1. `None`: they are too long to be kept, or private.
     fields: Option<Vec<u8>>,
     is_whole_anyway: bool,
 }
 
-/// What the client has of it already: the values of If-None-Match, and of If-Modified-Since.
+/// The conditions of a request: the values of If-None-Match and of If-Modified-Since.
 #[derive(Debug, Clone, Copy)]
 pub struct Conditions<'a> {
     pub none_match: &'a [&'a [u8]],
     pub modified_since: Option<&'a [u8]>,
 }
 
-/// How a request is answered for what is remembered of its page.
+/// How to answer a request, by what is remembered of its page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Again<'a> {
-    /// It may be fetched.
+    /// The page may be fetched.
     Go,
-    /// The client has what was delivered then.
+    /// 304: the client has the page that was delivered last.
     NotModified,
     TooSoon {
         retry_after: Duration,
     },
-    /// The page has said no to what it would be used for.
+    /// The page has said no to a declared purpose.
     Reserved(&'a Reservation),
 }
 
@@ -51,7 +51,8 @@ impl Visit {
         Self { at, fields: Some(Vec::new()), is_whole_anyway: false }
     }
 
-    /// The whole page was delivered, though the request was for a part of it or for another protocol: what asks so again asks for the page.
+    /// Notes that the whole page was delivered although the request was for a part of it or for another protocol: the next such request
+    /// counts as one for the whole page.
     pub fn set_whole_anyway(&mut self) {
         self.is_whole_anyway = true;
     }
@@ -60,7 +61,7 @@ impl Visit {
         self.is_whole_anyway
     }
 
-    /// A field of the answer.
+    /// Keeps a field of the answer if a 304 needs it.
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
         let Some(name) = KEPT.iter().find(|kept| kept.eq_ignore_ascii_case(name)) else { return };
         if *name == CACHE_CONTROL && is_for_one(value) {
@@ -72,12 +73,12 @@ impl Visit {
         }
     }
 
-    /// It was for one client alone: others hear nothing of its fields, those that come later included.
+    /// Drops the fields, and all that are added later: the answer was for one client alone, and its fields are not for others.
     pub fn keep_private(&mut self) {
         self.fields = None;
     }
 
-    /// The site has confirmed it: what its 304 leaves out has not changed (RFC 9110 §15.4.5).
+    /// The visit after a 304 of the site, completed by the fields of `before`: those that a 304 omits have not changed (RFC 9110 §15.4.5).
     #[must_use]
     pub fn confirmed(mut self, before: Option<&Self>) -> Self {
         let answer = self.clone();
@@ -89,7 +90,7 @@ impl Visit {
         self
     }
 
-    /// `after`: not sooner than that.
+    /// Decides how to answer the next request for the page. `after`: least time between two fetches.
     pub fn again(&self, after: Duration, conditions: &Conditions<'_>, now: Instant) -> Again<'static> {
         let since = now.saturating_duration_since(self.at);
         if since >= after {
@@ -101,8 +102,8 @@ impl Visit {
         }
     }
 
-    /// The fields of a 304, and the age of what they are of, in seconds (RFC 9111 §4). Without an ETag, clients know what it is
-    /// by Last-Modified.
+    /// The fields of a 304, and the age of the page in seconds (RFC 9111 §4). Last-Modified is among the fields only if there is no
+    /// ETag.
     pub fn repeated(&self, now: Instant) -> (impl Iterator<Item = (&[u8], &[u8])>, u64) {
         let left_out = if self.value(ETAG).is_some() { LAST_MODIFIED } else { AGE };
         let repeated = self.fields().filter(move |(name, _)| *name != AGE && *name != left_out);
@@ -110,7 +111,7 @@ impl Visit {
         (repeated, u64::from(age.unwrap_or_default()) + now.saturating_duration_since(self.at).as_secs())
     }
 
-    /// What it takes, about.
+    /// Approximate size in memory, in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + self.fields.as_ref().map_or(0, Vec::capacity)
     }
@@ -134,14 +135,14 @@ impl Visit {
     }
 }
 
-/// Path and query without what may differ in two spellings of one URL: escapes and dot segments (RFC 3986 §6.2.2).
+/// Path and query in the same form for all spellings of a URL: escapes normalised, dot segments removed (RFC 3986 §6.2.2).
 pub fn normalised(target: &[u8]) -> Cow<'_, [u8]> {
     let unescaped = unescaped(target);
     let removed = path::may_have_dot_segment(&unescaped).then(|| path::without_dot_segments(&unescaped)).flatten();
     removed.map_or(unescaped, Cow::Owned)
 }
 
-/// A path without what escapes of unreserved bytes, and the case of others, differ in (RFC 3986 §6.2.2).
+/// A path with escapes of unreserved bytes decoded and other escapes in upper case (RFC 3986 §6.2.2).
 fn unescaped(path: &[u8]) -> Cow<'_, [u8]> {
     if !path.contains(&b'%') {
         return path.into();
@@ -156,7 +157,8 @@ fn unescaped(path: &[u8]) -> Cow<'_, [u8]> {
     out.into()
 }
 
-/// Whether a Cache-Control says that the answer is its client's alone (RFC 9111 §5.2.2). Wherever the word stands: too often is safe.
+/// Whether a Cache-Control says that the answer is for its client alone (RFC 9111 §5.2.2). The word counts wherever it stands: not to share
+/// an answer is always safe.
 pub fn is_for_one(value: &[u8]) -> bool {
     let control = CacheControl::read([value]);
     control.private || control.no_store
@@ -166,9 +168,9 @@ const CACHE_CONTROL: &[u8] = b"cache-control";
 const ETAG: &[u8] = b"etag";
 const LAST_MODIFIED: &[u8] = b"last-modified";
 const AGE: &[u8] = b"age";
-/// What a 304 has of the fields that a 200 would have (RFC 9110 §15.4.5), and what else is needed for it.
+/// The fields of a 200 that a 304 repeats (RFC 9110 §15.4.5), and those that are needed to make one.
 const KEPT: [&[u8]; 8] = [b"date", b"vary", CACHE_CONTROL, b"expires", ETAG, b"content-location", LAST_MODIFIED, AGE];
-/// Bytes, for one page.
+/// Most bytes of fields for one page.
 const MOST_FIELDS: usize = 4096;
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 pub enum RobotsOverride {
     #[default]
     Enforce,
-    /// It is not even fetched.
+    /// robots.txt, or the other signal, is not even fetched.
     Ignore,
     /// Refused requests are sent, and reported.
     Report,

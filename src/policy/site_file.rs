@@ -12,23 +12,24 @@ pub enum SiteFile {
     Robots,
     /// tdmrep.json: what may be mined (W3C TDMRep).
     TdmRep,
-    /// What uses are licensed (RSL): where its robots.txt says. With a digest of that URL, so that a copy from another says nothing.
+    /// The licence file: which uses are licensed (RSL), at a URL that robots.txt names. Holds a digest of this URL, so that a copy from
+    /// another URL does not count.
     License([u8; 8]),
 }
 
 impl SiteFile {
-    /// All of them.
+    /// Number of kinds.
     pub const COUNT: usize = 3;
 
     /// The licence file at this URL.
     pub fn license(url: &str) -> Self {
-        // By another version of Rust it may be another: then the file is fetched again.
+        // Another version of Rust may compute another digest: then the file is fetched again.
         let mut hasher = DefaultHasher::new();
         url.hash(&mut hasher);
         Self::License(hasher.finish().to_be_bytes())
     }
 
-    /// Its place in arrays of [`COUNT`](Self::COUNT).
+    /// Index of this kind in arrays of length [`COUNT`](Self::COUNT).
     pub fn kind(self) -> usize {
         match self {
             Self::Robots => 0,
@@ -37,7 +38,7 @@ impl SiteFile {
         }
     }
 
-    /// Where it is; empty: somewhere else.
+    /// The path of the file at its authority; empty for a licence file, which may be anywhere.
     pub fn path(self) -> &'static str {
         match self {
             Self::Robots => "/robots.txt",
@@ -60,7 +61,7 @@ impl SiteFile {
         SiteFileName(self, authority)
     }
 
-    /// Parses such a name. `None`: it is not one.
+    /// Parses the name of a stored file. `None`: not such a name.
     pub fn from_name(name: &str) -> Option<(Self, Authority)> {
         let tdmrep = || Some((Self::TdmRep, name.strip_suffix(TDM_REP)?));
         let license = || {
@@ -88,7 +89,7 @@ impl fmt::Display for SiteFileName<'_> {
 }
 
 const TDM_REP: &str = "/.well-known/tdmrep.json";
-/// No path of a site: its file may be anywhere.
+/// Stands for the path in the name of a licence file, which may be anywhere. No path contains it.
 const LICENSE: &str = "#license-";
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! RFC 9309 §2.3.1: what the status of a robots.txt answer means for access. Pure.
 
-/// What may be crawled after an attempt to get a robots.txt.
+/// The access to a site after an attempt to fetch its robots.txt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AccessKind {
@@ -14,15 +14,15 @@ pub enum AccessKind {
     DisallowAll,
 }
 
-/// What an HTTP status means for access. The fetcher handles two cases before: a 304 that answers a conditional request, and a 206 with
-/// a part of the file.
+/// Maps the status of a robots.txt answer to access. The fetcher handles two cases before it calls this: a 304 that answers a conditional
+/// request, and a 206 with a part of the file.
 pub fn from_status(status: u16) -> AccessKind {
     match status {
         // WebDAV multi-status (RFC 4918 §11.1, RFC 5842 §7.1) and delta encoding (RFC 3229 §10.4.1): not requested, and the body is not
         // the file.
         207 | 208 | 226 => AccessKind::DisallowAll,
         200..=299 => AccessKind::Rules,
-        // A 304 without a conditional request counts as no answer.
+        // A 304 to a request without conditions brings no file.
         304 => AccessKind::DisallowAll,
         300..=399 => AccessKind::Redirect,
         // 429 is about the client's rate, not about the file: like 5xx.

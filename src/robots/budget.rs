@@ -1,9 +1,9 @@
-//! The budget of steps for one decision, whatever the site wrote and the client requests. Pure.
+//! The budget of steps for one decision: bounds its time, whatever the site wrote and the client requests. Pure.
 
 use crate::robots::steps;
 
 /// The steps left for one decision. A step is about fifteen instructions, five nanoseconds: a comparison, a search of 64 bytes for one
-/// byte, or four bytes read. What takes more is counted as several.
+/// byte, or four bytes read. Costlier work counts as several steps.
 #[derive(Debug)]
 pub(crate) struct StepBudget {
     left: usize,
@@ -14,14 +14,14 @@ pub(crate) struct StepBudget {
 pub(crate) struct StepsSpent;
 
 impl StepBudget {
-    /// Half a millisecond of work.
+    /// Steps of one decision: about half a millisecond of work.
     pub(crate) const STEPS: usize = 100_000;
 
     pub(crate) fn new() -> Self {
         Self { left: Self::STEPS }
     }
 
-    /// For work that no request waits for.
+    /// A budget for work that no request waits for.
     pub(crate) fn unlimited() -> Self {
         Self { left: usize::MAX }
     }
@@ -32,7 +32,6 @@ impl StepBudget {
         self.spend(bytes / 4)
     }
 
-    /// The steps left.
     pub(crate) fn left(&self) -> usize {
         self.left
     }

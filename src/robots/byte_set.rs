@@ -1,8 +1,8 @@
-//! The kinds of bytes in a path, found in one pass before anything else: must the path be normalised, and which patterns cannot match
-//! it? Pure.
+//! The set of the kinds of bytes in a path, computed in one pass before anything else. It tells whether the path must be normalised, and
+//! which patterns cannot match it. Pure.
 
-/// Bit set of the kinds of bytes in a text. Each byte that needs no normalising is a kind, except that a capital and its small letter
-/// share one. All other bytes share one kind.
+/// Bit set of the kinds of bytes in a text. Each byte that needs no normalising is a kind of its own, except that a capital and its small
+/// letter share one. All other bytes share one kind.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ByteSet(u64);
 

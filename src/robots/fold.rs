@@ -1,12 +1,12 @@
-//! The escapes that some clients write and others do not, decoded before a path is compared as servers have it. Pure.
+//! Decodes the escapes that some clients write and others do not, before a path is compared in the form that servers see. Pure.
 
 use std::borrow::Cow;
 
 use super::path::{escape, parts, rewritten};
 
 /// Decodes the escapes of bytes that some clients escape and others do not, in a normalised query or pattern: `[]{}|\^`, which no URI
-/// may hold, and `:;,@!'()`, which are reserved. In the first `path` bytes, which certainly belong to a path, also `+&=`, which
-/// separate the parts of a query. RFC 9309 tells `[` from `%5B`; servers do not.
+/// may contain, and `:;,@!'()`, which are reserved. `+&=` separate the parts of a query, so they are decoded only in the first `path`
+/// bytes, which certainly belong to a path. RFC 9309 distinguishes `[` from `%5B`; servers do not.
 pub(super) fn fold(text: &[u8], path: usize) -> Cow<'_, [u8]> {
     let folded = |rest: &[u8]| {
         let is_path = text.len() - rest.len() < path;
@@ -35,8 +35,8 @@ pub(super) const fn is_folded(byte: u8) -> bool {
     )
 }
 
-/// Whether a path has a byte, escaped or not, that [`fold`] decodes in patterns. Without one it matches a pattern if and only if it
-/// matches the folded pattern.
+/// Whether a path has a byte, escaped or not, that [`fold`] decodes in patterns. A path without such a byte matches a pattern if and only
+/// if it matches the folded pattern.
 pub(super) fn has_folded(target: &[u8]) -> bool {
     let path = parts(target).0.len();
     target.iter().enumerate().any(|(at, &byte)| {

@@ -1,4 +1,4 @@
-//! RSL 1.0: what a `License` line of robots.txt has to be. Pure.
+//! RSL 1.0: checks the value of a `License` line of robots.txt. Pure.
 
 use url::Url;
 
@@ -7,7 +7,7 @@ pub fn is_license_url(value: &str) -> bool {
     value.len() <= LONGEST && Url::parse(value).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
 }
 
-/// Longest URL, in bytes.
+/// Longest accepted URL, in bytes.
 const LONGEST: usize = 4096;
 
 #[cfg(test)]

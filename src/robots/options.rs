@@ -35,7 +35,7 @@ impl ParseOptions {
     /// 500 KiB: what every crawler must be able to read (RFC 9309 §2.5).
     pub const MIN_SIZE: usize = 512_000;
 
-    /// Most bytes of a text that is read: UTF-8 can be half as long again as the UTF-16 that [`max_size`](Self::max_size) counts.
+    /// Most bytes of a decoded text: UTF-8 can be half as long again as the UTF-16 that [`max_size`](Self::max_size) counts.
     #[cfg(feature = "proxy")]
     pub(crate) fn max_text(&self) -> usize {
         self.max_size.saturating_add(self.max_size / 2 + 1)
@@ -46,8 +46,8 @@ impl ParseOptions {
         Self { first_star_group: true, ..Self::default() }
     }
 
-    /// The drafts of 1994 and 1996 with the globs of Ruby's robotstxt: the first rule that matches decides, any part of an agent's name
-    /// names it, and rules need no agent.
+    /// The drafts of 1994 and 1996 with the globs of Ruby's robotstxt: the first rule that matches decides, a `User-agent` value may be any
+    /// part of a crawler's name, and rules need no `User-agent` line.
     pub fn original() -> Self {
         Self {
             user_agent_match: UserAgentMatch::Substring,
@@ -58,7 +58,7 @@ impl ParseOptions {
         }
     }
 
-    /// crawler-commons since its issue 362: names are compared whole, and a delay before any agent applies to nobody.
+    /// crawler-commons since its issue 362: names are compared whole, and a delay before any `User-agent` line applies to no crawler.
     pub fn crawler_commons() -> Self {
         Self { leading_crawl_delay: false, ..Self::default() }
     }
@@ -68,7 +68,7 @@ impl ParseOptions {
         Self { user_agent_match: UserAgentMatch::Prefix, ..Self::crawler_commons() }
     }
 
-    /// texting_robots: rules need no agent, and a delay before any agent applies to agents that have no delay.
+    /// texting_robots: rules need no `User-agent` line, and a delay before any such line applies to crawlers that have no delay.
     pub fn texting_robots() -> Self {
         Self { rules_without_agent: true, ..Self::default() }
     }
@@ -89,7 +89,7 @@ impl Default for ParseOptions {
     }
 }
 
-/// How the value of a `User-agent` line names a crawler. Never case-sensitive.
+/// How the value of a `User-agent` line names a crawler. Case never matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]

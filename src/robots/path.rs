@@ -37,7 +37,7 @@ pub(crate) fn may_have_dot_segment(path: &[u8]) -> bool {
 }
 
 /// A path and query in the form that is compared: escapes of unreserved bytes decoded, other escapes in upper
-/// case, bytes that no URI may hold escaped. `%2A` and `%24` are decoded too, as patterns mean `*` and `$` by them.
+/// case, bytes that no URI may contain escaped. `%2A` and `%24` are decoded too, since in patterns they mean a literal `*` and `$`.
 pub(crate) fn normalise(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len() + 16);
     for piece in pieces(path) {
@@ -52,11 +52,11 @@ pub(crate) fn normalise(path: &[u8]) -> Vec<u8> {
 /// One byte of a path or pattern, decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PathByte {
-    /// Stands for itself, or is special in a pattern.
+    /// A byte that stands for itself, or is special in a pattern.
     Byte(u8),
-    /// Was written as an escape and stands for itself even in a pattern.
+    /// A byte that was written as an escape, so that it stands for itself even in a pattern.
     Literal(u8),
-    /// Is compared as an escape.
+    /// A byte that is compared as an escape.
     Escaped(u8),
 }
 
@@ -100,12 +100,12 @@ const DIGITS: [u8; 256] = {
     digits
 };
 
-/// RFC 3986 §2.3: the same with and without escape.
+/// Whether the byte means the same with and without escape (RFC 3986 §2.3).
 pub(crate) fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// Whether the byte is not allowed in a URI and browsers escape it: it is compared as an escape.
+/// Whether to compare the byte as an escape: URIs may not contain it, and browsers escape it.
 fn must_escape(byte: u8) -> bool {
     !byte.is_ascii_graphic() || matches!(byte, b'"' | b'<' | b'>' | b'`')
 }

@@ -1,10 +1,10 @@
-//! The forms of a path (`robots.paths`): what servers make of a path, and the spellings that clients give it.
+//! The forms of a path (`robots.paths`): the paths that servers make of it, and the spellings that clients give it.
 //!
 //! RFC 9309 compares the path as sent. But servers merge slashes, decode `%2F` and then remove dot segments, so that they serve a
-//! forbidden file for a path that no rule matches: `/public/..%2Fprivate/`. Hence what servers make of it is judged too, and the request
-//! is refused if one form is disallowed; that only ever adds refusals. `docs/conformance.md` has the table of forms. At most seven
-//! different ones are judged, the path as sent among them: if there are more, it is refused. What several servers in a row make of a
-//! path is not covered. Pure.
+//! forbidden file for a path that no rule matches: `/public/..%2Fprivate/`. Hence the forms that servers make are judged too, and the
+//! request is refused if one of them is disallowed; this only ever adds refusals. `docs/conformance.md` has the table of forms. At most
+//! seven different forms are judged, the path as sent included; a path with more is refused. Forms that arise from several servers in a
+//! row are not covered. Pure.
 
 use std::borrow::Cow;
 
@@ -31,7 +31,7 @@ pub enum Paths {
 pub(crate) struct JudgedPath<'a> {
     target: &'a [u8],
     paths: Paths,
-    /// Made on first use, as `forms` are.
+    /// Computed on first use, like `forms`.
     sent: Option<SentPaths<'a>>,
     forms: Option<Forms>,
     pub budget: StepBudget,
@@ -44,8 +44,8 @@ impl<'a> JudgedPath<'a> {
     }
 
     /// Calls `refuses` with the path as sent, with the path without its dot segments, and with each form that servers make of it. Returns
-    /// the first refusal, with the form if servers make it. Allocates nothing for a path that all servers take as it is and all clients
-    /// write alike.
+    /// the first refusal, with the refused form if it is one that servers make. Allocates nothing for a path that all servers leave
+    /// unchanged and all clients spell the same way.
     #[inline]
     pub fn first_refused<R>(
         &mut self,
@@ -81,10 +81,10 @@ impl<'a> JudgedPath<'a> {
     }
 }
 
-/// What refuses a path, and the form that it refuses, if servers make it.
+/// The value that `refuses` returned, and the refused form if it is one that servers make.
 type FirstRefusal<R> = (R, Option<Box<str>>);
 
-/// The path and query of a target as RFC 9309 compares them, and the same without dot segments, if there are any.
+/// The path and query of a target as RFC 9309 compares them; then, if there are dot segments, the path without them.
 type SentPaths<'a> = SmallVec<[(Cow<'a, [u8]>, ByteSet); 2]>;
 
 #[inline]
@@ -107,22 +107,23 @@ fn sent_paths<'a>(target: &'a [u8], budget: &mut StepBudget) -> Result<SentPaths
     Ok(sent)
 }
 
-/// What servers make of a path with its query, where that is compared differently from the path as sent; without duplicates.
+/// The forms that servers make of a path with its query, without duplicates and without those that compare like the path as sent.
 type Forms = SmallVec<[Vec<u8>; MOST_FORMS]>;
-/// The different forms of a path that are judged, as sent and without dot segments included.
+/// Most forms of a path that are judged, including the path as sent and the path without dot segments.
 const MOST_FORMS: usize = 7;
-/// What a kind of server makes of a path before it decodes escapes. The path is given as sent and normalised; the result is normalised.
+/// The change that one kind of server makes to a path before it decodes escapes. Takes the path as sent and the normalised path; returns a
+/// normalised path.
 type Prepare = fn(&[u8], &[u8]) -> Vec<u8>;
 
 /// Steps for each byte: to normalise it, and to remove dot segments.
 const NORMALISED: usize = 3;
 const RESOLVED: usize = 4;
-/// Steps for each byte of a path to make one form, and of a query for all.
+/// Steps to make forms: for each byte of the path once per form, for each byte of the query once for all forms.
 const FORMED: (usize, usize) = (5, 4);
-/// Steps for each byte of a path to make the same form with escaped slashes kept.
+/// Steps for each byte of a path to make the variant of a form that keeps escaped slashes.
 const SLASHES_KEPT: usize = 2;
 
-/// Fails too if there are more than are judged.
+/// Makes the forms of a target. Fails if the budget is spent, or if there are more than [`MOST_FORMS`].
 fn served_forms(target: &[u8], sent: &SentPaths<'_>, budget: &mut StepBudget) -> Result<Forms, StepsSpent> {
     budget.spend_on_bytes(target.len())?;
     if is_ordinary(target) {
@@ -143,7 +144,7 @@ fn served_forms(target: &[u8], sent: &SentPaths<'_>, budget: &mut StepBudget) ->
             forms.push(form);
         }
     };
-    // nginx, and the kinds of servers that make something else of this path.
+    // nginx, then each kind of server that may make another form of this path.
     let kinds: [(bool, Prepare); 3] = [
         (true, |_, normal| normal.to_vec()),
         (has_dots || path.starts_with(b"//") || has(b'\\', b'#'), |path, _| node(path)),
@@ -165,19 +166,20 @@ fn served_forms(target: &[u8], sent: &SentPaths<'_>, budget: &mut StepBudget) ->
     if sent.len() + forms.len() > MOST_FORMS { Err(StepsSpent) } else { Ok(forms) }
 }
 
-/// nginx, Apache, lighttpd, Caddy, Go, PHP, Python: escapes decoded, slashes merged, dot segments removed. Of a normalised path.
+/// The form of nginx, Apache, lighttpd, Caddy, Go, PHP, Python: escapes decoded, slashes merged, dot segments removed. Takes a normalised
+/// path.
 fn cleaned(normal: &[u8]) -> Vec<u8> {
     without_dots(merged(decoded(normal, b"/", b'\\')))
 }
 
-/// Apache with `AllowEncodedSlashes NoDecode`, Tomcat with `encodedSolidusHandling="passthrough"` and many programs in Node leave `%2F`,
-/// as patterns do.
+/// The form of Apache with `AllowEncodedSlashes NoDecode`, Tomcat with `encodedSolidusHandling="passthrough"` and many Node programs, which
+/// keep `%2F`, as patterns do.
 fn with_slashes_kept(normal: &[u8]) -> Vec<u8> {
     without_dots(merged(decoded(normal, b"%2F", b'\\')))
 }
 
-/// Node and Deno, by `new URL(target, base)`: `\` is `/`, what follows two slashes is a host, there is no fragment, dot segments are
-/// removed; then as nginx.
+/// The path that Node and Deno get from `new URL(target, base)`: `\` becomes `/`, a host after two leading slashes and the fragment are cut
+/// off, dot segments are removed. Then they continue as nginx does.
 fn node(path: &[u8]) -> Vec<u8> {
     let path = &path[..memchr::memchr(b'#', path).unwrap_or(path.len())];
     let mut path = rewritten(path, |rest, out| rest.starts_with(b"\\").then(|| out.push(b'/')).map(|()| 1));
@@ -188,7 +190,7 @@ fn node(path: &[u8]) -> Vec<u8> {
     without_dots(normalise(&path))
 }
 
-/// Tomcat and Jetty drop what follows a `;` in each segment; then as nginx.
+/// Drops what follows a `;` in each segment, as Tomcat and Jetty do before they continue as nginx does.
 fn tomcat(normal: &[u8]) -> Vec<u8> {
     let mut is_parameter = false;
     let bare = normal.iter().copied().filter(|&byte| {
@@ -198,7 +200,8 @@ fn tomcat(normal: &[u8]) -> Vec<u8> {
     bare.collect()
 }
 
-/// IIS: `%uXXXX` is decoded, `\` and `%5C` are `/`; slashes are merged last. Bottle drops bytes that are not UTF-8.
+/// The form of IIS: `%uXXXX` decoded, `\` and `%5C` turned into `/`, slashes merged last. Bytes that are not UTF-8 are dropped, as Bottle
+/// does.
 fn iis(path: &[u8]) -> Vec<u8> {
     let whole = without_ill_formed(&without_utf16(path));
     merged(without_dots(decoded(&normalise(&whole), b"/", b'/')))
@@ -211,7 +214,7 @@ fn decoded(path: &[u8], slash: &[u8], backslash: u8) -> Vec<u8> {
         match byte {
             b'/' if read > 1 => out.extend_from_slice(slash),
             b'\\' => out.push(backslash),
-            // Go knows no fragments in requests. No pattern holds an unescaped `#`.
+            // Go parses no fragments in requests, and normalised patterns have no unescaped `#`.
             b'#' => out.extend_from_slice(b"%23"),
             byte => out.push(byte),
         }
@@ -219,8 +222,8 @@ fn decoded(path: &[u8], slash: &[u8], backslash: u8) -> Vec<u8> {
     })
 }
 
-/// The byte that servers decode an escape at the start of a text to; `None` if they leave it, or there is none. Decoded, `%25`, `%3F`
-/// and `%23` would begin an escape, a query or a fragment. Bytes that no path holds are compared escaped.
+/// The byte to which servers decode the escape at the start of a text; `None` if there is no escape, or it stays. `%25`, `%3F` and `%23`
+/// stay: decoded, they would begin an escape, a query or a fragment. Bytes that no path may contain are compared escaped.
 fn served(text: &[u8]) -> Option<u8> {
     match escape(text)? {
         b'%' | b'?' | b'#' | b'"' | b'<' | b'>' | b'`' => None,
@@ -248,8 +251,8 @@ fn without_utf16(path: &[u8]) -> Vec<u8> {
     })
 }
 
-/// A path without the bytes, escaped or not, that are not UTF-8 (Bottle). The whole path stays if a segment has only such bytes, since
-/// it is then in another encoding.
+/// A path without the bytes, escaped or not, that are not UTF-8 (Bottle). If a segment consists of such bytes only, the path is probably in
+/// another encoding, and all its bytes stay.
 fn without_ill_formed(path: &[u8]) -> Vec<u8> {
     let bytes = rewritten(path, |rest, out| {
         out.push(escape(rest).filter(|byte| !byte.is_ascii())?);
@@ -263,7 +266,7 @@ fn without_ill_formed(path: &[u8]) -> Vec<u8> {
     if segments(&whole).eq(segments(&bytes)) { whole } else { bytes }
 }
 
-/// Whether all servers take a target as it is and all clients write it alike. Reads each byte once.
+/// Whether all servers leave a target unchanged and all clients spell it the same way. Reads each byte once.
 fn is_ordinary(target: &[u8]) -> bool {
     let (path, query) = parts(target);
     let (mut before, mut found) = (0, 0);
@@ -275,7 +278,8 @@ fn is_ordinary(target: &[u8]) -> bool {
     found == 0 && query.iter().all(|&byte| LOOKS[usize::from(byte)] & SPECIAL == 0)
 }
 
-/// Classes of bytes for [`is_ordinary`]: bytes that servers or clients treat in several ways, and slashes, as several in a row are merged.
+/// Classes of bytes for [`is_ordinary`]: bytes that servers or clients treat in several ways, and slashes, since servers merge several in a
+/// row.
 const LOOKS: [u8; 256] = {
     let mut looks = [0; 256];
     let mut byte = 0;
@@ -297,7 +301,7 @@ mod tests {
     use super::*;
     use crate::robots::RobotsTxt;
 
-    /// One per line; the tests against real servers send the same spellings.
+    /// Spellings of `/private/x`, one per line; the tests against real servers send them too.
     const SPELLINGS: &str = include_str!("../../tests/support/path_spellings.txt");
 
     /// Spellings that some other servers take for `/private/x`.
@@ -318,7 +322,7 @@ mod tests {
         "/;/private/x",
         "/public/..;/private/x",
         "/public/..;a=b/private;c/x;d",
-        // Caddy knows no fragments in requests.
+        // Caddy parses no fragments in requests.
         "/public/#/../../private/x",
         "/private%2fx#y",
         // Some servers merge slashes before they remove dot segments, others after; segments above the root are dropped.
@@ -545,9 +549,9 @@ mod tests {
         assert!(asks(Paths::AsServed).is_ok_and(|asked| asked.is_some()));
     }
 
-    /// What a path is compared as if all its readings are compared, and whether with folded patterns: as sent, without dot segments, and
-    /// as each kind of server has it, for all but IIS with `%2F` both ways. Made as the table in docs/conformance.md says, whether or not two
-    /// of them are the same.
+    /// All readings of a path, and whether each is compared with folded patterns: as sent, without dot segments, and as each kind of server
+    /// reads it, both with `%2F` decoded and with `%2F` kept (IIS: only decoded). Made as the table in docs/conformance.md says; duplicates
+    /// stay.
     fn nine_readings(target: &[u8]) -> [(Vec<u8>, bool); 9] {
         let sent = normalise(&path_and_query(target));
         let resolved = without_dots(sent.clone());
@@ -576,7 +580,7 @@ mod tests {
         [(sent, false), (resolved, false), nginx, kept, node, node_kept, tomcat, tomcat_kept, iis]
     }
 
-    /// What is compared of a path, and whether with folded patterns. `None`: it is refused.
+    /// The forms of a path that are compared, and whether each is compared with folded patterns. `None`: the path is refused for its forms.
     fn judged(target: &[u8]) -> Option<Vec<(Vec<u8>, bool)>> {
         let (mut all, mut path) = (Vec::new(), JudgedPath::new(target, Paths::AsServed));
         let refused = path.first_refused(|path, _| {
@@ -602,7 +606,7 @@ mod tests {
         })
     }
 
-    /// No reading is left out, so that what one of them disallows is refused.
+    /// No reading is left out, so that a rule that disallows one of them refuses the path.
     #[test]
     fn each_of_nine_readings_is_judged_or_the_path_is_refused() {
         let mut refused = 0;
@@ -619,7 +623,7 @@ mod tests {
                 assert!(is_judged, "{} as {}", target.escape_ascii(), path.escape_ascii());
             }
         }
-        // Of these, which are odd on purpose.
+        // Some of these paths, which are odd on purpose, are refused, but fewer than half.
         assert!((1..30_000).contains(&refused), "{refused}");
     }
 
@@ -649,7 +653,7 @@ mod tests {
         }
     }
 
-    /// Whatever the target is, and however long.
+    /// Forms take at most three times the memory of the target, whatever it is and however long.
     #[test]
     fn no_form_is_much_longer_than_the_target() {
         let pieces = [r"/a%5Cb[%3a{//", r"/a%ff%u005A"];
@@ -663,7 +667,7 @@ mod tests {
         }
     }
 
-    /// Servers take request lines of up to 8 KiB.
+    /// Servers accept request lines of up to 8 KiB: the forms of most such targets must fit into the budget.
     #[test]
     fn forms_are_made_within_the_budget_or_not_at_all() {
         let path = |length: usize| r"/h%5Cb/..%2F;//c[%3a{%20".chars().cycle().take(length).collect::<String>();

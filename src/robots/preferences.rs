@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// The lines of one vocabulary, in the file's order.
+/// The preference lines of one vocabulary, in the file's order.
 #[derive(Debug)]
 pub(crate) struct Preferences {
     vocabulary: Vocabulary,
@@ -31,24 +31,24 @@ struct PreferenceOwner {
     compiled: OnceLock<PreferenceRules>,
 }
 
-/// The line with the longest matching path decides, as with rules, and lines with the same path count as one (draft-ietf-aipref-attach,
-/// "Content-Usage Rule Semantics"). Of several paths of that length, each counts.
+/// The compiled lines of one owner. As with rules, the line with the longest matching path decides; lines with the same path count as one
+/// line (draft-ietf-aipref-attach, "Content-Usage Rule Semantics"). If several matching paths have that length, each of them counts.
 #[derive(Debug)]
 struct PreferenceRules {
-    /// One for each set of uses that paths refuse: of paths in the same one, it does not matter which is found.
+    /// The paths, grouped by the set of uses that they refuse: within a group it does not matter which path is found.
     paths: Vec<Patterns<PreferencePath>>,
     /// Sorted by the path's number, then in the file's order.
     unwelcome: Vec<Unwelcome>,
 }
 
-/// A path among those that match. The greatest decides: the longest, then the first in the file.
+/// Precedence of a matching path. The greatest decides: the longest path, or among equally long ones the first in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct PreferencePath {
     bytes: usize,
     number: Reverse<u32>,
 }
 
-/// A use that a line says no to.
+/// A use that a line refuses.
 #[derive(Debug)]
 pub(crate) struct Unwelcome {
     path: u32,
@@ -86,7 +86,7 @@ impl Preferences {
         self.of(owners).flat_map(|owner| &self.lines[owner.lines.clone()]).copied()
     }
 
-    /// Whether a line cannot be understood.
+    /// Whether some line cannot be understood.
     pub(crate) fn has_fault(&self, source: &FileSource, options: &ParseOptions) -> bool {
         let read = |line: &Span| usage::parse(self.vocabulary, source.slice(*line), options.lenient_usage);
         self.lines.iter().any(|line| read(line).fault.is_some())
@@ -194,7 +194,7 @@ impl PreferenceRules {
     }
 }
 
-/// What an allocator takes for itself of a text of a few bytes.
+/// Bytes that the allocator needs besides a text of a few bytes.
 const ALLOCATION: usize = 16;
 
 #[cfg(test)]
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// The same in the words of Content-Signal.
+    /// Translates Content-Usage lines into the words of Content-Signal.
     fn as_signals(usages: &str) -> String {
         usages.replace("train-ai", "ai-train").replace("=y", "=yes").replace("=n", "=no")
     }

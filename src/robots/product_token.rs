@@ -6,13 +6,13 @@ use std::sync::{Arc, LazyLock};
 
 /// A crawler's name, such as `ExampleBot`; compared without regard to case.
 ///
-/// RFC 9309 allows letters, `_` and `-`. A name with other characters (`360Spider`, `Mail.Ru`) is accepted too: it is
-/// found only where a file gives exactly that name.
+/// RFC 9309 allows letters, `_` and `-`. A name with other characters (`360Spider`, `Mail.Ru`) is accepted too; such a name
+/// matches only a `User-agent` line with exactly this value.
 #[derive(Debug, Clone)]
 pub struct ProductToken(Arc<str>);
 
 impl ProductToken {
-    /// Tokens taken from one User-Agent header at most.
+    /// Most tokens taken from one User-Agent header.
     pub const MAX_FROM_HEADER: usize = 8;
 
     /// Names that vendors document as opt-outs only: their crawlers fetch under other names.
@@ -25,7 +25,7 @@ impl ProductToken {
             "" => Err(TokenError::Empty),
             "*" => Err(TokenError::Wildcard),
             name if name.len() > MAX_LEN => Err(TokenError::TooLong),
-            // A file could not contain them: `#` begins a comment, and control characters end the line or are invalid.
+            // No `User-agent` line can contain these characters: `#` begins a comment, and control characters end the line or are invalid.
             name if name.contains(|c: char| c == '#' || c.is_control()) => Err(TokenError::Character),
             name => Ok(Self(name.into())),
         }

@@ -1,5 +1,5 @@
-//! The elements of an RSL file as far as they are about uses, within bounds: no entity is expanded, and no element of another
-//! namespace is looked into. Pure.
+//! Reads the elements of an RSL file that are about uses, within bounds: no entity of the document is expanded, and elements of other
+//! namespaces are skipped. Pure.
 
 use std::borrow::Cow;
 
@@ -13,26 +13,26 @@ use super::steps;
 /// A `content` element with the uses that all its licences list.
 #[derive(Debug, Default)]
 pub(super) struct RslContent {
-    /// Its place in the file, from 1.
+    /// Number of the element among those of the file, from 1.
     pub number: u32,
     pub url: Box<str>,
-    /// Separated by single spaces. `None`: there is no such element.
+    /// The permitted uses, separated by single spaces. `None`: there is no `permits` element.
     pub permits: Option<String>,
     pub prohibits: Option<String>,
 }
 
-/// The elements of a file, and what is wrong with the first that cannot be used.
+/// The `content` elements of a file, and the fault of the first one that cannot be used.
 pub(super) type RslContents = (Vec<RslContent>, Option<Box<str>>);
 
-/// Reads them. An error: nobody knows what the file says.
+/// Reads the `content` elements of a file. An error means that nothing of the file is understood.
 pub(super) fn contents(bytes: &[u8]) -> Result<RslContents, Box<str>> {
     let mut walk = RslWalk::default();
     walk.read(&text(bytes)?)?;
     Ok((walk.done, walk.fault))
 }
 
-/// UTF-8, UTF-16 or UTF-32, or else letters as ASCII has them and others of a byte each, whatever they stand for: names and rules have
-/// none.
+/// Decodes UTF-8, UTF-16 or UTF-32. In any other encoding, each byte becomes one character: names of elements and uses are ASCII, so that
+/// they come out right.
 fn text(bytes: &[u8]) -> Result<Cow<'_, str>, Box<str>> {
     Ok(match (detect(bytes, false), str::from_utf8(bytes)) {
         (Encoding::Bytes, Ok(text)) => text.into(),
@@ -44,7 +44,7 @@ fn text(bytes: &[u8]) -> Result<Cow<'_, str>, Box<str>> {
 
 #[derive(Default)]
 struct RslWalk {
-    /// That of the root, with its colon.
+    /// The namespace prefix of the root element, with its colon.
     prefix: String,
     level: Level,
     number: u32,
@@ -54,7 +54,7 @@ struct RslWalk {
     fault: Option<Box<str>>,
 }
 
-/// Which element is open.
+/// The innermost open element.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Level {
     #[default]
@@ -88,14 +88,14 @@ impl RslWalk {
                 Event::Text(text) => self.take(&text),
                 Event::CData(text) => self.take(&text),
                 Event::Eof if self.level == Level::End => return Ok(()),
-                Event::Eof => return Err("it ends before its root does".into()),
+                Event::Eof => return Err("its root element is missing or not closed".into()),
                 Event::GeneralRef(reference) => self.take(&resolved(&reference)?),
                 Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_) => {}
             }
         }
     }
 
-    /// The level that this element opens. `None`: it is passed over, with all that is in it.
+    /// The level that this element opens. `None`: the element is skipped, with all that is in it.
     fn level_in(&mut self, element: &BytesStart<'_>) -> Result<Option<Level>, Box<str>> {
         let name = element.name().into_inner();
         if self.level == Level::Document {
@@ -154,7 +154,7 @@ impl RslWalk {
                 let mut content = std::mem::take(&mut self.now);
                 [&mut content.permits, &mut content.prohibits].into_iter().flatten().for_each(String::shrink_to_fit);
                 match content.url.len() > LONGEST || content.url.contains(char::is_control) {
-                    true => self.wrong("its `url` is no URL"),
+                    true => self.wrong("its `url` is not a URL"),
                     false => self.done.push(content),
                 }
                 Level::Rsl
@@ -174,7 +174,7 @@ impl RslWalk {
     }
 }
 
-/// Adds the names of a list to those before.
+/// Appends the names of a list to `all`, separated by single spaces.
 fn add_names(list: &str, all: &mut String) {
     steps::count(list.len());
     for name in list.split(|c: char| c == ',' || c.is_ascii_whitespace()).filter(|name| !name.is_empty()) {
@@ -185,7 +185,7 @@ fn add_names(list: &str, all: &mut String) {
     }
 }
 
-/// What a reference stands for. No entity of a document type is expanded.
+/// The text of a character reference or a predefined entity. Any other entity is an error.
 fn resolved(reference: &BytesRef<'_>) -> Result<Cow<'static, str>, Box<str>> {
     let invalid = |error: quick_xml::Error| Box::<str>::from(format!("it is not XML: {error}"));
     match reference.resolve_char_ref().map_err(invalid)? {
@@ -196,14 +196,14 @@ fn resolved(reference: &BytesRef<'_>) -> Result<Cow<'static, str>, Box<str>> {
     }
 }
 
-/// The value of an attribute, without references.
+/// The value of an attribute with its references resolved. An entity that XML does not predefine is an error.
 fn known_attribute<'a>(element: &'a BytesStart<'_>, name: &str) -> Result<Option<Cow<'a, str>>, Box<str>> {
     let value = raw_attribute(element, name);
     let unescape = |value: Cow<'a, str>| quick_xml::escape::unescape(&value).map(|value| value.into_owned().into());
     value.map(unescape).transpose().map_err(|error| format!("the attribute `{name}` of an element: {error}").into())
 }
 
-/// The same; one with an entity that XML does not have of itself, as it is written.
+/// The value of an attribute with its references resolved, or as written if it has an entity that XML does not predefine.
 pub fn attribute<'a>(element: &'a BytesStart<'_>, name: &str) -> Option<Cow<'a, str>> {
     known_attribute(element, name).unwrap_or_else(|_| raw_attribute(element, name))
 }
@@ -215,9 +215,9 @@ fn raw_attribute<'a>(element: &'a BytesStart<'_>, name: &str) -> Option<Cow<'a, 
 }
 
 const NAMESPACE: &str = "https://rslstandard.org/rsl";
-/// A whole site's terms in one file have some dozens.
+/// Most `content` elements of a file: a file with the terms of a whole site has some dozens.
 const MOST_CONTENTS: usize = 1000;
-/// Bytes of a `url`.
+/// Longest `url`, in bytes.
 const LONGEST: usize = 2048;
 
 #[cfg(test)]
@@ -270,9 +270,9 @@ mod tests {
     #[test]
     fn what_is_broken_says_nothing() {
         for (file, fault) in [
-            ("", "it ends before its root does"),
-            ("no XML", "it ends before its root does"),
-            ("<rsl xmlns='https://rslstandard.org/rsl'><content url='/'>", "it ends before its root does"),
+            ("", "its root element is missing or not closed"),
+            ("no XML", "its root element is missing or not closed"),
+            ("<rsl xmlns='https://rslstandard.org/rsl'><content url='/'>", "its root element is missing or not closed"),
         ] {
             assert_eq!(read(file), format!("({fault})"), "{file}");
         }
@@ -306,7 +306,7 @@ mod tests {
         let read = in_root(&many);
         assert_eq!(read, "(it has more than 1000 `content` elements)");
         let long = "x".repeat(LONGEST + 1);
-        assert_eq!(in_root(&format!("<content url='/{long}'/>")), "(content 1: its `url` is no URL)");
+        assert_eq!(in_root(&format!("<content url='/{long}'/>")), "(content 1: its `url` is not a URL)");
         let list = format!("<content url='/'><license><permits type='usage'>{long}</permits></license></content>");
         assert_eq!(in_root(&list), format!("1 / +{long} -?"));
         let deep = format!("{}{}", "<a>".repeat(50_000), "</a>".repeat(50_000));

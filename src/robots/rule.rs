@@ -2,7 +2,7 @@
 
 use super::options::Precedence;
 
-/// What a rule does.
+/// The effect of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RuleKind {
     Allow,
@@ -21,9 +21,9 @@ impl RuleKind {
 /// Precedence of a matching rule: the greatest decides. Also holds the rule's kind and index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RuleRank {
-    /// The bytes of the pattern. In the order of 1996: the earlier the rule, the greater.
+    /// Length of the pattern in bytes; with [`Precedence::FirstMatch`] the greater, the earlier the rule is in the file.
     strength: u32,
-    /// Breaks ties: a rule that allows wins, then the first. The highest bit is set if it allows.
+    /// Breaks ties: a rule that allows wins, then the first. The highest bit is set if the rule allows.
     allows_then_first: u32,
 }
 

@@ -1,4 +1,4 @@
-//! RFC 9309 §2.2.2: the rules that one crawler obeys, and what they say of a path. Pure.
+//! RFC 9309 §2.2.2: the rules that one crawler obeys, and their verdict on a path. Pure.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ impl RuleSet {
         Self { file, selection }
     }
 
-    /// Whether a URL may be fetched. `target` is a path with query, as in a request, or an absolute URL; a fragment is
-    /// ignored. Where the path has dot segments, what they lead to is judged too, and either can disallow.
+    /// Decides whether a URL may be fetched. `target` is a path with query, as in a request, or an absolute URL; a fragment is
+    /// ignored. A path with dot segments is judged with and without them: the URL is disallowed if one of the two is.
     ///
     /// Takes bounded time for any file and URL: if the budget is spent, the URL is disallowed with
     /// [`Reason::TooComplex`](super::Reason).
@@ -52,8 +52,8 @@ impl RuleSet {
         self.check_within(&mut JudgedPath::new(target, Paths::AsSent), purposes).0
     }
 
-    /// The verdict on the first form of the path that a rule, else a preference, disallows, with that form if servers make it; else on the
-    /// path as sent. Within the budget of a decision.
+    /// Judges all forms of a path within its budget. Returns the verdict on the first form that a rule disallows, or else that a preference
+    /// refuses, with this form if it is one that servers make; or else the verdict on the path as sent.
     #[inline]
     pub(crate) fn check_within(
         &self,
@@ -87,7 +87,7 @@ impl RuleSet {
     /// The preferences that refuse some use of the target, whatever purposes are declared.
     pub fn preferences_for(&self, target: &[u8]) -> Vec<PreferenceRef<'_>> {
         let mut all = Vec::new();
-        // A decision that takes too long is refused before its preferences are asked for.
+        // A spent budget may be ignored: a request that takes too many steps has been refused before its preferences are needed.
         _ = JudgedPath::new(target, Paths::AsSent).first_refused(|path, budget| {
             self.unwelcome(path, USE, budget, |preference| {
                 all.push(*preference);
@@ -97,8 +97,8 @@ impl RuleSet {
         all
     }
 
-    /// Time from one request's start to the next: the larger of `Crawl-delay` and what `Request-rate` comes to. `None`
-    /// where the file gives neither (not RFC 9309; Bing, Yandex).
+    /// Time from one request's start to the next: the larger of `Crawl-delay` and the gap that `Request-rate` implies. `None`
+    /// if the file gives neither (not RFC 9309; Bing, Yandex).
     pub fn crawl_delay(&self) -> Option<Duration> {
         self.file.pace(&self.selection).gap()
     }
@@ -175,7 +175,7 @@ impl RuleSet {
         Ok(best.map_or(VerdictGround::NoRule, |rank| VerdictGround::Rule(rule(rank.place()), rank.kind())))
     }
 
-    /// The first preference that refuses some use of a path and that `is_meant` accepts. A call of `is_meant` takes `steps`.
+    /// The first preference that refuses some use of a path and that `is_meant` accepts. `steps`: the cost of one call of `is_meant`.
     fn unwelcome<'a>(
         &'a self,
         path: ComparedPath<'_>,

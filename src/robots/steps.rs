@@ -85,7 +85,7 @@ mod tests {
             _ => "sitemap:http://a/efcdabz\n".into(),
         }),
         ("usages", STAR, |n| format!("content-usage:/{n} ai=n\n")),
-        ("usages of as many uses", STAR, |n| format!("content-usage:/{n} a{n}=n\n")),
+        ("usages of different uses", STAR, |n| format!("content-usage:/{n} a{n}=n\n")),
         ("lines of many uses", STAR, |n| match n % 1_000 {
             0 => format!("z=n\ncontent-usage:/{n} "),
             _ => format!("a{n}=n,"),
@@ -115,8 +115,8 @@ mod tests {
         text.into_bytes()
     }
 
-    /// Asserts that a file four times as long takes at most five times the work, and at most 200 steps for each byte. `beside`: work
-    /// with a limit that does not depend on the length.
+    /// Asserts that a file four times as long takes at most five times the work, and at most 200 steps for each byte. `beside`: steps that
+    /// are allowed in addition, whatever the length.
     fn grows_with_length(what: &str, beside: u64, work: fn(&[u8])) {
         for &(name, start, piece) in WORST {
             let [small, large] = [LEN, 4 * LEN].map(|len| file(start, piece, len));
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    /// Longer than the longest line that is read, even in UTF-16, so that files of both lengths have a line that is too long.
+    /// Bytes of the shorter file: more than the longest line that is read, even in UTF-16, so that both files have a line that is too long.
     const LEN: usize = 40_000;
 
     #[test]
@@ -160,11 +160,11 @@ mod tests {
         ("beginnings of one another", |n| format!("/{}", "a".repeat(n % 4_000)), || format!("/{}", "a".repeat(3_999))),
         ("long literals", |n| format!("/{}{n}", "a".repeat(4_000)), || format!("/{}", "a".repeat(4_100))),
         (
-            "one piece in all, which the path has a few times",
+            "one piece in all patterns, which the path has a few times",
             |n| format!("/*abc*{:02}*{:02}*{}", n % 100, n / 100 % 100, n / 10_000),
             || "/abcabcabcabc0123456789".into(),
         ),
-        ("what is met at each byte", |n| format!("/*aaa*{n}"), || format!("/{}", "a".repeat(60_000))),
+        ("a piece that occurs at each byte", |n| format!("/*aaa*{n}"), || format!("/{}", "a".repeat(60_000))),
     ];
 
     fn compiled(count: usize, piece: Piece) -> crate::robots::RuleSet {
@@ -175,7 +175,7 @@ mod tests {
         rules
     }
 
-    /// Holds too if the path is compared in two forms, and with the preferences.
+    /// One budget covers both forms of a path that has dot segments.
     #[test]
     fn a_decision_takes_no_more_steps_than_its_budget() {
         for &(name, piece, path) in DEAR {

@@ -1,4 +1,4 @@
-//! What content may be used for: Content-Signal (contentsignals.org) and Content-Usage (draft-ietf-aipref-vocab-08 and
+//! Usage preferences: Content-Signal (contentsignals.org) and Content-Usage (draft-ietf-aipref-vocab-08 and
 //! draft-ietf-aipref-attach-05), each read by its own grammar. Pure.
 
 use super::warning::WarningCode;
@@ -31,7 +31,7 @@ impl Purpose {
         &self.0
     }
 
-    /// The purposes that a supported vocabulary or field defines, as [`as_str`](Self::as_str) names them. Sites may name others.
+    /// The purposes that a supported vocabulary or field defines, as [`as_str`](Self::as_str) returns them. Sites may use other names.
     pub const KNOWN: [&str; 4] = ["search", "ai-input", "ai-train", "tdm"];
 
     /// Whether the purpose is text and data mining, which TDMRep is about.
@@ -75,7 +75,7 @@ pub(crate) enum Vocabulary {
 }
 
 impl Vocabulary {
-    /// The key of its lines.
+    /// The key of the vocabulary's lines in robots.txt.
     pub(crate) fn key(self) -> &'static str {
         match self {
             Self::Signal => "Content-Signal",
@@ -84,10 +84,10 @@ impl Vocabulary {
     }
 }
 
-/// What a line says about the paths that its pattern matches.
+/// The preferences of one line, for the paths that its pattern matches.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsageLine {
-    /// Where the pattern is in the value; empty where the line has none and means everything.
+    /// Range of the pattern in the value; empty if the line has no pattern, and thus means every path.
     pub(crate) pattern: Range<usize>,
     /// For each purpose that the line names, whether the use is welcome.
     pub(crate) welcome: Vec<(Purpose, bool)>,
@@ -101,8 +101,8 @@ impl UsageLine {
     }
 }
 
-/// Reads the value of a line. `lenient`: reads it as it was probably meant. Patterns may then begin with `*`, and the names and values
-/// of both vocabularies are accepted in any case.
+/// Reads the value of a line. `lenient`: as it was probably meant, so that patterns may begin with `*`, and the names and values of both
+/// vocabularies are accepted, in capitals too.
 pub(crate) fn parse(vocabulary: Vocabulary, value: &[u8], lenient: bool) -> UsageLine {
     let blank = value.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(value.len());
     let pattern = match value.first() {
@@ -119,8 +119,8 @@ pub(crate) fn parse(vocabulary: Vocabulary, value: &[u8], lenient: bool) -> Usag
     UsageLine { pattern, ..read }
 }
 
-/// Reads an RFC 9651 dictionary of tokens, `y` or `n`. The last value of a repeated key counts, parameters are ignored, and a malformed
-/// dictionary leaves everything unknown (draft-ietf-aipref-vocab, "Processing Algorithm").
+/// Reads an RFC 9651 dictionary whose values are the tokens `y` and `n`. The last value of a repeated key counts, parameters are ignored,
+/// and a malformed dictionary leaves everything unknown (draft-ietf-aipref-vocab, "Processing Algorithm").
 pub(crate) fn read_usage(stated: &[u8]) -> UsageLine {
     let mut read = UsageLine::default();
     let Ok(members) = Parser::new(stated.trim_ascii()).parse::<Dictionary>() else {
@@ -150,8 +150,8 @@ pub(crate) fn read_usage(stated: &[u8]) -> UsageLine {
     read
 }
 
-/// Reads `name=yes`, `name=no`, and `use=`, the furthest permitted use: `immediate` keeps nothing, `reference` indexes and links back,
-/// `full` reproduces.
+/// Reads `name=yes`, `name=no`, and `use=`, which names the furthest permitted use: `immediate` keeps nothing, `reference` indexes and links
+/// back, `full` reproduces.
 pub(crate) fn read_signal(stated: &[u8]) -> UsageLine {
     let mut read = UsageLine::default();
     let mut members = members(stated).peekable();
@@ -199,7 +199,7 @@ fn read_lenient(stated: &[u8]) -> UsageLine {
     read
 }
 
-/// Splits `name=value` at commas. `None`: an item of another form.
+/// Splits a comma-separated list of `name=value`. `None`: an item of another form.
 fn members(stated: &[u8]) -> impl Iterator<Item = Option<(&str, &str)>> {
     let members = stated.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty());
     members.map(|member| {

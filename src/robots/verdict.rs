@@ -1,4 +1,4 @@
-//! What rules say of a URL, with the evidence. Pure.
+//! The verdict on a URL, with the evidence. Pure.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use super::parse::source::FileSource;
 use super::preferences::Unwelcome;
 use super::rule::RuleKind;
 
-/// What the rules say of one URL, with the evidence.
+/// The verdict of the rules on one URL, with the evidence.
 #[derive(Debug, Clone, Copy)]
 pub struct Verdict<'a>(pub(super) VerdictGround<'a>);
 
@@ -90,7 +90,7 @@ impl<'a> RuleRef<'a> {
         self.place
     }
 
-    /// Offset of its value in the file.
+    /// Offset of the rule's value in the file.
     pub(super) fn offset(&self) -> usize {
         self.file.groups.rule(self.place).start as usize
     }

@@ -21,11 +21,11 @@ impl Severity {
 /// A place in a file: a piece of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TextPlace {
-    /// From 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub column: u32,
-    /// In characters; at least 1.
+    /// Length in characters, at least 1.
     pub len: u32,
 }
 
@@ -63,9 +63,9 @@ macro_rules! codes {
 
 codes! {
     /// The file was longer than `max_size`.
-    TooLarge = Error "too-large", "the file is longer than crawlers have to read", "keep it under 500 KiB; what follows is ignored";
+    TooLarge = Error "too-large", "the file is longer than crawlers have to read", "keep it under 500 KiB; the rest is ignored";
     /// A line of more than 16 KiB.
-    LongLine = Error "long-line", "the line is longer than 16 KiB", "the rest of it is ignored; split it";
+    LongLine = Error "long-line", "the line is longer than 16 KiB", "the rest of the line is ignored; split it";
     /// The body is an HTML page.
     Html = Error "html", "this is HTML, not a robots.txt", "serve plain text, or status 404 if there is no robots.txt";
     /// The body is UTF-16 or UTF-32: NULs stand between the letters of words as these encodings place them.
@@ -107,11 +107,11 @@ codes! {
     /// A visit time that is not `hhmm-hhmm`.
     BadVisitTime = Error "bad-visit-time", "not a time of day", "write UTC times such as `Visit-time: 0600-0845`; the line is ignored";
     /// A usage line without a preference.
-    BadUsage = Error "bad-usage", "no preference can be read", "write `Content-Usage: / train-ai=n` (`y` or `n`) or `Content-Signal: ai-train=no` (`yes` or `no`), with commas between several; what is meant stays unknown";
+    BadUsage = Error "bad-usage", "no preference can be read", "write `Content-Usage: / train-ai=n` (`y` or `n`) or `Content-Signal: ai-train=no` (`yes` or `no`), with commas between several; the preference stays unknown";
     /// A use with a value that its vocabulary does not have.
-    UsageValue = Error "usage-value", "a preference with an unknown value", "Content-Usage has `y` and `n`, Content-Signal `yes` and `no`; it stays unknown";
+    UsageValue = Error "usage-value", "a preference with an unknown value", "Content-Usage has `y` and `n`, Content-Signal `yes` and `no`; the preference stays unknown";
     /// A use by the name that the other vocabulary has for it.
-    UsageName = Error "usage-name", "the other vocabulary's name for a use", "Content-Usage says `train-ai` and `ai-use`, Content-Signal `ai-train` and `ai-input`; it is not read";
+    UsageName = Error "usage-name", "the other vocabulary's name for a use", "Content-Usage says `train-ai` and `ai-use`, Content-Signal `ai-train` and `ai-input`; the preference is ignored";
     /// More warnings than are kept.
     TooMany = Warning "too-many", "more oddities follow", "they are not listed";
 }

@@ -7,7 +7,7 @@ use crate::upstream::Upstream;
 use std::sync::Arc;
 
 /// # Errors
-/// [`start`](super::start) would fail with the same.
+/// [`start`](super::start) would fail with the same error.
 pub fn check(settings: &Settings, roots: &Roots) -> Result<(), StartError> {
     settings.listen.iter().try_for_each(|wanted| listeners::tls(settings, wanted).map(drop))?;
     Upstream::new(&Arc::new(settings.clone()), roots_of(roots), Vec::new())?;

@@ -67,7 +67,7 @@ impl StartError {
         Self::File(UnusableFile::new(what, hint).about(path).placed(&settings.places))
     }
 
-    /// What to do about it.
+    /// What to do about the error.
     pub fn hint(&self) -> String {
         match self {
             Self::Clock(_) => "set the clock of this machine".into(),

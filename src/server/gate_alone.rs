@@ -16,7 +16,7 @@ pub fn gate_alone(settings: Settings) -> Result<Gate, StartError> {
     open(settings, Gate::new)
 }
 
-/// The same, with the store.
+/// The gate, with the store on disk.
 pub fn gate_with_store(settings: Settings) -> Result<Gate, StartError> {
     open(settings, Gate::open)
 }

@@ -143,7 +143,7 @@ impl OpenListener {
     }
 }
 
-/// `settings`: those that `wanted` is in.
+/// Reads the TLS configuration of a listener. `settings`: those that contain `wanted`.
 pub(super) fn tls(settings: &Settings, wanted: &Listener) -> Result<Option<Arc<Tls>>, UnusableFile> {
     let Some(tls) = &wanted.tls else { return Ok(None) };
     let config = listener_config(tls).map_err(|error| error.placed(&settings.places))?;

@@ -58,7 +58,7 @@ pub struct Totals {
     pub distrusted: Vec<Arc<Distrusted>>,
     /// Authorities with an HTML page in the place of robots.txt.
     pub html_robots: Vec<Authority>,
-    /// Authorities whose robots.txt says what its pages may be used for, where no purpose is declared.
+    /// Authorities with usage preferences in robots.txt, which were not applied because no purpose is declared.
     pub without_purpose: Vec<Authority>,
 }
 
@@ -77,7 +77,7 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
     let plan = Plan::on(&settings, sockets)?;
     survive_full_files()?;
     let admin_socket = match &settings.admin.address {
-        // If several were handed over, the first.
+        // If systemd passed several sockets, the first.
         Some(address) => sockets::open(address, &[]).map_err(StartError::for_admin)?.into_iter().next(),
         None => None,
     };
@@ -153,7 +153,7 @@ impl Running {
     /// Sets where [`reload_from_file`](Self::reload_from_file) and `POST /api/v1/reload` load settings from; the error of `load` says
     /// what is wrong with them.
     pub fn reload_from(&self, load: impl Fn() -> Result<Settings, String> + Send + Sync + 'static) {
-        // The first caller has set it.
+        // Fails if it is set already.
         let _ = self.parts.load.set(Box::new(load));
         if let Some((admin, _)) = &self.parts.admin {
             let parts = Arc::downgrade(&self.parts);
@@ -181,7 +181,7 @@ impl Running {
         self.parts.proxy.gate.longest_held(at_least)
     }
 
-    /// Waits until a request is no longer held. For one caller.
+    /// Waits until a request is no longer held. Only one caller may wait.
     pub async fn released(&self) {
         self.parts.proxy.gate.released().await;
     }

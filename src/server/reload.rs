@@ -157,7 +157,7 @@ impl Changes {
     }
 }
 
-/// The first of the diagnostics, with its place.
+/// The first diagnostic, with its place, in one line.
 fn in_one_line(error: &str) -> String {
     let what = error.lines().next().unwrap_or_default().trim_start_matches("error: ");
     let place = error.lines().nth(1).and_then(|line| line.trim_start().strip_prefix("--> "));

@@ -42,7 +42,7 @@ pub(super) fn open(address: &ListenAddress, going: &[Arc<TcpListener>]) -> Resul
 }
 
 /// Warns of each inherited socket that is not open at one of these addresses. It stays for a later reload. `before`: the addresses before
-/// a reload, of which one that is missing was warned of.
+/// a reload; sockets that were missing there have been warned of.
 pub(super) fn warn_of_unclaimed(own: &[SocketAddr], before: Option<&[SocketAddr]>) {
     for (name, socket) in inherited().into_iter().flatten() {
         let address = socket.local_addr().ok();
@@ -60,7 +60,7 @@ pub(super) fn warn_of_unclaimed(own: &[SocketAddr], before: Option<&[SocketAddr]
 }
 
 fn accepts_connections(socket: &StdListener) -> bool {
-    // Others than those of IP have no such address.
+    // Sockets of other families than IP have no such address.
     let is_tcp = socket.local_addr().is_ok() && socket_type(socket) == Ok(SocketType::STREAM);
     #[cfg(target_os = "linux")]
     let is_tcp = is_tcp && socket_acceptconn(socket) == Ok(true);

@@ -44,7 +44,7 @@ pub fn document(settings: &Settings, path: &str, now: SystemTime) -> Option<Publ
     Some(Published { fields, body: body.to_string() })
 }
 
-/// `None`: no agent is configured.
+/// The Signature Agent Card. `None`: no agent is configured.
 pub fn card(settings: &Settings) -> Option<Value> {
     let identity = &settings.identity;
     let agent = identity.signature.agent.as_ref()?;
@@ -76,7 +76,7 @@ pub fn card(settings: &Settings) -> Option<Value> {
     Some(card.into())
 }
 
-/// `None`: no addresses are configured.
+/// The list of addresses. `None`: no addresses are configured.
 pub fn ranges(identity: &IdentitySettings, now: SystemTime) -> Option<Value> {
     let prefix = |network: &ipnet::IpNet| match network {
         ipnet::IpNet::V4(network) => json!({ "ipv4Prefix": network.to_string() }),
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(card(&Settings::parse("", "").unwrap()), None);
     }
 
-    /// draft-meunier-webbotauth-registry, "Signature Agent Card": its example, but for what no configuration says.
+    /// draft-meunier-webbotauth-registry, "Signature Agent Card": the example, without members that no setting provides.
     #[test]
     fn a_card_is_of_the_form_of_the_drafts_example() {
         let example = json!({

@@ -1,4 +1,4 @@
-//! What an origin asks for with `Accept-Signature` (RFC 9421 §5), if it is supported.
+//! Parses the signatures that origins request with `Accept-Signature` (RFC 9421 §5).
 
 use super::LABEL;
 use crate::config::AgentForm;
@@ -55,7 +55,7 @@ impl SignatureRequest {
 /// The field in which an origin asks.
 pub const FIELD: &str = "accept-signature";
 pub(super) const TAG: &str = "web-bot-auth";
-/// Most bytes of the field.
+/// Maximum length of the field in bytes.
 const MAX_BYTES: usize = 2048;
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ const MEDIA_TYPE: &str = "application/http-message-signatures-directory+json";
 const CACHE_CONTROL: &str = "public, max-age=3600";
 const TAG: &str = "http-message-signatures-directory";
 const LABEL: &str = "binding";
-/// Of the directory's signatures: a week, for servers that redistribute it (appendix C.8).
+/// Validity of the directory's signatures in seconds: a week, for servers that redistribute it (appendix C.8).
 const VALIDITY: u64 = 7 * 86_400;
 
 #[cfg(test)]

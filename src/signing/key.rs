@@ -66,7 +66,7 @@ impl SigningKey {
         Self::read(path)
     }
 
-    /// The error is the reason.
+    /// Parses a PEM text. The error is the reason.
     pub(super) fn from_pem(text: impl AsRef<[u8]>) -> Result<Self, String> {
         let pem = pem::parse(text).map_err(|_| "not a PEM file")?;
         if pem.tag() != PEM_TAG {
@@ -103,7 +103,7 @@ fn thumbprint_input(x: &str) -> String {
 }
 
 const PEM_TAG: &str = "PRIVATE KEY";
-/// What precedes the 32 bytes of an Ed25519 key (RFC 8410 §7).
+/// The DER before the 32 bytes of an Ed25519 key (RFC 8410 §7).
 const PKCS8: &[u8] = &[0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 
 #[cfg(test)]

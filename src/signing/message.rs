@@ -14,7 +14,7 @@ pub(super) struct Component<'a> {
     pub value: &'a str,
 }
 
-/// Which part of the component.
+/// The covered part of a component.
 #[derive(Clone, Copy)]
 pub(super) enum Part<'a> {
     Whole,
@@ -80,7 +80,7 @@ impl Component<'_> {
     }
 }
 
-/// Our names, keys and URLs are valid strings of structured fields.
+/// Makes a string of structured fields. Our names, keys and URLs are valid.
 pub(super) fn string(name: &str) -> &StringRef {
     StringRef::from_str(name).expect("the value is ASCII")
 }
@@ -89,7 +89,7 @@ pub(super) fn key(name: &str) -> &KeyRef {
     KeyRef::from_str(name).expect("our names are valid keys")
 }
 
-/// Seconds since 1970.
+/// Makes a number of structured fields from seconds since 1970.
 pub(super) fn number<'a>(seconds: u64) -> RefBareItem<'a> {
     RefBareItem::try_from(seconds).unwrap_or(RefBareItem::Boolean(false))
 }

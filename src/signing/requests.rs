@@ -93,7 +93,7 @@ pub struct Signed {
 }
 
 impl Signer {
-    /// As configured; otherwise as [`of`](Self::of).
+    /// [`of`](Self::of) these settings; errors name their place in the configuration.
     ///
     /// # Errors
     /// As [`of`](Self::of).
@@ -117,7 +117,7 @@ impl Signer {
         let counts = before.map_or_else(Arc::default, |before| before.own.counts.clone());
         let own = Arc::new(OwnKeys { settings: settings.clone(), directory, counts });
         let authorities = Cache::new(MAX_AUTHORITIES);
-        // Who has asked need not ask again.
+        // Keeps challenges: origins need not ask again.
         for (of, requests) in before.iter().flat_map(|before| before.authorities.iter()) {
             let state = State { wanted: requests.state.lock().wanted.clone(), ..State::default() };
             let (own, authority, state) = (own.clone(), requests.authority.clone(), Mutex::new(state));
@@ -283,7 +283,7 @@ fn nonce() -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// Remembered authorities.
+/// Maximum number of remembered authorities.
 const MAX_AUTHORITIES: usize = 4096;
 
 #[cfg(test)]
@@ -394,7 +394,7 @@ pub(super) mod tests {
         assert!(challenged(&requests, br#"a=();nonce="n""#, true, false));
         assert!(!challenged(&requests, br#"a=();nonce="n""#, true, true));
         let settings = SignatureSettings { nonce: true, ..before.own.settings.clone() };
-        // Its file has been deleted.
+        // The key's file of `before` has been deleted.
         let file = tempfile::tempdir().unwrap();
         let path = file.path().join("key");
         super::super::SigningKey::make(&path).unwrap();

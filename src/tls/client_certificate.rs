@@ -36,7 +36,7 @@ impl ClientCertificate {
     }
 }
 
-/// A certificate that cannot be read has none.
+/// The names in a certificate; none if it cannot be read.
 fn names(der: &CertificateDer<'_>) -> Vec<CertifiedName> {
     let Some(x509) = parse(der) else { return Vec::new() };
     let common = x509.subject().iter_common_name().filter_map(|name| name.as_str().ok());

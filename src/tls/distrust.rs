@@ -54,7 +54,9 @@ impl Distrust {
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::UnknownCa => ("unknown-ca", "it does not trust the authority (unknown_ca)"),
-            Self::CertificateUnknown => ("certificate-unknown", "it does not accept it (certificate_unknown)"),
+            Self::CertificateUnknown => {
+                ("certificate-unknown", "it does not accept the certificate (certificate_unknown)")
+            }
             Self::BadCertificate => ("bad-certificate", "it says the certificate is bad (bad_certificate)"),
             Self::CertificateExpired => {
                 ("certificate-expired", "it says the certificate has expired (certificate_expired)")
@@ -113,7 +115,7 @@ const CURES: &[(&[&str], &str)] = &[
     ),
     (
         &["node", "axios", "got", "undici", "npm"],
-        "Node.js reads NODE_EXTRA_CA_CERTS at its start, and takes nothing from it where the program sets `ca`",
+        "Node.js reads NODE_EXTRA_CA_CERTS at its start, and ignores it where the program sets `ca`",
     ),
     (&["deno"], "Deno reads DENO_CERT, or `--cert`"),
     (

@@ -11,19 +11,19 @@ pub struct HelloReader {
     message: Vec<u8>,
 }
 
-/// The connection begins like a ClientHello that is malformed.
+/// The connection begins with a malformed ClientHello.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UnreadableHello;
 
 impl HelloReader {
-    /// Takes the next bytes. Returns the server names once they are known; none if the connection is not TLS.
+    /// Takes the next bytes. Returns the server names once they are known; an empty list if the connection is not TLS.
     pub fn read(&mut self, mut bytes: &[u8]) -> Option<Result<Vec<Vec<u8>>, UnreadableHello>> {
         while let Some(&first) = bytes.first() {
             if self.filled < HEADER {
                 self.header[self.filled] = first;
                 self.filled += 1;
                 bytes = &bytes[1..];
-                // OpenSSL ignores warnings.
+                // Alerts may come first: OpenSSL ignores warnings.
                 if !matches!(self.header[0], HANDSHAKE | ALERT) {
                     return Some(Ok(Vec::new()));
                 }
@@ -109,7 +109,7 @@ const HANDSHAKE: u8 = 0x16;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: &[u8] = &[0, 0];
 const HOST_NAME: &[u8] = &[0];
-/// rustls has the same limit.
+/// Maximum length of a ClientHello in bytes, as in rustls.
 const MOST_BYTES: usize = 0xffff;
 
 #[cfg(test)]

@@ -208,7 +208,7 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &cache.config_for(&host)), "not before");
         cache.adopt(next);
         assert!(cache.ready() == 0 && !Arc::ptr_eq(&first, &cache.config_for(&host)));
-        // As if a concurrent request had cached it.
+        // As if a concurrent request had cached a leaf of the previous authority.
         let late = Leaf { config: first.clone(), day: OffsetDateTime::now_utc().date(), by: Arc::downgrade(&before) };
         cache.leaves.insert(host.clone(), late);
         assert!(!Arc::ptr_eq(&first, &cache.config_for(&host)));

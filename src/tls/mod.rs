@@ -30,5 +30,5 @@ fn serial() -> Result<rcgen::SerialNumber, rcgen::Error> {
     Ok(rcgen::SerialNumber::from_slice(&bytes))
 }
 
-/// In bytes: the most that RFC 5280 allows.
+/// Length of a serial number in bytes: the maximum of RFC 5280.
 const SERIAL_LENGTH: usize = 20;

@@ -86,7 +86,7 @@ pub fn write_java(path: &Path, roots: &Roots, ca_pem: &str) -> Result<(), Unusab
     secret_file::write(path, out, 0o644)
 }
 
-/// The bundle with our authority, which may be among the roots already: installed in the system, or in the file of SSL_CERT_FILE.
+/// The roots and our authority, as PEM. The authority may be among the roots already: installed in the system, or in SSL_CERT_FILE.
 fn together(roots: &Roots, ca_pem: &str) -> String {
     let ours = ca_pem.split_inclusive("-----END CERTIFICATE-----\n").filter(|one| !roots.pem.contains(one));
     [roots.pem.as_str()].into_iter().chain(ours).collect()

@@ -36,7 +36,7 @@ pub(super) fn load_key(path: &Path) -> Result<KeyPair, UnusableFile> {
     match PrivateKeyDer::from_pem_slice(&text) {
         Ok(PrivateKeyDer::Pkcs8(key)) => KeyPair::try_from(&key).map_err(|_| {
             unusable(
-                "its kind is not known",
+                "its algorithm is not supported",
                 "take an ECDSA key (P-256, P-384), an Ed25519 key, or an RSA key of 2048 bits up",
             )
         }),

@@ -15,7 +15,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::error::Error;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -134,8 +134,14 @@ impl Hop {
             None => format!("connecting to {}", self.authority),
         };
         let during = |error: io::Error| DialError::from_io(&error, &doing);
-        let (tcp, address) =
-            race(addresses, failed, |address| async move { tcp(address).await.map_err(during) }).await?;
+        let of_tcp = |address, error: io::Error| match error.kind() {
+            io::ErrorKind::AddrNotAvailable if is_routable(address) => {
+                DialError::new(DialFault::OwnLimit, format!("{doing}: no local port is left"))
+            }
+            _ => during(error),
+        };
+        let dial = |address| async move { tcp(address).await.map_err(|error| of_tcp(address, error)) };
+        let (tcp, address) = race(addresses, failed, dial).await?;
         let _ = reached.set(address);
         let mut stream = Stream::Tcp(tcp);
         if let Some(Through { upstream_proxy, tls, connect, via }) = &self.upstream_proxy {
@@ -157,6 +163,13 @@ async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
     tcp.set_nodelay(true)?;
     ext::set_tcp_keepalive(&tcp, &KEEPALIVE).map_err(|error| of_system(&error))?;
     Ok(tcp)
+}
+
+/// Whether this machine has an address to connect from. If it has, but no address is available, its local ports are used up.
+fn is_routable(address: SocketAddr) -> bool {
+    let any = if address.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+    // UDP has ports of its own, and nothing is sent.
+    UdpSocket::bind((any, 0)).and_then(|socket| socket.connect(address)).is_ok()
 }
 
 /// The system's error inside pingora's, which has no `source`.

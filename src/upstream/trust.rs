@@ -6,8 +6,8 @@ use super::wide::WideTls;
 use crate::config::{CertificatePair, OriginTls, UnusableFile, read_file};
 use crate::tls_provider::{MAX_CHAIN, MAX_INTERMEDIATES, provider};
 use crate::tls_words::{self, LONG_CHAIN};
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
@@ -84,6 +84,7 @@ impl Trust {
                     })?
                 }
             };
+            config.resumption = Resumption::in_memory_sessions(SESSIONS);
             config.alpn_protocols = vec![b"http/1.1".to_vec()];
             let mut either = config.clone();
             either.alpn_protocols.insert(0, b"h2".to_vec());
@@ -140,6 +141,8 @@ fn read(pair: &CertificatePair) -> Result<ShownIdentity, UnusableFile> {
     Ok(ShownIdentity { chain, key })
 }
 
+/// TLS sessions to resume: of 4,096 hosts, as rustls counts eight for each.
+const SESSIONS: usize = 8 * 4096;
 const HINT: &str = "correct `client_certificate` in `hosts`: `certificate` with its chain and `key` are PEM files";
 
 /// Verifies by the roots, and by pins if there are any.

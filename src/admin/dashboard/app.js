@@ -1,7 +1,7 @@
 "use strict";
-// Shows what /api/v1 reports. Everything goes in as text, never as markup: URLs are strangers' words.
+// Shows the data of /api/v1. Everything is inserted as text, never as markup, because strangers choose the URLs.
 
-// The token may come with the address, behind the #, which browsers send nobody. It is taken out of the history.
+// The token may come in the address's fragment, which browsers do not send. It is removed from the history.
 if (location.hash.length > 1) {
   sessionStorage.setItem("token", decodeURIComponent(location.hash.slice(1)));
   history.replaceState(null, "", location.pathname);
@@ -30,7 +30,7 @@ function element(name, text, kind) {
   return made;
 }
 
-// A cell, with what its column is called for where there is no room for columns.
+// Makes a cell, with its column's name for narrow screens.
 function cell(label, text, kind) {
   const made = element("td", text, kind);
   made.dataset.label = label;

@@ -44,7 +44,7 @@ pub(super) fn run() -> Result<ExitCode, CommandError> {
 }
 
 async fn demonstrate() -> Result<ExitCode, CommandError> {
-    // Nothing stays in the temporary directory, whatever ends this.
+    // Signals are caught, so that the temporary directory is removed whatever ends the demo.
     let mut signals = SignalSet::catch(&[&STOP[..], &[SignalKind::hangup()]].concat())?;
     let visits = DemoVisits::default();
     let home = tempfile::tempdir().map_err(CommandError::no_temporary_files)?;
@@ -95,7 +95,7 @@ async fn crawl(running: &Running, [http, https]: [u16; 2], visits: &DemoVisits) 
     print(report(visits, began)).await
 }
 
-/// Signals are heard meanwhile: nobody may ever read it.
+/// Prints on another thread, so that signals are handled even if nobody reads the output.
 async fn print(text: String) -> Result<ExitCode, CommandError> {
     spawn_blocking(move || super::print(&text)).await.map_err(io::Error::other)?
 }

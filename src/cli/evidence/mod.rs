@@ -79,7 +79,7 @@ pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CommandError> {
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
-/// On a terminal, what could steer it is escaped; elsewhere come the very bytes.
+/// Prints a stored file: byte for byte, but on a terminal with control characters escaped.
 fn file(args: &FileArgs) -> Result<ExitCode, CommandError> {
     let directory = args.evidence.directory()?;
     let hint = "`politely explain URL --at TIME` names the files of a site by their SHA-256";
@@ -91,7 +91,7 @@ fn file(args: &FileArgs) -> Result<ExitCode, CommandError> {
     }
 }
 
-/// That the chain is broken, and where first. `None`: it is whole.
+/// Says that the chain is broken, and its first fault. `None`: the chain is whole.
 pub(super) fn broken(verified: &Verified) -> Option<String> {
     verified.faults.first().map(|fault| format!("the chain of the evidence is broken ({fault})"))
 }
@@ -100,7 +100,7 @@ fn parse_head(text: &str) -> Result<Hash, &'static str> {
     from_hex(text).ok_or("a SHA-256 has 64 digits, 0 to 9 and a to f")
 }
 
-/// `untrusted`: time stamps of other authorities than those that were named. `None`: none was named.
+/// Formats the result. `untrusted`: time stamps that the authorities of `--tsa-ca` did not sign; `None` without `--tsa-ca`.
 fn text(directory: &Path, verified: &Verified, untrusted: Option<&[Fault]>) -> String {
     let Verified { segments, records, times, head, lost, removed_to, unclean, is_written, is_cut, bodies, .. } =
         verified;
@@ -131,19 +131,21 @@ fn text(directory: &Path, verified: &Verified, untrusted: Option<&[Fault]>) -> S
             "lost",
             lost.iter()
                 .map(|(count, from, to)| match count {
-                    0 => format!("perhaps what was not yet on the disk at {}: fsync failed", rfc3339::millis(*to)),
+                    0 => format!(
+                        "perhaps records that were not yet on the disk at {}: fsync failed",
+                        rfc3339::millis(*to)
+                    ),
                     count => format!("{} of {}", counted(*count, "record"), period(&(*from, *to))),
                 })
                 .chain(
-                    (*zeros > 0).then(|| {
-                        format!("what was written last: a power cut has left {zeros} zero bytes in its place")
-                    }),
+                    (*zeros > 0)
+                        .then(|| format!("the last records: a power cut has left {zeros} zero bytes in their place")),
                 )
                 .collect(),
         ),
         ("removed", removed_to.iter().map(|last| format!("segments up to {last}, as a record says")).collect()),
         ("killed", said(*unclean > 0, &format!("the proxy ended {} without closing the chain", times_of(*unclean)))),
-        ("cut", said(*is_cut, "the last line is not whole; the next start says so in the chain")),
+        ("cut", said(*is_cut, "the last line is incomplete; the next start records this in the chain")),
         ("open", said(*is_written, "a proxy writes to it now")),
         (
             "stamped",
@@ -160,7 +162,7 @@ fn text(directory: &Path, verified: &Verified, untrusted: Option<&[Fault]>) -> S
     super::inert(&out)
 }
 
-/// The first ones as they are shown, and how many more there are.
+/// Formats the first [`MOST_SHOWN`] of `all`, and the number of the others.
 fn first<T>(all: &[T], shown: impl Fn(&T) -> String) -> impl Iterator<Item = String> {
     let more = all.len().saturating_sub(MOST_SHOWN);
     all.iter().take(MOST_SHOWN).map(shown).chain((more > 0).then(|| format!("… and {more} more")))
@@ -197,5 +199,5 @@ pub(super) fn times_of(count: u64) -> String {
     if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
 
-/// Most faults, and most other files, that are shown.
+/// Maximum number of faults shown, and of other files.
 const MOST_SHOWN: usize = 50;

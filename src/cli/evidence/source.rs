@@ -1,11 +1,11 @@
-//! The evidence that a command is about, and the authorities that its time stamps must come from.
+//! The directory of a command's evidence, and the authorities that its time stamps must come from.
 
 use crate::cli::{CommandError, ConfigArg, Explained, inert};
 use crate::evidence::{ReadError, foreign};
 use openssl::x509::X509;
 use std::path::{Path, PathBuf};
 
-/// For a command about the evidence alone.
+/// Arguments of a command that reads only the evidence.
 #[derive(Debug, clap::Args)]
 pub struct EvidenceArg {
     /// The directory [default: evidence.directory of the configuration]
@@ -24,7 +24,7 @@ impl EvidenceArg {
 pub fn directory(named: Option<&Path>, config: &ConfigArg) -> Result<PathBuf, CommandError> {
     let directory = named.map_or_else(|| configured(config), |named| Ok(named.to_owned()))?;
     for file in foreign(&directory).unwrap_or_default() {
-        eprintln!("warning: {}: another user's, so not read as evidence", inert(&file.to_string_lossy()));
+        eprintln!("warning: {} belongs to another user, so it is not read as evidence", inert(&file.to_string_lossy()));
     }
     Ok(directory)
 }
@@ -46,7 +46,7 @@ pub fn unreadable(directory: &Path, error: &ReadError) -> CommandError {
     )
 }
 
-/// The certificates in a file.
+/// Reads the certificates in a PEM file.
 pub fn authorities(path: &Path) -> Result<Vec<X509>, CommandError> {
     let hint = "name a PEM file with certificates of time-stamping authorities, or of their issuers";
     let bytes = std::fs::read(path).explained(format!("cannot read {}", path.display()), hint)?;

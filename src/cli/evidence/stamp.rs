@@ -60,7 +60,7 @@ fn parse_tsa(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Asks in HTTP/1.0, at the first of its addresses that answers. All of them have [`PATIENCE`].
+/// Sends the query over HTTP/1.0 to the authority's addresses in turn, until one answers, within [`PATIENCE`].
 fn ask(url: &Url, query: &[u8]) -> io::Result<Vec<u8>> {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(80));
     let head = format!(
@@ -72,7 +72,7 @@ fn ask(url: &Url, query: &[u8]) -> io::Result<Vec<u8>> {
         query.len(),
     );
     let request = [head.as_bytes(), query].concat();
-    let mut failed = io::Error::new(io::ErrorKind::NotFound, "it has no address");
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     let until = Instant::now() + PATIENCE;
     for address in (host.trim_matches(['[', ']']), port).to_socket_addrs()? {
         let left = until.saturating_duration_since(Instant::now());

@@ -88,7 +88,7 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
         })??,
     };
     let mut running = args.robots.is_none().then(|| known_to_running(&args.config, &authority)).flatten();
-    // A proxy that knows the site may know what the page has said.
+    // A running proxy that knows the site may remember that the page itself refused.
     let asks = running.is_some() && explanation.allowed;
     let remembered = asks.then(|| remembered(args, &[own_tokens, &last_run].concat())).flatten();
     let offer = running.as_mut().map(|known| known["offer"].take()).unwrap_or_default();
@@ -148,14 +148,14 @@ fn as_fetched(robots: RobotsTxt, now: SystemTime) -> Entry {
     Entry::answered(SiteAnswer::new(Access::Rules(robots), 200, freshness))
 }
 
-/// What the proxy that runs with this configuration knows of the site: its copy of robots.txt, and the licence and price that answers
-/// name (`Link`, 402).
+/// Asks the proxy that runs with this configuration about the site: its copy of robots.txt, and the licence and price that answers
+/// named (`Link`, 402).
 fn known_to_running(config: &ConfigArg, authority: &Authority) -> Option<Value> {
     ask_running(config, &format!("/api/v1/authorities/{}", segment(authority)))
 }
 
-/// What the page said against the declared use when that proxy fetched it, if it is refused for that.
-/// `tokens`: unless they are given.
+/// Asks that proxy for the reservation by which the page itself refused the declared use, if it still applies.
+/// `tokens`: the product tokens to judge for, unless `--product-token` gives some.
 fn remembered(args: &ExplainArgs, tokens: &[ProductToken]) -> Option<Value> {
     let given = Some(&args.product_tokens[..]).filter(|given| !given.is_empty());
     let tokens = given.unwrap_or(tokens).iter().map(|token| ("product_token", token.as_str()));
@@ -168,7 +168,7 @@ fn remembered(args: &ExplainArgs, tokens: &[ProductToken]) -> Option<Value> {
     Some(known["remembered"].take()).filter(Value::is_object)
 }
 
-/// The verdict where the files, or the operator, allow what the page itself refuses. `read`: when it said so.
+/// Formats the verdict on a page that files or operator allow, but that itself refuses. `read`: when the page was read.
 fn refused_by_page(allowed_by: &str, rule: &str, read: Option<&str>) -> String {
     let read = read.map_or_else(String::new, |at| format!(", read at {at}"));
     format!("allowed by {allowed_by}; refused by the page's own {rule}{read}")
@@ -184,7 +184,7 @@ fn offered(offer: &Value) -> String {
     super::inert(&out)
 }
 
-/// `verdict`: instead of "allowed" or "disallowed".
+/// Formats an explanation. `verdict`: replaces "allowed" or "disallowed".
 fn text(explanation: &Explanation, verdict: Option<&str>, max_crawl_delay: Duration) -> String {
     let Explanation { url, detail, line, reservation, setting, robots, .. } = explanation;
     let verdict = verdict.unwrap_or(if explanation.allowed { "allowed" } else { "disallowed" });

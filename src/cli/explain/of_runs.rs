@@ -1,4 +1,4 @@
-//! What `politely run` would judge by: the copies of a site's files that an earlier run has kept, until they are too old.
+//! The verdict of `politely run`, which uses the copies of a site's files that an earlier run has stored, while they are fresh.
 
 use super::super::about;
 use crate::config::Settings;
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// The verdict by that copy, and by the site's other files: kept copies of them, or what `gate` has fetched. `Ok(None)`: a run fetches
-/// robots.txt anew. `Err`: says why it is not known.
+/// Judges by the stored copy of robots.txt, and by the site's other files: stored copies, or those that `gate` has fetched. `Ok(None)`: a
+/// run would fetch robots.txt anew. `Err`: why the verdict is unknown.
 pub(super) async fn of_runs(
     settings: Settings,
     gate: &Gate,
@@ -19,7 +19,7 @@ pub(super) async fn of_runs(
     rules: &HostRules,
     refused: Option<&Refusal>,
 ) -> Result<Option<Explanation>, &'static str> {
-    // Nothing is made by asking, and no fleet is joined.
+    // `explain` neither creates a store nor joins a fleet.
     if !Gate::is_store_begun(&settings.store) || settings.fleet.paces().is_some() {
         return Ok(None);
     }
@@ -41,7 +41,7 @@ pub(super) async fn of_runs(
     Ok(gate.explain(request, rules, refused).await.ok())
 }
 
-/// `fetched`: by the file as it is now. `running`: what the API of the proxy that runs with this configuration knows.
+/// Formats notes about copies. `fetched`: the verdict by the current file. `running`: the answer of the running proxy's API.
 pub(super) fn text(
     fetched: &Explanation,
     of_runs: Result<Option<&Explanation>, &str>,

@@ -1,4 +1,4 @@
-//! What `explain --at TIME` says first: the records of the URL up to that time.
+//! The first part of `explain --at TIME`: the records of the URL up to that time.
 
 use crate::cli::evidence::times_of;
 use crate::cli::report::{outcomes, size};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::SystemTime;
 
-/// What is on record of the URL itself.
+/// Formats the records of the URL itself.
 pub(super) fn on_record(url: &str, past: &Past, at: SystemTime) -> String {
     let (asked, at) = (&past.asked, rfc3339::millis(at));
     if past.last.is_empty() && past.fetches.is_empty() {
@@ -55,7 +55,7 @@ pub(super) fn on_record(url: &str, past: &Past, at: SystemTime) -> String {
     out
 }
 
-/// `usual`: the User-Agent that is not repeated.
+/// Formats a fetch by politely itself. `usual`: the User-Agent that was named before, and is not repeated.
 fn own_fetch(fetch: &FileFetch, usual: Option<&String>) -> String {
     let FileFetch { at, found, agent, segment, line } = fetch;
     let found = match found {

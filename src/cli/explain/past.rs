@@ -1,4 +1,4 @@
-//! `explain --at TIME`: uses the robots.txt and the configuration that were in force then, from the evidence.
+//! `explain --at TIME`: judges by the robots.txt and the configuration of that time, from the evidence.
 
 use super::on_record::{on_record, own_fetch_as_json};
 use super::{ExplainArgs, offered, refused_by_page, text};
@@ -104,7 +104,7 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     Ok(if explanation.allowed && !is_refused { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
-/// The last record in which the page's own words said no to the same crawler and use; the files of then allow it.
+/// The last record in which the page itself refused the same crawler and use, while the files of that time allow them.
 fn by_page<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a Decision> {
     let Found { decision, .. } = past.by_page.as_ref().filter(|_| explanation.allowed)?;
     is_for_same(decision, explanation).then_some(decision)
@@ -114,7 +114,7 @@ fn is_for_same(decision: &Decision, explanation: &Explanation) -> bool {
     decision.purpose == explanation.purposes && decision.product_tokens == explanation.product_tokens
 }
 
-/// What the last record of the URL has, if that is not what is judged now, and why. `None`: it has the same.
+/// Explains why the last record of the URL has another verdict than the one judged now. `None`: both agree.
 fn differs(explanation: &Explanation, past: &Past) -> Option<String> {
     let last @ Found { decision, .. } = past.last.last()?;
     let (reason, verdict) = (decision.reason.as_deref()?, decision.verdict.as_deref()?);
@@ -125,14 +125,14 @@ fn differs(explanation: &Explanation, past: &Past) -> Option<String> {
         _ if decision.is_by_license() => "a licence file decided, which is not judged again",
         _ if decision.config != past.known.decision.config => "it was decided under another configuration",
         _ if BY_FILES.contains(&reason) => "it was decided by another copy of the site's files",
-        _ => "what decided then, such as the time or the requests before, is in no file",
+        _ => "it depended on the time or on earlier requests, which are in no file",
     };
     let now = if explanation.allowed { "allowed" } else { "refused" };
     let now = format!("judged again, it is {now} ({})", explanation.reason);
     Some(format!("the record of {} has {verdict} ({reason}); {now}: {why}", rfc3339::millis(last.at())))
 }
 
-/// For a date, its last millisecond in UTC, and for a second, as in sites' logs, its last: it covers the whole.
+/// Parses a time. A date means its last millisecond in UTC; a whole second, as in sites' logs, means its last millisecond.
 fn at_end(text: &str) -> Result<SystemTime, String> {
     let at = when(text)?;
     let is_second = text.contains('T') && !text.contains('.');
@@ -143,7 +143,7 @@ fn at_end(text: &str) -> Result<SystemTime, String> {
 /// The configuration of that time; otherwise the current one, with the reason.
 fn settings(args: &ExplainArgs, past: &Past) -> Result<(Settings, Option<String>), CommandError> {
     let then = match &past.config {
-        None => Err("it is not in the evidence".to_owned()),
+        None => Err("the evidence does not contain it".to_owned()),
         Some(config) => Settings::of_shown("the configuration of that time", config),
     };
     match then {
@@ -152,7 +152,7 @@ fn settings(args: &ExplainArgs, past: &Past) -> Result<(Settings, Option<String>
     }
 }
 
-/// The crawler and use as given, or else as in the URL's last record, or the host's; and the user of that.
+/// The host's rules for the crawler and use given, or else those in `asker` (the URL's last record), or else the host's.
 fn rules(
     args: &ExplainArgs,
     settings: &Settings,
@@ -192,14 +192,14 @@ fn offer(past: &Past) -> Value {
     }
 }
 
-/// The files of then, by name.
+/// The site's files of that time, by name.
 fn files(past: &Past) -> impl Iterator<Item = (&'static str, &SiteCopy)> {
     let copies =
         [past.robots.as_ref().map(|it| &it.copy), past.tdmrep.as_ref().map(|it| &it.copy), past.license_file.as_ref()];
     ["robots.txt", "tdmrep.json", "licence file"].into_iter().zip(copies).filter_map(|(name, copy)| Some((name, copy?)))
 }
 
-/// The sources of the explanation.
+/// Formats the sources of the explanation.
 fn origin(past: &Past, at: SystemTime, unread: Option<&str>) -> String {
     let mut out = format!("\nat {}, according to the evidence from that time:\n", rfc3339::millis(at));
     let robots = past.robots.as_ref();

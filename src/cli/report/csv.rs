@@ -1,4 +1,4 @@
-//! `--format csv`: the requests behind a report's figures, with their URLs, one a line (RFC 4180, lines ended as on this system).
+//! `--format csv`: the requests behind a report's figures, with their URLs, one per line (RFC 4180, lines ended as on this system).
 
 use crate::cli::inert;
 use crate::evidence::{Found, ReadError, Selection, Verified, report_each};
@@ -6,8 +6,8 @@ use crate::rfc3339;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Writes to standard output, record by record: however many there are, none is left out. Verifies the chain. The inner result is that of
-/// writing.
+/// Writes all records to standard output, one at a time, and verifies the chain. The outer result is that of reading, the inner one that
+/// of writing.
 pub(super) fn write(directory: &Path, selection: &Selection) -> Result<io::Result<Verified>, ReadError> {
     let mut out = BufWriter::new(io::stdout().lock());
     let mut written = writeln!(out, "{}", COLUMNS.map(|(name, _)| name).join(","));
@@ -48,8 +48,8 @@ fn or_empty(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-/// Quoted where it has to be. What a spreadsheet would take for a formula begins with an apostrophe. A spreadsheet that separates cells
-/// at `;` does not see the quotes, so it would begin a cell after any `;` or end of line.
+/// Formats a cell, in quotes if necessary. Puts an apostrophe before what a spreadsheet would take for a formula, also after `;`: a
+/// spreadsheet that separates cells at `;` ignores the quotes.
 fn cell(text: &str) -> String {
     let text = inert(text).replace('\n', "\\u{a}");
     let is_formula = |piece: &str| piece.trim_start_matches(['"', ' ']).starts_with(['=', '+', '-', '@']);
@@ -72,7 +72,7 @@ mod tests {
             ("a\r\u{202e}b", "a\\u{d}\\u{202e}b"),
             ("a\n=b", "a\\u{a}=b"),
             ("a\t=b", "a\\u{9}=b"),
-            // Where `;` separates, each of these would begin a cell.
+            // In a spreadsheet that separates cells at `;`, each of these formulas would begin a cell.
             ("https://a.example/x?;=cmd|calc", "https://a.example/x?;'=cmd|calc"),
             ("a;b;+1;-1;@x", "a;b;'+1;'-1;'@x"),
             ("a;\"=1\"", "\"a;'\"\"=1\"\"\""),

@@ -23,7 +23,7 @@ pub(super) struct ReportArgs {
     /// The directory of the evidence [default: evidence.directory of the configuration]
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// The same
+    /// The same directory, as an option
     #[arg(long, value_name = "DIR", conflicts_with = "directory")]
     evidence: Option<PathBuf>,
     #[command(flatten)]
@@ -50,7 +50,7 @@ enum Form {
     TrainingSummary,
 }
 
-/// Exit code 0, or 1 if the chain is broken, which the report then says.
+/// Exit code: 0, or 1 if the chain is broken, as the report says, too.
 pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     let selection = &args.selection;
     if let (Some(since), Some(until)) = (selection.since, selection.until)

@@ -1,4 +1,4 @@
-//! What stored configurations say that a report shows: the operator's contact, and the overrides of what was selected.
+//! The parts of stored configurations that a report shows: the operator's contact, and the overrides that concern the selected records.
 
 use crate::config::{self, OverrideInForce};
 use crate::evidence::{Basis, Selection};

@@ -36,7 +36,7 @@ pub fn size(bytes: u64) -> String {
     if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
-/// Of requests that were refused, how many the site has seen.
+/// Says how many of the refused requests the site has seen.
 pub fn refused(group: &Group) -> String {
     let after = group.refused_after_answer;
     match group.refused - after {
@@ -46,7 +46,7 @@ pub fn refused(group: &Group) -> String {
     }
 }
 
-/// What became of the requests, in words. The figures add up to all of them.
+/// Formats the requests by outcome. The figures add up to all requests.
 pub fn outcomes(group: &Group) -> String {
     let refused = || format!("refused {}: {}", group.refused, refused(group));
     [
@@ -71,7 +71,7 @@ pub fn agents(page: &Page<'_>) -> Vec<String> {
     all.chain(own.iter().copied()).map(str::to_owned).collect()
 }
 
-/// What is missing where no use was declared. `None`: nowhere.
+/// Says for how many requests no use was declared. `None`: for none.
 pub fn undeclared(group: &Group) -> Option<String> {
     (group.undeclared > 0).then(|| {
         let (count, of) = (group.undeclared, counted(group.requests, "request"));
@@ -79,7 +79,7 @@ pub fn undeclared(group: &Group) -> Option<String> {
     })
 }
 
-/// Overrides that took effect.
+/// Says how many requests the operator's overrides let through.
 pub fn let_through(group: &Group) -> String {
     let mut out = format!(
         "{} let through as configured: {} only reported (`mode: report`, or a signal's), {} without regard to robots.txt \
@@ -102,7 +102,7 @@ pub fn meaning(reason: &str) -> &'static str {
         "no-robots-txt" => "the site has no robots.txt, which allows everything",
         "robots-txt" => "robots.txt itself may always be fetched",
         "allowed-by-operator" => "the operator's own rules allow it, whatever robots.txt says",
-        "robots-ignored" => "the operator has robots.txt ignored for this host",
+        "robots-ignored" => "the operator has configured that robots.txt is ignored for this host",
         "long-unreachable" => {
             "robots.txt could not be read for 30 days, and the operator has configured that this allows everything"
         }
@@ -112,11 +112,11 @@ pub fn meaning(reason: &str) -> &'static str {
         "robots-unreachable" => "the site's robots.txt could not be read, which allows nothing",
         "crawl-delay" => "it came too soon after the request before it, or outside the hours of the site's robots.txt",
         "held" => "it would have been held back for a while, but nothing is enforced",
-        "queue-full" => "too many requests waited for the host, in all, or of the user already",
+        "queue-full" => "too many requests were waiting already: for the host, in all, or of the user",
         "operator-denied" => "the operator's own rules forbid it",
-        "egress-denied" => "its address, port, host or method is not among those that may be asked",
+        "egress-denied" => "its address, port, host or method is not allowed",
         "client-denied" => "the client may not use this proxy",
-        "host-paused" => "the site had turned requests away, and was left alone for a while",
+        "host-paused" => "the site had refused several requests, so it got none for a while",
         "revisit-too-soon" => {
             "the page had been fetched a short while before: the operator sets a minimum time between two fetches"
         }
@@ -127,7 +127,7 @@ pub fn meaning(reason: &str) -> &'static str {
         "bad-request" | "head-too-large" | "head-timeout" | "expectation-failed" => "it was not a valid request",
         "loop" => "it was for this proxy itself, or had come through it before",
         "draining" => "the proxy was stopping",
-        "not-stored" => "its client wanted a stored answer and no other",
+        "not-stored" => "its client accepts only a stored answer, and there is none",
         "fleet-lost" => "the server that several proxies share was out of reach",
         "out-of-resources" => "the proxy's machine had no file descriptors, memory or ports left to send it",
         _ => UNKNOWN,
@@ -135,11 +135,11 @@ pub fn meaning(reason: &str) -> &'static str {
 }
 
 const UNKNOWN: &str = "see the documentation";
-/// Most rows of a table; JSON has all rows.
+/// Maximum number of rows in a table; JSON has all rows.
 pub const MOST_SHOWN: usize = 1000;
 
-/// A letter of what others have written, as HTML and Markdown take it for text: no tag, and nothing that
-/// hides text or changes its direction.
+/// Appends a character of foreign text, so that HTML and Markdown take it for text: it begins no tag, and neither
+/// hides text nor changes its direction.
 pub(super) fn put_text(out: &mut String, c: char) {
     match c {
         '&' => out.push_str("&amp;"),

@@ -17,13 +17,13 @@ pub(in crate::cli) struct RunArgs {
     /// Hold a request for its crawl-delay for at most this long, such as `90s` [default: 10m, or `pace.max_wait` if longer]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub max_wait: Option<Duration>,
-    /// Ask no host more often than this, such as `2s`
+    /// Wait at least this long between requests to a host, such as `2s`
     #[arg(long, value_name = "DURATION", aliases = ["delay", "crawl-delay", "download-delay"])]
     pub min_delay: Option<String>,
-    /// Say whom a site can write to, in the User-Agent of the requests for robots.txt
+    /// Name a contact for webmasters in the User-Agent of the requests for robots.txt
     #[arg(long, value_name = "URL-OR-MAIL")]
     pub contact: Option<String>,
-    /// Declare what the pages are for, such as `ai-train`, and respect what sites say of it; may be given several times
+    /// Declare what the pages are for, such as `ai-train`, and respect what sites say about this use; may be given several times
     #[arg(long = "purpose", value_name = "USE")]
     pub purposes: Vec<String>,
     /// Record each decision in this directory, for `politely report` and `evidence`
@@ -32,7 +32,7 @@ pub(in crate::cli) struct RunArgs {
     /// Fetch each robots.txt anew: use no copy that an earlier run or another process keeps
     #[arg(long)]
     pub fresh: bool,
-    /// Give the command a network of its own with no way out but the proxy: what ignores proxy variables fails
+    /// Give the command a network of its own with no way out but the proxy: programs that ignore proxy variables fail
     #[arg(long)]
     pub isolate: bool,
     /// Write the summary as one JSON object, on standard error instead of the text, or to a file: `json=FILE`
@@ -41,7 +41,7 @@ pub(in crate::cli) struct RunArgs {
     /// Print nothing but errors and warnings
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Show each refusal as it happens, and what is held
+    /// Show each refusal as it happens, and requests that are held
     #[arg(short, long)]
     pub verbose: bool,
     /// The command and its arguments
@@ -50,7 +50,7 @@ pub(in crate::cli) struct RunArgs {
 }
 
 impl RunArgs {
-    /// The keys of the configuration that its arguments set.
+    /// The keys of the configuration that these arguments set.
     pub fn keys(&self) -> Result<Vec<KeyArgument>, CommandError> {
         let mut keys = Vec::new();
         if !self.product_tokens.is_empty() {
@@ -59,7 +59,7 @@ impl RunArgs {
         if !self.purposes.is_empty() {
             keys.push(key_argument("--purpose", "identity.purpose", &self.purposes));
         }
-        // Not from the directory of the configuration.
+        // A relative path starts from the current directory, not from the configuration's.
         let evidence = self.evidence.as_deref().map(std::path::absolute).transpose();
         let hint = "name the directory by an absolute path, or run it in a directory that exists";
         let evidence = evidence.explained("--evidence: no directory to start from", hint)?;
@@ -85,7 +85,7 @@ impl RunArgs {
         }
     }
 
-    /// Standard error is for the report alone, of which warnings are a part.
+    /// Whether standard error is for the JSON report only, which contains the warnings.
     pub fn is_silent(&self) -> bool {
         self.quiet && self.report == Some(ReportTo::StandardError)
     }

@@ -1,6 +1,6 @@
-//! Why a program that was run may have bypassed the proxy, and what helps.
+//! Advice for programs that may have bypassed the proxy.
 
-/// What makes a program that reads no proxy variables use a proxy.
+/// Advice on how to make this program use the proxy, if it does not read proxy variables.
 pub(super) fn cure(name: &str) -> &'static str {
     match name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.') {
         "node" | "npm" | "npx" | "nodejs" => {
@@ -8,7 +8,7 @@ pub(super) fn cure(name: &str) -> &'static str {
             proxy agent"
         }
         "java" | "gradle" | "mvn" | "jbang" => {
-            "HttpClient 5 reads -Dhttps.proxyHost in HttpClients.createSystem() alone; a client that is built with its own \
+            "HttpClient 5 reads -Dhttps.proxyHost only in HttpClients.createSystem(); a client that is built with its own \
             proxy, or with Proxy.NO_PROXY, does not: remove that setting"
         }
         "php" => {
@@ -19,7 +19,7 @@ pub(super) fn cure(name: &str) -> &'static str {
             ENV[\"https_proxy\"]"
         }
         "cadaver" => "cadaver takes its proxy from -p host:port",
-        "httrack" => "httrack takes its proxy from -P host:port, for http alone",
+        "httrack" => "httrack takes its proxy from -P host:port, for http only",
         "python" | "uv" | "pipx" => {
             "aiohttp takes ClientSession(trust_env=True), urllib3 a ProxyManager, Tornado its curl client, treq a ProxyAgent, \
             tls-client `proxies`, trafilatura's fetch_url pycurl; $HTTPS_PROXY holds the address"

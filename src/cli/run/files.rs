@@ -1,4 +1,4 @@
-//! The directory of the files that tell the command's programs whom to trust.
+//! The temporary directory of files that make the command's programs trust the authority.
 
 use super::super::CommandError;
 use crate::config::{LOCK, is_same, open_own};
@@ -9,14 +9,14 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use tempfile::TempDir;
 
-/// Removed when this is dropped, or by the user's next run if this one was killed.
+/// A temporary directory, removed on drop, or by the user's next run if this run was killed.
 pub(super) struct TrustDirectory {
     made: TempDir,
     /// Locked for as long as the run lives.
     _lock: File,
 }
 
-/// Everybody may enter it, as the command may become another user, and nobody else write there, whatever the umask.
+/// Creates the directory. Whatever the umask, everybody may enter, as the command may become another user, but only its owner may write.
 pub(super) fn directory() -> Result<TrustDirectory, CommandError> {
     let parent = std::env::temp_dir();
     remove_left(&parent);
@@ -29,7 +29,7 @@ impl TrustDirectory {
             let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
             let path = made.path().join(LOCK);
             let lock = open_own(File::options().read(true).write(true).create_new(true).mode(0o600), &path)?;
-            // Another run may take it for one that was left, until it is locked. Some file systems have no locks.
+            // Before the lock is taken, another run may remove the directory as left over: tries again. Some file systems have no locks.
             if matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) || !is_same(&lock, &path) {
                 continue;
             }
@@ -51,9 +51,9 @@ fn remove_left(parent: &Path) {
         if !found.file_name().as_bytes().starts_with(PREFIX.as_bytes()) || !found.metadata().is_ok_and(is_ours) {
             continue;
         }
-        // An earlier version's has no lock, and may be in use.
+        // The directory of an earlier version has no lock file, and may be in use.
         let Ok(lock) = open_own(File::options().read(true).write(true), &path.join(LOCK)) else { continue };
-        // Held until it is removed: a run that is just beginning looks whether the lock that it has is still there.
+        // Keeps the lock until the directory is removed: a run that is just starting checks that its lock file still exists.
         if lock.try_lock().is_ok() {
             let _ = fs::remove_dir_all(&path);
         }

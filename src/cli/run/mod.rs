@@ -1,4 +1,4 @@
-//! `politely run -- COMMAND`: a command behind a proxy of its own, with its environment set and our CA trusted.
+//! `politely run -- COMMAND`: runs a command behind a proxy of its own, with variables that make its programs use the proxy and our CA.
 
 mod args;
 mod bypass;
@@ -49,7 +49,7 @@ use tokio::time::sleep;
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     let own = super::key_argument("--listen", "listen", &[json!({ "address": "127.0.0.1:0" })]);
     let (mut settings, layers) = args.config.load_in_layers(args.keys()?, Some(own))?;
-    // What is written of a service's clients, watchers and logs is not about one command's proxy.
+    // Settings for a service's clients and admin address do not apply to the proxy of one command.
     settings.access = config::AccessSettings::default();
     settings.admin.address = None;
     let is_set = |keys: &[&str]| args.config.keys.iter().any(|argument| keys.contains(&&*argument.key));
@@ -57,23 +57,23 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     for (section, directory) in
         [("evidence", &mut settings.evidence.directory), ("cache", &mut settings.cache.directory)]
     {
-        // The service writes there, alone.
+        // Only the service writes to the directories in the machine's configuration.
         directory.take_if(|_| is_machines && layers.is_of_file(&[section, "directory"]));
     }
-    // What failed then may be well by now, or asked in another way.
+    // Retries at once what an earlier process failed to fetch: the fault may be gone, or the settings may differ.
     settings.store.is_impatient = true;
     settings.store.is_fresh = args.fresh;
     let most =
         if is_set(&["pace", "pace.max_wait"]) { settings.pace.max_wait } else { settings.pace.max_wait.max(PATIENCE) };
     settings.pace.max_wait = args.max_wait.unwrap_or(most);
-    // The terminal is the command's; faults are shown all the same.
+    // The terminal belongs to the command, so there is no access log. Errors are still shown.
     settings.log.access = AccessLog::Off;
     settings.log.level = args.log_level();
     telemetry::leave_out_refusals();
     telemetry::init(&settings.log).map_err(|error| StartError::log(&settings, error))?;
     settings.log_warnings();
     if is_shared_upstream(&settings) {
-        // That one keeps the pace and the copies.
+        // The upstream politely keeps the pace and the copies.
         settings.store.disk = 0;
     }
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty()).map(|value| (name, value));
@@ -98,17 +98,17 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let ca = Ca::configured(&settings)?;
     let roots = roots::configured(&settings)?;
     let program = args.command.first().expect("clap requires one");
-    // Before anything that is to be removed again.
+    // Before anything is created that has to be removed at the end.
     let mut signals = RunSignals::catch()?;
     let directory = files::directory()?;
-    // Taken back at the end of this function.
+    // Dropped at the end of this function, which removes the authority from the databases.
     let _loan = lend(&ca, program);
     if let Some(code) = interrupted() {
         return Ok(code);
     }
     let direct = direct(&settings);
     let ports = settings.egress.ports.clone();
-    // The system's roots and our CA, and the variables that make clients trust them and take the way through here.
+    // Gives the command files with the system's roots and our CA, and variables that make clients trust them and use the proxy.
     let equip = |command: &mut Command, proxy: SocketAddr| {
         let proxy = Some((proxy.ip().to_string(), proxy.port()));
         let files = TrustFiles {
@@ -122,7 +122,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         let variables = files.variables(|name| std::env::var_os(name))?;
         command.envs(variables);
         config::withheld_variables(std::env::vars_os()).iter().for_each(|name| _ = command.env_remove(name));
-        // SAFETY: it reads an atomic, and makes an error of a number.
+        // SAFETY: the function only reads an atomic, and makes an error from a number.
         unsafe { command.pre_exec(end_if_interrupted) };
         Ok::<_, CommandError>(())
     };
@@ -133,14 +133,14 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         command.arg0("politely").arg("supervise").arg(theirs.as_raw_fd().to_string());
         command.args(args.isolate.then_some("--isolate")).args(args.quiet.then_some("--quiet"));
         command.arg("--").args(&args.command);
-        // Isolated, root cannot make the namespaces of Firefox's sandbox; it looks before, and wrongly.
+        // Isolated, root cannot create the namespaces of Firefox's sandbox, and Firefox's own check does not notice.
         if args.isolate && rustix::process::geteuid().is_root() && std::env::var_os(FIREFOX_NAMESPACES).is_none() {
             command.env(FIREFOX_NAMESPACES, "0");
         }
         equip(&mut command, proxy)?;
-        // SAFETY: it makes one call, and an error of a number.
+        // SAFETY: the closure only makes one system call, and an error from a number.
         unsafe { command.pre_exec(move || Ok(fcntl_setfd(&theirs, FdFlags::empty())?)) };
-        // The other end is the child's alone from then on.
+        // `command` owns our copy of the child's end, and closes it when dropped.
         command.spawn().map_err(|error| {
             let hint = match error.kind() {
                 io::ErrorKind::NotFound => "check that /proc is mounted",
@@ -155,7 +155,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
             (child, _) => child?,
         };
         let Some(listener) = control.take_over(&mut child).await? else {
-            // It has said why.
+            // The supervisor has said why.
             return Ok(ExitCode::from(exit_code(&child.wait().await?)));
         };
         (server::start_on(settings, vec![listener]).await?, Ok(child))
@@ -185,7 +185,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let mut still_waiting = 0;
     let status = loop {
         tokio::select! {
-            // A signal that ends the command is the command's, and not the one that cuts off what it leaves.
+            // Signals are handled first: one that ends the command must not count later as the one that cuts off what the command leaves.
             biased;
             signal = signals.next() => {
                 if is_to_end(signal) {
@@ -203,30 +203,30 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         }
     };
     if !control.has_started() {
-        // It has said why.
+        // The supervisor has said why.
         running.shutdown().await;
         return Ok(ExitCode::from(exit_code(&status)));
     }
-    // Clients that ended with the command are seen to have left: the proxy's end would refuse what they no longer wait for.
+    // Waits until the proxy sees that the command's clients have left: shutting down would count their held requests as refused.
     let until = Instant::now() + GONE;
     while running.longest_held(Duration::ZERO).is_some() && Instant::now() < until {
         sleep(GONE / 50).await;
     }
-    // What is asked last counts when it is over, which the command may see a moment earlier.
+    // Shuts down before it counts: the last requests count when they end, which may be a moment after the command has its answer.
     let totals = running.shutdown_before(signals.cut()).await;
     while let Some(Some(decision)) = unconstrained(refused.next()).now_or_never() {
         hear(&decision);
     }
-    // As configured, or else as its User-Agent says, which is known of what was refused.
+    // The configured product tokens, or else those of the User-Agent, which refusals tell.
     let seen =
         tally.product_tokens.iter().flat_map(|all| all.split(", ")).filter_map(|token| ProductToken::parse(token).ok());
     let product_tokens = if product_tokens.is_empty() { seen.collect() } else { product_tokens };
     if !product_tokens.is_empty() {
-        // Without it `explain` is told the crawler by hand.
+        // If this fails, `explain` needs `--product-token`.
         let _ = last_run::remember(&product_tokens);
     }
     let code = exit_code(&status);
-    // A command that has gone on after it was not ended by it, whoever got it.
+    // By the exit code: a command may also have handled the signal and continued.
     let is_cut_off = is_by_signal(code);
     let still_waiting = if is_cut_off { still_waiting } else { 0 };
     let summary = Summary {
@@ -247,7 +247,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     Ok(ExitCode::from(code))
 }
 
-/// This very program, even if another has taken its place.
+/// The path of the running program, even if its file has been replaced.
 fn own_program() -> io::Result<PathBuf> {
     #[cfg(target_os = "linux")]
     return Ok("/proc/self/exe".into());
@@ -259,7 +259,7 @@ fn exit_code(status: &ExitStatus) -> u8 {
     command_error::exit_code(status.code(), status.signal())
 }
 
-/// The command may have closed the terminal.
+/// Prints the result. Ignores errors, as the command may have closed the terminal.
 fn print_end(summary: &Summary<'_>, args: &RunArgs, file: Option<ReportFile>, code: u8) {
     telemetry::flush();
     match (&args.report, file) {
@@ -284,8 +284,8 @@ fn print_refusal(decision: &RecentDecision) {
     let _ = writeln!(StandardError, "{said}");
 }
 
-/// No page is lost for a crawl-delay, and few crawlers wait for longer.
+/// Default of `--max-wait`: longer than nearly every crawl-delay. Few crawlers would wait longer.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// A client that has left is noticed within a tenth of it, where there is time to look.
+/// Time limit for noticing that clients have left. Usually a tenth of it suffices.
 const GONE: Duration = Duration::from_millis(500);
 const FIREFOX_NAMESPACES: &str = "MOZ_ASSUME_USER_NS";

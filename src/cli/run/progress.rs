@@ -1,4 +1,4 @@
-//! While a request is held: one line of the terminal, rewritten. Where there is no terminal, a line now and then if asked for.
+//! Shows that a request is held: in one line of the terminal, which is rewritten; elsewhere, with `--verbose`, in a line now and then.
 
 use super::super::{about, inert};
 use crate::gate::{HeldFor, HeldRequest};
@@ -11,10 +11,10 @@ use tokio::time::{Instant, sleep_until};
 
 pub(super) struct Progress {
     way: ProgressStyle,
-    /// When to look again.
+    /// Time of the next update.
     next: Instant,
     printed_at: Option<Instant>,
-    /// What had been answered when it last looked.
+    /// The counts at the last update.
     counts: Counts,
 }
 
@@ -37,7 +37,7 @@ impl Progress {
         Progress { way, next: Instant::now() + TICK, printed_at: None, counts: Counts::default() }
     }
 
-    /// It is time to look. Never, if nobody is to be shown anything.
+    /// Waits until the next update; forever if nothing is shown.
     pub async fn tick(&mut self) {
         match self.way {
             ProgressStyle::Off => std::future::pending().await,
@@ -46,7 +46,7 @@ impl Progress {
         self.next = Instant::now() + TICK;
     }
 
-    /// A request goes on: the command may write of its answer.
+    /// Clears the line when a held request continues: the command may print something about its answer.
     pub fn clear(&mut self) {
         if self.way == ProgressStyle::Terminal {
             StandardError::show(None);
@@ -54,7 +54,7 @@ impl Progress {
         }
     }
 
-    /// What is held, if for longer than [`HELD_LONG`], and on a terminal if nothing was answered since it last looked.
+    /// Shows a request that has been held for [`HELD_LONG`]; on a terminal, only if nothing was answered since the last update.
     pub fn show(&mut self, held: Option<&HeldRequest>, counts: &Counts) {
         let is_answered = std::mem::replace(&mut self.counts, counts.clone()) != *counts;
         match (self.way, held) {
@@ -77,7 +77,7 @@ impl Progress {
     }
 }
 
-/// What matters most comes first: of the rest as much as has room.
+/// Formats the line: the most important part comes first, then as much of the rest as fits.
 fn line(held: &HeldRequest, counts: &Counts, width: usize) -> String {
     let HeldRequest { authority, reason, since, left, waiting, .. } = held;
     let host = authority.host_header();
@@ -105,7 +105,7 @@ fn line(held: &HeldRequest, counts: &Counts, width: usize) -> String {
     line
 }
 
-/// A shorter wait is not shown.
+/// Minimum wait that is shown.
 pub(super) const HELD_LONG: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(500);
 const PRINT_INTERVAL: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Where the report for scripts goes.
+//! The destination of the report for scripts (`--report`).
 
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{FdFlags, fcntl_getfd};
@@ -9,10 +9,10 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The place.
+/// The destination of the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReportTo {
-    /// In place of the summary for people, as one line.
+    /// Standard error: the report is one line, and replaces the summary for people.
     StandardError,
     File(PathBuf),
 }
@@ -22,11 +22,11 @@ impl ReportTo {
         match text.split_once('=') {
             None if text == "json" => Ok(Self::StandardError),
             Some(("json", file)) if !file.is_empty() => Ok(Self::File(file.into())),
-            _ => Err("it is `json`, for standard error, or `json=FILE`".into()),
+            _ => Err("write `json`, for standard error, or `json=FILE`".into()),
         }
     }
 
-    /// The file, so that it is known before the command runs that it can be written. What it holds stays until then.
+    /// Opens the file before the command runs, to see that it can be written. Its content stays until [`ReportFile::write`].
     pub fn open(&self) -> io::Result<Option<ReportFile>> {
         let Self::File(path) = self else { return Ok(None) };
         if let Some(file) = inherited(path)? {
@@ -37,11 +37,11 @@ impl ReportTo {
     }
 }
 
-/// A descriptor that we were started with for the same file, by whatever name, such as /dev/stdout: a file that is opened again is written from its
-/// beginning, over what the command writes.
+/// Copies an inherited descriptor of the same file, such as /dev/stdout: if the file were opened again, the report would overwrite what
+/// the command writes.
 ///
 /// # Errors
-/// The file is open for reading alone, as the command's input.
+/// The file is open only for reading, as the command's input.
 fn inherited(path: &Path) -> io::Result<Option<File>> {
     let Ok(file) = fs::metadata(path) else { return Ok(None) };
     let mut is_input = false;
@@ -49,9 +49,9 @@ fn inherited(path: &Path) -> io::Result<Option<File>> {
         let is_same = |it: Metadata| (it.dev(), it.ino()) == (file.dev(), file.ino());
         let number = entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok());
         let Some(number) = number.filter(|_| fs::metadata(entry.path()).is_ok_and(is_same)) else { continue };
-        // SAFETY: it was open just now, and is only copied.
+        // SAFETY: the descriptor was open just now, and is only copied.
         let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
-        // One that is closed by now was the program's own, too.
+        // Descriptors with CLOEXEC are this program's own.
         if fcntl_getfd(descriptor).is_ok_and(|flags| flags.contains(FdFlags::CLOEXEC)) {
             continue;
         }
@@ -60,19 +60,19 @@ fn inherited(path: &Path) -> io::Result<Option<File>> {
         }
         is_input |= file.is_file();
     }
-    let refused = || io::Error::new(io::ErrorKind::InvalidInput, "it is open for reading alone");
+    let refused = || io::Error::new(io::ErrorKind::InvalidInput, "the file is open only for reading");
     if is_input { Err(refused()) } else { Ok(None) }
 }
 
-/// Where the report will be written.
+/// The open file for the report.
 pub(super) struct ReportFile {
     file: File,
-    /// The command may write there, too.
+    /// The descriptor is inherited: the command may write to the file, too.
     is_shared: bool,
 }
 
 impl ReportFile {
-    /// Puts the report in the place of what the file held, or after what was written to a shared one.
+    /// Writes the report: replaces the content of a file, appends to a shared one.
     pub fn write(mut self, report: &Value) -> io::Result<()> {
         // A pipe has no length.
         if !self.is_shared && self.file.metadata()?.is_file() {

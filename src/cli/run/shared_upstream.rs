@@ -1,5 +1,5 @@
-//! An upstream proxy that is a politely with the same state directory. Each of the two would wait for the start, or the robots.txt, that the
-//! other has reserved.
+//! Detects an upstream proxy that is a politely with the same state directory: if both shared the pace, each would wait for the slot, or
+//! the fetch of robots.txt, that the other has reserved.
 
 use crate::cli::tcp_table::{rows, sockets_of, tables};
 use crate::config::Settings;
@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::net::{ToSocketAddrs, UdpSocket};
 
-/// Whether the upstream proxy shares the pace of this machine, by /proc.
+/// Whether the upstream proxy is a process of this machine, by /proc, that shares our pace.
 pub(super) fn is_shared_upstream(settings: &Settings) -> bool {
     let Some(url) = settings.egress.upstream_proxy.as_ref().map(|url| url.expose()) else { return false };
     let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else { return false };

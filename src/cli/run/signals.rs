@@ -1,4 +1,4 @@
-//! The signals that a run gets: which of them reach the command by themselves, which it gets from us, and what its end says.
+//! The signals that a run receives: the terminal sends some to the command, too, and the run passes the others on.
 
 use crate::cli::command_error::{BY_SIGNAL, exit_code};
 use crate::cli::hand_over::Control;
@@ -8,23 +8,23 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use tokio::signal::unix::SignalKind;
 
-/// Those that somebody sends to us.
+/// The signals that a run catches.
 pub(super) struct RunSignals(SignalSet);
 
 impl RunSignals {
     pub fn catch() -> io::Result<Self> {
-        // Before anybody hears of one, it is known who sent it.
+        // Registered first, so that the sender of a signal is known before the signal is handled.
         for (kind, is_sent) in SENT {
             let note = move |info: &libc::siginfo_t| is_sent.fetch_or(is_somebodys(info), Ordering::Relaxed);
             // SAFETY: a store to an atomic may be done in any signal handler.
             unsafe { signal_hook_registry::register_sigaction(kind.as_raw_value(), move |info| _ = note(info)) }?;
         }
-        // What is ignored, as by nohup, is so here and by the command.
+        // Signals that are ignored, as by nohup, stay ignored here and in the command.
         let others = [SignalKind::hangup()].into_iter().chain(OTHER.map(|(kind, _)| kind));
         let heard = others.filter(|kind| !is_ignored(kind.as_raw_value()));
         let kinds: Vec<_> = STOP.into_iter().chain(heard).collect();
         let signals = SignalSet::catch(&kinds)?;
-        // One that came before there was a command did not reach it.
+        // A signal to end that arrives before the command is started must not be lost.
         for signal in kinds.into_iter().filter(|kind| is_to_end(*kind)).map(|kind| kind.as_raw_value()) {
             // SAFETY: a store to an atomic may be done in any signal handler.
             unsafe { signal_hook_registry::register(signal, move || ENDED_BY.store(signal, Ordering::Relaxed)) }?;
@@ -36,19 +36,19 @@ impl RunSignals {
         self.0.next().await
     }
 
-    /// Until somebody is tired of waiting for what the command has left.
+    /// Waits for a signal by which the user cuts off the requests that the command has left.
     pub async fn cut(&mut self) {
         self.0.next_to_stop().await;
     }
 }
 
-/// The exit code, if a signal to end has come, if only before there was a command.
+/// The exit code, if a signal to end has arrived, even before the command was started.
 pub(super) fn interrupted() -> Option<ExitCode> {
     let signal = ENDED_BY.load(Ordering::Relaxed);
     (signal != 0).then(|| ExitCode::from(exit_code(None, Some(signal))))
 }
 
-/// In what becomes the command, which has our handlers until it is that.
+/// Runs in the child before exec, while it still has our handlers. Fails if a signal to end has arrived.
 pub(super) fn end_if_interrupted() -> io::Result<()> {
     match ENDED_BY.load(Ordering::Relaxed) {
         0 => Ok(()),
@@ -56,17 +56,17 @@ pub(super) fn end_if_interrupted() -> io::Result<()> {
     }
 }
 
-/// Whether a process has sent it, and not the terminal.
+/// Whether a process sent the signal, not the terminal.
 fn is_somebodys(info: &libc::siginfo_t) -> bool {
     #[cfg(target_os = "linux")]
     return info.si_code != libc::SI_KERNEL;
-    // <sys/signal.h> of Darwin and the BSDs: SI_USER.
+    // SI_USER in <sys/signal.h> of Darwin and the BSDs.
     #[cfg(not(target_os = "linux"))]
     return info.si_code == 0x10001;
 }
 
-/// To the command, unless it reaches it by itself: the terminal's Ctrl-C or Ctrl-\ does, as it is in our process group; it decides,
-/// and we report its end.
+/// Passes a signal on to the command, unless the terminal sent it: Ctrl-C and Ctrl-\ reach the command as well, as it is in our process
+/// group. The command decides whether to end.
 pub(super) fn pass_on(control: &Control, kind: SignalKind) {
     let is_sent =
         SENT.iter().find(|(own, _)| *own == kind).is_none_or(|(_, is_sent)| is_sent.swap(false, Ordering::Relaxed));
@@ -75,22 +75,22 @@ pub(super) fn pass_on(control: &Control, kind: SignalKind) {
     }
 }
 
-/// Whether it ends all but a command that has another use for it.
+/// Whether the signal ends a command that does not handle it.
 pub(super) fn is_to_end(kind: SignalKind) -> bool {
     STOP.contains(&kind) || kind == SignalKind::hangup()
 }
 
-/// Whether that is the code of a command that a signal ended which somebody sends to end it.
+/// Whether this is the exit code of a command that one of the [`ENDING`] signals ended.
 pub(super) fn is_by_signal(code: u8) -> bool {
     ENDING.contains(&i32::from(code.saturating_sub(BY_SIGNAL)))
 }
 
-/// Those of the terminal's keys, and whether somebody else has sent the last.
+/// For each signal of the terminal's keys: whether a process, not the terminal, sent the last one.
 static IS_INT_SENT: AtomicBool = AtomicBool::new(false);
 static IS_QUIT_SENT: AtomicBool = AtomicBool::new(false);
 const SENT: [(SignalKind, &AtomicBool); 2] =
     [(SignalKind::interrupt(), &IS_INT_SENT), (SignalKind::quit(), &IS_QUIT_SENT)];
 static ENDED_BY: AtomicI32 = AtomicI32::new(0);
-/// Signals that end a command.
+/// Signals that are sent to end a command.
 const ENDING: [i32; 7] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM, libc::SIGTERM];

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// What browsers ask by themselves is counted and listed nowhere.
+/// Removes browsers' background requests from the lists; they are only counted.
 pub(super) fn without_background(mut totals: Totals) -> Totals {
     totals.html_robots.retain(|authority| !authority.is_background());
     totals.without_purpose.retain(|authority| !authority.is_background());
@@ -24,18 +24,18 @@ pub(super) fn without_background(mut totals: Totals) -> Totals {
     totals
 }
 
-/// All there is to report.
+/// Everything that a run reports.
 pub(super) struct Summary<'a> {
     pub program: &'a OsStr,
-    /// Declared for all hosts.
+    /// The purposes declared for all hosts.
     pub purposes: Vec<Purpose>,
     pub tally: Tally,
     pub took: Duration,
     pub totals: Totals,
     pub max_wait: Duration,
-    /// Somebody has ended it by a signal.
+    /// A signal has ended the command.
     pub is_cut_off: bool,
-    /// Requests that waited for a crawl-delay then.
+    /// Requests that were waiting for a crawl-delay when the command was ended.
     pub still_waiting: usize,
     pub is_isolated: bool,
     /// A connection that did not use the proxy.
@@ -51,7 +51,7 @@ impl Summary<'_> {
         counts.forwarded + counts.failed + counts.client_gone + counts.refused.values().sum::<u64>()
     }
 
-    /// What browsers ask by themselves says nothing of what the command fetched.
+    /// Requests without browsers' background requests, which say nothing about what the command fetched.
     fn own(&self) -> u64 {
         self.total().saturating_sub(self.tally.background)
     }
@@ -60,7 +60,7 @@ impl Summary<'_> {
         Path::new(self.program).file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// By its User-Agent; most clients keep that for what is inside of the CONNECT.
+    /// Advice for a client that rejects the certificate, by its User-Agent, or else by the command: most clients send none with CONNECT.
     fn cure_of(&self, one: &Distrusted) -> &'static str {
         one.how.cure(one.agent.as_deref().or(Some(&self.program_name())))
     }
@@ -69,7 +69,7 @@ impl Summary<'_> {
         self.purposes.iter().map(Purpose::as_str).filter(|name| !Purpose::KNOWN.contains(name)).collect()
     }
 
-    /// Requests whose clients left while they were held, before anybody ended the command.
+    /// Requests whose clients left while they were held, without those that were waiting when the command was ended.
     fn given_up(&self) -> u64 {
         self.totals.held.given_up.saturating_sub(self.still_waiting as u64)
     }
@@ -78,7 +78,7 @@ impl Summary<'_> {
         at_least(self.max_wait, self.tally.longest_wait)
     }
 
-    /// The first line, and one for each thing that is worth it.
+    /// Formats the summary: a first line, and one for each thing that the user should know.
     pub fn text(&self) -> String {
         let Totals { counts, held, failures, distrusted, html_robots, without_purpose, .. } = &self.totals;
         let (tally, total) = (&self.tally, self.total());
@@ -168,13 +168,13 @@ impl Summary<'_> {
             line(format!("{tunnels}: robots.txt was not applied inside (`intercept: tunnel`)"));
         }
         if own == 0 && self.is_cut_off {
-            text += "\n  it was ended before any request came through";
+            text += "\n  the command was ended before any request came through";
         }
         self.warning().into_iter().for_each(|warning| text += &format!("\n{warning}"));
         text
     }
 
-    /// What may have gone out unseen.
+    /// Warns of requests that may have bypassed the proxy or robots.txt.
     pub fn warning(&self) -> Option<String> {
         if let Some(bypass) = &self.bypass {
             return Some(super::super::inert(&bypass.warning()));
@@ -242,7 +242,7 @@ impl Summary<'_> {
     }
 }
 
-/// For an address that is refused.
+/// Hint for a refused address.
 fn address_hint(address: IpAddr) -> String {
     match address.is_loopback() {
         true => "hint: `--set 'egress.allow=[127.0.0.0/8, \"::1\"]'` opens this machine; without it, clients that read NO_PROXY \
@@ -252,7 +252,7 @@ fn address_hint(address: IpAddr) -> String {
     }
 }
 
-/// For what was said of a site whose certificate has an authority that nobody here knows. `url`: of the site.
+/// Hint for a site whose certificate is from an unknown authority. `url`: the site's. `said`: the error.
 fn certificate_hint(url: &str, said: &str) -> Option<String> {
     let host = Authority::from_url(url).ok()?.host().to_string();
     let untrusted = UNTRUSTED.iter().any(|words| said.contains(words));
@@ -261,22 +261,22 @@ fn certificate_hint(url: &str, said: &str) -> Option<String> {
     })
 }
 
-/// For `--max-wait`: the least by which the last that was turned away would have had its turn, behind nobody else.
+/// The smallest `--max-wait` by which the refused request with the longest wait would have been sent, if no other was waiting.
 fn at_least(max_wait: Duration, longest_wait: Duration) -> String {
-    // One that has waited for robots.txt too long gets less.
+    // A request refused after waiting for robots.txt reports less than `max_wait`.
     match longest_wait.max(max_wait).as_secs() + 1 {
         seconds @ 0..120 => format!("{seconds}s"),
         seconds => format!("{}m", seconds.div_ceil(60)),
     }
 }
 
-/// What `tls_words` and, of OpenSSL, `upstream::wide` say of it.
+/// Texts of `tls_words`, and of `upstream::wide` (OpenSSL), for an unknown authority.
 const UNTRUSTED: [&str; 3] = [
     "the certificate is an authority's own",
     "the certificate's issuer is not trusted",
     "the certificate is self-signed, and not trusted",
 ];
-/// Of each kind, in the summary for people.
+/// Maximum number of items of each kind in the summary for people.
 const SHOWN: usize = 5;
 const SHOWN_URLS: usize = 2;
 const MOST_RULES: usize = 100;

@@ -1,4 +1,4 @@
-//! Counts refusals, by rule and for waiting, as they are reported.
+//! Counts a run's refusals: by rule, and those for too long a wait.
 
 use crate::gate::Reported;
 use crate::policy::{EgressReason, EntryEvidence, Refusal, is_background};
@@ -8,40 +8,40 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So far.
+/// The refusals so far.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     rules: HashMap<RuleTally, RuleUse>,
-    /// For which crawler the last of them was judged, with commas between its product tokens.
+    /// Product tokens of the crawler that was refused last, separated by commas.
     pub product_tokens: Option<Arc<str>>,
-    /// Refused requests that browsers make by themselves, which are counted nowhere else here.
+    /// Refused background requests of browsers, which are counted nowhere else here.
     pub background: u64,
-    /// The first that were refused rather than held longer, each once.
+    /// URLs of the first requests that were refused because the wait was too long, without duplicates.
     pub too_long: Vec<Box<str>>,
     pub too_long_in_all: u64,
-    /// Refused for the address, which is not a public one, and the first such address.
+    /// Requests refused because their address is not public, and (`private`) the first such address.
     pub private_in_all: u64,
     pub private: Option<IpAddr>,
-    /// The ports that requests were refused for, the first few.
+    /// The first few ports for which requests were refused.
     pub ports: BTreeSet<u16>,
-    /// Until the turn of the last of them, had it been held: at least, as those that are refused do not stand in the line.
+    /// The longest wait of a request refused for it. A lower bound, as refused requests are not in the queue.
     pub longest_wait: Duration,
 }
 
-/// What a line has refused.
+/// The requests that a rule has refused.
 #[derive(Debug, Default)]
 pub(super) struct RuleUse {
     pub requests: u64,
-    /// The first of them, each once.
+    /// URLs of the first requests, without duplicates.
     pub urls: Vec<Box<str>>,
 }
 
-/// A line that refuses requests.
+/// A rule that refuses requests.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct RuleTally {
     /// The robots.txt; for an operator's rule, the entry of `hosts`.
     pub file: Box<str>,
-    /// In a robots.txt, from 1.
+    /// Line number in a robots.txt, from 1.
     pub line: Option<u32>,
     pub text: Box<str>,
 }
@@ -49,7 +49,7 @@ pub(super) struct RuleTally {
 impl Tally {
     pub fn add(&mut self, decision: &RecentDecision) {
         let Reported::Refused(refusal) = &decision.what else { return };
-        // In report mode it went all the same.
+        // In report mode the request was sent.
         if !decision.enforced {
             return;
         }
@@ -77,7 +77,7 @@ impl Tally {
         {
             self.ports.insert(*port);
         }
-        // A host that is left alone is waited for as well, if there is time.
+        // With a longer `--max-wait`, requests for a paused host are held, too.
         if let Refusal::CrawlDelay { retry_after, .. } | Refusal::HostPaused { retry_after, .. } = &**refusal {
             self.too_long_in_all += 1;
             self.longest_wait = self.longest_wait.max(*retry_after);
@@ -85,7 +85,7 @@ impl Tally {
         }
     }
 
-    /// Those that refused most, first.
+    /// The rules that refused most requests, in descending order.
     pub fn top(&self, most: usize) -> Vec<(&RuleTally, &RuleUse)> {
         let mut all: Vec<_> = self.rules.iter().collect();
         all.sort_by(|(a, more), (b, less)| less.requests.cmp(&more.requests).then(a.cmp(b)));
@@ -94,7 +94,7 @@ impl Tally {
     }
 }
 
-/// Adds the decision's URL to the first ones, each once.
+/// Adds the decision's URL, unless it is in the list, or the list is full.
 fn note(urls: &mut Vec<Box<str>>, decision: &RecentDecision, most: usize) {
     let new = decision.url.iter().filter(|_| urls.len() < most).find(|url| !urls.contains(url));
     urls.extend(new.cloned());
@@ -107,7 +107,7 @@ impl RuleTally {
                 (authority.robots_url(), Some(rule.line), format!("{}: {}", rule.key, rule.value))
             }
             Refusal::Disallowed { authority, rule: None, .. } => {
-                (authority.robots_url(), None, "everything, by its state".to_owned())
+                (authority.robots_url(), None, "everything is disallowed, without a rule".to_owned())
             }
             Refusal::UsageDisallowed { authority, preference, .. } => {
                 let text = format!("{}: {}", preference.key, preference.value);
@@ -133,11 +133,11 @@ impl RuleTally {
                 (format!("hosts: {host}"), None, format!("deny: {pattern}"))
             }
             Refusal::InterceptDenied { key } => (key.to_string(), None, "deny".to_owned()),
-            // No `--max-wait` opens it: the hours are what there is to know.
+            // No `--max-wait` helps outside of a site's hours, so names the hours.
             Refusal::Closed { authority, hours, .. } => {
                 (authority.robots_url(), None, format!("Visit-time: {hours} (UTC)"))
             }
-            // All others: `proxy::evidence` lists those that no line of anybody's decides.
+            // All others are not decided by a rule (`proxy::evidence` lists them).
             _ => return None,
         };
         Some(RuleTally { file: file.into(), line, text: text.into() })

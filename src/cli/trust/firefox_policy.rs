@@ -1,4 +1,4 @@
-//! Firefox's enterprise policies, by which a profile trusts the authority from its first start on. The system's file is root's.
+//! Firefox's enterprise policies, by which a profile trusts the authority from its first start on. Root owns the system's file.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::config::{read_file, rewrite, write_whole};
 
-/// The policies with the certificates in these files among those that Firefox trusts.
+/// Adds the certificates in these files to those that Firefox trusts.
 ///
 /// # Errors
 /// `policies` is not the JSON of a policies.json.
@@ -23,7 +23,7 @@ pub(super) fn trusting(policies: &[u8], certificates: &[PathBuf]) -> io::Result<
     Ok(format!("{all:#}\n").into_bytes())
 }
 
-/// The system's file and a certificate beside it.
+/// Writes the certificate, and adds it to the system's file.
 pub(super) fn install(file: &Path, certificate: &Path, pem: &str) -> io::Result<()> {
     let policies = trusting(&present(file)?, &[certificate.to_owned()])?;
     certificate.parent().map_or(Ok(()), fs::create_dir_all)?;
@@ -34,7 +34,7 @@ pub(super) fn install(file: &Path, certificate: &Path, pem: &str) -> io::Result<
     }
 }
 
-/// Takes these certificates out of the system's file.
+/// Removes these certificates from the system's file.
 pub(super) fn uninstall(file: &Path, certificates: &[PathBuf]) -> io::Result<()> {
     let mut all = parsed(&present(file)?)?;
     installed(&mut all)?.retain(|path| certificates.iter().all(|ours| *path != json!(ours.display().to_string())));
@@ -52,7 +52,7 @@ fn present(file: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Nothing stands for policies without a certificate.
+/// Parses policies; an empty file has none.
 fn parsed(policies: &[u8]) -> io::Result<Value> {
     let mut all = match policies {
         b"" => json!({}),
@@ -62,7 +62,7 @@ fn parsed(policies: &[u8]) -> io::Result<Value> {
     Ok(all)
 }
 
-/// The files of certificates, added where there are none.
+/// The list of certificate files, which is created if missing.
 fn installed(all: &mut Value) -> io::Result<&mut Vec<Value>> {
     let mut value = all;
     for key in ["policies", "Certificates", "Install"] {
@@ -72,6 +72,6 @@ fn installed(all: &mut Value) -> io::Result<&mut Vec<Value>> {
     value.as_array_mut().ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Read by every Firefox but Flatpak's.
+/// Directory of the system's policies, which every Firefox but Flatpak's reads.
 pub(super) const DIRECTORY: &str = "/etc/firefox/policies";
 pub(super) const FILE: &str = "policies.json";

@@ -14,7 +14,7 @@ pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> TrustOut
     };
     let (place, alias) = (keystore.place(), ["-alias", &entry.name]);
     if keystore.call(&["-list"], &alias, &[]).is_ok() {
-        return TrustOutcome::Nothing(format!("it was in {place} already"));
+        return TrustOutcome::Nothing(format!("the authority was in {place} already"));
     }
     let file = ["-file".as_ref(), entry.file.as_os_str()];
     let added = keystore.call(&["-importcert", "-noprompt", "-trustcacerts"], &alias, &file);
@@ -36,7 +36,7 @@ pub(super) fn uninstall(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOut
     let pem = |alias| keystore.call(&["-exportcert", "-rfc"], &["-alias", alias], &[]).ok().map(String::into_bytes);
     let ours: Vec<_> = aliases.filter(|alias| own.has(of_system(alias).unwrap_or(alias), || pem(alias))).collect();
     if ours.is_empty() {
-        return vec![TrustOutcome::Nothing(format!("it is not in {place}"))];
+        return vec![TrustOutcome::Nothing(format!("the authority is not in {place}"))];
     }
     let (removed, failed) = remove_each(&ours, |alias| keystore.call(&["-delete"], &["-alias", alias], &[]).map(drop));
     let removed = removed.into_iter().copied().collect::<Vec<_>>().join(", ");
@@ -44,14 +44,14 @@ pub(super) fn uninstall(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOut
     done.into_iter().chain(failed.into_iter().map(|(_, said)| keystore.told(Err(said)))).collect()
 }
 
-/// The name in the system's store, of which Debian makes an entry here that it leaves when the other goes.
+/// The entry's name in the system's store. Debian copies that store's entries into the keystore, and never removes the copies.
 fn of_system(alias: &str) -> Option<&str> {
     alias.strip_prefix("debian:")?.strip_suffix(".pem")
 }
 
 struct JavaKeystore {
     keytool: PathBuf,
-    /// `-cacerts`, or the file where it is known: Java 8 does not know that option.
+    /// Options that name the keystore: its file if known, else `-cacerts`, which Java 8 does not have.
     store: Vec<OsString>,
 }
 
@@ -83,7 +83,7 @@ impl JavaKeystore {
         format!("the keystore of {}", self.keytool.display())
     }
 
-    /// Returns the output.
+    /// Runs keytool; returns its output.
     fn call(&self, command: &[&str], alias: &[&str], file: &[&OsStr]) -> Result<String, String> {
         // `changeit` is the default password of Java's keystores.
         let password = [&["-storepass", "changeit"], alias].concat();
@@ -96,7 +96,7 @@ impl JavaKeystore {
         let failed = |said| {
             TrustOutcome::failed(
                 format!("{} cannot change its keystore: {said}", self.keytool.display()),
-                "its owner, mostly root, may; or give Java the certificate: `politely ca export`",
+                "run this as the keystore's owner, mostly root; or give Java the certificate: `politely ca export`",
             )
         };
         changed.map_or_else(failed, TrustOutcome::Done)

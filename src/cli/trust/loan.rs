@@ -1,5 +1,5 @@
-//! Puts the authority into the browsers' databases for the duration of a run. Removed by the last of the user's runs to end, or by the
-//! next run if one was killed.
+//! Puts the authority into the browsers' databases for the duration of a run. The last of the user's runs to end removes it, or the next
+//! run if that one was killed.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -14,7 +14,7 @@ use super::{TrustEntry, TrustOutcome, UserMachine, written};
 use crate::config::{open_own, private_directory};
 use crate::tls::Ca;
 
-/// The databases trust the authority until this is dropped.
+/// Keeps the authority in the databases until dropped.
 #[derive(Debug)]
 pub(in crate::cli) struct Loan {
     machine: UserMachine,
@@ -24,7 +24,7 @@ pub(in crate::cli) struct Loan {
 }
 
 /// Makes browsers trust the authority, if the command is or may start one. `None`: no browser or no certutil was found. Also returns
-/// the steps that failed. `directory`: the user's own.
+/// the steps that failed. `directory`: the user's cache directory.
 ///
 /// # Errors
 /// The file that coordinates the user's runs cannot be opened, or the certificate cannot be written.
@@ -65,7 +65,7 @@ pub(in crate::cli) fn lend(
     Ok((Some(Loan { machine, certutil, lock }), failed))
 }
 
-/// Waits for the last of earlier runs to end, which may never do so: its certutil waits for a database.
+/// Takes a shared lock. Waits while another run, the last to end, removes its entries; its certutil may wait for a database forever.
 ///
 /// # Errors
 /// `TimedOut`, or the file system has no locks.
@@ -105,7 +105,7 @@ impl Loan {
             let path = PathBuf::from(OsString::from_vec(path.to_vec()));
             Database { certutil: &self.certutil, path: &path, until }.unmake()
         });
-        // Otherwise the next run tries again.
+        // If one could not be removed, the next run tries again.
         if unmade.fold(true, |all, one| all & one) {
             let _ = self.lock.set_len(0);
         }
@@ -115,14 +115,14 @@ impl Loan {
 impl Drop for Loan {
     fn drop(&mut self) {
         let _ = self.lock.unlock();
-        // Otherwise the last run to end removes it.
+        // If other runs hold the lock, the last of them removes the entries.
         if self.lock.try_lock().is_ok() {
             self.take_out();
         }
     }
 }
 
-/// How long the end of another run is waited for.
+/// Maximum time to wait for another run to remove its entries.
 const PATIENCE: Duration = Duration::from_secs(10);
 const MOMENT: Duration = Duration::from_millis(20);
 

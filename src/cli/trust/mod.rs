@@ -58,7 +58,7 @@ pub(super) struct TrustStep {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TrustOutcome {
     Done(String),
-    /// Nothing had to be done, and why.
+    /// Nothing had to be done, for this reason.
     Nothing(String),
     Failed {
         what: String,
@@ -121,8 +121,8 @@ impl UserMachine {
         Ok(all)
     }
 
-    /// Removes all authorities of politely's from these stores, also those whose files are lost. What cannot be removed keeps nothing else
-    /// from it.
+    /// Removes all of politely's authorities from these stores, also those whose files are lost. A failure does not keep the others from
+    /// being removed.
     pub fn uninstall(&self, own: &OwnEntries, only: &[StoreKind]) -> Vec<TrustStep> {
         let all = steps(only, |place| {
             let outcomes = match place {
@@ -144,13 +144,13 @@ impl UserMachine {
     }
 }
 
-/// What a function does in each of these places (none given: all).
+/// Calls a function for each of these places (none given: all).
 fn steps(only: &[StoreKind], outcomes: impl Fn(StoreKind) -> Vec<TrustOutcome>) -> impl Iterator<Item = TrustStep> {
     let wanted = StoreKind::value_variants().iter().filter(|kind| only.is_empty() || only.contains(kind));
     wanted.flat_map(move |&place| outcomes(place).into_iter().map(move |outcome| TrustStep { place, outcome }))
 }
 
-/// `None`: there is no Firefox. A user who may not change the system's file is told, without an error: most use profiles that exist.
+/// Adds the authority to Firefox's policies. `None`: there is no Firefox. Missing permission is not an error, as most users have a profile.
 fn install_firefox(machine: &UserMachine, entry: &TrustEntry<'_>) -> Option<TrustOutcome> {
     let directory = machine.below_root(firefox_policy::DIRECTORY);
     let (certificate, file) = (directory.join(format!("{}.pem", entry.name)), directory.join(firefox_policy::FILE));
@@ -160,14 +160,14 @@ fn install_firefox(machine: &UserMachine, entry: &TrustEntry<'_>) -> Option<Trus
     let shown = file.display();
     Some(match firefox_policy::install(&file, &certificate, entry.pem) {
         Ok(()) => TrustOutcome::Done(format!("added to {shown}, for new profiles of Firefox")),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            TrustOutcome::Nothing(format!("new profiles of Firefox do not trust it, as only root can change {shown}"))
-        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => TrustOutcome::Nothing(format!(
+            "new profiles of Firefox do not trust the authority, as only root can change {shown}"
+        )),
         Err(error) => not_changed(&file, &error),
     })
 }
 
-/// Empty: there is no entry.
+/// Removes our authorities from Firefox's policies. Empty: there are none.
 fn uninstall_firefox(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOutcome> {
     let directory = machine.below_root(firefox_policy::DIRECTORY);
     let file = directory.join(firefox_policy::FILE);
@@ -192,7 +192,7 @@ fn uninstall_firefox(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOutcom
     removed.into_iter().chain(failed).collect()
 }
 
-/// A store that may hold an entry of ours, which nobody can tell.
+/// Reports a store that cannot be read, and may contain an entry of ours.
 fn not_listed(place: &Path, error: &io::Error) -> TrustOutcome {
     TrustOutcome::failed(format!("{} cannot be read: {error}", place.display()), "run this as a user who may read it")
 }
@@ -217,8 +217,8 @@ struct TrustEntry<'a> {
     file: &'a Path,
 }
 
-/// Runs a tool and returns its output; the error is the last line of its messages. `until`: when it is killed. `None`: a user waits, whom
-/// it may ask for a password.
+/// Runs a tool and returns its output; the error is the last line of its messages. `until`: when the tool is killed. `None`: never, as it
+/// may ask the user for a password.
 fn run(tool: &Path, arguments: &[&OsStr], until: Option<Instant>) -> Result<String, String> {
     let (status, [output, errors]) = call(tool, arguments, until).map_err(|error| error.to_string())?;
     if status.success() {
@@ -230,26 +230,26 @@ fn run(tool: &Path, arguments: &[&OsStr], until: Option<Instant>) -> Result<Stri
     Err(last.map_or_else(|| status.to_string(), str::to_owned))
 }
 
-/// The result, output and messages of a tool.
+/// Runs a tool; returns its status, output and messages.
 fn call(tool: &Path, arguments: &[&OsStr], until: Option<Instant>) -> io::Result<(ExitStatus, [String; 2])> {
     let late = || io::Error::new(io::ErrorKind::TimedOut, format!("{} did not end in time", tool.display()));
     if until.is_some_and(|until| Instant::now() >= until) {
         return Err(late());
     }
-    // Files, as a pipe that is full or held by another process would be waited for.
+    // Files instead of pipes: a full pipe, or one that another process keeps open, would block.
     let mut files = [tempfile::tempfile()?, tempfile::tempfile()?];
     let mut command = Command::new(tool);
     command.args(arguments).stdin(Stdio::null()).stdout(files[0].try_clone()?).stderr(files[1].try_clone()?);
     if until.is_some() {
-        // Nobody is asked for anything, and Ctrl-C leaves it to end what it has begun.
+        // In its own process group, the tool cannot prompt the user, and Ctrl-C does not interrupt it halfway.
         command.process_group(0);
     }
     let mut child = command.spawn()?;
     let Some(status) = wait(&mut child, until)? else {
         let shown = tool.display();
         eprintln!(
-            "politely: warning: {shown} did not end within {PATIENCE:?} in all and was killed: browsers may not trust the authority, or keep it\n\
-             hint: end the browser that keeps it waiting",
+            "politely: warning: {shown} did not end within {PATIENCE:?} in all and was killed: browsers may not trust the authority, or may keep it\n\
+             hint: end the browser that it waits for",
         );
         return Err(late());
     };
@@ -262,7 +262,7 @@ fn call(tool: &Path, arguments: &[&OsStr], until: Option<Instant>) -> io::Result
     Ok((status, [read(output)?, read(errors)?]))
 }
 
-/// `None`: it did not end in time, and was killed.
+/// Waits for a tool to end. `None`: it did not end in time, and was killed.
 fn wait(child: &mut Child, until: Option<Instant>) -> io::Result<Option<ExitStatus>> {
     let Some(until) = until else { return child.wait().map(Some) };
     while Instant::now() < until {
@@ -276,5 +276,5 @@ fn wait(child: &mut Child, until: Option<Instant>) -> io::Result<Option<ExitStat
     child.wait().map(|_| None)
 }
 
-/// For all tools at the beginning of a run, and at its end.
+/// Time limit of all tools together at the beginning of a run, and again at its end.
 const PATIENCE: Duration = Duration::from_secs(5);

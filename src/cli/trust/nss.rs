@@ -19,7 +19,7 @@ pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> Vec<Trus
     })
 }
 
-/// Also removes the entries of runs, which a killed one leaves.
+/// Also removes entries left by runs that were killed.
 pub(super) fn uninstall(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOutcome> {
     each(machine, false, |database| {
         let shown = database.path.display();
@@ -29,7 +29,7 @@ pub(super) fn uninstall(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOut
         };
         names.retain(|name| own.has(name.strip_prefix(LENT).unwrap_or(name), || database.pem(name)));
         if names.is_empty() {
-            return TrustOutcome::Nothing(format!("it is not in {shown}"));
+            return TrustOutcome::Nothing(format!("the authority is not in {shown}"));
         }
         let (_, failed) = remove_each(&names, |name| database.remove(name));
         let said = failed.into_iter().map(|(_, said)| said).collect::<Vec<_>>().join("; ");
@@ -37,7 +37,7 @@ pub(super) fn uninstall(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOut
     })
 }
 
-/// What a function does with each database. `may_make`: as in [`databases`].
+/// Calls a function for each database. `may_make`: as in [`databases`].
 fn each(machine: &UserMachine, may_make: bool, change: impl Fn(Database<'_>) -> TrustOutcome) -> Vec<TrustOutcome> {
     let (databases, mut outcomes) = (databases(machine, may_make), unlisted(machine));
     if databases.is_empty() && outcomes.is_empty() {
@@ -56,7 +56,7 @@ fn each(machine: &UserMachine, may_make: bool, change: impl Fn(Database<'_>) -> 
     outcomes
 }
 
-/// The places of databases that cannot be looked at, so that nobody can tell whether there are any.
+/// Reports directories that cannot be read, and may contain databases.
 fn unlisted(machine: &UserMachine) -> Vec<TrustOutcome> {
     let Some(home) = &machine.home else { return Vec::new() };
     let chromium =
@@ -67,13 +67,13 @@ fn unlisted(machine: &UserMachine) -> Vec<TrustOutcome> {
     failed.map(|(error, path)| not_listed(&path, &error)).collect()
 }
 
-/// `may_make`: include the database to create for Chromium, if it has none.
+/// The databases of all browsers. `may_make`: include the database to create for Chromium, if it has none.
 pub(super) fn databases(machine: &UserMachine, may_make: bool) -> Vec<PathBuf> {
     let of = |home: &PathBuf| [chromium(machine, home, may_make), firefox(home)].concat();
     machine.home.as_ref().map(of).unwrap_or_default()
 }
 
-/// `what`: what certutil would do.
+/// Reports that certutil is missing. `what`: what certutil would do.
 pub(super) fn no_certutil(what: &str) -> TrustOutcome {
     let hint = "install the package libnss3-tools (Debian) or nss-tools (Fedora), which brings it";
     TrustOutcome::failed(format!("certutil is missing, which {what}"), hint)
@@ -114,13 +114,13 @@ impl Database<'_> {
     /// The names of all certificates in the database.
     pub fn names(&self) -> Result<Vec<String>, String> {
         let told = self.call(&["-L"], &[])?;
-        // The heading has a trust column too, but no name.
+        // Leaves out the heading, which has a trust column, too, but no name.
         let entries = told.lines().filter_map(|line| line.trim().rsplit_once(char::is_whitespace));
         let entries = entries.filter(|(_, trust)| trust.split(',').count() == 3);
         Ok(entries.map(|(name, _)| name.trim().to_owned()).collect())
     }
 
-    /// Removes a database that a run has created, unless it contains other entries by now. False: certutil does not tell.
+    /// Removes a database that a run has created, unless it contains other entries by now. False: certutil could not read it.
     pub fn unmake(&self) -> bool {
         if !is_database(self.path) {
             return true;
@@ -152,7 +152,7 @@ impl Database<'_> {
             );
         }
         if self.holds(name) {
-            return TrustOutcome::Nothing(format!("it was in {shown} already"));
+            return TrustOutcome::Nothing(format!("the authority was in {shown} already"));
         }
         let what = if new { format!("made {shown} and added to it") } else { format!("added to {shown}") };
         // C: trusted as an issuer of server certificates only.
@@ -172,12 +172,12 @@ impl Database<'_> {
     fn make(&self) -> Result<(), String> {
         private_directory(self.path).map_err(|error| error.to_string())?;
         self.call(&["-N", "--empty-password"], &[])?;
-        // Where root works for a user (`sudo -E`), these are the user's, whose browser could not open them.
+        // If root works for a user (`sudo -E`), this makes the user the files' owner, so that the user's browser can open them.
         FILES.iter().for_each(|file| _ = open_own(File::options().read(true), &self.path.join(file)));
         Ok(())
     }
 
-    /// Returns the output.
+    /// Runs certutil; returns its output.
     fn call(&self, arguments: &[&str], file: &[&OsStr]) -> Result<String, String> {
         let mut database = OsString::from("sql:");
         database.push(self.path);
@@ -190,7 +190,7 @@ impl Database<'_> {
 
 /// A directory with this file is a database.
 const DATABASE: &str = "cert9.db";
-/// All of a database.
+/// All files of a database.
 const FILES: [&str; 3] = [DATABASE, "key4.db", "pkcs11.txt"];
 
 fn has_browser(machine: &UserMachine) -> bool {
@@ -201,7 +201,7 @@ pub(super) fn is_database(directory: &Path) -> bool {
     directory.join(DATABASE).is_file()
 }
 
-/// `may_make`: if there is none, the one that Chromium will use: every version uses `~/.pki/nssdb` if it exists.
+/// Chromium's databases. `may_make`: if there are none, the one to create: every version uses `~/.pki/nssdb` if it exists.
 fn chromium(machine: &UserMachine, home: &Path, may_make: bool) -> Vec<PathBuf> {
     let data = machine.data.clone().unwrap_or_else(|| home.join(".local/share"));
     let all = CHROMIUM.map(|directory| home.join(directory)).into_iter().chain([data.join("pki/nssdb")]);
@@ -222,7 +222,7 @@ fn firefox(home: &Path) -> Vec<PathBuf> {
 
 /// Prefix for entries of a run, which are temporary.
 pub(super) const LENT: &str = "run-of-";
-/// Besides the place that it has used since version 156.
+/// Directories of Chromium's databases, besides the one that it uses since version 156.
 const CHROMIUM: [&str; 2] = [".pki/nssdb", "snap/chromium/current/.pki/nssdb"];
 /// Browsers based on Chromium.
 const BROWSERS: [&str; 7] = [
@@ -237,7 +237,7 @@ const BROWSERS: [&str; 7] = [
 /// Directories of Playwright's and Puppeteer's browsers.
 const OWN_CHROMIUM: [&str; 2] = [".cache/ms-playwright", ".cache/puppeteer"];
 pub(super) const FIREFOX_PROGRAMS: [&str; 2] = ["firefox", "firefox-esr"];
-/// Directories of its profiles.
+/// Directories of Firefox's profiles.
 const FIREFOX: [&str; 4] = [
     ".mozilla/firefox",
     ".config/mozilla/firefox",

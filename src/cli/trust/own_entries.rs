@@ -1,4 +1,4 @@
-//! Which entries of the stores are ours, and how all of them are removed.
+//! Recognises politely's entries in the stores, and removes all of them.
 
 use crate::config::read_file;
 use rustls::pki_types::CertificateDer;
@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Which entries of a store are ours: those of any authority that politely has made, by their names, and those with a common name that
+/// Recognises our entries in a store: by name, those of any authority that politely has made; by content, those named [`COMMON`] that
 /// have only certificates of the configured authority.
 pub(in crate::cli) struct OwnEntries(Vec<CertificateDer<'static>>);
 
@@ -17,7 +17,7 @@ impl OwnEntries {
         Self(certificates)
     }
 
-    /// `pem`: reads the entry.
+    /// Whether the entry is ours. `pem`: reads its certificates.
     pub fn has(&self, name: &str, pem: impl FnOnce() -> Option<Vec<u8>>) -> bool {
         is_ours(name) || name == COMMON && pem().is_some_and(|pem| self.is_own(&pem))
     }
@@ -41,7 +41,7 @@ impl OwnEntries {
     }
 }
 
-/// Removes each of these, whatever comes of the others: which were removed, and which were not, and why.
+/// Removes each entry, even if others fail. Returns the removed entries, and the others with their errors.
 pub(super) fn remove_each<T, E>(all: &[T], remove: impl Fn(&T) -> Result<(), E>) -> (Vec<&T>, Vec<(&T, E)>) {
     let (mut removed, mut failed) = (Vec::new(), Vec::new());
     for entry in all {
@@ -53,14 +53,14 @@ pub(super) fn remove_each<T, E>(all: &[T], remove: impl Fn(&T) -> Result<(), E>)
     (removed, failed)
 }
 
-/// Whether this is the name of an entry, of whatever authority that politely has made: their marks have eight digits. Other names may be
-/// others' (`politely-ca`, `politely-feed`).
+/// Whether this is the name of an entry of any authority that politely has made: its mark has eight hexadecimal digits. Other names may
+/// belong to others (`politely-ca`, `politely-feed`).
 fn is_ours(name: &str) -> bool {
     let mark = name.strip_prefix(PREFIX).unwrap_or_default();
     mark.len() == 8 && mark.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// The name of an entry as the page at `intercept.setup_host` advises.
+/// The entry's name that the page at `intercept.setup_host` advises.
 const COMMON: &str = "politely";
-/// Of the names of entries, before the authority's mark.
+/// Prefix of the entries' names, before the authority's mark.
 pub(super) const PREFIX: &str = "politely-";

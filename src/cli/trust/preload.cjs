@@ -1,11 +1,11 @@
-// Makes Node.js use the proxy of its environment, loaded by NODE_OPTIONS: `http` and `https` with any agent of theirs, and `fetch`,
-// built in or undici's. Versions from 24 (and 22.21) do so themselves for `fetch` and for agents with `proxyEnv`, as the global ones.
+// Loaded by NODE_OPTIONS: makes Node.js use the proxy of its environment, in `http` and `https` with any of their agents, and in `fetch`,
+// built in or undici's. Versions from 24 (and 22.21) do so themselves for `fetch` and for agents with `proxyEnv`, such as the global ones.
 "use strict";
 let proxy;
 try {
   proxy = new URL(process.env.https_proxy || process.env.http_proxy);
 } catch {
-  // None, or none that could be used: no reason to stop the program.
+  // A missing or unusable proxy must not stop the program.
 }
 if (proxy?.protocol === "http:") {
   const [http, https, net, tls] = ["http", "https", "net", "tls"].map((name) => require(name));
@@ -13,7 +13,7 @@ if (proxy?.protocol === "http:") {
   const [hostname, port] = [bare(proxy.hostname), Number(proxy.port) || 80];
   const direct = (process.env.no_proxy || "").split(",").filter(Boolean);
 
-  // A CONNECT for plain HTTP as well: what is inside says what it is.
+  // Uses CONNECT for plain HTTP, too: the proxy recognises the protocol inside.
   const tunnel = (host, to, done) => {
     const name = host.includes(":") ? `[${host}]` : host;
     const socket = net.connect(port, hostname);
@@ -54,7 +54,7 @@ if (proxy?.protocol === "http:") {
     };
   }
 
-  // The first use of it makes the dispatcher that all versions of undici in the process share.
+  // The first use of an undici global creates the dispatcher that all versions of undici in the process share.
   const SHARED = Symbol.for("undici.globalDispatcher.1");
   const readsEnvironment = process.allowedNodeEnvironmentFlags.has("--use-env-proxy");
   if (!readsEnvironment) void globalThis.Headers;

@@ -37,7 +37,7 @@ pub(super) fn uninstall(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOut
     let files = match own.files(&store.directory, store.extension) {
         Err(error) => return vec![not_listed(&store.directory, &error)],
         Ok(files) if files.is_empty() => {
-            return vec![TrustOutcome::Nothing(format!("it is not in {}", store.directory.display()))];
+            return vec![TrustOutcome::Nothing(format!("the authority is not in {}", store.directory.display()))];
         }
         Ok(files) => files,
     };
@@ -79,7 +79,7 @@ impl SystemStore {
         Ok(Self { directory, extension, name, tool })
     }
 
-    /// Has the tool build the bundles after a change of files.
+    /// Runs the tool that builds the bundles, after files have changed.
     fn build(&self, what: &str) -> TrustOutcome {
         let (name, tool) = (self.name, self.tool.display());
         match run(&self.tool, &[], None) {
@@ -90,8 +90,8 @@ impl SystemStore {
         }
     }
 
-    /// `by_hand`: the change, for who may do it. Not `sudo politely`: root has another state directory, and would find or create another
-    /// authority there.
+    /// Reports a failed change. `by_hand`: the shell command for it. Not `sudo politely`: root has another state directory, and would find
+    /// or create another authority there.
     fn denied(&self, error: &io::Error, file: &str, by_hand: &str) -> TrustOutcome {
         let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
         let what = if is_denied { "only root may do this".to_owned() } else { format!("{file}: {error}") };
@@ -99,7 +99,7 @@ impl SystemStore {
     }
 }
 
-/// Of Debian, Ubuntu, Alpine; Fedora, RHEL; Arch; openSUSE: the directory, how its files are named, the tool, and its package.
+/// Directory, file extension, tool and package of the stores of Debian, Ubuntu, Alpine; Fedora, RHEL; Arch; openSUSE.
 const STORES: [(&str, &str, &str, &str); 4] = [
     ("/usr/local/share/ca-certificates", "crt", "update-ca-certificates", "ca-certificates"),
     ("/etc/pki/ca-trust/source/anchors", "pem", "update-ca-trust", "ca-certificates"),

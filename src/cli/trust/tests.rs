@@ -102,11 +102,11 @@ fn debian_gets_a_file_and_its_tool_is_run() {
     fake.tool("update-ca-certificates", "");
     assert_eq!(fake.uninstall(StoreKind::System), [format!("system: removed {file}, ran update-ca-certificates")]);
     assert!(!written.exists());
-    let none = "system: it is not in /root/usr/local/share/ca-certificates";
+    let none = "system: the authority is not in /root/usr/local/share/ca-certificates";
     assert_eq!(fake.uninstall(StoreKind::System), [none]);
 }
 
-/// Those that a rotation or the loss of the state directory has left, and those of killed runs; nothing of others.
+/// Includes authorities that a rotation, the loss of the state directory or killed runs have left.
 #[test]
 fn every_authority_of_politelys_is_uninstalled_and_nothing_else() {
     let fake = Fake::new();
@@ -156,7 +156,7 @@ fn every_authority_of_politelys_is_uninstalled_and_nothing_else() {
     assert!(told.starts_with("error: java: /bin/keytool cannot change its keystore: password was incorrect"), "{told}");
 }
 
-/// The page at `intercept.setup_host` advises that name, which others may have, too.
+/// The page at `intercept.setup_host` advises the name `politely`, which others may use, too.
 #[test]
 fn an_entry_by_the_common_name_is_uninstalled_if_it_is_of_this_authority() {
     let fake = Fake::new();
@@ -193,9 +193,9 @@ fn an_entry_by_the_common_name_is_uninstalled_if_it_is_of_this_authority() {
                 "java: removed politely from the keystore of /bin/keytool".to_owned(),
             ],
             false => [
-                format!("system: it is not in {place}"),
-                format!("browsers: it is not in {chromiums}"),
-                "java: it is not in the keystore of /bin/keytool".to_owned(),
+                format!("system: the authority is not in {place}"),
+                format!("browsers: the authority is not in {chromiums}"),
+                "java: the authority is not in the keystore of /bin/keytool".to_owned(),
             ],
         };
         assert_eq!(told, expected, "{pem}");
@@ -244,12 +244,12 @@ fn what_cannot_be_uninstalled_keeps_nothing_else_from_it() {
     assert!(told[1].starts_with("error: java: /bin/keytool cannot change its keystore: in use"), "{told:?}");
 }
 
-/// What nobody can see may be there.
+/// A store that cannot be read may contain an entry of ours.
 #[test]
 fn a_store_that_cannot_be_listed_is_a_failure() {
     let fake = Fake::new();
     fake.tool("update-ca-certificates", "");
-    // Whoever runs this may list everything: a loop of links is in the way of everybody.
+    // Root may list every directory, but nobody can follow a loop of symbolic links.
     let in_a_loop = |place: &str| {
         let place = fake.at(place);
         fs::create_dir_all(place.parent().unwrap()).unwrap();
@@ -272,7 +272,7 @@ fn the_keystore_beside_keytool_is_named() {
     let fake = Fake::new();
     fake.file("jre/lib/security/cacerts");
     fake.tool("keytool", "");
-    assert_eq!(fake.uninstall(StoreKind::Java), ["java: it is not in the keystore of /bin/keytool"]);
+    assert_eq!(fake.uninstall(StoreKind::Java), ["java: the authority is not in the keystore of /bin/keytool"]);
     assert_eq!(fake.calls(), "keytool -list -keystore /jre/lib/security/cacerts -storepass changeit\n");
 }
 
@@ -383,7 +383,7 @@ impl Fake {
         self.run_within(Duration::from_secs(60))
     }
 
-    /// `patience`: with tools.
+    /// `patience`: time limit of all tools.
     fn run_within(&self, patience: Duration) -> (Option<Loan>, Vec<TrustOutcome>) {
         let (root, home, path) = (self.at("root"), Some(self.at("home")), vec![self.at("bin")]);
         let machine = UserMachine { root, home, data: None, java_home: None, path, patience };
@@ -468,12 +468,12 @@ fn a_certutil_that_hangs_is_killed_and_not_started_again() {
     let (loan, failed) = fake.run_within(Duration::from_millis(500));
     let says = |outcome: &TrustOutcome| matches!(outcome, TrustOutcome::Failed { what, .. } if what.contains("bin/certutil did not end in time"));
     assert!(failed.len() == 2 && failed.iter().all(says), "{failed:?}");
-    assert_eq!(fake.calls().lines().count(), 1, "for the other database, too");
+    assert_eq!(fake.calls().lines().count(), 1, "not for the other database");
     drop(loan);
-    assert_eq!(fake.calls().lines().count(), 1, "but for the end of the run");
+    assert_eq!(fake.calls().lines().count(), 1, "nor at the end of the run");
 }
 
-/// The browser may have put the user's own certificates there since.
+/// The browser may have put the user's own certificates into the database since.
 #[test]
 fn a_database_that_a_run_has_made_stays_while_certutil_does_not_tell_what_is_in_it() {
     let fake = Fake::new();
@@ -489,7 +489,7 @@ fn a_database_that_a_run_has_made_stays_while_certutil_does_not_tell_what_is_in_
     assert_eq!(fake.held(CHROMIUMS), None, "the next run removes it");
 }
 
-/// Each call ends in time, but not all of them.
+/// Each call alone ends in time, but not all of them together.
 #[test]
 fn the_calls_of_certutil_have_one_time_limit() {
     let fake = Fake::new();
@@ -505,7 +505,7 @@ fn a_browser_that_has_it_is_left_alone_and_one_that_must_lose_it_loses_it() {
     let fake = Fake::new();
     fake.file("home/.pki/nssdb/cert9.db");
     fake.tool("certutil", &format!("echo politely-{} C,,", fake.ca.mark()));
-    assert_eq!(fake.install(StoreKind::Browsers), ["browsers: it was in /home/.pki/nssdb already"]);
+    assert_eq!(fake.install(StoreKind::Browsers), ["browsers: the authority was in /home/.pki/nssdb already"]);
     fake.calls();
     assert_eq!(fake.uninstall(StoreKind::Browsers), ["browsers: removed from /home/.pki/nssdb; restart the browser"]);
     assert!(fake.calls().ends_with("certutil -D -n politely-MARK -d sql:/home/.pki/nssdb\n"));
@@ -562,7 +562,7 @@ fn new_profiles_of_firefox_get_it_from_a_policy() {
     assert_eq!(read().as_deref(), Some("["));
 }
 
-/// A full disk then leaves what was there.
+/// A file that is replaced whole stays as it was if the disk is full.
 #[test]
 fn policies_are_replaced_whole_and_stay_as_who_may_read_them() {
     let fake = Fake::new();

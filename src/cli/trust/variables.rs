@@ -26,14 +26,14 @@ pub(in crate::cli) struct TrustFiles<'a> {
     pub direct: &'static str,
 }
 
-/// Chromium asks this machine itself unless its list of exceptions has this entry, which means nothing to other clients.
+/// An entry of NO_PROXY by which Chromium uses the proxy even for this machine. Other clients ignore it.
 const NOT_EVEN_LOOPBACK: &str = "<-loopback>";
 
 /// Variables for an environment.
 pub(in crate::cli) type Variables = Vec<(&'static str, OsString)>;
 
-/// Hosts to be reached without the proxy: this machine, where drivers control browsers, and which the proxy refuses unless
-/// `egress.allow` permits it. If it does: none.
+/// Hosts to be reached without the proxy: this machine, where drivers control browsers, and which the proxy refuses; none if
+/// `egress.allow` opens this machine.
 pub(in crate::cli) fn direct(settings: &Settings) -> &'static str {
     let opens = |network: &Network| network.0.contains(&IpAddr::V4(Ipv4Addr::LOCALHOST));
     if settings.egress.allow.iter().any(opens) { "" } else { "localhost,127.0.0.1,::1" }
@@ -52,7 +52,7 @@ impl TrustFiles<'_> {
         roots::write_java(&java, self.roots, self.ca_pem)?;
         let mut all: Variables = TRUST.iter().map(|name| (*name, OsString::from(&bundle))).collect();
         all.push(("JAVA_TOOL_OPTIONS", self.java_options(&java, set("JAVA_TOOL_OPTIONS"))));
-        // rclone fails where it is set, and boto3 needs none but takes this one first.
+        // Only if it is set already: rclone fails with this variable, and boto3 prefers it but does not need it.
         all.extend(set(AWS).map(|_| (AWS, OsString::from(&bundle))));
         // Most programs need none of these: what cannot be written is left out.
         all.extend(php(self.directory, &bundle, set("PHP_INI_SCAN_DIR")).map(|value| ("PHP_INI_SCAN_DIR", value)));
@@ -92,8 +92,8 @@ impl TrustFiles<'_> {
         added(set, " ", &ours)
     }
 
-    /// wget with GnuTLS reads its roots from no variable: writes a wgetrc with the user's settings and our bundle. It prefers the proxy of
-    /// a wgetrc to that of a variable, and the last one.
+    /// wget with GnuTLS reads its roots from no variable: writes a wgetrc with the user's settings and our bundle. wget prefers the proxy
+    /// of a wgetrc to that of a variable, and later settings to earlier ones.
     fn wget(&self, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
         let theirs = set.map(PathBuf::from).or_else(|| std::env::home_dir().map(|home| home.join(".wgetrc")));
         let mut ours = [b"ca_certificate = ", bundle.as_os_str().as_bytes(), b"\n"].concat();
@@ -106,7 +106,7 @@ impl TrustFiles<'_> {
         self.together("wgetrc", theirs, &ours)
     }
 
-    /// curl prefers the proxy of the curlrc that it finds first.
+    /// curl prefers the proxy of the first curlrc that it finds to that of a variable: adds ours to the user's curlrc.
     fn curl(&self, url: &str, set: impl Fn(&'static str) -> Option<OsString>) -> Option<(&'static str, OsString)> {
         let home = || std::env::home_dir().map(OsString::from);
         let config = || set("XDG_CONFIG_HOME");
@@ -124,18 +124,18 @@ impl TrustFiles<'_> {
         Some((CURL, self.directory.into()))
     }
 
-    /// apt, too, prefers the proxy of its settings to that of a variable.
+    /// apt, too, prefers the proxy of its settings to that of a variable: adds ours to the user's settings.
     fn apt(&self, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
         let mut ours = format!("Acquire::https::CAInfo \"{}\";\n", bundle.display());
         if let Some(url) = self.proxy_url() {
-            // Cleared, as it has others for single hosts.
+            // `#clear` also removes the user's proxies for single hosts.
             let proxy = |key| format!("#clear {key};\n{key} \"{url}\";\n");
             ours.extend(["Acquire::http::Proxy", "Acquire::https::Proxy"].map(proxy));
         }
         self.together("apt.conf", set.map(PathBuf::from), ours.as_bytes())
     }
 
-    /// The variable names one file, so ours must include the user's: once, even if called repeatedly.
+    /// Writes a file with the user's settings and ours, as the variable can name only one. Ours come once, even if called repeatedly.
     fn together(&self, name: &str, theirs: Option<PathBuf>, ours: &[u8]) -> Option<OsString> {
         let file = self.directory.join(name);
         let mut theirs = theirs.and_then(|theirs| read_file(&theirs).ok()).unwrap_or_default();
@@ -156,7 +156,7 @@ fn node(directory: &Path, set: Option<OsString>) -> Option<OsString> {
     Some(added(set, " ", &format!("--require \"{script}\"")))
 }
 
-/// An empty element stands for PHP's built-in directory.
+/// PHP's directories of settings, with ours added. An empty element stands for the built-in one.
 fn php(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
     let own = directory.join("php");
     fs::create_dir_all(&own).and_then(|()| fs::set_permissions(&own, Permissions::from_mode(0o755))).ok()?;
@@ -181,7 +181,7 @@ fn playwright(directory: &Path, ca_pem: &str, set: Option<OsString>) -> Option<O
     Some(file.into())
 }
 
-/// The user's file may contain a password. Anybody may read what else is written: the command of `run` may become another user.
+/// Permissions of a file: the user's settings may contain a password; the rest is for all, as `run`'s command may become another user.
 fn mode(is_secret: bool) -> u32 {
     if is_secret { 0o600 } else { 0o644 }
 }
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(firefox()["Certificates"]["Install"], installed);
     }
 
-    /// A program may be reading them.
+    /// A program may be reading the files.
     #[test]
     fn no_file_is_changed_under_who_has_it_open_and_none_is_replaced_without_need() {
         let home = tempfile::tempdir().unwrap();
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(files(), made);
     }
 
-    /// The programs take what is said last.
+    /// The programs use the last setting.
     #[test]
     fn settings_of_wget_apt_and_curl_do_not_lead_past_the_proxy_and_are_written_anew_for_another() {
         let home = tempfile::tempdir().unwrap();
@@ -378,7 +378,7 @@ mod tests {
         let (_, [wgetrc, apt, _], modes) = write(None, "", &none);
         assert!(!wgetrc.contains("proxy =") && !apt.contains("::Proxy"), "{wgetrc}{apt}");
         assert_eq!(modes[..2], [0o644; 2]);
-        assert_eq!(write(Some(3128), "name:password@", &none).2, [0o600; 3], "the password is nobody else's");
+        assert_eq!(write(Some(3128), "name:password@", &none).2, [0o600; 3], "only the owner may read the password");
     }
 
     #[test]

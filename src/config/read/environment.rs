@@ -11,7 +11,7 @@ use super::tree::{Value, YamlNode};
 /// An argument of the command line, or a variable, that sets a key.
 #[derive(Clone, Debug)]
 pub struct KeyArgument {
-    /// Its name in errors, such as `--min-delay`.
+    /// The name in errors, such as `--min-delay`.
     pub name: String,
     /// The full key, such as `pace.min_delay`.
     pub key: String,
@@ -20,17 +20,17 @@ pub struct KeyArgument {
 }
 
 impl KeyArgument {
-    /// The keys it names, from the top.
+    /// The keys that lead to the value, from the top.
     fn path(&self) -> Vec<&str> {
         self.key.split('.').collect()
     }
 
-    /// Whether it is a variable.
+    /// Whether this is a variable, not an argument.
     pub(in crate::config) fn is_of_environment(&self) -> bool {
         self.name.starts_with(PREFIX)
     }
 
-    /// How one writes the keys up to that depth.
+    /// The keys up to this depth, as a variable or argument would name them.
     fn section(&self, depth: usize) -> String {
         let keys = self.path()[..depth].join(".");
         match self.is_of_environment() {
@@ -45,13 +45,13 @@ pub(in crate::config) fn has_prefix(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(PREFIX.as_bytes())
 }
 
-/// Whether it is one that the command line reads.
+/// Whether the variable sets no key, but is read by the command line.
 pub(in crate::config) fn sets_no_key(name: &OsStr) -> bool {
     name.to_str().and_then(|name| name.strip_prefix(PREFIX)).is_some_and(|keys| NO_KEYS.contains(&keys))
 }
 
-/// Those of the variables that set keys, sections before the keys in them, and a warning of each that has our prefix and names
-/// none. Empty ones count as not set. `all_keys`: the file in which every key stands.
+/// The variables that set keys, sections before the keys in them; and a warning for each variable that has our prefix but names
+/// no key. Empty variables count as not set. `all_keys`: a configuration with every key.
 pub(in crate::config) fn variables(
     all: impl IntoIterator<Item = (OsString, OsString)>,
     all_keys: &YamlNode,
@@ -64,7 +64,7 @@ pub(in crate::config) fn variables(
         };
         let key = keys.to_ascii_lowercase().replace("__", ".");
         match unknown(all_keys, &key) {
-            // What is not UTF-8 is a fault of the value, not of the name: it becomes one where the value is read.
+            // A value that is not UTF-8 is reported when the value is read.
             None => variables.push(KeyArgument { value: value.to_string_lossy().into_owned(), name, key }),
             Some(hint) => {
                 let hint = if is_service_link(keys) { SERVICE_LINK.to_owned() } else { hint };
@@ -77,17 +77,17 @@ pub(in crate::config) fn variables(
     (variables, warnings)
 }
 
-/// What is wrong with a name that leads to no key.
+/// The hint for a name that leads to no key. `None`: it leads to a key, or only reading the value can tell.
 fn unknown(mut section: &YamlNode, key: &str) -> Option<String> {
     let mut path: Vec<&str> = key.split('.').collect();
     for depth in 0..path.len() {
         let keys = match &section.value {
             Value::Map(keys) => keys,
-            // Whether it has the key shows when it is read.
+            // Whether the section has the key is known when the section is read.
             Value::Null if SECTIONS.contains(&&*path[..depth].join(".")) => return None,
             _ => return Some(format!("there are no keys below `{}`", path[..depth].join("."))),
         };
-        // Below `hosts` and the like no key can be named: that is an error rather than a stray variable.
+        // Names below `hosts` and the like cannot contain their keys: `overlay` reports such a variable as an error.
         if keys.is_empty() {
             return None;
         }
@@ -121,7 +121,7 @@ pub(in crate::config) fn overlay(
             let hint = format!(
                 "the name of a key cannot spell a {noun}: set all of them in one value, such as `{section}='{map}'`"
             );
-            faults.push(&at, Complaint::new(format!("`{section}` takes no {noun} in its name"), hint));
+            faults.push(&at, Complaint::new(format!("a {noun} cannot be named below `{section}`"), hint));
             continue;
         }
         match value(&variable.value, path[path.len() - 1], &at, faults) {
@@ -131,8 +131,8 @@ pub(in crate::config) fn overlay(
     }
 }
 
-/// Lists, maps and quoted texts are YAML; of the rest only numbers and words of YAML are recognised, so that a plain text
-/// may hold what means something in YAML.
+/// Parses a value. Lists, maps and quoted texts are YAML; of other texts only numbers and words of YAML are recognised, so that
+/// a plain text may contain characters that are special in YAML.
 fn value(text: &str, key: &str, at: &ConfigPlace, faults: &mut Faults) -> Result<YamlNode, serde_yaml::Error> {
     if text.starts_with(['[', '{', '"', '\'']) {
         return YamlNode::read(text, key, &|_| at.clone(), faults);
@@ -143,7 +143,7 @@ fn value(text: &str, key: &str, at: &ConfigPlace, faults: &mut Faults) -> Result
     })
 }
 
-/// A Kubernetes service named `politely` puts such variables into every pod of its namespace.
+/// Whether the variable is one that a Kubernetes service named `politely` puts into every pod of its namespace.
 fn is_service_link(keys: &str) -> bool {
     keys == "PORT" || ["PORT_", "SERVICE_HOST", "SERVICE_PORT"].iter().any(|link| keys.starts_with(link))
 }
@@ -151,7 +151,7 @@ fn is_service_link(keys: &str) -> bool {
 /// Sections that are not set by default.
 const SECTIONS: [&str; 3] = ["pace.adaptive", "pace.breaker", "pace.budget"];
 const PREFIX: &str = "POLITELY_";
-/// The path of the file, which the command line reads.
+/// Variables that set no key: the path of the file, which the command line reads.
 const NO_KEYS: [&str; 1] = ["CONFIG"];
 const SERVICE_LINK: &str =
     "Kubernetes makes it for a service named `politely`; `enableServiceLinks: false` in the pod keeps it away";

@@ -1,11 +1,11 @@
-//! What is wrong with a configuration: each fault with its place and what to do about it, shown as a compiler shows it.
+//! The faults of a configuration, each with its place and a hint, shown as a compiler shows errors.
 
 use std::fmt;
 use std::sync::Arc;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 
-/// What is wrong with one value, and what to write instead. Travels through serde as its text.
+/// What is wrong with one value, and what to write instead. Passes through serde as text.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Complaint {
     pub what: String,
@@ -18,7 +18,7 @@ impl Complaint {
         Self { what: what.into(), hint: hint.into() }
     }
 
-    /// From the text of a complaint that passed through serde, or of one of serde's errors.
+    /// Restores a complaint from its text after it passed through serde, or makes one of an error of serde.
     pub(in crate::config) fn from_display(text: &dyn fmt::Display) -> Self {
         let text = text.to_string();
         let (what, hint) = text.split_once(HINT).unwrap_or((&text, ""));
@@ -42,12 +42,12 @@ pub enum ConfigPlace {
     Line { file: usize, line: usize, column: usize },
     /// An environment variable.
     Variable(Arc<str>),
-    /// Nowhere: what is wrong was left to its default.
+    /// Nowhere: the value was left at its default.
     Unwritten,
 }
 
 impl ConfigPlace {
-    /// For people, without the column.
+    /// The place for people, without the column.
     pub(in crate::config) fn line(&self, sources: &[ConfigText]) -> String {
         match self {
             Self::Line { file, line, .. } => format!("{}:{line}", sources[*file].name),
@@ -55,7 +55,7 @@ impl ConfigPlace {
         }
     }
 
-    /// For people, beside a place in the same file. Nowhere: "".
+    /// The place for people, in a message about another place in the same file; empty if it is nowhere.
     pub(in crate::config) fn beside(&self) -> String {
         match self {
             Self::Line { line, .. } => format!("line {line}"),
@@ -64,7 +64,7 @@ impl ConfigPlace {
         }
     }
 
-    /// For people. `None`: it is nowhere.
+    /// The place for people. `None`: nowhere.
     pub(in crate::config) fn shown(&self, sources: &[ConfigText]) -> Option<String> {
         match self {
             Self::Line { file, line, column } => Some(format!("{}:{line}:{column}", sources[*file].name)),
@@ -82,7 +82,7 @@ pub struct ConfigFault {
     pub complaint: Complaint,
 }
 
-/// The first faults, each once: more than fifty help nobody, and their number must not make reading slow.
+/// The first fifty faults, without duplicates: more would help nobody, and reading must stay fast however many there are.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Faults(Vec<ConfigFault>);
 
@@ -99,14 +99,14 @@ impl Faults {
     }
 }
 
-/// A file's name, as it was asked for, and its text.
+/// A file's name, as it was given, and its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::config) struct ConfigText {
     pub name: String,
     pub text: String,
 }
 
-/// What is wrong with a configuration, in the order of the files, then of the environment. Never empty.
+/// The faults of a configuration, in the order of the files, then of the environment. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
     /// The file, and those that it includes. Never empty.
@@ -115,7 +115,7 @@ pub struct ConfigErrors {
 }
 
 impl ConfigErrors {
-    /// Unless there are none.
+    /// The errors. `None`: there are no faults.
     pub(in crate::config) fn new(sources: Vec<ConfigText>, Faults(mut faults): Faults) -> Option<Self> {
         faults.sort_by(|a, b| a.place.cmp(&b.place));
         (!faults.is_empty()).then_some(Self { sources, faults })
@@ -125,7 +125,7 @@ impl ConfigErrors {
         &self.faults
     }
 
-    /// Each with its place for people, as `file:line:column`.
+    /// Each fault with its place for people, as `file:line:column`.
     pub fn with_places(&self) -> impl Iterator<Item = (Option<String>, &Complaint)> {
         self.faults.iter().map(|fault| (fault.place.shown(&self.sources), &fault.complaint))
     }
@@ -199,7 +199,7 @@ pub(in crate::config) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'
     (distance(nearest) <= (word.chars().count() / 3).max(1)).then_some(nearest)
 }
 
-/// Also under a misspelt key, such as `Password` or `pasword`.
+/// Whether a line may hold a secret, even under a misspelt key such as `Password` or `pasword`.
 fn holds_secret(line: &str) -> bool {
     let value = line.split_once(": ").map_or(line, |(_, value)| value);
     let ends = ["@", "%40"].iter().filter_map(|at| value.split_once(at));

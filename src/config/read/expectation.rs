@@ -18,7 +18,7 @@ pub(super) fn plain(expected: &str) -> String {
     }
 }
 
-/// The hint for a value that is not such a number.
+/// The hint for a value that is not the expected whole number.
 pub(super) fn integer_hint(expected: &str, found: Unexpected<'_>) -> String {
     let more = format!("write {} or more", u8::from(expected.starts_with("a nonzero")));
     let less = String::from("write a smaller number");

@@ -9,7 +9,7 @@ use super::places::places;
 use super::text::{read_text, syntax};
 use super::tree::{Value, YamlNode};
 
-/// Everything read so far, and its faults.
+/// The files read so far, and their faults.
 #[derive(Default)]
 pub(in crate::config) struct ConfigFiles {
     pub sources: Vec<ConfigText>,
@@ -17,10 +17,10 @@ pub(in crate::config) struct ConfigFiles {
 }
 
 impl ConfigFiles {
-    /// Reads one more text. `None`: it is no YAML.
+    /// Reads the text of one more file. `None`: the text is not YAML.
     pub fn read(&mut self, name: &str, text: String) -> Option<YamlNode> {
         let file = self.sources.len();
-        // A byte order mark is not a part of it (YAML 1.2.2 §5.2).
+        // A byte order mark is not a part of the text (YAML 1.2.2 §5.2).
         let text = match text.strip_prefix('\u{feff}') {
             Some(rest) => rest.to_owned(),
             None => text,
@@ -54,7 +54,7 @@ impl ConfigFiles {
                     self.faults.push(at, Complaint::new(format!("{name}: {what}"), hint));
                 });
                 let Some(node) = text.ok().and_then(|text| self.read(&name, text)) else { continue };
-                // Without content, it may be in the course of being written, or the disk may be full: its settings must not silently vanish.
+                // An empty file may be half written, or the disk may have been full: its settings must not silently vanish.
                 if node.at == ConfigPlace::Unwritten && file.is_file() {
                     let what = format!("{name}: it is empty");
                     self.faults.push(at, Complaint::new(what, "write `{}` into it, or move it away"));
@@ -70,8 +70,8 @@ impl ConfigFiles {
         included
     }
 
-    /// Lays included files over the one that names them. Among themselves they are equals: lists are joined, and neither
-    /// overrides the other.
+    /// Lays included files over the file that names them. Included files are equals: their lists are joined, and none of them
+    /// overrides another.
     pub fn join(&mut self, root: &mut YamlNode, included: Vec<YamlNode>) {
         let mut joined = YamlNode::empty();
         for node in included {
@@ -104,7 +104,7 @@ impl ConfigFiles {
     }
 }
 
-/// The text of this number as a tree, with `fleet: URL` in its long form.
+/// Parses the text of the file with this number into a tree, with `fleet: URL` in its long form.
 fn read(text: &str, file: usize, faults: &mut Faults) -> Result<YamlNode, (ConfigPlace, Complaint)> {
     let line = |&(line, column): &(usize, usize)| ConfigPlace::Line { file, line, column };
     let places = places(text);
@@ -133,7 +133,7 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// An included directory may contain the first file.
+/// Whether a file is the first file, which an included directory may contain.
 fn is_same(file: &Path, main: &Path) -> bool {
     let [file, main] = [file, main].map(|path| fs::canonicalize(path).ok());
     file.is_some() && file == main

@@ -1,5 +1,5 @@
-//! What the keys of a map are. Those that the operator names have one spelling from here on, by which files are joined and
-//! faults are found.
+//! The kinds of keys that a map may have. Keys that the operator chooses, such as hosts, are brought into one spelling, by which
+//! files are joined and duplicates are found.
 
 use super::error::Complaint;
 use crate::policy::HostPattern;
@@ -14,10 +14,10 @@ pub(super) enum KeyKind {
 }
 
 impl KeyKind {
-    /// Of the map that stands at this key, wherever that is.
+    /// The kind of the keys in the map at this key, wherever the key stands.
     pub fn at(key: &str) -> Self {
         match key {
-            // Also `intercept.hosts`, and those of a user.
+            // Also `intercept.hosts`, and the `hosts` of a user.
             "hosts" => Self::Hosts,
             "policy_tokens" => Self::Purposes,
             _ => Self::Settings,
@@ -32,7 +32,7 @@ impl KeyKind {
         }
     }
 
-    /// The key is there already, `{}`.
+    /// The complaint about a repeated key. `{}` in its hint stands for the place of the first one.
     pub fn repeated(self, key: &str) -> Complaint {
         match self {
             Self::Settings => Complaint::new(format!("duplicate key `{key}`"), "already set in {}; keep one of them"),
@@ -43,7 +43,7 @@ impl KeyKind {
         }
     }
 
-    /// What one of the keys is, and such a map: for a variable's name that cannot spell it.
+    /// The noun for such a key, and an example of such a map: for errors about variables whose names cannot contain the key.
     pub fn example(self) -> (&'static str, &'static str) {
         match self {
             Self::Purposes => ("purpose", "{ai-train: [NAME]}"),

@@ -1,4 +1,5 @@
-//! Where and how the values of a YAML text are written: one scan, which serde_yaml's reading of the text goes along.
+//! The places and spellings of the values in a YAML text, which serde_yaml does not tell: a scan that numbers values in the order in which
+//! serde_yaml reads them.
 
 use std::collections::HashMap;
 use std::iter::repeat_n;
@@ -6,12 +7,12 @@ use std::iter::repeat_n;
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
 /// Line and column, both from 1, the column in characters, of each value in the order in which serde_yaml reads them.
-/// All values of an alias are where it is written. Stops early if the text is not YAML.
+/// All values of an alias have the place of the alias. Stops early if the text is not YAML.
 pub(super) fn places(text: &str) -> Vec<(usize, usize)> {
     scan(text).0
 }
 
-/// The values, by their numbers, that look like numbers in other than decimal digits, such as `0x1f` and `+5`: these are names.
+/// The values that look like numbers but have more than decimal digits, such as `0x1f` and `+5`, by their index: they are read as text.
 pub(super) fn odd_numbers(text: &str) -> HashMap<usize, String> {
     if ODD.iter().any(|odd| text.contains(odd)) { scan(text).1 } else { HashMap::new() }
 }
@@ -19,7 +20,7 @@ pub(super) fn odd_numbers(text: &str) -> HashMap<usize, String> {
 fn scan(text: &str) -> (Vec<(usize, usize)>, HashMap<usize, String>) {
     let mut places: Vec<(usize, usize)> = Vec::new();
     let (mut open, mut odd) = (Vec::new(), HashMap::new());
-    // The first value, and how many, by the anchor's number, which is 0 for a value without an anchor.
+    // By the anchor's number, which is 0 for values without an anchor: index of the first value, and number of values.
     let mut anchors: HashMap<usize, (usize, usize)> = HashMap::new();
     for (event, span) in Parser::new_from_str(text).map_while(Result::ok) {
         let start = places.len();
@@ -40,7 +41,7 @@ fn scan(text: &str) -> (Vec<(usize, usize)>, HashMap<usize, String>) {
                 let Some((anchor, first)) = open.pop() else { break };
                 anchors.insert(anchor, (first, start - first));
             }
-            // serde_yaml has read the text, so there are at most `MOST_VALUES` of them.
+            // `YamlNode::read` refuses a text with more than `MOST_VALUES` values, so no more places are needed.
             Event::Alias(anchor) => match anchors.get(&anchor) {
                 Some(&(first, count)) if start + count <= MOST_VALUES => {
                     places.extend(repeat_n((span.start.line(), span.start.col() + 1), count));
@@ -56,7 +57,7 @@ fn scan(text: &str) -> (Vec<(usize, usize)>, HashMap<usize, String>) {
     (places, odd)
 }
 
-/// How [`odd_numbers`] begin.
+/// Prefixes of [`odd_numbers`].
 const ODD: [&str; 4] = ["0x", "0o", "0b", "+"];
 
 /// Nested aliases can expand a line to a gigabyte; no real configuration has this many values.

@@ -1,4 +1,4 @@
-//! The tree to typed values, through serde. A fault has the place of the value that is wrong.
+//! Converts the tree into typed values, through serde. A fault has the place of the value that is wrong.
 
 use std::fmt;
 use std::iter::once;
@@ -15,7 +15,7 @@ use super::tree::{Value, YamlNode};
 use crate::config::schema::text;
 use crate::config::steps::step;
 
-/// One node as serde sees it.
+/// A node as serde's deserializer.
 #[derive(Clone, Copy)]
 pub(in crate::config) struct Reader<'a> {
     pub node: &'a YamlNode,
@@ -90,7 +90,7 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ValueError> {
-        // To serde it is two numbers; here it is written with its unit.
+        // serde reads a duration as two numbers; in the file it is written with its unit.
         if name == "Duration" {
             let duration: Duration = text::one(self)?;
             let numbers = [duration.as_secs(), duration.subsec_nanos().into()];
@@ -144,7 +144,7 @@ impl<'a> IntoDeserializer<'_, ValueError> for Reader<'a> {
 
 #[derive(Debug)]
 pub(in crate::config) struct ValueError {
-    /// Of the innermost value that was being read.
+    /// The place of the innermost value that was being read.
     pub place: Option<ConfigPlace>,
     pub complaint: Complaint,
 }
@@ -186,7 +186,7 @@ impl Error for ValueError {
                 format!("a list is written in brackets: [{}]", show(found).trim_matches('`'))
             }
             ("a sequence", _) => String::from("a list is written `[one, two]`, or line by line, each begun with `- `"),
-            // One with keys chosen by the operator: hosts, or purposes.
+            // A map whose keys the operator chooses: hosts, or purposes.
             ("a map", _) => String::from("write `NAME: …` for each, or `{}` for none"),
             (map, _) if map.starts_with("struct") => String::from("write the keys of this section below it, indented"),
             ("a boolean", _) => String::from("write `true` or `false`"),

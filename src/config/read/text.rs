@@ -7,7 +7,7 @@ use super::error::{Complaint, ConfigPlace};
 use super::tree::OURS;
 use crate::config::{hint_for, read_argument, read_file};
 
-/// The file that was asked for, which a command line may have named, or an included one.
+/// Reads the text of the first file, which may be named on the command line, or of an included file.
 pub(in crate::config) fn read_text(path: &Path, is_included: bool) -> Result<String, Complaint> {
     let read = if is_included { read_file(path) } else { read_argument(path) };
     let bytes = read.map_err(|error| {
@@ -28,7 +28,7 @@ pub(in crate::config) fn read_text(path: &Path, is_included: bool) -> Result<Str
     })
 }
 
-/// What is wrong with a text that is no YAML, and where, if that is known: in the file of this number.
+/// The fault of a text that is not YAML, and its place in the file with this number, as far as it is known.
 pub(in crate::config) fn syntax(text: &str, file: usize, error: &serde_yaml::Error) -> (ConfigPlace, Complaint) {
     let message = error.to_string();
     let message = message.rsplit(OURS).next().unwrap_or_default();
@@ -50,7 +50,7 @@ pub(in crate::config) fn syntax(text: &str, file: usize, error: &serde_yaml::Err
     } else {
         SYNTAX_HINTS.iter().find(known).map_or(SYNTAX_HINT, |(_, hint)| hint)
     };
-    let what = if what.contains("more than one document") { "there is more than one document in it" } else { what };
+    let what = if what.contains("more than one document") { "the file has more than one document" } else { what };
     (place, Complaint::new(what, hint))
 }
 

@@ -1,4 +1,4 @@
-//! YAML text to a tree in which each value knows its place.
+//! Parses YAML text into a tree in which each value knows its place.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, btree_map::Entry};
@@ -26,12 +26,12 @@ pub(in crate::config) enum Value {
     Decimal(f64),
     Text(String),
     List(Vec<YamlNode>),
-    /// Key, with its place, and value. Boxed, because a map has room for eleven, and most have one.
+    /// Each key with its place, and its value. Boxed, as each map reserves room for eleven entries, and most have one.
     Map(BTreeMap<String, Box<(YamlNode, YamlNode)>>),
 }
 
 impl Value {
-    /// The text, or the number as text: names may be made of digits. A decimal may be written in another way.
+    /// The text, or a whole number as text, as names may be made of digits. Not a decimal, which may have been spelt differently.
     pub fn name(&self) -> Option<String> {
         match self {
             Self::Text(text) => Some(text.clone()),
@@ -43,9 +43,9 @@ impl Value {
 }
 
 impl YamlNode {
-    /// Reads a whole document, in which `at` gives the place of each value by its number; nothing but comments is `null`.
-    /// Refuses tags, several documents and bombs. A key that stands twice in a map is a fault, and the first one counts.
-    /// `key`: the key that the document is the value of, if any.
+    /// Reads a whole document; if it has only comments, it is `null`. `at`: returns the place of each value by its index.
+    /// Refuses tags, several documents and alias bombs. A key that stands twice in a map is a fault, and the first one counts.
+    /// `key`: the key whose value the document is, if any.
     pub fn read(
         text: &str,
         key: &str,
@@ -128,7 +128,7 @@ impl YamlNode {
         self.put(if is_short { &["fleet", "url"] } else { path }, value);
     }
 
-    /// Puts a value where the path of keys says, over what is there; makes the maps on the way.
+    /// Puts a value at this path of keys, in place of the value there; creates the maps on the way.
     fn put(&mut self, path: &[&str], value: Self) {
         let Some((step, rest)) = path.split_first() else {
             *self = value;
@@ -173,7 +173,7 @@ struct YamlWalk<'a> {
     seen: &'a Cell<usize>,
     faults: &'a RefCell<&'a mut Faults>,
     odd: &'a HashMap<usize, String>,
-    /// If the value is a map.
+    /// The kind of the keys, if the value is a map.
     keys: KeyKind,
 }
 
@@ -249,7 +249,7 @@ impl<'de> Visitor<'de> for YamlWalk<'_> {
         self.leaf(Value::Signed(number))
     }
 
-    /// Larger than any key accepts. Kept as text, to be shown as written.
+    /// A number larger than any key accepts. Kept as text, to be shown as written.
     fn visit_u128<E: Error>(self, number: u128) -> Result<YamlNode, E> {
         self.leaf(Value::Text(number.to_string()))
     }
@@ -296,5 +296,5 @@ impl<'de> Visitor<'de> for YamlWalk<'_> {
     }
 }
 
-/// Begins a message of ours: serde_yaml puts the path of keys before it.
+/// Marks the beginning of our own messages, before which serde_yaml puts the path of keys.
 pub(in crate::config) const OURS: char = '\u{1f}';

@@ -15,13 +15,13 @@ use crate::config::read::error::Complaint;
 use crate::policy::{Allowlist, Budget, HostPattern, ListedBy};
 use crate::robots::ProductToken;
 
-/// Who may use the proxy. If empty, anybody who can reach it, which must be loopback only.
+/// The clients and users that may use the proxy. If empty, anybody who can reach it may, which must be loopback only.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AccessSettings {
     pub clients: Vec<Network>,
-    /// Nobody is let in who is none of `users`, even if there is none.
+    /// Only `users` are let in, even if the list is empty.
     pub require_user: bool,
     pub users: Vec<Arc<User>>,
 }
@@ -32,7 +32,7 @@ impl AccessSettings {
         self.require_user || !self.users.is_empty()
     }
 
-    /// Whether nothing says who may use it.
+    /// Whether anybody may use the proxy.
     pub fn is_open_to_all(&self) -> bool {
         self.clients.is_empty() && !self.needs_user()
     }
@@ -51,7 +51,7 @@ pub struct User {
     /// Replaces `identity.product_tokens`.
     #[serde(default)]
     pub product_tokens: Vec<ProductToken>,
-    /// Replaces `identity.user_agent`, and so the client's. `product_tokens` are those in it, unless they are set.
+    /// Replaces `identity.user_agent`, and thus the client's. `product_tokens` are taken from it, unless they are set.
     #[serde(default, deserialize_with = "text::some")]
     pub user_agent: Option<String>,
     /// The source of `hosts`.
@@ -60,7 +60,7 @@ pub struct User {
     /// Replaces `Settings::hosts`, with this user's overrides laid over them. `None`: no overrides.
     #[serde(skip)]
     pub hosts: Option<Hosts>,
-    /// What this user may request, further limited by what everybody may.
+    /// The hosts and methods that this user may request, as far as everybody may request them.
     #[serde(default, rename = "egress", deserialize_with = "listed_by_user")]
     pub listed: Allowlist,
     /// Limit on concurrent connections.

@@ -26,18 +26,18 @@ pub struct Intercept {
     pub(in crate::config) hosts: HostMap<InterceptMode>,
 }
 
-/// Where the certificate authority comes from: our own, created on first use, unless the operator's is named.
+/// The source of the certificate authority: our own, created on first use, unless the operator's is configured.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct CaSource {
-    /// That of our own. `None`: in the state directory.
+    /// The directory of our own authority. `None`: in the state directory.
     #[serde(default, deserialize_with = "text::some")]
     pub directory: Option<PathBuf>,
-    /// The operator's: a PEM file with the certificate, which intermediates may follow.
+    /// The operator's authority: a PEM file with the certificate, which intermediates may follow.
     #[serde(default, deserialize_with = "text::some")]
     pub certificate: Option<PathBuf>,
-    /// The file of its key.
+    /// The PEM file with the certificate's key.
     #[serde(default, deserialize_with = "text::some")]
     pub key: Option<PathBuf>,
 }
@@ -49,7 +49,7 @@ impl CaSource {
     }
 }
 
-/// A certificate of the operator's has a key, and takes the place of a directory.
+/// Checks that an operator's certificate comes with its key, and without a directory.
 pub(in crate::config) fn check(check: &mut Sections<'_>) {
     let [directory, certificate, key] =
         ["directory", "certificate", "key"].map(|name| check.is_written(&["intercept", "ca", name]));

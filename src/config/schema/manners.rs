@@ -46,7 +46,7 @@ pub struct WrittenBudget {
     pub bytes: Option<u64>,
     /// `None`: a day.
     pub per: Option<Period>,
-    /// Promised to sites for their pages.
+    /// Limit on the money promised to sites for their pages.
     pub money: Option<WrittenMoney>,
 }
 
@@ -112,7 +112,7 @@ impl WrittenManners {
         }
     }
 
-    /// What no single value shows. `section`: where it is written. `max_delay`: `pace.max_crawl_delay`.
+    /// Checks the values together. `section`: the section in which they are written. `max_delay`: `pace.max_crawl_delay`.
     pub fn check(&self, section: &[&str], max_delay: Duration, check: &mut Sections<'_>) {
         let key = |path: [&'static str; 2]| [section, &path].concat();
         if self.budget.is_some() {
@@ -134,17 +134,17 @@ impl WrittenManners {
             && after != 0
             && (pause.is_zero() || pause > LONGEST_PAUSE)
         {
-            let what = format!("a host is left alone for up to 1h, not for {}", show_duration(pause));
+            let what = format!("a host is paused for up to 1h, not for {}", show_duration(pause));
             check.fault(
                 &key(["breaker", "pause"]),
                 what,
-                "write `10m`; a host that still turns requests away is paused again",
+                "write `10m`; a host that still refuses requests is paused again",
             );
         }
     }
 }
 
-/// A budget is of something.
+/// Checks that a budget limits something.
 pub(in crate::config) fn check_budget(section: &[&str], check: &mut Sections<'_>) {
     let [per, requests, bytes] = ["per", "requests", "bytes"].map(|name| [section, &["budget", name]].concat());
     if check.is_written(&per) && !check.is_written(&requests) && !check.is_written(&bytes) {
@@ -160,7 +160,7 @@ pub(in crate::config) fn some_budget<'de, D: Deserializer<'de>>(
     WrittenBudget::deserialize(deserializer).map(WrittenBudget::meant)
 }
 
-/// `5` or `2.5`, in hundredths.
+/// Parses `5` or `2.5`, in hundredths.
 fn parse_factor(text: &str) -> Result<u32, Complaint> {
     let fault = |what| Complaint::new(what, FACTOR_FORMS);
     let number: f64 = text.parse().map_err(|_| fault(format!("expected a number, found `{text}`")))?;
@@ -177,5 +177,5 @@ from_text! {
 
 const MOST_FACTOR: f64 = 1000.0;
 const FACTOR_FORMS: &str = "a factor is a number from 0.01 to 1000, such as `5` or `2.5`, or 0 for none";
-/// No delay is owed for longer, whatever clocks say.
+/// Longest pause of a host: no delay is owed for longer, whatever clocks say.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);

@@ -8,7 +8,7 @@ use super::text::read_from_text;
 use crate::config::read::error::Complaint;
 use crate::policy::{Currency, Money, MoneyBudget, Period};
 
-/// One currency and its amount.
+/// A limit in one currency, as written.
 #[derive(Clone, Copy, Debug, PartialEq, Hash, Eq)]
 pub struct WrittenMoney(pub MoneyBudget);
 

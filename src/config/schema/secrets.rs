@@ -134,7 +134,7 @@ impl FleetUrl {
         if !database.is_empty() && database.parse::<u32>().is_err() {
             return Err(Complaint::new("the database must be a number", FLEET_FORMS));
         }
-        // Such as `#insecure`, by which some clients disable verification.
+        // Some clients disable verification by `#insecure`.
         let is_many = url.0.scheme().contains('+');
         if url.0.fragment().is_some() || url.0.query().is_some() && !is_many {
             return Err(Complaint::new("nothing may follow the number of the database", FLEET_FORMS));

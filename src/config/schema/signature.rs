@@ -9,7 +9,7 @@ use url::Url;
 use super::text::{self, read_from_text};
 use crate::config::read::error::Complaint;
 
-/// Web Bot Auth. Without a key, nothing is signed.
+/// The settings of Web Bot Auth. Without a key, nothing is signed.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -23,7 +23,7 @@ pub struct SignatureSettings {
     pub agent: Option<Agent>,
     pub form: AgentForm,
     pub when: SignWhen,
-    /// Time from `created` to `expires`.
+    /// Time from `created` to `expires` of a signature.
     pub validity: Duration,
     /// Whether each request gets a separate signature, with a nonce.
     pub nonce: bool,
@@ -58,7 +58,7 @@ impl Agent {
         &self.0
     }
 
-    /// `bot.example`, or `bot.example:8443`.
+    /// The authority of the URL: `bot.example`, or `bot.example:8443`.
     pub fn authority(&self) -> &str {
         self.0.split('/').nth(2).unwrap_or_default()
     }

@@ -29,7 +29,7 @@ pub(in crate::config) fn some<'de, D: Deserializer<'de>, T: FromText>(deserializ
     one(deserializer).map(Some)
 }
 
-/// One, or a list of them.
+/// For `#[serde(deserialize_with)]`: one value, or a list of values.
 pub(in crate::config) fn many<'de, D: Deserializer<'de>, T: FromText>(deserializer: D) -> Result<Vec<T>, D::Error> {
     struct Many<T>(PhantomData<T>);
 
@@ -82,7 +82,7 @@ impl<T: FromText> Visitor<'_> for Text<T> {
         self.visit_str(&number.to_string())
     }
 
-    /// A text such as `1.10` or `8e2` would become another.
+    /// Refuses a decimal in place of a text, as `1.10` or `8e2` would become another text.
     fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
         if T::FORMS == QUOTES {
             return Err(E::custom(Complaint::new(format!("this is read as the number {number}"), QUOTES)));
@@ -149,6 +149,6 @@ pub(in crate::config) use {checked_texts, from_text, read_from_text};
 
 pub(in crate::config) const QUOTES: &str = "put it in quotes";
 
-/// By these names a value is asked for that stands for a path, and for one value or a list of them.
+/// Names of newtypes that tell `Reader` to expect a path, and one value or a list of values.
 pub(in crate::config) const PATH: &str = "a path";
 pub(in crate::config) const MANY: &str = "one or a list";

@@ -26,7 +26,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, Complaint> {
     let Some(milliseconds) = milliseconds else { return fault(format!("`{text}` is not a duration")) };
     match number.checked_mul(milliseconds).map(Duration::from_millis) {
         Some(duration) if duration <= MAX_DURATION => Ok(duration),
-        Some(_) | None => Err(Complaint::new(format!("the duration `{text}` is too long"), "3650d is the most")),
+        Some(_) | None => Err(Complaint::new(format!("the duration `{text}` is too long"), "write `3650d` or less")),
     }
 }
 
@@ -47,7 +47,7 @@ pub fn show_duration(duration: Duration) -> String {
     show(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX), &DURATIONS)
 }
 
-/// In the largest unit that it has a whole number of.
+/// The size in the largest unit that keeps it exact.
 pub fn show_size(bytes: u64) -> String {
     show(bytes, &SIZES)
 }
@@ -70,9 +70,9 @@ from_text! {
     u64, "a size", SIZE_FORMS, parse_size;
 }
 
-/// In milliseconds, the largest first.
+/// The units of durations in milliseconds, the largest first.
 const DURATIONS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
-/// In bytes, the largest first.
+/// The units of sizes in bytes, the largest first.
 const SIZES: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("", 1)];
 /// Ten years. A longer duration is a typing error, and would overflow when added to a clock's reading.
 pub const MAX_DURATION: Duration = Duration::from_secs(3650 * 86_400);

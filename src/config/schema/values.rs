@@ -227,7 +227,7 @@ fn parse_purpose(text: &str) -> Result<Purpose, Complaint> {
     Purpose::parse(text).map_err(fault)
 }
 
-/// Part of a header field's value: printable ASCII and spaces.
+/// Parses part of a header field's value: printable ASCII and spaces.
 fn parse_printable(text: &str) -> Result<String, Complaint> {
     match text.chars().find(|c| !matches!(c, ' '..='~')) {
         None => Ok(text.to_owned()),
@@ -238,7 +238,7 @@ fn parse_printable(text: &str) -> Result<String, Complaint> {
     }
 }
 
-/// An address to listen on, or `off`.
+/// Parses an address to listen on, or `off`.
 fn parse_address_or_off(text: &str) -> Result<Option<ListenAddress>, Complaint> {
     if text == "off" { Ok(None) } else { ListenAddress::parse(text).map(Some) }
 }
@@ -271,13 +271,13 @@ const MOST_OF_INSTANCE: usize = 40;
 const MOST_PATH_BYTES: usize = 1 << 20;
 const PATH_FORMS: &str = "a path pattern begins with `/` or `*`: `/private/`, `/*.pdf$`";
 
-/// A host, or a pattern of hosts.
+/// Parses a host, or a pattern of hosts.
 pub(in crate::config) fn parse_pattern(text: &str) -> Result<HostPattern, Complaint> {
     let fault = |_| Complaint::new(format!("`{text}` is not a host or a pattern of hosts"), HOST_FORMS);
     HostPattern::parse(text).map_err(fault)
 }
 
-/// A host name.
+/// Parses a host name.
 fn parse_name(text: &str) -> Result<Host, Complaint> {
     match parse_pattern(text) {
         Ok(HostPattern::Host(host @ Host::Name(_))) => Ok(host),
@@ -292,7 +292,7 @@ impl FromText for PathBuf {
 
     fn from_text(text: &str) -> Result<Self, Complaint> {
         match text {
-            // Joined to the file's directory, it would be that directory.
+            // An empty path, joined to the file's directory, would be that directory.
             "" => Err(Complaint::new("an empty path names nothing", "write a path, or leave the key out")),
             path => Ok(path.into()),
         }

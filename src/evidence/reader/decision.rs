@@ -18,38 +18,38 @@ pub struct Decision {
     /// `allowed`, `refused`, or `reported`; `None`: nothing was decided.
     pub verdict: Option<String>,
     pub reason: Option<String>,
-    /// If there are several: all of them.
+    /// All reasons, if there are several.
     pub reasons: Vec<String>,
     pub rule: Option<String>,
     pub line: Option<u32>,
-    /// Of a tdmrep.json or a licence file.
+    /// Number of the deciding entry of a tdmrep.json or a licence file.
     pub entry: Option<u64>,
     pub robots: Option<SiteCopy>,
     pub tdmrep: Option<SiteCopy>,
     pub license_file: Option<SiteCopy>,
     /// Fields of the answer that reserve a use.
     pub signals: Option<String>,
-    /// What the answer asked for in return: where its licence is, and a price.
+    /// Terms in the answer: the URL of its licence, and (`price`) a price.
     pub license: Option<String>,
     pub price: Option<String>,
     #[serde(deserialize_with = "some_hash")]
     pub config: Option<Hash>,
     pub status: u16,
-    /// Of the site's answer, if it is not `status`.
+    /// Status of the site's answer, if it differs from `status`.
     pub origin_status: Option<u16>,
     pub bytes_in: u64,
     pub bytes_out: u64,
     pub held_ms: u64,
-    /// From the request to when it was sent to the site. `None`: it was not, or 1.0.0-rc.1 wrote the record.
+    /// Milliseconds from the request's arrival until it was sent to the site. `None`: it was not sent, or 1.0.0-rc.1 wrote the record.
     pub sent_ms: Option<u64>,
-    /// The User-Agent that it was sent with.
+    /// The User-Agent with which the request was sent.
     pub agent: Option<String>,
     pub origin_ms: Option<u64>,
     pub ms: u64,
 }
 
 impl Decision {
-    /// When the site could see the request: when it was sent, or when it came if it never was. `came`: the time of its record.
+    /// When the site could see the request: when it was sent, or when it arrived if it never was. `came`: the time of its record.
     pub fn seen(&self, came: SystemTime) -> SystemTime {
         self.sent_ms.and_then(|after| came.checked_add(Duration::from_millis(after))).unwrap_or(came)
     }
@@ -70,7 +70,7 @@ impl Decision {
         self.reason.iter().chain(others)
     }
 
-    /// The figure of a report in which it counts.
+    /// The figure of a report in which the request counts.
     pub fn figure(&self) -> Figure {
         match (self.outcome.as_str(), self.site_status()) {
             _ if self.reason.as_deref() == Some("client-denied") => Figure::TurnedAway,
@@ -83,22 +83,22 @@ impl Decision {
         }
     }
 
-    /// Whether the site answered a request that was refused then: its answer was not delivered.
+    /// Whether the request was refused after the site had answered, so that the answer was not delivered.
     pub fn is_refused_after_answer(&self) -> bool {
         self.outcome == "refused" && self.origin_ms.is_some()
     }
 
-    /// Whether the page's own words (a field, or an element of its head) said no to it, then or remembered: refused, or reported.
+    /// Whether the page itself (a field, or an element of its head) said no to the use, now or earlier. Refused, or only reported.
     pub fn is_by_page(&self) -> bool {
         self.reason.as_deref() == Some("usage-disallowed") && self.line.is_none() && self.entry.is_none()
     }
 
-    /// Whether the licence file said no to it.
+    /// Whether the licence file said no to the use.
     pub fn is_by_license(&self) -> bool {
         self.rule.as_deref().is_some_and(|rule| rule.starts_with("url: "))
     }
 
-    /// Whether the configuration let it through although a rule says no, or unread.
+    /// Whether the configuration let the request through although a rule says no, or without reading the rules.
     pub fn is_let_through(&self) -> bool {
         let unread = ["robots-ignored", "allowed-by-operator", "long-unreachable"];
         match self.verdict.as_deref() {
@@ -107,17 +107,17 @@ impl Decision {
         }
     }
 
-    /// Whether what the client has is the site's answer.
+    /// Whether the client received the site's answer.
     fn is_sites(&self) -> bool {
         self.origin_ms.is_some() && !matches!(self.outcome.as_str(), "refused" | "failed" | "cached")
     }
 
-    /// Status of the site's answer. `None`: it was not asked, or the record does not have it.
+    /// Status of the site's answer. `None`: the site was not asked, or the record does not have it.
     pub fn site_status(&self) -> Option<u16> {
         self.origin_status.or(self.is_sites().then_some(self.status))
     }
 
-    /// Bytes of the site's answer, or of a tunnel, that the client has. `None`: what it has comes from here.
+    /// Bytes of the site's answer, or of a tunnel, that the client received. `None`: its answer came from the proxy.
     pub fn site_bytes(&self) -> Option<u64> {
         (self.is_sites() || self.outcome == "tunnelled").then_some(self.bytes_out)
     }
@@ -127,7 +127,7 @@ impl Decision {
         self.figure() == Figure::Delivered && self.site_status().is_none_or(|status| (200..300).contains(&status))
     }
 
-    /// The file and line, or who else has decided. `None`: `reason` says all there is to say.
+    /// The file and line that decided, or else who decided. `None`: `reason` tells it.
     pub fn decided_by(&self) -> Option<String> {
         let reason = self.reason.as_deref()?;
         Some(match (self.line, self.entry) {
@@ -142,10 +142,10 @@ impl Decision {
     }
 }
 
-/// Reasons that the state of robots.txt is, or that no rule of it matches.
+/// Reasons that follow from robots.txt without one of its rules.
 const BY_ROBOTS: [&str; 5] =
     ["no-matching-rule", "no-robots-txt", "robots-disallowed", "robots-unreachable", "rules-too-complex"];
-/// Reasons that the configuration is.
+/// Reasons that follow from the configuration.
 const BY_OPERATOR: [&str; 7] = [
     "allowed-by-operator",
     "operator-denied",
@@ -162,11 +162,11 @@ pub enum Figure {
     Delivered,
     Status4xx,
     Status5xx,
-    /// Answered from here.
+    /// Answered by the proxy itself.
     Answered,
     Refused,
     Failed,
-    /// The client may not use the proxy: in no total.
+    /// The client may not use the proxy. Counts in no total.
     TurnedAway,
 }
 
@@ -184,18 +184,18 @@ impl Figure {
     }
 }
 
-/// A file of the site that it rests on.
+/// A copy of a site's file, on which a decision is based.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct SiteCopy {
-    /// Of the answer that it came with, or that said that there is none.
+    /// Status of the answer that contained the file, or said that there is none.
     pub status: Option<u16>,
     #[serde(deserialize_with = "some_hash")]
     pub sha256: Option<Hash>,
-    /// Fetched, or confirmed.
+    /// When it was fetched or confirmed.
     #[serde(deserialize_with = "some_time")]
     pub fetched: Option<SystemTime>,
-    /// Why it could not be fetched since, and since when.
+    /// Why later fetches failed, and (`failing_since`) since when.
     pub failure: Option<String>,
     #[serde(deserialize_with = "some_time")]
     pub failing_since: Option<SystemTime>,
@@ -212,7 +212,7 @@ pub fn some_hash<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Hash>, D::
 
 pub fn time<'de, D: Deserializer<'de>>(from: D) -> Result<SystemTime, D::Error> {
     let text = String::deserialize(from)?;
-    crate::rfc3339::parse(&text).ok_or_else(|| de::Error::custom("a time is written as RFC 3339 has it"))
+    crate::rfc3339::parse(&text).ok_or_else(|| de::Error::custom("a time must be in the format of RFC 3339"))
 }
 
 fn some_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SystemTime>, D::Error> {

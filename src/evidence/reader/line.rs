@@ -1,4 +1,4 @@
-//! What the lines of a chain say.
+//! The content of the chain's lines.
 
 use super::decision::{Decision, hash, some_hash, time};
 use crate::evidence::record::Hash;
@@ -18,7 +18,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// When what it tells of happened; of a request, when the site could see it.
+    /// When the event of this line happened; for a request, when the site could see it.
     pub fn seen(&self) -> SystemTime {
         match &self.kind {
             Kind::Decision(decision) => decision.seen(self.time),
@@ -27,38 +27,38 @@ impl Line {
     }
 }
 
-/// What a line is about.
+/// The content of a line, by its type.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum Kind {
-    /// The first of its segment.
+    /// The first line of a segment.
     Segment {
         segment: u64,
-        /// Who writes it; not in segments of 1.0.0-rc.1.
+        /// The instance that writes the segment; not in segments of 1.0.0-rc.1.
         instance: Option<String>,
     },
     /// A process begins to write.
     Start {
         version: Option<String>,
         instance: Option<String>,
-        /// The one before was killed, or lost its power.
+        /// The process before was killed, or the power failed.
         #[serde(default)]
         unclean: bool,
         #[serde(default, deserialize_with = "some_hash")]
         config: Option<Hash>,
     },
-    /// It ends.
+    /// The process ends.
     Stop,
     Decision(Box<Decision>),
-    /// What records after it refer to. A file is in each segment with such records.
+    /// A file to which later records refer. Each segment with such records has it.
     File {
         #[serde(deserialize_with = "hash")]
         sha256: Hash,
         text: Option<String>,
         base64: Option<String>,
     },
-    /// Records that could not be written. With `synced`: that may be missing at the end of the segment before, after the line with
-    /// this SHA-256, because fsync failed.
+    /// Records that could not be written. With `synced`: records that may be missing at the end of the segment before, after the line
+    /// with this SHA-256, because fsync failed.
     Lost {
         count: u64,
         #[serde(deserialize_with = "time")]
@@ -68,34 +68,34 @@ pub enum Kind {
         #[serde(default, deserialize_with = "some_hash")]
         synced: Option<Hash>,
     },
-    /// A segment that was kept long enough.
+    /// A segment was removed, as it was kept long enough.
     Removed {
         segment: u64,
-        /// Of its last line.
+        /// SHA-256 of its last line.
         #[serde(deserialize_with = "hash")]
         head: Hash,
     },
-    /// Of a later version.
+    /// A type of a later version.
     #[serde(other)]
     Other,
 }
 
-/// Why a segment cannot be read on.
+/// Why a segment cannot be read further.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error("malformed record: {0}")]
     Malformed(#[from] serde_json::Error),
-    #[error("it is longer than any that is written")]
+    #[error("the line is longer than any that politely writes")]
     TooLong,
-    #[error("its end is missing")]
+    #[error("the line has no end")]
     Torn,
-    #[error("there is no line in it")]
+    #[error("the segment has no line here")]
     Empty,
 }
 
-/// What a line says.
+/// Parses a line.
 pub fn parse(line: &[u8]) -> Result<Line, ReadError> {
     Ok(serde_json::from_slice(line)?)
 }

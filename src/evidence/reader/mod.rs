@@ -19,7 +19,7 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// The lines of a segment. Nothing comes after an error that is the file's.
+/// Iterates over the lines of a segment. Ends after an error.
 pub struct Lines {
     input: BufReader<Box<dyn Read>>,
     line: Vec<u8>,
@@ -31,7 +31,7 @@ impl Lines {
         let input: Box<dyn Read> = match stored.open() {
             Ok(file) if stored.is_compressed => Box::new(MultiGzDecoder::new(file)),
             Ok(file) => Box::new(file),
-            // It was compressed meanwhile.
+            // The segment was compressed meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Box::new(MultiGzDecoder::new(open(&stored.compressed_path()).map_err(|_| error)?))
             }
@@ -40,7 +40,7 @@ impl Lines {
         Ok(Self::new(input))
     }
 
-    /// Those of a plain one that end behind this byte.
+    /// The lines of an uncompressed segment that end after this byte.
     fn behind(stored: &Stored, byte: u64) -> io::Result<Self> {
         let mut file = stored.open()?;
         file.seek(SeekFrom::Start(byte))?;
@@ -51,7 +51,7 @@ impl Lines {
         Lines { input: BufReader::with_capacity(1 << 16, input), line: Vec::new(), is_over: false }
     }
 
-    /// The next, as it is written and its hash.
+    /// The next line, as it is written, and its hash.
     pub fn next(&mut self) -> Option<Result<(&[u8], Hash), ReadError>> {
         if self.is_over {
             return None;
@@ -71,7 +71,7 @@ impl Lines {
         })
     }
 
-    /// Whether the file ends in the line that was read last, which has no end then.
+    /// Whether the file ends within the line that was read last.
     fn ends_here(&mut self) -> io::Result<bool> {
         self.input.read_until(b'\n', &mut self.line)?;
         Ok(self.line.last() != Some(&b'\n'))
@@ -81,22 +81,22 @@ impl Lines {
 /// How a segment ends.
 #[derive(Default)]
 pub struct Tail {
-    /// Bytes of its whole lines.
+    /// Bytes of its complete lines.
     pub length: u64,
-    /// The last whole line, with its end.
+    /// The last complete line, with its line end.
     pub last: Option<Vec<u8>>,
-    /// What comes after it: a line that was just being written.
+    /// Bytes after it: a line whose writing was interrupted.
     pub torn: Vec<u8>,
 }
 
 impl Tail {
-    /// Of a plain one, no more is read than there has to be. `all`: its lines.
+    /// Finds the end of a segment. Reads an uncompressed segment from near its end. `all`: all its lines.
     pub fn of(stored: &Stored, all: Lines) -> Result<Self, ReadError> {
         let length = if stored.is_compressed { 0 } else { fs::metadata(&stored.path)?.len() };
         let most = [1, 16, 256].map(|times| times * TAIL).into_iter();
         for begin in most.filter_map(|most| length.checked_sub(most)) {
             let mut lines = Lines::behind(stored, begin)?;
-            // The first may have begun before.
+            // The first line may have begun before.
             let Some(Ok((line, _))) = lines.next() else { continue };
             let tail = Self::read(begin + line.len() as u64, lines)?;
             if tail.last.is_some() {
@@ -106,7 +106,7 @@ impl Tail {
         Self::read(0, all)
     }
 
-    /// `length`: of the lines before these.
+    /// Reads these lines to the end. `length`: bytes of the lines before them.
     fn read(length: u64, mut lines: Lines) -> Result<Self, ReadError> {
         let mut tail = Tail { length, ..Self::default() };
         while let Some(read) = lines.next() {
@@ -116,7 +116,7 @@ impl Tail {
                     line.clone_into(tail.last.get_or_insert_default());
                 }
                 Err(error) => match error {
-                    // A lost power leaves zeros where the file had grown and nothing was written yet: longer than any line, without an end.
+                    // A power failure leaves zeros where the file had grown but was not written: a line without an end, however long.
                     ReadError::Torn | ReadError::TooLong if lines.ends_here()? => tail.torn.clone_from(&lines.line),
                     error => return Err(error),
                 },
@@ -126,11 +126,11 @@ impl Tail {
     }
 }
 
-/// Some dozens of records.
+/// Bytes that are read first: some dozens of records.
 const TAIL: u64 = 1 << 16;
 
 impl Stored {
-    /// The last line's hash, which the `next` segment says. If that one is damaged, of what can be read.
+    /// The hash of the last line, as the `next` segment names it. If that is damaged, the hash of the last line that can be read.
     pub fn head(&self, next: &Self) -> Hash {
         next.first().map(|first| first.prev).unwrap_or_else(|_| {
             let (mut head, mut lines) = (Hash::default(), Lines::of(self).ok());
@@ -141,12 +141,12 @@ impl Stored {
         })
     }
 
-    /// Its first line, which names the last of the segment before.
+    /// The first line, which names the last line of the segment before.
     pub fn first(&self) -> Result<Line, ReadError> {
         self.line_after(0)
     }
 
-    /// Its second line tells whether fsync failed for the segment before: then, the last line of that one that is on the disk.
+    /// If fsync failed for the segment before, as the second line says: the last line of that segment that is on the disk.
     pub fn synced_before(&self) -> Option<Hash> {
         let Kind::Lost { synced, .. } = self.line_after(1).ok()?.kind else { return None };
         synced
@@ -161,7 +161,7 @@ impl Stored {
     }
 }
 
-/// What a record refers to is not there as it was.
+/// Why a file that a record refers to cannot be had unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     #[error("it is missing")]
@@ -172,7 +172,7 @@ pub enum FileError {
     Io(#[from] io::Error),
 }
 
-/// The bytes of a file line, as they were.
+/// Decodes the bytes of a file line, and verifies their hash.
 pub fn decoded(hash: &Hash, text: Option<String>, base64: Option<String>) -> Result<Vec<u8>, FileError> {
     let bytes = match (text, base64) {
         (Some(text), _) => text.into_bytes(),
@@ -181,10 +181,10 @@ pub fn decoded(hash: &Hash, text: Option<String>, base64: Option<String>) -> Res
     if sha256(&bytes) == *hash { Ok(bytes) } else { Err(FileError::Changed) }
 }
 
-/// A file that a record refers to, in this segment or in any, or where 1.0.0-rc.1 kept it.
+/// Reads a file that a record refers to, from this segment (`None`: from any), or from where 1.0.0-rc.1 kept it.
 ///
 /// # Errors
-/// It is not there as it was.
+/// The file is missing or was changed, or a segment cannot be read.
 pub fn stored_file(directory: &Path, segment: Option<u64>, hash: &Hash) -> Result<Vec<u8>, FileError> {
     let mut found = Err(FileError::Missing);
     stored_files(directory, segment, HashSet::from([*hash]), |_, file| found = file)?;
@@ -229,7 +229,7 @@ pub fn stored_files(
     Ok(())
 }
 
-/// A file where 1.0.0-rc.1 kept it: below the directory, by its SHA-256.
+/// Reads a file from where 1.0.0-rc.1 kept it: below the directory, by its SHA-256.
 pub fn rc1_file(directory: &Path, hash: &Hash) -> Result<Vec<u8>, FileError> {
     let name = digits(hash);
     let path = directory.join(RC1_FILES).join(&name[..2]).join(name + ".gz");
@@ -248,7 +248,7 @@ pub fn rc1_file(directory: &Path, hash: &Hash) -> Result<Vec<u8>, FileError> {
     }
 }
 
-/// The largest `robots.max_size`, and one byte to see what is longer.
+/// The largest `robots.max_size`, plus one byte to detect longer files.
 const MOST_FILE: u64 = (64 << 20) + 1;
-/// The longest line: such a file, of which each character may have to be escaped, and what is around it.
+/// Maximum length of a line in bytes: the largest file, with each character escaped, and 1 KiB for the rest.
 pub const MOST_LINE: usize = (2 * MOST_FILE + (1 << 10)) as usize;

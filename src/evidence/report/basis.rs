@@ -1,4 +1,4 @@
-//! What the records of a report rest on: the instances that wrote them, the configurations in force, and the files of the sites.
+//! The basis of a report's records: the instances that wrote them, the configurations in force, and the files of the sites.
 
 use super::own_fetch::{Fetcher, InForce};
 use crate::evidence::reader::{Decision, ReadError, SiteCopy, stored_files};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Collected record by record. What the files say is filled in by [`read_files`](Self::read_files).
+/// The basis of a report, collected record by record. [`read_files`](Self::read_files) adds the content of files.
 #[derive(Debug, Clone, Default)]
 pub struct Basis {
     /// In the order in which they began to write.
@@ -18,11 +18,11 @@ pub struct Basis {
     /// By origin, such as `https://example.com`.
     pub sites: BTreeMap<String, SiteBasis>,
     pub in_force: InForce,
-    /// Who fetched the files that records rest on, and with which User-Agent.
+    /// The fetchers of the files that records rest on, with their User-Agents.
     fetchers: BTreeMap<Fetcher, Option<String>>,
 }
 
-/// Who wrote to the chain from then on.
+/// An instance that wrote to the chain from `since` on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
     pub name: String,
@@ -41,7 +41,7 @@ pub struct ConfigUse {
     pub text: Option<String>,
 }
 
-/// What was known of one site.
+/// The basis of the records about one site.
 #[derive(Debug, Clone, Default)]
 pub struct SiteBasis {
     pub requests: u64,
@@ -59,16 +59,16 @@ pub struct SiteBasis {
 #[derive(Debug, Clone)]
 pub struct CopyUse {
     pub requests: u64,
-    /// As the last record has it.
+    /// The copy, with the latest time at which it was fetched or confirmed.
     pub copy: SiteCopy,
-    /// When it was first fetched; `copy.fetched` is when it was fetched or confirmed last.
+    /// When it was first fetched.
     pub first: Option<SystemTime>,
-    /// What it reserves, and where licences are: the line or entry, and its text.
+    /// Its reservations and licences: the line or entry, and its text.
     pub reservations: Vec<(String, String)>,
 }
 
 impl Basis {
-    /// A process began at this time, or a segment did that it writes. Restarts of the same version are one.
+    /// Records that an instance began to write, or began a segment. Restarts of the same version count as one.
     pub fn start(&mut self, name: String, version: Option<String>, since: SystemTime) {
         match self.instances.last_mut() {
             Some(last)
@@ -80,7 +80,7 @@ impl Basis {
         }
     }
 
-    /// Leaves the instances that wrote in a period.
+    /// Keeps only the instances that wrote in a period.
     pub fn between(&mut self, since: Option<SystemTime>, until: Option<SystemTime>) {
         let ends: Vec<_> = self.instances.iter().skip(1).map(|next| Some(next.since)).chain([None]).collect();
         let mut ends = ends.into_iter();
@@ -91,7 +91,7 @@ impl Basis {
         });
     }
 
-    /// A selected record. `site`: its origin, and the registrable domain.
+    /// Adds a selected record. `site`: its origin, and the registrable domain.
     pub fn add(&mut self, decision: &Decision, site: Option<(String, String)>, at: SystemTime) {
         if let Some(config) = decision.config {
             let used = self.configs.entry(config).or_insert(ConfigUse { requests: 0, times: (at, at), text: None });
@@ -166,7 +166,7 @@ impl Basis {
     }
 }
 
-/// Counts a copy among those that are known.
+/// Counts a copy; adds it if it is new.
 fn see(all: &mut Vec<CopyUse>, copy: &SiteCopy) {
     let is_same = |used: &&mut CopyUse| {
         let (one, other) = (&used.copy, copy);
@@ -181,7 +181,7 @@ fn see(all: &mut Vec<CopyUse>, copy: &SiteCopy) {
     }
 }
 
-/// What it says about the use of pages to these crawlers.
+/// The preferences on use for these crawlers, and the licences.
 fn of_robots(robots: &RobotsTxt, tokens: &[ProductToken]) -> Vec<(String, String)> {
     let rules = robots.rules_for(tokens);
     let preferences = rules.usage_preferences().map(|(line, text)| (format!("line {line}"), text.to_owned()));
@@ -205,7 +205,7 @@ fn of_licenses(bytes: &[u8]) -> Vec<(String, String)> {
     )
 }
 
-/// The first ones, and whether there are more.
+/// The first [`MOST_NAMES`], and whether there are more.
 fn some(mut all: impl Iterator<Item = (String, String)>) -> Vec<(String, String)> {
     let mut some: Vec<_> = all.by_ref().take(MOST_NAMES).collect();
     some.extend(all.next().map(|_| ("…".to_owned(), "there are more, in the stored file".to_owned())));
@@ -221,7 +221,7 @@ pub fn bounded(all: &mut BTreeSet<String>, name: &str) {
 
 /// Further sites have totals only.
 const MOST_SITES: usize = 10_000;
-/// Of one site's file; further ones are not listed.
+/// Maximum number of copies of a site's file; further ones are not listed.
 const MOST_COPIES: usize = 100;
-/// Most of what is listed of a kind.
+/// Maximum number of names listed of each kind.
 pub const MOST_NAMES: usize = 20;

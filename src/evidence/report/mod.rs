@@ -1,5 +1,5 @@
-//! What records add up to: totals by host, domain, user or rule, the records behind them, what they rest on (`basis`), and what they say
-//! of a time (`past`).
+//! Reports: totals of records by host, domain, user or rule, the records behind them, the basis of these (`basis`), and the state of a
+//! site at a past time (`past`).
 
 mod basis;
 mod own_fetch;
@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::SystemTime;
 
-/// What is added up.
+/// The key by which records are added up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum By {
     #[default]
@@ -40,18 +40,18 @@ pub struct Report {
     pub total: Group,
     /// Those with the most requests first.
     pub groups: Vec<Group>,
-    /// The same records by user.
+    /// Totals of the same records by user.
     pub users: Vec<Group>,
-    /// Requests of clients that may not use the proxy, by client: no credentials, wrong ones, or none that would do. They
+    /// Requests of clients that may not use the proxy, by client: their credentials were missing, wrong or insufficient. They
     /// are in no other total, as they concern no site.
     pub turned_away: Vec<Group>,
     pub basis: Basis,
     pub verified: Verified,
-    /// Records of the period that could not be written, of whatever host, user and use.
+    /// Records of the period that could not be written; their host, user and use are unknown.
     pub lost: u64,
 }
 
-/// Requests of one kind.
+/// Totals of the requests of one host, domain, user or rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Group {
     /// The host, user or rule; empty: none.
@@ -59,44 +59,44 @@ pub struct Group {
     pub requests: u64,
     /// Sent to the site.
     pub forwarded: u64,
-    /// Of these: the site's answer has a status from 400 to 499, such as 404.
+    /// Forwarded requests that the site answered with a status from 400 to 499, such as 404.
     pub status_4xx: u64,
-    /// The same from 500.
+    /// Forwarded requests that the site answered with a status from 500.
     pub status_5xx: u64,
-    /// From here, such as robots.txt.
+    /// Answered by the proxy itself, such as with robots.txt.
     pub answered: u64,
     /// Not sent, or its answer not delivered.
     pub refused: u64,
-    /// Of these: the site had answered, and the answer was not delivered.
+    /// Refused requests that the site had answered; the answer was not delivered.
     pub refused_after_answer: u64,
-    /// Let through, though a rule says no: as configured.
+    /// Let through as configured, although a rule says no.
     pub reported: u64,
-    /// Those, and requests that were let through without regard to robots.txt.
+    /// `reported`, and requests that were let through without regard to robots.txt.
     pub let_through: u64,
-    /// Of these: a reservation of a use by the answer is on record, or one of the declared use.
+    /// Requests of `let_through` with a reservation on record: by the answer, or against the declared use.
     pub let_through_reserved: u64,
     pub failed: u64,
     pub bytes_in: u64,
-    /// Of sites' answers.
+    /// Bytes of sites' answers.
     pub bytes_out: u64,
-    /// Of these: with content, which are 2xx and tunnels, as whole as the site sent them, and their bytes.
+    /// Completely delivered answers with content, which are 2xx and tunnels, and (`content_bytes`) their bytes.
     pub content: u64,
     pub content_bytes: u64,
-    /// The site answered 304: it has not changed since it was fetched before.
+    /// Requests that the site answered with 304: the page has not changed since an earlier fetch.
     pub not_modified: u64,
-    /// That requests waited for their turn.
+    /// Milliseconds that requests waited for their turn.
     pub held_ms: u64,
     #[serde(skip)]
     pub times: Option<(SystemTime, SystemTime)>,
-    /// Why, as records have it. A request with several reasons counts for each.
+    /// Requests by reason. A request with several reasons counts for each.
     pub reasons: BTreeMap<String, u64>,
-    /// Why requests were refused, one reason each.
+    /// Refused requests by reason; each has one.
     pub refused_by: BTreeMap<String, u64>,
-    /// By which rule, as [`By::Rule`] names them. What comes after the first few is counted under its reason.
+    /// Refused requests by rule, named as for [`By::Rule`]. Rules after the first [`MOST_NAMES`] are counted under their reason.
     pub refused_rules: BTreeMap<String, u64>,
     /// The User-Agents that sites have seen, the first few; empty: none was sent.
     pub agents: BTreeSet<String>,
-    /// For whom robots.txt was read, and what for.
+    /// The crawlers for which robots.txt was applied.
     pub product_tokens: BTreeSet<String>,
     /// Requests by declared use. One that declares several counts for each.
     pub purposes: BTreeMap<String, u64>,
@@ -121,7 +121,7 @@ impl Found {
     }
 }
 
-/// Verifies the chain, and hands each record that a report counts to `see`, in its order.
+/// Verifies the chain, and passes each record that a report counts to `see`, in the chain's order.
 ///
 /// # Errors
 /// A segment cannot be read.
@@ -172,7 +172,7 @@ pub fn report(directory: &Path, by: By, selection: &Selection) -> Result<Report,
     Ok(report)
 }
 
-/// By name, within bounds.
+/// Totals by name, at most [`MOST_GROUPS`].
 #[derive(Default)]
 struct TotalsByName(BTreeMap<String, Group>);
 
@@ -192,7 +192,7 @@ impl TotalsByName {
 }
 
 impl Group {
-    /// What the site answered with, without its errors.
+    /// Requests that the site answered without an error status.
     pub fn delivered(&self) -> u64 {
         self.forwarded - self.status_4xx - self.status_5xx
     }
@@ -271,5 +271,5 @@ fn domain(authority: &Authority) -> String {
     host.domain().map_or_else(|| host.to_string(), str::to_owned)
 }
 
-/// What does not fit is added up as one.
+/// Maximum number of groups. Further ones are added up as one.
 const MOST_GROUPS: usize = 100_000;

@@ -1,12 +1,12 @@
-//! politely's own fetches of a site's files: no record is of one, but the records that rest on the file say when it was fetched. The
-//! User-Agent follows from the version and the configuration in force then.
+//! politely's own fetches of a site's files. They have no records, but the records that rest on a file say when it was fetched. The
+//! User-Agent follows from the version and the configuration at that time.
 
 use crate::config::Settings;
 use crate::evidence::reader::{Kind, Line, SiteCopy};
 use crate::evidence::record::Hash;
 use std::time::SystemTime;
 
-/// Who fetches: a version of politely, and its configuration.
+/// The fetcher of a file: a version of politely, and its configuration.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fetcher {
     /// `None`: the line of its start was removed.
@@ -15,14 +15,14 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// The User-Agent of its fetches. `config`: the configuration as it is stored. `None`: it cannot be read.
+    /// The User-Agent of its fetches. `config`: the stored configuration. `None`: the configuration cannot be read.
     pub fn agent(&self, config: &[u8]) -> Option<String> {
         let settings = Settings::of_shown("the configuration of that time", str::from_utf8(config).ok()?).ok()?;
         Some(settings.own_user_agent(self.version.as_deref().unwrap_or("…")))
     }
 }
 
-/// Since when which version and configuration were in force, as lines of the chain say.
+/// The versions and configurations in force, each with the time since when, by the lines of the chain.
 #[derive(Debug, Clone, Default)]
 pub struct InForce(Vec<(SystemTime, Fetcher)>);
 
@@ -31,7 +31,7 @@ impl InForce {
         let before = self.at(line.time);
         let fetcher = match &line.kind {
             Kind::Start { version, config: Some(config), .. } => Fetcher { version: version.clone(), config: *config },
-            // After a reload.
+            // A reload has changed the configuration.
             Kind::Decision(decision) => match decision.config {
                 Some(config) if before.is_none_or(|before| before.config != config) => {
                     Fetcher { version: before.and_then(|before| before.version.clone()), config }
@@ -52,21 +52,21 @@ impl InForce {
     }
 }
 
-/// One fetch of a file, or since when none succeeded.
+/// A fetch of a file that succeeded, or the first of those that failed.
 #[derive(Debug, Clone)]
 pub struct FileFetch {
     pub at: SystemTime,
-    /// The file that came of it, or why there is none.
+    /// The fetched file, or why the fetch failed.
     pub found: Result<SiteCopy, String>,
-    /// `None`: what was configured then is not on record.
+    /// The User-Agent. `None`: the configuration at that time is not on record.
     pub agent: Option<String>,
-    /// Of the first record that rests on it.
+    /// Place of the first record that rests on it.
     pub segment: u64,
     pub line: u64,
 }
 
 impl FileFetch {
-    /// Those up to `at` that a copy tells of.
+    /// The fetches up to `at` that a copy tells of.
     pub fn of(copy: &SiteCopy, at: SystemTime, (segment, line): (u64, u64)) -> impl Iterator<Item = Self> {
         let fetched = copy.fetched.map(|at| (at, Ok(copy.clone())));
         let failed = copy.failing_since.zip(copy.failure.clone()).map(|(since, why)| (since, Err(why)));

@@ -1,4 +1,4 @@
-//! What was known of an authority at a time, by the records of then.
+//! The state of an authority at a past time, by the records.
 
 use super::own_fetch::{FileFetch, InForce};
 use super::{Found, Group};
@@ -11,34 +11,34 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// What records say of a time. Each part by the last record before it that has that part; else by the first after it whose
-/// file had been fetched by then.
+/// The state at a past time. Each part is by the last record up to that time that has the part; else by the first later one
+/// whose file had been fetched by that time.
 #[derive(Debug)]
 pub struct Past {
-    /// For whom was asked, what for, and what was configured.
+    /// The record that tells the crawler, the use and the configuration.
     pub known: Found,
-    /// The records of that very URL up to then, without clients that may not use the proxy: totals, and the last few in order.
+    /// Requests for the URL up to that time, without clients that may not use the proxy: totals, and (`last`) the last few in order.
     pub asked: Group,
     pub last: Vec<Found>,
-    /// The last few times that politely itself fetched that URL, if it is one of the site's files, in order.
+    /// The last few fetches of the URL by politely itself, if it is one of the site's files, in order.
     pub fetches: Vec<FileFetch>,
-    /// The last of them to which the page's own words said no: refused, or reported.
+    /// The last request to which the page itself said no. It was refused, or only reported.
     pub by_page: Option<Found>,
-    /// When the page was fetched last and said so; later refusals remember it.
+    /// When the page was last fetched and said no; later refusals remember it.
     pub page_read: Option<SystemTime>,
-    /// `None`: it is not on record, also below.
+    /// `None`: the file is not on record; also below.
     pub robots: Option<PastCopy>,
     pub tdmrep: Option<PastCopy>,
     /// The licence file, which is named but not read.
     pub license_file: Option<SiteCopy>,
-    /// What an answer asked for in return last: where its licence is, and a price.
+    /// The last terms in an answer: the URL of a licence, and (`price`) a price.
     pub license: Option<String>,
     pub price: Option<String>,
-    /// What was configured then, as it is shown, without secrets. `None`: it is not there any more.
+    /// The configuration at that time, without secrets. `None`: it is no longer stored.
     pub config: Option<String>,
 }
 
-/// A site's file of then, and the record that has it.
+/// A site's file at that time, and the record that names it.
 #[derive(Debug)]
 pub struct PastCopy {
     pub found: Found,
@@ -46,20 +46,20 @@ pub struct PastCopy {
     pub file: PastFile,
 }
 
-/// A site's file of then.
+/// The content of a site's file at that time.
 #[derive(Debug)]
 pub enum PastFile {
     Body(Vec<u8>),
-    /// There was none.
+    /// There was none; with the status of the answer.
     Missing(u16),
-    /// It could not be fetched.
+    /// It could not be fetched; with the reason.
     Unreachable(String),
 }
 
-/// Looks for it, and verifies the chain. `url`: as records have it. `None`: nothing was decided about this authority by then.
+/// Finds the state at a time, and verifies the chain. `url`: as in records. `None`: nothing was decided about this authority by then.
 ///
 /// # Errors
-/// A segment cannot be read, or the file that it rests on is not there as it was.
+/// A segment cannot be read, or a file that records rest on is missing or was changed.
 pub fn find(
     directory: &Path,
     authority: &Authority,
@@ -147,11 +147,11 @@ pub fn find(
     Ok((Some(past), verified))
 }
 
-/// Records of the URL that are shown.
+/// Maximum number of records of the URL that are shown.
 const MOST_LAST: usize = 5;
 
-/// The record of a file that says most of a time, behind what is compared: whether it is of then or before, whether its file was there
-/// by then, and its time.
+/// The best record of a file for a time, behind its rank: whether the record is not later, whether its file had been fetched by then, and
+/// the record's time.
 type Nearest = ((bool, bool, SystemTime), Found, SiteCopy);
 
 fn see(
@@ -161,12 +161,12 @@ fn see(
     at: SystemTime,
     found: impl Fn() -> Found,
 ) {
-    // What says nothing is of a request that did not wait for the file.
+    // A record with an empty copy is of a request that did not wait for the file.
     let Some(copy) = copy.filter(|copy| **copy != SiteCopy::default()) else { return };
-    // One that was held may rest on a file that came after it.
+    // A request that was held may rest on a file that was fetched after the request arrived.
     let (is_before, was_there) = (time <= at, copy.fetched.is_some_and(|fetched| fetched <= at));
     let rank = (is_before, was_there || copy.fetched.is_none(), time);
-    // Of those after it, the first.
+    // Of the records after `at`, takes the first.
     if (is_before || was_there) && best.as_ref().is_none_or(|(before, ..)| is_before && *before <= rank) {
         *best = Some((rank, found(), copy.clone()));
     }
@@ -178,7 +178,7 @@ impl PastCopy {
         let is_unreachable = matches!(reason, Some("robots-unreachable" | "long-unreachable"));
         let read = |hash: &Hash| {
             let read = stored_file(directory, Some(found.segment), hash);
-            read.map_err(|error| format!("the file of then, {}: {error}", digits(hash)))
+            read.map_err(|error| format!("the file of that time, {}: {error}", digits(hash)))
         };
         let file = match (&copy, &copy.failure) {
             (_, Some(why)) if is_unreachable => PastFile::Unreachable(why.clone()),
@@ -191,7 +191,7 @@ impl PastCopy {
 
     fn entry(&self, read: impl FnOnce(&[u8]) -> Access, at: SystemTime) -> Entry {
         let answered = |access, status| {
-            // However long ago it was fetched, nothing that came after it is known.
+            // Counts as just fetched, however old it is: no later file is known.
             Entry::answered(SiteAnswer::new(access, status, Freshness::new(at, Duration::from_secs(60), 0.0)))
         };
         match &self.file {
@@ -208,13 +208,13 @@ impl PastCopy {
 }
 
 impl Past {
-    /// What was known of robots.txt at `at`, to decide by.
+    /// The entry of robots.txt at `at`, to decide by.
     pub fn robots(&self, options: &ParseOptions, at: SystemTime) -> Entry {
         let read = |body: &[u8]| Access::Rules(RobotsTxt::parse_again(body, options));
         self.robots.as_ref().map_or_else(Entry::default, |past| past.entry(read, at))
     }
 
-    /// The same of tdmrep.json.
+    /// The entry of tdmrep.json at `at`, to decide by.
     pub fn tdmrep(&self, at: SystemTime) -> Entry {
         let read = |body: &[u8]| Access::Reservations(TdmRep::parse(body).into());
         self.tdmrep.as_ref().map_or_else(Entry::default, |past| past.entry(read, at))

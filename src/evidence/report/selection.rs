@@ -1,4 +1,4 @@
-//! Which records a report counts: by period, host, user and declared use.
+//! Selects the records that a report counts: by period, host, user and declared use.
 
 use crate::config::units::parse_duration;
 use crate::evidence::reader::Decision;
@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use time::macros::format_description;
 use time::{Date, OffsetDateTime, Time};
 
-/// Which records count. What is empty selects all.
+/// The records that count. An empty criterion selects all.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Selection {
     /// Only requests since this time: `7d` ago, a date, or a time such as 2026-11-22T18:30:00Z
@@ -20,8 +20,8 @@ pub struct Selection {
     /// Only requests before this time, in the same notation
     #[arg(long, value_name = "WHEN", value_parser = when)]
     pub until: Option<SystemTime>,
-    /// Only requests to this host: `example.com`, `example.com:8443` or a URL at that port alone, or `*.example.com` for all below
-    /// it; may be given several times
+    /// Only requests to this host: `example.com`; `example.com:8443` or a URL for one port; `*.example.com` for all hosts below it; may
+    /// be given several times
     #[arg(long = "host", value_name = "PATTERN")]
     pub hosts: Vec<HostSelection>,
     /// Only requests of this user, or of a client without a user name, by its address
@@ -72,7 +72,7 @@ impl Selection {
     /// Whether a report counts this record.
     pub fn counts(&self, decision: &Decision, at: SystemTime) -> bool {
         let is_host = |host: &Authority| self.hosts.iter().any(|selected| selected.matches(host));
-        // The requests inside have records of their own.
+        // The requests inside an intercepted CONNECT have their own records.
         decision.outcome != "intercepted"
             && self.overlaps(at, at)
             && (self.hosts.is_empty() || authority(decision).is_some_and(|host| is_host(&host)))
@@ -85,7 +85,7 @@ impl Selection {
     }
 }
 
-/// The site. `None`: no request could be read.
+/// The site of a record. `None`: the request could not be read.
 pub fn authority(decision: &Decision) -> Option<Authority> {
     Authority::from_url(decision.url.as_deref()?).ok()
 }

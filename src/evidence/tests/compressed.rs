@@ -1,4 +1,4 @@
-//! A segment beside a compressed form of it: of a process that was killed, or of whoever has called gzip.
+//! A segment beside a compressed copy of it, which a killed process or a user's gzip has left.
 
 use super::*;
 use flate2::write::GzEncoder;
@@ -46,7 +46,7 @@ fn records_after_a_copy_of_the_segment_was_compressed_are_read_and_kept() {
     assert_eq!((verified.records, verified.segments), (4, 1));
     let copy = path.with_added_extension("gz");
     assert_eq!(verified.others, [copy.file_name().unwrap()]);
-    // Nor is it replaced when the segment has ended.
+    // The copy is not replaced when the segment has ended, either.
     let stored = Stored::all(directory.path()).unwrap().remove(0);
     let (before, error) = (fs::read(&copy).unwrap(), stored.compress().unwrap_err().to_string());
     assert!(error.contains(&*copy.to_string_lossy()), "{error}");
@@ -65,7 +65,7 @@ fn what_a_killed_process_was_just_compressing_is_compressed_again() {
     assert!(!path.exists() && !half.exists());
 }
 
-/// As `gunzip -k` leaves it on a full disk.
+/// On a full disk, `gunzip -k` leaves such a file.
 #[test]
 fn a_compressed_segment_is_not_lost_for_half_of_it_beside_it() {
     let (directory, path) = of_two_segments();

@@ -3,7 +3,7 @@
 use super::*;
 use std::os::unix::fs::{chown, lchown, symlink};
 
-/// Root alone can give files away.
+/// Only root can give files away.
 #[test]
 fn what_another_user_has_put_there_is_neither_read_nor_touched() {
     if !rustix::process::geteuid().is_root() {
@@ -19,7 +19,7 @@ fn what_another_user_has_put_there_is_neither_read_nor_touched() {
     for planted in [&next, &last, &stamp] {
         lchown(planted, Some(61184), None).unwrap();
     }
-    // A plain segment beside its compressed form would go, if it were ours.
+    // If it were ours, an uncompressed segment beside its compressed form would be removed.
     age(directory.path());
     let beside = first(directory.path()).with_extension("");
     fs::write(&beside, "theirs").unwrap();
@@ -39,7 +39,7 @@ fn what_another_user_has_put_there_is_neither_read_nor_touched() {
     assert_eq!(told.total.requests, 3);
     assert_eq!(fs::read(&next).unwrap(), fs::read(first(other.path())).unwrap());
     assert_eq!((fs::read(&beside).unwrap(), last.is_symlink()), (b"theirs".to_vec(), true));
-    // Put in the place of a segment since the directory was read.
+    // Another user's file that replaces a segment after the directory was read.
     let stored = Stored::all(directory.path()).unwrap().remove(0);
     chown(&stored.path, Some(61184), None).unwrap();
     assert_eq!(stored.open().unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);

@@ -1,4 +1,4 @@
-//! The chain as it is written and as it is read again: after kills, on full disks, and where somebody has been at it.
+//! Writing and reading the chain: after kills, on full disks, and after it was tampered with.
 
 use super::reader::{Lines, MOST_LINE, Tail};
 use super::segment::Stored;
@@ -25,7 +25,7 @@ fn open(directory: &Path) -> Evidence {
     Evidence::open(directory, KEEP, "test-1", "{}").unwrap()
 }
 
-/// Returns when the writer has written so many records.
+/// Waits until the writer has written this many records.
 fn until_written(evidence: &Evidence, count: u64) {
     while evidence.figures().written < count {
         std::thread::yield_now();
@@ -65,7 +65,7 @@ fn config() -> (Arc<str>, Hash) {
     ("{}".into(), record::sha256(b"{}"))
 }
 
-/// A chain of so many records, closed.
+/// A closed chain of this many records.
 fn written(records: u64) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let evidence = open(directory.path());
@@ -83,7 +83,7 @@ fn good(directory: &Path) -> Verified {
     verified
 }
 
-/// What is found wrong, with its place.
+/// The places of the faults that `verify` finds.
 fn faults(directory: &Path) -> Vec<(u64, Option<u64>)> {
     verify(directory, &[]).unwrap().faults.iter().map(|fault| (fault.segment, fault.line)).collect()
 }
@@ -100,7 +100,7 @@ fn alter(directory: &Path, change: impl FnOnce(&mut Vec<String>)) {
     fs::write(first(directory), lines.join("\n") + "\n").unwrap();
 }
 
-/// Begins a new segment at each process, as the days do.
+/// Compresses all segments, so that the next process begins a new one, as on another day.
 fn age(directory: &Path) {
     for stored in Stored::all(directory).unwrap() {
         if !stored.is_compressed {
@@ -282,7 +282,7 @@ fn what_rc1_wrote_is_read_and_continued() {
     fs::write(directory.path().join("00000001.jsonl"), &out).unwrap();
     let verified = good(directory.path());
     assert_eq!((verified.records, verified.bodies, verified.others), (1, 1, vec![]));
-    // The same day it is continued, later another begins.
+    // On the same day this segment continues; later another begins.
     let evidence = open(directory.path());
     record(&evidence, "http://a.example/2", SystemTime::now());
     drop(evidence);
@@ -306,7 +306,7 @@ fn an_end_that_was_cut_off_is_found_by_a_head_that_was_noted_elsewhere() {
 #[test]
 fn a_line_cut_by_a_kill_is_said_in_the_chain() {
     let directory = written(2);
-    // As kill -9 leaves it: no last line of ours, and half of a record.
+    // As after kill -9: no `stop` line, and half of a record.
     alter(directory.path(), |lines| lines.truncate(6));
     let cut = "{\"prev\":\"00\",\"type\":\"decis";
     OpenOptions::new().append(true).open(first(directory.path())).unwrap().write_all(cut.as_bytes()).unwrap();
@@ -420,7 +420,7 @@ fn a_full_segment_is_compressed_and_the_chain_goes_on() {
         writer.chain.next_segment(SystemTime::now(), false);
     }
     queue.close();
-    // It waits for whoever compresses. What became full meanwhile is left to the next start.
+    // Waits for the compressing thread. Segments that became full meanwhile are left to the next start.
     writer.run();
     let verified = good(directory.path());
     assert_eq!((verified.segments, verified.records, verified.bodies), (4, 2, 2));
@@ -497,7 +497,7 @@ fn files_of_others_are_no_segments_and_are_reported() {
     assert!(body.exists());
 }
 
-/// As though its segments had been written at these times: the chain is made again, of the same lines.
+/// Rewrites the chain as if its segments had been written at these times.
 fn rewritten(directory: &Path, at: impl Fn(u64) -> SystemTime) {
     let time = |number| crate::rfc3339::millis(at(number));
     relinked_as(directory, |number, line| {
@@ -510,7 +510,7 @@ fn rewritten(directory: &Path, at: impl Fn(u64) -> SystemTime) {
     }
 }
 
-/// The chain is made again, of these lines.
+/// Rewrites the chain with changed lines. `None`: without the line.
 fn relinked(directory: &Path, change: impl Fn(&str) -> Option<String>) {
     relinked_as(directory, |_, line| change(line));
 }

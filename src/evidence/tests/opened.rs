@@ -1,4 +1,4 @@
-//! Which segments are opened while the chain goes on: those that are written to, however many there are.
+//! A running writer opens only the segments that it writes to, however many there are.
 
 use super::removal::rest;
 use super::*;
@@ -6,7 +6,7 @@ use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
-/// What is opened in a directory from now on.
+/// Watches which files of a directory are opened.
 struct Opened(OwnedFd);
 
 impl Opened {
@@ -27,7 +27,7 @@ impl Opened {
     }
 }
 
-/// A chain that ends with this segment. Those before it are compressed, and what is in them can be read by nobody.
+/// A chain that ends with this segment. The segments before it are compressed and unreadable.
 fn ending_with(segment: u64) -> TempDir {
     let directory = written(1);
     let path = first(directory.path());
@@ -39,7 +39,7 @@ fn ending_with(segment: u64) -> TempDir {
     directory
 }
 
-/// What is opened by the hourly search for old segments, and when another day begins.
+/// The files opened by the hourly search for old segments, and when another day begins.
 fn opened_beside(segments: u64) -> [Vec<String>; 2] {
     let directory = ending_with(segments);
     let queue = Arc::new(Queue::new(9 * KEEP));
@@ -62,7 +62,7 @@ fn opened_beside(segments: u64) -> [Vec<String>; 2] {
 fn an_hour_and_another_day_open_no_more_of_3000_segments_than_of_100() {
     let [hourly, rollover] = opened_beside(3000);
     assert_eq!(hourly, [""; 0]);
-    // The new one; the one that has ended, and its compressed form.
+    // The new segment; the segment that has ended, and its compressed form.
     let number = |name: &String| name[..8].parse::<u64>().unwrap();
     assert!(!rollover.is_empty() && rollover.iter().all(|name| [3000, 3001].contains(&number(name))), "{rollover:?}");
     assert_eq!([0, rollover.len()], opened_beside(100).map(|names| names.len()));

@@ -1,8 +1,8 @@
-//! What records say of a time, and what they add up to.
+//! The state at a past time, and the totals of records.
 
 use super::*;
 
-/// A record of a request to a.example, with these members beside.
+/// Writes a record of a request to a.example, with these additional members.
 fn put(evidence: &Evidence, at: SystemTime, members: impl FnOnce(&mut Draft)) {
     let mut draft = evidence.draft(at);
     draft.text("method", "GET");
@@ -27,7 +27,7 @@ fn the_rules_of_then_are_found_again() {
     assert!(matches!(found.robots, Some(PastCopy { file: PastFile::Body(ref body), .. }) if body == ROBOTS));
     assert_eq!(found.config.as_deref(), Some("{}"));
     assert!(found.robots(&ParseOptions::default(), second(70)).usable(second(70)).is_some());
-    // Before the first, by when its robots.txt had been fetched.
+    // A time before the first record, but after its robots.txt had been fetched.
     assert_eq!(past(second(0) - Duration::from_secs(30), "").unwrap().known.at(), second(0));
     assert!(past(second(0) - Duration::from_secs(90), "").is_none());
 }

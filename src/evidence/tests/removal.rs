@@ -1,4 +1,4 @@
-//! What `keep` removes, and what it leaves, whatever the clock says.
+//! The removal of segments by `keep`, also under a wrong clock.
 
 use super::super::reader::{Kind, verify_each};
 use super::*;
@@ -7,7 +7,7 @@ use std::io::Read;
 
 const CONFIG: &str = "{\"evidence\":{\"keep\":\"9d\"}}";
 
-/// One segment for each of these times, the last of which is now.
+/// A chain with one segment of each of these ages.
 fn aged(times: &[Duration]) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     for _ in times {
@@ -27,18 +27,18 @@ fn segments(directory: &Path) -> Vec<u64> {
     Stored::all(directory).unwrap().iter().map(|stored| stored.number).collect()
 }
 
-/// So many days ago.
+/// Ages of this many days.
 fn days<const N: usize>(days: [u32; N]) -> [Duration; N] {
     days.map(|days| days * KEEP)
 }
 
-/// As at a start, and nothing is under way.
+/// Waits for the writer's helper thread, and resets its clock, as at a start.
 pub fn rest(writer: &mut Writer) {
     writer.helper.take().into_iter().for_each(|helper| helper.join().unwrap());
     writer.clock = Default::default();
 }
 
-/// Goes on, for a moment.
+/// Opens the chain, and closes it again.
 fn restart(directory: &Path) {
     drop(Evidence::open(directory, 9 * KEEP, "test-1", CONFIG).unwrap());
 }
@@ -54,14 +54,14 @@ fn what_was_kept_long_enough_is_removed_and_that_is_said() {
     let verified = good(directory.path());
     // The fourth ended when the fifth began, nine days ago and a moment.
     assert_eq!((verified.removed_to, segments(directory.path())), (Some(4), (5..=9).collect()));
-    // A head of one that is gone is known, but not what was there.
+    // The head of a removed segment is known, but not its records.
     let faults = verify(directory.path(), &[third]).unwrap().faults;
     assert!(faults[0].what.ends_with("is of a removed segment, so its records cannot be verified"), "{faults:?}");
     restart(directory.path());
     assert_eq!(good(directory.path()).removed_to, Some(4));
 }
 
-/// As one that is immutable, or a mount point: here a directory has its name.
+/// Such as an immutable segment, or a mount point; here it is a directory of that name.
 #[test]
 fn one_that_cannot_be_removed_is_said_once_and_keeps_no_other() {
     let directory = aged(&days([18, 16, 13, 11, 9, 7, 4, 2]));
@@ -87,14 +87,14 @@ fn one_that_cannot_be_removed_is_said_once_and_keeps_no_other() {
     let verified = verified.unwrap();
     assert_eq!((said, verified.faults, verified.removed_to), (vec![1, 2, 3, 4], vec![], Some(4)));
     restart(directory.path());
-    assert_eq!(segments(directory.path()), [5, 6, 7, 8, 9], "it goes when it can");
+    assert_eq!(segments(directory.path()), [5, 6, 7, 8, 9], "it is removed when possible");
     fs::remove_file(&Stored::all(directory.path()).unwrap()[1].path).unwrap();
     let missing = verify(directory.path(), &[]).unwrap().faults;
     let missing: Vec<_> = missing.iter().map(|fault| (fault.segment, &*fault.what)).collect();
     assert_eq!(missing, [(6, "the segment is missing, and was not removed as `keep` says")]);
 }
 
-/// The room of an open file is not free.
+/// A removed file takes up disk space for as long as it is open.
 #[test]
 fn one_that_somebody_has_removed_is_closed_though_nothing_is_written() {
     let directory = aged(&days([2]));
@@ -106,7 +106,7 @@ fn one_that_somebody_has_removed_is_closed_though_nothing_is_written() {
     assert_eq!(segments(directory.path()).last(), Some(&(last + 1)));
 }
 
-/// Neither the damaged one nor those behind it would ever go.
+/// Otherwise neither the damaged segment nor those after it would ever be removed.
 #[test]
 fn what_is_damaged_is_removed_in_its_time_too() {
     for damaged in 1..=5 {
@@ -121,7 +121,7 @@ fn what_is_damaged_is_removed_in_its_time_too() {
     }
 }
 
-/// As `gzip -k` has left it, of fewer records, while the segment was written to.
+/// Such as a copy with fewer records, which `gzip -k` made while the segment was written to.
 #[test]
 fn a_copy_beside_a_segment_is_removed_with_it() {
     let directory = aged(&days([18, 16, 13, 11, 9, 7, 4, 2]));
@@ -131,7 +131,7 @@ fn a_copy_beside_a_segment_is_removed_with_it() {
     fs::write(copy.with_extension(""), &text).unwrap();
     fs::write(&copy, [0xff; 1000]).unwrap();
     restart(directory.path());
-    assert!(!copy.exists(), "or it would be the segment");
+    assert!(!copy.exists(), "otherwise it would count as the segment");
     assert_eq!((good(directory.path()).removed_to, segments(directory.path())), (Some(4), (5..=9).collect()));
 }
 
@@ -155,11 +155,11 @@ fn a_start_with_a_clock_far_ahead_removes_no_more_than_a_third_of_what_is_kept()
     let year = SystemTime::now() + 365 * KEEP;
     rest(&mut writer);
     writer.look_after(year);
-    // That ended seven days ago, and three are believed.
+    // The first one ended seven days ago, and three days of the clock's jump are believed: ten days, more than `keep`.
     assert_eq!(segments(directory.path()), (2..=8).collect::<Vec<_>>());
     rest(&mut writer);
     writer.look_after(year + Duration::from_secs(60));
-    assert_eq!(segments(directory.path()), (2..=8).collect::<Vec<_>>(), "no more by waiting");
+    assert_eq!(segments(directory.path()), (2..=8).collect::<Vec<_>>(), "waiting removes no more");
     drop(writer);
     good(directory.path());
 }
@@ -198,7 +198,7 @@ fn a_segment_before_some_that_began_ahead_of_the_clock_is_removed_like_others() 
     assert_eq!(good(directory.path()).removed_to, Some(1));
 }
 
-/// Appends to the last segment, which is plain, that this one was removed.
+/// Appends to the last segment, which is uncompressed, a line that `segment` was removed.
 fn forge(directory: &Path, segment: u64, of: Hash) {
     let last = Stored::all(directory).unwrap().pop().unwrap();
     let (mut head, mut forged) = (verify(directory, &[]).unwrap().head, Vec::new());

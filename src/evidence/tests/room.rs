@@ -1,4 +1,4 @@
-//! Full disks, and what cannot be written: what is lost then, and what is not.
+//! Full disks, and records that cannot be written: what is lost, and what is not.
 
 use super::removal::rest;
 use super::*;
@@ -9,7 +9,7 @@ fn what_there_was_no_room_for_is_said_in_the_chain() {
     let evidence = open(directory.path());
     let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     record(&evidence, "http://a.example/", at);
-    // For this one there is none, ever.
+    // This record is too long ever to be written.
     record(&evidence, &"x".repeat(writer::MOST_RECORD), at);
     evidence.close();
     let (figures, verified) = (evidence.figures(), good(directory.path()));
@@ -19,7 +19,7 @@ fn what_there_was_no_room_for_is_said_in_the_chain() {
 
 #[test]
 fn a_disk_that_was_full_is_said_in_the_chain_when_there_is_room_again() {
-    // A file that cannot grow, as on a full disk: a directory whose segment is a device that is full.
+    // As on a full disk, the segment cannot grow: its file is replaced by /dev/full.
     let directory = tempfile::tempdir().unwrap();
     let (mut writer, queue) = writer(directory.path());
     let batch = |at| {
@@ -56,7 +56,7 @@ fn where_no_segment_can_be_begun_the_one_so_far_goes_on() {
     assert_eq!(writer.chain.segment.number, 1, "not tried again at once");
 }
 
-/// One that is asked to write what comes, when a test says so.
+/// A writer without a thread: it writes when the test calls it.
 fn writer(directory: &Path) -> (Writer, Arc<Queue>) {
     let queue = Arc::new(Queue::new(KEEP));
     (Writer::open(directory, queue.clone(), "test-1", "{}").unwrap(), queue)
@@ -70,7 +70,7 @@ fn on_a_full_disk_what_is_old_makes_room_for_the_line_that_says_so() {
         age(directory.path());
     }
     let now = SystemTime::now();
-    // At the start none is due, and then the first, which ended when the second began.
+    // At the start no segment is due, and then the first, which ended when the second began.
     rewritten(directory.path(), |segment| now - (7 - u32::try_from(segment).unwrap()) * (KEEP / 8));
     let (mut writer, queue) = writer(directory.path());
     rest(&mut writer);
@@ -96,7 +96,7 @@ fn a_directory_that_was_removed_is_begun_again_and_what_was_in_it_is_missed() {
     until_written(&evidence, 2);
     record(&evidence, "http://a.example/3", SystemTime::now());
     until_written(&evidence, 3);
-    assert!(Evidence::open(&kept, KEEP, "test-2", "{}").is_err(), "it is one process's still");
+    assert!(Evidence::open(&kept, KEEP, "test-2", "{}").is_err(), "one process still has the lock");
     evidence.close();
     let verified = verify(&kept, &[]).unwrap();
     assert_eq!((verified.segments, verified.records), (1, 2));
@@ -130,7 +130,7 @@ fn while_there_is_no_room_it_is_looked_for_now_and_then() {
     assert_eq!(verified.lost.iter().map(|(count, ..)| *count).collect::<Vec<_>>(), [2], "said once");
 }
 
-/// A site decides how long its files are, and could keep its own visits off the record.
+/// A site decides how long its files are: by long ones it must not keep its own visits off the record.
 #[test]
 fn sites_with_long_files_of_their_own_are_all_on_record() {
     let directory = tempfile::tempdir().unwrap();

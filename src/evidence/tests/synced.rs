@@ -33,8 +33,8 @@ fn a_noted_head_is_not_found_behind_lines_that_are_missing() {
         let verified = good(directory.path());
         assert_eq!(verified.lost.len(), 1, "what may be missing is shown, however many there were");
         assert_eq!(faults_with(directory.path(), noted), 1, "{}", synced.len());
-        assert_eq!(faults_with(directory.path(), head), 0, "it was noted after the loss was said");
-        // What the proxy writes then.
+        assert_eq!(faults_with(directory.path(), head), 0, "it was noted after the loss was recorded");
+        // The same after the proxy has continued the chain.
         drop(open(directory.path()));
         assert_eq!(faults_with(directory.path(), noted), 1);
         assert_eq!(faults_with(directory.path(), good(directory.path()).head), 0);

@@ -21,7 +21,7 @@ pub struct Chain {
     head: Hash,
     /// Files that this process has written to the segment.
     files: HashSet<Hash>,
-    /// Whether the segment has records, so that it is worth another.
+    /// Whether the segment has records. Without any, a segment is not followed by another because of its age.
     pub is_used: bool,
     out: Vec<u8>,
     unsynced: Option<Unsynced>,
@@ -31,7 +31,7 @@ pub struct Chain {
     refused: Option<Instant>,
 }
 
-/// Lines that were appended since the last fsync, which a loss of power would lose.
+/// Lines appended since the last fsync, which a power failure would lose.
 struct Unsynced {
     since: Instant,
     /// The SHA-256 of the last line before them.
@@ -61,13 +61,13 @@ impl Chain {
         self.damaged.is_some()
     }
 
-    /// How long lines have not been synced.
+    /// Time since the first line that is not synced.
     pub fn unsynced_for(&self) -> Option<Duration> {
         self.unsynced.as_ref().map(|unsynced| unsynced.since.elapsed())
     }
 
-    /// Appends the files that the records refer to, then the records, piece by piece, without those whose file does not fit: the result
-    /// says why. `written` counts the records in the chain.
+    /// Appends the files that the records refer to, then the records, piece by piece. Leaves out records whose file could not be written;
+    /// the inner result says why. `written` counts the appended records.
     pub fn append(&mut self, batch: &Batch, written: &mut u64) -> io::Result<Option<io::Error>> {
         let (mut left_out, mut why) = (HashSet::new(), None);
         for (hash, bytes) in batch.files.values().filter_map(EvidenceFile::body) {
@@ -105,7 +105,7 @@ impl Chain {
         }
         self.say(Draft::file(hash, bytes))?;
         if self.files.len() == MOST_FILES {
-            // They are written again when they are used again.
+            // Files that are forgotten are written again when they are used again.
             self.files.clear();
         }
         self.files.insert(*hash);
@@ -158,7 +158,7 @@ impl Chain {
         if !is_urgent && self.refused.is_some_and(|refused| refused.elapsed() < AGAIN) {
             return false;
         }
-        // A failed one has begun another.
+        // A failed sync has begun another segment itself.
         if self.sync().is_ok() {
             self.begin(now);
         }
@@ -183,7 +183,7 @@ impl Chain {
             }
             Err(error) => {
                 if self.refused.replace(Instant::now()).is_none() {
-                    tracing::error!("no new segment of evidence can be begun, the one so far goes on: {error}");
+                    tracing::error!("cannot begin a new segment of evidence, the current one continues: {error}");
                 }
             }
         }
@@ -197,9 +197,9 @@ impl Unsynced {
     }
 }
 
-/// 2 MiB of hashes.
+/// Maximum number of files that are remembered: 2 MiB of hashes.
 const MOST_FILES: usize = 1 << 16;
-/// Bytes written at a time.
+/// Bytes appended at a time.
 const PIECE: usize = 256 << 10;
 /// Time until another try to begin a segment.
 const AGAIN: Duration = Duration::from_secs(10);

@@ -37,7 +37,7 @@ pub struct Writer {
     lost: Option<Lost>,
     /// When a loss was last logged.
     logged: Option<Instant>,
-    /// The log says that nothing can be written, and has yet to say that it is over, and how many records were lost.
+    /// The log has said that nothing can be written. It must still say that this is over, and how many records were lost (`unsaid`).
     is_told: bool,
     unsaid: u64,
     /// When `look_after` last ran.
@@ -49,7 +49,7 @@ pub struct Writer {
     pub failed: Option<(Instant, String)>,
     /// Keeps other processes from writing to the directory while it is open.
     lock: File,
-    /// Segments that the chain says are removed, and that could not be.
+    /// Segments that could not be removed, although the chain says that they were.
     stuck: HashSet<u64>,
 }
 
@@ -127,7 +127,7 @@ impl Writer {
             self.failed.get_or_insert_with(|| (Instant::now(), error.to_string()));
         }
         match appended {
-            // Ends what the log has said of a loss.
+            // The log reports the end of a loss.
             Ok(None) if self.is_told => {
                 self.is_told = false;
                 let records = std::mem::take(&mut self.unsaid);
@@ -152,7 +152,7 @@ impl Writer {
             }
             self.lose(lost);
         }
-        // These came before now, but the next record may be hours away.
+        // Records the loss now, as the next record may be hours away.
         if self.lost.is_some() && self.failed.is_none() && !self.chain.is_damaged() {
             let _ = self.catch_up();
         }
@@ -170,12 +170,12 @@ impl Writer {
         !is_quiet
     }
 
-    /// Whether the chain or the log has yet to say something of a loss, which does not wait for the next record.
+    /// Whether the chain or the log must still report a loss. This does not wait for the next record.
     fn is_behind(&self) -> bool {
         self.lost.is_some() || self.is_told
     }
 
-    /// An error: writing failed less than a second ago. Begins a new segment if the current one was removed, or fsync failed for it.
+    /// Fails if writing failed less than a second ago. Begins a new segment if the current one was removed, or fsync failed for it.
     fn may_write(&mut self, now: SystemTime) -> io::Result<()> {
         let recent = self.failed.as_ref().filter(|(since, _)| since.elapsed() < PAUSE && !self.queue.is_closed());
         if let Some((_, why)) = recent {
@@ -201,7 +201,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Records what the chain does not record yet.
+    /// Appends the lines that could not be written before, and that of a loss.
     fn catch_up(&mut self) -> io::Result<()> {
         while let Some(line) = self.pending.first().cloned() {
             self.chain.line(&line)?;
@@ -217,15 +217,15 @@ impl Writer {
     /// Removes segments older than `keep`, and compresses ended ones.
     pub fn look_after(&mut self, now: SystemTime) {
         self.looked = Instant::now();
-        // A file that somebody has removed takes room on the disk for as long as it is open. If no other can be begun, the next write says so.
+        // A removed file takes space on the disk for as long as it is open. If no other segment can be begun, the next write says so.
         if self.chain.segment.is_gone() {
             let _ = self.may_write(now);
         }
-        // So that it can be removed in its time, however little is written.
+        // Ends a segment by its age, however little is written, so that it can be removed when due.
         if self.chain.is_used && self.chain.segment.is_over(now, u64::MAX) {
             self.chain.next_segment(now, false);
         }
-        // Both change what is in the directory.
+        // The helper and `remove_old` both change the directory, so only one of them runs.
         if self.helper.as_ref().is_some_and(|helper| !helper.is_finished()) {
             return;
         }
@@ -240,7 +240,7 @@ impl Writer {
     }
 
     fn stop(&mut self) {
-        // Once more if fsync fails: then another segment has begun.
+        // Twice if fsync fails, as another segment has begun then.
         for _ in 0..2 {
             let mut draft = Draft::new("stop", SystemTime::now());
             draft.number("written", self.queue.written.load(Relaxed));
@@ -248,7 +248,7 @@ impl Writer {
             let ready = if self.chain.is_damaged() { self.may_write(SystemTime::now()) } else { Ok(()) };
             let ended = ready.and_then(|()| self.catch_up()).and_then(|()| self.chain.say(draft));
             if let Err(error) = ended {
-                tracing::error!("the end of the evidence cannot be written: {error}");
+                tracing::error!("the last lines of the evidence cannot be written: {error}");
             }
             if self.chain.sync().is_ok() {
                 break;
@@ -262,7 +262,7 @@ impl Writer {
 
 /// Bytes after which another segment begins.
 const MOST_SEGMENT: u64 = 64 << 20;
-/// Longest time without fsync, which is what a power cut loses, and between two tries to record what was lost.
+/// Maximum time without fsync, which is what a power failure loses; also the time between two tries to record a loss.
 const SYNC: Duration = Duration::from_secs(1);
 /// Time until a failed write is tried again.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! Records on their way to the thread that writes them. A record always fits while the writer goes on, whatever files a site has; who
-//! has filled the queue waits then before it brings another. A record is lost only when the writer stands still, and the chain says so.
+//! The queue of records for the thread that writes them. While the writer makes progress, every record fits, whatever files a site has;
+//! requests wait while the queue is full. Records are lost only when the writer makes no progress, and the chain records the loss.
 
 use crate::evidence::record::{Draft, Hash, digest_of};
 use crate::policy::Entry;
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Notify;
 use tokio::time::timeout_at;
 
-/// What requests and the thread that writes share.
+/// State shared by requests and the thread that writes.
 #[derive(Default)]
 pub struct Queue {
     state: Mutex<State>,
     more: Condvar,
-    /// The writer has taken the batch.
+    /// Notified when the writer takes the batch.
     taken: Notify,
     /// How long segments are kept, in seconds.
     pub keep: AtomicU64,
@@ -30,7 +30,7 @@ pub struct Queue {
 #[derive(Default)]
 struct State {
     batch: Batch,
-    /// If the batch is full: since when, or when the writer last got on.
+    /// If the batch is full: since when, or when the writer last made progress.
     full_at: Option<Instant>,
     /// The writer waits for a first record.
     is_asleep: bool,
@@ -112,7 +112,7 @@ impl Queue {
     ) {
         let mut state = self.state.lock();
         let why = match state.full_at {
-            _ if state.is_closed => Some("it is closed"),
+            _ if state.is_closed => Some("the queue is closed"),
             _ if line.len() > MOST_RECORD => Some("a record is longer than 4 MiB"),
             Some(at) if at.elapsed() >= STANDSTILL => Some("nothing could be written for 5 s"),
             _ => None,
@@ -140,12 +140,12 @@ impl Queue {
         self.wake(&mut state);
     }
 
-    /// Whether whoever can wait should.
+    /// Whether the batch is full, so that callers should wait if they can.
     pub fn is_full(&self) -> bool {
         self.state.lock().full_at.is_some()
     }
 
-    /// Returns when the batch is not full, or the writer stands still.
+    /// Waits until the batch is not full, or the writer has made no progress for [`STANDSTILL`].
     pub async fn room(&self) {
         loop {
             let taken = self.taken.notified();
@@ -157,7 +157,7 @@ impl Queue {
         }
     }
 
-    /// The writer has written something.
+    /// Notes that the writer has written something.
     pub fn note_progress(&self) {
         self.state.lock().full_at.iter_mut().for_each(|at| *at = Instant::now());
     }
@@ -172,9 +172,8 @@ impl Queue {
         self.state.lock().is_closed
     }
 
-    /// What has come. Waits for a first record as long as `patience`, and then a moment for others, so that a busy proxy
-    /// neither wakes the writer nor writes for each. `old`: the last batch, whose room is used again. `None`: nothing will come any
-    /// more.
+    /// Takes the batch. Waits up to `patience` for a first record, and then a moment for others, so that a busy proxy neither
+    /// wakes the writer nor writes for each. `old`: the last batch, whose memory is reused. `None`: the queue is closed, and empty.
     pub fn take(&self, mut old: Batch, patience: Duration) -> Option<Batch> {
         old.reset();
         let mut state = self.state.lock();
@@ -207,7 +206,7 @@ impl Batch {
         self.lines.is_empty() && self.lost.is_none()
     }
 
-    /// Adds a file, which usually the batch has already. `place`: its address in memory.
+    /// Adds a file, unless the batch has it already, as it usually does. `place`: its address in memory.
     fn refer(&mut self, place: usize, file: impl FnOnce() -> EvidenceFile) {
         let btree_map::Entry::Vacant(new) = self.files.entry(place) else { return };
         let file = new.insert(file());
@@ -221,7 +220,7 @@ impl Batch {
     }
 }
 
-/// Bytes of lines that wait, some ten thousand records, and as much of what they name, before those who bring more have to wait.
+/// Maximum bytes of waiting lines (some ten thousand records), and of the files that they name, before requests have to wait.
 pub const ROOM: usize = 8 << 20;
 /// How long the writer may write nothing while the batch is full, before records are lost.
 const STANDSTILL: Duration = Duration::from_secs(5);
@@ -237,19 +236,19 @@ mod tests {
 
     const AT: SystemTime = SystemTime::UNIX_EPOCH;
 
-    /// A file of so many bytes that no other record names.
+    /// A file of this many bytes, to which no other record refers.
     fn file(bytes: usize) -> (Arc<str>, Hash) {
         ("x".repeat(bytes).into(), [0; 32])
     }
 
-    /// Makes a full batch wait for longer than the writer may take.
+    /// Makes a full batch look as if the writer had made no progress for too long.
     fn stand_still(queue: &Queue) {
         let mut state = queue.state.lock();
         let at = state.full_at.as_mut().expect("it is full");
         *at = at.checked_sub(STANDSTILL).expect("the machine has run for longer");
     }
 
-    /// A site decides how long its files are, and could keep its own visits off the record.
+    /// A site decides how long its files are: by long ones it must not keep its own visits off the record.
     #[tokio::test]
     async fn nothing_is_lost_while_the_writer_goes_on_and_who_brings_too_much_waits_for_it() {
         let queue = Queue::default();

@@ -1,4 +1,4 @@
-//! Removes segments that `keep` does not keep, and says so in the chain.
+//! Removes segments older than `keep`, and records this in the chain.
 
 use super::Writer;
 use super::retention::ages;
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
 impl Writer {
-    /// Removes the oldest segments, up to one that ended less than `keep` ago. Returns whether any was.
+    /// Removes the oldest segments, up to one that ended less than `keep` ago. Returns whether any was removed.
     pub(super) fn remove_old(&mut self, now: SystemTime) -> io::Result<bool> {
         let keep = Duration::from_secs(self.queue.keep.load(Relaxed));
         let all = Stored::all(&self.directory)?;
@@ -38,7 +38,7 @@ impl Writer {
             }
             removed = true;
             if !is_said {
-                // The line that says so takes the room that this has made.
+                // The line about the removal uses the space that the removal has freed.
                 self.pending.push(line);
                 let _ = self.catch_up();
             }
@@ -50,7 +50,7 @@ impl Writer {
     }
 }
 
-/// What says that the first of these two segments is removed.
+/// The line that records the removal of the first of these two segments.
 fn removal(pair: &[Stored], began: SystemTime, ended: SystemTime, now: SystemTime) -> Vec<u8> {
     let mut draft = Draft::new("removed", now);
     draft.number("segment", pair[0].number);

@@ -1,10 +1,10 @@
-//! How old segments are, for `keep`, whatever a clock says that has gone wrong. Pure.
+//! The age of segments, for `keep`, also under a wrong clock. Pure.
 
 use std::time::{Duration, SystemTime};
 
-/// How long ago each segment ended but the last, which goes on: by the clock of now, and by what the chain shows of the time from
-/// each beginning to the next. Of that no more than a part of `keep` is believed at once, so that whatever a clock says that
-/// has gone wrong, no more than that part goes for it.
+/// How long ago each segment ended, except the last, which continues. The age is the smaller one by the current clock and by the sum
+/// of the gaps between the beginnings of segments. Of a gap, only a part of `keep` is believed: no more than that is removed because
+/// of a wrong clock.
 pub fn ages(begun: &[SystemTime], keep: Duration, now: SystemTime) -> Vec<Duration> {
     let (most, mut earlier) = (DAY.max(keep / BELIEVED), Vec::new());
     let times: Vec<_> = begun.iter().copied().chain([now]).collect();
@@ -15,7 +15,7 @@ pub fn ages(begun: &[SystemTime], keep: Duration, now: SystemTime) -> Vec<Durati
             return gap;
         }
         // The clock may have been behind for a while, as after a start without a battery, or ahead until it was put back.
-        // What it shows is the time from the latest of the earlier ones to the earliest of the later ones, once.
+        // Counts the time from the latest of the earlier beginnings to the earliest of the later ones, once.
         let from = earlier.iter().copied().filter(|time| *time <= pair[1]).max().unwrap_or(pair[0]);
         let to = times[number + 1..].iter().copied().filter(|time| *time >= from).min().unwrap_or(from);
         earlier.push(to);
@@ -30,7 +30,7 @@ pub fn ages(begun: &[SystemTime], keep: Duration, now: SystemTime) -> Vec<Durati
         .rev()
         .map(|(began, gap)| {
             passed += gap;
-            // It ended before any later one began, whatever the clock of then said.
+            // The segment ended before any later one began, whatever the clock said at that time.
             ended = ended.min(*began);
             now.duration_since(ended).unwrap_or_default().min(passed)
         })
@@ -39,17 +39,17 @@ pub fn ages(begun: &[SystemTime], keep: Duration, now: SystemTime) -> Vec<Durati
     ages
 }
 
-/// Tells a clock that was set from time that has passed.
+/// Distinguishes a clock that was set forward from time that has passed.
 #[derive(Default)]
 pub struct Clock {
-    /// When it was first seen or last set forward, with the time since boot.
+    /// When the clock was first seen or last set forward, with the time since boot.
     seen: Option<(SystemTime, Duration)>,
     stepped: Option<Duration>,
 }
 
 impl Clock {
-    /// Whether it has not been set forward lately: what is old by a wrong clock is not removed at once. `since_boot`: with the time that
-    /// the machine slept, which is no step.
+    /// Whether the clock has not been set forward lately, so that nothing is removed at once because of a wrong clock. `since_boot`:
+    /// includes the time that the machine slept, which is not a step of the clock.
     pub fn is_steady(&mut self, now: SystemTime, since_boot: Duration) -> bool {
         let (wall, seen) = *self.seen.get_or_insert((now, since_boot));
         let expected = wall + since_boot.saturating_sub(seen);
@@ -60,7 +60,7 @@ impl Clock {
     }
 }
 
-/// A gap between segments longer than this part of `keep`, and than a day, may be a clock gone wrong.
+/// Fraction of `keep` (one third) up to which a gap between segments is believed; a day always is.
 const BELIEVED: u32 = 3;
 const DAY: Duration = Duration::from_secs(86_400);
 const STEP: Duration = Duration::from_secs(60);

@@ -1,5 +1,5 @@
-//! Where a chain continues: after its last whole line, however the process that wrote it ended. Reads the end of the newest segment
-//! only.
+//! Finds where a chain continues: after its last complete line, however the process that wrote it ended. Reads only the end of the newest
+//! segment.
 
 use crate::config::{LOCK, NO_LOCK, UnusableFile, open_file, open_lock};
 use crate::evidence::reader::{Kind, Line, Lines, ReadError, Tail, parse};
@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// Why no evidence can be kept there.
+/// The error for a directory in which no evidence can be kept.
 pub fn unusable(directory: &Path, error: &io::Error) -> UnusableFile {
     let hint = match error.kind() {
         _ if is_full(error) => {
@@ -23,14 +23,14 @@ pub fn unusable(directory: &Path, error: &io::Error) -> UnusableFile {
     UnusableFile::new(format!("cannot keep evidence in {}: {error}", directory.display()), hint).about(directory)
 }
 
-/// How the chain so far ended.
+/// How the existing chain ended.
 pub struct End {
     pub is_first: bool,
     is_clean: bool,
     torn: Vec<u8>,
 }
 
-/// Where the chain ends.
+/// Finds the end of the chain, or begins it.
 pub fn resume(directory: &Path, now: SystemTime, instance: &str) -> Result<(Segment, Hash, End), UnusableFile> {
     let io = |error| unusable(directory, &error);
     let mut all = Stored::all(directory).map_err(io)?;
@@ -39,14 +39,14 @@ pub fn resume(directory: &Path, now: SystemTime, instance: &str) -> Result<(Segm
         let broken = |why: String| {
             let (directory, last) = (directory.display(), last.path.display());
             let hint = "run `politely evidence verify` to see what is wrong; keep the directory unchanged and set another `evidence.directory`";
-            UnusableFile::new(format!("cannot go on with the evidence in {directory}: {last}: {why}"), hint)
+            UnusableFile::new(format!("cannot continue the evidence in {directory}: {last}: {why}"), hint)
         };
         let lines = Lines::of(&last).map_err(io)?;
         let tail = Tail::of(&last, lines).map_err(|error| broken(error.to_string()))?;
         let line = tail.last.as_deref().map(parse);
         match line {
             _ if last.is_compressed && !tail.torn.is_empty() => return Err(broken(ReadError::Torn.to_string())),
-            // A segment that was just being begun.
+            // A segment whose beginning was interrupted.
             None if !last.is_compressed => {
                 torn = tail.torn;
                 fs::remove_file(&last.path).map_err(io)?;
@@ -130,7 +130,7 @@ pub fn is_locked(directory: &Path) -> bool {
     file.is_ok_and(|file| !locks(&file, FlockOperation::NonBlockingLockShared))
 }
 
-/// `verify` has the lock for a moment, and so has a program that a process with the lock is starting.
+/// Tries for a moment to lock: `verify` has the lock briefly, and so has a program that a process with the lock is starting.
 fn locks(file: &File, how: FlockOperation) -> bool {
     let mut tries = 0..TRIES;
     while flock(file, how).is_err() {
@@ -145,5 +145,5 @@ fn locks(file: &File, how: FlockOperation) -> bool {
 
 const MOMENT: Duration = Duration::from_millis(10);
 const TRIES: u32 = 10;
-/// Of a cut line, as much as says what it was.
+/// Maximum number of bytes of a cut line that are recorded.
 const MOST_CUT: usize = 4096;

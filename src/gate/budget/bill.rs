@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 pub(in crate::gate) struct Bill {
     ledger: Arc<Ledger>,
     items: Vec<Item>,
-    /// The request is sent even over budget.
+    /// Report mode: the request is sent even over budget.
     is_reported: bool,
 }
 
@@ -25,9 +25,9 @@ struct Item {
     budget: Budget,
     /// The amount: one request, or the promised millionths.
     cost: i64,
-    /// Paid only if less than this has been spent.
+    /// The item is paid only while less than this has been spent.
     within: Budget,
-    /// The end of the period in which it was paid.
+    /// The end of the period in which the item was paid. `None`: not paid.
     paid: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Debug for Bill {
 }
 
 impl Bill {
-    /// `None`: no budget applies. `is_reported`: spending is only reported.
+    /// The bill of a request. `None`: no budget applies. `is_reported`: report mode, which sends requests even over budget.
     #[inline]
     pub fn of(
         ledger: &Arc<Ledger>,
@@ -60,7 +60,7 @@ impl Bill {
         (!items.is_empty()).then(|| Box::new(Self { ledger: ledger.clone(), items, is_reported }))
     }
 
-    /// Why the request is refused, if already known.
+    /// Why the request is refused, if a budget is already known to be spent.
     pub fn refusal(&self) -> Option<Refusal> {
         let now = SystemTime::now();
         let refused = |it: &Item| {
@@ -73,9 +73,9 @@ impl Bill {
     /// Pays for the request. If the caller stops waiting, the payment is given back, as other instances may have counted it.
     pub async fn pay(self: Box<Self>) -> Result<Box<Self>, Refusal> {
         let paying = tokio::spawn(async move { self.pay_all().await.map(|bill| Paid(Some(bill))) });
-        // Otherwise the process is ending.
+        // The task fails only when the process is ending.
         let Ok(paid) = paying.await.map_err(rethrown) else { return pending().await };
-        paid.map(|mut paid| paid.0.take().expect("nobody else takes it"))
+        paid.map(|mut paid| paid.0.take().expect("taken only here"))
     }
 
     async fn pay_all(mut self: Box<Self>) -> Result<Box<Self>, Refusal> {
@@ -105,7 +105,8 @@ impl Bill {
         }
     }
 
-    /// Settles an ended request. `bytes`: of its answer. `charged`: by its answer; `None`: unknown. Not `sent`: never sent.
+    /// Settles an ended request. `sent`: it was sent to the origin. `bytes`: length of its answer. `charged`: the charge that its answer
+    /// reports; `None`: unknown.
     pub fn settle(mut self, sent: bool, bytes: u64, charged: Option<Charge>) {
         let is_charged = charged.is_some() && self.items.iter().any(|item| item.budget.money.is_some());
         if sent && bytes == 0 && !is_charged || self.items.iter().all(|item| item.paid.is_none()) {
@@ -123,7 +124,7 @@ impl Bill {
         // Without a runtime, the process is ending.
         let Ok(runtime) = Handle::try_current() else { return };
         let mut settled = Box::pin(settled);
-        // Settles at once, before the client asks again, unless others have to be told.
+        // Settles at once, before the client's next request, unless other instances have to be told.
         if (&mut settled).now_or_never().is_none() {
             runtime.spawn(settled);
         }
@@ -137,7 +138,7 @@ pub enum Charge {
     Of(Money),
 }
 
-/// A paid bill; given back if dropped.
+/// A paid bill. Dropping it gives the payment back.
 struct Paid(Option<Box<Bill>>);
 
 impl Drop for Paid {
@@ -156,7 +157,7 @@ impl Item {
         is_one.then(|| Self { of: of.into(), budget, cost: 1, within: budget, paid: None })
     }
 
-    /// The item of a budget of money, whose millionths are counted like requests. Another currency is never within it.
+    /// The item of a budget of money, whose millionths are counted like requests. A price in another currency is always refused.
     fn promised(of: &str, budget: Budget, promised: Money) -> Option<Self> {
         let money = budget.money?;
         let promised = Some(promised).filter(|promised| promised.currency == money.most.currency);
@@ -168,7 +169,7 @@ impl Item {
         Some(Self { of, budget, cost, within, paid: None })
     }
 
-    /// The spending to add when the answer ends, negative if less was charged.
+    /// The spending to add when the answer ends; negative if the answer charged less than was paid.
     fn afterwards(&self, bytes: u64, charged: Option<Charge>) -> Option<Spend> {
         let per = self.within.per;
         let Some(money) = self.budget.money else { return (bytes > 0).then(|| Spend::of(per, 0, bytes)) };
@@ -208,7 +209,7 @@ mod tests {
     use super::*;
     use crate::policy::{MoneyBudget, Period};
 
-    /// The change by an answer with this charge, in millionths, after an offer of USD 0.01.
+    /// The spending added by an answer with this charge, in millionths, after an offer of USD 0.01.
     fn change(charged: Option<Charge>) -> Option<i64> {
         let money = |text| Money::parse(text).unwrap();
         let budget =
@@ -225,7 +226,7 @@ mod tests {
         assert_eq!(charged("USD 999999999999"), None);
         assert_eq!(charged("USD 0.01"), None);
         assert_eq!(charged("USD 0.004"), Some(-6_000));
-        assert_eq!(charged("EUR 0"), None, "what was offered stays offered");
+        assert_eq!(charged("EUR 0"), None, "the offered amount stays spent");
         assert_eq!(change(Some(Charge::Nothing)), Some(-10_000));
         assert_eq!(change(None), None);
     }

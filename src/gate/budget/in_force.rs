@@ -1,10 +1,10 @@
-//! Which budget is in force of what was spent before a reload. Pure.
+//! Finds the configured budget that counts spending from before a reload. Pure.
 
 use crate::config::Settings;
 use crate::policy::{Budget, PaceKey};
 use std::iter::once;
 
-/// What the settings have in the place of this budget, from which `of` has spent. `None`: nothing in such a period.
+/// The budget in the settings that has replaced `spent`, an earlier budget of `of`. `None`: no budget of that kind and period is left.
 pub(super) fn in_force(settings: &Settings, of: &str, spent: Budget) -> Option<Budget> {
     let of = match spent.money {
         Some(money) => of.strip_suffix(&format!(" in {}", money.most.currency.as_str()))?,
@@ -17,7 +17,7 @@ pub(super) fn in_force(settings: &Settings, of: &str, spent: Budget) -> Option<B
     let key = PaceKey::from_text(of).filter(|key| key.is_by(settings.pace.key))?;
     let all = once(&settings.hosts).chain(users.iter().filter_map(|user| user.hosts.as_ref()));
     let Some(host) = key.host() else {
-        // One of those that share the pace may have it still.
+        // The key is shared by several hosts, and some host may still have this budget.
         return all.flat_map(|hosts| hosts.budgets()).filter_map(|budget| like(budget, spent)).find(|it| *it == spent);
     };
     let mut all = all.filter_map(|hosts| like(hosts.get(host).rules.manners.budget?, spent)).peekable();
@@ -25,7 +25,7 @@ pub(super) fn in_force(settings: &Settings, of: &str, spent: Budget) -> Option<B
     all.find(|it| *it == spent).or(first)
 }
 
-/// The part of a budget that is counted as this one: of money, or of requests and bytes.
+/// The part of a budget that counts the same as `spent`: its money, or its requests and bytes.
 fn like(budget: Budget, spent: Budget) -> Option<Budget> {
     let Some(was) = spent.money else {
         let is_counted = budget.per == spent.per && (budget.requests.is_some() || budget.bytes.is_some());

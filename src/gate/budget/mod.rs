@@ -1,5 +1,5 @@
-//! Spending from budgets, by hosts and by users: a shared count while the others can be reached. During a partition each process counts
-//! for itself, within its share of the rest, and reports that afterwards.
+//! Spending from the budgets of hosts and users: counted jointly while the other instances can be reached. During a partition each process
+//! spends an equal share of what is left, and reports it afterwards.
 
 mod bill;
 mod in_force;
@@ -24,22 +24,24 @@ pub(super) struct Ledger {
     reporting: tokio::sync::Mutex<()>,
 }
 
-/// Evicts when twice as large as after the last eviction: counts of earlier periods and counts that are kept elsewhere as well, and if
-/// necessary the least spent ones.
+/// The counts, by budget and period. When it is twice as large as after the last eviction, it evicts counts of earlier periods, counts that
+/// are kept elsewhere as well, and if necessary those with the least spending.
 #[derive(Default)]
 struct Book {
     known: HashMap<(Box<str>, Period), KnownBudget>,
+    /// Number of counts after the last eviction.
     left: usize,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct KnownBudget {
     budget: Budget,
-    /// The last count heard.
+    /// The last count heard from the fleet.
     heard: Spent,
-    /// The highest one. A server that has lost its memory may have answered before anybody knew. Of money, much is given back: the last one.
+    /// The highest count heard, since a server that has lost its memory answers with a lower one. For money, the last count: payments are
+    /// often given back.
     most: Spent,
-    /// Spent here and not reported yet: requests, bytes.
+    /// Requests and bytes spent here and not reported yet.
     unreported: (i64, u64),
 }
 
@@ -58,7 +60,7 @@ impl Ledger {
         Arc::new(Self { known: Mutex::default(), fleet, reporting: tokio::sync::Mutex::default() })
     }
 
-    /// The budgets in force that were spent from in the current period, by name.
+    /// The budgets in force with spending in the current period, sorted by name.
     pub fn all(&self, settings: &Settings) -> Vec<BudgetFigures> {
         let of = |(of, _, known): (Box<str>, Period, KnownBudget)| {
             let budget = in_force(settings, &of, known.budget)?;
@@ -101,7 +103,7 @@ impl Ledger {
         }
     }
 
-    /// The budgets of the current period.
+    /// The counts of the current period.
     fn of_now(&self, is_wanted: impl Fn(&KnownBudget) -> bool) -> Vec<(Box<str>, Period, KnownBudget)> {
         let (book, now) = (self.known.lock(), SystemTime::now());
         let all = book.known.iter().filter(|((_, per), known)| known.is_current(*per, now) && is_wanted(known));
@@ -122,7 +124,7 @@ impl Ledger {
         let _reporting = self.reporting.lock().await;
         let reported = unreported();
         let (requests, bytes) = reported.unreported;
-        // A new file has to learn what was heard of the one before.
+        // If the machine's file is new, it has to learn the count of the previous one.
         let heard = if self.fleet.has_server() { Spent::default() } else { reported.heard };
         let heard = Spent { ends: reported.heard.ends, ..heard };
         let (_, heard) = self.fleet.spend(of, &Spend { heard, ..Spend::of(per, requests, bytes) }).await?;
@@ -132,12 +134,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// The end of the period in which it counts. `None`: there was no room.
+    /// Adds spending. Returns the end of the period in which it counts. `None`: the budget has no room.
     async fn spend(&self, of: &str, budget: Budget, spend: Spend) -> Option<u64> {
         let (mut answer, reach) = (None, self.fleet.reach());
         let part = reach.alone.map_or((1, 0), |phase| (phase.instances.max(1), phase.rank));
         if reach.settled_at.is_none_or(|at| at <= Instant::now()) && self.report(of, spend.per).await.is_ok() {
-            // Somebody may have removed the file that the processes of this machine share.
+            // Repeats the last count heard, as somebody may have removed the file that the processes of this machine share.
             let is_told = self.fleet.has_server() || spend.requests < 0;
             let heard = || self.known(of, spend.per, SystemTime::now()).heard;
             let spend = if is_told { spend } else { Spend { heard: heard(), ..spend } };
@@ -160,7 +162,7 @@ impl Ledger {
 }
 
 impl KnownBudget {
-    /// The count now ([`Spent::at`]).
+    /// The count at this time ([`Spent::at`]).
     fn at(self, per: Period, now: SystemTime) -> Self {
         let heard = self.heard.at(per, now);
         let unreported = if self.is_current(per, now) { self.unreported } else { (0, 0) };
@@ -186,9 +188,9 @@ impl KnownBudget {
         self.heard = heard;
     }
 
-    /// Handles the answer to a report.
+    /// Handles the answer to a report. `reported`: the count when it was made.
     fn hear(&mut self, reported: &Self, heard: Spent) {
-        // Otherwise another period has begun, and nothing of it was reported.
+        // If another period has begun, none of its spending was reported.
         if self.heard.ends == reported.heard.ends {
             let unreported =
                 (self.unreported.0 - reported.unreported.0, self.unreported.1.saturating_sub(reported.unreported.1));
@@ -197,13 +199,14 @@ impl KnownBudget {
         }
     }
 
-    /// The total, if each instance has spent as much as this one since the last count heard.
+    /// The estimated total, as if each instance had spent as much as this one since the last count heard.
     fn spent(&self, instances: u32) -> Spent {
         let (requests, bytes) = self.unreported;
         self.heard.plus(requests.saturating_mul(instances.into()), bytes.saturating_mul(instances.into()))
     }
 
-    /// Spends during a partition. False: there may be no room, if the others, who have another rank each, do the same.
+    /// Spends during a partition. Returns false if the budget may have no room, assuming that the other instances, each with another rank,
+    /// spend as much.
     fn spend_unreported(&mut self, spend: &Spend, (instances, rank): (u32, u32)) -> bool {
         let goes = spend.within.is_none_or(|budget| budget.has_room(&self.spent(instances).plus(rank.into(), 0)));
         if goes {
@@ -215,7 +218,7 @@ impl KnownBudget {
 }
 
 impl Book {
-    /// Evicts rarely, even if all counts are of this period.
+    /// Evicts counts if there are too many; rarely, even if all counts are of this period.
     fn make_room(&mut self, now: SystemTime) {
         if self.known.len() < MOST_KNOWN.max(2 * self.left) {
             return;
@@ -231,9 +234,9 @@ impl Book {
     }
 }
 
-/// From this number on, counts of other periods are evicted.
+/// Number of counts from which on some are evicted.
 const MOST_KNOWN: usize = 65_536;
-/// Counts of this period that are kept nowhere else.
+/// Most counts of this period that are kept nowhere else.
 const MOST_LEFT: usize = 4 * MOST_KNOWN;
 
 #[cfg(test)]
@@ -241,7 +244,7 @@ mod tests {
     use super::*;
     use crate::policy::{Money, MoneyBudget};
 
-    /// Requests that go during a partition, with so much heard before.
+    /// Number of requests that go during a partition, if `heard` was the last count before it.
     fn alone(budget: Budget, heard: u64, part: (u32, u32)) -> usize {
         let heard = Spent { ends: 3600, requests: heard, bytes: heard * 100 };
         let mut known = KnownBudget { budget, heard, most: heard, unreported: (0, 0) };
@@ -255,7 +258,7 @@ mod tests {
         let all = [(0, 1), (4, 1), (10, 1), (0, 2), (4, 2), (5, 2), (9, 3), (10, 2)];
         let goes = all.map(|(heard, instances)| {
             let parts: Vec<usize> = (0..instances).map(|rank| alone(budget, heard, (instances, rank))).collect();
-            assert_eq!(parts.iter().sum::<usize>(), 10 - heard as usize, "all of them together, and no more");
+            assert_eq!(parts.iter().sum::<usize>(), 10 - heard as usize, "together all that is left");
             parts
         });
         let expected: [&[usize]; 8] = [&[10], &[6], &[0], &[5, 5], &[3, 3], &[3, 2], &[1, 0, 0], &[0, 0]];
@@ -319,9 +322,9 @@ mod tests {
             (now.heard.ends, now.heard.requests, now.unreported)
         };
         assert_eq!(after(known(3600, 4, (2, 20)), known(3600, 6, (0, 0))), (3600, 6, (0, 0)));
-        assert_eq!(after(known(3600, 4, (3, 30)), known(3600, 6, (0, 0))), (3600, 6, (1, 10)), "one more meanwhile");
-        assert_eq!(after(known(3600, 4, (3, 30)), known(7200, 2, (0, 0))), (7200, 2, (0, 0)), "it ended on the way");
-        assert_eq!(after(known(7200, 0, (1, 10)), known(3600, 6, (0, 0))), (7200, 0, (1, 10)), "it has ended here");
+        assert_eq!(after(known(3600, 4, (3, 30)), known(3600, 6, (0, 0))), (3600, 6, (1, 10)), "a later request");
+        assert_eq!(after(known(3600, 4, (3, 30)), known(7200, 2, (0, 0))), (7200, 2, (0, 0)), "ended on the way");
+        assert_eq!(after(known(7200, 0, (1, 10)), known(3600, 6, (0, 0))), (7200, 0, (1, 10)), "ended here");
     }
 
     #[test]
@@ -344,7 +347,7 @@ mod tests {
         assert_eq!((book.known.len(), book.left), (MOST_KNOWN, MOST_KNOWN));
         put(&mut book, MOST_KNOWN, 36_000);
         book.make_room(now);
-        assert_eq!(book.known.len(), MOST_KNOWN + 1, "not before there are twice as many");
+        assert_eq!(book.known.len(), MOST_KNOWN + 1, "evicts only once there are twice as many");
     }
 
     #[test]
@@ -362,7 +365,7 @@ mod tests {
             (book.known.len(), book.known.contains_key(&("7".into(), Period::Hour)))
         };
         let (count, _) = kept(0);
-        assert!(count <= MOST_KNOWN, "they are kept elsewhere: {count}");
+        assert!(count <= MOST_KNOWN, "counts that are kept elsewhere are evicted: {count}");
         let (count, has_much_spent) = kept(1);
         assert!(count <= 2 * MOST_LEFT && has_much_spent, "{count}");
     }

@@ -1,4 +1,4 @@
-//! The body of a stored answer, read in pieces on the blocking threads, each verified before use.
+//! The body of a stored answer, read in pieces on the blocking threads. Each piece is verified before use.
 
 use super::entry_file::{OpenEntry, PIECE};
 use bytes::Bytes;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// The body, from its beginning, or a part of it.
+/// The whole body, or a part of it.
 pub struct EntryBody {
     entry: Arc<OpenEntry>,
     /// The first pieces, until they are taken.
     first: Bytes,
-    /// What is wanted, and has not been taken.
+    /// The part of the body that is wanted and not yet taken.
     part: Range<u64>,
     reading: Option<JoinHandle<io::Result<Option<Bytes>>>>,
 }
@@ -40,7 +40,7 @@ impl EntryBody {
         self.part = part;
     }
 
-    /// `None`: end of the part.
+    /// Polls for the next bytes. `None`: end of the part.
     pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         if self.part.is_empty() {
             return Poll::Ready(Ok(None));
@@ -59,7 +59,7 @@ impl EntryBody {
             let is_damaged = || io::Error::other("the stored answer is damaged");
             first = piece.map_err(io::Error::other)??.ok_or_else(is_damaged)?;
         }
-        let place = |offset: u64| usize::try_from(offset - at).expect("it is within a piece");
+        let place = |offset: u64| usize::try_from(offset - at).expect("an offset within a piece");
         let end = self.part.end.min(at + first.len() as u64);
         let wanted = first.slice(place(self.part.start)..place(end));
         self.part.start = end;
@@ -67,5 +67,5 @@ impl EntryBody {
     }
 }
 
-/// More than is needed to read a page's head.
+/// Bytes read at once, more than the head of a page needs.
 const FIRST: u64 = 2 * PIECE;

@@ -1,5 +1,5 @@
-//! The file of a stored answer: the head, with lengths and a checksum, then the body in pieces, each followed by its checksum. It is renamed
-//! when complete, without fsync: the checksums detect a write torn by a power cut, which is a miss.
+//! The file of a stored answer: the head, with lengths and a checksum, then the body in pieces, each followed by its checksum. It is
+//! renamed when complete, without fsync: the checksums detect a write torn by a power cut, which is a miss.
 
 use super::index::on_disk;
 use crate::config::{open_ours, private_folder};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Part of a SHA-256, to detect damage.
 type EntrySum = [u8; 16];
 
-/// An open file, with its head. All that read it share its descriptor: the limits on connections count on that.
+/// An open file, with its head. All readers share its descriptor; the limits on connections rely on that.
 pub struct OpenEntry {
     pub head: StoredHead,
     pub body_len: u64,
@@ -23,11 +23,12 @@ pub struct OpenEntry {
 }
 
 impl OpenEntry {
-    /// `Ok(None)`: it is damaged, or of another version. `PermissionDenied`: it is neither ours nor of the owner of the cache's directory.
+    /// Opens a file. `Ok(None)`: it is damaged, or of another version. `PermissionDenied`: it belongs neither to us nor to the owner of the
+    /// cache's directory.
     pub fn open(path: &Path, cache: &Path) -> io::Result<Option<Self>> {
         let file = open_ours(path, cache)?;
         let length = file.metadata()?.len();
-        let mut start = vec![0; usize::try_from(length.min(FIRST_READ)).expect("it is short")];
+        let mut start = vec![0; usize::try_from(length.min(FIRST_READ)).expect("a few KiB")];
         file.read_exact_at(&mut start, 0)?;
         let Some((record_sum, record_len)) = prologue(&start) else { return Ok(None) };
         let body_at = (PROLOGUE + record_len) as u64;
@@ -44,9 +45,9 @@ impl OpenEntry {
         Ok(is_whole.then(|| OpenEntry { head, body_len, file, body_at }))
     }
 
-    /// The piece of the body that begins there. `Ok(None)`: it is damaged.
+    /// The piece of the body that begins at `at`. `Ok(None)`: it is damaged.
     pub fn piece(&self, at: u64) -> io::Result<Option<Bytes>> {
-        let length = usize::try_from(PIECE.min(self.body_len - at)).expect("it is short");
+        let length = usize::try_from(PIECE.min(self.body_len - at)).expect("at most a piece");
         let mut bytes = vec![0; length + SUM];
         self.file.read_exact_at(&mut bytes, self.body_at + place(at))?;
         let is_sound = sum(&bytes[..length]) == bytes[length..];
@@ -58,19 +59,19 @@ impl OpenEntry {
 /// An answer being written. Dropped unfinished, it leaves nothing.
 pub struct EntryWriter {
     file: File,
-    /// `None`: it has been renamed.
+    /// Its temporary place. `None`: the file has been renamed.
     path: Option<PathBuf>,
     head: StoredHead,
     body_at: u64,
     body_len: u64,
-    /// Of the current piece.
+    /// Checksum of the current piece.
     sum: Context,
-    /// Of the whole file, when it is finished.
+    /// Length of the whole file; set when it is finished.
     length: u64,
 }
 
 impl EntryWriter {
-    /// `path`: its place until it is complete.
+    /// Creates the file. `path`: its place until it is complete.
     pub fn create(path: PathBuf, head: &StoredHead) -> io::Result<Self> {
         let start = encode(head, 0);
         if start.len() > PROLOGUE + MOST_RECORD {
@@ -84,7 +85,7 @@ impl EntryWriter {
         started.map(|()| writer)
     }
 
-    /// If it fails, it may be called again.
+    /// Appends to the body. After a failure, the call may be repeated.
     pub fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let (mut written, mut sum, mut length) =
             (Vec::with_capacity(bytes.len() + SUM), self.sum.clone(), self.body_len);
@@ -103,7 +104,7 @@ impl EntryWriter {
         Ok(())
     }
 
-    /// Completes the file after its body. If it fails, it may be called again.
+    /// Completes the file after its body. After a failure, the call may be repeated.
     pub fn finish(&mut self) -> io::Result<()> {
         if !self.body_len.is_multiple_of(PIECE) {
             self.file.write_all_at(&short(self.sum.clone()), self.body_at + place(self.body_len))?;
@@ -116,7 +117,7 @@ impl EntryWriter {
         let mut from = &other.file;
         from.seek(SeekFrom::Start(other.body_at))?;
         self.file.seek(SeekFrom::Start(self.body_at))?;
-        // With the checksum of its last piece.
+        // Copies the checksums, too.
         if io::copy(&mut from, &mut self.file)? != stored_len(other.body_len) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -136,7 +137,7 @@ impl EntryWriter {
 
     /// Gives the finished file its name.
     pub fn rename(&mut self, name: &Path) -> io::Result<()> {
-        let path = self.path.as_ref().expect("it is renamed once");
+        let path = self.path.as_ref().expect("renamed only once");
         name.parent().map_or(Ok(()), private_folder)?;
         fs::rename(path, name)?;
         self.path = None;
@@ -153,7 +154,7 @@ impl Drop for EntryWriter {
     }
 }
 
-/// The checksum and the length of the record, if it is a file of this version.
+/// The checksum and the length of the record, if the file is of this version.
 fn prologue(bytes: &[u8]) -> Option<(EntrySum, usize)> {
     let (sum, rest) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
     Some((*sum, u32::from_le_bytes(*rest.first_chunk()?) as usize))
@@ -165,12 +166,12 @@ fn sum(bytes: &[u8]) -> EntrySum {
     short(sum)
 }
 
-/// Where a byte of the body is in the file, counted from the body's beginning.
+/// Position in the file of a byte of the body, counted from the body's beginning.
 fn place(at: u64) -> u64 {
     at + at / PIECE * SUM as u64
 }
 
-/// Bytes of a body with its checksums.
+/// Length of a body with its checksums, in bytes.
 fn stored_len(body_len: u64) -> u64 {
     body_len + body_len.div_ceil(PIECE) * SUM as u64
 }
@@ -180,9 +181,9 @@ fn short(sum: Context) -> EntrySum {
     *sum.finish().as_ref().first_chunk().expect("SHA-256 has 32 bytes")
 }
 
-/// All that comes before the body. The body's length takes as many bytes whatever it is, as it is known only after the body.
+/// Encodes the part before the body. The body's length has a fixed width, as it is known only after the body is written.
 fn encode(head: &StoredHead, body_len: u64) -> Vec<u8> {
-    let record = postcard::to_allocvec(&(body_len.to_le_bytes(), head)).expect("it is written to memory");
+    let record = postcard::to_allocvec(&(body_len.to_le_bytes(), head)).expect("writing to memory cannot fail");
     let length = u32::try_from(record.len()).unwrap_or(u32::MAX).to_le_bytes();
     [&MAGIC[..], &sum(&record), &length, &record].concat()
 }
@@ -196,11 +197,11 @@ fn decode(bytes: &[u8]) -> Option<(StoredHead, u64)> {
 const MAGIC: &[u8; 8] = b"politec4";
 const SUM: usize = size_of::<EntrySum>();
 const PROLOGUE: usize = MAGIC.len() + SUM + 4;
-/// Bytes of a body that have a checksum of their own.
+/// Bytes of a body for each checksum.
 pub const PIECE: u64 = 128 * 1024;
-/// Most heads are shorter.
+/// Bytes of the first read; most heads are shorter.
 const FIRST_READ: u64 = 8 * 1024;
-/// Bytes.
+/// Longest head, in bytes.
 const MOST_RECORD: usize = 256 * 1024;
 
 #[cfg(test)]
@@ -251,7 +252,7 @@ mod tests {
         }
     }
 
-    /// The files of earlier versions are read on.
+    /// The encoding must not change, as files of earlier versions are still read.
     #[test]
     fn a_head_is_written_as_its_fields_in_their_order() {
         let head = head("x");

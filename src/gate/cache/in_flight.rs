@@ -1,5 +1,5 @@
-//! Requests for pages that are in flight to their sites, by URL. Of those that ask for the same page, one fetches it, and others wait a
-//! while for its answer. Each may store what it is answered, until the URL is invalidated (RFC 9111 §4.4).
+//! Requests for pages that are in flight to their sites, by URL. Of several requests for the same page, one fetches it, and the others wait
+//! a while for its answer. Each may store its answer, unless the URL is invalidated before (RFC 9111 §4.4).
 
 use crate::gate::shared_rows::{SharedRow, SharedRows};
 use parking_lot::Mutex;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::sync::watch;
 
-/// By URL hash.
+/// The pages in flight, by URL hash.
 pub(super) type PagesInFlight = SharedRows<u128, PageInFlight>;
 
 /// The requests for one page since it was last invalidated.
 #[derive(Default)]
 pub(super) struct PageInFlight {
-    /// Ends with the fetch that others wait for.
+    /// Closed when the fetch that others wait for ends.
     fetch: Mutex<Option<watch::Receiver<()>>>,
     is_invalidated: AtomicBool,
 }
@@ -21,7 +21,7 @@ pub(super) struct PageInFlight {
 /// The claim of one request to store its answer.
 pub struct PageClaim {
     page: Arc<SharedRow<u128, PageInFlight>>,
-    /// Others wait until it is dropped.
+    /// Other requests wait until this is dropped. `None`: nobody waits for this request.
     _fetch: Option<watch::Sender<()>>,
 }
 
@@ -29,12 +29,12 @@ pub struct PageClaim {
 pub struct OthersFetch(watch::Receiver<()>);
 
 impl PageClaim {
-    /// The claim of a request that goes beside others.
+    /// The claim of a request that others do not wait for.
     pub(super) fn new(all: &PagesInFlight, key: u128) -> Self {
         Self { page: all.row(&key), _fetch: None }
     }
 
-    /// The claim of the request that fetches the page for others, unless another does.
+    /// The claim of the request that fetches the page for others, unless another request already does.
     pub(super) fn fetching(all: &PagesInFlight, key: u128) -> Result<Self, OthersFetch> {
         let page = all.row(&key);
         let mut fetch = page.fetch.lock();
@@ -54,14 +54,14 @@ impl PageClaim {
         }
     }
 
-    /// Call under the lock of the index, which orders this and the end of a claim.
+    /// Whether the answer may still be stored. Call under the lock of the index, so that an invalidation comes either before or after.
     pub fn holds(&self) -> bool {
         !self.page.is_invalidated.load(Relaxed)
     }
 }
 
 impl OthersFetch {
-    /// Returns when the fetch ends, with any result.
+    /// Returns when the fetch ends, successful or not.
     pub async fn end(mut self) {
         while self.0.changed().await.is_ok() {}
     }
@@ -74,9 +74,9 @@ mod tests {
     #[tokio::test]
     async fn others_wait_until_it_is_over() {
         let all = PagesInFlight::default();
-        let own = PageClaim::fetching(&all, 1).ok().expect("nobody else");
+        let own = PageClaim::fetching(&all, 1).ok().expect("no other request fetches it");
         let beside = PageClaim::new(&all, 1);
-        let Err(others) = PageClaim::fetching(&all, 1) else { panic!("one is enough") };
+        let Err(others) = PageClaim::fetching(&all, 1) else { panic!("a second request fetches the page") };
         assert!(PageClaim::fetching(&all, 2).is_ok());
         let waiting = tokio::spawn(others.end());
         tokio::task::yield_now().await;
@@ -91,10 +91,10 @@ mod tests {
     #[test]
     fn who_asks_after_an_invalidation_does_not_wait_for_what_was_asked_before() {
         let all = PagesInFlight::default();
-        let own = PageClaim::fetching(&all, 1).ok().expect("nobody else");
+        let own = PageClaim::fetching(&all, 1).ok().expect("no other request");
         assert!(PageClaim::fetching(&all, 1).is_err());
         PageClaim::end_all(&all, 1);
-        let next = PageClaim::fetching(&all, 1).ok().expect("what it has is worth nothing");
+        let next = PageClaim::fetching(&all, 1).ok().expect("the earlier fetch is outdated");
         assert!(!own.holds() && next.holds());
         drop(own);
         assert!(PageClaim::fetching(&all, 1).is_err());
@@ -113,9 +113,9 @@ mod tests {
             assert!(later.holds() && !claims[1].holds() && !same.iter().any(PageClaim::holds));
             assert!(claims.iter().enumerate().all(|(key, claim)| claim.holds() == (key != 1)));
             drop((claims, same));
-            assert_eq!(all.len(), 1, "that of the later request stays");
+            assert_eq!(all.len(), 1, "the row of the later request stays");
             drop(later);
-            assert_eq!(all.len(), 0, "nothing is remembered of the rest");
+            assert_eq!(all.len(), 0, "no other row is left");
         }
     }
 }

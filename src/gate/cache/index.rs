@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-/// A file of the cache: a URL's hash, and the number of one of its answers (RFC 9111 §4.1). A number is given once: another answer has
-/// another file, whatever it replaces.
+/// Identifies a file of the cache: a URL's hash, and the number of one of its answers (RFC 9111 §4.1). No number is used twice: each answer
+/// has a new file, even if it replaces another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EntryId {
     pub key: u128,
@@ -25,18 +25,18 @@ impl EntryId {
 
 /// The index of all entries.
 pub struct EntryIndex {
-    /// By URL, and in the order in which they were written.
+    /// The entries, by URL and in the order in which they were written.
     rows: BTreeMap<EntryId, EntryRow>,
     /// Entries by last use.
     order: BTreeMap<u64, EntryId>,
-    /// Incremented with each entry and each use.
+    /// Incremented with each new entry and each use.
     tick: u64,
     /// Bytes of all entries.
     bytes: u64,
     /// Bytes reserved for answers being written.
     pending: u64,
     limit: u64,
-    /// URLs that were invalidated before the files of earlier processes were found.
+    /// URLs that were invalidated while the files of earlier processes were still being read.
     invalidated: HashSet<u128>,
 }
 
@@ -47,13 +47,13 @@ struct EntryRow {
 }
 
 impl EntryIndex {
-    /// `limit`: bytes.
+    /// An empty index. `limit`: in bytes.
     pub fn new(limit: u64) -> Self {
         let (rows, order, invalidated) = Default::default();
         EntryIndex { rows, order, tick: 0, bytes: 0, pending: 0, limit, invalidated }
     }
 
-    /// Entries and bytes.
+    /// Number of entries, and their bytes.
     pub fn figures(&self) -> (usize, u64) {
         (self.rows.len(), self.bytes + self.pending)
     }
@@ -83,19 +83,19 @@ impl EntryIndex {
         self.order.insert(self.tick, id);
     }
 
-    /// The file for another answer of the URL.
+    /// The file for a new answer of the URL.
     pub fn next(&mut self, key: u128) -> EntryId {
         self.tick += 1;
         EntryId { key, number: self.tick }
     }
 
-    /// The answer that another of the URL replaces: the least recently used, if there are as many as may be.
+    /// The answer that a new one of the URL displaces: the least recently used, if the URL has as many as it may have.
     pub fn surplus(&self, key: u128) -> Option<EntryId> {
         let is_full = self.of(key).nth(MOST_ANSWERS - 1).is_some();
         self.of(key).min_by_key(|id| self.rows[id].used).filter(|_| is_full)
     }
 
-    /// Adds a file that was found at the start. False: what it has is outdated.
+    /// Adds a file that was found at the start. False: the file is outdated.
     pub fn put_found(&mut self, id: EntryId, size: u64) -> bool {
         let is_valid = self.invalidated.len() < MOST_INVALIDATED && !self.invalidated.contains(&id.key);
         if is_valid {
@@ -104,12 +104,12 @@ impl EntryIndex {
         is_valid
     }
 
-    /// All files are found.
+    /// Call when all files of earlier processes have been found.
     pub fn end_finding(&mut self) {
         self.invalidated = HashSet::new();
     }
 
-    /// Files of this URL that are found later are outdated.
+    /// Marks files of this URL that are found later as outdated.
     pub fn invalidate_found(&mut self, key: u128) {
         if self.invalidated.len() < MOST_INVALIDATED {
             self.invalidated.insert(key);
@@ -125,7 +125,7 @@ impl EntryIndex {
         self.bytes += size;
     }
 
-    /// Removes all entries; what is reserved stays so.
+    /// Removes all entries. Reserved room stays reserved.
     pub fn clear(&mut self) {
         self.rows.clear();
         self.order.clear();
@@ -139,7 +139,7 @@ impl EntryIndex {
         true
     }
 
-    /// Reserves room for an answer being written. `None`: no room.
+    /// Reserves room for an answer being written. Returns the entries evicted for it, whose files the caller deletes. `None`: no room.
     pub fn reserve(&mut self, bytes: u64) -> Option<Vec<EntryId>> {
         if self.pending + bytes > self.limit {
             return None;
@@ -157,7 +157,7 @@ impl EntryIndex {
         self.evict_over(self.limit)
     }
 
-    /// Removes the least recently used entries of so many bytes.
+    /// Removes the least recently used entries, at least this many bytes.
     pub fn evict_some(&mut self, bytes: u64) -> Vec<EntryId> {
         self.evict_over((self.bytes + self.pending).saturating_sub(bytes))
     }
@@ -180,18 +180,18 @@ impl EntryIndex {
     }
 }
 
-/// A file's size on disk, in blocks of the usual size.
+/// A file's size on disk, in blocks of 4096 bytes.
 pub fn on_disk(length: u64) -> u64 {
     length.next_multiple_of(4096)
 }
 
-/// Most answers of one URL, by Vary.
+/// Most answers of one URL, which differ by Vary.
 const MOST_ANSWERS: usize = 8;
-/// More are never given.
+/// Limit on the numbers of files, which is never reached.
 const MOST_NUMBER: u64 = 1 << 48;
-/// After so many, all files that are found are outdated.
+/// Limit on remembered invalidations; beyond it, every file found later counts as outdated.
 const MOST_INVALIDATED: usize = 100_000;
-/// Limits memory, at some 150 bytes each.
+/// Limits memory to about 300 MB, at some 150 bytes for each entry.
 const MOST_ENTRIES: usize = 2_000_000;
 
 #[cfg(test)]
@@ -219,7 +219,7 @@ mod tests {
         index.touch(id(1));
         assert_eq!(index.reserve(15), Some(vec![id(2), id(3)]));
         assert_eq!(index.figures(), (1, 25));
-        assert_eq!(index.reserve(16), None, "what is being written is not evicted");
+        assert_eq!(index.reserve(16), None, "answers being written are not evicted");
         index.release(15);
         index.put(id(4), 20);
         assert_eq!((index.evict(), index.figures()), (vec![], (2, 30)));
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(index.evict(), [id(1)]);
     }
 
-    /// One that was written while the files were read.
+    /// Such as an answer that was written while the files were read.
     #[test]
     fn what_is_put_twice_counts_once() {
         let mut index = EntryIndex::new(30);

@@ -1,5 +1,5 @@
-//! A shared cache of answers on disk (RFC 9111), for clients that fetch the same pages: its files and index. `policy::cache` decides what
-//! may be stored and served, and the exchange which request may be answered.
+//! A shared cache of answers on disk (RFC 9111), for clients that fetch the same pages: its files and index. `policy::cache` decides which
+//! answers may be stored and served, and `proxy::exchange` which requests may be answered from the cache.
 
 mod entry_body;
 mod entry_file;
@@ -36,7 +36,7 @@ impl PageCache {
         u128::from_be_bytes(*hash.as_ref().first_chunk().expect("SHA-256 has 32 bytes"))
     }
 
-    /// Sets another limit.
+    /// Changes the limit. `size`: in bytes.
     pub fn resize(self: &Arc<Self>, size: u64) {
         if self.index.lock().limit() == size {
             return;
@@ -46,7 +46,7 @@ impl PageCache {
         drop(spawn_blocking(move || cache.evict()));
     }
 
-    /// The newest stored answer of this URL that is wanted. A damaged file is removed.
+    /// The newest stored answer of this URL for which `is_wanted` returns true. Removes damaged files.
     pub async fn find(
         self: &Arc<Self>,
         key: u128,
@@ -76,15 +76,15 @@ impl PageCache {
         self.index.lock().of(key).next_back()
     }
 
-    /// A claim to store an answer of this URL that is about to be asked for.
+    /// Claims the right to store an answer of this URL. Call before the request is sent.
     pub fn claim(&self, key: u128) -> PageClaim {
         PageClaim::new(&self.in_flight, key)
     }
 
-    /// The same for a request that others wait for.
+    /// Like [`claim`](Self::claim), for a request that others wait for.
     ///
     /// # Errors
-    /// Another request is such a one.
+    /// Another request already fetches the page for others.
     pub fn fetch(&self, key: u128) -> Result<PageClaim, OthersFetch> {
         PageClaim::fetching(&self.in_flight, key)
     }
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!((cache.figures().is_ready, cache.figures().stored), (true, 1));
     }
 
-    /// As while another process uses the directory.
+    /// For example while another process uses the directory.
     #[tokio::test]
     async fn what_is_invalidated_before_the_files_are_found_stays_so() {
         let directory = tempfile::tempdir().unwrap();
@@ -230,11 +230,11 @@ mod tests {
             store(&cache, 1).await;
             assert!(cache.find(1, |_| true).await.is_some(), "{number}");
             let other = PageCache::open(&directory, 1 << 20).unwrap();
-            assert!(!other.figures().is_ready, "{number}: it has the directory for itself");
+            assert!(!other.figures().is_ready, "{number}: the first cache has locked the directory");
         }
     }
 
-    /// Files are removed after their rows.
+    /// A file is removed later than its row, when a newer answer may be stored.
     #[tokio::test]
     async fn what_is_stored_in_the_place_of_what_was_invalidated_stays() {
         let directory = tempfile::tempdir().unwrap();
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!((cache.latest(1), cache.path(id).exists()), (None, false));
     }
 
-    /// As many as there are, and of a URL no more than it may have.
+    /// There are as many files as entries, and no more of a URL than it may have.
     #[tokio::test]
     async fn a_file_is_removed_with_the_answer_that_it_has() {
         let directory = tempfile::tempdir().unwrap();
@@ -270,7 +270,7 @@ mod tests {
         assert!(!cache.path(stored.id).exists() && latest(&cache, 1) > stored.id);
     }
 
-    /// Once no other uses the directory.
+    /// Waits until no other cache uses the directory.
     async fn ready(directory: &Path) -> Arc<PageCache> {
         let cache = PageCache::open(directory, 1 << 20).unwrap();
         while !cache.figures().is_ready {
@@ -291,10 +291,10 @@ mod tests {
         let folder = cache.path(EntryId { key: 1, number: 0 }).parent().unwrap().to_owned();
         std::os::unix::fs::symlink(other.path(), folder).unwrap();
         store(&cache, 1).await;
-        assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 1, "nothing is removed there, nor put");
+        assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 1, "nothing is removed or stored there");
     }
 
-    /// Root alone can give files away.
+    /// Only root can give files to another user.
     #[tokio::test]
     async fn what_another_user_has_put_in_the_place_of_an_answer_is_neither_served_nor_removed() {
         if !rustix::process::geteuid().is_root() {
@@ -310,7 +310,7 @@ mod tests {
         theirs(&one);
         assert!(cache.find(1, |_| true).await.is_none() && cache.find(2, |_| true).await.is_some());
         assert_eq!((cache.latest(1), one.exists()), (None, true));
-        // In a folder that is theirs as well, and before the start.
+        // Also if the folder is theirs, and was so before the start.
         theirs(two.parent().unwrap());
         theirs(&two);
         drop(cache);
@@ -318,6 +318,6 @@ mod tests {
         assert_eq!(cache.figures().entries, 0);
         assert!(one.exists() && two.exists());
         store(&cache, 1).await;
-        assert!(cache.find(1, |_| true).await.is_some(), "one of ours takes its place");
+        assert!(cache.find(1, |_| true).await.is_some(), "a file of ours takes its place");
     }
 }

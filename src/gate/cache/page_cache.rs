@@ -1,5 +1,5 @@
-//! The files of the cache and their index, shared by requests, the tasks that write and the thread that makes them ready (`start`).
-//! Functions here that touch a file block, and belong on the blocking threads.
+//! The files of the cache and their index, shared by the requests, the tasks that write, and the thread that builds the index (`start`).
+//! Functions that touch a file block, so call them on the blocking threads.
 
 use super::entry_body::EntryBody;
 use super::entry_file::{EntryWriter, OpenEntry};
@@ -20,16 +20,17 @@ use tokio::sync::Semaphore;
 pub struct PageCache {
     pub(super) directory: PathBuf,
     pub(super) index: Mutex<EntryIndex>,
-    /// The index is complete. Before, nothing is stored or found.
+    /// The index is complete. Until then, nothing is stored or found.
     pub(super) is_ready: AtomicBool,
-    /// Held as long as this process uses the directory. `None`: it is not locked yet.
+    /// The locked file, held as long as this process uses the directory. `None`: not locked yet.
     pub(super) lock: Mutex<Option<File>>,
-    /// Names incomplete files.
+    /// Number for the next incomplete file's name.
     pub(super) number: AtomicU64,
     /// Room for bytes that wait to be written.
     pub(super) room: Arc<Semaphore>,
-    /// What is counted of them.
+    /// The counters; the other fields are filled in on request.
     pub(super) figures: Mutex<PageCacheFigures>,
+    /// Time of the last warning about the disk.
     pub(super) complained: Mutex<Option<Instant>>,
     /// The last answer could not be written.
     pub(super) is_failing: AtomicBool,
@@ -51,7 +52,7 @@ pub struct PageCacheFigures {
     /// Answers that could not be written.
     pub failed: u64,
     pub entries: usize,
-    /// On disk.
+    /// Size on disk.
     pub bytes: u64,
     #[serde(rename = "max_bytes")]
     pub limit: u64,
@@ -63,12 +64,12 @@ pub struct PageCacheFigures {
     pub is_failing: bool,
 }
 
-/// An answer's place, and what it depends on.
+/// How an answer is to be stored.
 pub struct StoreOrder {
     pub key: u128,
     /// The stored answer to replace.
     pub replaces: Option<EntryId>,
-    /// Made before the request. Others wait until it is dropped.
+    /// Made before the request was sent. Other requests wait until it is dropped.
     pub claim: PageClaim,
 }
 
@@ -83,19 +84,19 @@ pub struct StoredAnswer {
 }
 
 impl PageCache {
-    /// `None`: it is gone, or damaged.
+    /// Opens an entry's file. `None`: the file is gone or damaged.
     pub(super) fn open_entry(&self, id: EntryId) -> Option<OpenEntry> {
         self.intact(id, OpenEntry::open(&self.path(id), &self.directory))
     }
 
-    /// Reads the beginning of the body.
+    /// Reads the beginning of the body. `None`: the file is damaged.
     pub(super) fn begin(&self, id: EntryId, entry: OpenEntry) -> Option<StoredAnswer> {
         let entry = Arc::new(entry);
         let body = self.intact(id, EntryBody::open(&entry))?;
         Some(StoredAnswer { id, head: entry.head.clone(), length: entry.body_len, body, entry })
     }
 
-    /// Returns what was read; a damaged file is removed, unless it is another user's.
+    /// Returns the result of a read. Removes a damaged file, unless it belongs to another user.
     fn intact<T>(&self, id: EntryId, read: io::Result<Option<T>>) -> Option<T> {
         let error = match read {
             Ok(Some(read)) => return Some(read),
@@ -118,7 +119,7 @@ impl PageCache {
         self.directory.join(&name[..2]).join(&name)
     }
 
-    /// Begins the file of an answer. Blocks. If somebody has removed the cache's files, it begins anew with the next answers.
+    /// Begins the file of an answer. Blocks. If somebody has removed the cache's files, this fails, and the cache begins anew.
     pub(super) fn create(self: &Arc<Self>, head: &StoredHead) -> io::Result<EntryWriter> {
         let path = self.directory.join(UNFINISHED).join(self.number.fetch_add(1, Relaxed).to_string());
         let is_locked = |lock: &File| is_at(lock, &self.directory.join(LOCK)).unwrap_or(false);
@@ -146,7 +147,7 @@ impl PageCache {
         true
     }
 
-    /// Gives a complete file its name. Blocks. `is_wanted`: whether it is still to be stored. `reserved`: bytes.
+    /// Gives a complete file its name. Blocks. `is_wanted`: whether the answer is still to be stored. `reserved`: bytes.
     pub(super) fn put(
         &self,
         mut file: EntryWriter,
@@ -175,8 +176,8 @@ impl PageCache {
         Ok(())
     }
 
-    /// Writes so many bytes of an answer. If the disk is full, the answers used least recently make room: it may be smaller than the cache
-    /// may get. `of`: bytes of the answer so far. One answer displaces an eighth of the others at most.
+    /// Writes `bytes` bytes of an answer. If the disk is full, evicts the least recently used answers and tries once more: the disk may be
+    /// smaller than the cache's limit. `of`: bytes of the answer so far. An answer may displace at most an eighth of the cache.
     pub(super) fn with_room<T>(&self, of: u64, bytes: u64, mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         match write() {
             Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
@@ -205,14 +206,14 @@ impl PageCache {
 
     /// Deletes the file of a removed entry. Blocks.
     pub(super) fn unlink(&self, id: EntryId) {
-        // A file that is left is found after a restart.
+        // If this fails, the file is found again after a restart.
         let _ = fs::remove_file(self.path(id));
     }
 
     /// Counts and logs a failed write.
     pub(super) fn failed(&self, error: &io::Error) {
         self.figures.lock().failed += 1;
-        // Otherwise the answer is too large, or others leave it no room.
+        // Without an error of the system, the answer is too large, or others leave it no room.
         if error.raw_os_error().is_some() {
             self.is_failing.store(true, Relaxed);
         }
@@ -226,7 +227,7 @@ impl PageCache {
 
 /// The folder of incomplete files.
 pub(super) const UNFINISHED: &str = "unfinished";
-/// Between two warnings about the disk.
+/// Least time between two warnings about the disk.
 const COMPLAIN: Duration = Duration::from_secs(60);
-/// One answer may take this part of the cache: one in so many.
+/// One answer may take an eighth of the cache.
 const LARGEST_PART: u64 = 8;

@@ -1,4 +1,4 @@
-//! How the cache gets ready: at the start, and when somebody has removed its files. A thread locks the directory and builds the index.
+//! Start of the cache, also after somebody has removed its files: a thread locks the directory and builds the index.
 
 use super::in_flight::PagesInFlight;
 use super::index::{EntryId, EntryIndex, on_disk};
@@ -40,7 +40,7 @@ impl PageCache {
         Ok(shared)
     }
 
-    /// Starts the thread that makes the cache ready, which tells when there is nothing to wait for.
+    /// Starts the thread that makes the cache ready. The receiver gets a message when it is ready, or when that may take long.
     fn make_ready(self: &Arc<Self>) -> io::Result<mpsc::Receiver<()>> {
         let weak = Arc::downgrade(self);
         let (begun, is_ready) = mpsc::channel();
@@ -54,7 +54,7 @@ impl PageCache {
         let mut has_complained = false;
         let (shared, lock) = loop {
             let Some(shared) = weak.upgrade() else { return };
-            // Opened each time: whoever had it locked may have removed it.
+            // Opened each time, as the process that had it locked may have removed it.
             let lock = open_files(&shared.directory)
                 .and_then(|lock| Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive).map(|()| lock)?));
             let error = match lock {
@@ -74,7 +74,7 @@ impl PageCache {
             thread::park_timeout(RETRY);
         };
         let began = Instant::now();
-        // Before the files are read: what is written meanwhile stays.
+        // Cleared before the files are read, so that answers written meanwhile stay.
         shared.index.lock().clear();
         remove_all(&shared.directory.join(UNFINISHED));
         let mut found = shared.found();
@@ -115,7 +115,7 @@ impl PageCache {
         found
     }
 
-    /// Does nothing while that is under way.
+    /// Builds the index anew, unless a thread already does.
     pub(super) fn begin_anew(self: &Arc<Self>) -> io::Result<()> {
         let mut lock = self.lock.lock();
         if self.is_ready.swap(false, Relaxed) {
@@ -141,7 +141,7 @@ fn remove_all(folder: &Path) {
 
 /// How long the start waits for the index.
 const MOMENT: Duration = Duration::from_millis(500);
-/// Between attempts to lock the directory.
+/// Time between attempts to lock the directory.
 const RETRY: Duration = Duration::from_secs(1);
-/// Bytes of all answers that wait to be written.
+/// Most bytes that wait to be written, of all answers.
 const MOST_QUEUED: usize = 64 * 1024 * 1024;

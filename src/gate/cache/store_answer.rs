@@ -1,5 +1,5 @@
-//! An answer on its way into the cache: its own task writes the pieces received so far, on the blocking threads. The client does not
-//! wait: if the disk is too slow, the answer is not stored.
+//! Stores an answer in the cache while it is sent to the client: a task writes the pieces received so far, on the blocking threads. The
+//! client does not wait: if the disk is too slow, the answer is not stored.
 
 use super::entry_file::{EntryWriter, OpenEntry};
 use super::index::EntryIndex;
@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 /// Receives the answer's pieces. If it is dropped before [`finish`](Self::finish), nothing is stored.
 pub struct StoringAnswer {
     shared: Arc<PageCache>,
-    /// `None` is sent at the end. Without a sender, the answer is given up: the task sees the end of its queue.
+    /// Sends pieces to the task, and `None` at the end. Without a sender, the answer is given up: the task sees the end of its queue.
     pieces: Option<UnboundedSender<Option<QueuedPiece>>>,
     length: u64,
 }
@@ -37,14 +37,14 @@ impl StoringAnswer {
         self.pieces.take_if(|pieces| piece.is_none_or(|piece| pieces.send(Some(piece)).is_err()));
     }
 
-    /// Completes the answer.
+    /// Tells the task that the answer is complete.
     pub fn finish(self) {
-        // The task has ended if it could not write.
+        // Fails if the task has ended because it could not write.
         self.pieces.iter().for_each(|pieces| _ = pieces.send(None));
     }
 }
 
-/// A piece that waits to be written, and its part of the room for such.
+/// A piece that waits to be written, and its part of the room for waiting bytes.
 struct QueuedPiece {
     piece: Bytes,
     _room: OwnedSemaphorePermit,
@@ -86,7 +86,7 @@ async fn store(
     }
     // An incomplete file is removed on a blocking thread.
     let _ = spawn_blocking(move || drop(writing)).await;
-    // Those that wait go on.
+    // Requests that wait for this answer go on.
     drop(order);
 }
 
@@ -108,18 +108,18 @@ impl Writing {
         if self.file.is_none() {
             self.file = Some(self.shared.with_room(0, 1, || self.shared.create(&self.head))?);
         }
-        let file = self.file.as_mut().expect("it is there");
+        let file = self.file.as_mut().expect("created above");
         let mut write = |piece: &Bytes| self.shared.with_room(self.reserved, piece.len() as u64, || file.write(piece));
         pieces.iter().try_for_each(|queued| write(&queued.piece))
     }
 
     fn finish(&mut self, order: &StoreOrder) -> io::Result<()> {
-        let mut file = self.file.take().expect("it has been written");
+        let mut file = self.file.take().expect("created by `write`");
         self.shared.with_room(0, 1, || file.finish())?;
         self.shared.put(file, &mut self.reserved, order, |_| order.claim.holds())
     }
 
-    /// Completes the answer with the body of the one that it replaces, unless that has been replaced since.
+    /// Completes the answer with the body of the stored answer that it replaces, unless that has been replaced meanwhile.
     fn finish_as(&mut self, other: &OpenEntry, order: &StoreOrder) -> io::Result<()> {
         let is_wanted =
             |index: &EntryIndex| order.replaces.is_some_and(|other| index.has(other)) && order.claim.holds();
@@ -143,14 +143,14 @@ impl Drop for Writing {
     }
 }
 
-/// Writes an answer that a 304 has confirmed once more, with a new head. Others wait as for a fetch.
+/// Writes an answer that a 304 has confirmed again, with its new head. Other requests wait as for a fetch.
 pub(super) async fn confirm(shared: Arc<PageCache>, entry: Arc<OpenEntry>, head: StoredHead, order: StoreOrder) {
     let mut writing = Writing { shared, head, file: None, reserved: 0 };
     let written = spawn_blocking(move || {
         if let Err(error) = writing.finish_as(&entry, &order) {
             writing.shared.failed(&error);
         }
-        // Those that wait go on.
+        // Requests that wait for this answer go on.
         drop(order);
     });
     // Fails only when the runtime is shutting down.

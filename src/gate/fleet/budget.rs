@@ -13,7 +13,7 @@ pub(in crate::gate) struct Spend {
     pub bytes: u64,
     /// Limit that is checked first. `None`: already spent.
     pub within: Option<Budget>,
-    /// What was spent before, as last heard, since the other side may have lost data. Negative requests belong to that period.
+    /// The last count heard, since the other side may have lost data. Negative requests count only in the period of this count.
     pub heard: Spent,
 }
 
@@ -27,7 +27,7 @@ impl Spend {
         if self.requests < 0 && self.heard.ends != ends { 0 } else { self.requests }
     }
 
-    /// The new total after what was spent before. False: there was no room.
+    /// Whether the budget has room, and the new total after `spent`.
     pub fn after(&self, spent: Spent) -> (bool, Spent) {
         let spent = spent.or_more(self.heard);
         let goes = self.within.is_none_or(|budget| budget.has_room(&spent));

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-/// The common clock of reserved starts and of partitioned instances: the quickest answer, read in the middle of its round trip. The error
-/// is half the difference between the ways there and back. The older an estimate, the slower an answer may be to replace it.
+/// The common clock of reserved starts and of partitioned instances, estimated from the quickest answer, as if the server had read its
+/// clock in the middle of the round trip. The error is half the difference between the ways there and back. The older an estimate, the
+/// slower an answer may be to replace it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct ServerClock {
     /// When the server's clock showed 0, by the local clock.
     epoch: Instant,
-    /// Twice the largest possible error.
+    /// Round trip of the answer behind the estimate: twice the largest possible error.
     round_trip: Duration,
     estimated_at: Instant,
 }
@@ -37,17 +38,17 @@ impl ServerClock {
         self.epoch.checked_add(Duration::from_micros(micros)).unwrap_or(self.epoch)
     }
 
-    /// What the clock shows at `at`.
+    /// The clock's reading at `at`, in microseconds.
     pub fn micros(&self, at: Instant) -> u64 {
         u64::try_from(at.duration_since(self.epoch).as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Round trip of the answer behind the estimate; zero: no answer yet.
+    /// Round trip of the answer behind the estimate. Zero: no answer yet.
     pub fn round_trip(&self) -> Duration {
         if self.round_trip == Duration::MAX { Duration::ZERO } else { self.round_trip }
     }
 
-    /// Whether two estimates differ too much to be of the same clock.
+    /// Whether two estimates differ too much to be of the same clock setting.
     pub fn is_far_from(&self, other: Self) -> bool {
         self.epoch.max(other.epoch) - self.epoch.min(other.epoch) > FAR_OFF
     }
@@ -56,7 +57,7 @@ impl ServerClock {
         self.epoch
     }
 
-    /// The clock was set, or this machine has been suspended.
+    /// Whether the reading contradicts the estimate: the clock was set, or this machine has been suspended.
     fn is_wrong(&self, micros: u64, asked: Instant, now: Instant) -> bool {
         let (shown, off) = (self.instant(micros), self.round_trip / 2 + DRIFT);
         shown + off < asked || shown > now + off
@@ -68,12 +69,12 @@ fn before(at: Instant, by: Duration) -> Instant {
     at.checked_sub(by).unwrap_or(at)
 }
 
-/// Milliseconds.
+/// A day in milliseconds.
 const DAY: u64 = 24 * 3600 * 1000;
-/// Two clocks drift apart by this part of a time at most: 100 µs a second.
+/// Divisor: two clocks drift apart by at most a 10,000th of the time, 100 µs a second.
 const DRIFTS: u32 = 10_000;
 const FAR_OFF: Duration = Duration::from_secs(2);
-/// What an estimate may be wrong by, beside its round trip, before the clock counts as set.
+/// Error of an estimate beyond half its round trip above which the clock counts as set.
 const DRIFT: Duration = Duration::from_millis(10);
 
 #[cfg(test)]

@@ -43,18 +43,18 @@ impl Parcel {
 pub(in crate::gate) struct Right {
     fleet: Arc<Fleet>,
     name: String,
-    /// When it was granted, by the server's clock in milliseconds and by ours: a copy sent late is no newer for that.
+    /// When it was granted, by the server's clock in milliseconds and by ours. The copy is dated by it, however late it is sent.
     granted: (u64, SystemTime),
     on_machine: Option<Arc<Machine>>,
 }
 
-/// 0 copy, 1 fetch it, 2 another instance fetches, 3 done; the copy's age or how long to wait for the other instance, and the server's
-/// time, in milliseconds; the copy.
+/// The script's answer: 0 a copy, 1 fetch it, 2 another instance fetches, 3 done; the copy's age or how long to wait for the other
+/// instance, and the server's time, in milliseconds; the copy.
 type CopyAnswer = (u8, u64, u64, Vec<u8>);
 
 impl Fleet {
-    /// Returns a fresh copy, or the right to fetch one; waits while another instance has that right. `anew`: only a copy made from now on
-    /// is accepted. `patience`: how long to wait for another process of this machine.
+    /// Returns a fresh copy, or the right to fetch one. Waits while another instance has that right. `anew`: accepts only copies made from
+    /// now on. `patience`: how long to wait for another process of this machine.
     pub async fn claim(
         self: &Arc<Self>,
         name: SiteFileName<'_>,
@@ -68,7 +68,7 @@ impl Fleet {
                 let (fleet, name, granted) = (self.clone(), name.clone(), (at, SystemTime::now()));
                 Right { fleet, name, granted, on_machine }
             };
-            // How long the file is another's to fetch, as far as is known.
+            // How long another instance has the right, as far as is known.
             let busy = match self.copies() {
                 Some(link) => {
                     let (wanted, age) = (if anew { "anew" } else { "look" }, millis(began.elapsed()));
@@ -83,7 +83,7 @@ impl Fleet {
                 }
                 None => {
                     let machine = self.machine.machine();
-                    // Before the store is asked, so that no process writes a copy in between.
+                    // The right is taken before the look in the store, so that no process writes a copy in between.
                     let free = machine.take_right(&name).then(|| right(0, Some(machine.clone())));
                     let (age, times) = (began.elapsed(), self.store.times(&name).await);
                     if times.is_some_and(|times| times.are_usable(anew, age)) {
@@ -100,7 +100,7 @@ impl Fleet {
                     LOOK_EVERY
                 }
             };
-            // A missing or unnoticed message only means to look again.
+            // If the message is lost, this looks again after `busy`.
             let is_other = |arrived: &Arc<str>| !arrived.is_empty() && **arrived != *name;
             let arrived = async { while arrivals.recv().await.is_ok_and(|arrived| is_other(&arrived)) {} };
             tokio::select! { () = arrived => {}, () = sleep(busy) => {} }
@@ -122,7 +122,7 @@ impl Fleet {
 }
 
 impl ServerLink {
-    /// `wanted`: adds the script's arguments (`copy.lua`).
+    /// Calls the script `copy.lua`. `wanted`: adds its arguments.
     async fn copy(
         &self,
         name: &str,
@@ -141,16 +141,16 @@ impl Right {
             let Some(link) = self.fleet.copies() else { return std::future::pending().await };
             loop {
                 sleep(HELD / 3).await;
-                // An instance that is cut off fetches on its own.
+                // If this fails, the instance is cut off and fetches on its own.
                 let _ = link.copy(&self.name, |call| call.arg("keep").arg(millis(HELD))).await;
             }
         };
         tokio::select! { done = work => done, never = keep => never }
     }
 
-    /// Publishes the copy, without waiting for the server: other instances wait for the right, which is given back with the copy. If that
-    /// takes too long, the next request fetches the file. Processes of one machine find it in the store: returns the right, to be given
-    /// back when it is there.
+    /// Publishes the copy, without waiting for the server. Other instances wait for the right, which is given back with the copy; if that
+    /// takes too long, the next request fetches the file. Without a server, the processes of this machine find the copy in the store: then
+    /// returns the right, to be given back when the store has the copy.
     pub fn publish(self, entry: Arc<Entry>) -> Option<Self> {
         if !self.fleet.has_server() {
             return Some(self);
@@ -164,13 +164,13 @@ impl Right {
         store.written(&self.name).await;
     }
 
-    /// Others wait until the right expires: if the server comes back by then, it gets the copy.
+    /// Sends the copy, retrying while the server is unreachable: other instances wait until the right expires.
     async fn put(self, entry: Arc<Entry>) {
         let Some(link) = self.fleet.copies() else { return };
         let now = SystemTime::now();
         let Some(copy) = snapshot::pack(&entry, now) else { return };
         let fresh_for = millis(fresh_until(&entry).duration_since(now).unwrap_or_default());
-        // It may have to be given up while the server is waited for.
+        // Dropped, so that it can be evicted while this waits for the server.
         drop(entry);
         let (granted, since) = self.granted;
         let at = granted + millis(now.duration_since(since).unwrap_or_default());
@@ -206,16 +206,16 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.min(FAR).as_millis()).expect("a year fits")
 }
 
-/// Upper limit of the script's numbers.
+/// Upper limit of the times given to the script.
 const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
 /// How long the right outlives its instance.
 const HELD: Duration = Duration::from_secs(5);
 /// Margin, as looking a little too early would find the right still held.
 const AFTER: Duration = Duration::from_millis(5);
 const AGAIN: Duration = Duration::from_millis(50);
-/// For a copy in this machine's store.
+/// Time between two looks for a copy in this machine's store.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Most fetches take less.
+/// Most fetches take less. After it, a suspended process with the right is logged.
 pub(in crate::gate) const LATE: Duration = Duration::from_secs(2);
 /// Fetches rarely take longer, with all redirects.
 pub(in crate::gate) const FETCH_LASTS: Duration = Duration::from_secs(60);

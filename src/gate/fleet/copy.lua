@@ -3,7 +3,7 @@
 -- ARGV     1 the instance    2 the command:
 --          look  the copy if it is fresh or younger than ARGV[4] milliseconds, else the right to fetch it for ARGV[5]
 --          anew  the copy if it is younger than ARGV[4] milliseconds, else that right
---          take  the copy, whatever its age. To all three, one of more than ARGV[3] bytes is none
+--          take  the copy, whatever its age. All three ignore a copy of more than ARGV[3] bytes
 --          keep  extends the right by ARGV[3] milliseconds
 --          put   stores the copy ARGV[4], made at the server's time ARGV[6], fresh for ARGV[3] milliseconds and deleted after
 --                ARGV[5]: the command may arrive late. ARGV[7] is when the right was granted: if another instance has the right now,
@@ -42,8 +42,8 @@ end
 local kept = redis.call('HMGET', KEYS[1], 'at', 'fresh_until', 'copy')
 local at, fresh_until, copy = tonumber(kept[1]) or 0, tonumber(kept[2]) or 0, kept[3] or ''
 if at > now + 1000 or #copy > tonumber(ARGV[3]) then
-    -- The clock was set back, so the copy's age is unknown; or it is longer than what this instance reads: another may have a higher
-    -- `robots.max_size`.
+    -- The clock was set back, so the copy's age is unknown; or the copy is longer than this instance reads, as another instance has a
+    -- higher `robots.max_size`.
     at, fresh_until, copy = 0, 0, ''
 end
 at = math.min(at, now)

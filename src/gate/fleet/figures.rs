@@ -1,4 +1,4 @@
-//! Figures on the fleet.
+//! The fleet's figures.
 
 /// Figures on the fleet, for the status and metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub struct FleetFigures {
     pub is_up: bool,
     /// Instances connected at the last report, including this one.
     pub instances: u32,
-    /// Other instances missing then: each gap is longer by their share.
+    /// Other instances missing at the last report: each gap is longer by their share.
     pub missing: u32,
     /// Round trips to the server.
     pub calls: u64,

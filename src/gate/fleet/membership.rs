@@ -1,4 +1,4 @@
-//! What an instance knows of its fleet: the number of instances, its rank among them, and the server's clock. Pure.
+//! An instance's view of its fleet: the number of instances, its rank among them, and the server's clock. Pure.
 
 use super::clock::ServerClock;
 use crate::policy::pace::{Phase, Shares};
@@ -35,7 +35,7 @@ impl Membership {
         self.instances > 0
     }
 
-    /// `least`: the configured number of instances.
+    /// The numbers of connected and of all instances. `least`: the configured number.
     pub fn shares(&self, least: u32) -> Shares {
         Shares { connected: self.connected.max(1), instances: self.instances.max(least).max(1) }
     }

@@ -8,27 +8,27 @@ use tokio::sync::broadcast::{self, error::RecvError};
 pub(in crate::gate) enum Message {
     /// The connection to the server was replaced or lost, or messages come too fast; earlier messages may be lost.
     Link,
-    /// A key's state has changed, as an origin has refused another instance; or `news` for the holders of a reservation.
+    /// A key's state has changed, as an origin has refused a request of another instance; or there is `news` for holders of a reservation.
     Pace { key: Box<str>, news: Option<WaitNews> },
     /// Another instance has fetched a robots.txt.
     Robots { authority: Box<str> },
 }
 
-/// State of a key's starts. Microseconds.
+/// State of a key's starts, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct WaitNews {
     /// Total postponement of all starts so far.
     pub put_off: u64,
-    /// A request is in flight until then, by the server's clock.
+    /// Time until which a request is in flight, by the server's clock.
     pub busy: u64,
     /// The longest round trip of an instance.
     pub way: u64,
 }
 
-/// Where a link puts what it hears.
+/// Sender of the messages that a link hears.
 pub(super) type MessageSender = broadcast::Sender<Message>;
 
-/// What the links have heard. Of what comes faster than it is taken, only that it came is known.
+/// Receiver of the links' messages. If messages come faster than they are read, the oldest are lost, which [`Message::Link`] reports.
 pub(in crate::gate) struct Messages(broadcast::Receiver<Message>);
 
 pub(super) fn messages() -> (MessageSender, Messages) {
@@ -37,13 +37,13 @@ pub(super) fn messages() -> (MessageSender, Messages) {
 }
 
 impl Messages {
-    /// Cancel-safe.
+    /// The next message. Cancel-safe.
     pub async fn next(&mut self) -> Option<Message> {
         match self.0.recv().await {
             Ok(message) => Some(message),
             Err(RecvError::Lagged(_)) => {
                 tracing::warn!(
-                    "the fleet's messages come faster than they are read: what they were about is asked for again"
+                    "the fleet's messages come faster than they are read: some are lost, so the state is requested again"
                 );
                 Some(Message::Link)
             }
@@ -53,7 +53,7 @@ impl Messages {
 }
 
 impl Message {
-    /// `None`: our own message, or one unknown to this version.
+    /// Parses a message. `None`: it is our own, or unknown to this version.
     pub fn parse(push: &PushInfo, me: &str) -> Option<Self> {
         let (PushKind::Message, [_channel, payload]) = (&push.kind, &push.data[..]) else { return None };
         let text = String::from_redis_value(payload.clone()).ok()?;
@@ -73,7 +73,7 @@ impl Message {
     }
 }
 
-/// Half a megabyte with their names.
+/// Most unread messages: half a megabyte with their names.
 const MOST_WAITING: usize = 4096;
 
 #[cfg(test)]

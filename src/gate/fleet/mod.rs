@@ -1,9 +1,9 @@
 //! The fleet: all instances that share one Redis or Valkey server, and through it paces, backoffs and copies of robots.txt. docs/fleet.md
-//! is its manual. Without a server, the processes of one machine with the same store are a fleet (`machine`), or this one is by itself.
+//! is its manual. Without a server, the fleet is the processes of one machine with the same store (`machine`), or this process alone.
 //!
-//! - Under a gap, an instance reserves each start at the server (`pace.lua`), and interprets it by its estimate of the server's clock
-//!   (`clock`). Without a gap nothing is reserved: a refusal by the origin is published to all.
-//! - A robots.txt is fetched by the instance with that right (`copy.lua`), and published.
+//! - If there is a gap, an instance reserves each start at the server (`pace.lua`), and converts its time by an estimate of the server's
+//!   clock (`clock`). Without a gap nothing is reserved, but a refusal by the origin is published to all.
+//! - A robots.txt is fetched by the instance that holds the right to it (`copy.lua`), and published.
 //! - The server counts the spending from budgets (`budget.lua`).
 //! - A server that does not answer in time is not asked until it does (`link`); until then `on_fleet_loss` applies.
 
@@ -50,18 +50,19 @@ use tokio::sync::broadcast;
 
 /// This instance's part in the fleet.
 pub(super) struct Fleet {
-    /// The server, if one is configured. Paces must not be lost, but copies may be, so they can be on different servers: the second has
-    /// them, if there is one.
+    /// The links to the server, if one is configured, and to a second server for the copies, if there is one. Paces must not be lost, but
+    /// copies may be, so they can be on different servers.
     servers: Option<(ServerLink, Option<ServerLink>)>,
-    /// The processes of this machine, which are the fleet without a server, and where they keep their copies.
+    /// The link to the processes of this machine, which are the fleet if there is no server.
     pub machine: Arc<MachineLink>,
+    /// The store in which the processes of this machine keep their copies.
     store: Arc<Store>,
-    /// Announces copies by authority; "": any copy may have come.
+    /// Announces the authorities of copies that have come. "": any copy may have come.
     arrivals: broadcast::Sender<Arc<str>>,
 }
 
 impl Fleet {
-    /// Call [`keep`](Self::keep) next. `store`: with its directory, if there is one.
+    /// Opens the fleet as configured. Call [`keep`](Self::keep) next. `store`: with its directory, if there is one.
     pub fn open(
         settings: &Arc<ArcSwap<Settings>>,
         (store, directory): (Arc<Store>, Option<&Path>),
@@ -81,7 +82,7 @@ impl Fleet {
         Self { servers: None, machine, store, arrivals: broadcast::Sender::new(ARRIVALS) }
     }
 
-    /// This process by itself, in memory.
+    /// The fleet of this process alone, in memory.
     pub fn alone() -> Arc<Self> {
         Arc::new(Self::on_machine(MachineLink::open(None, LONGEST_BACKOFF), Arc::default()))
     }
@@ -142,14 +143,14 @@ impl Fleet {
         Ok(call.answer(reply, &link.clock(), asked, Instant::now()))
     }
 
-    /// Spends from a budget that all share. False: there was no room.
+    /// Spends from a budget that all instances share. False: the budget has no room.
     pub async fn spend(&self, of: &str, spend: &Spend) -> Result<(bool, Spent), ServerLost> {
         let Some(paces) = self.paces() else { return self.machine.shared()?.spend(of, spend).await };
         let answer = paces.call(&spend.invocation(of)).await?;
         Ok(budget::answered(answer, spend.per, SystemTime::now()))
     }
 
-    /// A copy of this authority's robots.txt has come; "": any copy may have.
+    /// Announces that a copy of this authority's robots.txt has come. "": any copy may have come.
     pub fn arrived(&self, authority: &str) {
         // There may be no receiver.
         let _ = self.arrivals.send(authority.into());
@@ -163,5 +164,5 @@ impl Fleet {
 
 /// Longest Retry-After that is obeyed.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(3600);
-/// Copies that may arrive while a waiting request is not polled; after more, it has to ask.
+/// Copies that may arrive while a waiting request is not polled. After more copies, the request has to ask the server.
 const ARRIVALS: usize = 256;

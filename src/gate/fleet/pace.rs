@@ -1,4 +1,4 @@
-//! One key's starts at the server (`pace.lua`): what an instance reports and reserves, and the answer.
+//! A call for one key's starts at the server (`pace.lua`): the instance's report and reservation, and the answer.
 
 use super::clock::ServerClock;
 use super::scripts;
@@ -15,15 +15,15 @@ pub(in crate::gate) struct PaceCall {
     pub gap: Duration,
     /// A reservation to give back.
     pub unused: Option<StartWindow>,
-    /// By how much a request has left after its window, or will at least.
+    /// A missed window, and by how much the request has missed it, or will miss it at least.
     pub late: Option<(StartWindow, Duration)>,
     /// The last starts known to this instance.
     pub starts: LastStarts,
-    /// How long a request will still be in flight; zero: it has ended.
+    /// How long a request will still be in flight. Zero: it has ended.
     pub in_flight: Option<Duration>,
     /// The last values heard, and the current ones.
     pub observed: [Observed; 2],
-    /// Upper limit of a debt.
+    /// Upper limit of a debt, that is of the time for which nothing may start.
     pub most: Duration,
     /// Round trip of this instance.
     pub way: Duration,
@@ -46,7 +46,7 @@ pub(in crate::gate) struct WantedStart {
 pub(in crate::gate) struct StartWindow {
     pub start: u64,
     pub end: u64,
-    /// The end of the window before.
+    /// The end of the previous window.
     pub before: u64,
 }
 
@@ -153,5 +153,5 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(FAR).min(FAR)
 }
 
-/// A year. The script's numbers hold some hundred years.
+/// Upper limit of times, in microseconds: a year. The script's numbers hold some hundred years.
 const FAR: u64 = 366 * 24 * 3_600_000_000;

@@ -1,5 +1,5 @@
-//! A copy of `pace.lua` in Rust, for tests in simulated time; another test compares the two. It imports nothing, as that test is outside
-//! of the library.
+//! A copy of `pace.lua` in Rust, for tests in simulated time. Another test compares the two; it is outside of the library, so this module
+//! imports nothing.
 
 /// The server's data of a key.
 #[derive(Debug, Clone, Default)]

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// One process's place.
+/// A process's place in its fleet.
 #[derive(Debug)]
 pub(super) struct KeptPlace {
     /// Sixteen hexadecimal digits.
@@ -20,7 +20,7 @@ pub(super) struct KeptPlace {
 }
 
 impl KeptPlace {
-    /// `directory`: the store's, if there is one.
+    /// Opens the place, or makes one. `directory`: the store's, if there is one.
     pub fn open(directory: Option<&Path>) -> Self {
         let kept = directory.map(lock).transpose().unwrap_or_else(|error| {
             tracing::debug!(%error, "the file `fleet` cannot be used: this instance has another place in the fleet at each start");

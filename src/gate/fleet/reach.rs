@@ -1,4 +1,4 @@
-//! Whether the fleet can be asked, and what to do otherwise.
+//! The reachability of the fleet: whether it can be asked, and what to do otherwise.
 
 use super::clock::ServerClock;
 use crate::policy::Refusal;
@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 pub(in crate::gate) struct Reach {
     /// Number of the server, from 1; a server that may have lost its data gets a new number. 0: no server.
     pub link: u64,
-    /// The server's clock. `None`: there is none.
+    /// The server's clock. `None`: there is no server.
     pub clock: Option<ServerClock>,
-    /// With a server, starts are reserved from then on; without, this instance starts alone from then on: all others have noticed.
+    /// When all instances have noticed that the server is back or lost. From then on, starts are reserved at the server, or without a
+    /// server this instance starts requests alone.
     pub settled_at: Option<Instant>,
-    /// The number of instances, and of those that can ask the server.
+    /// The number of all instances, and the number of those that can ask the server.
     pub shares: Shares,
     /// Total time that the machine was suspended: the server's clock includes it, `Instant` does not.
     pub slept: Duration,
@@ -34,7 +35,7 @@ impl Reach {
     }
 }
 
-/// Suspended time since the first call, never too much: losing the processor between the two clock readings lowers it.
+/// Suspended time since the first call. It is never too long: losing the processor between the two clock readings shortens it.
 pub(super) fn slept() -> Duration {
     static FIRST: LazyLock<(Duration, Instant)> = LazyLock::new(|| (since_boot(), Instant::now()));
     let (first, at) = *FIRST;
@@ -45,5 +46,5 @@ pub(super) fn slept() -> Duration {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct ServerLost;
 
-/// The server is tried about as often.
+/// Retry-After: an instance tries to reach the server about as often.
 const COME_BACK: Duration = Duration::from_secs(2);

@@ -9,19 +9,19 @@ pub(super) static PACE: LazyLock<Script> = LazyLock::new(|| Script::new(include_
 pub(super) static COPY: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("copy.lua")));
 pub(super) static BUDGET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("budget.lua")));
 
-/// Registers the instance, or removes it if it `ends`: answers with a [`BeatReply`](super::membership::BeatReply).
+/// Registers the instance, or removes it if it `ends`. The reply is a [`BeatReply`](super::membership::BeatReply).
 pub(super) fn register(keeps: Keeps, name: &str, ends: bool) -> ScriptInvocation<'static> {
     let mut script = INSTANCES.key(keeps.instances());
     script.arg(name).arg(MISSING_AFTER).arg(FORGOTTEN_AFTER).arg(if ends { "1" } else { "" });
     script
 }
 
-/// In the order in which a new instance needs them.
+/// All scripts, in the order in which a new instance needs them.
 pub(super) fn all() -> [&'static Script; 4] {
     [&INSTANCES, &PACE, &COPY, &BUDGET]
 }
 
-/// Milliseconds: the time between two beats, and an instance's patience with the server.
+/// Milliseconds of silence until an instance is missing: the time between two beats, plus an instance's patience with the server.
 const MISSING_AFTER: u64 = 3000;
-/// Milliseconds: until then a missing instance may go on by itself, and the others leave it its share.
+/// Milliseconds of silence until an instance is forgotten. Until then it may go on by itself, and the others leave it its share.
 const FORGOTTEN_AFTER: u64 = 3_600_000;

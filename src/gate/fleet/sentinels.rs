@@ -23,7 +23,7 @@ impl Sentinels {
         Self { each: each.into_iter().map(|client| (client, None)).collect(), question }
     }
 
-    /// Returns when they name another server. Sentinels that fail or name none are ignored.
+    /// Returns when the Sentinels name another server than `than`. Sentinels that fail or name no server are ignored.
     pub async fn name_another(&mut self, than: &HostPort) {
         loop {
             sleep(ASK_EVERY).await;
@@ -54,7 +54,7 @@ impl Sentinels {
     }
 }
 
-/// The server's epoch and address. `None`: this Sentinel sees it down.
+/// The server's epoch and address. `None`: by this Sentinel, the server is down.
 async fn ask(
     client: &Client,
     connection: &mut Option<MultiplexedConnection>,
@@ -65,7 +65,7 @@ async fn ask(
         let config = config.set_response_timeout(Some(ASK_EVERY));
         *connection = Some(client.get_multiplexed_async_connection_with_config(&config).await?);
     }
-    let said: HashMap<String, String> = question.query_async(connection.as_mut().expect("as of now")).await?;
+    let said: HashMap<String, String> = question.query_async(connection.as_mut().expect("connected above")).await?;
     let named = || {
         let is_up = !said.get("flags")?.contains("_down");
         let (epoch, port) = (said.get("config-epoch")?.parse().ok()?, said.get("port")?.parse().ok()?);
@@ -74,7 +74,7 @@ async fn ask(
     Ok(named())
 }
 
-/// Limits the delay by a Sentinel that does not answer.
+/// Time between two questions, and for one answer, so that a silent Sentinel delays little.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 const NONE_NAMED: &str = "the Sentinels name no server that is up";
 

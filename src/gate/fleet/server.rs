@@ -24,8 +24,8 @@ pub(super) enum ServerConnection {
 }
 
 impl ServerConnection {
-    /// `ca_file`: roots besides the system's, to verify servers if the URL says TLS. `pushes`: receives the server's messages.
-    /// `patience`: for one answer.
+    /// Connects. `ca_file`: roots besides the system's, to verify servers if the URL says TLS. `pushes`: receives the server's messages.
+    /// `patience`: time for one answer.
     pub async fn open(
         url: &SecretUrl,
         ca_file: Option<&Path>,
@@ -89,7 +89,7 @@ impl ServerConnection {
         }
     }
 
-    /// A script that is not loaded here is loaded when it is called.
+    /// Loads the scripts. A script that fails to load now is loaded when it is called.
     pub async fn load(self, scripts: [&'static Script; 4]) {
         match self {
             Self::One(connection) => {
@@ -135,7 +135,7 @@ impl ServerConnection {
     }
 }
 
-/// The error, with advice if known. The server does not repeat passwords.
+/// The error's text, with advice if known. It contains no password, as the server repeats none.
 pub(super) fn words(error: &RedisError) -> String {
     let hint = match (error.kind(), error.code()) {
         (ErrorKind::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => {
@@ -166,7 +166,7 @@ fn nodes(url: &Url, scheme: &str) -> RedisResult<Vec<ConnectionInfo>> {
     urls.into_iter().map(|url| Ok(url.into_connection_info()?.set_tcp_settings(tcp()))).collect()
 }
 
-/// The same server settings at another address.
+/// The settings of `node` with another address.
 fn at(node: ConnectionInfo, (host, port): HostPort) -> ConnectionInfo {
     let addr = match node.addr() {
         ConnectionAddr::TcpTls { insecure, .. } => {

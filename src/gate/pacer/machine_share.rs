@@ -12,17 +12,17 @@ pub(super) struct MachineShare {
     machine: Arc<Machine>,
     /// Identifies the key.
     id: u64,
-    /// For the next waiting request, or for the one with the turn until it leaves.
+    /// The start reserved for the next waiting request, or for the request with the turn until it leaves.
     reserved: Option<MachineStart>,
-    /// When that is, as of the last look.
+    /// When the reserved start is due, as of the last look at the file.
     due: Option<Instant>,
     turn: ShareTurn,
     /// The newest start that any process has reserved.
     newest: Option<Instant>,
-    /// When to act next for a waiting request, and since when another process has held the turn that is due.
+    /// When to act next for a waiting request, and since when another process has held the turn although a start is due.
     next: Option<Instant>,
     busy_since: Option<Instant>,
-    /// The origin's backoff and latency as in the file.
+    /// The origin's backoff and latency, as last read from the file or written to it.
     seen: (Observed, Option<Instant>),
 }
 
@@ -36,7 +36,7 @@ enum ShareTurn {
 }
 
 impl MachineShare {
-    /// `name`: the key's.
+    /// `name`: the key's name on this machine.
     pub fn new(machine: Arc<Machine>, name: &str) -> Self {
         let (id, turn, seen) = (machine.id(name), ShareTurn::None, Default::default());
         Self { machine, id, reserved: None, due: None, turn, newest: None, next: None, busy_since: None, seen }
@@ -52,7 +52,7 @@ impl MachineShare {
         now: Instant,
     ) {
         if let Some(machine) = link.instead_of(&self.machine) {
-            // What others have noted in the words until then.
+            // Reads a last time what other processes have written to the old file.
             self.look(schedule, now);
             *self = Self::new(machine, &name());
         }
@@ -69,7 +69,7 @@ impl MachineShare {
         if self.turn != ShareTurn::None {
             return;
         }
-        // A start that cannot be used would be late for all others.
+        // A reserved start that no request can use would delay the other processes.
         let Some((gap, is_fetch)) = schedule.head_start(now) else { return self.give_back() };
         let start = MachineStart { gap, is_fetch, own: None };
         match &mut self.reserved {
@@ -103,7 +103,7 @@ impl MachineShare {
         }
     }
 
-    /// Nothing more can start for now. Returns when to act next for a waiting request, if known.
+    /// Call when nothing more can start for now. Returns when to act next for a waiting request, if known.
     pub fn settle<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) -> Option<Instant> {
         if schedule.waiting() == 0 && !matches!(self.turn, ShareTurn::Of(_)) {
             self.give_back();
@@ -123,7 +123,7 @@ impl MachineShare {
         }
     }
 
-    /// The request leaves; `is_gone`: it has left. True: that frees the turn.
+    /// Handles a request that leaves or, if `is_gone`, has left. Returns true if that frees the turn.
     pub fn left(&mut self, slot: &Slot, at: Instant, is_gone: bool) -> bool {
         if !self.has_turn(slot) {
             return false;
@@ -164,7 +164,7 @@ impl MachineShare {
         }
     }
 
-    /// Adopts the others' starts and answers.
+    /// Adopts the other processes' starts, and what the host has answered them.
     pub fn look<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
         let Some(MachineView { starts, newest, owed, observed }) = self.machine.view(self.id, now) else {
             // The entry may have been evicted.
@@ -193,7 +193,7 @@ impl MachineShare {
 
     fn tell<W>(&self, schedule: &mut Schedule<W>, now: Instant) {
         let (has_turn, shares) = (self.turn == ShareTurn::Next, Shares::default());
-        // The one that is in use was for the request before.
+        // A start in use belongs to the request before.
         let reserved = self.due.filter(|_| !matches!(self.turn, ShareTurn::Of(_)));
         let gap = schedule.longest_gap();
         let next = self.newest.map(|newest| if reserved.is_some() { newest } else { newest + gap });
@@ -209,11 +209,11 @@ impl MachineShare {
     }
 }
 
-/// Looks within a gap, if another process holds the turn longer than that.
+/// Looks at a turn per gap, while another process holds it.
 const LOOKS: u32 = 16;
 const LOOK_LEAST: Duration = Duration::from_millis(10);
 const LOOK_MOST: Duration = Duration::from_millis(100);
-/// Requests rarely take longer.
+/// Requests rarely hold a turn longer than this; the process that does may have been stopped.
 const LATE: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_micros(2);
 
@@ -235,7 +235,7 @@ mod tests {
         asks_at: Instant,
         waits_since: Option<Instant>,
         in_flight: Option<(Instant, Slot)>,
-        /// What it waited, and the forecasts of the refusals.
+        /// The times that it waited, and the Retry-After times of its refusals.
         waits: Vec<Duration>,
         refused: Vec<Duration>,
     }
@@ -284,7 +284,7 @@ mod tests {
         }
     }
 
-    /// However late a client comes, and whatever the others have waited before.
+    /// However late a client comes, and however long the others have waited before.
     #[test]
     fn nobody_is_refused_who_would_wait_no_longer_than_he_may() {
         let (key, ms) = (PaceKey::from_text("a.example").unwrap(), Duration::from_millis);
@@ -302,13 +302,13 @@ mod tests {
             let refused: Vec<_> = all.iter().flat_map(|client| &client.refused).collect();
             assert!(refused.is_empty(), "{clients} clients, {gap} ms: {refused:?}");
             let longest = all.iter().flat_map(|client| &client.waits).max().unwrap();
-            assert!(*longest >= ms((clients - 1) * gap), "they do wait for each other: {longest:?}");
+            assert!(*longest >= ms((clients - 1) * gap), "the clients wait for each other: {longest:?}");
             let served: usize = all.iter().map(|client| client.waits.len()).sum();
             assert!(served as u64 >= 110_000 / gap, "no gap is left unused: {served}");
         }
     }
 
-    /// A pause in requests for the host does not count as many rivals.
+    /// The time since the last start must not be taken for the gaps of many rivals.
     #[test]
     fn after_a_pause_nobody_is_told_of_rivals_that_are_not_there() {
         let directory = tempfile::tempdir().unwrap();

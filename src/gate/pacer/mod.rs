@@ -1,4 +1,4 @@
-//! Keeps every host's pace: finds the queue for a request or a message of the fleet.
+//! Keeps every host's pace. Finds the queue for a request or for a message of the fleet.
 //!
 //! Finding a known host's queue takes only a read lock, so that hosts do not wait for each other.
 
@@ -25,10 +25,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// All queues. What unused ones owe is in the machine's memory.
+/// All queues in use. The debts of unused keys are in the machine's memory.
 pub(super) struct Pacer {
     shards: Box<[RwLock<Shard>]>,
-    /// Keyed, so that no site can choose names of one hash.
+    /// Randomly keyed, so that no site can choose names that collide.
     hasher: RandomState,
     shared: Arc<PacerShared>,
 }
@@ -36,9 +36,9 @@ pub(super) struct Pacer {
 #[derive(Default)]
 struct Shard {
     queues: HashTable<Arc<HostQueue>>,
-    /// In a fleet whose server may have to be told: unused keys, and until when they owe something.
+    /// Unused keys, and until when they have debts. Only in a fleet with a server, which may have to be told.
     owing: HashMap<PaceKey, Instant>,
-    /// Number of queues at which unused ones are dropped.
+    /// Number of queues from which on unused ones are dropped.
     sweep_at: usize,
 }
 
@@ -49,12 +49,12 @@ impl Pacer {
         Pacer { shards: shards.collect(), hasher: RandomState::new(), shared }
     }
 
-    /// The waiting requests, over all hosts.
+    /// The waiting requests of all hosts.
     pub fn waiting(&self) -> &Arc<WaitingRequests> {
         &self.shared.waiting
     }
 
-    /// The key's figures; `None`: the key was not used lately.
+    /// The key's figures. `None`: the key was not used lately.
     pub fn figures(&self, key: &PaceKey) -> Option<PaceFigures> {
         let machine = self.shared.fleet.machine.machine();
         let owes =
@@ -94,8 +94,8 @@ impl Pacer {
         shard.queues.entry(hash, |queue| queue.key() == key, rehash).or_insert_with(new).get().clone()
     }
 
-    /// Handles a change of link: the server may be lost, back or another, and messages may be missing. A bounded number of hosts report
-    /// their debts at a time; returns when all have.
+    /// Handles a change of link: the server may be lost, back or replaced by another, and messages may be missing. Returns when all hosts
+    /// have reported their debts, a limited number at a time.
     pub async fn link_changed(&self) {
         let queues = self.shards.iter().flat_map(|shard| {
             let keys = shard.read().keys();
@@ -104,9 +104,9 @@ impl Pacer {
         stream::iter(queues).for_each_concurrent(MAX_REPORTING, HostQueue::link_changed).await;
     }
 
-    /// Handles a change of a key's state in the fleet. `news`: for holders of a reservation.
+    /// Handles a message that a key's state has changed in the fleet. `news`: for holders of a reservation.
     pub fn hear(&self, key: &str, news: Option<WaitNews>) {
-        // Without a queue no request waits here, and other instances soon have the slot.
+        // Without a queue no request waits here, so the message does not matter.
         if let Some(queue) = PaceKey::from_text(key).and_then(|key| self.find(&key.of_all())?.named(&key)) {
             queue.hear(news);
         }
@@ -117,7 +117,7 @@ impl Pacer {
         self.shard(hash).read().queues.find(hash, |queue| queue.key() == key).cloned()
     }
 
-    /// Selects by the middle bits, as the hash table uses both ends of the hash.
+    /// Selects a shard by the middle bits of the hash, as the hash table uses both ends.
     fn shard(&self, hash: u64) -> &RwLock<Shard> {
         &self.shards[(hash >> 32) as usize % SHARDS]
     }
@@ -140,13 +140,13 @@ impl Shard {
         self.sweep_at = MIN_SWEEP.max(self.queues.len() * 2);
     }
 
-    /// The keys of all queues, and of unused ones that the server may have to be told of.
+    /// The keys of all queues, and unused keys with debts that the server may have to be told of.
     fn keys(&self) -> Vec<PaceKey> {
         self.queues.iter().map(|queue| queue.key()).chain(self.owing.keys()).cloned().collect()
     }
 }
 
-/// The terms of a subresource that follows its page: without the delay. The page may still be in flight.
+/// The terms of a subresource that follows its page: without the delay, and with one request in flight less, as the page may still be.
 pub(super) fn without_delay(terms: Terms) -> Terms {
     let max_concurrent = (terms.max_concurrent - 1).max(1);
     let of_page = Some(Box::new(terms.clone()));
@@ -155,7 +155,7 @@ pub(super) fn without_delay(terms: Terms) -> Terms {
 }
 
 const SHARDS: usize = 256;
-/// Hosts that report debts to the fleet at a time.
+/// Most hosts that report debts to the fleet at a time.
 const MAX_REPORTING: usize = 256;
 const MIN_SWEEP: usize = 8;
 /// Size of a queue with its table row; the key usually shares the authority's memory.
@@ -182,7 +182,7 @@ mod tests {
         assert!(Arc::ptr_eq(&held, &pacer.queue(held.key())));
     }
 
-    /// A host that owes, of an operator's delay or of a group's.
+    /// Sends a request on these terms, so that its host then owes a gap. Returns when it has ended.
     async fn start(queue: Arc<HostQueue>, terms: &Terms, outcome: PaceOutcome) -> Instant {
         let mut permit = queue.turn(ClientId(1), terms).await.expect("at once");
         permit.leaves(false);
@@ -191,13 +191,13 @@ mod tests {
         Instant::now()
     }
 
-    /// Of the operator and of a group, in milliseconds.
+    /// The terms with an operator's delay and a group's, in milliseconds.
     fn terms(delay: u64, group: u64) -> Terms {
         let (crawl_delay, group_delay) = (Duration::from_millis(delay), Duration::from_millis(group));
         Terms { crawl_delay, group_delay, max_wait: Duration::MAX, ..Terms::default() }
     }
 
-    /// Drops the queue, once its driver has ended, unless it knows more than a few numbers.
+    /// Lets the queue's driver end and the queue be dropped, unless its state is more than a few numbers.
     async fn rests(pacer: &Pacer) {
         for _ in 0..1000 {
             tokio::task::yield_now().await;
@@ -211,7 +211,7 @@ mod tests {
         let machine = MachineLink::open(Some(directory.path()), Duration::from_secs(3600));
         let fleet = Arc::new(Fleet::on_machine(machine, Arc::default()));
         let asked = PaceOutcome::Backoff { retry_after: Some(Duration::from_secs(70)) };
-        // The operator's delay, a group's, a group's that has changed, one beside a quicker one, and what the host has asked for.
+        // Cases: an operator's delay, a group's, a group's that changes, a group beside a quicker group, and a host's Retry-After.
         for (name, before, outcome, then, owed) in [
             ("a", vec![(100_000, 0)], PaceOutcome::Success, (100_000, 0), 100),
             ("b", vec![(0, 50_000)], PaceOutcome::Success, (0, 50_000), 50),
@@ -232,7 +232,7 @@ mod tests {
                 let figures = pacer.figures(&host).expect("it owes");
                 assert!(figures.owed + began.elapsed() >= Duration::from_secs(owed.min(50)), "{name}: {figures:?}");
                 let stand = pacer.queue(&host).stand(ClientId(1), &terms(then.0, then.1));
-                let Ok(Stand::Wait(waiting)) = stand else { panic!("{name}: it is owed") };
+                let Ok(Stand::Wait(waiting)) = stand else { panic!("{name}: no debt") };
                 let (due, owed) = (waiting.due.expect("it is known"), Duration::from_secs(owed));
                 let late = left_by.expect("one") + ARRIVAL + Duration::from_millis(10);
                 assert!(due >= began + owed && due <= late + owed, "{name}: {:?}", due - began);
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// Its own delay is over.
+    /// The group's own delay is over.
     #[tokio::test]
     async fn a_group_that_owes_nothing_does_not_wait_for_another_groups_start() {
         let (pacer, host) = (Pacer::new(Fleet::alone()), PaceKey::from_text("a.example").expect("a key"));
@@ -249,7 +249,7 @@ mod tests {
             left.push(start(pacer.queue(&host), &terms(0, group), PaceOutcome::Success).await);
         }
         rests(&pacer).await;
-        // By then, the last start is a tenth of a second ago.
+        // Then this group's delay is over, but the other group started later.
         tokio::time::sleep_until((left[1] + Duration::from_millis(300) + ARRIVAL).into()).await;
         assert!(matches!(pacer.queue(&host).stand(ClientId(1), &terms(0, 300)), Ok(Stand::Go(_))));
     }

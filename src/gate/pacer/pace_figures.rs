@@ -11,9 +11,9 @@ pub struct PaceFigures {
     pub in_flight: u32,
     /// The part of the gap that is due to the origin's 429 and 503 answers.
     pub backoff: Duration,
-    /// Nothing starts within this time.
+    /// Time until the next request may start.
     pub owed: Duration,
-    /// Time to first byte, smoothed; zero: unknown or unused.
+    /// Time to first byte, smoothed. Zero: unknown or unused.
     pub latency: Duration,
     /// Consecutive refusals, if a breaker counts them.
     pub refusals: u32,

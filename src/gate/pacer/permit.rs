@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Gives its slot back when dropped, with the outcome set until then. Boxed where it is made, as it goes through many hands.
+/// The right to one request in flight. Gives its slot back when dropped, with the outcome set until then. Boxed at once, as it is moved
+/// often.
 pub struct Permit {
     queue: Arc<HostQueue>,
     slot: Option<Slot>,
@@ -33,7 +34,7 @@ enum Stage {
 }
 
 impl Permit {
-    /// `slot`: `None` in report mode, which holds nothing back.
+    /// `slot`: `None` in report mode, which holds no request.
     #[inline]
     pub(in crate::gate) fn new(queue: &Arc<HostQueue>, slot: Option<Slot>, terms: &Terms) -> Box<Self> {
         let (queue, terms, waited) = (queue.clone(), terms.clone(), Duration::ZERO);
@@ -41,7 +42,7 @@ impl Permit {
         Box::new(Self { queue, slot, terms, stage: Stage::Kept, waited, outcome, answered, group: None })
     }
 
-    /// `terms`: of host and group.
+    /// Adds the permit of the group. `terms`: those of host and group together.
     pub(super) fn with_group(mut self: Box<Self>, group: Box<Permit>, terms: &Terms) -> Box<Self> {
         self.terms = terms.clone();
         self.slot.iter_mut().for_each(|slot| slot.group_gap = group.gap());
@@ -59,7 +60,7 @@ impl Permit {
         self.group.as_ref().map_or(own, |group| group.gap().max(own))
     }
 
-    /// The delay of the group whose queue it has come through; zero: through none.
+    /// The delay of the group in whose queue the request has waited. Zero: no group.
     pub fn group_delay(&self) -> Duration {
         self.terms.group_delay
     }
@@ -78,7 +79,7 @@ impl Permit {
         self.group.iter_mut().for_each(|group| group.pass_on());
     }
 
-    /// Whether other requests still wait for this one.
+    /// Whether the request still holds its slot, so that others wait for it.
     pub fn has_turn(&self) -> bool {
         self.slot.as_ref().is_none_or(|slot| slot.is_in_flight)
     }
@@ -86,13 +87,13 @@ impl Permit {
     /// Notes when the answer began, measured from sending. `is_good`: the answer may shorten the host's latency.
     #[inline]
     pub fn answered(&mut self, after: Duration, is_good: bool) {
-        // After the slot was passed on, the delay is not the host's.
+        // Once the slot is passed on, the time does not measure the host.
         if self.terms.adaptive.is_some() && self.has_turn() {
             self.answered = Some((after, is_good));
         }
     }
 
-    /// Applies the outcome of an answer that has not ended: the request keeps its slot until then.
+    /// Applies the outcome of an answer that has not ended. The request keeps its slot until the answer ends.
     pub fn learn(&mut self, outcome: PaceOutcome) {
         self.note_left();
         if let Some(slot) = &self.slot {
@@ -146,8 +147,8 @@ impl Permit {
         Ok(())
     }
 
-    /// The request leaves now: the next gap counts from here, not from before the connection. `is_late`: a connection was made first,
-    /// which may matter to others even if this request has no gap.
+    /// Call when the request leaves: the next gap counts from now, not from before the connection. `is_late`: a connection was made first,
+    /// which may matter to other requests even if this one has no gap.
     pub fn leaves(&mut self, is_late: bool) {
         debug_assert_eq!(self.stage, Stage::Kept, "each start leaves once");
         // Until an answer says otherwise.
@@ -159,13 +160,13 @@ impl Permit {
         }
     }
 
-    /// Nothing of the request was written after all.
+    /// Call if nothing of the request was written after all.
     pub fn has_not_left(&mut self) {
         (self.stage, self.outcome) = (Stage::Kept, PaceOutcome::Unused);
         self.group.iter_mut().for_each(|group| group.has_not_left());
     }
 
-    /// The head has left. The gap counts from here, as writing may have taken a while.
+    /// Call when the head has left. The gap counts from now, as writing may have taken a while.
     pub fn note_left(&mut self) {
         if self.stage == Stage::Leaving {
             self.group.iter_mut().for_each(|group| group.note_left());
@@ -180,7 +181,7 @@ impl Permit {
         }
     }
 
-    /// Half a percent of a short gap suffices.
+    /// Allowance for the request's way to the host. Half a percent of a short gap suffices.
     fn margin(&self) -> Duration {
         let gap = self.gap();
         if gap.is_zero() { ARRIVAL } else { ARRIVAL.min(gap / 200) }
@@ -189,7 +190,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        // The request may have left unnoticed.
+        // A head that was leaving counts as left.
         self.note_left();
         if let Some(slot) = self.slot.take() {
             // A failed connection attempt is not a request.
@@ -285,10 +286,7 @@ mod tests {
         }
         permit.leaves(true);
         permit.note_left();
-        assert!(
-            permit.again(&host).now_or_never().is_none(),
-            "a request that has left is one, and the next waits the gap"
-        );
+        assert!(permit.again(&host).now_or_never().is_none(), "once a request has left, a retry waits for the gap");
     }
 
     #[tokio::test]
@@ -297,7 +295,7 @@ mod tests {
         let mut permit = go(&host);
         permit.leaves(true);
         permit.outcome = PaceOutcome::Backoff { retry_after: None };
-        assert!(permit.again(&host).now_or_never().is_none(), "it waits");
+        assert!(permit.again(&host).now_or_never().is_none(), "the retry waits");
         assert_eq!(host.figures().backoff, Duration::from_secs(100));
     }
 
@@ -310,7 +308,7 @@ mod tests {
         let stands = || (host.figures().backoff, host.figures().in_flight);
         assert_eq!(stands(), (Duration::from_secs(100), 1));
         drop(permit);
-        assert_eq!(stands(), (Duration::from_secs(100), 0), "once");
+        assert_eq!(stands(), (Duration::from_secs(100), 0), "the backoff counts once");
     }
 
     #[tokio::test]
@@ -348,7 +346,7 @@ mod tests {
         while host.figures().waiting > 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(host.figures().in_flight, 1, "the turn is there, and nobody has looked");
+        assert_eq!(host.figures().in_flight, 1, "the slot is granted, but the waiting request has not polled");
         drop(waiting);
         assert!(matches!(stand(), Stand::Go(_)));
     }

@@ -1,11 +1,11 @@
-//! Compares two versions of what is known of a file, by time or from two instances: which one to use.
+//! Compares two entries for the same file, for example of two instances, to find the newer one.
 
 use crate::gate::store::CopyTimes;
 use crate::policy::Entry;
 use crate::policy::freshness::CopyState;
 use std::time::SystemTime;
 
-/// Whether nothing has ever been learned.
+/// Whether the file has never been fetched: there is neither an answer nor a failure.
 pub(super) fn is_unknown(entry: &Entry) -> bool {
     entry.answer.is_none() && entry.trouble.is_none()
 }
@@ -20,7 +20,7 @@ pub(super) fn is_newer(one: &Entry, other: &Entry) -> bool {
     is_unknown(other) || is_older(other, one)
 }
 
-/// Whether `other` was validated later than `one`: as [`CopyTimes::are_before`].
+/// Whether `other` was validated later than `one`, as by [`CopyTimes::are_before`].
 pub(super) fn is_older(one: &Entry, other: &Entry) -> bool {
     CopyTimes::of(one).are_before(&CopyTimes::of(other), SystemTime::now())
 }

@@ -1,5 +1,5 @@
-//! Requests a robots.txt or tdmrep.json over the network (RFC 9309 §2.3), through the same guard as any request: one request, one
-//! answer. Only this file and `long_bodies` use connections; `refresh` follows redirects and waits for slots.
+//! Sends one request for a robots.txt or tdmrep.json (RFC 9309 §2.3), under the same egress rules as any request, and reads its answer.
+//! Only this file and `long_bodies` use connections; `refresh` follows redirects and waits for slots.
 
 pub(super) use super::fetch_error::{COME_BACK, FetchError, TryError, own_limit};
 use super::long_bodies::FetchRoom;
@@ -37,28 +37,28 @@ pub(super) struct FileRequest<'a> {
 /// A final answer.
 #[derive(Debug, Clone)]
 pub(super) struct Reply {
-    /// When the request was sent: the time as of which the answer holds, however late it is read.
+    /// When the request was sent. The answer is valid as of then, however late it is read.
     pub asked: SystemTime,
     pub status: u16,
     pub headers: HeaderMap,
-    /// Decoded; empty unless the status means that the body has rules. A long one has its place until it is dropped.
+    /// The decoded body; empty unless the status means that the body has rules. A long body holds its place until it is dropped.
     pub body: Bytes,
     pub version: HttpVersion,
     /// The signature that the origin requests; sent if the request is repeated.
     pub wanted: Option<SignatureRequest>,
-    /// The upstream proxy, if it was asked for the file rather than for a tunnel: the answer may be its own.
+    /// The upstream proxy, if the request went to it and not through a tunnel: the answer may be its own.
     pub through: Option<Box<str>>,
 }
 
 impl Reply {
-    /// The upstream proxy whose word the answer may be, which says nothing of the site: it denies access with 4xx. Of a file that is not
-    /// there it speaks for the site.
+    /// The upstream proxy, if it may have answered itself: proxies deny access with 4xx, which says nothing of the site. 404 and 410 are
+    /// taken for the site's answer.
     pub fn maybe_of(&self) -> Option<&str> {
         self.through.as_deref().filter(|_| matches!(self.status, 400..=499) && !matches!(self.status, 404 | 410))
     }
 }
 
-/// The route for a request. `client`: whose share of DNS look-ups to use.
+/// The route for a request. `client`: the client whose share of DNS look-ups is used.
 pub(super) async fn reach(upstream: &Upstream, authority: &Authority, client: ClientId) -> Result<Route, FetchError> {
     upstream.reach_for(authority, Some(client), None, None).await.map_err(|error| match error {
         ReachError::Resolve(error @ (ResolveError::NoResolver { .. } | ResolveError::OwnLimit { .. })) => {
@@ -73,7 +73,8 @@ pub(super) async fn reach(upstream: &Upstream, authority: &Authority, client: Cl
     })
 }
 
-/// Sends the request over the connections used for pages, so that the first page follows on one. The permit's gap starts with its head.
+/// Sends the request over the connections used for pages, so that the first page can follow on the same connection. The permit's gap starts
+/// when the head leaves.
 pub(super) async fn get(
     upstream: &Upstream,
     request: &FileRequest<'_>,
@@ -124,7 +125,7 @@ pub(super) async fn get(
     if let Err(Unanswered { error: GetError::Http2(error), .. }) = &answered
         && asks_for_calm(error)
     {
-        // Even if this request was not sent.
+        // Counts even if this request was not sent.
         permit.learn(PaceOutcome::Backoff { retry_after: None });
     }
     let Got { status, headers, body, version, .. } =
@@ -156,7 +157,7 @@ pub(super) async fn get(
     let body = match from_status(status) {
         AccessKind::Rules => room.0.read(body, &headers, settings.robots.max_size as usize, room).await?,
         _ => {
-            // So that the connection can be kept, unless this takes too long.
+            // Reads the rest so that the connection can be kept, unless this takes too long.
             let _ = timeout(DISCARD_TIME, body.discard(DISCARD)).await;
             Bytes::new()
         }
@@ -166,12 +167,13 @@ pub(super) async fn get(
     Ok(Reply { asked, status, headers, body, version, wanted, through })
 }
 
-/// The resolver has not answered within the time for the whole fetch.
+/// The error if the resolver has not answered within the time for the whole fetch.
 pub(super) fn no_resolver(authority: &Authority) -> FetchError {
     own_limit(&ResolveError::TimedOut { name: authority.host().to_string().into(), is_alone: false })
 }
 
-/// Whether an intermediary made the answer (RFC 9209 §2.1.1), or Squid did: its pages of errors and its redirects to others have a field.
+/// Whether an intermediary generated the answer: it says so (RFC 9209 §2.1.1), or it is Squid, whose error pages and redirects to them have
+/// a field of their own.
 fn says_a_proxy(headers: &HeaderMap) -> bool {
     if headers.contains_key("x-squid-error") {
         return true;

@@ -1,24 +1,24 @@
-//! Why a fetch has no reply.
+//! The reasons why a fetch has no reply.
 
 use crate::policy::Refusal;
 use crate::upstream::{DialError, DialFault, GetError, Want};
 use std::fmt::Display;
 use std::time::Duration;
 
-/// Why there is no reply.
+/// Why a fetch has no reply.
 #[derive(Debug)]
 pub(super) enum FetchError {
     /// DNS, TCP, TLS, timeout, truncated body: the site's failure.
     Unreachable(String),
-    /// The site was not asked, for a reason of our own: no slot granted, no descriptor left.
+    /// The site was not asked, for a reason on our side: no slot was granted, or no descriptor was left.
     NotAsked(Refusal),
 }
 
 /// Why one attempt has no reply.
 pub(super) enum TryError {
     Final(FetchError),
-    /// A kept connection was dead, or a shared one closing: to be retried in another slot. `None`: the slot expired before the request
-    /// could be sent.
+    /// A kept connection was dead, or a shared one closing, which the text says: to be retried in another slot. `None`: the slot expired
+    /// before the request could be sent.
     Again(Want, Option<String>),
 }
 
@@ -48,5 +48,5 @@ pub(super) fn own_limit(why: &dyn Display) -> FetchError {
     FetchError::NotAsked(Refusal::OwnLimit { retry_after: COME_BACK, why: why.to_string().into() })
 }
 
-/// Problems of our own are transient.
+/// Retry-After for problems on our side, which are transient.
 pub(super) const COME_BACK: Duration = Duration::from_secs(1);

@@ -1,4 +1,5 @@
-//! Fetches in flight, each shared by all requests that need it. A fetch that has begun runs to its end, even if nobody waits.
+//! Single flight: the fetches in flight, each shared by all requests that need it. A fetch that has begun runs to its end, even if nobody
+//! waits.
 
 use crate::config::Settings;
 use crate::gate::shared_rows::{SharedRow, SharedRows};
@@ -17,7 +18,7 @@ use tokio::time::timeout_at;
 pub(super) type FetchTable = SharedRows<(SiteFile, Authority), Fetch>;
 pub(super) type FetchRow = SharedRow<(SiteFile, Authority), Fetch>;
 
-/// What to fetch, and why.
+/// An order for a fetch.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::gate) struct Order {
     pub reason: FetchReason,
@@ -25,18 +26,18 @@ pub(in crate::gate) struct Order {
     pub client: ClientId,
     /// The crawl delay for the request that causes the fetch.
     pub crawl_delay: Option<Duration>,
-    /// The HTTP versions for the request that causes the fetch, and which uses the same connection.
+    /// The HTTP versions of the request that causes the fetch, which uses the same connection.
     pub versions: Versions,
 }
 
 /// Why robots.txt is fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) enum FetchReason {
-    /// A request waits for it, as there is no copy. Dropped if nobody waits any more before it begins.
+    /// A request waits for the file, as there is no copy. The fetch is dropped if nobody waits any more before it begins.
     FirstUse,
-    /// The copy in use is ageing. Waits for a slot without limit.
+    /// The copy in use is ageing. The fetch waits for a slot without limit.
     Renewal,
-    /// To be fetched from the origin, whatever copy exists.
+    /// The file is to be fetched from the origin, whatever copy exists.
     Anew,
 }
 
@@ -51,16 +52,16 @@ impl FetchReason {
 #[derive(Default)]
 pub(super) struct Fetch {
     progress: watch::Sender<FetchProgress>,
-    /// It has begun to ask the site, or is a background fetch: it runs to its end.
+    /// The fetch has begun to ask the site, or is a background fetch, so it runs to its end.
     has_begun: AtomicBool,
 }
 
 /// Progress of a fetch.
 #[derive(Default)]
 struct FetchProgress {
-    /// While it waits for the host's slot: when that is expected.
+    /// When the host's slot is expected, while the fetch waits for it.
     due: Option<Instant>,
-    /// An error says that nobody was asked, and why.
+    /// The result. An error says why the site was not asked.
     end: Option<Result<(), Refusal>>,
 }
 
@@ -69,13 +70,13 @@ struct FetchProgress {
 pub(in crate::gate) struct Fetching(watch::Receiver<FetchProgress>);
 
 impl Order {
-    /// A background fetch, on no client's account.
+    /// A background fetch, which uses no client's share of resources.
     pub fn background(reason: FetchReason) -> Self {
         Order { reason, client: BACKGROUND, crawl_delay: None, versions: Versions::default() }
     }
 
-    /// How long a fetch may wait for the proxy itself beside the site's time: half as long as the requests that wait for it, which are told
-    /// why then. Pages go on during other fetches, and may need the host's slot.
+    /// How long a fetch may wait for the proxy's own resources, in addition to the site's time. A first fetch: half as long as the requests
+    /// that wait for it, so that they can be told why. Other fetches: not at all, as pages go on meanwhile and may need the host's slot.
     pub(super) fn patience(&self, settings: &Settings) -> Duration {
         match self.reason {
             FetchReason::FirstUse => settings.pace.max_wait / 2,
@@ -89,7 +90,7 @@ impl Fetch {
         Fetching(self.progress.subscribe())
     }
 
-    /// Sets when the awaited slot is expected; `None`: it does not wait for a slot.
+    /// Sets when the awaited slot is expected. `None`: the fetch does not wait for a slot.
     pub fn set_due(&self, due: Option<Instant>) {
         self.progress.send_modify(|progress| progress.due = due);
     }
@@ -108,7 +109,7 @@ impl Fetch {
 }
 
 impl Fetching {
-    /// That of a fetch that has ended.
+    /// A subscription to a fetch that has already ended.
     pub fn ended() -> Self {
         let fetch = Fetch::default();
         let joined = fetch.join();
@@ -116,7 +117,7 @@ impl Fetching {
         joined
     }
 
-    /// Returns at the end of the fetch. An error says that nobody was asked, for a reason that is not the site's.
+    /// Returns at the end of the fetch. An error says why the site was not asked, for a reason that is not the site's.
     pub async fn end(mut self) -> Result<(), Refusal> {
         match self.0.wait_for(|progress| progress.end.is_some()).await {
             Ok(progress) => progress.end.clone().unwrap_or(Ok(())),
@@ -132,7 +133,7 @@ impl Fetching {
             match due {
                 Some(due) if due > latest || Instant::now() >= latest => return due,
                 Some(_) => _ = timeout_at(latest.into(), self.0.changed()).await,
-                // It ended, and nothing can change any more.
+                // The fetch has ended, so nothing can change any more.
                 None if self.0.changed().await.is_err() => return pending().await,
                 None => {}
             }
@@ -140,7 +141,7 @@ impl Fetching {
     }
 }
 
-/// Does a fetch's work. `None`: nobody waited any more before it began.
+/// Does a fetch's work. `None`: the work was dropped, as nobody waited any more before the fetch began.
 pub(super) async fn unless_unwanted<T>(fetch: &Arc<FetchRow>, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let is_unwanted = || !fetch.has_begun() && Arc::strong_count(fetch) == 1 && fetch.progress.receiver_count() == 0;
@@ -153,7 +154,7 @@ pub(super) async fn unless_unwanted<T>(fetch: &Arc<FetchRow>, work: impl Future<
         if fetch.has_begun() {
             return Some(work.await);
         }
-        // Who joins has the row until it waits.
+        // A request that is about to join already holds the row.
         if fetch.leave_if(is_unwanted) {
             return None;
         }
@@ -161,5 +162,5 @@ pub(super) async fn unless_unwanted<T>(fetch: &Arc<FetchRow>, work: impl Future<
 }
 
 const DRAINING: Duration = Duration::from_secs(1);
-/// Renewals and the operator's requests share the limits of one client.
+/// The client for renewals and the operator's requests, which together have one client's share of resources.
 pub(super) const BACKGROUND: ClientId = ClientId(u64::MAX - 1);

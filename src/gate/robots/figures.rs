@@ -9,7 +9,7 @@ use crate::policy::SiteFile;
 pub struct CacheFigures {
     /// Authorities in memory.
     pub authorities: usize,
-    /// Different files in memory.
+    /// Distinct files in memory.
     pub files: usize,
     pub tdmrep_files: usize,
     /// Bytes of memory for authorities, and for files.
@@ -26,7 +26,7 @@ pub struct CacheFigures {
 }
 
 impl CacheFigures {
-    /// All that `store.memory` bounds.
+    /// The memory that `store.memory` limits, in bytes.
     pub fn bytes(&self) -> usize {
         self.authority_bytes + self.file_bytes + self.pace_bytes + self.unwritten_bytes
     }

@@ -1,11 +1,11 @@
 //! The table of host entries in memory, one for each authority's file: fast look-up, exact counts, eviction when memory runs short.
 //!
-//! Sharded, so that requests rarely contend for a lock, and usually only read. Two allocations for each host entry, itself and the
-//! `Entry` in it, as a million of them must fit.
+//! It is sharded, so that requests rarely contend for a lock, and usually only read. A host entry takes two allocations, for itself and for
+//! the `Entry` in it, as a million of them must fit.
 //!
-//! Custom, as no library does all of this: replacing an `Entry` changes the weight, a host entry in use loses its file alone, and host
-//! entries can be listed by last use. `papaya` and `dashmap` neither count nor evict; `quick_cache` weighs only on insertion and does
-//! not expose the order of use.
+//! It is custom, as no library does all of this: replacing an `Entry` changes the weight; eviction removes only the file from a host entry
+//! in use; and host entries can be listed by last use. `papaya` and `dashmap` neither count nor evict; `quick_cache` weighs only on
+//! insertion and does not expose the order of use.
 
 use super::redirect::Trail;
 use crate::policy::{Authority, Entry, Host, SiteFile, site_file::SiteFileName};
@@ -22,13 +22,13 @@ pub(super) struct HostTable {
     shards: Box<[RwLock<HashTable<Arc<HostEntry>>>]>,
     hasher: DefaultHashBuilder,
     bytes: AtomicUsize,
-    /// Of each file.
+    /// Number of host entries, by kind of file.
     counts: [AtomicUsize; SiteFile::COUNT],
-    /// Counts new places: the time by which uses are ordered.
+    /// Number of host entries created so far, which serves as the time of uses. Wraps around.
     clock: AtomicU32,
 }
 
-/// One authority's file, with what is currently known of it.
+/// One authority's file, with its current entry.
 pub(in crate::gate) struct HostEntry {
     pub authority: Authority,
     pub file: SiteFile,
@@ -37,7 +37,7 @@ pub(in crate::gate) struct HostEntry {
     used: AtomicU32,
     /// Whether a page was sent since robots.txt last arrived from the site.
     page_went: AtomicBool,
-    /// How far an interrupted fetch had come, and when it began.
+    /// The redirects that an interrupted fetch had followed, and when it began.
     interrupted: ArcSwapOption<(Trail, Instant)>,
 }
 
@@ -47,8 +47,8 @@ impl HostEntry {
         self.file.of(&self.authority)
     }
 
-    /// Whether the next slot is reserved for a page: otherwise a copy with a lifetime shorter than the gap would be renewed in every
-    /// slot.
+    /// Whether the next slot is for a page, not for a renewal. If not, a copy with a lifetime shorter than the gap would be renewed in
+    /// every slot.
     pub fn owes_page(&self) -> bool {
         !self.page_went.load(Ordering::Relaxed)
     }
@@ -59,7 +59,7 @@ impl HostEntry {
         }
     }
 
-    /// How far the last fetch had come, and since when, if it was interrupted recently.
+    /// The redirects that the last fetch had followed, and when it began, if it was interrupted recently.
     pub(super) fn interrupted(&self) -> Option<(Trail, Instant)> {
         let interrupted = self.interrupted.load();
         interrupted.as_deref().filter(|(_, since)| since.elapsed() < INTERRUPTED).cloned()
@@ -159,8 +159,8 @@ impl HostTable {
         entry
     }
 
-    /// Stores how far a fetch has come for the next one: otherwise each fetch that gets no slot at a redirect's target would ask the
-    /// first host again.
+    /// Stores the redirects that an interrupted fetch has followed, for the next fetch. If not, each fetch that gets no slot at a
+    /// redirect's target would ask the first host again.
     pub fn set_interrupted(&self, host: &HostEntry, trail: Option<(Trail, Instant)>) {
         self.bytes.fetch_add(trail.as_ref().map_or(0, trail_cost), Ordering::Relaxed);
         let old = host.interrupted.swap(trail.map(Arc::new));
@@ -186,7 +186,7 @@ impl HostTable {
         self.hasher.hash_one((authority, file))
     }
 
-    /// Takes the hash's middle bits: the hash table uses those at both ends.
+    /// Selects a shard by the middle bits of the hash, as the hash table uses both ends.
     fn shard(&self, hash: u64) -> &RwLock<HashTable<Arc<HostEntry>>> {
         &self.shards[(hash >> 32) as usize % SHARDS]
     }
@@ -200,8 +200,8 @@ impl HostTable {
         all
     }
 
-    /// Evicts the least recently used sixteenth of the host entries. Those in use lose what is known of the file, which is read or
-    /// fetched again for the next decision. False: none could be evicted.
+    /// Evicts the least recently used sixteenth of the host entries. A host entry in use stays, but its `Entry` is dropped, and read or
+    /// fetched again for the next decision. False: nothing could be evicted.
     pub fn shrink(&self) -> bool {
         let now = self.clock.load(Ordering::Relaxed);
         let may_shrink = |host: &Arc<HostEntry>| is_free(host) || host.load().source().is_some();
@@ -261,7 +261,7 @@ fn is_free(host: &Arc<HostEntry>) -> bool {
     Arc::strong_count(host) == 1
 }
 
-/// Memory of a host entry with its row in the table, which is two thirds full on average.
+/// Bytes of a host entry with its row in the table, which is two thirds full on average.
 fn cost(host: &HostEntry) -> usize {
     let name = match host.authority.host() {
         Host::Name(name) => COUNTS + name.len(),
@@ -284,12 +284,12 @@ fn entry_cost(entry: &Entry) -> usize {
     allocated(COUNTS + size_of::<Entry>()) + texts + trouble + linked
 }
 
-/// Memory that an allocator uses for so many bytes: eight more, in steps of sixteen.
+/// Memory that an allocator uses for an allocation: eight bytes more, in steps of sixteen.
 fn allocated(bytes: usize) -> usize {
     if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16) }
 }
 
-/// The reference counts of an `Arc`.
+/// Bytes of the reference counts of an `Arc`.
 const COUNTS: usize = 2 * size_of::<usize>();
 /// How long the progress of an interrupted fetch is kept.
 const INTERRUPTED: Duration = Duration::from_secs(3600);
@@ -384,7 +384,7 @@ mod tests {
         let host = hosts.host(&authority(0), SiteFile::Robots);
         for _ in 0..2 {
             hosts.set_interrupted(&host, Some((Trail::new(url.clone()), Instant::now())));
-            assert!((60_000..61_000).contains(&(hosts.bytes() - before)), "where it was redirected to is counted");
+            assert!((60_000..61_000).contains(&(hosts.bytes() - before)), "the redirect's URL is counted");
         }
         drop(host);
         while hosts.shrink() {}

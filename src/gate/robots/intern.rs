@@ -1,5 +1,5 @@
-//! Each robots.txt, tdmrep.json or licence file once in memory, however many authorities have it: most are one of a few that content systems
-//! write.
+//! Keeps each robots.txt, tdmrep.json or licence file once in memory, however many authorities have it: most files are one of a few that
+//! content management systems write.
 
 use crate::evidence::sha256;
 use crate::gate::store::{FileDigest, first_half};
@@ -15,11 +15,11 @@ pub(super) struct Intern(Mutex<Files>);
 
 #[derive(Default)]
 struct Files {
-    /// By content.
+    /// The files, by content.
     held: HashMap<ContentId, Access>,
-    /// How many of each kind there are.
+    /// Number of files, by kind.
     counts: [usize; SiteFile::COUNT],
-    /// Bytes of all of them, as of when each was read or last swept.
+    /// Memory of all files in bytes, as counted when each was read or last swept.
     bytes: usize,
     /// Files read since the last sweep.
     read: usize,
@@ -34,7 +34,7 @@ impl Intern {
         let whole = sha256(body);
         let read = || {
             let read = parsed(file, body, |body| RobotsTxt::parse_with(body, options));
-            // Usually the whole body is kept: then the digest need not be computed again.
+            // Usually the whole body is kept. Then the digest need not be computed again.
             if read.source() == Some(body) {
                 read.digest_by(|_| whole);
             }
@@ -44,8 +44,8 @@ impl Intern {
         self.find(file, first_half(&whole), options, read).expect("there is a body")
     }
 
-    /// The file with this digest, whose body was read before. `body` is called only if the file is not in memory. `None`: `body` has
-    /// none.
+    /// The file with this digest, of which a copy is stored or sent. `body` is called only if the file is not in memory. `None`: `body`
+    /// returned nothing.
     pub fn named(
         &self,
         file: SiteFile,
@@ -91,7 +91,7 @@ impl Intern {
         self.0.lock().bytes
     }
 
-    /// Whether the byte count may be outdated, as rules are compiled on first use.
+    /// Whether the byte count may be outdated, as rules take memory only when they are compiled, on first use.
     pub fn is_stale(&self) -> bool {
         let files = self.0.lock();
         files.read > LEAST_STALE && files.read > files.held.len() / 4
@@ -146,11 +146,12 @@ fn fingerprint(file: SiteFile, options: &ParseOptions) -> u64 {
     hasher.finish()
 }
 
-/// Bytes that take about 100 µs to parse, and a millisecond at worst: longer files are parsed away from the threads that serve
+/// Length in bytes that takes about 100 µs to parse, and a millisecond at worst. Longer files are parsed on threads that serve no
 /// requests.
 pub(super) const LONG: usize = 16 << 10;
+/// Files read since the last sweep, below which the byte count is not outdated.
 const LEAST_STALE: usize = 100;
-/// Memory of a file's row in the table, two thirds full on average.
+/// Bytes of a file's row in the table, which is two thirds full on average.
 const ROW: usize = size_of::<(ContentId, Access)>() * 3 / 2;
 
 #[cfg(test)]
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!(files.count(SiteFile::Robots), 2);
     }
 
-    /// Needed whenever the file is stored or recorded.
+    /// The digest is needed whenever the file is stored or recorded.
     #[test]
     fn a_file_knows_its_digest_once_it_has_been_read() {
         for (body, is_known) in [(BODY, true), (b"\xff\xfeU\0", false)] {
@@ -187,7 +188,7 @@ mod tests {
         }
     }
 
-    /// One that was fetched, and one that was stored.
+    /// Both a file that was fetched and one that was stored.
     #[test]
     fn a_long_file_is_compiled_before_anybody_asks_and_a_short_one_is_not() {
         let options = ParseOptions::default();
@@ -211,7 +212,7 @@ mod tests {
         }
     }
 
-    /// In UTF-8 it is longer than the limit for fetched files.
+    /// Converted to UTF-8, the file is longer than the limit for fetched files.
     #[test]
     fn what_was_read_of_a_file_in_utf16_is_read_again_to_its_end() {
         let text =
@@ -262,6 +263,6 @@ mod tests {
         let options = ParseOptions::default();
         assert!(files.named(SiteFile::Robots, digest(BODY), &options, || None).is_none());
         let _kept = files.intern(SiteFile::Robots, BODY, &options);
-        assert!(files.named(SiteFile::Robots, digest(BODY), &options, || unreachable!("it is in memory")).is_some());
+        assert!(files.named(SiteFile::Robots, digest(BODY), &options, || unreachable!("a file in memory")).is_some());
     }
 }

@@ -1,6 +1,6 @@
-//! Bodies of robots.txt and similar files that are longer than most. So many are held at a time, from when they are read until they are
-//! parsed: whatever sites and other instances send, they take at most as much memory again as `store.memory`, or what [`LEAST`] take.
-//! Beside them, for a moment, are bodies that are just being decoded, and copies of the fleet that have just come.
+//! Limits how many long bodies of robots.txt and similar files are held at a time, from when they are read until they are parsed. Whatever
+//! sites and other instances send, they take at most as much memory again as `store.memory`, or the memory of [`LEAST`] bodies. Bodies that
+//! are just being decoded, and copies that have just come from the fleet, add to that for a moment.
 
 use super::fetch_error::{FetchError, own_limit};
 use super::site_time::SiteTime;
@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use http::{HeaderMap, header};
 use std::pin::pin;
 
-/// Places for long bodies, who decodes them, whose share of both is used, and the site's time.
+/// The places for long bodies, the threads that decode them, the client and site whose share of both is used, and the site's time.
 pub(super) type FetchRoom<'a> = (&'a LongBodies, &'a Workers, Taker, &'a SiteTime);
 
 /// The places for long bodies.
@@ -30,7 +30,7 @@ impl LongBodies {
         self.0.resize(most(settings));
     }
 
-    /// Reads the body of an answer and undoes its codings, up to slightly more than `limit` bytes.
+    /// Reads the body of an answer and decodes it, up to slightly more than `limit` bytes.
     pub async fn read(
         &self,
         mut body: BodyStream,
@@ -65,7 +65,7 @@ impl LongBodies {
         if decoded.len() > SHORT
             && let Some(read) = short
         {
-            // While it waits for a place, only the encoded body is held.
+            // Holds only the encoded body while waiting for a place.
             drop(decoded);
             place = Some(self.place(taker, time).await?);
             decoded = decode(read).await?;
@@ -76,7 +76,7 @@ impl LongBodies {
         })
     }
 
-    /// Takes a copy from the fleet: a long one into `place`, or any that is free.
+    /// Holds a copy from the fleet. A long copy takes `place`, or any free place.
     pub fn hold(&self, copy: Vec<u8>, place: Option<FairPlace>, taker: Taker) -> Result<Bytes, Crowded> {
         match copy.len() > SHORT {
             true => Ok(held(copy, place.or_else(|| self.0.take(taker).now_or_never()).ok_or(Crowded)?)),
@@ -88,12 +88,12 @@ impl LongBodies {
     pub async fn place(&self, taker: Taker, time: &SiteTime) -> Result<FairPlace, FetchError> {
         let place = time.stopped(pin!(self.0.take(taker))).await;
         place.ok_or_else(|| {
-            own_limit(&"too many long robots.txt are being read: a larger `store.memory` reads more at once")
+            own_limit(&"too many long robots.txt are being read; raise `store.memory` to read more at once")
         })
     }
 }
 
-/// There is no place for a long copy now.
+/// Error: there is no place for a long copy now.
 pub(super) struct Crowded;
 
 /// A body in its place.
@@ -108,20 +108,20 @@ impl AsRef<[u8]> for LongBody {
     }
 }
 
-/// The last clone to be dropped gives the place back.
+/// A body that gives its place back when its last clone is dropped.
 fn held(body: Vec<u8>, place: FairPlace) -> Bytes {
     Bytes::from_owner(LongBody { body: body.into(), _place: place })
 }
 
-/// Long bodies at a time.
+/// Most long bodies at a time.
 fn most(settings: &Settings) -> usize {
     let fit = settings.store.memory / settings.robots.max_size.max(1);
     usize::try_from(fit).unwrap_or(usize::MAX).clamp(LEAST, MOST)
 }
 
-/// Bytes of a body that needs no place.
+/// Most bytes of a body that needs no place.
 const SHORT: usize = 16 * 1024;
-/// Fewer would let a few sites that stall hold up all others.
+/// Least number of places: with fewer, a few sites that stall could hold up all others.
 const LEAST: usize = 16;
 const MOST: usize = 256;
 
@@ -146,10 +146,10 @@ mod tests {
         let (began, all) = (Instant::now(), [10; 3].map(|left| SiteTime::new(Duration::from_secs(left), OWN)));
         let (mut first, mut last) = (pin!(bodies.place(one, &all[0])), pin!(bodies.place(one, &all[1])));
         assert!((&mut first).now_or_never().is_none() && (&mut last).now_or_never().is_none());
-        assert!(timeout(Duration::from_secs(39), &mut first).await.is_err(), "it has its turn in time");
+        assert!(timeout(Duration::from_secs(39), &mut first).await.is_err(), "no place is free");
         assert!(bodies.place(other, &all[2]).now_or_never().is_some_and(|place| place.is_ok()));
         held.pop();
-        let place = first.now_or_never().expect("it is its turn").unwrap_or_else(|error| panic!("{error:?}"));
+        let place = first.now_or_never().expect("the first has its turn").unwrap_or_else(|error| panic!("{error:?}"));
         let refused = last.await.err();
         assert!(matches!(refused, Some(FetchError::NotAsked(Refusal::OwnLimit { .. }))), "{refused:?}");
         assert_eq!((began.elapsed().as_secs(), all[1].left().as_secs()), (40, 10));

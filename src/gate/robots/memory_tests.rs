@@ -1,4 +1,4 @@
-//! Memory counted against `store.memory` equals memory allocated, by a counting allocator.
+//! Compares the memory counted against `store.memory` with the memory allocated, by a counting allocator.
 
 use super::*;
 use crate::gate::fleet::{Fleet, MachineLink};
@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// As in glibc: eight bytes more, in steps of sixteen.
+/// Counts an allocation as glibc makes it: eight bytes more, in steps of sixteen.
 fn count(bytes: isize) {
     let taken = (bytes.abs() + 8 + 15) / 16 * 16;
     let _ = TAKEN.try_with(|all| all.set(all.get() + taken * bytes.signum()));
@@ -70,7 +70,7 @@ async fn files_and_paces_are_counted_as_they_are_taken() {
     }
 }
 
-/// A million hosts may owe a delay at a time, of the operator or of a group: it is in the machine's memory.
+/// A million hosts may owe an operator's or a group's delay at a time. These debts are in the machine's memory.
 #[tokio::test]
 async fn a_host_that_owes_a_delay_takes_a_few_words_of_the_machine_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
@@ -89,7 +89,7 @@ async fn a_host_that_owes_a_delay_takes_a_few_words_of_the_machine_and_nothing_e
                 permit.note_left();
                 permit.outcome = PaceOutcome::Success;
                 drop(permit);
-                // Its driver ends.
+                // Lets the queue's driver end.
                 tokio::task::yield_now().await;
             }
             pacer.sweep();
@@ -99,7 +99,7 @@ async fn a_host_that_owes_a_delay_takes_a_few_words_of_the_machine_and_nothing_e
             before = (taken, count);
             assert!(count < 20_000 || each <= 8 && pacer.bytes() < 1 << 20, "{each}, counted {}", pacer.bytes());
         }
-        // Of one process alone, it counts as its own.
+        // For a process alone, the debts count as its own memory.
         let alone = Pacer::new(Fleet::alone());
         let counted = alone.bytes();
         drop(alone.queue(&PaceKey::from_text("a.example").unwrap()).turn(ClientId(1), &terms).await.unwrap());
@@ -126,7 +126,7 @@ fn rules_that_are_compiled_later_are_counted_before_many_more_files_are_read() {
     assert!(counted * 10 > files.bytes() * 9, "counted {counted} of {}", files.bytes());
 }
 
-/// A site chooses what its file is full of.
+/// A site can fill its file with whatever takes most memory.
 #[test]
 fn long_files_are_counted_as_they_are_taken_whatever_they_are_full_of() {
     let mut faults = Vec::new();
@@ -193,7 +193,7 @@ async fn authorities_that_are_never_asked_are_bounded_too() {
     assert!(bytes < most / 8 * 9, "{bytes} of {most}");
 }
 
-/// A file of about this length whose rules are no other's.
+/// A file of about this length, with rules that no other file has.
 fn long_body(number: usize, length: usize) -> Vec<u8> {
     let mut text = format!("# of {number}\nUser-agent: *\nCrawl-delay: 58\n");
     while text.len() < length {
@@ -202,7 +202,7 @@ fn long_body(number: usize, length: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// What waits to be written is the same memory as what is in use.
+/// A file that waits to be written shares its memory with the file in use.
 #[tokio::test]
 async fn a_file_that_waits_for_the_disk_is_counted_once() {
     let cache = super::refresh::tests::cache_of(Settings::default(), unwritten(), None);
@@ -213,7 +213,7 @@ async fn a_file_that_waits_for_the_disk_is_counted_once() {
     }
     cache.files.sweep();
     let (taken, said) = ((TAKEN.get() - begin) as f64, cache.figures().bytes() as f64);
-    assert!(cache.store.queued_bytes() > 50 * (40 << 10), "they do wait");
+    assert!(cache.store.queued_bytes() > 50 * (40 << 10), "the files wait to be written");
     assert!((0.77..1.3).contains(&(said / taken)), "counted {said}, taken {taken}");
 }
 
@@ -238,10 +238,10 @@ async fn long_files_stay_within_the_limit_whether_or_not_requests_wait_for_their
         }
         let bytes = cache.figures().bytes() as u64;
         assert!(bytes < most / 8 * 9, "{count} of {length}, held: {is_held}: {bytes} of {most}");
-        assert!(cache.files.bytes() as u64 > most / 2, "no more is given up than has to be");
+        assert!(cache.files.bytes() as u64 > most / 2, "no more is evicted than necessary");
         for host in &held {
-            assert!(Arc::ptr_eq(host, &cache.host(SiteFile::Robots, &host.authority)), "and each host is one still");
+            assert!(Arc::ptr_eq(host, &cache.host(SiteFile::Robots, &host.authority)), "hosts in use have one entry");
         }
-        assert!(held.last().is_none_or(|last| !is_unknown(&last.load())), "those used last have theirs");
+        assert!(held.last().is_none_or(|last| !is_unknown(&last.load())), "the last host still has its file");
     }
 }

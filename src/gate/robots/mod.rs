@@ -1,4 +1,5 @@
-//! Each authority's robots.txt, and tdmrep.json and licence file where those matter: fetched when first asked for, once however many ask, renewed in the background.
+//! The robots.txt of each authority, and its tdmrep.json and licence file where they decide: fetched at the first use, once for all
+//! requests that wait, and renewed in the background.
 
 mod compare;
 mod fetch;
@@ -68,9 +69,9 @@ pub(super) struct RobotsCache {
     /// Requests in flight that several hosts' redirects share.
     shared_replies: SharedReplies,
     trimming: AtomicBool,
-    /// What is counted of them.
+    /// The counters; the other fields are filled in on request.
     figures: Mutex<CacheFigures>,
-    /// Ages of the copies that fetches were to replace: of answered fetches, of failed fetches.
+    /// Ages of the copies that fetches were to replace, for answered fetches and for failed ones.
     ages: [Histogram; 2],
 }
 
@@ -123,7 +124,7 @@ impl RobotsCache {
         self.hosts.latest(most)
     }
 
-    /// Ages of the copies that fetches were to replace: answered fetches, failed fetches.
+    /// Ages of the copies that fetches were to replace, for answered fetches and for failed ones.
     pub fn ages(&self) -> [Distribution; 2] {
         [self.ages[0].read(), self.ages[1].read()]
     }
@@ -145,7 +146,7 @@ impl RobotsCache {
     pub fn refresh(self: &Arc<Self>, host: &Arc<HostEntry>, order: Order) -> Fetching {
         let key = (host.file, host.authority.clone());
         let mut is_first = false;
-        // Called if nobody does the work: others join who makes the row. Or it was in flight when the caller looked, and has just ended.
+        // Called if no such fetch is in flight. It may just have ended, after the caller looked: then it has brought a copy.
         let has_come = || {
             is_first = true;
             order.reason.takes_any_copy() && !is_due(&host.load(), SystemTime::now())
@@ -163,7 +164,7 @@ impl RobotsCache {
             let work = Box::pin(inner.or_failed(&host, inner.refresh_now(&host, &order, &fetch)));
             let end = unless_unwanted(&fetch, work).await;
             fetch.leave();
-            // Those that wait for it decide by it now.
+            // The requests that waited for the file use it now.
             inner.hosts.touch(&host);
             if let Some(end) = end {
                 fetch.set_end(end.unwrap_or(Ok(())));
@@ -173,8 +174,8 @@ impl RobotsCache {
         joined
     }
 
-    /// Another instance has fetched this: waiting requests continue, and a copy in use is replaced. An empty name: publications may
-    /// have been missed, so all waiting requests check again.
+    /// Handles the news that another instance has fetched a file: waiting requests continue, and a copy in use is replaced. An empty name:
+    /// publications may have been missed, so all waiting requests check again.
     pub fn published(self: &Arc<Self>, name: &str) {
         self.fleet.arrived(name);
         let known = SiteFile::from_name(name).and_then(|(file, authority)| self.hosts.find(&authority, file));
@@ -189,7 +190,7 @@ impl RobotsCache {
         }
     }
 
-    /// What is known of an authority's file, in memory or in the store.
+    /// The entry of an authority's file, from memory or the store.
     pub async fn look_up(self: &Arc<Self>, file: SiteFile, authority: &Authority) -> Option<Arc<Entry>> {
         let known = self.hosts.find(authority, file).map(|host| host.load_full());
         match known.filter(|entry| !is_unknown(entry)) {
@@ -202,8 +203,8 @@ impl RobotsCache {
         self.hosts.put(&self.host(file, authority), copy);
     }
 
-    /// Whether `egress` allows the authority, and the addresses of its name unless a copy exists. A name that does not resolve is no reason
-    /// to refuse.
+    /// Checks that `egress` allows the authority and, unless a copy exists, the addresses of its name. A name that does not resolve is not
+    /// refused.
     pub async fn may_reach(self: &Arc<Self>, authority: &Authority) -> Result<(), Refusal> {
         self.upstream.screen(authority)?;
         if self.host(SiteFile::Robots, authority).load().usable(SystemTime::now()).is_some() {
@@ -222,7 +223,8 @@ impl RobotsCache {
         self.long_bodies.resize(&settings);
     }
 
-    /// Call after parse options changed. As if evicted, files are read again from the store when they are needed; without one, fetched.
+    /// Call after the parse options have changed. Drops the parsed files, which are read from the store when they are needed again, or
+    /// fetched without a store.
     pub fn reread(self: &Arc<Self>) {
         let inner = self.clone();
         drop(spawn_blocking(move || {
@@ -234,28 +236,29 @@ impl RobotsCache {
     }
 
     fn keep(self: &Arc<Self>, host: &HostEntry, entry: Arc<Entry>) {
-        // What somebody could not reach who waits for it is asked for again at once, and says nothing to others.
+        // A command for which somebody waits stores no failures: it retries unreachable hosts at once, and must not hold others back.
         if entry.trouble.is_none() || !self.settings.load().store.is_impatient {
-            // First, so that a request that finds the entry evicted meanwhile does not use an older copy.
+            // Saved first, so that a request that finds the entry evicted does not load an older copy.
             self.store.save(host.name(), &entry);
         }
         self.adopt(host, entry);
     }
 
-    /// What is in the store counts from now on.
+    /// Puts an entry in memory that is in the store already.
     fn adopt(self: &Arc<Self>, host: &HostEntry, mut entry: Arc<Entry>) {
         let linked = host.load().linked.as_ref().and_then(|url| entry.linking(url));
         if let Some(linking) = linked {
             entry = Arc::new(linking);
         }
         self.hosts.put(host, entry);
-        // Whichever file came last, the next turn is a page's.
+        // Whichever file has come, the next slot is for a page.
         if let Some(robots) = self.hosts.find(&host.authority, SiteFile::Robots) {
             robots.set_page_went(false);
         }
     }
 
-    /// An answer of the site has linked to a licence file. Its robots.txt, if that file is kept with it: no other is.
+    /// Notes that an answer of the site has linked to a licence file. Returns its robots.txt entry if that is the licence file noted there;
+    /// only one is noted.
     pub fn link_license(self: &Arc<Self>, authority: &Authority, url: &str) -> Option<Arc<Entry>> {
         let host = self.hosts.find(authority, SiteFile::Robots)?;
         let old = host.load_full();
@@ -266,15 +269,15 @@ impl RobotsCache {
     }
 }
 
-/// Published copies that are taken at a time. One that is missed is replaced when it is due.
+/// Most published copies that are taken at a time. A host whose publication is missed renews its copy when that is due.
 static TAKING: Semaphore = Semaphore::const_new(1024);
-/// Fetches that begin at a time while the store is behind: more would lose their copies, and be fetched again.
+/// Most fetches that begin at a time while the store is behind. Copies of more fetches would be lost, and fetched again.
 const MOST_UNSTORED: usize = 16;
-/// Copies read from the store at a time.
+/// Most copies read from the store at a time.
 const MOST_LOADED: usize = 16;
 /// Number of new host entries, about 100 KB, after which memory is checked.
 const TRIM_EACH: u32 = 256;
-/// In milliseconds: from a minute to the 30 days for which the last good copy may be used.
+/// Bounds of the histograms, in milliseconds: from a minute to the 30 days for which the last good copy may be used.
 const AGES: &[u64] = &[60_000, 300_000, 3_600_000, 21_600_000, 43_200_000, 86_400_000, 604_800_000, 2_592_000_000];
 #[cfg(test)]
 mod memory_tests;

@@ -1,4 +1,4 @@
-//! Limits concurrent fetches of robots.txt: `limits.max_robots_fetches` in all. Each takes a slot of its host as well.
+//! Limits concurrent fetches of robots.txt to `limits.max_robots_fetches` in all. Each fetch also takes a slot of its host.
 
 use super::fetch_table::Fetch;
 use crate::config::Settings;
@@ -19,7 +19,7 @@ pub fn most_fetches(settings: &Settings) -> usize {
 }
 
 impl FairPlaces {
-    /// Takes a place and the host's slot. Neither is held for longer than `a_while` while waiting for the other.
+    /// Takes a place and the host's slot. Waits for the place without a slot, and for the slot with a place for at most `a_while`.
     pub(super) async fn take_in_turn(
         &self,
         taker: Taker,
@@ -46,22 +46,22 @@ impl FairPlaces {
     }
 }
 
-/// Where a fetch waits for a host's slot.
+/// The kind of fetch that waits for a host's slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FetchLine {
-    /// At the host whose file is wanted.
+    /// A fetch at the host whose file is wanted.
     Own,
-    /// Redirected from another host, to the host's own file: all that wait for it share one fetch.
+    /// Redirected from another host to this host's own file: all fetches that wait for it share one request.
     Shared,
-    /// A guest: redirected from another host, to any other URL.
+    /// A guest: redirected from another host to any other URL of this host.
     Guest,
 }
 
-/// A guest's place, and a host's slot for a fetch.
+/// A fetch's slot at a host, and its place among the guests if it is a guest.
 pub(super) type FetchTurn = (Option<FairPlace>, Box<Permit>);
 
-/// Takes a host's slot. One guest at a time has or awaits it: however many sites redirect to this host, its own clients come first. Guests
-/// take turns by client, and by the site whose file is wanted.
+/// Takes a host's slot. Only one guest at a time has or awaits a slot: however many sites redirect to this host, requests for the host
+/// itself come first. Guests take turns by client, and by the site whose file is wanted.
 async fn take_slot(
     taker: Taker,
     queue: &Arc<HostQueue>,
@@ -88,7 +88,7 @@ async fn take_slot(
     Ok((guest_place, permit))
 }
 
-/// Resolves when a guest that is in flight has had its time, and others wait for its place.
+/// Returns when the guest in flight has had its time and another guest waits for its place.
 pub(super) async fn guests_wait(queue: &Arc<HostQueue>) {
     sleep(GUEST_TIME).await;
     while !queue.guests().places.is_awaited() {
@@ -98,7 +98,7 @@ pub(super) async fn guests_wait(queue: &Arc<HostQueue>) {
 
 /// Fetches queue at their own host as a single client.
 const FETCHES: ClientId = ClientId(0);
-/// Time for a guest's answer while other guests wait: sites that redirect to what is never answered cost the others this much each.
+/// Time for a guest's answer while other guests wait. A site that redirects to a URL that is never answered costs each of them this much.
 const GUEST_TIME: Duration = Duration::from_secs(4);
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -123,14 +123,14 @@ mod tests {
     #[derive(Clone, Copy)]
     struct Crawl {
         hosts: u64,
-        /// `None`: all are asked for at once.
+        /// `None`: all hosts are asked at once.
         hosts_a_second: Option<u64>,
-        /// Each fifth host never answers.
+        /// Whether each fifth host never answers.
         has_silent: bool,
     }
 
     impl Crawl {
-        /// How long 99 of 100 hosts that answer wait at most for their turn, and the steps taken for each host.
+        /// The 99th percentile of the wait for a slot, of hosts that answer, and the number of steps for each host.
         async fn run(self) -> (Duration, u64) {
             let settings = Settings::default();
             let places = FairPlaces::new(settings.limits.max_robots_fetches.get());
@@ -161,14 +161,14 @@ mod tests {
 
     const ANSWER: Duration = Duration::from_millis(200);
 
-    /// Silent hosts keep their places to the end of their time, of which a client has 2,048.
+    /// Silent hosts keep their places until they time out. A client has 2,048 places.
     #[tokio::test(start_paused = true)]
     async fn a_fifth_of_silent_hosts_holds_the_others_up_for_less_than_a_second() {
         for (hosts, hosts_a_second) in
             [(100, None), (5_000, None), (100, Some(900)), (5_000, Some(900)), (100_000, Some(900))]
         {
             let crawl = Crawl { hosts, hosts_a_second, has_silent: true };
-            // At that rate, hosts that all answer wait for nothing.
+            // At that rate, hosts would not wait at all if all of them answered.
             let alone = match hosts_a_second {
                 None => Crawl { has_silent: false, ..crawl }.run().await.0,
                 Some(_) => Duration::ZERO,
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// However many names of one site redirect to this host.
+    /// However many hosts of one site redirect to this host.
     #[tokio::test(start_paused = true)]
     async fn guests_take_turns_by_client_and_by_the_site_whose_file_is_wanted() {
         let (places, queue, terms) = (FairPlaces::new(100), queue(), Terms::default());
@@ -200,7 +200,7 @@ mod tests {
         assert!(at(1, "good") <= 3 && at(2, "bad") <= 2, "{order:?}");
     }
 
-    /// Whatever other sites name there, as often as they like.
+    /// Whatever URLs of this host other sites name, and however often.
     #[tokio::test]
     async fn guests_leave_nine_of_ten_starts_to_the_host_s_own_clients() {
         let (places, queue, gap) = (FairPlaces::new(100), queue(), Duration::from_millis(20));
@@ -241,11 +241,11 @@ mod tests {
             pin!(places.take_in_turn(Taker::of(ClientId(1)), &queue, FetchLine::Own, &terms, SOON, &under_way));
         assert!((&mut fetch).now_or_never().is_none());
         let page = queue.turn(ClientId(2), &terms).now_or_never();
-        assert!(page.is_some_and(|turn| turn.is_ok()), "whoever can use it has it");
+        assert!(page.is_some_and(|turn| turn.is_ok()), "a page can take the slot");
         let page = queue.turn(ClientId(2), &terms).await.unwrap();
         taken.pop();
-        assert!(timeout(SOON * 10, &mut fetch).await.is_err(), "it has to wait for its turn now");
-        assert!(places.take(Taker::of(ClientId(1))).now_or_never().is_some(), "and keeps no place meanwhile");
+        assert!(timeout(SOON * 10, &mut fetch).await.is_err(), "the fetch has a place and waits for the slot");
+        assert!(places.take(Taker::of(ClientId(1))).now_or_never().is_some(), "the fetch keeps no place");
         drop(page);
         assert!(timeout(SOON * 10, &mut fetch).await.unwrap().is_ok());
     }

@@ -1,4 +1,4 @@
-//! Where a redirect of robots.txt leads (RFC 9309 §2.3.1.2). Pure; the loop that follows it is in `refresh/ask.rs`.
+//! Computes where a redirect of robots.txt leads (RFC 9309 §2.3.1.2). Pure; the loop that follows redirects is in `refresh/ask.rs`.
 
 use super::fetch::Reply;
 use crate::policy::manners::challenge;
@@ -9,7 +9,7 @@ use percent_encoding::{CONTROLS, percent_encode};
 use std::borrow::Cow;
 use url::Url;
 
-/// Why a redirect cannot be followed: the file is unavailable, which allows everything (§2.3.1.3).
+/// Why a redirect cannot be followed. Then the file is unavailable, which allows everything (§2.3.1.3).
 pub(super) type DeadEnd = &'static str;
 
 /// The URLs visited so far, beginning with the authority's own robots.txt.
@@ -56,7 +56,7 @@ impl Trail {
         if !matches!(next.scheme(), "http" | "https") || next.host_str().is_none_or(str::is_empty) {
             return Err(NOWHERE);
         }
-        // Neither can fail: the URL has a host.
+        // These calls cannot fail, as the URL has a host.
         let _ = (next.set_username(""), next.set_password(None));
         next.set_fragment(None);
         if self.0.contains(&next) {
@@ -75,7 +75,7 @@ fn host(url: &Url) -> (Option<&str>, Option<u16>) {
     (url.host_str().map(|name| name.strip_suffix('.').unwrap_or(name)), url.port())
 }
 
-/// Bytes that are not UTF-8 as they have to be sent.
+/// Percent-encodes bytes that are not UTF-8, as they have to be sent.
 fn escaped(location: &[u8]) -> Cow<'_, str> {
     match str::from_utf8(location) {
         Ok(text) => text.into(),
@@ -154,7 +154,7 @@ mod tests {
                 assert_eq!(led.is_ok(), length == 1, "{length} {location}");
             }
         }
-        assert_eq!(trail().follow(Some(&format!("/x?{}", "y".repeat(60_000)))), Ok(()), "it is no name");
+        assert_eq!(trail().follow(Some(&format!("/x?{}", "y".repeat(60_000)))), Ok(()), "a path may be long");
         let mut trail = trail();
         trail.follow(Some("/a")).unwrap();
         assert_eq!(trail.follow(Some("http://a.example/robots.txt")), Err(LOOP));

@@ -1,4 +1,4 @@
-//! What an answer to a fetch of robots.txt or tdmrep.json means for what is known (RFC 9309 §2.3.1, RFC 9111).
+//! Turns the answer to a fetch of robots.txt or tdmrep.json into an entry (RFC 9309 §2.3.1, RFC 9111).
 
 use super::fetch::Reply;
 use super::intern::Intern;
@@ -13,10 +13,10 @@ use std::time::{Duration, SystemTime};
 /// How a fetch ended.
 #[derive(Debug)]
 pub(super) enum Fetched {
-    /// Any final answer; of 3xx only 304.
+    /// Any final answer. The only 3xx status here is 304.
     Answer {
         reply: Reply,
-        /// The validators of our copy were sent: a 304 is about it.
+        /// The validators of our copy were sent, so a 304 is about that copy.
         is_conditional: bool,
         /// A redirect was followed.
         is_redirected: bool,
@@ -24,14 +24,14 @@ pub(super) enum Fetched {
         is_foreign: bool,
         asked_again: Option<AskedAgain>,
     },
-    /// The redirects cannot be followed: unavailable (§2.3.1.2).
+    /// The redirects cannot be followed, so the file is unavailable (§2.3.1.2).
     DeadEnd { asked: SystemTime, status: u16, why: DeadEnd },
     /// No answer: DNS, TCP, TLS, timeout, truncated body.
     Unreachable(String),
 }
 
 impl Fetched {
-    /// Whether our copy is used on: it is still the file, or none could be had.
+    /// Whether our copy stays in use: it was confirmed, or no other could be fetched.
     pub fn needs_copy(&self) -> bool {
         match self {
             Self::Answer { reply, .. } => matches!(reply.status, 304 | 429 | 500..) || reply.maybe_of().is_some(),
@@ -78,7 +78,7 @@ pub(super) fn interpret_response(
     }
     if status == 206 && !is_whole(headers, body.len() as u64, settings.robots.max_size) {
         // Treated as truncated: a missing rule would not be obeyed.
-        return old.failed(now, "status 206: a part of the file only", None, fastrand::f64());
+        return old.failed(now, "status 206: only a part of the file", None, fastrand::f64());
     }
     if let Some(upstream_proxy) = reply.maybe_of() {
         let why = format!("status {status}, which may be the word of {upstream_proxy}");
@@ -98,14 +98,15 @@ pub(super) fn interpret_response(
             return old.failed(now, &format!("status {status}{after}"), wait, fastrand::f64());
         }
     };
-    // By its validators, a larger limit would get no more of it.
+    // With validators, a 304 would keep the cut copy even after the limit was raised.
     let is_cut = matches!(&access, Access::Rules(robots) if robots.is_cut());
     let validators = if is_cut { Validators::default() } else { validators };
     let freshness = freshness(None);
     Entry::answered(SiteAnswer { access, status, asked_again, is_foreign, freshness, validators })
 }
 
-/// Age counts from when it was asked for (RFC 9111 §4.2.3). `confirmed`: the lifetime of the copy that a 304 confirms.
+/// The freshness of an answer. Its age counts from when the request was sent (RFC 9111 §4.2.3). `confirmed`: the lifetime of the copy that
+/// a 304 confirms.
 fn freshness(
     file: SiteFile,
     headers: &HeaderMap,
@@ -117,7 +118,7 @@ fn freshness(
         headers.iter().for_each(|(name, value)| take(name.as_str().as_bytes(), value.as_bytes()));
     });
     let (min_ttl, max_ttl) = (settings.robots.min_ttl, settings.robots.max_ttl);
-    // A licence file may be another site's, which is not asked more often than the robots.txt that names it lives.
+    // A licence file may be on another site, which must not be asked more often than the robots.txt that names the file is renewed.
     let min_ttl = if matches!(file, SiteFile::License(_)) { max_ttl } else { min_ttl };
     let limits = FreshnessLimits { min_ttl, max_ttl };
     Freshness::new(asked, fields.lifetime(asked, confirmed, &limits), fastrand::f64())
@@ -129,7 +130,7 @@ pub(super) fn validators(headers: &HeaderMap) -> Validators {
 }
 
 /// Whether a partial answer has the whole file (RFC 9110 §15.3.7), and all of it has arrived: if the content ends with the connection,
-/// nothing else reveals truncation. Content codings reveal it themselves.
+/// only its length reveals truncation. An encoded body reveals it when it is decoded.
 fn is_whole(headers: &HeaderMap, come: u64, limit: u64) -> bool {
     let mut ranges = headers.get_all(header::CONTENT_RANGE).iter();
     let (Some(range), None) = (ranges.next(), ranges.next()) else { return false };

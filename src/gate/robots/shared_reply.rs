@@ -1,4 +1,4 @@
-//! One request for all fetches that wait for the same URL: many sites redirect their robots.txt to that of one host.
+//! Shares one request among all fetches that wait for the same URL, as many sites redirect their robots.txt to that of one host.
 
 use super::fetch::{FetchError, Reply};
 use crate::gate::shared_rows::SharedRows;
@@ -10,11 +10,11 @@ use url::Url;
 pub(super) type SharedReplies = SharedRows<SharedKey, SharedReply>;
 
 type SharedKey = (SiteFile, Url);
-/// An error is the site's failure.
+/// The result of a shared request. An error is the site's failure.
 type SharedReply = OnceCell<Result<Reply, String>>;
 
-/// The reply to the request in flight for this URL, or that of `ask`. If the site was not asked, or the fetch that asks is dropped, the
-/// next one asks.
+/// The reply to the request in flight for this URL, or else to `ask`. If the site was not asked, or the fetch that asks is dropped, the
+/// next waiting fetch asks.
 pub(super) async fn shared_reply(
     all: &SharedReplies,
     key: SharedKey,
@@ -27,7 +27,7 @@ pub(super) async fn shared_reply(
         Err(error @ FetchError::NotAsked(_)) => Err(error),
     };
     let reply = row.get_or_try_init(ask).await?;
-    // Who comes now asks again.
+    // Fetches that come from now on ask again.
     row.leave();
     reply.clone().map_err(FetchError::Unreachable)
 }
@@ -59,7 +59,7 @@ mod tests {
         }
     }
 
-    /// How many are asked of so many that wait for it, and what each of them is told.
+    /// The number of requests sent for `count` fetches that wait for one URL, and the result of each fetch.
     async fn shared(
         count: usize,
         answer: impl Fn() -> Result<Reply, FetchError>,
@@ -83,7 +83,7 @@ mod tests {
         assert!(asked == 1 && told.iter().all(|told| matches!(told, Err(FetchError::Unreachable(_)))));
     }
 
-    /// Another client may have the place or the patience that it did not have.
+    /// Another client may have a free place, or wait longer.
     #[tokio::test]
     async fn a_refusal_is_for_the_one_that_asked() {
         let (asked, told) = shared(3, || Err(FetchError::NotAsked(Refusal::Loop))).await;

@@ -1,5 +1,5 @@
-//! The time that a site has for its answer. It stands still while a fetch waits for the proxy itself: what the proxy does for other sites
-//! is not this one's fault.
+//! The time that a site has for its answer. It stands still while a fetch waits for the proxy's own resources, as that is not the site's
+//! fault.
 
 use parking_lot::Mutex;
 use std::future::poll_fn;
@@ -10,12 +10,12 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 pub(super) struct SiteTime {
     end: Mutex<Instant>,
-    /// Until when the proxy itself may be waited for.
+    /// Time until which the fetch may wait for the proxy's own resources.
     until: Instant,
 }
 
 impl SiteTime {
-    /// `own`: how much longer than the site's time the fetch may take because of the proxy.
+    /// `left`: the site's time. `own`: how much longer the fetch may take because it waits for the proxy's own resources.
     pub fn new(left: Duration, own: Duration) -> Self {
         let end = Instant::now() + left;
         Self { end: Mutex::new(end), until: end + own }
@@ -25,7 +25,7 @@ impl SiteTime {
         self.end.lock().saturating_duration_since(Instant::now())
     }
 
-    /// The result of the site's `work`. `None`: its time has ended before.
+    /// The result of `work`, which waits for the site. `None`: the site's time has ended first.
     pub async fn limit<T>(&self, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         let mut end = pin!(sleep_until(*self.end.lock()));
         poll_fn(|cx| match work.as_mut().poll(cx) {
@@ -41,7 +41,7 @@ impl SiteTime {
         .await
     }
 
-    /// Waits for the proxy itself. `None`: for too long.
+    /// Waits for the proxy's own resources, while the site's time stands still. `None`: the wait took too long.
     pub async fn stopped<T>(&self, wait: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         let left = self.left();
         *self.end.lock() = self.until.max(Instant::now()) + left + MOMENT;
@@ -51,7 +51,7 @@ impl SiteTime {
     }
 }
 
-/// So that the end of a wait comes before that of the site's time.
+/// Margin, so that a wait for the proxy's own resources times out before the site's time does.
 const MOMENT: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
@@ -82,6 +82,6 @@ mod tests {
         let (time, began) = (SiteTime::new(seconds(10), seconds(30)), Instant::now());
         assert_eq!(time.limit(pin!(time.stopped(pin!(sleep(seconds(100)))))).await, Some(None));
         assert_eq!(began.elapsed().as_secs(), 40);
-        assert_eq!(time.limit(pin!(time.stopped(pin!(async { 7 })))).await, Some(Some(7)), "it needs no wait");
+        assert_eq!(time.limit(pin!(time.stopped(pin!(async { 7 })))).await, Some(Some(7)), "no wait was needed");
     }
 }

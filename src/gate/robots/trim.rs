@@ -1,4 +1,4 @@
-//! Keeps what is known of authorities within `store.memory`, also while the store is slow to write it.
+//! Keeps the memory of authorities and their files within `store.memory`, even while the store is slow to write.
 
 use super::RobotsCache;
 use crate::gate::fair_places::Taker;
@@ -22,14 +22,14 @@ impl RobotsCache {
                 if inner.is_within_limit() || inner.store.queued_bytes() == 0 {
                     break;
                 }
-                // Files that wait to be written are held until they are.
+                // Files that wait to be written stay in memory until they are written.
                 sleep(AGAIN).await;
             }
             inner.trimming.store(false, Ordering::Relaxed);
         });
     }
 
-    /// While the store is behind, new fetches wait for it, and begin in turn, a few at a time. Tells whether it was.
+    /// Waits while the store is behind, so that new fetches begin in turn, a few at a time. Returns whether the store was behind.
     pub(super) async fn wait_for_store(&self, taker: Taker) -> bool {
         if !self.store.is_behind() {
             return false;
@@ -37,7 +37,7 @@ impl RobotsCache {
         let place = self.unstored.take(taker).await;
         if self.store.is_behind() {
             self.store.room().await;
-            // Not until its end, as the site may be silent.
+            // Holds the place for a moment, not until the end of the fetch, as the site may be silent.
             tokio::spawn(async move {
                 sleep(BEGINNING).await;
                 drop(place);
@@ -85,7 +85,7 @@ mod tests {
     use tokio::task::unconstrained;
     use tokio::time::{Instant, sleep};
 
-    /// One client has half of the places at once.
+    /// One client may have half of the places.
     #[tokio::test(start_paused = true)]
     async fn fetches_begin_a_few_at_a_time_only_for_as_long_as_the_store_is_behind() {
         let (cache, begun) = (cache_of(Settings::default(), unwritten(), None), AtomicUsize::new(0));

@@ -9,25 +9,25 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct WriteBatch {
     pub entries: HashMap<RecordName, QueuedEntry>,
-    /// Authorities whose entries are used, and among the oldest on disk.
+    /// Authorities whose entries are in use and among the oldest on disk, so they are appended again.
     pub used: HashSet<RecordName>,
-    /// All that is on disk is outdated, as there was no memory for more names.
+    /// Everything on disk is outdated, because there was no memory for more names of outdated entries.
     pub is_void: bool,
     /// Bytes of the entries' files.
     files: usize,
 }
 
-/// What is to be written of an authority.
+/// A change to the entry of one authority.
 #[derive(Clone, Default)]
 pub(super) struct QueuedEntry {
-    /// `None`: there is nothing any more, or no memory for it.
+    /// `None`: the entry is gone, or there was no memory for it.
     pub entry: Option<Arc<Entry>>,
-    /// Whatever is on disk is outdated, even if it was validated later.
+    /// The entry on disk is outdated, even if it was validated later.
     pub forgets: bool,
 }
 
 impl WriteBatch {
-    /// An authority's entry. `None`: not in the batch; `Some(None)`: what is on disk is outdated.
+    /// An authority's entry. `None`: not in the batch. `Some(None)`: the entry on disk is outdated.
     pub fn get(&self, name: RecordName) -> Option<Option<&Arc<Entry>>> {
         let queued = self.entries.get(&name).map(|queued| queued.entry.as_ref());
         queued.or_else(|| self.is_void.then_some(None))
@@ -38,7 +38,7 @@ impl WriteBatch {
         self.put(name, QueuedEntry { entry: Some(entry), forgets });
     }
 
-    /// Drops the entry, and marks what is on disk as outdated.
+    /// Drops the entry, and marks the one on disk as outdated.
     pub fn forget(&mut self, name: RecordName) {
         if self.len() < MOST_FORGOTTEN || self.entries.contains_key(&name) {
             self.put(name, QueuedEntry { entry: None, forgets: true });
@@ -47,7 +47,7 @@ impl WriteBatch {
         }
     }
 
-    /// Adds an earlier batch, where this one has nothing newer.
+    /// Adds those changes of an earlier batch for which this one has no newer change.
     pub fn add_older(&mut self, older: &WriteBatch) {
         for (name, before) in &older.entries {
             match self.entries.get_mut(name) {
@@ -72,7 +72,7 @@ impl WriteBatch {
         self.files + self.own_bytes()
     }
 
-    /// Without the files, which count as files in use for as long as they are held here.
+    /// Approximate memory in bytes without the files, which are counted as files in use as long as they are held here.
     pub fn own_bytes(&self) -> usize {
         self.len() * ROW
     }
@@ -86,15 +86,15 @@ impl WriteBatch {
 }
 
 impl QueuedEntry {
-    /// The whole file in memory, which is held until it is written.
+    /// Memory in bytes, with the whole file, which is held until it is written.
     fn bytes(&self) -> usize {
         self.entry.as_ref().map_or(0, |entry| ENTRY + entry.source().map_or(0, <[u8]>::len))
     }
 }
 
-/// Memory for a name in the table.
+/// Bytes of memory for a name in the table.
 const ROW: usize = 64;
-/// Memory for an entry without its file.
+/// Bytes of memory for an entry without its file.
 const ENTRY: usize = 240;
-/// Most outdated names.
+/// Most names of outdated entries.
 const MOST_FORGOTTEN: usize = 300_000;

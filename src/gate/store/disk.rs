@@ -1,5 +1,5 @@
-//! The store on disk: the index and the segments with the records. Nothing in it is trusted before it is compared, so that neither a kill
-//! nor a loss of power needs a repair: what was not written whole is not there.
+//! The store on disk: the index and the segments with the records. Each record is verified when it is read, so no repair is needed after a
+//! kill or a loss of power: a record that was not written completely counts as missing.
 
 use super::batch::WriteBatch;
 use super::index::{RecordIndex, RecordPlace};
@@ -28,15 +28,15 @@ pub(super) struct Location {
 
 /// An open store. Other processes may have it open, too.
 pub(super) struct Disk {
-    /// Another one once it has grown.
+    /// Replaced by another index when it grows or is begun anew.
     index: RwLock<Arc<RecordIndex>>,
     pub segments: Segments,
 }
 
-/// What is stored of an authority.
+/// An authority's stored entry.
 pub(super) struct StoredEntry {
     pub entry: Entry,
-    /// It is among the oldest, which are removed first.
+    /// The entry or its file is among the oldest records, which are removed first.
     pub is_old: bool,
 }
 
@@ -44,14 +44,14 @@ impl Location {
     /// Opens the store or creates it.
     pub fn open(&self) -> io::Result<Disk> {
         private_directory(&self.directory)?;
-        // Places in segments that are gone would be taken for the newest.
+        // Without segments, an old index must go: its places in missing segments would be taken for the newest.
         let index = RecordIndex::open(&self.directory, || Segments::are_there(&self.directory))?;
         Ok(Disk { index: RwLock::new(index.into()), segments: Segments::open(&self.directory)? })
     }
 }
 
 impl Disk {
-    /// What is stored under this key. `parse` is called for a file whose digest is not known yet.
+    /// The entry stored under this key. `parse` reads the entry's file, or finds it by its digest.
     pub fn read(
         &self,
         key: RecordName,
@@ -76,21 +76,21 @@ impl Disk {
         }
     }
 
-    /// When what is stored under this key was validated.
+    /// When the entry stored under this key was validated, and until when it need not be fetched.
     pub fn times(&self, key: RecordName, read: ReadFrom) -> io::Result<Option<CopyTimes>> {
         let record = self.record(key, read, |_| true)?;
         Ok(record.and_then(|(_, content)| times_in(&content)))
     }
 
-    /// The size of the whole store that all its processes together allow: see [`limit::in_force`](super::limit::in_force).
+    /// The size limit that counts for all processes of the store: see [`limit::in_force`](super::limit::in_force).
     pub fn limit(&self, own: u64, noted: &AtomicU64) -> io::Result<u64> {
         self.index().limit(own, noted)
     }
 
-    /// Writes the batch. `size`: of the whole store.
+    /// Writes the batch. `size`: limit of the whole store, in bytes.
     pub fn write(&self, batch: &WriteBatch, size: u64) -> io::Result<()> {
         if batch.is_void || self.index().is_over(size) {
-            // All others go on with that, too.
+            // All other processes switch to the new index, too.
             let blank = self.index().begun_anew()?;
             *self.index.write() = blank.into();
         }
@@ -118,7 +118,7 @@ impl Disk {
         {
             records.add(file, Unless::Never, &compress(source)?)?;
         }
-        // Behind its file, so that no other process finds it without.
+        // The entry comes after its file, so that no other process finds it without the file.
         records.add(
             key,
             Unless::ValidatedLater(CopyTimes::of(entry)),
@@ -128,7 +128,7 @@ impl Disk {
 
     /// Appends an old entry again, with its file.
     fn renew(&self, key: RecordName, records: &mut NewRecords<'_>) -> io::Result<()> {
-        // What cannot be read is not there.
+        // A record that cannot be read counts as missing.
         let Ok(Some((place, content))) = self.record(key, ReadFrom::Disk, |_| true) else { return Ok(()) };
         if let Some(name) = content.first_chunk().map(|name| RecordName::of_file(*name))
             && !records.files.contains(&name)
@@ -142,12 +142,12 @@ impl Disk {
         records.add(key, Unless::ElsewhereThan(place), &content)
     }
 
-    /// Whether what is written can be found by others, and after the next start.
+    /// Whether the open index still has its name, so that other processes and the next start find what is written.
     pub fn is_named(&self) -> bool {
         self.index().is_named()
     }
 
-    /// Whether another process has replaced the index: what was written since is not found here.
+    /// Whether another process has replaced the index, so that records written since are not found here.
     pub fn is_replaced(&self) -> bool {
         self.index().is_replaced()
     }
@@ -157,13 +157,13 @@ impl Disk {
         RecordIndex::bytes(directory) + Segments::bytes(directory)
     }
 
-    /// Whether the record is there, whole, and will be for a while.
+    /// Whether the record is stored intact, and not soon to be removed.
     fn has(&self, key: RecordName) -> bool {
         let found = self.record(key, ReadFrom::Disk, |_| true).ok().flatten();
         found.is_some_and(|(place, _)| !self.segments.is_old(place))
     }
 
-    /// Sets the places of records, or forgets them. `size`: of the whole store.
+    /// Sets the places of records in the index; without a place, forgets the record. `size`: limit of the whole store, in bytes.
     fn put(&self, places: &[(NewRecord, Option<RecordPlace>)], size: u64) -> io::Result<()> {
         let oldest = self.segments.oldest();
         loop {
@@ -179,7 +179,7 @@ impl Disk {
                         Some(place) => match index.grown(size, oldest) {
                             Ok(Some(grown)) => return Ok(Some(grown)),
                             Ok(None) => index.put_over_oldest(*name, *place)?,
-                            // There is no room for a larger one.
+                            // The disk has no room for a larger index.
                             Err(error) if is_full(&error) => index.put_over_oldest(*name, *place)?,
                             Err(error) => return Err(error),
                         },
@@ -192,13 +192,13 @@ impl Disk {
         }
     }
 
-    /// Whether another process has put something in the place of what this record replaces.
+    /// Whether another process has changed the stored record, so that this one must not replace it.
     fn has_changed(&self, index: &RecordIndex, record: &NewRecord, now: SystemTime) -> bool {
         match record.unless {
             Unless::Never => false,
             Unless::ElsewhereThan(place) => index.find(record.name, ReadFrom::Disk).ok().flatten() != Some(place),
             Unless::ValidatedLater(times) => {
-                // What cannot be read is replaced.
+                // A record that cannot be read is replaced.
                 let stored = self.record_by(index, record.name, ReadFrom::Disk, |_| true).ok().flatten();
                 let stored = stored.and_then(|(_, content)| times_in(&content));
                 stored.is_some_and(|stored| times.are_before(&stored, now))
@@ -226,24 +226,24 @@ impl Disk {
         Ok(self.segments.read(key, place, read, accepts)?.map(|content| (place, content)))
     }
 
-    /// Nobody waits for who reads.
+    /// The index, cloned so that no lock is held while it is read.
     pub fn index(&self) -> Arc<RecordIndex> {
         self.index.read().clone()
     }
 }
 
-/// A record that is to be found from now on, or, without a place, no more.
+/// A record whose place is to be set in the index, or forgotten.
 struct NewRecord {
     name: RecordName,
     unless: Unless,
 }
 
-/// When a record is not to be found from now on.
+/// When the index must not be changed for a new record.
 enum Unless {
     Never,
-    /// What is stored was validated later than this.
+    /// If the stored entry was validated later than this one.
     ValidatedLater(CopyTimes),
-    /// What is stored is elsewhere than what this renews.
+    /// If the stored record has another place than the one that this record renews.
     ElsewhereThan(RecordPlace),
 }
 
@@ -251,9 +251,9 @@ enum Unless {
 struct NewRecords<'d> {
     disk: &'d Disk,
     bytes: Vec<u8>,
-    /// With where they begin in `bytes`.
+    /// The records, each with its offset in `bytes`. `None`: the record is to be forgotten.
     all: Vec<(NewRecord, Option<u64>)>,
-    /// Files that are among them, or stored.
+    /// Files that are among the records, or stored already.
     files: HashSet<RecordName>,
     size: u64,
 }
@@ -269,7 +269,7 @@ impl<'d> NewRecords<'d> {
         if self.bytes.len() >= TOGETHER { self.finish() } else { Ok(()) }
     }
 
-    /// The index names only what is written.
+    /// Appends the records, then sets their places, so that the index names only records that are written.
     fn finish(&mut self) -> io::Result<()> {
         let (segment, from) = match self.bytes.is_empty() {
             true => (0, 0),
@@ -283,19 +283,19 @@ impl<'d> NewRecords<'d> {
     }
 }
 
-/// Of an entry's record.
+/// The times in an entry's record.
 fn times_in(content: &[u8]) -> Option<CopyTimes> {
     CopyTimes::in_encoded(content.get(NO_FILE.len()..)?)
 }
 
-/// Whether there is no room.
+/// Whether the disk is full.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
 }
 
-/// In place of a file's digest.
+/// Takes the place of a file's digest in an entry without a file.
 const NO_FILE: FileDigest = [0; 16];
-/// Bytes that are appended at once.
+/// Bytes of records that are appended at once.
 const TOGETHER: usize = 256 << 10;
 
 #[cfg(test)]
@@ -325,7 +325,7 @@ mod tests {
         disk.times(key(number), ReadFrom::Disk).unwrap().is_some()
     }
 
-    /// Between the reading of an old record and its writing.
+    /// The other process forgets an old record between its reading and its renewal.
     #[test]
     fn what_another_process_forgets_meanwhile_is_not_renewed() {
         let directory = tempfile::tempdir().unwrap();
@@ -355,7 +355,7 @@ mod tests {
         assert!(disk.read(key(1), SystemTime::now(), ReadFrom::Disk, parse).unwrap().is_some());
     }
 
-    /// What it wrote would be lost, if the other is about to replace the index.
+    /// If the other process is about to replace the index, what is written to the old one is lost.
     #[test]
     fn nothing_is_written_beside_a_process_that_does_not_end_its_write() {
         let directory = tempfile::tempdir().unwrap();

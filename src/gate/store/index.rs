@@ -1,6 +1,6 @@
-//! The index of the store: a hash table in a file, from the name of a record to its place. All processes with the store read and write it:
-//! of what two write at once, one may be lost, and what is read is compared with the record. It is replaced by a larger one when a bucket
-//! is full.
+//! The index of the store: a hash table in a file, from the name of a record to its place. All processes of the store read and write it.
+//! If two write at once, one place may be lost; a place that was read is verified against the record. When a bucket is full, a larger index
+//! replaces this one.
 
 use super::limit;
 use super::read_from::ReadFrom;
@@ -24,11 +24,11 @@ pub(super) struct RecordIndex {
     buckets: u64,
 }
 
-/// Where a record begins. Places of later records are greater.
+/// The place where a record begins. Places of later records are greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RecordPlace(u64);
 
-/// A place in a bucket: the tag of a name, and where its record is; all zero if it is free.
+/// A slot of a bucket: the tag of a name, and the place of its record. Both are zero if the slot is free.
 #[derive(Debug, Clone, Copy, Default)]
 struct IndexSlot {
     tag: u64,
@@ -36,7 +36,7 @@ struct IndexSlot {
 }
 
 impl RecordPlace {
-    /// `None`: no index can name it.
+    /// `None`: the numbers are too large for a place.
     pub fn new(segment: u32, offset: u64) -> Option<Self> {
         let fits = segment < 1 << (u64::BITS - OFFSET_BITS) && offset < 1 << OFFSET_BITS;
         fits.then_some(Self(u64::from(segment) << OFFSET_BITS | offset))
@@ -52,15 +52,15 @@ impl RecordPlace {
 }
 
 impl RecordIndex {
-    /// Opens the index of the store in this directory, or begins one, also in place of a damaged one, and of one with places while
-    /// there are no records. What is no index is set aside.
+    /// Opens the index of the store in this directory. Begins a new one if there is none, if it is damaged, or if it has places although
+    /// there are no records. Renames a file that is not an index.
     pub fn open(directory: &Path, are_records: impl Fn() -> io::Result<bool>) -> io::Result<Self> {
         let path = directory.join(FILE);
         let mut is_new = false;
         loop {
             match open_own(OpenOptions::new().read(true).write(true), &path) {
                 Ok(file) => match content(&file)? {
-                    // In this order: a record is written before it has a place.
+                    // The index is checked first, as a record is written before it has a place.
                     Content::Buckets(buckets) if is_new || is_blank(&file, buckets)? || are_records()? => {
                         return Ok(Self { file, path, buckets });
                     }
@@ -74,7 +74,7 @@ impl RecordIndex {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     match begin(&path, FIRST_BUCKETS)?.persist_noclobber(&path) {
                         Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => return Err(error.error),
-                        // Another process may have begun one at the same time.
+                        // Another process may have begun an index at the same time.
                         Ok(_) | Err(_) => {}
                     }
                 }
@@ -84,29 +84,29 @@ impl RecordIndex {
         }
     }
 
-    /// One without records, in place of this.
+    /// Replaces this index by an empty one.
     pub fn begun_anew(&self) -> io::Result<Self> {
         let new = begin(&self.path, FIRST_BUCKETS)?;
         limit::pass_on(&self.file, new.as_file())?;
         Ok(Self { file: new.persist(&self.path)?, path: self.path.clone(), buckets: FIRST_BUCKETS })
     }
 
-    /// The one that has replaced this.
+    /// Opens the index that has replaced this one.
     fn again(&self) -> io::Result<Self> {
-        Self::open(self.path.parent().expect("it is in a directory"), || Ok(true))
+        Self::open(self.path.parent().expect("a path in a directory"), || Ok(true))
     }
 
-    /// Whether the open file still has its name, so that what is written can be found.
+    /// Whether the open file still has its name, so that others find what is written.
     pub fn is_named(&self) -> bool {
         is_at(&self.file, &self.path).unwrap_or(false)
     }
 
-    /// Whether another process has replaced it.
+    /// Whether another process has replaced or removed the open file.
     pub fn is_replaced(&self) -> bool {
         self.file.metadata().is_ok_and(|file| file.nlink() == 0)
     }
 
-    /// Whether there is an index in place of one that is replaced.
+    /// Whether there is a file in the place of a replaced index.
     pub fn has_successor(&self) -> bool {
         self.path.exists()
     }
@@ -117,7 +117,7 @@ impl RecordIndex {
         let mut tries = (0..LOCK_TRIES).map(|_| self.file.try_lock().inspect_err(|_| sleep(LOCK_AGAIN)));
         let is_locked = match tries.find(|tried| !matches!(tried, Err(TryLockError::WouldBlock))) {
             Some(tried) => tried.is_ok(), // Not all file systems have locks.
-            None => return Err(io::Error::new(io::ErrorKind::TimedOut, "another process does not end its write")),
+            None => return Err(io::Error::new(io::ErrorKind::TimedOut, "another process does not finish its write")),
         };
         let done = if self.is_replaced() { self.again().map(Some) } else { work() };
         if is_locked {
@@ -132,17 +132,18 @@ impl RecordIndex {
         Ok(found.map(|slot| RecordPlace(slot.place)))
     }
 
-    /// Sets the place of a record, in place of one in a segment before `oldest` if need be. False: all places in the bucket are needed.
+    /// Sets the place of a record. In a full bucket, overwrites a place in a segment before `oldest`. False: all its places are in use.
     pub fn put(&self, name: RecordName, place: RecordPlace, oldest: u32) -> io::Result<bool> {
         self.put_over(name, place, |slot| (RecordPlace(slot.place).segment() < oldest).then_some(slot.place))
     }
 
-    /// The same: if all are needed, the place of the oldest entry is lost. Many may need an old file.
+    /// Like [`put`](Self::put), but if all places are in use, overwrites that of the oldest entry. A file is overwritten only if there is
+    /// no entry, as many entries may need an old file.
     pub fn put_over_oldest(&self, name: RecordName, place: RecordPlace) -> io::Result<()> {
         self.put_over(name, place, |slot| Some((RecordName::is_file(slot.tag), slot.place))).map(drop)
     }
 
-    /// `rank`: of those that may be replaced, the lowest is.
+    /// Sets the place of a record. In a full bucket, overwrites the slot with the lowest `rank`; `None`: a slot that must stay.
     fn put_over<R: Ord>(
         &self,
         name: RecordName,
@@ -164,8 +165,8 @@ impl RecordIndex {
         own.map_or(Ok(()), |at| self.write(name, at, IndexSlot::default()))
     }
 
-    /// Replaces the index by one of twice the size, with all places in segments from `oldest` on. `None`: that would be more than a store of
-    /// this size needs.
+    /// Replaces the index by one of twice the size, with all places in segments from `oldest` on. `None`: that index would be too large for
+    /// a store of this size.
     pub fn grown(&self, size: u64, oldest: u32) -> io::Result<Option<Self>> {
         let buckets = self.buckets * 2;
         if buckets * BYTES_PER_BUCKET > size {
@@ -175,7 +176,7 @@ impl RecordIndex {
         limit::pass_on(&self.file, new.as_file())?;
         for number in 0..self.buckets {
             let slots = self.bucket(HEAD + number * BUCKET as u64, ReadFrom::Disk)?;
-            // What was in one bucket goes to this one, or to that which is as far behind it as the smaller index is long.
+            // The places of a bucket go to the bucket with the same number, or with that number plus the old number of buckets.
             for target in [number, number + self.buckets] {
                 let kept = slots.iter().filter(|slot| slot.place > 0 && RecordPlace(slot.place).segment() >= oldest);
                 let kept = kept.filter(|slot| bucket_of(slot.tag, buckets) == target);
@@ -186,7 +187,7 @@ impl RecordIndex {
         Ok(Some(Self { file: new.persist(&self.path)?, path: self.path.clone(), buckets }))
     }
 
-    /// Whether it takes more than its part of a store of this size.
+    /// Whether the index takes more than its part of a store of this size.
     pub fn is_over(&self, size: u64) -> bool {
         self.buckets > FIRST_BUCKETS && self.buckets * BYTES_PER_BUCKET > size
     }
@@ -203,7 +204,7 @@ impl RecordIndex {
 
     fn bucket(&self, at: u64, read: ReadFrom) -> io::Result<[IndexSlot; SLOTS]> {
         let mut bytes = [0; BUCKET];
-        // What lies beyond the end of a file that was cut is free.
+        // If the file was cut, slots beyond its end stay zero, which means free.
         read.read_at(&self.file, &mut bytes, at)?;
         let (words, _) = bytes.as_chunks();
         let word = |at: usize| u64::from_le_bytes(words[at]);
@@ -220,7 +221,7 @@ impl RecordIndex {
     }
 }
 
-/// What a file in the place of the index is.
+/// The kind of a file in the place of the index.
 enum Content {
     Buckets(u64),
     Damaged,
@@ -240,34 +241,34 @@ fn content(file: &File) -> io::Result<Content> {
     Ok(if is_whole { Content::Buckets(buckets) } else { Content::Damaged })
 }
 
-/// Whether it has never had a place.
+/// Whether the index has never named a record.
 fn is_blank(file: &File, buckets: u64) -> io::Result<bool> {
     let mut all = [0; FIRST_BUCKETS as usize * BUCKET];
     Ok(buckets == FIRST_BUCKETS && ReadFrom::Disk.fill(file, &mut all, HEAD)? && all.iter().all(|byte| *byte == 0))
 }
 
-/// An index without records, which has no name yet.
+/// Creates an empty index, in a file without a name yet.
 fn begin(path: &Path, buckets: u64) -> io::Result<NamedTempFile> {
-    let directory = path.parent().expect("it is in a directory");
+    let directory = path.parent().expect("a path in a directory");
     let mut file = unnamed(directory)?;
     file.write_all(&[&FORMAT[..], &buckets.to_le_bytes()].concat())?;
     file.as_file().set_len(length(buckets))?;
-    // Where the system does not let root do so, the file is root's.
+    // If the system does not let root give it away, the file stays root's.
     let _ = give_to_owner(file.as_file(), directory);
     Ok(file)
 }
 
-/// The new file exists before the other is moved: a full disk must not destroy it.
+/// Renames a file that is not an index, and puts `new` in its place, which is written before, so that a full disk loses nothing.
 fn set_aside(path: &Path, new: NamedTempFile) -> io::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let aside = path.with_added_extension(format!("broken-{now}-{}", std::process::id()));
     fs::rename(path, &aside)?;
-    tracing::warn!("{} is no index of a store, and set aside as {}", path.display(), aside.display());
+    tracing::warn!("{} is not the index of a store, and was renamed to {}", path.display(), aside.display());
     new.persist_noclobber(path)?;
     Ok(())
 }
 
-/// A larger index has more of the tag's bits. The last one tells kinds of records apart.
+/// The bucket of a tag: its low bits, more of them in a larger index, without the lowest one, which is the kind of record.
 fn bucket_of(tag: u64, buckets: u64) -> u64 {
     tag >> 1 & (buckets - 1)
 }
@@ -277,19 +278,19 @@ fn length(buckets: u64) -> u64 {
 }
 
 pub(super) const FILE: &str = "robots.index";
-/// Another layout of the index or of the records takes other file names, too: an older release may use the store beside a newer one.
+/// If the layout of the index or of the records changes, change the file names, too: an older release may use the store beside a newer one.
 const FORMAT: &[u8; 24] = b"politely robots store 1\n";
 const HEAD: u64 = 4096;
 const SLOT: usize = size_of::<IndexSlot>();
-/// With so many, most slots are used before a bucket is full.
+/// Slots of a bucket: enough that most slots of the index are in use before a bucket is full.
 const SLOTS: usize = 16;
 const BUCKET: usize = SLOT * SLOTS;
-/// An index has at most one bucket for so many bytes of the store, and so takes a sixteenth of it.
+/// Least bytes of the store for each bucket of the index, so that the index takes at most a sixteenth of the store.
 const BYTES_PER_BUCKET: u64 = BUCKET as u64 * 16;
-/// A write takes some milliseconds, and growing a second for each 2 GiB of the store.
+/// Attempts to lock, one each millisecond: a write takes some milliseconds, growing the index a second for each 2 GiB of the store.
 const LOCK_TRIES: u32 = 5000;
 const LOCK_AGAIN: Duration = Duration::from_millis(1);
 const FIRST_BUCKETS: u64 = 16;
 const MOST_BUCKETS: u64 = 1 << 36;
-/// A segment has less than 64 GiB, and there are 268 million.
+/// Bits of a place for the offset in a segment, which has less than 64 GiB. The others number 268 million segments.
 const OFFSET_BITS: u32 = 36;

@@ -1,9 +1,9 @@
 //! The persistent store: copies of robots.txt and everything known about them, shared by the processes of a machine
 //! (docs/robots-txt-life.md).
 //!
-//! Only the first use of an authority looks there. A thread ([`writer`]) writes the changes; reads see what it has not written yet, so
-//! that no request sees an entry older than one already used. While the disk cannot be opened or written, changes stay in memory, up to
-//! a limit, and are written as soon as possible.
+//! It is read only when an authority is first used. A thread ([`writer`]) writes the changes. Reads also see changes that are not written
+//! yet, so that no request sees an entry older than one already used. While the disk cannot be opened or written, changes stay in memory,
+//! up to a limit, and are written as soon as possible.
 
 mod batch;
 mod disk;
@@ -65,7 +65,8 @@ impl Store {
         }
     }
 
-    /// Applies changed limits. What exceeds the new size on disk is dropped with the next write, unless another process allows more.
+    /// Applies changed limits. If the store exceeds the new size, the next write drops the oldest records, unless another process allows
+    /// more.
     pub fn resize(&self, settings: &config::StoreSettings) {
         if let Some(disk) = &self.disk {
             disk.most_queued.store(queued(settings), Ordering::Relaxed);
@@ -95,7 +96,7 @@ impl Store {
         self.disk.as_ref().map_or(0, |disk| disk.queue.lock().bytes())
     }
 
-    /// Without the files, which count as files in use.
+    /// Bytes in memory waiting to be written, without the files, which are counted as files in use.
     pub fn own_bytes(&self) -> usize {
         self.disk.as_ref().map_or(0, |disk| disk.queue.lock().own_bytes())
     }
@@ -105,7 +106,7 @@ impl Store {
         self.disk.as_ref().is_some_and(|disk| disk.is_behind())
     }
 
-    /// Returns when the disk keeps up, or fails, or hangs.
+    /// Returns when the disk keeps up again, or when it fails or hangs.
     pub async fn room(&self) {
         let Some(disk) = &self.disk else { return };
         loop {
@@ -113,7 +114,7 @@ impl Store {
             if !disk.is_behind() {
                 return;
             }
-            // Times out so that a disk that hangs is seen.
+            // The timeout detects a disk that hangs.
             if timeout(SLOW, written).await.is_err() && disk.is_behind() {
                 disk.note_slow();
             }
@@ -132,7 +133,7 @@ impl Store {
         })
     }
 
-    /// The same, without blocking. An error means that it would block.
+    /// Like [`load`](Self::load), without blocking. An error means that it would block.
     pub fn load_at_once(
         &self,
         name: SiteFileName<'_>,
@@ -156,7 +157,7 @@ impl Store {
         let Some(StoredEntry { entry, is_old }) = stored else { return Ok(None) };
         if is_old {
             let mut queue = disk.queue.lock();
-            // While nothing can be written, what is changed needs the room.
+            // During an outage, the queue has room only for changes.
             if queue.outage.is_none() {
                 disk.add(&mut queue, |batch| _ = batch.used.insert(key));
             }
@@ -164,7 +165,7 @@ impl Store {
         Ok(Some(Arc::new(entry)))
     }
 
-    /// When the entry for an authority's file was validated, by whichever process has stored it last.
+    /// The times of the entry for an authority's file, whichever process has stored it last.
     pub async fn times(&self, name: &str) -> Option<CopyTimes> {
         let (Some(disk), name) = (&self.disk, RecordName::of_entry(name)) else { return None };
         if let Some(entry) = disk.queue.lock().get(name) {
@@ -173,7 +174,7 @@ impl Store {
         let read = move |disk: &WriterShared, how| disk.on_disk(how, |open| open.times(name, how));
         let times = match read(disk, ReadFrom::Memory) {
             Ok(times) => times,
-            // It would block.
+            // The read would block.
             Err(_) => {
                 let disk = disk.clone();
                 spawn_blocking(move || read(&disk, ReadFrom::Disk)).await.ok()?.ok()?
@@ -193,7 +194,7 @@ impl Store {
         }
     }
 
-    /// Returns when the entry is where other processes find it, or nobody can tell when that will be.
+    /// Returns when the entry is written, so that other processes find it, or when the disk fails or hangs.
     pub async fn written(&self, name: &str) {
         let Some(disk) = &self.disk else { return };
         let key = RecordName::of_entry(name);
@@ -221,7 +222,7 @@ impl Store {
         while !queue.has_ended && !writer.is_finished() {
             if disk.written.wait_until(&mut queue, until).timed_out() {
                 return tracing::warn!(
-                    "stopping: the store in {} does not end its write; copies that are not stored will be fetched again",
+                    "stopping: the store in {} does not finish its write; copies that are not stored will be fetched again",
                     disk.location.directory.display()
                 );
             }
@@ -243,7 +244,7 @@ fn queued(settings: &config::StoreSettings) -> usize {
     usize::try_from(settings.memory / QUEUED_PART).unwrap_or(usize::MAX).max(LEAST_QUEUED)
 }
 
-/// Whether there is a store, which opening it would begin.
+/// Whether a store exists. Does not open it, as that would create one.
 pub(super) fn is_begun(settings: &config::StoreSettings) -> bool {
     settings.disk > 0 && settings.place().join(index::FILE).exists()
 }
@@ -252,7 +253,7 @@ pub(super) fn is_begun(settings: &config::StoreSettings) -> bool {
 const GIVE_UP: Duration = Duration::from_secs(5);
 /// The share of `store.memory` that may wait for the disk: one in this many.
 const QUEUED_PART: u64 = 4;
-/// Lower limit of that share: a refused change may leave an outdated row on disk.
+/// Lower limit of that share, in bytes. It is generous, as a refused change may leave an outdated entry on disk.
 const LEAST_QUEUED: usize = 8 << 20;
 
 #[cfg(test)]

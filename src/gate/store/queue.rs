@@ -1,4 +1,4 @@
-//! What waits to be written, and how far the thread that writes it is.
+//! The queue of changes that wait to be written, and the progress of the writer thread.
 
 use super::batch::WriteBatch;
 use super::record_name::RecordName;
@@ -12,7 +12,7 @@ pub(super) struct WriteQueue {
     pub next: WriteBatch,
     /// The batch being written.
     pub writing: Arc<WriteBatch>,
-    /// Since when the store is opened or written.
+    /// When the current attempt to open or write the store began.
     pub began: Option<Instant>,
     pub is_closing: bool,
     pub has_ended: bool,
@@ -31,12 +31,12 @@ pub(super) struct Outage {
 }
 
 impl WriteQueue {
-    /// What is to be written of an authority: as [`WriteBatch::get`].
+    /// An authority's entry that waits to be written: as [`WriteBatch::get`].
     pub fn get(&self, key: RecordName) -> Option<Option<&Arc<Entry>>> {
         self.next.get(key).or_else(|| self.writing.get(key))
     }
 
-    /// Whether the disk does not answer.
+    /// Whether the disk does not respond.
     pub fn is_hung(&self) -> bool {
         self.began.is_some_and(|began| began.elapsed() > HUNG)
     }
@@ -45,11 +45,11 @@ impl WriteQueue {
         self.next.bytes() + self.writing.bytes()
     }
 
-    /// Without the files.
+    /// Bytes in memory without the files.
     pub fn own_bytes(&self) -> usize {
         self.next.own_bytes() + self.writing.own_bytes()
     }
 }
 
-/// A write that takes longer is as good as one that fails.
+/// A write that takes longer counts as failed.
 pub(super) const HUNG: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Reading from a file: what the system has in memory, or from the disk.
+//! Reads from a file, either only from the system's page cache or also from the disk.
 
 #[cfg(target_os = "linux")]
 use rustix::io::{ReadWriteFlags, preadv2};
@@ -8,10 +8,10 @@ use std::io;
 use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
 
-/// Where to read from.
+/// The source of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadFrom {
-    /// The page cache. `WouldBlock`, `Unsupported`: the disk is to be read, on a thread that may wait.
+    /// Only the page cache. On `WouldBlock` or `Unsupported`, read from the disk, on a thread that may block.
     Memory,
     Disk,
 }

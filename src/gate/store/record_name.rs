@@ -2,22 +2,22 @@
 
 use super::snapshot::{FileDigest, digest};
 
-/// The name of a record. Nobody can find another authority's name, or another file, with the same one.
+/// The name of a record. It is long enough that nobody can find another authority or file with the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct RecordName(pub FileDigest);
 
 impl RecordName {
-    /// Of what is known of an authority's file.
+    /// The name of the entry for an authority's file.
     pub fn of_entry(name: &str) -> Self {
         Self::with_bit(digest(name.as_bytes()), 0)
     }
 
-    /// Of a file's bytes.
+    /// The name of the record with a file's bytes.
     pub fn of_file(file: FileDigest) -> Self {
         Self::with_bit(file, 1)
     }
 
-    /// Half of it, with the bit for the kind as its last.
+    /// The first half of the name; its lowest bit is the kind of record.
     pub fn tag(self) -> u64 {
         u64::from_le_bytes(*self.0.first_chunk().expect("16 bytes"))
     }

@@ -1,5 +1,6 @@
-//! The records of the store, in files that are only appended to. The newest is written by all processes with the store; beyond the size of
-//! the store the oldest is removed. A record that is cut, or lies where another was, is none: each says whose it is, with a checksum.
+//! The records of the store, in files that are only appended to, the segments. All processes of the store append to the newest one; if the
+//! store gets too large, the oldest is removed. Each record has its name and a checksum, so a cut record, or another record in its place,
+//! is recognised and ignored.
 
 use super::index::RecordPlace;
 use super::read_from::ReadFrom;
@@ -19,12 +20,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The segments of a store.
 pub(super) struct Segments {
     directory: PathBuf,
-    /// Number of the newest, as far as this process knows.
+    /// Number of the newest segment, as far as this process knows.
     newest: AtomicU32,
     oldest: AtomicU32,
-    /// The one that this process has appended to, and its number.
+    /// The segment that this process has appended to, and its number.
     appended: Mutex<Option<(u32, File)>>,
-    /// Open for reading.
+    /// Segments open for reading.
     open: RwLock<BTreeMap<u32, Arc<File>>>,
 }
 
@@ -46,22 +47,22 @@ impl Segments {
         numbers(directory).map_or(0, |all| all.iter().map(|number| length(directory, *number)).sum())
     }
 
-    /// Whether there may be records.
+    /// Whether there are segments, which may have records.
     pub fn are_there(directory: &Path) -> io::Result<bool> {
         Ok(!numbers(directory)?.is_empty())
     }
 
-    /// What is in segments before this one is lost.
+    /// Number of the oldest segment. Records in earlier segments are lost.
     pub fn oldest(&self) -> u32 {
         self.oldest.load(Ordering::Relaxed)
     }
 
-    /// Whether a record is in the older half of a store, and soon removed.
+    /// Whether a record is in the older half of the store, which is removed first.
     pub fn is_old(&self, place: RecordPlace) -> bool {
         place.segment() + SEGMENTS / 2 <= self.newest.load(Ordering::Relaxed)
     }
 
-    /// The record at this place, if it is the one with this key, and its first bytes are accepted.
+    /// The content of the record at this place, if it has this key and its first bytes are accepted.
     pub fn read(
         &self,
         key: RecordName,
@@ -87,7 +88,7 @@ impl Segments {
         Ok((read.fill(&file, &mut content[at..], from)? && digest(&content) == check).then_some(content))
     }
 
-    /// Appends records, made by [`record`], and returns where the first one begins. `size`: bytes that all segments may take.
+    /// Appends records made by [`record`]. Returns the segment and the offset of the first one. `size`: bytes that all segments may take.
     pub fn append(&self, records: &[u8], size: u64) -> io::Result<(u32, u64)> {
         let mut appended = self.appended.lock();
         let (number, mut file) = match appended.take() {
@@ -105,12 +106,12 @@ impl Segments {
         Ok((number, end - records.len() as u64))
     }
 
-    /// Opens the newest segment, or begins another if it is full, and removes the oldest beyond the size.
+    /// Opens the newest segment, or begins another if it is full. Removes the oldest ones beyond the size.
     fn next(&self, size: u64) -> io::Result<(u32, File)> {
         let mut all = numbers(&self.directory)?;
         let last = all.last().copied();
         let with_room = last.filter(|last| length(&self.directory, *last) < segment_size(size));
-        // Numbers are not used again: others may still have a segment open that is gone.
+        // Numbers are not used again, as other processes may still have a removed segment open.
         let newest = with_room.unwrap_or_else(|| last.unwrap_or(0).max(self.newest.load(Ordering::Relaxed)) + 1);
         let mut options = OpenOptions::new();
         options.append(true).create(with_room.is_none()).mode(0o600);
@@ -132,7 +133,7 @@ impl Segments {
         Ok((newest, file))
     }
 
-    /// Whether nobody has removed it, or begun another.
+    /// Whether the segment still exists and no newer one has been begun.
     fn is_newest(&self, number: u32, file: &File) -> io::Result<bool> {
         let is_known = number == self.newest.load(Ordering::Relaxed);
         Ok(is_known && file.metadata()?.nlink() > 0 && !path(&self.directory, number + 1).exists())
@@ -143,13 +144,13 @@ impl Segments {
         let _ = fs::remove_file(path(&self.directory, number));
     }
 
-    /// What is removed takes room on the disk for as long as it is open.
+    /// Closes removed segments, which take room on the disk as long as they are open.
     pub fn close_removed(&self) {
         let is_removed = |file: &File| file.metadata().is_ok_and(|it| it.nlink() == 0);
         let removed: Vec<_> = self.open.write().extract_if(.., |_, file| is_removed(file)).collect();
-        // Closed when nobody waits for the lock.
+        // Closed after the lock is released, so that nobody waits for it.
         drop(removed);
-        // Who appends sees to that.
+        // If another thread has this lock, it is appending, and replaces a removed segment itself.
         if let Some(mut appended) = self.appended.try_lock() {
             drop(appended.take_if(|(_, file)| is_removed(file)));
         }
@@ -174,13 +175,13 @@ impl Segments {
     }
 }
 
-/// A record as it is appended.
+/// Encodes a record for [`append`](Segments::append).
 pub(super) fn record(key: RecordName, content: &[u8]) -> Vec<u8> {
     let length = u32::try_from(content.len()).unwrap_or(u32::MAX).to_le_bytes();
     [&MARK[..], &length, &key.0, &digest(content), content].concat()
 }
 
-/// The length and the digest of a record's content. `None`: it is not the head of a record with this key.
+/// The length and the digest of a record's content. `None`: `head` is not the head of a record with this key.
 fn length_and_check(head: &[u8; HEAD], key: RecordName) -> Option<(usize, FileDigest)> {
     let (length, digests) = head.strip_prefix(MARK)?.split_first_chunk()?;
     let (named, check) = digests.split_first_chunk()?;
@@ -188,12 +189,12 @@ fn length_and_check(head: &[u8; HEAD], key: RecordName) -> Option<(usize, FileDi
     (*named == key.0 && length <= LONGEST).then_some((length, check.try_into().ok()?))
 }
 
-/// In ascending order.
+/// The numbers of the segments in this directory, in ascending order.
 fn numbers(directory: &Path) -> io::Result<Vec<u32>> {
     let number = |file: fs::DirEntry| {
         let number: NonZeroU32 = file.file_name().to_str()?.strip_prefix(NAME)?.parse().ok()?;
         RecordPlace::new(number.get(), 0)?;
-        // Others than ours may be written otherwise: with a sign or a zero.
+        // Ignores files whose number is written differently, such as `+1` or `01`: they are not ours.
         (file.path() == path(directory, number.get())).then_some(number.get())
     };
     let mut numbers: Vec<_> = fs::read_dir(directory)?.flatten().filter_map(number).collect();
@@ -214,15 +215,15 @@ fn segment_size(size: u64) -> u64 {
 }
 
 const NAME: &str = "robots.copies.";
-/// Segments of a full store.
+/// Number of segments of a full store.
 const SEGMENTS: u32 = 16;
 const LEAST_SEGMENT: u64 = 4 << 10;
 const MOST_SEGMENT: u64 = 32 << 30;
 const MARK: &[u8; 4] = b"plr1";
 const HEAD: usize = MARK.len() + 4 + 2 * size_of::<FileDigest>();
-/// Of a record's content, as much as tells whether it is accepted.
+/// Bytes of a record's content that suffice to tell whether it is accepted.
 const ACCEPTED: usize = 4;
-/// Most records are read at once.
+/// Bytes of the first read; most records are shorter.
 const FIRST: usize = 2048;
-/// Longer than any record.
+/// Most bytes of a record's content, more than any record has.
 const LONGEST: usize = 64 << 20;

@@ -1,5 +1,5 @@
-//! Serialises an entry: a version byte, then `postcard`. The store keeps files separately. The fleet sends entry and file as one value,
-//! with the sender's clock, since the receiver's may differ. Other versions are ignored.
+//! Serialises an entry: a version byte, then `postcard`. The store keeps an entry's file separately. The fleet sends entry and file as one
+//! value, with the sender's clock, since the receiver's may differ. Values of other versions are ignored.
 
 use crate::evidence::{self, Hash, sha256};
 use crate::policy::freshness::Freshness;
@@ -11,7 +11,7 @@ use std::io;
 use std::time::{Duration, SystemTime};
 use zstd::bulk::{Compressor, Decompressor};
 
-/// Identifies a file: the first half of its SHA-256, so that nobody can pass one file off as another.
+/// Identifies a file: the first half of its SHA-256, long enough that nobody can pass one file off as another.
 pub(in crate::gate) type FileDigest = [u8; 16];
 
 pub(in crate::gate) fn digest(file: &[u8]) -> FileDigest {
@@ -78,19 +78,19 @@ impl CopyTimes {
         EntryRecord::of(entry).times()
     }
 
-    /// Those of an entry that [`encode`] made.
+    /// The times of an entry that [`encode`] has serialised.
     pub(super) fn in_encoded(bytes: &[u8]) -> Option<Self> {
         of_this_version::<EntryRecord<'_>>(bytes).map(|record| record.times())
     }
 
-    /// Whether `other` was validated later, by more than clock differences and delays can explain. What is dated in the future, by a clock
+    /// Whether `other` was validated later, by more than clock differences and delays can explain. A copy dated in the future, by a clock
     /// that was ahead, counts as older than any other, as its age is unknown.
     pub fn are_before(&self, other: &Self, now: SystemTime) -> bool {
         let validated = |times: &Self| times.validated_at.filter(|at| *at <= now + SAME);
         validated(other).is_some_and(|other| validated(self).is_none_or(|own| other > own + SAME))
     }
 
-    /// Whether the copy is fresh or no older than `age`. `anew`: freshness does not count.
+    /// Whether the copy is fresh, or no older than `age`. `anew`: only the age counts.
     pub fn are_usable(&self, anew: bool, age: Duration) -> bool {
         let now = SystemTime::now();
         let is_fresh = !anew && now < self.fresh_until;
@@ -99,7 +99,7 @@ impl CopyTimes {
     }
 }
 
-/// The file's length, and the file, compressed if that saves anything.
+/// Packs a file: its length, then the file, compressed if that saves anything.
 pub(super) fn compress(file: &[u8]) -> io::Result<Vec<u8>> {
     let mut packed = length_of(file).to_vec();
     // The compressor's 200 KB of working memory are reused instead of allocated for each file of a few kilobytes.
@@ -109,12 +109,12 @@ pub(super) fn compress(file: &[u8]) -> io::Result<Vec<u8>> {
         none => none.insert(Compressor::new(LEVEL)?),
     };
     let frame = compressor.compress(file)?;
-    // The length tells the two apart.
+    // The length tells whether the file is compressed.
     packed.extend_from_slice(if frame.len() < file.len() { &frame } else { file });
     Ok(packed)
 }
 
-/// Reverses [`compress`], if the length that the file claims is accepted: no more memory is used.
+/// Reverses [`compress`], if the length that the packed file claims is accepted. Uses no more memory than that length.
 pub(super) fn decompress(packed: &[u8], name: FileDigest, accepts: &dyn Fn(usize) -> bool) -> Option<Vec<u8>> {
     let (length, file) = packed.split_first_chunk()?;
     let length = u32::from_le_bytes(*length) as usize;
@@ -174,10 +174,10 @@ struct AnswerRecord<'a> {
     last_modified: Option<&'a str>,
 }
 
-/// Versions that lack a later variant ignore the entry.
+/// The kind of an answer. Earlier versions, which lack a later variant, ignore the entry.
 #[derive(Serialize, Deserialize)]
 enum AnswerKind {
-    /// The kind of file follows from the name.
+    /// A file of the site's own. Which kind of file follows from the entry's name.
     File,
     Missing,
     ForeignFile,
@@ -260,13 +260,13 @@ impl<'a> EntryRecord<'a> {
     }
 }
 
-/// At most the year 10889, which every platform's clock can represent.
+/// Reverses [`millis`], up to the year 10889, which every platform's clock can represent.
 pub(in crate::gate) fn time(millis: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(millis.min(1 << 48))
 }
 
 fn with_version(value: &impl Serialize) -> Vec<u8> {
-    postcard::to_extend(value, vec![VERSION]).expect("a vector takes all that there is")
+    postcard::to_extend(value, vec![VERSION]).expect("writing to a vector cannot fail")
 }
 
 fn of_this_version<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
@@ -275,14 +275,14 @@ fn of_this_version<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     rest.is_empty().then_some(value)
 }
 
-/// Copies validated within this time may be the same.
+/// Copies whose validation times differ by no more than this may be the same.
 const SAME: Duration = Duration::from_secs(1);
 /// Raised with each change of the records above that another version would misread. Version 1 was a hand-written format.
 const VERSION: u8 = 4;
 /// Compresses well enough, at twice the speed of higher levels.
 const LEVEL: i32 = 3;
 static COMPRESSOR: Mutex<Option<Compressor<'static>>> = Mutex::new(None);
-// One for each thread, as requests read copies at the same time.
+// One decompressor for each thread, as requests read copies at the same time.
 thread_local!(static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) });
 
 #[cfg(test)]
@@ -416,7 +416,7 @@ mod tests {
             let Some(earlier) = earlier else { continue };
             let is_missing = entry.answer.as_ref().map(|answer| matches!(answer.access, Access::Missing));
             assert_eq!(earlier.answer.as_ref().map(|answer| answer.is_missing), is_missing);
-            assert_eq!(with_version(&earlier), bytes, "and what it writes is what is written now");
+            assert_eq!(with_version(&earlier), bytes, "an earlier version writes the same bytes");
         }
     }
 

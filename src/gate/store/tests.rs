@@ -1,4 +1,4 @@
-//! Tests of the store from outside: what survives, what is shared, what is dropped, what is moved aside.
+//! Tests of the store's interface: which copies survive, are shared, are dropped, or are set aside.
 
 use super::batch::WriteBatch;
 use super::disk::Disk;
@@ -29,7 +29,7 @@ fn open(settings: &config::StoreSettings) -> Store {
     Store::open(settings)
 }
 
-/// A store that writes nothing. What waits to be written is what the test wants to wait.
+/// A store without a writer thread, so that changes stay in its queue until the test removes them.
 pub(in crate::gate) fn unwritten() -> Store {
     let directory = tempfile::tempdir().unwrap().path().to_owned();
     let disk = WriterShared::new(Location { directory, size: MIB.into() }, LEAST_QUEUED);
@@ -176,7 +176,7 @@ fn as_many_as_there_are_are_found() {
     }
 }
 
-/// As processes do, each with a store of its own.
+/// Each store stands for a process.
 #[test]
 fn what_several_write_at_once_is_found_by_all() {
     let directory = tempfile::tempdir().unwrap();
@@ -233,8 +233,8 @@ fn what_found_no_room_does_not_come_back_older() {
     for number in (0..30).rev() {
         store.save(SiteFile::Robots.of(&authority(number)), &entry(&large));
     }
-    assert_eq!(load(&store, 29).as_deref(), Some(&*large), "read before it is written");
-    assert_eq!(load(&store, 0), None, "there was no room for the new one, and the old one is none");
+    assert_eq!(load(&store, 29).as_deref(), Some(&*large), "a queued copy can be read");
+    assert_eq!(load(&store, 0), None, "there was no room for the new copy, and the old one is outdated");
     drop(stalled);
     store.flush();
     assert_eq!(load(&store, 0), None);
@@ -326,7 +326,7 @@ fn a_store_whose_disk_hangs_is_not_waited_for_without_end() {
     drop(stalled);
 }
 
-/// A disk that is slow is waited for; one that fails is not.
+/// Fetches wait for a slow disk, but not for one that fails.
 #[tokio::test]
 async fn new_files_wait_for_a_slow_disk_and_for_no_other() {
     let directory = tempfile::tempdir().unwrap();
@@ -341,7 +341,7 @@ async fn new_files_wait_for_a_slow_disk_and_for_no_other() {
     assert!(store.room().now_or_never().is_some());
     save(&store, 5..15);
     let mut room = std::pin::pin!(store.room());
-    assert!((&mut room).now_or_never().is_none(), "half of what may wait does");
+    assert!((&mut room).now_or_never().is_none(), "fetches wait once the queue is half full");
     drop(stalled);
     room.await;
     assert!((0..15).all(|number| load(&store, number).is_some()));
@@ -349,14 +349,14 @@ async fn new_files_wait_for_a_slow_disk_and_for_no_other() {
     save(&store, 15..30);
     assert!(store.room().now_or_never().is_none());
     disk.queue.lock().outage = Some(Outage { until: Instant::now(), pause: Duration::ZERO });
-    assert!(store.room().now_or_never().is_some(), "what fails may fail for long");
+    assert!(store.room().now_or_never().is_some(), "fetches do not wait for a disk that fails");
     disk.queue.lock().outage = None;
     drop(stalled);
     store.close();
     assert!(store.room().now_or_never().is_some());
 }
 
-/// Reading the whole file again, too, takes long on a disk that is slow.
+/// On a slow disk, opening the store takes long, too.
 #[test]
 fn a_write_begins_with_all_that_comes_before_the_commit() {
     let directory = tempfile::tempdir().unwrap();
@@ -392,7 +392,7 @@ fn identical_files_are_written_once() {
     assert!([0, 499, 999].iter().all(|number| load(&store, *number).as_ref() == Some(&robots)));
 }
 
-/// A file that many have is as new as the last use of any.
+/// A file that many hosts have is as new as the last use by any host.
 #[test]
 fn what_was_used_least_recently_is_dropped_when_the_disk_is_full() {
     let directory = tempfile::tempdir().unwrap();
@@ -402,7 +402,7 @@ fn what_was_used_least_recently_is_dropped_when_the_disk_is_full() {
         (from..from + 10)
             .for_each(|number| store.save(SiteFile::Robots.of(&authority(number)), &entry(&noise(number, 6000))));
         store.flush();
-        assert!(load(&store, 0).is_some(), "it is used all the time: {from}");
+        assert!(load(&store, 0).is_some(), "a copy in constant use is kept: {from}");
         store.flush();
     }
     drop(store);
@@ -414,11 +414,11 @@ fn what_was_used_least_recently_is_dropped_when_the_disk_is_full() {
     assert_eq!(left[0], 0);
     assert!(
         left[1..].iter().all(|number| *number > 1700) && left.ends_with(&[1997, 1998, 1999]),
-        "the newest: {left:?}"
+        "the newest are left: {left:?}"
     );
 }
 
-/// The room of an open file is not free.
+/// The room of a removed file is free only when all processes have closed it.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_process_without_traffic_lets_go_of_what_others_have_removed() {
@@ -518,7 +518,7 @@ fn in_place_of_a_foreign_or_damaged_index_one_is_begun() {
     }
 }
 
-/// Whoever was stopped in between, or asks a site that does not answer it, writes last.
+/// A process that was stopped meanwhile, or waited for a site that does not answer, may write last.
 #[test]
 fn what_was_validated_later_stays() {
     let directory = tempfile::tempdir().unwrap();
@@ -541,7 +541,7 @@ fn what_was_validated_later_stays() {
     one.save(SiteFile::Robots.of(&authority(0)), &fails(&new));
     one.flush();
     assert!(times(&other, &authority(0)).unwrap().has_failed);
-    // What a clock ahead has dated is no reason.
+    // A copy dated in the future by a clock ahead does not count as later.
     let ahead = Freshness::new(SystemTime::now() + Duration::from_secs(DAY), HOUR, 0.0);
     let access = Access::Rules(RobotsTxt::parse(b"# ahead"));
     one.save(SiteFile::Robots.of(&authority(0)), &Arc::new(Entry::answered(SiteAnswer::new(access, 200, ahead))));
@@ -551,7 +551,7 @@ fn what_was_validated_later_stays() {
     assert_eq!(load(&one, 0).as_deref(), Some("# new"));
 }
 
-/// As where there was no room for what was to replace it.
+/// For example if there was no room for the entry that was to replace it.
 #[test]
 fn what_is_forgotten_does_not_come_back_where_the_next_fetch_fails() {
     let directory = tempfile::tempdir().unwrap();
@@ -591,7 +591,7 @@ fn what_others_have_put_there_is_left_alone() {
     assert!(names.iter().all(|name| fs::read(directory.path().join(name)).unwrap() == b"theirs"));
 }
 
-/// Else places in what is gone are taken for the newest.
+/// Otherwise, places in segments that are gone would be taken for the newest.
 #[test]
 fn where_the_records_are_gone_the_index_is_begun_anew() {
     let directory = tempfile::tempdir().unwrap();
@@ -608,7 +608,7 @@ fn where_the_records_are_gone_the_index_is_begun_anew() {
     assert_eq!((index, load(&open(&settings), 0).as_deref()), (8192, Some("# new")));
 }
 
-/// Whatever is in the files, each record is the right one or none.
+/// Whatever bytes are in the files, a read returns the right record or nothing.
 #[test]
 fn what_is_garbled_is_absent_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
@@ -621,7 +621,7 @@ fn what_is_garbled_is_absent_and_nothing_else() {
         let (whole, mut random) = (fs::read(&path).unwrap(), fastrand::Rng::with_seed(7));
         for round in 0..200 {
             let mut bytes = whole.clone();
-            // The head of the index is read at the start alone.
+            // The head of the index is read only at the start.
             let from = if name == "robots.copies.1" { 0 } else { 32 };
             let at = random.usize(from..bytes.len());
             let until = (at + random.usize(1..2000)).min(bytes.len());
@@ -642,7 +642,7 @@ fn what_is_garbled_is_absent_and_nothing_else() {
     assert!((0..20).all(|number| load(&store, number).is_some()));
 }
 
-/// The directory is emptied, or something else put there, while it is open.
+/// The directory is emptied, or another file put there, while the store is open.
 #[test]
 fn what_is_written_next_can_be_found_whatever_became_of_the_files() {
     let directory = tempfile::tempdir().unwrap();
@@ -674,7 +674,7 @@ fn what_is_written_next_can_be_found_whatever_became_of_the_files() {
     }
 }
 
-/// What one process finds no room for in the index is found by all.
+/// If the index is full for one process, it grows, and all processes find the records in it.
 #[test]
 fn the_index_grows_for_all_up_to_a_sixteenth_of_the_store() {
     let directory = tempfile::tempdir().unwrap();
@@ -720,7 +720,7 @@ fn what_waits_for_a_disk_that_cannot_be_had_is_counted_and_bounded() {
         store.save(SiteFile::Robots.of(&authority(number)), &entry(&long));
     }
     let quarter = 16 * MIB as usize;
-    // The names of those that found no room count, too.
+    // The names of entries for which there was no room count, too.
     let word = 2 * MIB as usize;
     assert!((quarter..quarter + word).contains(&store.queued_bytes()), "{}", store.queued_bytes());
 }
@@ -732,7 +732,7 @@ fn at(seconds: u64) -> SystemTime {
 const DAY: u64 = 86_400;
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Written by one clock, read by another.
+/// Entries are written by one clock and read by another.
 fn read_by(written: u64, read: u64) -> Entry {
     let directory = tempfile::tempdir().unwrap();
     let disk = disk(directory.path());
@@ -755,11 +755,11 @@ fn what_a_clock_ahead_has_written_is_believed_no_further_than_it_can_be() {
         let freshness = entry.answer.as_ref().unwrap().freshness;
         assert_eq!(freshness.age(at(read)), 0);
         assert!(freshness.validated_at() <= at(read) && freshness.expires_at() <= at(read));
-        // Not fresh until the clock catches up: it is used, and revalidated as soon as the site can be asked.
+        // The copy is not fresh until the clock catches up: it is used, and revalidated as soon as the site can be asked.
         assert_eq!(entry.usable(at(read)).unwrap().1, crate::policy::freshness::CopyState::Refresh);
         let trouble = entry.trouble.as_ref().unwrap();
         assert!(trouble.since <= at(read) && trouble.retry_at <= at(read));
-        assert!(entry.may_fetch(at(read)), "a pause that no failure makes holds nobody back");
+        assert!(entry.may_fetch(at(read)), "a pause longer than any failure causes is ignored");
     }
     let right = read_by(0, 60);
     assert_eq!(right.answer.unwrap().freshness.expires_at(), at(DAY));

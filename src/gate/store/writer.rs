@@ -13,19 +13,21 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// Shared by the writer thread and the requests.
+/// State shared by the writer thread and the requests.
 pub(super) struct WriterShared {
     pub location: Location,
-    /// The size that other processes have been told.
+    /// The size limit that this process last noted in the index.
     noted: AtomicU64,
     /// Most bytes in memory waiting to be written; may change.
     pub most_queued: AtomicUsize,
     /// `None` while the store cannot be opened.
     pub disk: RwLock<Option<Arc<Disk>>>,
     pub queue: Mutex<WriteQueue>,
+    /// Wakes the writer thread: there is work, or the store is closing.
     pub more: Condvar,
+    /// Notified after each attempt to write.
     pub written: Condvar,
-    /// Notified with `written`.
+    /// Notified together with `written`, for tasks.
     pub room: Notify,
     #[cfg(test)]
     pub stalled: Mutex<()>,
@@ -67,7 +69,7 @@ impl WriterShared {
         if has_room {
             let was_empty = queue.next.is_empty();
             add(&mut queue.next);
-            // Later changes are written with it.
+            // Changes that come after the first are written together with it.
             if was_empty || self.is_half_full(queue) {
                 self.more.notify_one();
             }
@@ -87,14 +89,14 @@ impl WriterShared {
         queue.outage.is_none() && !queue.is_closing && self.is_half_full(&queue) && !queue.is_hung()
     }
 
-    /// A fetch has waited for a while.
+    /// Logs that fetches wait for the disk.
     pub fn note_slow(&self) {
         if !std::mem::replace(&mut self.queue.lock().is_slow, true) {
             tracing::warn!("the store's disk is slow: new fetches of robots.txt wait for it");
         }
     }
 
-    /// The disk cannot be written, until it is tried again.
+    /// Notes that the disk cannot be written, and when to try again.
     fn note_failure(&self, queue: &mut WriteQueue, failure: &io::Error) {
         let before = queue.outage.take();
         if before.is_none() {
@@ -129,7 +131,7 @@ impl WriterShared {
             if closing {
                 break;
             }
-            // Collects changes for a moment: one write for many hosts.
+            // Collects changes for a moment, so that one write serves many hosts.
             while !queue.is_closing
                 && !self.is_half_full(&queue)
                 && !self.more.wait_until(&mut queue, began + BETWEEN).timed_out()
@@ -140,7 +142,7 @@ impl WriterShared {
         self.written.notify_all();
     }
 
-    /// Waits for work. True: this is the last round.
+    /// Waits for work. True: the store is closing, so this is the last round.
     fn wait(&self) -> bool {
         let mut queue = self.queue.lock();
         match queue.outage.as_ref().map(|outage| outage.until) {
@@ -156,12 +158,12 @@ impl WriterShared {
         queue.is_closing
     }
 
-    /// Without reads and writes, what other processes have removed would take room on the disk.
+    /// Closes files that other processes have removed, and that would otherwise take room on the disk until the next read or write.
     pub fn close_removed(&self) {
         match self.opened() {
-            // Somebody has removed the store: it is made again when there is something to write.
+            // Somebody has removed the store: the next write creates it again.
             Some(disk) if disk.is_replaced() && !disk.index().has_successor() => _ = self.disk.write().take(),
-            // If that fails, so does the next write, which says so.
+            // If this fails, the next write fails, too, and logs it.
             Some(disk) if disk.is_replaced() => _ = self.open(),
             Some(disk) => disk.segments.close_removed(),
             None => {}
@@ -201,7 +203,7 @@ impl WriterShared {
         }
     }
 
-    /// Nobody waits for who reads.
+    /// The open store, cloned so that no lock is held while it is read.
     fn opened(&self) -> Option<Arc<Disk>> {
         self.disk.read().clone()
     }
@@ -212,11 +214,11 @@ impl WriterShared {
         Ok(disk)
     }
 
-    /// An unusable store does not stop the proxy.
+    /// Warns of an unusable store, which does not stop the proxy.
     fn warn(&self, failure: &io::Error) {
         let hint = match failure.kind() {
             _ if is_full(failure) => "make room, or set `store.disk` lower",
-            io::ErrorKind::TimedOut => "continue or end the process that is stopped, if one is",
+            io::ErrorKind::TimedOut => "if another process of this store is suspended, resume or end it",
             _ => "set `store.directory` to a place that can be written",
         };
         let hint = hint_for(&failure.to_string(), hint);
@@ -229,11 +231,11 @@ impl WriterShared {
 
 /// Most authorities in the queue.
 const MOST_QUEUED: usize = 200_000;
-/// Between the beginnings of two writes.
+/// Time between the beginnings of two writes.
 const BETWEEN: Duration = Duration::from_millis(20);
-/// Between two looks for removed files, while nothing is written.
+/// Time between two looks for removed files, while nothing is written.
 const TIDY: Duration = Duration::from_secs(60);
-/// A disk is slow that takes longer for a write.
+/// A disk is slow if a write takes longer.
 pub(super) const SLOW: Duration = Duration::from_secs(1);
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);

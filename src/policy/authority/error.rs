@@ -7,7 +7,7 @@ pub enum AuthorityError {
     /// The scheme is neither `http` nor `https`.
     #[error("the URL must begin with http:// or https://")]
     Scheme,
-    /// It contains user information: `user@host`, `user:password@host`.
+    /// The text contains user information: `user@host`, `user:password@host`.
     #[error("a user name or password before the host is not accepted")]
     Userinfo,
     /// There is a space or control character after the host.

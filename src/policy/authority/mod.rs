@@ -48,7 +48,7 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// (scheme, host, port): what one robots.txt is valid for (RFC 9309 §2.3).
+/// Scheme, host and port: the scope of one robots.txt (RFC 9309 §2.3).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Authority {
     host: Host,
@@ -57,12 +57,12 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// From separate parts. `None` is the scheme's default port.
+    /// Creates an authority from separate parts. `None` is the scheme's default port.
     pub fn new(scheme: Scheme, host: &str, port: Option<u16>) -> Result<Self, AuthorityError> {
         Self::from_host(scheme, Host::parse(host)?, port)
     }
 
-    /// From a parsed host. `None` is the scheme's default port.
+    /// Creates an authority from a parsed host. `None` is the scheme's default port.
     pub fn from_host(scheme: Scheme, host: Host, port: Option<u16>) -> Result<Self, AuthorityError> {
         match port.unwrap_or(scheme.default_port()) {
             0 => Err(AuthorityError::Port),
@@ -70,7 +70,7 @@ impl Authority {
         }
     }
 
-    /// From the authority component as sent: `host`, `host:port` or `[v6]:port`. Userinfo is refused; an empty port
+    /// Parses the authority component as sent: `host`, `host:port` or `[v6]:port`. Userinfo is refused; an empty port
     /// is the default one (RFC 3986 §3.2.3).
     pub fn parse(scheme: Scheme, authority: &[u8]) -> Result<Self, AuthorityError> {
         if let Some(host) = Host::plain(authority) {
@@ -84,7 +84,7 @@ impl Authority {
         Self::new(scheme, host, port)
     }
 
-    /// From the target of a CONNECT, which must have a port (RFC 9110 §9.3.6).
+    /// Parses the target of a CONNECT, which must have a port (RFC 9110 §9.3.6).
     pub fn parse_connect(scheme: Scheme, target: &[u8]) -> Result<Self, AuthorityError> {
         match split(target)? {
             (_, None | Some("")) => Err(AuthorityError::PortMissing),
@@ -92,12 +92,12 @@ impl Authority {
         }
     }
 
-    /// From an absolute `http` or `https` URL.
+    /// Parses the authority of an absolute `http` or `https` URL.
     pub fn from_url(url: &str) -> Result<Self, AuthorityError> {
         Self::and_target(url).map(|(authority, _)| authority)
     }
 
-    /// As people write it: `https://example.com:8443`; https if there is no scheme.
+    /// Parses an authority as people write it: `https://example.com:8443`; https if there is no scheme.
     pub fn named(text: &str) -> Result<Self, AuthorityError> {
         if text.contains("://") { Self::from_url(text) } else { Self::parse(Scheme::Https, text.as_bytes()) }
     }
@@ -131,7 +131,7 @@ impl Authority {
         &self.host
     }
 
-    /// From 1 to 65535.
+    /// The port, from 1 to 65535.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -141,7 +141,7 @@ impl Authority {
         self.port == self.scheme.default_port()
     }
 
-    /// The URL of its robots.txt: `https://example.com/robots.txt`.
+    /// The URL of the authority's robots.txt: `https://example.com/robots.txt`.
     pub fn robots_url(&self) -> String {
         self.url("/robots.txt")
     }
@@ -157,7 +157,7 @@ impl Authority {
         url
     }
 
-    /// Writes that URL. Avoids the formatter, as clients may be refused thousands of times.
+    /// Writes the URL of a target at this authority. Avoids the formatter, as clients may be refused thousands of times.
     pub fn write_url(&self, target: &str, out: &mut impl Write) -> fmt::Result {
         out.write_str(self.scheme.as_str())?;
         out.write_str("://")?;
@@ -172,7 +172,7 @@ impl Authority {
         out.write_str(target)
     }
 
-    /// The Host field for requests to it: `example.com`, `example.com:8080`, `[::1]:8080`.
+    /// The Host field for requests to this authority: `example.com`, `example.com:8080`, `[::1]:8080`.
     pub fn host_header(&self) -> String {
         if self.is_default_port() { self.host.to_string() } else { format!("{}:{}", self.host, self.port) }
     }

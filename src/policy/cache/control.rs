@@ -8,11 +8,11 @@ use crate::policy::retry_after::delta_seconds;
 /// The directives that a shared cache obeys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheControl {
-    /// Also where the word only occurs in a malformed line: not to store is always safe.
+    /// Set even if the word only occurs in a malformed line: not to store is always safe.
     pub no_store: bool,
-    /// The same holds. With field names it counts as without (§5.2.2.7).
+    /// Set even by a malformed line, as `no_store` is. `private` with field names counts as without them (§5.2.2.7).
     pub private: bool,
-    /// With field names it counts as without (§5.2.2.4).
+    /// `no-cache` with field names counts as without them (§5.2.2.4).
     pub no_cache: bool,
     pub public: bool,
     /// must-revalidate or proxy-revalidate.
@@ -21,12 +21,12 @@ pub struct CacheControl {
     pub max_age: Option<Duration>,
     pub s_maxage: Option<Duration>,
     pub min_fresh: Option<Duration>,
-    /// `Duration::MAX`: however stale.
+    /// `Duration::MAX`: `max-stale` without a value, which accepts any staleness.
     pub max_stale: Option<Duration>,
 }
 
 impl CacheControl {
-    /// `lines`: the values of the Cache-Control fields of one message.
+    /// Reads the values of the Cache-Control fields of one message.
     pub fn read<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut control = Self::default();
         for line in lines {
@@ -38,7 +38,7 @@ impl CacheControl {
         control
     }
 
-    /// `directive`: in lower case.
+    /// Applies a directive, which is in lower case.
     fn take(&mut self, directive: &str) {
         let (name, value) = match directive.split_once('=') {
             Some((name, value)) => (name.trim(), Some(value.trim().trim_matches('"'))),
@@ -59,7 +59,7 @@ impl CacheControl {
     }
 }
 
-/// §4.2.1: a lifetime that cannot be read is none; of several, the shortest is safe.
+/// Sets a lifetime. If it cannot be read, it is zero; of several, the shortest counts, which is safe (§4.2.1).
 fn shortest(time: &mut Option<Duration>, value: Option<&str>) {
     let value = value.and_then(delta_seconds).unwrap_or(Duration::ZERO);
     *time = Some(time.map_or(value, |other| other.min(value)));

@@ -1,9 +1,9 @@
-//! What a shared cache may do with an answer (RFC 9111): whether it is stored, for how long it is fresh, and which requests it
-//! answers. Pure; time is an argument.
+//! The rules of a shared cache (RFC 9111): whether an answer is stored, for how long it is fresh, and which requests it answers.
+//! Pure; time is an argument.
 //!
-//! Not `http-cache-semantics` 3.0: it stores `Private` and `NO-STORE`, for it compares directives with their case; of a field with
-//! several lines it keeps the last, so that an `X-Robots-Tag` is lost; and it writes Date in a form that HTTP does not have.
-//! Not `pingora-cache` 0.9: its storage and locks have to be `'static`, and it knows neither Age nor what requests ask of a cache.
+//! Not `http-cache-semantics` 3.0: it stores answers with `Private` and `NO-STORE`, as it compares directives case-sensitively; of a field
+//! with several lines it keeps only the last, so that an `X-Robots-Tag` is lost; and it writes Date in a form that HTTP does not have.
+//! Not `pingora-cache` 0.9: its storage and locks have to be `'static`, and it supports neither Age nor the Cache-Control of requests.
 
 mod control;
 mod range;

@@ -1,28 +1,28 @@
-//! A part of a stored answer in place of the whole (RFC 9110 §14, RFC 9111 §3.4).
+//! Serves a part of a stored answer in place of the whole (RFC 9110 §14, RFC 9111 §3.4).
 
 use std::ops::Range;
 
 /// The one range of bytes that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteRange {
-    /// From the first of these to the last, or to the end.
+    /// The bytes from the first of these numbers to the second, or to the end.
     From(u64, Option<u64>),
-    /// So many at the end.
+    /// This number of bytes at the end.
     Last(u64),
 }
 
-/// What a request gets of a stored answer.
+/// The part of a stored answer's body that a request gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BodyPart {
     Whole,
     /// 206 with these bytes.
     Bytes(Range<u64>),
-    /// 416: it has none of them.
+    /// 416: the body has no byte of the range.
     Unsatisfiable,
 }
 
 impl ByteRange {
-    /// The value of a Range field. `None`: several ranges, another unit, or malformed.
+    /// Parses the value of a Range field. `None`: several ranges, another unit, or malformed.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let (unit, range) = str::from_utf8(value).ok()?.split_once('=')?;
         let (first, last) = range.trim().split_once('-').filter(|_| unit.trim().eq_ignore_ascii_case("bytes"))?;
@@ -37,10 +37,10 @@ impl ByteRange {
         }
     }
 
-    /// What it is of a body of so many bytes.
+    /// The part of a body of this length, in bytes.
     pub fn part_of(self, length: u64) -> BodyPart {
         let range = match self {
-            // All that there is is less.
+            // The last bytes of an empty body are the whole body.
             Self::Last(1..) if length == 0 => return BodyPart::Whole,
             Self::From(first, last) => first..last.map_or(length, |last| last.saturating_add(1).min(length)),
             Self::Last(count) => length.saturating_sub(count)..length,

@@ -1,9 +1,9 @@
-//! What a request asks of a cache, and whether a cache may be used for it at all (RFC 9111 §3, §5.2.1).
+//! The demands of a request on a cache, and whether a cache may be used for the request at all (RFC 9111 §3, §5.2.1).
 
 use super::control::CacheControl;
 use super::range::ByteRange;
 
-/// What a request asks of a cache.
+/// The demands of a request on a cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
     pub control: CacheControl,
@@ -13,19 +13,19 @@ pub struct Wanted {
     pub range: Option<ByteRange>,
     /// The value of If-Range.
     pub if_range: Option<Vec<u8>>,
-    /// It wants nothing to be stored, or several parts: no stored answer is one to it.
+    /// Whether the request bypasses the cache: it says `no-store`, or asks for several parts.
     pub is_past_caches: bool,
 }
 
 impl Wanted {
-    /// `each`: passes the request's fields.
+    /// Reads the request's fields, which `each` passes.
     pub fn read(each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Self {
         let (mut wanted, mut lines, mut pragma) = (Self::default(), Vec::new(), false);
         each(&mut |name, value| {
             let name = name.to_ascii_lowercase();
             match &*name {
                 b"cache-control" => lines.push(value.to_vec()),
-                // §5.4: it counts where there is no Cache-Control.
+                // Pragma counts only if there is no Cache-Control (§5.4).
                 b"pragma" => pragma |= value.to_ascii_lowercase().windows(8).any(|word| word == b"no-cache"),
                 b"if-none-match" => wanted.none_match.push(value.to_vec()),
                 b"if-modified-since" => wanted.modified_since = Some(value.to_vec()),
@@ -44,20 +44,21 @@ impl Wanted {
         wanted
     }
 
-    /// The client has something already, and asks whether that is current.
+    /// Whether the client has a copy and asks whether this copy is current.
     pub fn is_conditional(&self) -> bool {
         !self.none_match.is_empty() || self.modified_since.is_some()
     }
 }
 
-/// Whether this field of a request may make its answer the client's own: by it an application may let somebody in, or take its own name,
-/// which pages repeat (cache poisoning). `name`: in lower case.
+/// Whether a field of a request may make the answer the client's own: an application may authenticate clients by it, or take its own host
+/// name from it and repeat that in pages (cache poisoning). `name`: in lower case.
 pub fn is_of_one_client(name: &[u8]) -> bool {
     let is_of_browsers = || OF_BROWSERS.iter().any(|start| name.starts_with(start.as_bytes()));
     !(ANYBODYS.iter().any(|known| known.as_bytes() == name) || is_of_browsers())
 }
 
-/// What browsers, crawlers and HTTP libraries send for anybody. Nobody can list the fields by which an application knows somebody.
+/// Fields that browsers, crawlers and HTTP libraries send for anybody: an allowlist, as nobody can list the fields by which applications
+/// know a client.
 const ANYBODYS: [&str; 28] = [
     "accept",
     "accept-charset",
@@ -90,7 +91,7 @@ const ANYBODYS: [&str; 28] = [
 ];
 const OF_BROWSERS: [&str; 2] = ["sec-ch-", "sec-fetch-"];
 
-/// What is paid for (Cloudflare, pay per crawl): `crawler-price`, `crawler-exact-price`, `crawler-max-price`, `crawler-charged`.
+/// Prefix of the fields about payment (Cloudflare, pay per crawl): `crawler-price`, `crawler-exact-price`, `crawler-max-price`, `crawler-charged`.
 pub(super) const PRICE: &[u8] = b"crawler-";
 
 #[cfg(test)]

@@ -5,12 +5,12 @@ use super::stored_head::{StoredHead, is_heuristic};
 use std::time::Duration;
 
 impl StoredHead {
-    /// Whether this may answer other requests too, and is worth being kept.
+    /// Whether this answer may be used for other requests too, and is worth storing.
     pub fn is_storable(&self) -> bool {
         let control = self.control();
         let forbids = |(name, value): &(Vec<u8>, Vec<u8>)| match &**name {
             b"set-cookie" | b"set-cookie2" | b"content-range" | b"accept-signature" | b"www-authenticate" => true,
-            // By the user, whose password is not to be on the disk; or by the version of HTTP.
+            // Proxy-Authorization has the user's password, which must not get onto the disk; TE depends on the version of HTTP.
             b"vary" => value.split(|byte| *byte == b',').any(|name| {
                 let name = name.trim_ascii().to_ascii_lowercase();
                 matches!(&*name, b"*" | b"proxy-authorization" | b"te")
@@ -31,11 +31,11 @@ impl StoredHead {
     }
 }
 
-/// Parts, and what confirms something else.
+/// Statuses that are never stored: a part of a page, and a 304, which confirms another answer.
 const NEVER: [u16; 2] = [206, 304];
 /// Errors that are about the page. Others may be about one request (too long, of an odd form), and would keep the page from everybody.
 const ERRORS: [u16; 3] = [404, 410, 451];
-/// Bytes.
+/// Most bytes of fields.
 const MOST_FIELDS: usize = 64 * 1024;
 const MOST_SELECTING: usize = 16;
 

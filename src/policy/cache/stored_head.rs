@@ -1,5 +1,5 @@
-//! The head of a stored answer: how old it is and for how long it is fresh (RFC 9111 §4.2), which requests it answers (§4.1, §4.3.2),
-//! and what a 304 changes (§3.2).
+//! The head of a stored answer: its age and freshness lifetime (RFC 9111 §4.2), the requests that it answers (§4.1, §4.3.2), and the
+//! changes that a 304 makes (§3.2).
 
 use super::control::CacheControl;
 use super::range::BodyPart;
@@ -9,40 +9,40 @@ use crate::policy::entity_tag;
 use crate::policy::retry_after::delta_seconds;
 use std::time::{Duration, SystemTime};
 
-/// The head of a stored answer. The order of the fields is that of its file.
+/// The head of a stored answer. The order of the members is their order in its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "proxy", derive(serde::Serialize, serde::Deserialize))]
 pub struct StoredHead {
     pub url: Vec<u8>,
     pub status: u16,
-    /// The version of HTTP that it came in: 10, 11 or 20.
+    /// The version of HTTP in which the answer came: 10, 11 or 20.
     pub version: u8,
-    /// Names in lower case. Age, framing and what was for its hop are not among them.
+    /// Names in lower case, and values; without Age, framing and hop-by-hop fields.
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The request's fields that Vary names, and their values: `None`: it had none of them.
+    /// The request's fields that Vary names, and their values. `None`: the request did not have the field.
     pub selected_by: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// When it was received or last confirmed, in milliseconds since 1970.
+    /// When the answer was received or last confirmed, in milliseconds since 1970.
     pub received: u64,
-    /// How old it was then, in milliseconds.
+    /// Age of the answer at that time, in milliseconds.
     pub initial_age: u64,
-    /// What the record of the request that fetched it is known by, and when that was, in milliseconds since 1970.
+    /// The identifier under which evidence records the fetch of the answer, and the time of the fetch in milliseconds since 1970.
     pub fetch: (String, u64),
 }
 
-/// An answer that has come, beside its fields.
+/// A received answer, without its fields.
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'a> {
     pub url: &'a [u8],
     pub status: u16,
     pub version: u8,
     pub at: SystemTime,
-    /// From the request to its head.
+    /// Time from the request to the head of the answer.
     pub delay: Duration,
     pub fetch: &'a str,
 }
 
 impl StoredHead {
-    /// `each`: passes the answer's fields. `field`: the request's value of a field, its lines joined.
+    /// The head of a received answer. `each`: passes the answer's fields. `field`: the request's value of a field, its lines joined.
     pub fn new(
         received: &Received<'_>,
         each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])),
@@ -63,7 +63,7 @@ impl StoredHead {
         head.selected_for(field)
     }
 
-    /// As an answer to a request with these fields, by Vary (§4.1).
+    /// Sets the request's fields by which Vary selects this answer (§4.1).
     fn selected_for(mut self, field: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Self {
         let names = self.values(b"vary").flat_map(|value| value.split(|byte| *byte == b','));
         let names = names.map(|name| name.trim_ascii().to_ascii_lowercase()).filter(|name| !name.is_empty());
@@ -71,9 +71,9 @@ impl StoredHead {
         self
     }
 
-    /// A 304 has confirmed it: its fields replace those that are stored (§3.2), but for those of a content that it does not have. A weak
-    /// ETag stays weak: a strong one of the 304 may be that of another encoding (§4.3.4). `field`: of the request that was answered so, as
-    /// there may be another Vary.
+    /// The head after a 304 has confirmed it: the 304's fields replace the stored ones (§3.2), except those that describe content, which a
+    /// 304 does not have. A stored ETag stays, as a strong ETag of the 304 may be that of another encoding (§4.3.4). `field`: the fields of
+    /// the request that was answered 304, as Vary may be another now.
     #[must_use]
     pub fn confirmed(
         &self,
@@ -94,19 +94,19 @@ impl StoredHead {
         news.selected_for(field)
     }
 
-    /// Whether a 304 can be about this. It stands for a 200 (RFC 9110 §13.1). `etag`, `modified`: of the 304.
+    /// Whether a 304 with this ETag and Last-Modified can be about this answer: a 304 stands for a 200 (RFC 9110 §13.1).
     pub fn is_confirmed_by(&self, etag: Option<&[u8]>, modified: Option<&[u8]>) -> bool {
         let own = [self.value(b"etag"), self.value(b"last-modified")];
         self.status == 200 && entity_tag::is_confirmed(own, [etag, modified])
     }
 
-    /// Whether Vary selects it for a request with these fields.
+    /// Whether Vary selects this answer for a request with these fields.
     pub fn is_selected_by(&self, field: impl Fn(&[u8]) -> Option<Vec<u8>>) -> bool {
         self.selected_by.iter().all(|(name, value)| field(name) == *value)
     }
 
-    /// Whether it answers a request that asks so; otherwise it has to be confirmed first. `at_least`: it is fresh for so long whatever it
-    /// says, but for what it says that it must not (`min_revisit`).
+    /// Whether the answer may be used for a request with the Cache-Control `asked`, or has to be confirmed first. `at_least`: it counts as
+    /// fresh for this time whatever its lifetime (`min_revisit`), unless its own Cache-Control forbids stale answers.
     pub fn is_fresh_for(&self, asked: &CacheControl, at_least: Duration, now: SystemTime) -> bool {
         let own = self.control();
         let Some(age) = self.age(now).filter(|_| !own.no_cache && !asked.no_cache) else { return false };
@@ -119,20 +119,20 @@ impl StoredHead {
         if age < lifetime {
             return true;
         }
-        // §4.2.4: those of s-maxage are those of proxy-revalidate (§5.2.2.10).
+        // §4.2.4; s-maxage implies proxy-revalidate (§5.2.2.10).
         let may_be_stale = !own.must_revalidate && own.s_maxage.is_none();
         let is_accepted = asked.max_stale.is_some_and(|most| age - lifetime <= most);
         let is_recent = millis(now).saturating_sub(self.received) < whole_millis(at_least);
         may_be_stale && (is_accepted || is_recent)
     }
 
-    /// §4.2.3. `None`: the clock was set back, so that nobody knows.
+    /// The age of the answer (§4.2.3). `None`: unknown, as the clock was set back.
     pub fn age(&self, now: SystemTime) -> Option<Duration> {
         let resident = millis(now).checked_sub(self.received)?;
         Some(Duration::from_millis(self.initial_age.saturating_add(resident)))
     }
 
-    /// §4.3.2: whether the client has this already.
+    /// Whether the client has this answer already (§4.3.2).
     pub fn is_known_to(&self, wanted: &Wanted) -> bool {
         let tags: Vec<&[u8]> = wanted.none_match.iter().map(Vec::as_slice).collect();
         let modified = self.value(b"last-modified").or_else(|| self.value(b"date"));
@@ -140,7 +140,7 @@ impl StoredHead {
             && entity_tag::is_known(&tags, wanted.modified_since.as_deref(), self.value(b"etag"), modified)
     }
 
-    /// What a GET gets of this answer, whose body has so many bytes. Call after the other conditions (RFC 9110 §13.2.2).
+    /// The part of the body that a GET gets. `length`: bytes of the body. To be called after the other conditions (RFC 9110 §13.2.2).
     pub fn part(&self, wanted: &Wanted, length: u64) -> BodyPart {
         let is_same = wanted.if_range.as_deref().is_none_or(|validator| self.is_exactly(validator));
         match wanted.range.filter(|_| self.status == 200 && is_same) {
@@ -149,8 +149,8 @@ impl StoredHead {
         }
     }
 
-    /// If-Range (RFC 9110 §13.1.5): compared byte for byte; a date is exact only if the answer is younger than the second it names
-    /// (§8.8.2.2).
+    /// Whether If-Range names exactly this answer (RFC 9110 §13.1.5): it is compared byte for byte, and a date counts only if the answer's
+    /// Date is at least a second after its Last-Modified (§8.8.2.2).
     fn is_exactly(&self, validator: &[u8]) -> bool {
         let (validator, modified) = (validator.trim_ascii(), self.value(b"last-modified"));
         if validator.starts_with(b"\"") {
@@ -161,7 +161,7 @@ impl StoredHead {
         is_strong && modified == Some(validator)
     }
 
-    /// The conditions by which the site is asked whether it is current (§4.3.1), if a 304 can say so.
+    /// The conditions that ask the site whether the answer is current (§4.3.1); none if a 304 could not confirm it.
     pub fn conditions(&self) -> Vec<(&'static str, Vec<u8>)> {
         let of = |name: &[u8]| self.value(name).filter(|_| self.status == 200).map(<[u8]>::to_vec);
         let tag = of(b"etag").map(|tag| ("If-None-Match", tag));
@@ -169,7 +169,7 @@ impl StoredHead {
         tag.into_iter().chain(date).collect()
     }
 
-    /// Bytes of its fields, as HTTP/1.1 has them.
+    /// Bytes of the fields, written as in HTTP/1.1.
     pub fn size(&self) -> u64 {
         self.fields.iter().map(|(name, value)| (name.len() + value.len() + ": \r\n".len()) as u64).sum()
     }
@@ -196,7 +196,7 @@ impl StoredHead {
         control.s_maxage.is_some() || control.max_age.is_some() || self.value(b"expires").is_some()
     }
 
-    /// §4.2.1, §4.2.2: a tenth of the time since it was changed, up to a day, where nothing is said.
+    /// The freshness lifetime (§4.2.1). If it is not stated: a tenth of the time since Last-Modified, up to a day (§4.2.2).
     pub(super) fn lifetime(&self) -> Duration {
         let control = self.control();
         if let Some(said) = control.s_maxage.or(control.max_age) {
@@ -216,14 +216,14 @@ impl StoredHead {
         unchanged.filter(|_| may_be).map_or(Duration::ZERO, |unchanged| (unchanged / 10).min(MOST_HEURISTIC))
     }
 
-    /// The fields that are kept. Returns the Age that is among them.
+    /// Adds the fields that are kept. Returns the answer's Age.
     fn take(&mut self, each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Option<Duration> {
         let mut age = None;
         each(&mut |name, value| {
             let name = name.to_ascii_lowercase();
             match &*name {
                 b"age" => {
-                    // Of several the first counts (§5.1), and of a list its first member.
+                    // The first Age counts (§5.1), and the first member of a list.
                     let first = value.split(|byte| *byte == b',').next().unwrap_or_default();
                     let read = str::from_utf8(first).ok().and_then(|first| delta_seconds(first.trim()));
                     age = age.or(read);
@@ -235,7 +235,7 @@ impl StoredHead {
         age
     }
 
-    /// §4.2.3: how old it was when it came.
+    /// Sets the time of receipt and the age at that time (§4.2.3). Adds a Date if there is no valid one.
     fn dated(&mut self, at: SystemTime, delay: Duration, age: Option<Duration>) {
         let date = self.value(b"date").and_then(http_date);
         if date.is_none() {
@@ -251,7 +251,7 @@ impl StoredHead {
     }
 }
 
-/// Whether it may be fresh though nothing says for how long (RFC 9110 §15.1); 206 is not stored.
+/// Whether an answer with this status may be fresh without a stated lifetime (RFC 9110 §15.1). 206 is not stored.
 pub(super) fn is_heuristic(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
@@ -264,7 +264,7 @@ fn whole_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Fields of a content that a 304 does not have: what it says there may be about none.
+/// Fields that describe content. A 304 has no content, so that its values may describe nothing.
 const OF_CONTENT: [&str; 4] = ["content-encoding", "content-length", "content-range", "content-type"];
 const MOST_HEURISTIC: Duration = Duration::from_secs(24 * 3600);
 
@@ -289,7 +289,7 @@ pub(super) mod tests {
         Received { url: b"http://a.example/", status, version: 11, at: at(0), delay: Duration::ZERO, fetch: "1" }
     }
 
-    /// Received at noon.
+    /// The head of an answer that was received at noon.
     pub fn head(status: u16, fields: &[(&str, &str)]) -> StoredHead {
         StoredHead::new(&received(status), of(fields), |_| None)
     }

@@ -138,7 +138,7 @@ impl Case<'_> {
         Decision { ruling, crawl_delay, refresh: refresh.then_some(SiteFile::Robots).into_iter().collect() }
     }
 
-    /// Whether a further file may say something of it.
+    /// Whether tdmrep.json or the licence file can still change this ruling.
     fn is_open(&self, ruling: &Ruling) -> bool {
         match ruling {
             Ruling::Allow(Allowance::RobotsTxt | Allowance::Operator) | Ruling::Fetch(_) | Ruling::Refuse(_) => false,
@@ -147,7 +147,7 @@ impl Case<'_> {
         }
     }
 
-    /// The decision, with what the site's tdmrep.json or licence file says. `known`: of that file.
+    /// Adds to the decision what the site's tdmrep.json or licence file says. `known`: the state of that file.
     #[cold]
     fn by_entries(&mut self, mut decision: Decision, robots: &Entry, file: SiteFile, known: &Entry) -> Decision {
         let Self { rules, request, now, .. } = *self;
@@ -187,12 +187,12 @@ impl Case<'_> {
         decision
     }
 
-    /// A refusal by what is handled so.
+    /// The ruling on a refusal by a source that has this mode.
     fn refusing(&self, why: Box<Refusal>, mode: RobotsOverride) -> Ruling {
         if self.is_reported(mode) { Ruling::Report(why) } else { Ruling::Refuse(why) }
     }
 
-    /// Whether what a file says, which is handled so, changes nothing.
+    /// Whether refusals by a source that has this mode are only reported.
     fn is_reported(&self, mode: RobotsOverride) -> bool {
         self.rules.options.report_only || mode == RobotsOverride::Report
     }

@@ -49,7 +49,7 @@ pub struct CacheFields {
 }
 
 impl CacheFields {
-    /// `each`: passes the response's fields. Of Expires, Date and Age the first counts; a line of Cache-Control that is not text says nothing.
+    /// Reads the response's fields, which `each` passes. The first Expires, Date and Age count; Cache-Control lines must be UTF-8.
     pub fn read(each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Self {
         let (mut lines, mut expires, mut date, mut age) = (Vec::new(), None, None, None);
         each(&mut |name, value| {
@@ -77,7 +77,7 @@ impl CacheFields {
         let Self { control, expires, age, .. } = self;
         let stated = match control.no_cache || control.no_store {
             true => Some(Duration::ZERO),
-            // §5.2.2.10: we are a shared cache.
+            // s-maxage goes before max-age: politely is a shared cache (§5.2.2.10).
             false => control.s_maxage.or(control.max_age),
         };
         let stated = stated.or_else(|| Some(self.until(expires.as_deref()?, now)));
@@ -111,7 +111,7 @@ impl Freshness {
         (self.validated_at()..self.expires_at()).contains(&now)
     }
 
-    /// For how long it was fresh when it was validated.
+    /// The freshness lifetime of the copy when it was validated.
     pub fn lifetime(&self) -> Duration {
         Duration::from_millis(self.expires.saturating_sub(self.validated))
     }
@@ -136,7 +136,7 @@ impl Freshness {
         Self { validated: validated.min(LATEST), refresh: refresh.min(LATEST), expires: expires.min(LATEST) }
     }
 
-    /// `random`, from 0 to 1, spreads the refreshes of copies fetched together over the last fifth of their lifetime.
+    /// The freshness of a new copy. `random`, from 0 to 1, spreads the refreshes of copies fetched together over the last fifth of a lifetime.
     pub fn new(validated_at: SystemTime, lifetime: Duration, random: f64) -> Self {
         let lifetime = lifetime.min(FAR);
         let ahead = lifetime.mul_f64(0.2 * unit(random));
@@ -198,11 +198,11 @@ const LATEST: u64 = 1 << 48;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CopyState {
-    /// Use it.
+    /// Use the copy.
     Fresh,
-    /// Use it, and fetch it again in the background.
+    /// Use the copy, and fetch the file again in the background.
     Refresh,
-    /// Fetch it first.
+    /// Fetch the file first.
     Unusable,
 }
 

@@ -20,7 +20,7 @@ fn fields(cache_control: &[&[u8]], expires: Option<&str>, date: Option<&str>, ag
     })
 }
 
-/// In seconds, limited only to a year.
+/// The lifetime in seconds, limited only to a year.
 fn lifetime(cache_control: &[&str], expires: Option<&str>, date: Option<&str>, age: Option<&str>) -> u64 {
     let cache_control: Vec<_> = cache_control.iter().map(|line| line.as_bytes()).collect();
     let limits = FreshnessLimits { min_ttl: secs(0), max_ttl: secs(366 * 86_400) };

@@ -55,7 +55,7 @@ impl<W> Schedule<W> {
     }
 }
 
-/// The first step, if the host's gap is not longer.
+/// The first backoff, if the host's gap is not longer.
 const FIRST: Duration = Duration::from_secs(1);
-/// A backoff halved below this ends.
+/// A backoff that is halved to less than this ends.
 const LEAST: Duration = Duration::from_millis(100);

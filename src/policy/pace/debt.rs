@@ -11,24 +11,24 @@ impl<W> Schedule<W> {
         self.last.hold.filter(|hold| is_open && *hold > now)
     }
 
-    /// The longest gap in force: of the last starts, of waiting requests, of the backoff.
+    /// The longest gap in force: of the last starts, of the next waiting request, or of the backoff.
     pub fn longest_gap(&self) -> Duration {
         let head = self.wait_queue.as_ref().and_then(|wait_queue| wait_queue.head());
         let head = head.map_or(Duration::ZERO, |head| head.gap(self.observed.latency));
         self.delay().max(head).max(self.backoff())
     }
 
-    /// Upper limit of a debt; a longer one comes from a wrong clock.
+    /// Upper limit of a debt. A longer debt comes from a wrong clock.
     pub fn longest_debt(&self) -> Duration {
         terms::MAX_BACKOFF.max(self.max_delay).min(terms::FAR)
     }
 
-    /// Until when the longest gap and the hold last. `None`: nothing is owed.
+    /// The end of the debt: of the longest gap and the hold. `None`: nothing is owed.
     pub fn owed(&self, now: Instant) -> Option<Instant> {
         self.owed_until().filter(|until| *until > now)
     }
 
-    /// The host asks for time elsewhere: nothing starts before `until`.
+    /// Starts nothing before `until`, as the host has asked for time in another of its schedules.
     pub fn hold(&mut self, until: Instant, Observed { backoff, refusals, .. }: Observed) {
         self.last.hold = self.last.hold.max(Some(until));
         self.observed.backoff = self.observed.backoff.max(backoff);
@@ -41,13 +41,13 @@ impl<W> Schedule<W> {
         self.in_flight == 0 && self.wait_queue.is_none()
     }
 
-    /// Whether the last start owes the longest gap, and none before.
+    /// Whether the longest gap owed is that of the last start, so that the last start and this gap are the whole debt.
     pub fn owes_one_gap(&self) -> bool {
         let (start, gap) = (self.last.last_start, self.delay());
         gap.is_zero() || self.longest.is_some_and(|(_, until)| start.is_some_and(|start| until == start + gap))
     }
 
-    /// Adopts the end of the longest gap owed, of a schedule that was dropped or another process's, unless it has started something.
+    /// Adopts the end of the longest gap that a dropped schedule or another process owes, unless this schedule has started something.
     pub fn adopt_owed(&mut self, until: Instant) {
         if let (Some(start), None) = (self.last.last_start, self.longest) {
             let delay = until.duration_since(start);
@@ -55,7 +55,7 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// A shorter gap does not replace a longer one still owed.
+    /// Records the gap that a start owes. A shorter gap does not replace a longer one still owed.
     pub(super) fn owe_gap(&mut self, start: Instant, demand: SlotRequest) {
         let gap = demand.gap(self.observed.latency);
         if gap >= self.delay() || self.longest.is_none_or(|(_, until)| until <= start) {

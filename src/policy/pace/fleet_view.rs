@@ -1,4 +1,4 @@
-//! A key shared by a fleet: who grants its starts, and what the others know of it.
+//! Schedules of keys that a fleet shares: the source of their starts, and what the other instances tell of them.
 
 use super::terms::{MAX_BACKOFF, SlotRequest};
 use super::{LastStarts, Observed, Phase, Schedule, Slot, TurnSource};
@@ -19,8 +19,8 @@ impl<W> Schedule<W> {
         matches!(self.source, TurnSource::Fleet { known: false, .. })
     }
 
-    /// Goes on in this instance's part of the time. `last_start`: others, whose starts are not heard of any more, may have started
-    /// something until then.
+    /// Starts requests only in this instance's part of the time from now on. `last_start`: the latest start that the other instances, which
+    /// are not heard of any more, may have made.
     pub fn part(&mut self, phase: Phase, last_start: Option<Instant>) {
         if phase.instances > 1 && !matches!(self.source, TurnSource::Partitioned(_)) {
             self.adopt(LastStarts { last_start, ..LastStarts::default() });
@@ -28,13 +28,13 @@ impl<W> Schedule<W> {
         self.follow(TurnSource::Partitioned(phase));
     }
 
-    /// A request waits while another instance may start.
+    /// Whether a request waits for the fleet's turn, which another instance may have.
     pub fn is_behind_another(&self) -> bool {
         self.wait_queue.is_some() && matches!(self.source, TurnSource::Fleet { has_turn: false, .. })
     }
 
-    /// Estimates how many instances or processes want the key, including this one: each has one start reserved, and `newest` is the
-    /// newest. Time more than a gap ago does not count: nobody wanted the host then, or this instance could not ask.
+    /// Estimates how many instances or processes want the key, including this one: each has reserved one start, and `newest` is the latest
+    /// of these. Time more than a gap ago does not count: nobody wanted the host then, or this instance could not ask.
     pub fn rivals(&self, newest: Instant, gap: Duration, now: Instant) -> u32 {
         let last = self.last.last_start.unwrap_or(now).min(now);
         let since = now.checked_sub(gap).map_or(last, |before| last.max(before));
@@ -42,12 +42,12 @@ impl<W> Schedule<W> {
         (gaps.round() as u32).clamp(1, MOST_RIVALS)
     }
 
-    /// When the next waiting request is due by the starts before.
+    /// When the next waiting request is due, by the starts so far.
     pub fn head_due(&self) -> Option<Instant> {
         self.due(self.wait_queue.as_ref()?.head()?)
     }
 
-    /// The gap of the next waiting request, and whether it is a first fetch of a robots.txt, if only the fleet's turn is missing.
+    /// If the next waiting request lacks only the fleet's turn: its gap, and whether it is a first fetch of a robots.txt.
     pub fn head_start(&self, now: Instant) -> Option<(Duration, bool)> {
         let head = self.wait_queue.as_ref()?.head()?;
         let ready = if self.has_room(head) {
@@ -68,7 +68,7 @@ impl<W> Schedule<W> {
     pub fn adopt(&mut self, others: LastStarts) {
         let last = self.last.max(others);
         if self.last != last {
-            // A start that has not left is overtaken.
+            // A request of ours that has not left yet loses its slot to that start.
             self.pending.take_if(|_| self.last.last_start != last.last_start);
             self.starts += 1;
             self.last = last;
@@ -76,7 +76,7 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// Adopts what others have observed, in place of its own.
+    /// Replaces the observations by those of other instances.
     pub fn adopt_observed(&mut self, observed: Observed) {
         let observed = Observed { backoff: observed.backoff.min(MAX_BACKOFF), ..observed };
         if self.observed != observed {
@@ -89,8 +89,8 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// Whether a start that has not left may leave now: the source of starts is the same, and nothing has started since. `has_turn`: it
-    /// still has the fleet's turn.
+    /// Whether a request that has its slot but has not left may leave now: the source of starts is the same, and nothing has started since.
+    /// `has_turn`: the request still has the fleet's turn.
     pub fn holds(&self, slot: &Slot, has_turn: bool) -> bool {
         let is_there = match (self.source, slot.is_shared) {
             (TurnSource::Own, _) => return true,
@@ -133,7 +133,7 @@ impl<W> Schedule<W> {
         Some(part.1)
     }
 
-    /// Where a forecast begins: the starts to keep a distance from, and the first possible start.
+    /// The beginning of a forecast: the starts to keep a distance from, and the first possible start.
     pub(super) fn forecast_from(&self, now: Instant, request: SlotRequest) -> (LastStarts, Instant) {
         let wait_queue = self.wait_queue.as_deref();
         let head = wait_queue.and_then(|wait_queue| wait_queue.head()).unwrap_or(request);
@@ -145,7 +145,7 @@ impl<W> Schedule<W> {
                 (LastStarts { last_start: None, last_fetch: None, ..self.last }, first.max(now))
             }
             (None, TurnSource::Fleet { reserved: Some(first), .. }) => {
-                // It keeps its distance from these starts, if those between are on time.
+                // The reserved start keeps its distance from the last starts, if the starts between are on time.
                 let first = first.max(now).max(self.due(head).unwrap_or(now));
                 (LastStarts { hold: self.last.hold, ..LastStarts::default() }, first)
             }
@@ -153,7 +153,7 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// Whether the fleet's turn is there or not needed.
+    /// Whether this instance has the fleet's turn, or does not need it.
     #[inline]
     pub(super) fn may_turn(&self, demand: SlotRequest) -> bool {
         matches!(self.source, TurnSource::Fleet { has_turn: true, .. })
@@ -162,5 +162,5 @@ impl<W> Schedule<W> {
 }
 
 const MOST_RIVALS: u32 = 64;
-/// A start later than this fraction of a gap comes too close to the next instance's.
+/// A start that is late by more than this fraction of a gap (a quarter) comes too close to the next instance's.
 const LATE: u32 = 4;

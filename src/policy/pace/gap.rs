@@ -81,7 +81,7 @@ pub struct LastStarts {
     pub last_start: Option<Instant>,
     /// The newest first fetch of a robots.txt: other first fetches keep their distance from it, requests need not.
     pub last_fetch: Option<Instant>,
-    /// Nothing starts before: the origin asked for it, or an earlier process owed it.
+    /// Nothing starts before this instant: the origin asked for it, or an earlier process owed it.
     pub hold: Option<Instant>,
 }
 

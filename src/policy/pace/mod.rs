@@ -4,7 +4,7 @@
 //! ```
 //! # use politely::policy::pace::{ClientId, NextTurn, PaceOutcome, Schedule, Terms, Turn};
 //! # let (mut schedule, now, terms) = (Schedule::<u32>::default(), std::time::Instant::now(), Terms::default());
-//! match schedule.request(now, ClientId(1), &terms, || 7 /* in earnest: the sending half of a oneshot */) {
+//! match schedule.request(now, ClientId(1), &terms, || 7 /* in practice: the sending half of a oneshot */) {
 //!     Turn::Go(slot) => schedule.finished(|| now, slot, PaceOutcome::Success),
 //!     Turn::Wait { ticket, .. } => _ = schedule.cancel(ticket), // should the client hang up
 //!     Turn::Refuse(_why) => {}
@@ -125,7 +125,7 @@ impl<W> Schedule<W> {
             return Turn::Refuse(self.wait_refusal(now, retry_after));
         }
         let least = if asks { source::ASKING } else { ARRIVAL };
-        // Who may not wait may still ask, which others' starts decide.
+        // A request that may not wait may still ask the fleet: other instances' starts decide the answer.
         let max_wait = if terms.queue == 0 { Duration::ZERO } else { terms.max_wait.min(terms::FAR) };
         let patience = (!terms.is_renewal).then(|| max_wait.max(least));
         let wait_queue = self.wait_queue.get_or_insert_default();
@@ -174,13 +174,13 @@ impl<W> Schedule<W> {
         let deadline = wait_queue.next_deadline();
         // If all slots are taken, `finished` wakes the queue; if the fleet's turn is missing, its arrival does.
         let due = due.filter(|_| self.has_room(head) && self.may_turn(head));
-        // Whoever would be lent a place asks for the turn then.
+        // A request that is to be lent a place asks for the fleet's turn at that time.
         let asks = self.next_lent(false, part).map(|lent| lent.at).filter(|at| *at > now);
         let lent = lent.map(|lent| lent.at);
         [due, lent, asks, deadline].into_iter().flatten().min().map_or(NextTurn::Idle, NextTurn::WaitUntil)
     }
 
-    /// Removes a waiting request. `None`: it has had its answer already.
+    /// Removes a waiting request. `None`: the request has been answered already.
     pub fn cancel(&mut self, ticket: Ticket) -> Option<W> {
         let waiter = self.wait_queue.as_mut()?.leave(ticket);
         self.drop_empty_queue();
@@ -203,7 +203,7 @@ impl<W> Schedule<W> {
     }
 
     /// When a request that came now would start, by gaps, backoff and queue. The start may be later if requests in flight take long or
-    /// other clients come in between, and earlier if waiting requests give up.
+    /// other clients' requests come in between, and earlier if waiting requests give up.
     pub fn forecast(&self, now: Instant, client: ClientId, terms: &Terms) -> Instant {
         let (request, inputs) = (SlotRequest::from(terms), self.forecast_inputs());
         let (mut marks, first) = self.forecast_from(now, request);
@@ -281,7 +281,7 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// Some waiting requests may now exceed their limits.
+    /// Notes that some waiting requests may now start after their deadlines.
     fn pushed_back(&mut self) {
         if let Some(wait_queue) = &mut self.wait_queue {
             wait_queue.pushed_back();

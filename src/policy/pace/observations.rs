@@ -1,25 +1,25 @@
-//! What the answers of a host have said, as input to its pace.
+//! Observations of a host's answers, as input to its pace.
 
 use std::time::Duration;
 
-/// Zero: nothing yet, or unused.
+/// Observations of a host. Zero: nothing observed yet, or unused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Observed {
     /// The part of the gap that is due to 429 and 503 answers.
     pub backoff: Duration,
-    /// Time to first byte, smoothed.
+    /// Time to first byte of an answer, smoothed.
     pub latency: Duration,
     /// Consecutive refusals.
     pub refusals: u32,
 }
 
 impl Observed {
-    /// Whether the host has not asked for time.
+    /// Whether there is no backoff, and no refusal since the last success.
     pub fn is_calm(&self) -> bool {
         self.backoff.is_zero() && self.refusals == 0
     }
 
-    /// `heard`, with the fields that are not as in `seen`.
+    /// Merges these observations with the fleet's, `heard`: a field that has changed here since `seen` stays, the others are the fleet's.
     pub fn told(self, seen: Self, heard: Self) -> Self {
         Self {
             backoff: if self.backoff == seen.backoff { heard.backoff } else { self.backoff },

@@ -1,10 +1,11 @@
-//! What happens after a start: the request leaves, its answer begins, it ends.
+//! The events after a start: the request leaves, its answer begins, the request ends.
 
 use super::{Observed, PaceOutcome, Schedule, Slot};
 use std::time::{Duration, Instant};
 
 impl<W> Schedule<W> {
-    /// Corrects the time of a start to when the request leaves. `is_gone`: it has left. True: the next start waited for that.
+    /// Corrects the time of a start to the time when its request leaves. `is_gone`: the request has left. Returns true if the next start
+    /// waited for that.
     pub fn left(&mut self, slot: &Slot, at: Instant, is_gone: bool) -> bool {
         let gap = self.delay();
         let mark = self.last.of(slot.is_first_fetch);
@@ -19,13 +20,13 @@ impl<W> Schedule<W> {
         is_gone && self.pending.take_if(|pending| *pending == slot.number).is_some()
     }
 
-    /// What the answers have said.
+    /// The observations of answers so far.
     pub fn observed(&self) -> Observed {
         self.observed
     }
 
-    /// Counts the latency of an answer to a request with an [`adaptive`](super::Terms::adaptive) gap, with half the weight. Unless
-    /// `may_shorten`, the answer cannot lower the latency, as errors are quick.
+    /// Counts the latency of an answer to a request with an [`adaptive`](super::Terms::adaptive) gap: the new value has half the weight.
+    /// Unless `may_shorten`, the answer cannot lower the latency, as errors are quick.
     pub fn answered(&mut self, after: Duration, may_shorten: bool) {
         let latency = &mut self.observed.latency;
         let smoothed = if latency.is_zero() { after } else { *latency / 2 + after / 2 };

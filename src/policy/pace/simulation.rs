@@ -13,9 +13,9 @@ struct Arrival {
     after: Duration,
     client: u64,
     terms: Terms,
-    /// From start to leaving, for the connection.
+    /// Time from start to leaving, for the connection.
     connects: Duration,
-    /// From leaving to end.
+    /// Time from leaving to the end.
     takes: Duration,
     outcome: PaceOutcome,
     /// Hangs up this long after arrival, if still waiting.
@@ -42,7 +42,7 @@ enum Fate {
 struct World {
     arrivals: Vec<Arrival>,
     schedule: Schedule<usize>,
-    /// Whether it is kept as few numbers while it is unused.
+    /// Whether the schedule is reduced to a few numbers while it is unused.
     rests: bool,
     now: Instant,
     agenda: Vec<(Instant, Event)>,
@@ -58,7 +58,7 @@ struct World {
     heads: Vec<(Instant, usize)>,
     /// The start forecast on arrival.
     told: HashMap<usize, Instant>,
-    /// No start before, by the answers seen.
+    /// Nothing may start before this instant, by the answers seen.
     hold: Option<Instant>,
 }
 

@@ -1,10 +1,10 @@
-//! Who grants a schedule's starts: the schedule itself, or the fleet that shares the key (docs/fleet.md).
+//! The source that grants a schedule's starts: the schedule itself, or the fleet that shares the key (docs/fleet.md).
 
 use std::time::{Duration, Instant};
 
 use super::terms::SlotRequest;
 
-/// Who grants starts. In each case the schedule's own last starts apply as well.
+/// The source that grants starts. In each case the schedule's own last starts apply as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TurnSource {
     /// This schedule alone.
@@ -50,7 +50,7 @@ impl TurnSource {
         }
     }
 
-    /// By how much each gap is multiplied, and divided.
+    /// The numbers by which each gap is multiplied and divided.
     pub(super) fn times(&self) -> (u32, u32) {
         match self {
             // A partitioned instance is slowed by its part of the time instead.
@@ -59,7 +59,7 @@ impl TurnSource {
         }
     }
 
-    /// The same, as expected when a waiting request starts.
+    /// Like [`times`](Self::times), as expected when a waiting request starts.
     pub(super) fn forecast_times(&self) -> (u32, u32) {
         match self {
             Self::Own => (1, 1),
@@ -69,11 +69,11 @@ impl TurnSource {
     }
 }
 
-/// One instance's rank among several that go on without asking each other. The common clock is divided into periods of `instances` gaps,
-/// and each instance owns one gap of each period: with a gap of 2 s, the second of three starts at 2, 8, 14 s …
+/// The rank of an instance among several that have lost contact. The common clock is divided into periods of `instances` gaps, and each
+/// instance owns one gap of each period: with a gap of 2 s, the second of three starts at 2, 8, 14 s …
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Phase {
-    /// With 1, all of the time is this instance's.
+    /// Number of instances. With 1, all of the time is this instance's.
     pub instances: u32,
     /// Counted from 0.
     pub rank: u32,
@@ -255,7 +255,7 @@ mod tests {
         );
     }
 
-    /// However long the others have the turn, and whatever they start.
+    /// Holds however long other instances have the turn, and whatever they start.
     #[test]
     fn who_waits_for_a_turn_waits_no_longer_than_max_wait_or_a_second() {
         for (max_wait, at_most) in [(ms(5000), ms(5000)), (ms(300), ASKING), (ms(0), ASKING)] {
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(schedule.poll(now), NextTurn::Refuse("next", Refused::TooLong { retry_after: ms(5000) }));
     }
 
-    /// What others start before it does not move it.
+    /// Starts of others before a reserved start do not move it.
     #[test]
     fn a_start_that_is_reserved_is_the_first_and_else_one_of_each_rival_comes_before() {
         let (mut schedule, now) = schedule(fleet(true, false));

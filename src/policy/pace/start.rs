@@ -1,13 +1,13 @@
-//! Starts of the next request, or in a place lent beyond `max_concurrent`. A client's requests in flight may never end (polls, streams,
-//! slow downloads) and must not shut out others: a client without a request in flight at the host is lent a place after a wait. So at
-//! most `max_concurrent` requests and one for each client are in flight.
+//! Starts the next request, or a request in a place lent beyond `max_concurrent`. A client's requests in flight may never end (polls,
+//! streams, slow downloads) and must not shut out others: a client without a request in flight at the host is lent a place after a wait. So
+//! at most `max_concurrent` requests and one for each client are in flight.
 
 use super::terms::SlotRequest;
 use super::{NextTurn, Schedule, Slot};
 use crate::policy::client_id::ClientId;
 use std::time::{Duration, Instant};
 
-/// A place to be lent.
+/// A place beyond `max_concurrent` that is to be lent.
 #[derive(Clone, Copy)]
 pub(super) struct LentPlace {
     pub at: Instant,
@@ -56,10 +56,10 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// The client to lend a place next, of those that have the fleet's turn or do not need it, or of the others. None is lent under a
-    /// crawl-delay or a backoff. `part`: no earlier than this.
+    /// The next place to lend: if `has_turn`, to a client that has the fleet's turn or does not need it, otherwise to one that lacks the
+    /// turn. No place is lent under a crawl-delay or a backoff. `part`: not before this instant.
     pub(super) fn next_lent(&self, has_turn: bool, part: Option<Instant>) -> Option<LentPlace> {
-        // Nobody lacks a turn that is there or not needed.
+        // Requests lack the turn only while they wait for another instance.
         let may_be = self.pending.is_none() && (has_turn || self.is_behind_another());
         let wait_queue = self.wait_queue.as_deref().filter(|_| may_be)?;
         let fronts = wait_queue.fronts().filter(|(client, demand, _)| {

@@ -28,10 +28,10 @@ pub struct Terms {
     pub queue: usize,
     /// How many requests may wait over all keys; enforced by the caller.
     pub max_waiting: usize,
-    /// A fetch of an unknown robots.txt: it leaves its slot to the request that needs it.
+    /// Whether this is the fetch of an unknown robots.txt: the fetch leaves its slot to the request that needs the file.
     pub first_fetch: bool,
-    /// A later fetch of robots.txt: it waits without limit (`max_wait` and `queue` do not apply, and it takes no place from others),
-    /// before other requests.
+    /// Whether this is a later fetch of robots.txt: it waits without limit (`max_wait` and `queue` do not apply, and it takes no place from
+    /// others), and goes before other requests.
     pub is_renewal: bool,
     /// For a subresource without the delay: the terms if the delay applies after all.
     pub of_page: Option<Box<Terms>>,
@@ -62,7 +62,7 @@ impl Default for Terms {
 pub enum Turn {
     /// The request starts now.
     Go(Slot),
-    /// The request waits; [`NextTurn`] says the rest.
+    /// The request waits until [`NextTurn`] starts or refuses it.
     Wait {
         ticket: Ticket,
         /// Earliest start; `None`: when a request in flight finishes.
@@ -97,7 +97,8 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// The refusal, without the margin for arrival unless the rest would not exceed `max_wait`: how long the request might wait.
+    /// The refusal for the client. Its `retry_after` leaves out the margin for arrival, unless it would then not exceed `max_wait`, the longest
+    /// wait.
     pub fn into_refusal(self, max_wait: Duration) -> Refusal {
         match self {
             Self::TooLong { retry_after: wait } => {
@@ -113,7 +114,7 @@ impl Refused {
     }
 }
 
-/// A place in the queue, by which it is given back.
+/// A place in the queue, to be given back with [`Schedule::cancel`](super::Schedule::cancel).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     pub(super) client: ClientId,
@@ -125,7 +126,7 @@ pub struct Ticket {
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a slot that is not given back is in flight for ever"]
 pub struct Slot {
-    /// Counted from 1 in each schedule.
+    /// The number of the start, counted from 1 in each schedule.
     pub number: u64,
     /// `None`: the proxy itself.
     pub(super) client: Option<ClientId>,
@@ -137,7 +138,7 @@ pub struct Slot {
     pub is_shared: bool,
     /// Whether the request keeps the fleet's turn until it has finished.
     pub is_exclusive: bool,
-    /// Whether others wait for it.
+    /// Whether the request counts as in flight, so that others wait for it.
     pub is_in_flight: bool,
     /// Time to the next start, as far as is known.
     pub gap: Duration,
@@ -149,14 +150,14 @@ pub struct Slot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PaceOutcome {
-    /// The origin answered, and not as below.
+    /// The origin answered in another way than below.
     Success,
-    /// 429 or 503.
+    /// The origin answered 429 or 503.
     Backoff {
         /// Retry-After as time from now; `None`: missing or unreadable.
         retry_after: Option<Duration>,
     },
-    /// Refused without a time: 403, or a bot check. Without a breaker, counts as a success.
+    /// The origin refused without naming a time: 403, or a bot check. Without a breaker, this counts as a success.
     TurnedAway,
     /// No answer: no effect on the pace.
     Failure,
@@ -174,7 +175,7 @@ impl PaceOutcome {
 /// The part of [`Terms`] that is needed until the start.
 #[derive(Debug, Clone, Copy)]
 pub struct SlotRequest {
-    /// Without the host's latency.
+    /// The delay that does not depend on the host's latency.
     pub delay: Duration,
     pub adaptive: Option<Adaptive>,
     pub max_concurrent: u32,

@@ -16,7 +16,7 @@ pub(super) struct WaitQueue<W> {
     renewals: VecDeque<QueuedWaiter<W>>,
     /// The clients with waiting requests, in the order of service.
     ring: VecDeque<ClientQueue<W>>,
-    /// Other requests that have gone before the waiting guests.
+    /// Clients in a row that were queued before the waiting guests.
     let_by: u32,
     /// Some requests may now start after their deadlines.
     pushed_back: bool,
@@ -162,7 +162,7 @@ impl<W> WaitQueue<W> {
         Some(waiter.payload)
     }
 
-    /// Refuses the last request of the client with the most, if that client then has no fewer than `client` will.
+    /// Refuses the last request of the client with the most waiting requests, unless that one would then have fewer than `client`.
     pub fn make_room(&mut self, client: ClientId, retry_after: Duration) -> bool {
         let own = self.ring.iter().find(|queue| queue.client == client).map_or(0, |queue| queue.waiters.len());
         let Some(greediest) = self.ring.iter_mut().max_by_key(|queue| queue.waiters.len()) else {
@@ -203,7 +203,7 @@ impl<W> WaitQueue<W> {
         at
     }
 
-    /// The same for a renewal.
+    /// Like [`clear_before`](Self::clear_before), for a renewal.
     pub fn clear_renewals(&self, now: Instant, marks: &mut LastStarts, inputs: GapInputs) -> Instant {
         self.renewals.iter().fold(now, |at, waiter| started(marks, waiter.demand, at, inputs))
     }
@@ -246,17 +246,17 @@ impl<W> WaitQueue<W> {
     }
 }
 
-/// Other starts before a guest's: an eighth costs the host's own requests little, and no guest waits for ever.
+/// Most clients in a row that are queued before waiting guests: guests cost the host's own requests little, and none waits for ever.
 const LET_BY: u32 = 8;
 
-/// When a start not before `at` is due; `marks` are updated.
+/// When a request starts that cannot start before `at`. Updates `marks`.
 fn started(marks: &mut LastStarts, demand: SlotRequest, at: Instant, inputs: GapInputs) -> Instant {
     let start = marks.due(demand, inputs).map_or(at, |due| due.max(at));
     *marks.of(demand.first_fetch) = Some(start);
     start
 }
 
-/// How long a client without a request in flight waits before a place is lent; at most half of its patience.
+/// How long a client without a request in flight waits before it is lent a place; at most half of its patience.
 const LENT_AFTER: Duration = Duration::from_secs(10);
 
 /// The Retry-After for a computed wait. The computed wait is zero while the requests in flight take longer than the gap. Their end is

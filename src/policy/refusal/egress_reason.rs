@@ -29,13 +29,13 @@ pub enum EgressReason {
     UnlistedMethod { method: Box<str>, by: ListedBy },
 }
 
-/// Whose list it is.
+/// The owner of an allowlist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ListedBy {
-    /// `egress`, for all.
+    /// The operator: `egress`, which applies to everybody.
     #[default]
     All,
-    /// `egress` of one of the `access.users`.
+    /// One of the `access.users`: `egress` of that user.
     User,
 }
 
@@ -49,9 +49,9 @@ impl fmt::Display for ListedBy {
 }
 
 impl EgressReason {
-    /// In place of the document that defines a range.
+    /// The `source` of an address that `egress.deny` contains, in place of a document.
     pub const DENY: &str = "egress.deny";
-    /// In place of the entry that denies a host.
+    /// The `pattern` of the host that is `intercept.setup_host`, in place of an entry of `egress.deny`.
     pub const SETUP_HOST: &str = "intercept.setup_host";
 
     /// The key of the configuration that decides.

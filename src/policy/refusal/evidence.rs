@@ -10,13 +10,13 @@ use crate::robots::{PreferenceRef, RuleKind, RuleRef};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LineEvidence {
-    /// From 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// `Allow` or `Disallow`; of a preference `Content-Signal` or `Content-Usage`, or `Disallow` in the group of a policy token.
+    /// `Allow` or `Disallow`; for a preference `Content-Signal` or `Content-Usage`, or `Disallow` in the group of a policy token.
     pub key: &'static str,
-    /// The path pattern as written; of a preference the line's value, such as `/ train-ai=n`.
+    /// The path pattern as written; for a preference the line's value, such as `/ train-ai=n`.
     pub value: Box<str>,
-    /// The form of the path that it is about, if that is not the path as sent but one that servers make of it.
+    /// The form of the path that the line matches, if it is not the path as sent but one that servers make of it.
     pub matched_path: Option<Box<str>>,
 }
 
@@ -30,7 +30,7 @@ impl LineEvidence {
         Self { line: preference.line(), key: preference.key(), value: preference.value().into(), matched_path }
     }
 
-    /// Without the formatter, as clients may be refused thousands of times.
+    /// Writes the evidence without the formatter, as clients may be refused thousands of times.
     pub(super) fn write(&self, f: &mut impl Write) -> fmt::Result {
         f.write_str("line ")?;
         f.write_str(itoa::Buffer::new().format(self.line))?;
@@ -65,11 +65,11 @@ pub struct EntryEvidence {
     pub entry: u32,
     /// The path pattern as written; in a licence file the `url` of a `content`.
     pub location: Box<str>,
-    /// Of a licence file: `prohibits: ai-train`, or `permits: search`, which does not list the purpose. `None`: it is a tdmrep.json.
+    /// For a licence file: `prohibits: ai-train`, or `permits: search`, which does not list the purpose. `None`: the file is a tdmrep.json.
     pub term: Option<Box<str>>,
-    /// Of a tdmrep.json: URL of the terms under which the page may be mined nevertheless.
+    /// For a tdmrep.json: URL of the terms under which the page may be mined nevertheless.
     pub policy: Option<Box<str>>,
-    /// The form of the path that it matches, if that is not the path as sent but one that servers make of it.
+    /// The form of the path that the entry matches, if it is not the path as sent but one that servers make of it.
     pub matched_path: Option<Box<str>>,
 }
 
@@ -91,7 +91,7 @@ impl fmt::Display for EntryEvidence {
     }
 }
 
-/// A field that says no to a purpose.
+/// A field of an answer that says no to a purpose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reservation {

@@ -40,7 +40,7 @@ pub enum Refusal {
     EntryReserved(Box<EntryEvidence>),
     /// The origin's answer says no to the declared purpose: its body is not delivered.
     AnswerReserved(Box<Reservation>),
-    /// What may say no to the declared purpose is there and cannot be read.
+    /// A page or file that may say no to the declared purpose exists, but cannot be read.
     UsageUnreadable {
         /// `the page`, or the URL of a licence file.
         of: Box<str>,
@@ -58,7 +58,7 @@ pub enum Refusal {
     CrawlDelay {
         /// Time until its slot would have come.
         retry_after: Duration,
-        /// How long it may wait. `None`: it waited for robots.txt, and the time of its slot is unknown.
+        /// How long the request may wait. `None`: it waited for robots.txt, and the time of its slot is unknown.
         max_wait: Option<Duration>,
     },
     /// The host has refused so many requests in a row that it is paused for longer than the request may wait.
@@ -69,7 +69,7 @@ pub enum Refusal {
     BudgetSpent {
         /// Time until the next period. `None`: no period allows it.
         retry_after: Option<Duration>,
-        /// A pace key, or `user=NAME`.
+        /// The key of the budget: a pace key, or `user=NAME`.
         of: Box<str>,
         budget: Budget,
     },
@@ -132,7 +132,7 @@ pub enum Refusal {
         host: Box<str>,
         /// The path pattern as configured.
         pattern: Box<str>,
-        /// The form of the path that it matches, if that is not the path as sent but one that servers make of it.
+        /// The form of the path that the pattern matches, if it is not the path as sent but one that servers make of it.
         matched_path: Option<Box<str>>,
     },
     /// The operator denies https to the host (`intercept: deny`).
@@ -150,7 +150,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// A malformed request, and why; a long text is cut, as it may quote the request.
+    /// The refusal of a malformed request, with the reason. A long reason is cut, as it may quote the request.
     pub fn bad_request(detail: impl AsRef<str>) -> Self {
         Self::BadRequest { detail: shortened(detail.as_ref()).into() }
     }

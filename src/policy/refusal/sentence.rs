@@ -12,7 +12,7 @@ impl Refusal {
         let wait = Seconds(self.retry_after().unwrap_or_default());
         match self {
             Self::Disallowed { authority, product_tokens, rule: Some(rule) } => {
-                // The most frequent one, without the formatter.
+                // The most frequent refusal is written without the formatter.
                 authority.write_url(ROBOTS_TXT, f)?;
                 f.write_str(" disallows this URL for ")?;
                 f.write_str(named(product_tokens))?;
@@ -37,7 +37,7 @@ impl Refusal {
                 write!(f, "the site's answer says no to the purpose `{purpose}`: `{}: {value}`", field.as_str())
             }
             Self::UsageUnreadable { of, why } => {
-                write!(f, "{of} cannot be read for what it says about use: {why}")
+                write!(f, "the usage preferences of {of} cannot be read: {why}")
             }
             Self::RobotsUnreachable { authority, why, .. } => write!(
                 f,
@@ -92,8 +92,8 @@ impl Refusal {
             Self::Draining { .. } => write!(f, "the proxy is shutting down; try again in {wait}"),
             Self::FleetLost { is_uncounted: true, .. } => write!(
                 f,
-                "the server that this fleet of proxies shares its paces through has not been reached since this one was started, and \
-                 how many they are is not known: the operator can set `fleet.instances`; try again in {wait}"
+                "the server that this fleet of proxies shares its paces through has not been reached since this proxy was started, so \
+                 the number of proxies is unknown: the operator can set `fleet.instances`; try again in {wait}"
             ),
             Self::FleetLost { is_uncounted: false, .. } => write!(
                 f,
@@ -114,7 +114,7 @@ impl Refusal {
             Self::RulesTooComplex { rules } => write!(
                 f,
                 "comparing this URL with {rules} takes too many steps: the URL is very long or has many forms, or patterns \
-                 have many stars, match nearly, or are in thousands of groups. Nothing is allowed by what cannot be compared"
+                 have many stars, match nearly, or are in thousands of groups. What cannot be compared is not allowed"
             ),
         }
     }
@@ -134,7 +134,7 @@ fn named(product_tokens: &str) -> &str {
     if product_tokens.is_empty() { "every crawler" } else { product_tokens }
 }
 
-/// Rounded up to a tenth of a second, so that nobody retries too early.
+/// A duration shown in seconds, rounded up to a tenth, so that nobody retries too early.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {

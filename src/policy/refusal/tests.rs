@@ -45,7 +45,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         (
             Refusal::UsageUnreadable { of: "the page".into(), why: "the gzip body is damaged or cut short".into() },
             "usage-unreadable",
-            "the page cannot be read for what it says about use: the gzip body is damaged or cut short",
+            "the usage preferences of the page cannot be read: the gzip body is damaged or cut short",
         ),
         (
             Refusal::RobotsUnreachable { retry_after: second, authority: example(), why: "status 503".into() },
@@ -174,7 +174,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
             Refusal::RulesTooComplex { rules: "https://example.com/robots.txt".into() },
             "rules-too-complex",
             "comparing this URL with https://example.com/robots.txt takes too many steps: the URL is very long or has many \
-             forms, or patterns have many stars, match nearly, or are in thousands of groups. Nothing is allowed by what cannot be compared",
+             forms, or patterns have many stars, match nearly, or are in thousands of groups. What cannot be compared is not allowed",
         ),
     ] {
         assert_eq!((refusal.slug(), refusal.to_string().as_str()), (slug, sentence));

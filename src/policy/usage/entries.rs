@@ -8,7 +8,7 @@ use crate::robots::budget::{StepBudget, StepsSpent};
 use crate::robots::path::ComparedPath;
 use crate::robots::path_forms::JudgedPath;
 
-/// Why such a file, `access`, refuses a page. `robots`: of its site.
+/// The refusal of a page by `access`, a tdmrep.json or a licence file. `robots`: the state of the site's robots.txt.
 pub(in crate::policy) fn refused_by_entries(
     robots: &Entry,
     access: &Access,
@@ -58,7 +58,7 @@ pub(in crate::policy) fn refused_by_entries(
     }
 }
 
-/// The first form of the path that an entry refuses. `url`: of the file.
+/// The refusal of the first form of the path that an entry refuses. `url`: the URL of the file.
 fn first_refusal(
     path: &mut JudgedPath<'_>,
     url: &str,

@@ -17,8 +17,8 @@ pub enum UsageField {
     MetaTdm,
 }
 
-/// How a no to a declared purpose is handled, by where it stands. Default: all are enforced; the configuration only reports `license`.
-/// `M`: an `Option` in an entry of `hosts`, where `None` is as for all hosts.
+/// How refusals of a declared purpose are handled, whether in an answer, the site's tdmrep.json or its licence file. By default all are
+/// enforced, a licence file's too, which the configuration's default only reports. `M`: an `Option` in `hosts`; `None`: as for all hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(deny_unknown_fields))]
 pub struct UsageModes<M = RobotsOverride> {

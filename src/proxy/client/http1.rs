@@ -103,6 +103,7 @@ impl Connection {
                     let raw = std::mem::take(&mut self.input);
                     let (unread, refused) = (Unread::of_http1(raw.bytes()), Outcome::Refused(refusal));
                     let mut client = Http1Client::new(Http1::new(&mut self.wire, &mut self.input), Framing::None);
+                    client.is_head = unread.is_head;
                     let (peer, timer) = (&self.peer, &mut self.timer);
                     answer_unread(proxy, &unread, refused, peer, Instant::now(), &mut client, timer).await;
                     return Next::Close;
@@ -203,11 +204,9 @@ impl Connection {
             Ok(ref request) => request,
             Err(refusal) => {
                 let mut client = Http1Client::new(side, Framing::None);
-                let mut unread = Unread::of_http1(raw.bytes());
-                let directory = head.as_ref().ok().and_then(|head| {
-                    unread.is_head = head.method == "HEAD";
-                    published(proxy, peer, head.method, head.target, None)
-                });
+                let unread = Unread::of_http1(raw.bytes());
+                let directory = head.as_ref().ok();
+                let directory = directory.and_then(|head| published(proxy, peer, head.method, head.target, None));
                 client.is_head = unread.is_head;
                 let outcome = directory.map_or(Outcome::Refused(refusal), Outcome::Answered);
                 Box::pin(answer_unread(proxy, &unread, outcome, peer, began, &mut client, timer)).await;

@@ -52,8 +52,8 @@ impl Exchange<'_> {
                 client.open();
                 origin.side.open();
                 let idle = self.settings.limits.tunnel_idle_timeout;
-                Box::pin(tunnel::run(client.side(), &mut origin.side, (idle, |_| ()), timer, &mut self.trip.moved))
-                    .await;
+                let (side, moved) = (client.side(), &mut self.trip.moved);
+                Box::pin(tunnel::run(side, &mut origin.side, (idle, |_| ()), timer, moved, |_| Ok(()))).await;
                 (AttemptResult::Done(Outcome::Forwarded), false)
             }
             Ok(carried) => (AttemptResult::Done(Outcome::Forwarded), carried.is_sent && origin.is_kept()),
@@ -156,15 +156,8 @@ impl Exchange<'_> {
         want: Want,
         route: &Route,
     ) -> AttemptResult {
-        let limits = &self.settings.limits;
-        let limit = limits.read_timeout;
         let over = match broken {
-            CarryError::ClientGone => Outcome::ClientGone,
-            CarryError::Cut(why) => Outcome::Cut(why),
-            CarryError::BadRequest(why) => Outcome::Failed(Failure::bad_request(why)),
-            CarryError::SlowRequest => Outcome::Failed(Failure::slow_request()),
-            CarryError::NotRead => Outcome::Failed(Failure::write_timeout(limit)),
-            CarryError::NoAnswer => Outcome::Failed(Failure::answer_timeout(limit)),
+            CarryError::Over(outcome) => *outcome,
             CarryError::Rejected(outcome) => match *outcome {
                 Outcome::Failed(failure) if self.signature.asked.is_some() && !self.signature.is_repeated => {
                     self.signature.is_repeated = true;

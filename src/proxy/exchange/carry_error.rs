@@ -2,6 +2,7 @@
 
 use super::Outcome;
 use super::carry::{FlowError, SideError};
+use crate::proxy::respond::Failure;
 
 /// A completed transfer.
 pub(super) struct Carried {
@@ -12,37 +13,38 @@ pub(super) struct Carried {
 
 /// Why a transfer broke off.
 pub(super) enum CarryError {
-    /// The client has gone.
-    ClientGone,
-    /// The request's body does not match its framing.
-    BadRequest(String),
-    /// The request's body is too slow or has stalled.
-    SlowRequest,
-    /// The origin does not read the request.
-    NotRead,
-    /// The origin did not answer in time.
-    NoAnswer,
+    /// Another attempt would not help.
+    Over(Box<Outcome>),
     /// The origin failed before its answer began.
     Origin(SideError),
     /// The answer must not be forwarded.
     Rejected(Box<Outcome>),
-    /// The answer broke off after it began.
-    Cut(String),
 }
 
 impl CarryError {
-    /// `is_held_up`: by the origin's fault.
-    pub fn slow_request(is_held_up: bool) -> Self {
-        if is_held_up { Self::NotRead } else { Self::SlowRequest }
+    pub fn client_gone() -> Self {
+        Self::Over(Outcome::ClientGone.into())
+    }
+
+    /// The answer broke off after it began.
+    pub fn cut(why: impl Into<String>) -> Self {
+        Self::Over(Outcome::Cut(why.into()).into())
     }
 
     /// Of an answer's body. `is_held_up`: the client is at fault for what is too slow.
     pub fn of_answer(error: FlowError, is_held_up: bool) -> Self {
         match error {
-            FlowError::Source(fault) => Self::Cut(format!("the origin: {fault}")),
-            FlowError::Destination(_) => Self::ClientGone,
-            FlowError::TooSlow if is_held_up => Self::Cut("the client reads too slowly (`limits.min_rate`)".into()),
-            FlowError::TooSlow => Self::Cut("the answer is too slow (`limits.min_rate`)".into()),
+            FlowError::Source(fault) => Self::cut(format!("the origin: {fault}")),
+            FlowError::Destination(_) => Self::client_gone(),
+            FlowError::TooSlow if is_held_up => Self::cut("the client reads too slowly (`limits.min_rate`)"),
+            FlowError::TooSlow => Self::cut("the answer is too slow (`limits.min_rate`)"),
         }
+    }
+}
+
+/// Before the answer begins.
+impl From<Failure> for CarryError {
+    fn from(failure: Failure) -> Self {
+        Self::Over(failure.into())
     }
 }

@@ -99,9 +99,10 @@ impl Exchange<'_> {
     ) -> Poll<Result<(), CarryError>> {
         if held.released.is_none() {
             let refused = |refusal| CarryError::Rejected(Box::new(Outcome::Refused(refusal)));
-            let page = ready!(self.poll_read(cx, held, origin)).or_else(|why| self.unread(why)).map_err(refused)?;
+            let page = ready!(self.poll_read(cx, held, origin));
             // The rest of the last piece follows what was held of it.
             down.moved += (held.body.len() + origin.side().bytes().len()) as u64;
+            let page = page.or_else(|why| self.unread(why)).map_err(refused)?;
             let method = self.request.method;
             let checked = held.head.with(method, |head| {
                 self.check_lines(&page, head)?;
@@ -112,6 +113,7 @@ impl Exchange<'_> {
             let body = Bytes::from(Arc::unwrap_or_clone(std::mem::take(&mut held.body)));
             if let Some(storing) = self.cached.as_mut().and_then(|cached| cached.storing.as_mut()) {
                 storing.push(body.clone());
+                storing.push(origin.side().share());
             }
             held.released = Some(HeldBody(body));
             down.at = Instant::now() + min_rate.over;
@@ -123,7 +125,7 @@ impl Exchange<'_> {
         };
         sent.map_err(|error| CarryError::of_answer(error, down.is_held_up))?;
         if held.fault.is_some() {
-            ready!(client.side().poll_flush(cx)).map_err(|_| CarryError::ClientGone)?;
+            ready!(client.side().poll_flush(cx)).map_err(|_| CarryError::client_gone())?;
         }
         if let Some(fault) = held.fault.take() {
             return Poll::Ready(Err(CarryError::of_answer(FlowError::Source(fault), false)));

@@ -56,15 +56,13 @@ use carry::{BodySource, Client, Flow, FlowError, Http1, LocalBody, Side};
 use counters::samples_latency;
 use decide::RequestDecision;
 use outcome::{ClientReply, EndedExchange};
-use outcome_counts::FORWARDED;
 use request::Unread;
 use state::Trip;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 use tokio::time::Instant;
-use tunnel_sni::{SniCheckedClient, name_mismatch};
-use users::Cost;
+use tunnel_sni::{SniCheck, name_mismatch};
 
 impl Exchange<'_> {
     /// Runs the exchange. `last`: destination of the previous request on the connection.
@@ -133,7 +131,6 @@ impl Exchange<'_> {
     ) {
         self.trip.status = 200;
         self.proxy.counters.tunnelled();
-        self.proxy.counters.ended(Some(FORWARDED), self.peer, Cost::default());
         client.grant();
         if flush(&self.settings, client, timer).await {
             let mut ahead = Buffer::new();
@@ -143,9 +140,10 @@ impl Exchange<'_> {
             let (limits, authority) = (&self.settings.limits, &self.request.authority);
             // What comes after a shorter pause may belong to a request inside.
             let idle = (limits.tunnel_idle_timeout, |moved| permit.waits(moved + limits.idle_timeout));
-            let mut sni_checked = SniCheckedClient::new(client.side(), authority.host());
-            tunnel::run(&mut sni_checked, &mut origin, idle, timer, &mut self.trip.moved).await;
-            if let Some(name) = sni_checked.other_name {
+            let mut sni = SniCheck::new(authority.host());
+            let (side, moved) = (client.side(), &mut self.trip.moved);
+            tunnel::run(side, &mut origin, idle, timer, moved, |bytes| sni.check(bytes)).await;
+            if let Some(name) = sni.other_name {
                 client.tell(UNRECOGNIZED_NAME);
                 client.side().end(None);
                 flush(&self.settings, client, timer).await;
@@ -208,12 +206,13 @@ impl Exchange<'_> {
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
         if !self.is_concluded {
-            // A granted tunnel: an intercepted CONNECT was concluded earlier.
-            let is_tunnel = self.request.is_connect() && self.trip.status == 200;
-            self.conclude(match (is_tunnel, self.proxy.is_stopping()) {
-                (true, _) => Outcome::Tunnelled,
-                (false, true) => Outcome::ProxyStopped,
-                (false, false) => Outcome::ClientGone,
+            let is_granted = matches!(self.trip.status, 101 | 200);
+            self.conclude(match (is_granted, self.proxy.is_stopping()) {
+                // An intercepted CONNECT was concluded earlier.
+                (true, _) if self.request.is_connect() => Outcome::Tunnelled,
+                (true, _) if self.request.is_upgrade => Outcome::Forwarded,
+                (_, true) => Outcome::ProxyStopped,
+                (_, false) => Outcome::ClientGone,
             });
         }
     }
@@ -273,7 +272,7 @@ async fn send_body<C: Client>(
     let min_rate = MinRate { rate: settings.limits.min_rate, over: settings.limits.read_timeout };
     let mut flow = Flow::new(Instant::now() + min_rate.over);
     poll_fn(|cx| {
-        let polled = flow.poll(cx, body, client.side(), min_rate, Instant::now());
+        let polled = flow.poll(cx, body, client.side(), min_rate, Instant::now(), |_| Ok(()));
         *moved = flow.moved;
         match polled {
             Poll::Ready(sent) => Poll::Ready(sent),

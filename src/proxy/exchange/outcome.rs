@@ -146,6 +146,8 @@ impl<'a> EndedExchange<'a> {
     pub(super) fn sent(&self, answer: Option<&Answer>) -> (u16, u64) {
         let is_head = self.request.map_or_else(|unread| unread.is_head, |request| request.method == "HEAD");
         let body = |answer: &Answer| if is_head { 0 } else { answer.body().len() as u64 };
+        // A tunnel that is refused after it was granted gets no answer.
+        let answer = answer.filter(|_| self.trip.status == 0);
         let ours = answer.map(|answer| (answer.status.as_u16(), body(answer)));
         ours.unwrap_or((self.trip.status, self.trip.moved.down))
     }
@@ -157,15 +159,17 @@ impl<'a> EndedExchange<'a> {
         let slug = match outcome {
             // The certificate and its page are the proxy's own.
             Outcome::Answered(_) if self.is_for_setup() => None,
-            Outcome::Forwarded | Outcome::Cached | Outcome::Answered(_) => Some(FORWARDED),
+            Outcome::Forwarded | Outcome::Cached | Outcome::Answered(_) | Outcome::Tunnelled => Some(FORWARDED),
+            // The client's fault.
+            Outcome::Failed(Failure { status, .. }) if status.is_client_error() => Some("failed"),
             Outcome::Failed(Failure { detail: why, .. }) | Outcome::Cut(why) => {
                 self.request.iter().for_each(|request| self.proxy.counters.failed_at(&request.authority, why));
                 Some("failed")
             }
             Outcome::ClientGone => Some("client-gone"),
             Outcome::Refused(refusal) => Some(refusal.slug()),
-            // A CONNECT was counted when it was granted.
-            Outcome::Tunnelled | Outcome::Intercepted | Outcome::ProxyStopped => None,
+            // The requests inside are counted.
+            Outcome::Intercepted | Outcome::ProxyStopped => None,
         };
         let cost = Cost { bytes: outcome.received(self.trip), held: self.trip.gate.held() };
         self.proxy.counters.ended(slug, self.peer, cost);

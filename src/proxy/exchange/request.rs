@@ -63,7 +63,7 @@ pub struct Unread<'a> {
 
 impl<'a> Unread<'a> {
     pub fn of_http1(raw: &'a [u8]) -> Self {
-        Unread { is_head: false, accept: find_field(raw, "accept"), url: None }
+        Unread { is_head: raw.starts_with(b"HEAD "), accept: find_field(raw, "accept"), url: None }
     }
 }
 

@@ -57,13 +57,14 @@ impl Exchange<'_> {
 }
 
 /// Passes bytes until both directions have ended, one has failed, or nothing came for `idle`. Updates `moved`. `note`: told when the last
-/// bytes have moved.
+/// bytes have moved. `check`: sees the client's bytes; its error ends the tunnel before they are forwarded.
 pub async fn run<A: Side, B: Side>(
     client: &mut A,
     origin: &mut B,
     (idle, note): (Duration, impl Fn(Instant)),
     timer: &mut Timer,
     moved: &mut Moved,
+    mut check: impl FnMut(&[u8]) -> Result<(), FlowError>,
 ) {
     let at = Instant::now() + idle;
     let (mut up, mut down) = (Flow::new(at), Flow::new(at));
@@ -71,11 +72,11 @@ pub async fn run<A: Side, B: Side>(
     poll_fn(|cx| {
         loop {
             let before = (up.at, down.at);
-            let ups = step(&mut up, cx, client, origin, any, &mut moved.up);
+            let ups = step(&mut up, cx, client, origin, any, &mut moved.up, |from| check(from.bytes()));
             if matches!(ups, Poll::Ready(Err(_))) {
                 return Poll::Ready(());
             }
-            let downs = step(&mut down, cx, origin, client, any, &mut moved.down);
+            let downs = step(&mut down, cx, origin, client, any, &mut moved.down, |_| Ok(()));
             if matches!(downs, Poll::Ready(Err(_))) || ups.is_ready() && downs.is_ready() {
                 return Poll::Ready(());
             }
@@ -99,11 +100,12 @@ fn step<A: Side, B: Side>(
     to: &mut B,
     any: MinRate,
     moved: &mut u64,
+    look: impl FnMut(&A) -> Result<(), FlowError>,
 ) -> Poll<Result<(), FlowError>> {
     if flow.is_done {
         return Poll::Ready(Ok(()));
     }
-    let polled = flow.poll(cx, from, to, any, Instant::now());
+    let polled = flow.poll(cx, from, to, any, Instant::now(), look);
     *moved = flow.moved;
     polled
 }
@@ -122,7 +124,7 @@ mod tests {
         let (mut client, mut origin) = (Http1::new(&mut client, &mut one), Http1::new(&mut origin, &mut other));
         client.open();
         origin.open();
-        run(&mut client, &mut origin, (idle, |_| ()), &mut Timer::new(), &mut Moved::default()).await;
+        run(&mut client, &mut origin, (idle, |_| ()), &mut Timer::new(), &mut Moved::default(), |_| Ok(())).await;
     }
 
     #[tokio::test(start_paused = true)]

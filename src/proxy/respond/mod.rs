@@ -78,7 +78,11 @@ impl Answer {
             _ => (StatusCode::METHOD_NOT_ALLOWED, Some("http_request_error")),
         };
         let told = proxy_status(error, Some("Max-Forwards is 0"));
-        Answer::new(status, |text| put_field(text, b"proxy-status", told.as_bytes()), b"")
+        let put_fields = |text: &mut Vec<u8>| {
+            put_field(text, b"proxy-status", told.as_bytes());
+            put_field(text, b"allow", b"OPTIONS");
+        };
+        Answer::new(status, put_fields, b"")
     }
 
     /// Uses the standard reason phrase. `put_fields`: appends field lines.

@@ -1,4 +1,4 @@
-//! Delays that crawlers read differently than meant, or ignore. Pure.
+//! Findings about delays that crawlers read differently than meant, or ignore. Pure.
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::robots::warning::{Severity, TextPlace, WarningCode};
 
-/// What is wrong or surprising, where, and what to do about it.
+/// A finding of the lint: what is wrong or surprising, where, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
@@ -19,7 +19,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// One that its place alone tells apart.
+    /// A finding with the standard message and hint of its code.
     pub(super) fn of(code: WarningCode, place: TextPlace) -> Self {
         let (message, hint) = (code.message().into(), code.hint().into());
         Self { place, severity: code.severity(), code: code.as_str(), message, hint, related: None }
@@ -32,7 +32,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Another line that the finding is about.
+/// Another line that a finding refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Related {

@@ -1,4 +1,4 @@
-//! Groups that say less, or more, than they seem to (RFC 9309 §2.2.1). Pure.
+//! Findings about groups that say less, or more, than they seem to (RFC 9309 §2.2.1). Pure.
 
 use std::collections::HashMap;
 
@@ -42,7 +42,7 @@ fn name(value: &[u8]) -> Vec<u8> {
     if token.is_empty() { value } else { token }.to_ascii_lowercase()
 }
 
-/// A line between two user agents that looks as if it ended the first one's group.
+/// Finds lines between two user agents that look as if they ended the first one's group.
 fn interrupted(group: &[OutlineEntry], findings: &mut Findings<'_>) {
     let mut above: Option<&OutlineEntry> = None;
     for pair in group.windows(2) {
@@ -79,7 +79,7 @@ fn without_rules(group: &[OutlineEntry], findings: &mut Findings<'_>) {
     }
 }
 
-/// Pace lines in a group that only policy tokens name: no crawler fetches under such a name.
+/// Finds pace lines in a group that names policy tokens only: no crawler fetches under such a name.
 fn for_no_crawler(
     group: &[OutlineEntry],
     outline: &Outline<'_>,
@@ -111,7 +111,7 @@ fn for_no_crawler(
     }
 }
 
-/// A user agent right after a rule, without an empty line between them.
+/// Finds user agents right after a rule, without an empty line between them.
 fn without_blank_line(outline: &Outline<'_>, findings: &mut Findings<'_>) {
     let first = outline.records.iter().position(|entry| entry.key == RecordKey::UserAgent).unwrap_or_default();
     for pair in outline.records[first..].windows(2) {

@@ -1,4 +1,4 @@
-//! What is wrong or surprising about a robots.txt, line by line: lines that cannot be read as meant, and legal lines that were hardly
+//! Lists what is wrong or surprising about a robots.txt, line by line: lines that cannot be read as meant, and legal lines that were hardly
 //! meant. Reads the file a second time, as the parser keeps no columns. Pure.
 
 mod delays;
@@ -39,7 +39,7 @@ impl LintReport {
         Self::with_policy_tokens(robots, host, &[])
     }
 
-    /// Like [`new`](Self::new), but `policy_tokens` in User-agent lines also name purposes, not crawlers.
+    /// Like [`new`](Self::new), but in User-agent lines the names in `policy_tokens` stand for purposes, not for crawlers.
     pub fn with_policy_tokens(robots: &RobotsTxt, host: Option<&str>, policy_tokens: &[ProductToken]) -> Self {
         let outline = Outline::new(robots);
         let mut findings = Findings::new(&outline);

@@ -1,4 +1,4 @@
-//! Second, careful reading of a file: its records with their places, and warnings about its lines. Pure.
+//! Reads a file a second time, with care: its records with their places, and warnings about its lines. Pure.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ pub(super) struct Outline<'a> {
     has_agent: bool,
 }
 
-/// One record.
+/// A record of the file, with its place.
 #[derive(Debug)]
 pub(super) struct OutlineEntry {
     pub(super) line: SourceLine,
@@ -36,7 +36,7 @@ pub(super) struct OutlineEntry {
 }
 
 impl OutlineEntry {
-    /// Where to show a fault of the value: at the key if there is no value.
+    /// The range at which to show a fault of the value: the key if there is no value.
     pub(super) fn value_or_name(&self) -> &Range<usize> {
         if self.value.is_empty() { &self.name } else { &self.value }
     }
@@ -58,7 +58,7 @@ impl<'a> Outline<'a> {
         }
         let (mut before, mut last) = (0_u32, 0);
         for line in SourceLines::new(text) {
-            // A piece after a NUL continues the column count: a line may have as many pieces as bytes.
+            // A piece after a NUL continues the column count. Counting again from the first byte would be slow: each byte may be a piece.
             let is_first = line.start == line.first;
             before = if is_first { 0 } else { before.saturating_add(chars(&text[last..line.start])) };
             last = line.start;
@@ -231,7 +231,7 @@ fn why_no_delay(value: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Whether another unit follows the number, or the rest of a time of day: `10 minutes`, `1:30`.
+/// Whether the number is followed by another unit than seconds, or by the rest of a time of day: `10 minutes`, `1:30`.
 pub(super) fn has_other_unit(value: &[u8]) -> bool {
     let digits = value.iter().take_while(|byte| matches!(byte, b'0'..=b'9' | b'.')).count();
     let rest = value[digits..].trim_ascii_start().to_ascii_lowercase();
@@ -250,4 +250,5 @@ fn bad_escape(pattern: &[u8]) -> Option<(WarningCode, Range<usize>)> {
 
 /// The place of warnings about the file as a whole.
 const FILE: TextPlace = TextPlace { line: 1, column: 1, len: 1 };
+/// Most characters of a text in a message.
 const SHOWN: usize = 60;

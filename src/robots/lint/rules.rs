@@ -1,5 +1,5 @@
-//! Rules that never decide: wherever one matches, another rule of its group overrides it (RFC 9309 §2.2.2). A finding holds for every
-//! crawler and every path; the absence of findings proves nothing. Pure.
+//! Findings about rules that never decide: wherever such a rule matches, another rule of its group overrides it (RFC 9309 §2.2.2). A finding
+//! holds for every crawler and every path; the absence of findings proves nothing. Pure.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -33,8 +33,8 @@ pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut
     }
 }
 
-/// Limits for comparing a group's patterns with each other: bytes in all, and bytes for each byte of the file. Without them a file of
-/// 500 KiB could take minutes.
+/// Limit on the bytes compared when the patterns of groups are compared with each other: a fixed number, and a number for each byte of the
+/// file. Without a limit, a file of 500 KiB could take minutes.
 const MOST_COMPARED: (usize, usize) = (4 << 20, 24);
 
 struct LintRule<'a> {
@@ -129,17 +129,17 @@ fn report(rule: &LintRule<'_>, because: &LintRule<'_>, why: Why, outline: &Outli
     let (dead, alive) = (rule.entry, because.entry);
     let literally = outline.value(dead) == outline.value(alive);
     let (code, message, hint, note) = match why {
-        Why::Same if literally => ("same-rule-twice", "the rule is there twice", "leave it out", "it stands here"),
+        Why::Same if literally => ("same-rule-twice", "the rule is there twice", "leave it out", "the other rule"),
         Why::Same => (
             "same-when-decoded",
             "the rule differs from another only by its encoding",
             "leave it out: escapes are decoded before paths are compared (RFC 9309 §2.2.2)",
-            "this is the same",
+            "this rule is the same",
         ),
         Why::Allowed => (
             "allowed-and-disallowed",
             "the same path is allowed, so this rule never decides",
-            "leave one of them out: of rules of the same length allow wins (RFC 9309 §2.2.2)",
+            "leave one of them out: among rules of the same length, allow wins (RFC 9309 §2.2.2)",
             "allowed here",
         ),
         Why::Longer => (

@@ -1,4 +1,4 @@
-//! Sitemaps that cannot be found, or may not be fetched (RFC 9309 §2.2.4), and licences that are not URLs (RSL 1.0). Pure.
+//! Findings about sitemaps that cannot be found, or may not be fetched (RFC 9309 §2.2.4), and licences that are not URLs (RSL 1.0). Pure.
 
 use url::Url;
 
@@ -49,5 +49,6 @@ pub(super) fn find(robots: &RobotsTxt, host: Option<&str>, outline: &Outline<'_>
     }
 }
 
-/// Steps to judge the sitemaps of a file: in all, and for each byte of the file. What is left is not judged.
+/// Steps to judge the sitemaps of a file: a fixed number, and a number for each byte of the file. Once they are spent, no more sitemaps are
+/// judged.
 const MOST_STEPS: (usize, usize) = (2 << 20, 48);

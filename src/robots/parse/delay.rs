@@ -28,7 +28,7 @@ impl StatedPace {
         }
     }
 
-    /// The slower value of each kind. Times of day cannot be compared: the first one stays.
+    /// Merges two paces: the slower value of each kind counts. Times of day cannot be compared, so the first one stays.
     pub(crate) fn slower(self, other: Self) -> Self {
         let request_rate = match (self.request_rate, other.request_rate) {
             (Some(a), Some(b)) => Some(if b.gap() > a.gap() { b } else { a }),
@@ -47,10 +47,10 @@ impl StatedPace {
     }
 }
 
-/// Longest delay that can be represented: a year. Longer ones are cut to it.
+/// Longest delay that is represented: a year. Longer ones are cut to a year.
 const MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// `Request-rate: 1/10s 0900-1700`: `requests` in each `time`.
+/// The value of a line such as `Request-rate: 1/10s 0900-1700`: `requests` in each `time`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestRate {
     pub requests: u32,
@@ -86,7 +86,7 @@ impl RequestRate {
     }
 }
 
-/// `Visit-time: 0600-0845`: the part of the day, UTC, in which the site wants to be crawled.
+/// The value of a line such as `Visit-time: 0600-0845`: the part of the day, UTC, in which the site wants to be crawled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VisitTime {
     /// Minutes after midnight.
@@ -124,7 +124,7 @@ impl VisitTime {
     }
 }
 
-/// Written as in a robots.txt.
+/// Formats the period as in a robots.txt.
 impl fmt::Display for VisitTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { from, to } = self;
@@ -132,7 +132,7 @@ impl fmt::Display for VisitTime {
     }
 }
 
-/// Decimal seconds. A word directly after the number must be a unit of seconds.
+/// Parses decimal seconds. A word directly after the number must be a unit of seconds.
 fn crawl_delay(value: &[u8]) -> Option<Duration> {
     let digits = value.iter().take_while(|byte| matches!(byte, b'0'..=b'9' | b'.')).count();
     let (number, rest) = value.split_at(digits);
@@ -145,7 +145,7 @@ fn crawl_delay(value: &[u8]) -> Option<Duration> {
     Some(Duration::try_from_secs_f64(seconds).map_or(MAX, |delay| delay.min(MAX)))
 }
 
-/// `hhmm` or `hh:mm`.
+/// Parses `hhmm` or `hh:mm`.
 fn minute_of_day(text: &str) -> Option<u16> {
     let (hours, minutes) = match text.split_once(':') {
         Some(parts) => parts,

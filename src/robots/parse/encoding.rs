@@ -12,7 +12,7 @@ pub(crate) enum Encoding {
     Unknown,
 }
 
-/// How ASCII letters are laid out in a file: one byte each, with NULs between them.
+/// How the ASCII letters of a file are laid out: one byte each, with NULs between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// Bytes from one letter to the next: 2, 4, or a width that no encoding has.
@@ -22,11 +22,11 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Those of UTF-16 and UTF-32, little-endian and big-endian.
+    /// The layouts of UTF-16 and UTF-32, little-endian and big-endian.
     pub(crate) const KNOWN: [Self; 4] =
         [Self { width: 2, at: 0 }, Self { width: 2, at: 1 }, Self { width: 4, at: 0 }, Self { width: 4, at: 3 }];
 
-    /// The text, in which `ill_formed` stands for ill-formed units. `None`: no encoding has this layout.
+    /// Decodes a text; `ill_formed` replaces ill-formed units. `None`: no encoding has this layout.
     pub(crate) fn decode(self, bytes: &[u8], ill_formed: char) -> Option<String> {
         Some(match (self.width, self.at) {
             (2, 0) => decode_utf16(bytes, u16::from_le_bytes, ill_formed),
@@ -45,7 +45,7 @@ impl Layout {
     }
 }
 
-/// A file has the encoding in which it has ASCII words, since keys are ASCII. `is_cut`: the file may end inside a unit.
+/// Detects the encoding in which a file has ASCII words, since keys are ASCII. `is_cut`: the file may end inside a unit.
 pub(crate) fn detect(bytes: &[u8], is_cut: bool) -> Encoding {
     if !bytes.contains(&0) {
         return Encoding::Bytes;

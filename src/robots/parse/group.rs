@@ -61,7 +61,7 @@ pub(super) struct GroupName {
 }
 
 impl Groups {
-    /// Reserves room for as many rules as this text may have.
+    /// Empty groups, with room for as many rules as this text probably has.
     pub(crate) fn for_text(text: &[u8]) -> Self {
         Self {
             names: Vec::new(),
@@ -76,7 +76,7 @@ impl Groups {
         }
     }
 
-    /// A user-agent line. Consecutive ones share what follows.
+    /// Adds a user-agent line. Consecutive user-agent lines share the lines that follow.
     pub(crate) fn add_agent(&mut self, value: Span, text: &[u8]) {
         if self.groups.is_empty() {
             self.rules.clear();
@@ -97,7 +97,7 @@ impl Groups {
         }
     }
 
-    /// An allow or disallow line, `None` if it has no path.
+    /// Adds an allow or disallow line. `None`: the line has no path.
     pub(crate) fn add_rule(&mut self, rule: Option<RuleSpan>) {
         self.rules.extend(rule);
         self.group_ended = !self.sections.is_empty();
@@ -150,7 +150,7 @@ impl Groups {
                     let by_value = || compare(value(a), value(b)).then(a.section.cmp(&b.section));
                     compare(token(a), token(b)).then_with(by_value)
                 });
-                // Each name once in a section.
+                // Keeps each name once in a section.
                 self.names.dedup_by(|a, b| a.section == b.section && compare(value(a), value(b)).is_eq());
                 self.names.shrink_to_fit();
             }

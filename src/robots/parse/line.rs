@@ -20,17 +20,17 @@ pub(crate) struct SourceLines<'a> {
     has_nul: bool,
 }
 
-/// A line, without what ends it.
+/// A line, without its line ending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SourceLine {
     pub(crate) number: u32,
-    /// Where the whole line begins; NULs may split it into several pieces.
+    /// Offset at which the whole line begins; NULs may split it into several pieces.
     pub(crate) first: usize,
     pub(crate) start: usize,
-    /// Where the comment begins, or the end of the line.
+    /// Offset of the comment, or of the end of the line if there is no comment.
     pub(crate) content_end: usize,
     pub(crate) end: usize,
-    /// Where the next line begins.
+    /// Offset of the next line.
     pub(crate) next: usize,
 }
 
@@ -82,7 +82,7 @@ impl Iterator for SourceLines<'_> {
 }
 
 /// Length of the byte order marks at the start. A truncated mark is skipped too, as Google does. So are several marks in a row, which
-/// arise when each of several tools adds one. In single bytes, the mark of another encoding says nothing.
+/// arise when each of several tools adds one. The mark of UTF-16 or UTF-32 means nothing in a text of single bytes, and is skipped.
 pub(crate) fn byte_order_mark(text: &[u8]) -> usize {
     if let Some(wide) = WIDE_MARKS.iter().find(|mark| text.starts_with(mark)) {
         return wide.len();
@@ -90,16 +90,16 @@ pub(crate) fn byte_order_mark(text: &[u8]) -> usize {
     b"\xEF\xBB\xBF".iter().cycle().zip(text).take_while(|(mark, byte)| mark == byte).count()
 }
 
-/// Of UTF-16 and UTF-32.
+/// Byte order marks of UTF-16 and UTF-32.
 const WIDE_MARKS: [&[u8]; 3] = [b"\xFF\xFE", b"\xFE\xFF", b"\0\0\xFE\xFF"];
 
-/// What a line says.
+/// The content of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LineContent {
     /// Nothing, or a comment only.
     Empty,
     Record(Record),
-    /// Text without a colon that cannot be split: it has no gap, or more than one.
+    /// Text without a colon that cannot be split into key and value: it has no gap, or more than one.
     Text(Range<usize>),
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct RobotsFile {
     pub(crate) faults: OnceLock<FileFaults>,
 }
 
-/// What a proxy asks of a file's preferences and licences each time it is fetched: finding it means reading all of their lines.
+/// Facts about a file's preferences and licences that the proxy needs at each fetch. Computing them takes a pass over all of their lines.
 #[derive(Debug)]
 pub(crate) struct FileFaults {
     /// The first value of a `License` line that is a URL.
@@ -137,7 +137,7 @@ impl Parser<'_> {
                 self.groups.add_pace(pace);
             }
             RecordKey::Sitemap | RecordKey::License => self.values.push((spelt.key, Span::new(record.value))),
-            // Keys of Yandex, with nothing to obey.
+            // Keys of Yandex, which ask nothing of a crawler.
             RecordKey::Host | RecordKey::CleanParam => {}
             RecordKey::ContentSignal => self.groups.add_usage(Vocabulary::Signal, Span::new(record.value)),
             RecordKey::ContentUsage => self.groups.add_usage(Vocabulary::Usage, Span::new(record.value)),

@@ -20,7 +20,7 @@ pub(crate) struct GroupSelection {
 type GroupNumbers = SmallVec<[u32; 4]>;
 
 impl Groups {
-    /// Selects what a crawler with these names obeys, in the file's order: all sections that name it, or else all of `*`.
+    /// Selects the sections that a crawler with these names obeys, in the file's order: all that name it, or else all of `*`.
     pub(crate) fn select<T: AsRef<str>>(
         &self,
         tokens: &[T],
@@ -42,7 +42,7 @@ impl Groups {
         selection
     }
 
-    /// The groups that name this token; `*` does not. `None`: no group does.
+    /// Selects the groups that name this token; `*` does not count as its name. `None`: no group names it.
     pub(crate) fn select_named(
         &self,
         token: &str,
@@ -67,7 +67,7 @@ impl Groups {
         GroupSelection { sections, groups, is_cut }
     }
 
-    /// The sections, and whether the budget was spent before all were found.
+    /// The sections that name one of the tokens, and whether the budget was spent before all were found.
     fn sections_naming<T: AsRef<str>>(
         &self,
         tokens: &[T],
@@ -112,10 +112,10 @@ impl Groups {
         (found, is_cut)
     }
 
-    /// The names, sorted, whose token is this one.
+    /// The names whose token is `wanted`, found by binary search.
     fn names_beginning(&self, wanted: &[u8], text: &[u8], budget: &mut StepBudget) -> &[GroupName] {
         _ = budget.spend(self.names.len().ilog2() as usize * (1 + wanted.len() / 2));
-        // More bytes decide nothing.
+        // Bytes after these cannot change the order.
         let order = |name: &GroupName| {
             let value = slice(text, name.value);
             compare(leading_token(&value[..value.len().min(wanted.len() + 1)]), wanted)
@@ -125,7 +125,7 @@ impl Groups {
     }
 }
 
-/// The first of what names a section, as many as the budget has steps for, and whether there are more.
+/// The first items of a slice, as many as the budget has steps for, and whether there are more.
 fn affordable<'a, T>(named: &'a [T], budget: &mut StepBudget) -> (&'a [T], bool) {
     let count = named.len().min(budget.left() / SECTION);
     let is_cut = budget.spend(named.len() * SECTION).is_err();

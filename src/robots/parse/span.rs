@@ -1,4 +1,4 @@
-//! Where values and rules stand in the text of a robots.txt. Pure.
+//! The positions of values and rules in the text of a robots.txt. Pure.
 
 use crate::robots::rule::RuleKind;
 
@@ -18,13 +18,13 @@ impl Span {
     }
 }
 
-/// A rule in the file: where its path is, and its kind.
+/// A rule in the file: the position of its path, and its kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RuleSpan {
     pub(crate) start: u32,
     pub(crate) len: u16,
     pub(crate) kind: RuleKind,
-    /// The path has neither `*` nor a final `$`, and nothing that must be normalised.
+    /// Whether the path has neither `*` nor a final `$`, and needs no normalising.
     pub(crate) plain: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Patterns without a star, in the order of their bytes. Pure.
+//! Patterns without a star, sorted: binary search finds those that are prefixes of a path. Pure.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -15,16 +15,16 @@ pub(super) struct Literal<T> {
     /// The first eight bytes, which decide most comparisons.
     word: u64,
     place: PatternPlace,
-    /// Index of the longest other unanchored literal that this one begins with.
+    /// Index of the longest other unanchored literal that is a prefix of this one.
     parent: u32,
-    /// Whether only an equal path matches.
+    /// Whether the literal matches only a path that equals it.
     is_exact: bool,
-    /// The greatest value of this literal and its ancestors: where it matches, they match too.
+    /// The greatest value of this literal and its ancestors, which match wherever it matches.
     value: T,
 }
 
 const NONE: u32 = u32::MAX;
-/// Steps that each look-up costs besides its comparisons: in a file with thousands of groups, each group's memory is a cache miss.
+/// Steps that each look-up costs besides its comparisons: in a file with thousands of groups, each look-up is a cache miss.
 const LOOK_UP: usize = 16;
 
 impl<T> Literal<T> {
@@ -38,7 +38,7 @@ impl<T: Ord + Copy> Literals<T> {
     pub(super) fn new(literals: Vec<Literal<T>>, text: &PatternText) -> Self {
         let mut literals = literals;
         sort(&mut literals, text);
-        // Of equal literals, the first has the greatest value.
+        // `sort` has put the one with the greatest value first among equal literals.
         literals.dedup_by(|b, a| {
             a.is_exact == b.is_exact && a.place.len == b.place.len && bytes(text, a) == bytes(text, b)
         });
@@ -79,7 +79,7 @@ impl<T: Ord + Copy> Literals<T> {
                 bytes(text, literal) <= path
             }
         });
-        // The literals that the path begins with are the last one that does not sort after it, or ancestors of that one.
+        // Every literal that is a prefix of the path is the last literal that does not sort after the path, or an ancestor of that literal.
         let mut next = behind.checked_sub(1).map(|last| &self.0[last]);
         let shared = next.map_or(0, |last| shared(bytes(text, last), path));
         let found = loop {
@@ -119,7 +119,7 @@ fn bytes<'a, T>(text: &'a PatternText, literal: &Literal<T>) -> &'a [u8] {
     text.at(literal.place)
 }
 
-/// The first eight bytes as a number that sorts like the text, padded with zeros, which no pattern holds.
+/// The first eight bytes as a number that sorts like the text. Shorter texts are padded with zeros, which no literal contains.
 #[inline]
 fn word(text: &[u8]) -> u64 {
     match text.first_chunk() {

@@ -1,5 +1,5 @@
-//! Path patterns to values (RFC 9309 §2.2.3), each look-up within a budget of steps: the rules of robots.txt, its usage
-//! preferences, tdmrep.json and the operator's own rules are four uses of it. Pure.
+//! Maps path patterns to values (RFC 9309 §2.2.3), each look-up within a budget of steps. Used for the rules of robots.txt, its usage
+//! preferences, tdmrep.json and the operator's own rules. Pure.
 
 mod literals;
 pub(crate) mod pattern;
@@ -19,17 +19,17 @@ use pattern::{PatternForm, normalise, path_bytes};
 use star_patterns::{Star, Starred};
 use text::{PatternPlace, PatternText};
 
-/// Compiled patterns. A look-up returns the greatest value of those that match a path: the values are ordered by precedence.
+/// Compiled patterns. A look-up returns the greatest value of the patterns that match a path: values are ordered by precedence.
 ///
-/// Patterns without a star are sorted literals: those that a path begins with are the last one that does not sort after the path, and
-/// its ancestors. Patterns with stars are tried with the greatest value first; if there are many, only those whose rarest three bytes
-/// occur in the path.
+/// Patterns without a star are sorted literals: only the last one that does not sort after the path, and the literals that are its
+/// prefixes, can match. Patterns with stars are tried in descending order of value; if there are many, only those whose rarest three
+/// bytes occur in the path.
 #[derive(Debug)]
 pub(crate) struct Patterns<T> {
     text: PatternText,
     literals: Literals<T>,
     starred: Starred<T>,
-    /// The patterns after [`fold`], if it changes any.
+    /// The same patterns after [`fold`]; `None` if it changes nothing.
     folded: Option<Box<Self>>,
 }
 
@@ -58,13 +58,13 @@ impl<T: Ord + Copy> Patterns<T> {
 }
 
 impl<T: Ord + Copy> PatternsBuilder<T> {
-    /// `shared`: the text that plain patterns are pieces of, so that they are not copied. `patterns`: the expected number.
+    /// `shared`: the text that contains the plain patterns, so that they are not copied. `patterns`: the expected number of patterns.
     pub(crate) fn new(shared: Arc<[u8]>, patterns: usize) -> Self {
         let text = PatternText { shared, own: Vec::new() };
         Self { text, literals: Vec::with_capacity(patterns), starred: Vec::new(), folded: None }
     }
 
-    /// Adds a piece of the shared text in which nothing is special and nothing must be normalised.
+    /// Adds a pattern that is a piece of the shared text, has no special characters and needs no normalising.
     #[inline]
     pub(crate) fn add_plain(&mut self, at: Range<usize>, value: T) {
         let literal = Literal::new(PatternPlace::new(at), false, value);
@@ -74,8 +74,8 @@ impl<T: Ord + Copy> PatternsBuilder<T> {
         }
     }
 
-    /// Adds a pattern as written. `value` is called with the number of bytes that count for precedence: those of the normalised
-    /// pattern, `*` and `$` included; for the folded pattern with those of that.
+    /// Adds a pattern as written. `value` is called with the number of bytes that count for precedence: the length of the normalised
+    /// pattern, `*` and `$` included; and again with the length of the folded pattern, if patterns are folded.
     pub(crate) fn add(&mut self, written: &[u8], value: impl Fn(usize) -> T) {
         let (text, form, bytes) = normalise(written);
         let folded = fold(&text, path_bytes(&text));

@@ -1,19 +1,19 @@
-//! RFC 9309 §2.2.3: path patterns in the form that is compared. Pure.
+//! RFC 9309 §2.2.3: normalises path patterns for comparison. Pure.
 
 use crate::robots::path::{self, PathByte};
 
 /// Stands for a star in a normalised pattern. NUL ends lines, so no pattern contains it.
 pub(crate) const STAR: u8 = 0;
 
-/// What a normalised pattern matches.
+/// The paths that a normalised pattern matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PatternForm {
-    /// Paths that begin with its text.
+    /// Paths that begin with the pattern's text.
     Prefix,
-    /// The path that equals its text.
+    /// The path that equals the pattern's text.
     Exact,
-    /// Paths that begin with the first literal of its text and contain the others in this order, with anything where a star is. An
-    /// anchored pattern matches only if the path ends with the last literal.
+    /// Paths that begin with the first literal of the pattern's text and contain the others in this order, with anything where a star is.
+    /// An anchored pattern matches only if the path ends with the last literal.
     Starred { is_anchored: bool },
 }
 
@@ -40,9 +40,9 @@ pub(crate) fn path_bytes(text: &[u8]) -> usize {
 /// A pattern to compare with other patterns: equal shapes match the same paths with the same precedence.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
-    /// Normalised, with `STAR` for each star, and without an anchor.
+    /// The normalised pattern, with `STAR` for each star, and without an anchor.
     pub(crate) text: Vec<u8>,
-    /// Whether it must match up to the end of the path. Without an anchor, it is as if one more star ended it.
+    /// Whether the pattern must match up to the end of the path. A pattern without an anchor is as if it ended with one more star.
     pub(crate) anchored: bool,
     /// The bytes that count for precedence.
     pub(crate) bytes: usize,
@@ -66,7 +66,7 @@ impl Shape {
         Self { text, anchored, bytes }
     }
 
-    /// All paths that it matches, as one text in which each star stands for a run of bytes.
+    /// All paths that the pattern matches, as one text in which each star stands for a run of bytes.
     pub(crate) fn paths(&self) -> Vec<u8> {
         let mut text = Vec::with_capacity(self.text.len() + 2);
         // Paths begin with `/`: a star at the start matches at least that slash, unless a slash follows the star.
@@ -79,16 +79,17 @@ impl Shape {
         text
     }
 
-    /// Whether it matches each of the [`paths`](Self::paths) of another pattern. May miss a match, but never claims one wrongly.
+    /// Whether this pattern matches every one of the [`paths`](Self::paths) of another pattern, given as `text`. May wrongly return false,
+    /// but never wrongly returns true.
     ///
-    /// No literal matches a star in `text`: only a star of this pattern does, and then it matches any run.
+    /// A star in `text` is matched only by a star of this pattern, which matches any run, never by a literal.
     pub(crate) fn covers(&self, text: &[u8]) -> bool {
         let mut pieces = self.text.split(|&byte| byte == STAR);
         let first = pieces.next().unwrap_or_default();
         let Some(mut rest) = text.strip_prefix(first) else { return false };
         let mut last = None;
         for piece in pieces {
-            // Leftmost is best for all pieces but the last, which may have to end the path.
+            // The leftmost match is best for all pieces but the last, which may have to end the path.
             if let Some(before) = last.replace(piece) {
                 let Some(at) = memchr::memmem::find(rest, before) else { return false };
                 rest = &rest[at + before.len()..];

@@ -1,4 +1,4 @@
-//! Patterns with stars. Between stars there are only literals, so that the leftmost place of each is enough: no backtracking.
+//! Patterns with stars. Between stars there are only literals, so that the leftmost match of each literal is enough: no backtracking.
 //! Pure.
 
 use std::cmp::Reverse;
@@ -12,7 +12,7 @@ use crate::robots::path::{ComparedPath, parts};
 use crate::robots::steps;
 use smallvec::SmallVec;
 
-/// The patterns with stars of [`Patterns`](super::Patterns), those with the greatest value first.
+/// The patterns with stars of [`Patterns`](super::Patterns), in descending order of value.
 #[derive(Debug)]
 pub(super) struct Starred<T> {
     patterns: Box<[Star<T>]>,
@@ -74,7 +74,7 @@ impl<T: Ord + Copy> Starred<T> {
                 continue;
             }
             budget.spend(1 + 2 * members.len())?;
-            // `extend` would make room for all of them first.
+            // `extend` would first reserve room for all members.
             members.iter().filter(|n| is_candidate(n)).for_each(|&n| candidates.push(n));
         }
         let sorting = candidates.len() * (candidates.len() + 1).ilog2() as usize;
@@ -125,8 +125,8 @@ impl<T> Star<T> {
         Ok(true)
     }
 
-    /// The same for the rest of a folded path with its query: each piece is in the path, where an escaped separator is as good as a plain
-    /// one, or in the query, where it is not.
+    /// Like the end of [`matches`](Self::matches), for the rest of a folded path with its query: each piece must occur in the path, where
+    /// `+` equals `%2B`, `&` equals `%26` and `=` equals `%3D`, or in the query, where they differ.
     #[cold]
     fn matches_folded(&self, mut rest: &[u8], pieces: &[u8], budget: &mut StepBudget) -> Result<bool, StepsSpent> {
         budget.spend(pieces.len())?;
@@ -144,7 +144,7 @@ impl<T> Star<T> {
         }
         let mut from = 0;
         for (folded, written) in pieces.into_iter().filter(|(piece, _)| !piece.is_empty()) {
-            // Of the query, what follows the `?` of the piece.
+            // A piece with a `?` may extend into the query, by its bytes from the `?` on.
             let end = rest.len().min(query + parts(folded).1.len());
             let mut found = None;
             if from <= query {
@@ -161,13 +161,13 @@ impl<T> Star<T> {
     }
 }
 
-/// Whether a pattern has escapes of what separates the parts of a query where there may be a path or a query.
+/// Whether a pattern has `%2B`, `%26` or `%3D` after a star and before any `?`, where it may match in a path or in a query.
 fn has_separators(literal: &[u8], pieces: &[u8]) -> bool {
     let has = |escape: &&[u8]| memchr::memmem::find(parts(pieces).0, escape).is_some();
     !literal.contains(&b'?') && [&b"%2B"[..], b"%26", b"%3D"].iter().any(has)
 }
 
-/// The leftmost place of a piece, which must not be empty.
+/// The leftmost position of a piece, which must not be empty.
 fn find(text: &[u8], piece: &[u8], budget: &mut StepBudget) -> Result<Option<usize>, StepsSpent> {
     let Some(last) = text.len().checked_sub(piece.len()) else { return Ok(None) };
     let mut from = 0;
@@ -187,14 +187,14 @@ fn find(text: &[u8], piece: &[u8], budget: &mut StepBudget) -> Result<Option<usi
 /// The numbers of patterns that may match a path.
 type Candidates = SmallVec<[u32; 32]>;
 
-/// Finds candidates among many patterns by three consecutive bytes that every matching path has: of each pattern, the three that the
-/// fewest other patterns have. A path is looked up by each three consecutive bytes of it.
+/// Finds candidates among many patterns by a trigram: three consecutive bytes that every matching path has. Each pattern is indexed by its
+/// rarest trigram among all patterns; a path is looked up by each of its trigrams.
 #[derive(Debug)]
 struct Index {
-    /// Where the members of each bucket begin; the last entry is the end of the last bucket.
+    /// Index in `members` at which each bucket begins; the last entry is the end of the last bucket.
     starts: Box<[u32]>,
     members: Box<[u32]>,
-    /// The patterns without three consecutive bytes that every matching path has.
+    /// The patterns without a trigram that every matching path has.
     short: Box<[u32]>,
 }
 
@@ -247,11 +247,11 @@ impl Index {
     }
 }
 
-/// The bucket of three bytes. `buckets` is a power of two.
+/// The bucket of a trigram. `buckets` is a power of two.
 #[inline]
 fn bucket(window: u32, buckets: usize) -> usize {
     (window.wrapping_mul(0x9E37_79B1) >> (32 - buckets.trailing_zeros())) as usize
 }
 
-/// Up to this number, patterns are tried one by one.
+/// Up to this number of patterns they are tried one by one, without an index.
 const MOST_WITHOUT_INDEX: usize = 64;

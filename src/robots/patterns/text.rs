@@ -1,9 +1,9 @@
-//! Where the text of patterns is kept. Pure.
+//! The storage of patterns' text. Pure.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The text of all patterns: the shared text, followed by the patterns that are not a piece of it.
+/// The text of all patterns: the shared text, followed by the patterns that are not pieces of it.
 #[derive(Debug, Clone)]
 pub(super) struct PatternText {
     pub(super) shared: Arc<[u8]>,
@@ -21,7 +21,7 @@ impl PatternText {
     }
 }
 
-/// A piece of the text.
+/// The position of a pattern in [`PatternText`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PatternPlace {
     start: u32,

@@ -160,7 +160,7 @@ fn settle(directory: &Path) -> Result<(), UnusableFile> {
     Ok(())
 }
 
-/// `false`: there is a successor already.
+/// Creates the successor. `false`: there is one already.
 fn make_next(directory: &Path) -> Result<bool, UnusableFile> {
     let [certificate, key] = next(directory);
     if is_there(&certificate)? && is_there(&key)? {

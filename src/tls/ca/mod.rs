@@ -34,7 +34,7 @@ pub struct Ca {
     path: PathBuf,
     /// The content of the certificate file when it was read.
     written: Vec<u8>,
-    /// How to replace it.
+    /// How to replace the authority, for hints.
     remedy: &'static str,
     /// The open file, with a shared lock while this signs: it shows that the authority is in use, even if the file is renamed.
     _file: File,
@@ -67,7 +67,7 @@ impl Trusted {
 }
 
 impl Ca {
-    /// The configured authority.
+    /// Opens the configured authority.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -111,7 +111,7 @@ impl Ca {
             UnusableFile::new(format!("{} cannot be used: {why}", certificate.display()), hint).about(certificate)
         };
         let file = open_file(certificate).map_err(fault(certificate, "read"))?;
-        // File systems without locks are ignored.
+        // Fails on file systems without locks, which is ignored.
         let _ = control_lock(&file, libc::F_OFD_SETLK, libc::F_RDLCK as libc::c_short, 0, 1);
         let text = read_whole(&file).map_err(fault(certificate, "read"))?;
         let all: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text)
@@ -181,7 +181,7 @@ impl Ca {
         all.iter().filter_map(Trusted::of).collect()
     }
 
-    /// The certificates of the configured authority that are there, with its successor's and its predecessor's. Creates nothing.
+    /// The existing certificates of the configured authority, its successor and its predecessor. Creates nothing.
     pub fn present(source: &CaSource) -> Vec<CertificateDer<'static>> {
         let path = source.files().map_or_else(|| directory(source).join(CERTIFICATE), |(path, _)| path.to_owned());
         let others = [NEXT, OLD].map(|extension| path.with_added_extension(extension));
@@ -222,7 +222,7 @@ impl Ca {
         self.validity
     }
 
-    /// What is or will soon be wrong with it, and what to do about it.
+    /// Says what is wrong with the authority, or soon will be, and what to do about it.
     pub fn warning(&self, now: OffsetDateTime) -> Option<String> {
         let ((from, until), path, remedy) = (self.validity, self.path.display(), self.remedy);
         if now < from {
@@ -274,7 +274,8 @@ pub fn has_expired(certificate: &Path) -> bool {
     anchor.and_then(|it| Trusted::of(&it)).is_some_and(|it| it.until <= OffsetDateTime::now_utc())
 }
 
-/// What clients of the authority in this file have to trust. Others may be able to put files into the directory of an operator's own.
+/// The certificate that clients of the authority in this file have to trust. `None` for another user's file: others may be able to put
+/// files into the directory of an operator's authority.
 fn trusted_in(certificate: &Path) -> Option<CertificateDer<'static>> {
     anchor_in(&read_ours(certificate).ok()?)
 }
@@ -394,7 +395,7 @@ mod tests {
         Ca::finish(directory, &Ca::prepared(directory).unwrap()).unwrap()
     }
 
-    /// Whoever is asked may take his time.
+    /// The authority may change between the question to the user and the answer.
     #[test]
     fn only_the_successor_that_was_agreed_to_is_put_in_place_and_only_once() {
         let (_home, directory) = dated(RIGHT - YEARS, RIGHT + YEARS);
@@ -444,7 +445,7 @@ mod tests {
         assert_eq!(most, [Some(1); 8]);
     }
 
-    /// The operator's own authority may be where others can put files.
+    /// The operator's own authority may be in a directory where others can put files.
     #[test]
     fn what_another_user_has_put_beside_it_is_not_trusted() {
         use std::os::unix::fs::{PermissionsExt, chown};

@@ -491,7 +491,7 @@ fn check_names_the_users_of_certificates_and_warns_where_nobody_asks_for_any() {
         "access: {{ users: [{{ name: alice, password: \"{hash}\", certificate: alice.example }}, {{ name: bob, certificate: Bob }}, \
          {{ name: carol, password: \"{hash}\" }}] }}\n"
     );
-    let warning = "  warning: no listener asks for client certificates: `certificate` is of no use to alice, bob\n";
+    let warning = "  warning: no listener asks for client certificates: `certificate` has no effect for alice, bob\n";
     let tls =
         "listen: [{ address: 127.0.0.1:3128, tls: { certificate: c.pem, key: k.pem, client_ca: clients.pem } }]\n";
     for (listen, is_warned) in [("", true), (tls, false)] {

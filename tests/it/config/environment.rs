@@ -98,8 +98,8 @@ fn a_credential_of_the_service_is_named_in_place_of_a_path() {
     assert_eq!(settings.listen[0].tls.as_ref().unwrap().key, PathBuf::from("/run/credentials/politely.service/key"));
     let told = with_environment(Some(&file), &[]).unwrap_err();
     assert!(told.contains("politely.yaml:1:45\n"), "{told}");
-    assert!(told.contains("there is no credential `token` outside the service that has it"), "{told}");
-    assert!(told.contains("the unit needs `LoadCredential=key:PATH`"), "{told}");
+    assert!(told.contains("the credential `token` is available only inside the service that has it"), "{told}");
+    assert!(told.contains("add `LoadCredential=key:PATH` to the unit"), "{told}");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_purpose_has_no_variable_of_its_own() {
         with_environment(None, &[(name, "[GPTBot]")]).unwrap_err(),
         format!(
             "\
-error: `POLITELY_IDENTITY__POLICY_TOKENS` takes no purpose in its name
+error: a purpose cannot be named below `POLITELY_IDENTITY__POLICY_TOKENS`
   --> {name}
 hint: the name of a key cannot spell a purpose: set all of them in one value, such as \
 `POLITELY_IDENTITY__POLICY_TOKENS='{{ai-train: [NAME]}}'`"
@@ -150,7 +150,8 @@ fn a_host_has_no_variable_of_its_own() {
         ("POLITELY_HOSTS__", "POLITELY_HOSTS"),
     ] {
         let told = with_environment(None, &[(name, "ignore")]).unwrap_err();
-        let what = format!("error: `{section}` takes no host in its name\n  --> {name}\nhint: {hint} `{section}='{{");
+        let what =
+            format!("error: a host cannot be named below `{section}`\n  --> {name}\nhint: {hint} `{section}='{{");
         assert!(told.starts_with(&what), "{told}");
     }
     let settings = with_environment(
@@ -242,9 +243,9 @@ fn a_fleet_is_a_url_or_that_and_the_number_of_instances() {
     assert_eq!(apart("fleet: { pace: 'redis://h:1/', copies: 'redis://h:1/' }"), [Some(1), None]);
     assert_eq!(apart("fleet: redis://h:1/"), [Some(1), None]);
     for (wrong, told) in [
-        ("{ pace: 'redis://h:1/' }", "shares paces and copies"),
-        ("{ copies: 'redis://h:1/' }", "shares paces and copies"),
-        ("{ url: 'redis://h:1/', copies: 'redis://h:2/' }", "`url` is short for"),
+        ("{ pace: 'redis://h:1/' }", "needs both `pace` and `copies`"),
+        ("{ copies: 'redis://h:1/' }", "needs both `pace` and `copies`"),
+        ("{ url: 'redis://h:1/', copies: 'redis://h:2/' }", "`url` stands for"),
         ("{ pace: 'redis://h:1/', copies: 'http://h:2/' }", "redis"),
     ] {
         let said = short(&format!("fleet: {wrong}"));
@@ -269,7 +270,7 @@ fn an_argument_at_fault_is_an_error_as_a_line_would_be() {
         (
             "hosts.a.example.robots",
             "ignore",
-            "`--set hosts` takes no host in its name\n  --> --set hosts.a.example.robots\nhint: the name of a key cannot \
+            "a host cannot be named below `--set hosts`\n  --> --set hosts.a.example.robots\nhint: the name of a key cannot \
              spell a host: set all of them in one value, such as `--set hosts='{",
         ),
     ] {

@@ -326,7 +326,7 @@ fn what_is_not_yaml_is_reported_with_a_way_out() {
         ),
         (
             "mode: report\n---\nmode: enforce",
-            "file there is more than one document in it | leave out the line `---` and what follows",
+            "file the file has more than one document | leave out the line `---` and what follows",
         ),
         (
             "mode: enforce\npace: { queue: 5 } # \u{e9}\u{7}\n",
@@ -369,7 +369,7 @@ fn addresses_are_published_below_an_agent() {
     let hint = "add `signature: { key: …, agent: https://bot.example }`, below which they are published";
     assert_eq!(
         short("identity: { addresses: [192.0.2.0/24] }"),
-        [format!("1:24 nobody could find these addresses | {hint}")]
+        [format!("1:24 `addresses` requires `signature.agent` | {hint}")]
     );
 }
 

@@ -143,7 +143,7 @@ fn a_fault_without_a_line_is_shown_with_the_file_that_it_is_in() {
     let (home, main) =
         files(&[("politely.yaml", "include: conf.d"), ("conf.d/a.yaml", "mode: report\n---\nmode: enforce\n")]);
     let told = Settings::load(Some(&main), []).unwrap_err().to_string();
-    assert!(told.contains("there is more than one document in it"), "{told}");
+    assert!(told.contains("the file has more than one document"), "{told}");
     assert!(told.contains(&format!("--> {}", home.path().join("conf.d/a.yaml").display())), "{told}");
     assert!(!told.contains("politely.yaml"), "{told}");
 }

@@ -83,7 +83,7 @@ fn for_some_hosts_and_users_it_is_otherwise_and_zero_is_none() {
 #[test]
 fn what_cannot_be_meant_is_said_with_its_place() {
     let longer = "lower the one or raise the other";
-    let pause = "write `10m`; a host that still turns requests away is paused again";
+    let pause = "write `10m`; a host that still refuses requests is paused again";
     let factor = "a factor is a number from 0.01 to 1000, such as `5` or `2.5`, or 0 for none";
     let size = "a size is a whole number and its unit: `512KiB`, `1MiB`, `2GiB`, or a plain number of bytes";
     for (yaml, faults) in [
@@ -99,9 +99,9 @@ hosts:
 ",
             &[
                 &*format!("3:20 `min` (10s) is longer than `max` (5s) | {longer}"),
-                &format!("4:31 a host is left alone for up to 1h, not for 2h | {pause}"),
+                &format!("4:31 a host is paused for up to 1h, not for 2h | {pause}"),
                 &format!("6:33 `max` (2m) is longer than `pace.max_crawl_delay` (1m) | {longer}"),
-                &format!("6:57 a host is left alone for up to 1h, not for 0 | {pause}"),
+                &format!("6:57 a host is paused for up to 1h, not for 0 | {pause}"),
                 "7:31 this budget has no limit | add `requests: …` or `bytes: …`; money has a period of its own: `money: { USD: 5, per: day }`; `{}` means no budget",
             ][..],
         ),

@@ -47,7 +47,7 @@ fn keys_that_do_not_fit_each_other_are_shown_where_they_are_written() {
         ),
         (
             "identity: { signature: { validity: 2d } }",
-            "1:36 a signature is good for 2 seconds to 24 hours | write `60s`; verifiers advise a minute",
+            "1:36 the validity of a signature must be from 2 seconds to 24 hours | write `60s`; verifiers advise a minute",
         ),
         (
             "listen: [{ address: 127.0.0.1:1, directory: true }]",
@@ -74,11 +74,11 @@ fn keys_that_do_not_fit_each_other_are_shown_where_they_are_written() {
         ),
         (
             "egress: { upstream_proxy: 'http://127.0.0.1:3128' }",
-            "1:27 this proxy listens there itself | name another proxy, or leave it out",
+            "1:27 this proxy itself listens at this address | name another proxy, or leave it out",
         ),
         (
             "egress: { upstream_proxy: 'http://localhost:3129' }",
-            "1:27 this proxy listens there itself | name another proxy, or leave it out",
+            "1:27 this proxy itself listens at this address | name another proxy, or leave it out",
         ),
         (
             "egress: { upstream_proxy: 'http://user:pw@proxy.example:3128/path' }",

@@ -160,7 +160,8 @@ async fn tls_sessions_are_resumed() {
     let resumed = Arc::new(AtomicUsize::new(0));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let acceptor = tokio_rustls::TlsAcceptor::from(test_ca().server_config(&["a.localhost"], &[b"http/1.1"]));
+    let acceptor =
+        tokio_rustls::TlsAcceptor::from(test_ca().server_config(&["a.localhost", "*.b.localhost"], &[b"http/1.1"]));
     let count = resumed.clone();
     tokio::spawn(async move {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -174,10 +175,19 @@ async fn tls_sessions_are_resumed() {
             let _ = stream.shutdown().await;
         }
     });
+    let upstream = upstream("");
+    for round in 0..2 {
+        let before = resumed.load(Ordering::Relaxed);
+        for number in 0..300 {
+            let route = route(&upstream, &format!("https://{number}.b.localhost:{port}")).await;
+            assert!(!page(&route, "/").await);
+        }
+        assert_eq!(resumed.load(Ordering::Relaxed) - before, 300 * round, "as in a crawl of many hosts");
+    }
     let url = format!("https://a.localhost:{port}");
     for settings in ["", "hosts: { a.localhost: { verify: off } }"] {
         let before = resumed.load(Ordering::Relaxed);
-        let upstream = upstream(settings);
+        let upstream = super::upstream(settings);
         let route = route(&upstream, &url).await;
         for _ in 0..3 {
             assert!(!page(&route, "/").await);

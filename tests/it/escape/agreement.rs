@@ -1,7 +1,7 @@
 //! CONNECT for one host, a handshake or a request for another.
 
 use super::siege::{Siege, refused, shoot};
-use crate::support::{Alpn, Client, H2Client, Origin, Proxy, h2_client, test_ca};
+use crate::support::{Alpn, Client, H2Client, Origin, Proxy, eventually, h2_client, test_ca};
 
 /// b.localhost is closed to all; a.localhost is open.
 const OVERRIDES: &str = "hosts: { 'b.localhost': { deny: [/] }, 'c.localhost': { intercept: deny } }";
@@ -135,6 +135,7 @@ async fn a_tunnel_is_no_way_to_another_host_s_site() {
     siege.withstood(18);
     let counts = proxy.counts();
     assert_eq!((counts.tunnels, counts.refused["authority-mismatch"]), (18, 9));
+    eventually("nine tunnels that end without a refusal, each counted once", || proxy.counts().forwarded == 9).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

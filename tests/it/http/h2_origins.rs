@@ -170,7 +170,12 @@ async fn serve(mut stream: Stream, way: Way, asked: &AtomicUsize) {
         match way {
             Way::GoAway(most) if number == most => connection.graceful_shutdown(),
             Way::Refuse if number == 1 => {
-                respond.send_reset(h2::Reason::REFUSED_STREAM);
+                tokio::spawn(async move {
+                    let mut body = request.into_body();
+                    while let Some(Ok(_)) = body.data().await {}
+                    let _ = body.trailers().await;
+                    respond.send_reset(h2::Reason::REFUSED_STREAM);
+                });
                 continue;
             }
             Way::Http1 => {
@@ -200,7 +205,13 @@ async fn serve(mut stream: Stream, way: Way, asked: &AtomicUsize) {
             }
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
             let Ok(mut stream) = respond.send_response(http::Response::new(()), false) else { return };
-            stream.send_data(kept.into(), true).ok();
+            match body.trailers().await {
+                Ok(Some(trailers)) => {
+                    stream.send_data(kept.into(), false).ok();
+                    stream.send_trailers(trailers).ok();
+                }
+                _ => drop(stream.send_data(kept.into(), true)),
+            }
         });
     }
 }
@@ -818,6 +829,23 @@ async fn curl_that_has_all_of_its_answer_is_not_recorded_as_gone() {
     let ended = || (proxy.counts().forwarded, proxy.counts().client_gone);
     eventually("the ends of both", || ended().0 + ended().1 == 2).await;
     assert_eq!(ended(), (2, 0));
+}
+
+/// This origin sends content and trailers back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_has_the_trailers_too() {
+    let origin = Odd::start(Way::Refuse).await;
+    let proxy = Proxy::start("hosts: { '*': { robots: ignore } }").await;
+    let host = origin.authority();
+    let client = Client::connect(proxy.address(), &host).await;
+    let client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"h2"]).await;
+    let client = H2Client::known(client).await;
+    let mut pending = client.send(request("PUT", &format!("https://{host}/x")), false).await;
+    pending.body(b"ping").await.unwrap();
+    pending.trailers([("x-sum".parse().unwrap(), "7".parse().unwrap())].into_iter().collect()).unwrap();
+    let answer = pending.response().await.unwrap();
+    assert_eq!((answer.status(), answer.text().as_str()), (200, "ping"));
+    assert_eq!(answer.trailers, [("x-sum".to_owned(), "7".to_owned())]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -117,6 +117,39 @@ async fn who_leaves_while_it_waits_is_noticed() {
     }
 }
 
+/// The proxy's own buffers are full by then, so that reading the rest of the body does not show it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_leaves_an_upload_that_the_origin_does_not_read_gives_its_turn_to_the_next() {
+    let origin = RawOrigin::start(|mut stream, _| async move {
+        let mut heard = [0; 4];
+        let _ = stream.read_exact(&mut heard).await;
+        match &heard {
+            b"GET " => {
+                drop(stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").await)
+            }
+            _ => std::future::pending().await,
+        }
+    })
+    .await;
+    let proxy = Proxy::start(&format!("{LONG}\npace: {{ min_delay: 100ms, max_wait: 10m }}")).await;
+    let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
+    for is_reset in [true, false] {
+        let mut tcp = tokio::net::TcpStream::connect(proxy.address()).await.unwrap();
+        let head = format!("POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000000000\r\n\r\n");
+        tcp.write_all(head.as_bytes()).await.unwrap();
+        let piece = vec![b'x'; 1 << 20];
+        while let Ok(sent) = tokio::time::timeout(Duration::from_secs(1), tcp.write_all(&piece)).await {
+            sent.unwrap();
+        }
+        if is_reset {
+            tcp.set_zero_linger().unwrap();
+        }
+        drop(tcp);
+        let next = within("a turn for the next request", proxy.get(&url)).await;
+        assert_eq!(next.text(), "ok");
+    }
+}
+
 /// The reset and the answer's head pass each other: in some of these tries at the very moment. The host has one turn, which each request
 /// after the first has because the one before gave it back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

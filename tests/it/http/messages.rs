@@ -264,5 +264,6 @@ async fn max_forwards_is_counted_down_and_at_0_the_request_ends_here() {
     let answer = client.response().await;
     let told = ["politely; error=http_request_error; details=\"Max-Forwards is 0\""];
     assert_eq!((answer.status(), answer.head.all("proxy-status")), (405, told.to_vec()));
+    assert_eq!(answer.head.all("allow"), ["OPTIONS"], "RFC 9110 §15.5.6");
     assert_eq!(origin.log.count("/x"), 1);
 }

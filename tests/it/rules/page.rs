@@ -289,6 +289,23 @@ async fn a_page_that_cannot_be_read_is_refused_with_a_cause_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_cannot_be_read_counts_in_budgets_of_bytes() {
+    let mut damaged = coded("gzip", &page("<meta name=robots content=noai>"));
+    damaged.truncate(30_000);
+    damaged[20..40].fill(0xff);
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        _ => Reply::status(200).field("Content-Type", "text/html").field("Content-Encoding", "gzip").body(&damaged),
+    })
+    .await;
+    let proxy = Proxy::start(&format!("{PURPOSE}\npace: {{ budget: {{ bytes: 40KiB, per: day }} }}")).await;
+    for status in [403, 403, 429] {
+        assert_eq!(proxy.get(&origin.url("/x")).await.status(), status);
+    }
+    assert_eq!(origin.log.count("/x"), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_page_or_asked_for_without_a_purpose_is_left_alone() {
     let no = "<head><meta name=robots content=noai></head>";
     let origin = Origin::http(move |seen| match seen.path().as_str() {

@@ -33,6 +33,10 @@ async fn a_head_of_more_than_64_kib_is_refused() {
     assert_eq!(inside.response().await.status(), 200);
     inside.try_send(large("/large", &tls.authority("a.localhost"), 80_000)).await.ok();
     assert_eq!(inside.head().await.status(), 431);
+    let mut head = proxy.client().await;
+    head.try_send(large(&plain.url("/large"), &host, 80_000).replacen("GET", "HEAD", 1)).await.ok();
+    let answer = head.head().await;
+    assert_eq!((answer.status(), head.rest().await), (431, Vec::new()));
     let mut endless = proxy.client().await;
     endless.try_send(format!("GET http://{host}/{} HTTP/1.1\r\n", "x".repeat(100_000))).await.ok();
     assert!(matches!(endless.head().await.status(), 400 | 414 | 431));

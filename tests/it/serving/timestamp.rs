@@ -251,8 +251,8 @@ async fn what_is_no_time_stamp_of_this_head_is_not_stored() {
         ("/refuses", "the authority refused with status 2"),
         ("/server", "its authority is not to be trusted"),
         ("/html", "malformed time stamp: it is not DER"),
-        ("/long", "its answer is too long"),
-        ("/cut", "its answer is cut"),
+        ("/long", "the answer is too long"),
+        ("/cut", "the answer is cut off"),
         ("/error", "it answers with status 500"),
     ] {
         let ended = tsa.stamp(directory.path(), path, &["--tsa-ca", &ca]).await;

@@ -45,7 +45,7 @@ fn introduction(page: &Page<'_>, out: &mut String) {
          what it disallows. Where its operator has said otherwise, that is listed below.</p>\n",
     );
     if !page.report.verified.faults.is_empty() {
-        out.push_str("<p class=\"bad\">The chain of the evidence is broken: do not rely on these figures. The end says where.</p>\n");
+        out.push_str("<p class=\"bad\">The chain of the evidence is broken: do not rely on these figures. The end of this page says where.</p>\n");
     }
     out.push_str("<dl>\n");
     let (total, basis, selection) = (&page.report.total, &page.report.basis, page.selection);
@@ -114,7 +114,7 @@ fn figures(page: &Page<'_>, out: &mut String) {
     paragraphs(out, said.into_iter().flatten());
 }
 
-/// The class of each, and what it says.
+/// Writes paragraphs. `all`: the class attribute and the HTML of each.
 fn paragraphs(out: &mut String, all: impl IntoIterator<Item = (&'static str, String)>) {
     all.into_iter().for_each(|(class, said)| *out += &format!("<p{class}>{said}</p>\n"));
 }
@@ -140,7 +140,7 @@ fn chain(page: &Page<'_>, out: &mut String) {
         (
             PLAIN,
             match count {
-                0 => format!("What was not yet on the disk at {} may be lost, as fsync failed.", time(*to)),
+                0 => format!("Records that were not yet on the disk at {} may be lost, as fsync failed.", time(*to)),
                 count => format!("{count} records between {} and {} were lost, as {LOST}.", time(*from), time(*to)),
             },
         )
@@ -153,7 +153,7 @@ fn chain(page: &Page<'_>, out: &mut String) {
         let last = time(last);
         (
             PLAIN,
-            format!("{stamps} of its lines stored with it, the last of {last}; <code>--tsa-ca</code> says by whom."),
+            format!("Stored with it: {stamps} of its lines, the last of {last}; <code>--tsa-ca</code> verifies whose."),
         )
     });
     paragraphs(out, lost.chain(unclean).chain(stamped));
@@ -173,7 +173,7 @@ fn chain(page: &Page<'_>, out: &mut String) {
     );
 }
 
-/// As one word of a shell.
+/// Quotes a path as one word for a shell.
 fn in_shell(path: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+@".contains(c);
     if path.chars().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
@@ -186,9 +186,9 @@ const LOST: &str = "the disk was full or too slow";
 const WITH_URLS: &str = "With <code>--format csv</code> in place of <code>--format html</code>, each request behind these figures is a \
     line, with its URL.";
 const CHAIN: &str = "Each request through this proxy left a record with what was decided, by which line of which robots.txt, and that \
-    file is kept. Each record holds the SHA-256 of the one before it, so that one that was changed, added or removed later is found. It \
-    does not show that nobody wrote the whole chain again: for that its head has to be known from elsewhere and from before.";
-/// What is not plain to somebody who knows neither politely nor the Web.
+    file is kept. Each record holds the SHA-256 of the one before it, so that a record that was changed, added or removed later is found. \
+    To see also that the whole chain was not rewritten, compare its head with one that was noted elsewhere before.";
+/// A glossary for readers who know neither politely nor the Web.
 const WORDS: &str = "<h2>What the words mean</h2>\n<dl>\n\
     <dt>Delivered<dd>the site answered, with a status from 100 to 399, and the client got that answer; 4xx: it did not have the page, or \
     refused it; 5xx: it failed\n\
@@ -198,5 +198,5 @@ const WORDS: &str = "<h2>What the words mean</h2>\n<dl>\n\
     <dt>SHA-256<dd>a fingerprint of a file: if one byte of the file changes, so does its fingerprint\n\
     <dt>Head<dd>the fingerprint of the last record, and so of all records before it\n\
     <dt>Times<dd>when a request was sent to the site; of one that was never sent, when it came to politely\n</dl>\n";
-/// Uses the colours of the dashboard.
+/// The style sheet, with the colours of the dashboard.
 const STYLE: &str = concat!(include_str!("../../../admin/dashboard/colors.css"), include_str!("style.css"));

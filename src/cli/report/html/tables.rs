@@ -54,7 +54,7 @@ fn group_table<const N: usize>(out: &mut String, heading: &str, columns: [Column
     table(out, heading, columns.map(|(name, class, _)| (name, class)), rows);
 }
 
-/// With those of them that the site has answered.
+/// The refused requests, and how many of them the site had answered.
 fn refused(group: &Group) -> String {
     match group.refused_after_answer {
         0 => group.refused.to_string(),

@@ -4,7 +4,7 @@ use crate::cli::report::page::put_text;
 use crate::rfc3339;
 use std::time::{Duration, SystemTime};
 
-/// To the second.
+/// Formats a time to the second.
 pub fn time(at: SystemTime) -> String {
     let text = rfc3339::millis(at);
     format!("<time datetime=\"{text}\">{} {} UTC</time>", &text[..10], &text[11..19])

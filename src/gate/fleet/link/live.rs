@@ -11,7 +11,7 @@ pub(super) struct Live {
     pub is_tried: bool,
     /// `None`: the server is unreachable. A broken connection stays until another replaces it.
     pub connection: Option<ServerConnection>,
-    /// Number of the server; a server that may have lost its data gets a new number.
+    /// Number of the server. A server that may have lost its data gets a new number.
     pub server: u64,
     pub settled_at: Option<Instant>,
     pub history: Option<String>,

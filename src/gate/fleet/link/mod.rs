@@ -1,5 +1,5 @@
-//! The connection to the fleet's server: reconnects until it succeeds. Calls wait while a broken connection is replaced; a server that
-//! does not answer for [`PATIENCE`] is out of reach, and no call waits for it.
+//! The connection to the fleet's server, which reconnects until it succeeds. Calls wait while a broken connection is replaced. A server
+//! that does not answer for [`PATIENCE`] is lost, and no call waits for it.
 
 mod live;
 mod view;
@@ -39,7 +39,7 @@ pub(super) struct ServerLink {
     lost: AtomicU64,
 }
 
-/// A connection, by its URL, the Sentinels that have named its server, and what tells that it is closed.
+/// The URL of a connection, the connection, the Sentinels that have named its server, and a notification of its end.
 type Connected = (SecretUrl, ServerConnection, Option<(Sentinels, HostPort)>, Arc<Notify>);
 
 impl ServerLink {
@@ -56,8 +56,8 @@ impl ServerLink {
         }
     }
 
-    /// Returns one answer within [`PATIENCE`], over another connection if the first breaks, unless the server is lost. A late answer does
-    /// not mean a broken connection, unless nothing else was answered either.
+    /// Returns the answer within [`PATIENCE`], over another connection if the first breaks, unless the server is lost. If the answer is
+    /// late, the server counts as lost only if it has answered nothing else meanwhile.
     pub async fn call<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, ServerLost> {
         let heard = self.calls.load(Ordering::Relaxed);
         let late = |_| {
@@ -80,15 +80,15 @@ impl ServerLink {
                     self.calls.fetch_add(1, Ordering::Relaxed);
                     return Ok(answer);
                 }
-                // Another version's answer cannot be read.
+                // The answer is of another version.
                 Err(error) if error.kind() == ErrorKind::Parse => return Err(ServerLost),
-                // There may be another connection by then.
+                // Tries again, as there may be another connection by then.
                 Err(_) => sleep(AGAIN).await,
             }
         }
     }
 
-    /// Returns when the server knows that this instance ends, or cannot be told.
+    /// Makes [`keep`](Self::keep) end. Returns when the server knows that this instance ends, or cannot be told.
     pub async fn leave(&self) {
         self.live.send_modify(|live| live.leaves = true);
         let _ = timeout(CONNECTING, self.is_such(|live| live.connection.is_none())).await;
@@ -100,7 +100,7 @@ impl ServerLink {
             never = self.keep_connected() => never,
             () = self.is_such(|live| live.leaves) => {}
         }
-        // From here on the instance does not register.
+        // From here on, this instance does not register any more.
         let connection = self.live.borrow().connection.clone();
         if let Some(mut connection) = connection {
             // If this call is lost, the instance counts as missing.
@@ -160,7 +160,8 @@ impl ServerLink {
         let ca_file = self.settings.load().egress.ca_file.clone();
         let (mut connection, sentinels) = ServerConnection::open(&url, ca_file.as_deref(), pushes, PATIENCE).await?;
         let (mut second, mut third) = (connection.clone(), connection.clone());
-        // The scripts come first: a call of a missing one takes three round trips. So a read-only or a full server is found, too.
+        // The scripts are loaded first, as a call of a missing script takes three round trips. The registration writes, so that a read-only
+        // or full server fails here.
         let ((), subscribed, registered, history) = tokio::join!(
             biased;
             connection.clone().load(scripts::all()),
@@ -169,7 +170,7 @@ impl ServerLink {
             OptionFuture::from((self.keeps == Keeps::Paces).then(|| third.history()))
         );
         subscribed.map_err(|error| words(&error)).and(registered)?;
-        // The first answer came behind the scripts, and any one may be late on a busy machine.
+        // Reads the server's clock more often: the first answer came behind the scripts, and any answer may be late on a busy machine.
         let readings = if self.keeps == Keeps::Paces { 4 } else { 0 };
         for _ in 0..readings {
             self.register(&mut second).await?;
@@ -190,7 +191,7 @@ impl ServerLink {
             (live.is_tried, live.connection, live.history) = (true, Some(connection), history);
         });
         let instances = self.live.borrow().membership.connected;
-        // Whoever reads this is served.
+        // Logged when the connection is in use: a reader of the line can rely on it.
         match self.keeps {
             _ if remembers => tracing::info!("reconnected to the fleet's server"),
             Keeps::Paces => tracing::info!(instances, "joined the fleet at {url}"),
@@ -208,7 +209,7 @@ impl ServerLink {
                 return ("the configuration names another server".into(), since);
             }
             match self.register(&mut connection).await {
-                // A call without an answer may have given up the server just before this answer.
+                // A call without an answer may have declared the server lost just before this answer.
                 Ok(true) if !self.is_lost() => {}
                 Ok(true) => return (no_answer(), since),
                 Ok(false) => return ("it has forgotten the fleet".into(), since),
@@ -217,7 +218,7 @@ impl ServerLink {
         }
     }
 
-    /// False: the server did not know this instance, and may have lost all data.
+    /// Registers this instance. False: the server did not know it, and may have lost all data.
     async fn register(&self, connection: &mut ServerConnection) -> Result<bool, String> {
         let script = scripts::register(self.keeps, &self.place.name, false);
         let asked = Instant::now();
@@ -242,7 +243,7 @@ impl ServerLink {
 
     fn part(&self, why: &str) {
         let mut was_tried = false;
-        // Waiting calls need not wait any longer.
+        // This also ends the calls that wait for a connection.
         let is_news = self.live.send_if_modified(|live| {
             was_tried = std::mem::replace(&mut live.is_tried, true);
             live.history = None;
@@ -283,7 +284,7 @@ fn no_answer() -> String {
     format!("no answer within {PATIENCE:?}")
 }
 
-/// Time for one answer, including reconnecting. A slow server is not a lost one.
+/// Time for one answer, including reconnecting, until the server counts as lost.
 const PATIENCE: Duration = Duration::from_secs(2);
 const CONNECTING: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(50);

@@ -31,7 +31,7 @@ impl ServerLink {
         Reach { link, clock, settled_at: live.settled_at, shares, slept: slept(), alone, is_uncounted }
     }
 
-    /// Most bytes of a copy: a file, fields of an answer, and why fetches failed.
+    /// Most bytes of a copy: its file, fields of its answer, and why fetches failed.
     pub fn longest_copy(&self) -> usize {
         let settings = self.settings.load();
         settings.robots.parse_options().max_text() + settings.limits.max_header_size as usize + COPY_REST

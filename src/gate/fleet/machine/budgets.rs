@@ -1,5 +1,5 @@
-//! Spending from one budget by the processes of a machine, kept for later processes: two words of the budget's slot, each with its
-//! period.
+//! Spending from one budget by the processes of a machine, kept for later processes, in two words of the budget's slot. Each word has a
+//! count and its period.
 
 use super::clock::{micros_up, span};
 use super::slot::KeySlot;
@@ -8,7 +8,7 @@ use crate::policy::Spent;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Instant, SystemTime};
 
-/// Adds spending. False: there was no room.
+/// Adds spending, and returns the new count. False: the budget has no room.
 pub(super) fn spend(slot: KeySlot<'_>, spend: &Spend, now: SystemTime) -> (bool, Spent) {
     let (current, _) = spend.per.end(now);
     let (requests, bytes) = (&slot.words[REQUESTS], &slot.words[BYTES]);
@@ -20,7 +20,7 @@ pub(super) fn spend(slot: KeySlot<'_>, spend: &Spend, now: SystemTime) -> (bool,
         let counted_bytes = |word| counted(word, ends).requests;
         let (goes, after) = spend.after(Spent { bytes: counted_bytes(bytes.load(SeqCst)), ..spent });
         if requests.compare_exchange(word, packed(after.requests, ends), SeqCst, SeqCst).is_ok() {
-            // Both counts are of the same period, also after a refusal.
+            // Both counts must be of the same period, even if the spending was refused.
             let more = |word| {
                 let before = counted_bytes(word).max(spend.heard.in_period(ends).bytes);
                 Some(packed(before.saturating_add(if goes { spend.bytes } else { 0 }), ends))
@@ -31,7 +31,7 @@ pub(super) fn spend(slot: KeySlot<'_>, spend: &Spend, now: SystemTime) -> (bool,
     }
 }
 
-/// The count of the period that ends at `ends`, or of a later one: the clock may have been set back. 0 if the word is of an earlier one.
+/// The count of the period that ends at `ends`, or of a later period if the clock was set back. 0 if the word is of an earlier period.
 fn counted(word: u64, ends: u64) -> Spent {
     let later = (word >> COUNT_BITS).wrapping_sub(period(ends)) % PERIODS;
     if word == 0 || later > MOST_SET_BACK {
@@ -50,11 +50,11 @@ fn period(ends: u64) -> u64 {
     ends / 3600 % PERIODS
 }
 
-/// Words that hosts use for other data.
+/// Words of a budget's slot, which hosts use for other data.
 const REQUESTS: usize = 4;
 const BYTES: usize = 5;
 const COUNT_BITS: u32 = 52;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 const PERIODS: u64 = 1 << (64 - COUNT_BITS);
-/// Hours by which a period may be later than the clock; beyond, it is taken for one of half a year ago.
+/// Most hours by which a period may be later than the clock. A later period is taken for one of half a year ago.
 const MOST_SET_BACK: u64 = 72;

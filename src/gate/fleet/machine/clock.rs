@@ -1,4 +1,4 @@
-//! Instants in the shared file: microseconds of the clock behind `Instant`.
+//! Times in the shared file: microseconds of the monotonic clock, which is the clock behind `Instant`.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::LazyLock;
@@ -18,7 +18,7 @@ pub(super) fn span(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX)
 }
 
-/// `None`: never.
+/// The instant of a time in the file. `None`: 0, which means never.
 pub(super) fn instant(at: u64) -> Option<Instant> {
     let (instant, nanos) = *ZERO;
     let at = Duration::from_micros(at);

@@ -1,5 +1,5 @@
-//! The way to the machine's file. It cannot be opened while its disk is full, and somebody may remove it: while requests come, it is
-//! opened again. Until then, and where nothing is to be shared, the words are in this process's own memory.
+//! The link to the machine's file. The file cannot be opened while its disk is full, and somebody may remove it, so it is opened again
+//! while requests come. Until then, and if nothing is to be shared, the words are in this process's own memory.
 
 use super::{Machine, warn};
 use crate::gate::fleet::{Reach, ServerLost};
@@ -9,21 +9,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// This process's place among those of its machine.
+/// This process's link to the other processes of its machine.
 pub(in crate::gate) struct MachineLink {
     /// `None`: nothing is to be shared.
     directory: Option<PathBuf>,
     /// Upper limit of a debt.
     most: Duration,
+    /// The words in use.
     last: ArcSwap<Machine>,
-    /// Those before, which may know what hosts are owed.
+    /// The words in use before, which may have debts of hosts.
     before: ArcSwapOption<Machine>,
-    /// When somebody last looked for the file.
+    /// When this process last looked for the file.
     looked: Mutex<Instant>,
 }
 
 impl MachineLink {
-    /// `directory`: of the file, if there is to be one. `most`: upper limit of a debt.
+    /// Opens the file, or memory instead. `directory`: of the file; `None`: nothing is to be shared. `most`: upper limit of a debt.
     pub fn open(directory: Option<&Path>, most: Duration) -> Arc<Self> {
         let directory = directory.filter(|_| cfg!(target_os = "linux")).map(Path::to_owned);
         let opened = directory.as_deref().and_then(|directory| {
@@ -35,7 +36,7 @@ impl MachineLink {
         Arc::new(Self { directory, most, last: last.into(), before, looked })
     }
 
-    /// The words in use.
+    /// The words in use. Looks for the file now and then.
     pub fn machine(&self) -> Arc<Machine> {
         let last = self.last.load_full();
         let Some(directory) = &self.directory else { return last };
@@ -53,13 +54,13 @@ impl MachineLink {
         self.last.load_full()
     }
 
-    /// The words before, if there were any, and those in use.
+    /// The words in use before, if there were any, and the words in use.
     pub fn all(&self) -> impl Iterator<Item = Arc<Machine>> {
         let now = self.machine();
         self.before.load_full().into_iter().chain([now])
     }
 
-    /// The words in use, unless others do not see them that should.
+    /// The words in use. Fails if other processes should see them but do not.
     pub fn shared(&self) -> Result<Arc<Machine>, ServerLost> {
         let machine = self.machine();
         if self.directory.is_none() || machine.is_shared() { Ok(machine) } else { Err(ServerLost) }
@@ -70,7 +71,7 @@ impl MachineLink {
         Reach { link: 1, alone: self.last.load().part(), ..Reach::default() }
     }
 
-    /// The words that are now in use in place of these.
+    /// The words in use, if they have replaced `machine`.
     #[inline]
     pub fn instead_of(&self, machine: &Arc<Machine>) -> Option<Arc<Machine>> {
         let may_be = self.directory.is_some() && !machine.is_shared();
@@ -80,7 +81,7 @@ impl MachineLink {
 
 /// How long the start waits for another process that opens the file.
 const WAIT: Duration = Duration::from_secs(2);
-/// Between two looks.
+/// Time between two looks for the file.
 const AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -94,15 +95,15 @@ mod tests {
         let link = MachineLink::open(Some(&directory), Duration::from_secs(3600));
         let first = link.machine();
         assert!(link.shared().is_ok());
-        std::fs::remove_dir_all(&directory).expect("it is ours");
-        std::fs::write(&directory, "no directory").expect("it is writable");
+        std::fs::remove_dir_all(&directory).expect("our own file");
+        std::fs::write(&directory, "no directory").expect("is writable");
         let look = || {
             *link.looked.lock() -= AGAIN;
             link.machine()
         };
         assert!(Arc::ptr_eq(&look(), &first) && !first.is_shared());
         assert!(link.shared().is_err() && link.instead_of(&first).is_none());
-        std::fs::remove_file(&directory).expect("it is ours");
+        std::fs::remove_file(&directory).expect("our own file");
         let second = look();
         assert!(second.is_shared() && link.shared().is_ok());
         assert!(link.instead_of(&first).is_some_and(|now| Arc::ptr_eq(&now, &second)));
@@ -113,12 +114,12 @@ mod tests {
     fn one_that_could_not_open_the_file_has_words_of_its_own_until_it_can() {
         let above = tempfile::tempdir().expect("a temporary directory");
         let directory = above.path().join("store");
-        std::fs::write(&directory, "no directory").expect("it is writable");
+        std::fs::write(&directory, "no directory").expect("is writable");
         let link = MachineLink::open(Some(&directory), Duration::from_secs(3600));
         assert!(!link.machine().is_shared() && link.shared().is_err());
-        std::fs::remove_file(&directory).expect("it is ours");
+        std::fs::remove_file(&directory).expect("our own file");
         *link.looked.lock() -= AGAIN;
         assert!(link.shared().is_ok_and(|machine| machine.is_shared()));
-        assert!(MachineLink::open(None, AGAIN).shared().is_ok(), "nobody else should see them");
+        assert!(MachineLink::open(None, AGAIN).shared().is_ok(), "no other process should see the words");
     }
 }

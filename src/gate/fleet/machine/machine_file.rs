@@ -1,5 +1,5 @@
 //! A file that the processes of a machine share, with byte-range locks, which the kernel releases when a process ends. The locks belong
-//! to the open file: locks of one open file do not exclude each other.
+//! to the open file, so locks of one open file do not exclude each other.
 
 use crate::config::{check_owner, control_lock, give_to_owner, is_at, private_directory};
 #[cfg(target_os = "linux")]
@@ -77,13 +77,13 @@ impl MachineFile {
         if lock.l_type == FREE {
             return Ok(0);
         }
-        // The kernel reports any lock, not the first.
+        // The kernel reports any lock in the range, not necessarily the first.
         let (start, after) = (lock.l_start.cast_unsigned(), (lock.l_start + lock.l_len).cast_unsigned());
         Ok(1 + self.count_locked(at, start)? + self.count_locked(after.max(start + 1), end)?)
     }
 }
 
-/// Identifies the machine's current boot. `Machine::open` opens nothing elsewhere than on Linux.
+/// Identifies the machine's current boot. Used only on Linux, as no file is opened on other systems.
 pub(super) fn boot_id() -> Vec<u8> {
     // Every Linux has this file.
     #[cfg(target_os = "linux")]

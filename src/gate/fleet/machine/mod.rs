@@ -30,21 +30,21 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
 use words::SharedWords;
 
-/// This process's part in the fleet, by one file.
+/// This process's part in the fleet of its machine, through one file.
 pub(in crate::gate) struct Machine {
     /// `None`: nothing is shared.
     file: Option<MachineFile>,
     words: SharedWords,
     /// Secret hash key, created with the file: no site can choose names that share a bucket.
     key: u64,
-    /// This process: its number, and in the upper half the number's generation.
+    /// This process's number, with the number's generation in the upper half.
     me: u32,
     /// Excludes this process's own threads: the file lock works only between processes.
     inserting: Mutex<()>,
     /// Segments known to exist.
     segments: AtomicUsize,
     most_segments: usize,
-    /// Slots that this process was the first to use.
+    /// Number of slots that this process was the first to use.
     used: AtomicUsize,
     is_full_told: AtomicBool,
     /// Somebody has removed or damaged the file, which has been logged: later processes use another.
@@ -53,7 +53,7 @@ pub(in crate::gate) struct Machine {
     most: Duration,
     /// The number of processes when the words were lost, and this one's rank among them.
     parted: OnceLock<(u32, u32)>,
-    /// The stopped process that has been logged.
+    /// Id of the suspended process that was logged last.
     warned_of: AtomicU32,
 }
 
@@ -106,10 +106,10 @@ impl Machine {
         }
     }
 
-    /// Takes the key's turn, which allows no other process to start anything. This process does not have it yet.
+    /// Takes the key's turn, a lock: while this process has it, no other process starts a request. Call only without the turn.
     pub fn take(&self, id: u64, start: MachineStart, at: Instant) -> MachineTurn {
         let times = (micros(at), span(self.most));
-        // Whoever finds that the file has gone looks for another first.
+        // If the file is gone, nothing starts before this process has looked for another one.
         if self.is_shared() && !self.is_there() {
             return MachineTurn::Busy;
         }
@@ -121,7 +121,7 @@ impl Machine {
         }
     }
 
-    /// A request with the key's turn leaves at that time, or `is_gone`.
+    /// Notes that the request with the key's turn leaves at `at` or, if `is_gone`, has left.
     pub fn left(&self, id: u64, start: MachineStart, at: Instant, is_gone: bool) {
         self.of(id, |slot| slot.left(start, self.me, micros_up(at), is_gone));
     }
@@ -133,17 +133,17 @@ impl Machine {
         }
     }
 
-    /// Records what a host's answers have said, and its hold.
+    /// Records a host's backoff, latency and refusals, and its hold.
     pub fn learn(&self, id: u64, observed: Observed, hold: Option<Instant>) {
         self.of(id, |slot| slot.learn(observed, hold.map_or(0, micros_up)));
     }
 
-    /// Records what a key owes until then, by these starts.
+    /// Records the last starts of a key, and until when they cause debts.
     pub fn owe(&self, id: u64, starts: LastStarts, until: Instant) {
         self.of(id, |slot| slot.owe(starts, micros_up(until)));
     }
 
-    /// Logs the process that has the key's turn, if it is stopped. `what_waits`: for what it has it, and who waits for that.
+    /// Warns of the process with the key's turn, if it is suspended. `what_waits`: what it does with the turn, and who waits for that.
     pub fn warn_of_stopped(&self, id: u64, what_waits: &str) {
         let process = self.find(id).and_then(|slot| slot.process());
         let Some(pid) = process.and_then(|process| self.pid(process)).filter(|pid| is_stopped(*pid)) else { return };
@@ -155,7 +155,7 @@ impl Machine {
         }
     }
 
-    /// Takes the right to fetch a file, which is the turn of a key of its own. False: it is taken, or somebody asks for it at this moment.
+    /// Takes the right to fetch a file, which is the turn of a separate key. False: another process has it, or asks for it at this moment.
     pub fn take_right(&self, name: &str) -> bool {
         let now = micros(Instant::now());
         let lives = |process| self.lives(process);
@@ -183,7 +183,7 @@ impl Machine {
         Err(ServerLost)
     }
 
-    /// Another process may be adding a key, which takes microseconds.
+    /// The key's slot. Tries several times, as another process may be adding a key, which takes microseconds.
     fn slot(&self, id: u64, now: u64) -> Option<KeySlot<'_>> {
         (0..NOTE_TRIES).find_map(|_| self.find_or_insert(id, now))
     }
@@ -192,7 +192,7 @@ impl Machine {
         self.slot(id, micros(Instant::now())).into_iter().for_each(note);
     }
 
-    /// Looks whether the file is still where other processes find it.
+    /// Whether the file is still in its place, where other processes find it.
     fn is_there(&self) -> bool {
         let is_missing =
             |error: io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
@@ -208,7 +208,7 @@ impl Machine {
         is_there
     }
 
-    /// This process's part of the time, if the words are lost: so they are for all, and each goes on by itself.
+    /// This process's part of the time, if the words are lost. Then they are lost for all processes, and each goes on by itself.
     #[inline]
     pub fn part(&self) -> Option<Phase> {
         self.words.is_lost().then(|| {
@@ -245,8 +245,8 @@ fn warn(place: &str, why: &io::Error) {
     let hint = hint_for(&why.to_string(), hint);
     tracing::warn!(
         hint,
-        "nothing is shared with other politely processes on this machine until it can be, and each paces requests alone; what hosts are \
-         owed is forgotten when this one ends: {place}: {why}"
+        "nothing is shared with other politely processes on this machine for now: each paces requests alone, and this one forgets \
+         delays when it ends: {place}: {why}"
     );
 }
 

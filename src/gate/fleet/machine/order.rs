@@ -1,9 +1,9 @@
 //! The order of a key's starts. Each process reserves one start ahead, a gap after the reservation before.
 //!
-//! Reservations are in the key's own time, the clock's less `OFF`. Own time stands still while the key is late: while the request with
-//! the turn connects or is answered for longer than the gap, or the host has asked for time. Whoever is due and finds the turn taken sets
-//! it back to the own start. So all reservations move together, and one is due at a time. This decides only about the order: the turn and
-//! the gap since the last start allow a start (`slot`).
+//! Reservations are in the key's own time, which is the clock's time less `OFF`. Own time stands still while the key is late: while the
+//! request with the turn connects or is answered for longer than the gap, or the host has asked for time. A process whose start is due
+//! while another has the turn sets own time back to its start. So all reservations move together, and one is due at a time. This decides
+//! only the order of starts; the turn and the gap since the last start decide whether a request may start (`slot`).
 
 use super::clock::span;
 use super::slot::{KeySlot, MachineStart, OFF, START, TAIL};
@@ -35,21 +35,21 @@ impl KeySlot<'_> {
             return None;
         }
         if at < last {
-            // Overtaken, as this process slept. The others move by a gap, not by all that it slept.
+            // Another process has started first, as this one slept. The others move by a gap, not by the time that it slept.
             *own = last.wrapping_sub(off);
         }
-        // If the gap has grown, or the host has asked for time, those behind keep their distance.
+        // If the gap has grown, or the host has asked for time, the reservations behind keep their distance.
         self.delay(*own, due);
         Some(own.wrapping_add(self.get(OFF)))
     }
 
-    /// Gives an unused start back; the next caller gets it if it is still the last.
+    /// Gives an unused start back. If it is still the last reservation, the next caller gets it.
     pub fn give_back(&self, MachineStart { own, gap, .. }: MachineStart) {
         let before = |tail: u64| (own == Some(tail)).then(|| tail.wrapping_sub(span(gap)));
         let _ = self.words[TAIL].fetch_update(SeqCst, SeqCst, before);
     }
 
-    /// The own time comes no earlier than at `at`, and all later ones move with it.
+    /// Sets own time back so that the start `own` comes no earlier than `at`. All later starts move with it.
     pub(super) fn delay(&self, own: u64, at: u64) {
         let off = at.wrapping_sub(own);
         let later = |now: u64| (off.wrapping_sub(now).cast_signed() > 0).then_some(off);
@@ -57,10 +57,10 @@ impl KeySlot<'_> {
     }
 }
 
-/// The latest plausible reservation.
+/// The latest plausible time of a reservation.
 fn latest(due: u64, gap: u64, now: u64) -> u64 {
     due.max(now).saturating_add(gap.saturating_mul(MOST_RESERVED))
 }
 
-/// Most processes ahead, each with one start.
+/// Most processes ahead, each with one reserved start.
 const MOST_RESERVED: u64 = 64;

@@ -1,7 +1,7 @@
 //! The processes' shared state of one key, in words of their file (docs/fleet.md).
 //!
 //! **Never early**: a start needs the key's turn, a lock that one process holds until its request has ended, and a gap since the last
-//! start, which is noted when it leaves.
+//! start, which is noted when its request leaves.
 //!
 //! `order` says which process is next.
 //!
@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 pub(super) struct KeySlot<'a> {
     /// The key's hash. Another key replaces it when it needs the words.
     tag: &'a AtomicU64,
+    /// The hash of the key for which the slot was found.
     of: u64,
-    /// Keys other than hosts use those that are free for them for other data.
+    /// The key's data. Keys that are not hosts, such as budgets, use some words for other data.
     pub(super) words: &'a [AtomicU64],
 }
 
@@ -27,9 +28,9 @@ pub(super) struct KeySlot<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct MachineStart {
     pub gap: Duration,
-    /// Whether this is the first fetch of a robots.txt. Those are not reserved, as requests keep no distance from them.
+    /// Whether this is the first fetch of a robots.txt. First fetches are not reserved, as requests keep no distance from them.
     pub is_fetch: bool,
-    /// When it is reserved, in the key's own time.
+    /// The reserved time, in the key's own time (`order`). `None`: not reserved.
     pub own: Option<u64>,
 }
 
@@ -58,7 +59,7 @@ impl<'a> KeySlot<'a> {
         Self { tag, of, words }
     }
 
-    /// `most`: upper limit of a debt.
+    /// The key's state. `most`: upper limit of a debt.
     pub fn view(&self, at: Instant, most: Duration) -> MachineView {
         let (now, most) = (micros(at), span(most));
         self.sanitize(now, most);
@@ -90,7 +91,7 @@ impl<'a> KeySlot<'a> {
         let early = || {
             self.sanitize(now, most);
             let due = self.due(start);
-            // Those behind keep their distance.
+            // The reservations behind keep their distance.
             own.inspect(|own| self.delay(*own, due));
             let due = due.max(own.map_or(0, |own| own.wrapping_add(self.get(OFF))));
             (due > now).then(|| MachineTurn::NotBefore(instant(due).unwrap_or_else(Instant::now)))
@@ -116,7 +117,7 @@ impl<'a> KeySlot<'a> {
         (!is_gone).then_some(early.unwrap_or(MachineTurn::Taken))
     }
 
-    /// Takes the turn for `me`, unless a process has it that lives, and keeps no pace. `lives`: whether a process does.
+    /// Takes the turn for `me`, whatever the pace, unless a living process has it. `lives`: whether a process lives.
     pub fn take_right(&self, me: u32, now: u64, lives: impl Fn(u32) -> bool) -> bool {
         self.keep(now.saturating_add(KEPT_FOR));
         let before = self.get(TURN);
@@ -139,7 +140,7 @@ impl<'a> KeySlot<'a> {
         }
     }
 
-    /// The process that had the turn has ended: its request may have left at any time until now.
+    /// Takes the turn from a process that has ended, whose request may have left at any time until now.
     fn bury(&self, word: u64, now: u64) {
         if word & LEAVING != 0 {
             self.words[START].fetch_max(now, SeqCst);
@@ -148,15 +149,15 @@ impl<'a> KeySlot<'a> {
         let _ = self.words[TURN].compare_exchange(word, 0, SeqCst, SeqCst);
     }
 
-    /// The request with the turn of `me` leaves at that time, or `is_gone`.
+    /// Notes that the request with the turn of `me` leaves at `at` or, if `is_gone`, has left.
     pub fn left(&self, start: MachineStart, me: u32, at: u64, is_gone: bool) {
         let leaving = if is_gone { 0 } else { LEAVING };
         let mine = |word: u64| (word as u32 == me).then_some(u64::from(me) | leaving);
-        // Noted before the request is sent, and cleared once its leaving is noted.
+        // `LEAVING` is set before the request is sent, and cleared once its start is noted.
         if !is_gone {
             let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, mine);
         }
-        // Before the start, or others would think that they were overtaken.
+        // Own time is set back before the start is noted, or other processes would take themselves for overtaken.
         start.own.inspect(|own| self.delay(*own, at));
         self.words[if start.is_fetch { FETCH } else { START }].fetch_max(at, SeqCst);
         self.words[OWED].fetch_max(at.saturating_add(span(start.gap)), SeqCst);
@@ -170,7 +171,7 @@ impl<'a> KeySlot<'a> {
         let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, |word| (word as u32 == me).then_some(0));
     }
 
-    /// Records what a host's answers have said, and its hold.
+    /// Records a host's backoff, latency and refusals, and its hold.
     pub fn learn(&self, observed: Observed, hold: u64) {
         let Observed { backoff, latency, refusals } = observed;
         self.words[BACKOFF].store(span(backoff).min(HOUR) << 16 | u64::from(refusals).min(LOW), SeqCst);
@@ -181,7 +182,7 @@ impl<'a> KeySlot<'a> {
         }
     }
 
-    /// Records the last starts of a process that may forget them, which are owed until then.
+    /// Records the last starts of a process that may forget them, and until when they cause debts.
     pub fn owe(&self, starts: LastStarts, until: u64) {
         for (word, at) in [(START, starts.last_start), (FETCH, starts.last_fetch), (HOLD, starts.hold)] {
             self.words[word].fetch_max(at.map_or(0, micros_up), SeqCst);
@@ -190,7 +191,7 @@ impl<'a> KeySlot<'a> {
         self.keep(until);
     }
 
-    /// Time at which all data expires: another key may then take the words.
+    /// Time at which all data expires, so that another key may take the words.
     pub fn over(&self, now: u64) -> u64 {
         // A time further ahead than possible is invalid.
         let sane = |at: &u64| *at <= now.saturating_add(FAR);
@@ -198,7 +199,7 @@ impl<'a> KeySlot<'a> {
         [self.get(KEPT), self.get(HOLD), self.get(OWED), reserved].into_iter().filter(sane).max().unwrap_or(0)
     }
 
-    /// The process that has the key's turn, or ended with it.
+    /// The process that has the key's turn, or had it when it ended.
     pub fn process(&self) -> Option<u32> {
         Some(self.get(TURN) as u32).filter(|process| *process != 0)
     }
@@ -234,7 +235,7 @@ impl<'a> KeySlot<'a> {
         self.tag.load(SeqCst) != self.of
     }
 
-    /// Before this, no such start may leave: a gap after the last start that it keeps its distance from, and the hold.
+    /// Earliest time for this start: a gap after the last start from which it keeps its distance, and not before the hold ends.
     pub(super) fn due(&self, start: MachineStart) -> u64 {
         let fetch = if start.is_fetch { self.get(FETCH) } else { 0 };
         let last = self.get(START).max(fetch);
@@ -242,8 +243,8 @@ impl<'a> KeySlot<'a> {
         next.max(self.get(HOLD))
     }
 
-    /// Replaces invalid values: a start in the future becomes now, and a hold at most the longest. A process that lost the processor
-    /// after reading the clock looks again: others have started something meanwhile.
+    /// Replaces invalid values: a start in the future becomes now, and too long a hold the longest possible. Reads the clock again before:
+    /// this process may have lost the processor after reading it, and others may have started something meanwhile.
     fn sanitize(&self, now: u64, most: u64) {
         for (word, latest) in [(START, now), (FETCH, now), (HOLD, now.saturating_add(most))] {
             let value = self.get(word);
@@ -264,7 +265,7 @@ impl<'a> KeySlot<'a> {
     }
 }
 
-/// Words of a slot. Word 8 is free.
+/// Number of words of a slot. Word 8 is unused.
 pub(super) const WORDS: usize = 11;
 const TURN: usize = 0;
 const KEPT: usize = 1;
@@ -281,12 +282,13 @@ pub(super) const START: usize = 9;
 pub(super) const TAIL: usize = 10;
 /// Mask of the number of refusals.
 const LOW: u64 = 0xffff;
-/// Bit of TURN besides the process: its request may have left.
+/// Bit of `TURN` besides the process: the process's request may have left.
 const LEAVING: u64 = 1 << 32;
-/// A start is noted before it arrives.
+/// By how many µs a noted start may be ahead of the clock, as it is noted for the time of its arrival.
 const AHEAD: u64 = 10_000;
+/// An hour in µs.
 const HOUR: u64 = 3_600_000_000;
-/// Least time that a key's data is kept.
+/// Least time in µs for which a key's data is kept.
 const KEPT_FOR: u64 = 30_000_000;
-/// Two years.
+/// Two years, in µs.
 const FAR: u64 = 730 * 24 * HOUR;

@@ -1,9 +1,9 @@
 //! The file with the paces shared by the processes of a machine: slots of a few words, found by a hash of the key. Debts stay there after
 //! all processes have ended.
 //!
-//! A key's slot is one of the eight in its bucket. If all are in use, the file grows by a segment, twice as long as the one before, where
-//! the key has another bucket. Only new keys take a lock, one for the whole file, held for microseconds. Each process locks the byte of
-//! its number while it lives, so that others can tell whether it does.
+//! A key's slot is one of the eight in its bucket. If all eight are in use, the file grows by a segment, twice as long as the one before,
+//! where the key has another bucket. Only adding a key takes a lock, one for the whole file, held for microseconds. Each process locks the
+//! byte of its number while it lives, so that others can tell whether it lives.
 
 use super::Machine;
 use super::clock::micros;
@@ -20,13 +20,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 impl Machine {
-    /// Opens or creates the file. A damaged file is replaced, unless another process uses it. Blocks for `wait` at most while others
-    /// open it. `most`: upper limit of a debt.
+    /// Opens or creates the file. A damaged file is replaced, unless another process uses it. Blocks for at most `wait` while other
+    /// processes open the file. `most`: upper limit of a debt.
     pub fn open(directory: &Path, most: Duration, wait: Duration) -> io::Result<Self> {
         let until = Instant::now() + wait;
         let file = loop {
             let file = MachineFile::open(directory, FILE)?;
-            // Other processes hold the lock only briefly, unless stopped. The file may have been replaced meanwhile.
+            // Other processes hold the lock only briefly, unless suspended. The file may have been replaced meanwhile.
             if file.lock(GUARD)? && file.is_named()? {
                 break file;
             }
@@ -57,20 +57,21 @@ impl Machine {
         Ok(machine)
     }
 
-    /// The words of this process alone, in memory.
+    /// Words in memory, for this process alone.
     pub fn unnamed(most: Duration) -> Self {
-        // As many segments as the process may have address space for.
+        // As many segments as the process has address space for.
         let mapped = |segments| Some((SharedWords::unnamed(count(segments)).ok()?, segments));
         let (words, segments) = (1..=SEGMENTS).rev().find_map(mapped).expect("there are 3 MiB, or nothing would run");
         Self::with(None, words, (secret(), 1, segments), 1, most)
     }
 
-    /// Whether the file's lock was taken or released. Without a file, nobody else has one.
+    /// Takes or releases a lock of the file. Returns whether that succeeded. Without a file there are no other processes, so no lock is
+    /// needed.
     fn locked(&self, lock: impl FnOnce(&MachineFile) -> bool) -> bool {
         self.file.as_ref().is_none_or(lock)
     }
 
-    /// Bytes of memory that are this process's own: keys are all over the pages.
+    /// Bytes of this process's own memory, counted as a page for each key, as keys are spread over the pages.
     pub fn own_bytes(&self) -> usize {
         let all = if self.file.is_some() { 0 } else { size(self.segments()) as usize };
         all.min(self.used.load(SeqCst).saturating_mul(PAGE))
@@ -87,8 +88,8 @@ impl Machine {
         (0..self.segments()).find_map(|segment| self.bucket(segment, id).find(|slot| !slot.is_gone()))
     }
 
-    /// The key's slot, or an expired one; if there is none, evicts the key that expires first, so that every host gets its turn. `None`:
-    /// another process is adding a key, which takes microseconds.
+    /// The key's slot, or an expired one for it. If there is none, evicts the key that expires first, so that every host gets its turn.
+    /// `None`: another process is adding a key, which takes microseconds.
     pub(super) fn find_or_insert(&self, id: u64, now: u64) -> Option<KeySlot<'_>> {
         if let Some(slot) = self.find(id) {
             return Some(slot);
@@ -101,7 +102,7 @@ impl Machine {
         self.locked(|file| file.unlock(GUARD).is_ok()).then_some(slot)
     }
 
-    /// Whether that process lives. `me` does.
+    /// Whether a process lives; always true for `me`.
     pub(super) fn lives(&self, process: u32) -> bool {
         let byte = PROCESS + u64::from(process as u16);
         process == self.me
@@ -109,7 +110,7 @@ impl Machine {
                 && self.locked(|file| file.count_locked(byte, byte + 1).is_ok_and(|count| count > 0))
     }
 
-    /// The system's process id. `None`: another process has taken its number.
+    /// The system's id of a process. `None`: another process has taken its number.
     pub(super) fn pid(&self, process: u32) -> Option<u32> {
         let (number, generation) = (process as u16, u64::from(process >> 16));
         let place = (1..=PROCESSES).contains(&number).then_some(PIDS + usize::from(number))?;
@@ -125,12 +126,12 @@ impl Machine {
         (others(PROCESSES + 1) + 1, others(self.me as u16))
     }
 
-    /// Lets other processes begin the file anew.
+    /// Releases this process's number, so that other processes may begin the file anew.
     pub(super) fn give_up(&self) {
         self.locked(|file| file.unlock(PROCESS + u64::from(self.me as u16)).is_ok());
     }
 
-    /// Other processes add no key until this is dropped.
+    /// Locks the file, so that other processes add no key until this is dropped.
     #[cfg(test)]
     pub(super) fn guard(&self) -> bool {
         self.locked(|file| file.lock(GUARD).unwrap_or(false))
@@ -147,7 +148,7 @@ impl Machine {
         known
     }
 
-    /// The slots in the key's bucket. Keys that share a bucket in one segment do not in the next.
+    /// The slots in the key's bucket. Keys that share a bucket in one segment have different buckets in the next.
     fn bucket(&self, segment: usize, id: u64) -> impl Iterator<Item = KeySlot<'_>> {
         let bucket = id.rotate_right(11 * segment as u32) as usize % ((FIRST << segment) / ROWS);
         self.bucket_at(segment, bucket, id)
@@ -190,7 +191,7 @@ impl Machine {
         slot
     }
 
-    /// False: the file has its maximum length, or the disk is full.
+    /// Adds a segment. False: the file has its maximum length, or the disk is full.
     fn grow(&self) -> bool {
         let segments = self.segments();
         let allocates = |file: &MachineFile| file.allocate(size(segments), size(segments + 1)).is_ok();
@@ -202,7 +203,7 @@ impl Machine {
         true
     }
 
-    /// Adapts a file from before the machine's start, as if no time had passed since.
+    /// Adapts a file from an earlier boot of the machine, as if no time had passed since then.
     fn boot(&self, boot: u64) {
         let slots = || {
             let buckets = |segment| (0..(FIRST << segment) / ROWS).map(move |bucket| (segment, bucket));
@@ -235,14 +236,14 @@ fn begin(file: &MachineFile, boot: u64) -> io::Result<()> {
         if file.count_locked(PROCESS, PROCESS + 1 + u64::from(PROCESSES))? > 0 {
             return Err(io::Error::other(format!("{FILE} is damaged, and another process uses it")));
         }
-        tracing::warn!("{FILE} is damaged, and begun anew: what was owed is forgotten");
+        tracing::warn!("{FILE} is damaged, and begun anew: delays are forgotten");
         file.file.set_len(0)?;
     }
     file.allocate(0, size(1))?;
     file.file.write_all_at([MAGIC, boot, secret(), 1].map(u64::to_le_bytes).as_flattened(), 0)
 }
 
-/// A hash key: 0 means none.
+/// A random hash key, but not 0, which means no key.
 fn secret() -> u64 {
     RandomState::new().hash_one(MAGIC).max(1)
 }
@@ -252,7 +253,7 @@ fn size(segments: usize) -> u64 {
     (count(segments) * size_of::<u64>()) as u64
 }
 
-/// The same in words.
+/// Length of a file with this many segments, in words.
 fn count(segments: usize) -> usize {
     BASE + SLOT * FIRST * ((1 << segments) - 1)
 }
@@ -270,7 +271,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"politel6");
 const BOOT_WORD: usize = 1;
 const KEY_WORD: usize = 2;
 const SEGMENTS_WORD: usize = 3;
-/// Words before the slots: the head, process ids.
+/// First word of the process ids, which follow the head and precede the slots.
 const PIDS: usize = 1024;
 /// Most processes at a time.
 const PROCESSES: u16 = 1023;

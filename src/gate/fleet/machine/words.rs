@@ -23,14 +23,14 @@ pub(super) struct SharedWords {
 /// A memory range in which a SIGBUS is handled.
 #[derive(Debug)]
 struct MappedPlace {
-    /// 0: free. 1: being taken.
+    /// The range's address. 0: this place is free. 1: it is being taken or freed.
     start: AtomicUsize,
     length: AtomicUsize,
     is_lost: AtomicBool,
 }
 
 impl SharedWords {
-    /// `count` may exceed the file: words beyond its end become usable when it grows.
+    /// Maps a file. `count` may exceed its length: words beyond its end become usable when it grows.
     pub fn map(file: &File, count: usize) -> io::Result<Self> {
         HANDLER.get_or_init(install).as_ref().map_err(|errno| io::Error::from_raw_os_error(*errno))?;
         let place =
@@ -45,7 +45,7 @@ impl SharedWords {
         Ok(mapped)
     }
 
-    /// Words without a file: zeros, which take memory once they are written.
+    /// Words without a file: zeros, which take memory only once they are written.
     pub fn unnamed(count: usize) -> io::Result<Self> {
         Self::map_at(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, count)
     }
@@ -80,7 +80,7 @@ impl SharedWords {
 
 // SAFETY: all access is to atomic words.
 unsafe impl Send for SharedWords {}
-// SAFETY: the same.
+// SAFETY: all access is to atomic words.
 unsafe impl Sync for SharedWords {}
 
 impl Drop for SharedWords {
@@ -111,7 +111,7 @@ fn install() -> Result<libc::sigaction, i32> {
 
 /// Uses only what is safe in a signal handler: atomics, and system calls without state.
 extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    // SAFETY: the kernel fills it in for a handler with SA_SIGINFO.
+    // SAFETY: the kernel fills in `info` for a handler with SA_SIGINFO.
     let at = unsafe { (*info).si_addr() }.addr();
     for place in &PLACES {
         let (start, length) = (place.start.load(Ordering::Acquire), place.length.load(Ordering::Relaxed));
@@ -128,8 +128,8 @@ extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _co
             }
         }
     }
-    // Not ours: with the previous action restored, the access is repeated.
-    // SAFETY: as the kernel gave it to us, or the default.
+    // The address is not ours. Restores the previous action, with which the access is then repeated.
+    // SAFETY: the action is as the kernel gave it to us, or the default.
     unsafe {
         match HANDLER.get() {
             Some(Ok(before)) => libc::sigaction(libc::SIGBUS, before, null_mut()),
@@ -168,10 +168,10 @@ mod tests {
         let (cut, whole) = (file(1 << 20), file(4096));
         let (one, other) = (SharedWords::map(&cut, 1 << 17).unwrap(), SharedWords::map(&whole, 512).unwrap());
         one.word(5).store(7, Ordering::Relaxed);
-        cut.set_len(0).expect("it is ours");
-        assert_eq!(one.word(5).load(Ordering::Relaxed), 0, "no memory of what was there");
+        cut.set_len(0).expect("our own file");
+        assert_eq!(one.word(5).load(Ordering::Relaxed), 0, "the file's data is gone");
         one.word(100_000).store(8, Ordering::Relaxed);
-        assert_eq!(one.word(100_000).load(Ordering::Relaxed), 8, "and it can be written");
+        assert_eq!(one.word(100_000).load(Ordering::Relaxed), 8, "the memory in its place can be written");
         other.word(5).store(9, Ordering::Relaxed);
         assert!(one.is_lost() && !other.is_lost());
     }

@@ -1,4 +1,4 @@
-//! How an instance processes the fleet's answers. Pure.
+//! Processes the fleet's answers in an instance. Pure.
 
 use super::reservation::ReservedStart;
 use super::{FleetShare, TICK};
@@ -33,7 +33,7 @@ impl FleetShare {
         self.used = self.used.take().and_then(|used| used.told(call, asked));
         let hold = answer.hold.filter(|at| schedule.last_starts().hold.is_none_or(|own| *at > own + TICK));
         schedule.adopt(LastStarts { hold, ..LastStarts::default() });
-        // Answers may have come during the call.
+        // The host may have answered requests during the call.
         let merged = schedule.observed().told(told, answer.observed);
         schedule.adopt_observed(Observed { backoff: merged.backoff.max(answer.observed.backoff), ..merged });
         self.seen = answer.observed;
@@ -45,7 +45,7 @@ impl FleetShare {
         reserved.put_off(self.put_off);
         self.rivals = schedule.rivals(reserved.start, reserved.gap, now);
         self.reserved = Some(reserved);
-        // The start before is another's, as far as this instance does not know of it.
+        // The start before the reserved one is another instance's if this instance does not know it.
         let (own, before) = (schedule.last_starts(), Some(answer.clock.instant(window.before)));
         let (mark, starts) = match is_fetch {
             true => (own.last_fetch, LastStarts { last_fetch: before, ..LastStarts::default() }),

@@ -1,5 +1,5 @@
-//! An instance's share of one key's starts in its fleet: the start reserved for the next waiting request, the outcome of the start
-//! before, and what to report. Pure, but for the numbers of reservations.
+//! An instance's share of one key's starts in its fleet: the start reserved for the next waiting request, the outcome of the previous
+//! start, and what to report. Pure, except for the counter of reservations.
 
 mod answer;
 mod reservation;
@@ -18,38 +18,38 @@ pub(super) struct FleetShare {
     clock: Option<ServerClock>,
     /// The fleet has told the key's state, and no refusal has been published since.
     known: bool,
-    /// Instances that want the key, estimated from the last reservation.
+    /// Number of instances with requests for the key, estimated from the last reservation.
     rivals: u32,
-    /// Reserved for the next waiting request.
+    /// The start reserved for the next waiting request.
     reserved: Option<ReservedStart>,
     used: Option<UsedStart>,
     /// Reservation to give back.
     unused: Option<ReservedStart>,
     /// Number of the latest reservation request, until the answer.
     number: Option<u64>,
-    /// A call under way: its link, and the values sent.
+    /// The call in flight: its link, and the values sent.
     calling: Option<(u64, Observed)>,
     /// Earliest next reservation, and after a failed call earliest next report.
     ask_at: Option<Instant>,
     /// Starts that the fleet knows of.
     told: LastStarts,
-    /// What the answers of the host have said, as the server had it.
+    /// The host's backoff, latency and refusals, as the server last told them.
     seen: Observed,
     /// Another instance's request is in flight at least until then.
     busy: Option<Instant>,
-    /// The key's state changed during a call, and the order of the two is unknown.
+    /// The key's state changed during a call, so the answer may be older than the change.
     nudged: bool,
-    /// Total postponement heard of since the last call, in microseconds: its answer may be older.
+    /// Total postponement heard since the last call was sent, in microseconds. The call's answer may be older.
     put_off: u64,
     /// The last call to this key's server failed.
     fails: bool,
     /// Round trips to the server: this instance's, and the longest of any other.
     way: Duration,
     way_on: Duration,
-    /// Expected time from a call to the server's reading of its clock.
+    /// Expected time from the server's reading of its clock to the arrival of its answer.
     arrival: Duration,
-    /// By how much the last start missed its window: its answer or this process was late, or it waited for a connection or for the host's
-    /// pacing slot. The next window is that much longer.
+    /// By how much the last start missed its window: the answer or this process was late, or the request waited for a connection or for the
+    /// host's pacing slot. The next window is that much longer.
     missed: Duration,
     /// Total time that the machine had been suspended at the last look.
     slept: Duration,
@@ -66,7 +66,7 @@ impl FleetShare {
             (self.slept, self.known, self.reserved, self.used) = (slept, false, None, None);
         }
         if self.link != link {
-            // Another server may not know the state that this one knew.
+            // The new server may not know the key's state.
             let Self { rivals, calling, slept, way, .. } = *self;
             *self = Self { link, rivals, calling, ask_at: settled_at, slept, way, ..Self::default() };
         }
@@ -82,7 +82,7 @@ impl FleetShare {
             self.unused = Some(reserved);
         }
         if let Some(phase) = alone.filter(|_| link == 0 || self.fails && self.reserved.is_none()) {
-            // The others may not have noticed the partition yet.
+            // Other instances may not have noticed the partition yet.
             let last_start = if link == 0 { settled_at } else { schedule.is_behind_another().then_some(now) };
             return schedule.part(phase, last_start);
         }
@@ -156,7 +156,7 @@ impl FleetShare {
         }
     }
 
-    /// The head leaves; `is_gone`: it has left. True: that frees the slot.
+    /// Handles a request that leaves or, if `is_gone`, has left. Returns true if that frees the slot.
     pub fn left<W>(&mut self, schedule: &Schedule<W>, slot: &Slot, at: Instant, is_gone: bool) -> bool {
         let ways = self.ways();
         let Some(used) = self.used.as_mut().filter(|used| used.is(slot)) else { return false };
@@ -207,7 +207,7 @@ impl FleetShare {
         self.link != 0 && schedule.owed(now).is_some() && schedule.last_starts().max(self.told) != self.told
     }
 
-    /// Whether backoff or refusals are below the fleet's, and no request is left to report it.
+    /// Whether backoff or refusals are below the fleet's, and no request is left whose call would report that.
     fn is_calmer<W>(&self, schedule: &Schedule<W>) -> bool {
         let observed = schedule.observed();
         let is_less = observed.backoff < self.seen.backoff || observed.refusals < self.seen.refusals;
@@ -219,13 +219,13 @@ impl FleetShare {
         self.used.as_ref()?.tells_at(self.ways())
     }
 
-    /// Time until another instance hears of a report.
+    /// Longest time until another instance hears of a report.
     fn ways(&self) -> Duration {
         self.way + self.way_on + HEARD
     }
 }
 
-/// Numbers the reservations of all keys, as the state of one may be dropped and made anew.
+/// Counter for the reservations of all keys: one for all, as a key's state may be dropped and created again.
 static RESERVATIONS: AtomicU64 = AtomicU64::new(1);
 /// Allowance for a late timer and for sending over an open connection. Clock estimates may differ by another sixteenth of the round
 /// trip.
@@ -233,9 +233,9 @@ const TIMER: Duration = Duration::from_millis(2);
 const TICK: Duration = Duration::from_millis(1);
 /// Margin for the delivery of a message.
 const HEARD: Duration = Duration::from_millis(25);
-/// Tolerance, as two clocks are not read at the same moment.
+/// Tolerance for detecting a suspension, as two clocks are not read at the same moment.
 const AWAKE: Duration = Duration::from_millis(100);
-/// A request whose connection takes longer misses the next start, too.
+/// Longest extension of a window. A request whose connection takes longer misses the next start, too.
 const MOST_MISSED: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ struct Plan {
     slower: Duration,
     /// Longest extra delay.
     jitter: Duration,
-    /// How long each part of a busy machine may take, now and then, until it gets a processor.
+    /// Longest time that a step waits for a processor, now and then, as on a busy machine.
     stalls: Duration,
     /// Requests open at each instance.
     clients: u64,
@@ -34,7 +34,7 @@ struct Plan {
     /// Lost messages, per thousand.
     unheard: u32,
     dies: bool,
-    /// All but the first die.
+    /// All instances but the first die.
     all_die: bool,
     sleeps: bool,
     steps: bool,
@@ -92,7 +92,7 @@ struct Instance {
     asleep_until: Duration,
     slots: HashMap<u64, Slot>,
     is_dead: bool,
-    /// The call under way.
+    /// The call in flight.
     call: Option<u64>,
     looks_at: Option<Duration>,
 }
@@ -384,14 +384,14 @@ impl World {
         self.push(connects, i, Event::Connected(client));
     }
 
-    /// The client comes again.
+    /// Refuses a request; the client comes again.
     fn refuses(&mut self, i: usize, client: u64, why: Refused) {
         assert!(self.plan.patience < DAY, "{why:?}");
         self.refused += 1;
         self.push(MS * 50, i, Event::Comes(client));
     }
 
-    /// Does what the driver does.
+    /// Acts as the driver of a host queue.
     fn drives(&mut self, i: usize) {
         let now = self.local(i);
         let until = loop {
@@ -431,7 +431,7 @@ impl World {
         self.plan.away.as_ref().is_some_and(|(away, _)| away.contains(&self.now))
     }
 
-    /// The longest time without a start. Some request waits all the time.
+    /// The longest time without a start, although a request is always waiting.
     fn longest(&self) -> Duration {
         let last = self.starts.last().map_or(self.plan.time, |(at, _)| self.plan.time - *at);
         self.starts.windows(2).map(|pair| pair[1].0 - pair[0].0).max().unwrap_or_default().max(last)
@@ -540,7 +540,7 @@ fn any_plan(rng: &mut Rng) -> Plan {
     }
 }
 
-/// Starts that the gap and the answers allow.
+/// The share of the starts allowed by the gap that slow connections and answers leave possible.
 fn ideal(plan: &Plan, rng: &mut Rng) -> f64 {
     let mut up_to = |most: Duration| most.mul_f64(rng.f64());
     let each = (0..1000).map(|_| up_to(plan.connects * 2) + plan.gap.max(up_to(plan.takes * 2)));
@@ -653,10 +653,10 @@ fn no_host_is_without_a_start_for_longer_than_documented() {
         }
     }
     assert!(too_long.is_empty(), "{too_long:#?}");
-    println!("{:.0} % of it at most", most * 100.0);
+    println!("{:.0} % of the documented time at most", most * 100.0);
 }
 
-/// After a partition, the time without starts does not count as many rivals.
+/// The time without starts after a partition must not be taken for the gaps of many rivals.
 #[test]
 fn nobody_is_refused_who_has_time_for_a_turn_of_each_client() {
     let ways = [[MS * 250; 2], [MS * 5, MS * 200], [MS; 2]].to_vec();

@@ -11,7 +11,7 @@ pub(super) struct ReservedStart {
     pub start: Instant,
     pub until: Instant,
     pub gap: Duration,
-    /// Extension of the window, since the start before was that late.
+    /// Extension of the window, because the previous start was that late.
     missed: Duration,
     /// Total postponement at the time of reservation, in microseconds.
     put_off: u64,
@@ -56,7 +56,7 @@ pub(super) struct UsedStart {
     is_exclusive: bool,
     left: Option<Instant>,
     has_ended: bool,
-    /// The time until which others believe the request in flight.
+    /// Time until which the other instances believe that the request is in flight.
     in_flight: Option<Instant>,
 }
 
@@ -86,7 +86,7 @@ impl UsedStart {
 
     /// Latest time to report to the others.
     pub fn tells_at(&self, ways: Duration) -> Option<Instant> {
-        // Others do not wait for a start that may not leave late.
+        // If the gap is too short for a late start, the others need not hear of the connection attempt.
         let is_connecting = self.left.is_none() && self.of.gap >= ways * 2;
         let is_in_flight = is_connecting || self.left.is_some() && self.is_exclusive && !self.has_ended;
         match self.in_flight {
@@ -97,13 +97,13 @@ impl UsedStart {
         }
     }
 
-    /// How long after its window the request has left, or leaves at the earliest.
+    /// By how much the request has missed its window, or will miss it at least.
     pub fn late(&self, now: Instant) -> Option<(StartWindow, Duration)> {
         let by = self.left.unwrap_or(now).saturating_duration_since(self.of.until);
         (!by.is_zero()).then_some((self.of.window, by))
     }
 
-    /// Estimate of how long others have to wait.
+    /// The estimate to report of how long the other instances have to wait.
     pub fn in_flight(&self, now: Instant, ways: Duration) -> Option<Duration> {
         if self.has_ended {
             return self.in_flight.map(|_| Duration::ZERO);
@@ -113,7 +113,7 @@ impl UsedStart {
         is_due.then(|| self.of.gap.max(ways + self.of.gap / 2))
     }
 
-    /// The server has received the report. `None`: nothing is left to report.
+    /// Call when the server has received the report. `None`: nothing is left to report.
     pub fn told(mut self, call: &PaceCall, asked: Instant) -> Option<Self> {
         if let Some((window, by)) = call.late.filter(|(window, _)| *window == self.of.window) {
             self.of.window = window;
@@ -133,5 +133,5 @@ impl UsedStart {
     }
 }
 
-/// Answers within this fraction of a gap are not reported.
+/// A request that ends within a gap divided by this number is not reported as in flight.
 const PROMPT: u32 = 4;

@@ -1,4 +1,4 @@
-//! What an instance reports to its fleet, and how it treats a lost or a new server.
+//! Tests of an instance's reports to its fleet, and of its conduct when the server is lost or new.
 
 use super::*;
 use crate::gate::fleet::pace_twin::pace;
@@ -89,7 +89,7 @@ impl Instance {
 fn a_start_that_is_reserved_is_one_and_no_more() {
     let mut instance = Instance::waiting();
     instance.reserve(ms(50));
-    assert_eq!(instance.poll(), NextTurn::WaitUntil(instance.now + HOUR), "the start wakes the line");
+    assert_eq!(instance.poll(), NextTurn::WaitUntil(instance.now + HOUR), "only the reserved start wakes the queue");
     assert_eq!(instance.share.next(&instance.schedule, instance.now), Some(instance.zero + ms(50)));
     instance.now += ms(50);
     instance.start(PaceOutcome::Success);
@@ -132,7 +132,7 @@ fn what_is_put_off_while_it_is_reserved_starts_later() {
     let later = Some(instance.zero + ms(80));
     assert_eq!(instance.share.next(&instance.schedule, instance.now), later);
     instance.share.hears(Some(news), instance.now);
-    assert_eq!(instance.share.next(&instance.schedule, instance.now), later, "once");
+    assert_eq!(instance.share.next(&instance.schedule, instance.now), later, "the postponement counts once");
 }
 
 #[test]
@@ -147,13 +147,13 @@ fn a_start_that_nobody_waits_for_is_given_back_and_one_of_before_a_suspension_is
     instance.reach.slept = ms(60_000);
     instance.follow();
     instance.answer(&call, ms(5000), Observed::default());
-    assert!(instance.call().expect("the answer says nothing any more").wants.is_some());
+    assert!(instance.call().expect("the answer is void after the suspension").wants.is_some());
 
     let mut instance = Instance::waiting();
     instance.reserve(ms(5000));
-    let reserved = instance.share.reserved.expect("it is").window;
+    let reserved = instance.share.reserved.expect("a start is reserved").window;
     instance.schedule = Schedule::default();
-    let call = instance.call().expect("it says so");
+    let call = instance.call().expect("the start is given back");
     assert_eq!((call.wants, call.unused), (None, Some(reserved)));
 }
 
@@ -166,7 +166,7 @@ fn when_the_server_is_lost_nothing_starts_before_all_have_noticed_and_then_each_
         instance.now = lost + ms(later);
         let alone = Some(Phase { instances: 2, rank: 1, epoch: lost - ms(1000) });
         instance.reach = Reach { alone, settled_at: Some(lost + ms(2000)), ..Reach::default() };
-        assert_eq!(instance.poll(), NextTurn::WaitUntil(lost + ms(4000)), "and the start is none");
+        assert_eq!(instance.poll(), NextTurn::WaitUntil(lost + ms(4000)), "the reserved start is void");
     }
 }
 
@@ -178,12 +178,12 @@ fn another_server_is_told_what_is_owed_before_anything_is_reserved() {
     instance.start(PaceOutcome::Success);
     let last = instance.schedule.last_starts();
     (instance.reach.link, instance.reach.settled_at) = (2, Some(instance.now + ms(2000)));
-    let call = instance.call().expect("it owes");
+    let call = instance.call().expect("a debt is reported");
     assert_eq!((call.wants, call.starts, call.gap), (None, last, GAP));
     instance.answer(&call, ms(0), Observed::default());
-    assert_eq!(instance.call(), None, "others may owe more");
+    assert_eq!(instance.call(), None, "other instances may still report debts");
     instance.now += ms(2000);
-    assert!(instance.call().expect("all have told").wants.is_some());
+    assert!(instance.call().expect("all instances have reported").wants.is_some());
 }
 
 #[test]

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout};
 
 impl HostQueue {
-    /// Grants slots as they come due and maintains reservations, until no request waits and nothing has to be reported.
+    /// Grants slots when they are due and maintains reservations, until no request waits and nothing has to be reported.
     async fn drive(self: Arc<Self>) {
         let mut call = None;
         loop {
             let until = {
                 let mut state = self.state.lock();
-                // One look at the clock: what comes due between two is in the past for the second and not due for the first.
+                // Reads the clock once: a start that came due between two readings would be missed by both.
                 let now = Instant::now();
                 let until = self.advance(&mut state, now);
                 let HostQueueState { schedule, sharing, driven } = &mut *state;
@@ -76,13 +76,13 @@ impl HostQueue {
         }
     }
 
-    /// A call to the fleet, when it was made, and its answer. Slots are granted meanwhile.
+    /// Calls the fleet. Returns the call, the time of the call, and the answer. Slots are granted meanwhile.
     async fn ask(&self, call: PaceCall, asked: Instant) -> (PaceCall, Instant, Result<PaceAnswer, ServerLost>) {
         let answer = self.fleet().pace(&self.key.to_string(), &call).await;
         (call, asked, answer)
     }
 
-    /// Handles a change of link, with which messages may have been lost. Returns when the queue has reported what it has to.
+    /// Handles a change of link, during which messages may have been lost. Returns when the queue has reported its debts.
     pub(in crate::gate::pacer) async fn link_changed(self: Arc<Self>) {
         let driver = {
             let HostQueueState { schedule, sharing, driven } = &mut *self.state.lock();
@@ -99,11 +99,11 @@ impl HostQueue {
             *driven = true;
             tokio::spawn(self.clone().drive())
         };
-        // It may go on for requests that have come meanwhile.
+        // The driver may go on for requests that have come meanwhile.
         let _ = timeout(REPORTS, driver).await;
     }
 
-    /// Handles a change of the key's state in the fleet. `news`: for holders of a reservation.
+    /// Handles a message that the key's state has changed in the fleet. `news`: for holders of a reservation.
     pub(in crate::gate::pacer) fn hear(&self, news: Option<WaitNews>) {
         if let Some(share) = self.state.lock().sharing.server() {
             share.hears(news, Instant::now());
@@ -111,14 +111,14 @@ impl HostQueue {
         }
     }
 
-    /// Wakes the driver if there is one. `is_needed`: with a server, starts one if necessary.
+    /// Wakes the driver if it runs. `is_needed`: with a server, also starts it if necessary.
     pub(super) fn notify(self: &Arc<Self>, state: &mut HostQueueState, is_needed: bool) {
         if is_needed && state.sharing.server().is_some() || state.driven {
             self.wake(state);
         }
     }
 
-    /// Wakes the driver, and starts one if there is none.
+    /// Wakes the driver, or starts it.
     pub(super) fn wake(self: &Arc<Self>, state: &mut HostQueueState) {
         if std::mem::replace(&mut state.driven, true) {
             self.changed.notify_one();
@@ -128,5 +128,5 @@ impl HostQueue {
     }
 }
 
-/// A call to the server, which has two seconds, and its answer's effects.
+/// Time for a call to the server, which may take two seconds, and for handling its answer.
 const REPORTS: Duration = Duration::from_secs(3);

@@ -1,4 +1,5 @@
-//! The end of a slot: its request leaves, is answered, ends. Tells all that depend on it.
+//! The end of a slot in three steps: its request leaves, is answered, and ends. Each step informs the queues and instances that depend on
+//! it.
 
 use super::{HostQueue, HostQueueState, HostSchedule};
 use crate::policy::pace::{Observed, PaceOutcome, Slot};
@@ -19,7 +20,7 @@ impl HostQueue {
         }
     }
 
-    /// The request has left, and others need not wait for its end.
+    /// Frees the slot of a request that has left but not ended, as others need not wait for its end.
     pub(in crate::gate::pacer) fn pass_on(self: &Arc<Self>, slot: &mut Slot) {
         let mut state = self.state.lock();
         let HostQueueState { schedule, sharing, .. } = &mut *state;
@@ -56,7 +57,8 @@ impl HostQueue {
         self.spread(state, frees, outcome);
     }
 
-    /// Counts what an answer says, here and in the processes of this machine. `changes_more`: as for [`catch_up`](super::Sharing::catch_up).
+    /// Counts the outcome of an answer, here and for the processes of this machine. `changes_more`: as for
+    /// [`catch_up`](super::Sharing::catch_up).
     fn note(&self, state: &mut HostQueueState, changes_more: bool, count: impl FnOnce(&mut HostSchedule)) {
         let HostQueueState { schedule, sharing, .. } = state;
         sharing.catch_up(schedule, changes_more);
@@ -67,7 +69,7 @@ impl HostQueue {
         self.note_debt(state, Instant::now());
     }
 
-    /// Informs the waiting requests here, the fleet's server, and the queue that shares the host's pace. `frees`: the slot is free.
+    /// Informs the waiting requests here, the fleet's server, and the other queues of the host. `frees`: the slot is free.
     fn spread(self: &Arc<Self>, mut state: MutexGuard<'_, HostQueueState>, frees: bool, outcome: PaceOutcome) {
         let is_refused = outcome.is_refused();
         self.notify(&mut state, frees || is_refused);
@@ -84,7 +86,8 @@ impl HostQueue {
         }
     }
 
-    /// The host asked another queue to come later: pages wait for what subresources have been told, and groups for what the host has.
+    /// Holds this queue because the host asked another queue for time: the queue of pages follows the queue of their subresources, and a
+    /// group's queue follows the host's.
     pub(super) fn hold(self: &Arc<Self>, until: Instant, observed: Observed) {
         let mut state = self.state.lock();
         self.note(&mut state, true, |schedule| schedule.hold(until, observed));
@@ -102,7 +105,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
-    /// Otherwise the next request starts before the time that the host has asked for.
+    /// If it did not, the next request would start before the time that the host has asked for.
     #[tokio::test]
     async fn who_gets_a_turn_next_knows_what_the_answer_in_the_last_one_said() {
         let directory = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl HostQueue {
-    /// Takes a free slot, or else a place in the queue; of a group with a delay, in the group's queue before.
+    /// Takes a free slot, or else a place in the queue. If a group's delay applies, the request waits in the group's queue first.
     #[inline]
     pub fn stand(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Result<Stand, Refusal> {
         match terms.of_group() {
@@ -58,7 +58,7 @@ impl HostQueue {
             if permit.holds() || terms.max_wait.is_zero() {
                 return Ok(permit);
             }
-            // Far from the fleet's server, a group's slot may expire before the host's is granted.
+            // If the fleet's server is far away, a group's slot may expire before the host's is granted.
             drop(permit);
             of_group.max_wait = most.saturating_sub(since.elapsed());
             group = self.group(terms.group_delay).stand_here(client, &of_group)?;
@@ -75,7 +75,8 @@ impl HostQueue {
         of(self, &terms.of_host()).max(of_group.unwrap_or_default())
     }
 
-    /// The queue of the groups with this delay. A new queue counts from the host's last start, as the delay may have changed.
+    /// The queue of the groups with this delay. In a new queue, the delay counts from the host's last start, as a group's delay may have
+    /// changed.
     fn group(self: &Arc<Self>, delay: Duration) -> Arc<Self> {
         let key = self.key.of_group(delay);
         if let Some(group) = self.named(&key) {
@@ -111,7 +112,7 @@ impl HostQueue {
         once(self).chain(groups)
     }
 
-    /// The host has asked for time, which may be too long for requests that wait in a group.
+    /// Holds the groups' queues because the host has asked for time, which may be too long for requests that wait there.
     pub(super) fn hold_groups(self: &Arc<Self>, until: Instant, observed: Observed) {
         let groups = self.groups.lock().clone();
         groups.iter().for_each(|group| group.hold(until, Observed { backoff: Duration::ZERO, ..observed }));

@@ -1,5 +1,5 @@
-//! Guests: fetches of files that other sites redirect or link to this host. One at a time is in the queue, behind the host's own clients.
-//! Where those come, guests take a tenth of the starts that a delay allows: otherwise any site could use up another one's pace.
+//! Guests: fetches of files on this host to which other sites redirect or link. One guest at a time is in the queue, behind the requests
+//! for the host itself. If there are any, guests get a tenth of the starts that the delay allows: no site shall use up another site's pace.
 
 use crate::gate::fair_places::{FairPlace, FairPlaces, Taker};
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ impl Guests {
         Self { places: FairPlaces::new(1), last_start: Mutex::default() }
     }
 
-    /// Waits for the place, and until its guest may enter the queue. `host_start`: as for [`due`](Self::due).
+    /// Waits for the guests' place, and until its guest may enter the queue. `host_start`: as for [`due`](Self::due).
     pub async fn place(&self, taker: Taker, gap: Duration, host_start: impl Fn() -> Option<Instant>) -> FairPlace {
         let place = self.places.take(taker).await;
         if let Some(due) = self.due(gap, host_start) {
@@ -50,7 +50,7 @@ mod tests {
         guests.started();
         let last = guests.last_start.lock().unwrap();
         assert_eq!(guests.due(gap, || Some(last)), None, "its own start");
-        assert_eq!(guests.due(gap, || Some(last + gap)), Some(last + gap * 10), "somebody else's");
-        assert_eq!(guests.due(Duration::ZERO, || Some(last)), Some(last), "no delay, no wait");
+        assert_eq!(guests.due(gap, || Some(last + gap)), Some(last + gap * 10), "another request's start");
+        assert_eq!(guests.due(Duration::ZERO, || Some(last)), Some(last), "without a delay, there is no wait");
     }
 }

@@ -1,5 +1,5 @@
 //! One key's queue: adds waiting to the arithmetic of [`Schedule`] and of the fleet. Each host queue has at most one task, the driver,
-//! which sleeps until the next slot is due and alone calls the fleet.
+//! which sleeps until the next slot is due, and makes all calls to the fleet.
 
 mod driver;
 mod ends;
@@ -53,7 +53,7 @@ pub(in crate::gate) enum Stand {
 
 /// A request that waits for its slot, and gives up its place when dropped.
 pub(in crate::gate) struct Waiting {
-    /// The host's.
+    /// The host's queue.
     pub queue: Arc<HostQueue>,
     pub terms: Box<Terms>,
     /// When the slot is likely to be granted. `None`: unknown.
@@ -78,7 +78,8 @@ struct HostQueueState {
 }
 
 impl HostQueue {
-    /// With what the key owes, as noted by this process or another. `page`: for a queue of subresources, which is not shared.
+    /// Creates a queue with the key's debts, as noted by this process or another. `page`: for a queue of subresources, which is not shared
+    /// with a fleet's server.
     pub(in crate::gate::pacer) fn new(key: PaceKey, page: Option<Weak<HostQueue>>, shared: Arc<PacerShared>) -> Self {
         shared.queues.fetch_add(1, Ordering::Relaxed);
         let (mut schedule, name, fleet) = (Schedule::default(), name(&key, page.is_some()), &shared.fleet);
@@ -125,7 +126,7 @@ impl HostQueue {
         self.guests.get_or_init(|| Box::new(Guests::new()))
     }
 
-    /// Waits for the guests' place, as long as a request may wait for its slot.
+    /// Waits for the guests' place, at most as long as a request may wait for its slot.
     pub async fn guest_place(&self, taker: Taker, terms: &Terms) -> Result<FairPlace, Refusal> {
         let mut waits = self.shared.waiting.unlisted(taker.client, terms.max_waiting);
         let host_start = || self.state.lock().schedule.last_starts().last_start;
@@ -169,7 +170,7 @@ impl HostQueue {
         match turn {
             Turn::Go(slot) => {
                 if slot.is_shared {
-                    // The used reservation is tracked.
+                    // Notes which reservation is in use.
                     let HostQueueState { schedule, sharing, .. } = &mut *state;
                     sharing.started(schedule, &slot);
                     self.wake(&mut state);
@@ -180,7 +181,7 @@ impl HostQueue {
             Turn::Wait { ticket, until: due } => {
                 let mut answer = answer.expect("a waiter was made for the line");
                 if matches!(state.sharing, Sharing::Machine(_)) {
-                    // A slot that needs no call may be free at once.
+                    // Without a call to a server, the slot may be granted at once.
                     self.advance(&mut state, Instant::now());
                     match answer.try_recv() {
                         Ok(Ok(slot)) => return Ok(Stand::Go(Permit::new(self, Some(slot), terms))),
@@ -197,8 +198,8 @@ impl HostQueue {
         }
     }
 
-    /// Like [`stand`](Self::stand), but lets a request of report mode go at once, and reports its virtual wait, unless there is something
-    /// to report anyway.
+    /// Like [`stand`](Self::stand). In report mode, lets the request go at once, and reports the wait that it would have had, unless
+    /// `reported` is set already.
     pub fn stand_or_report(
         self: &Arc<Self>,
         client: ClientId,
@@ -217,7 +218,7 @@ impl HostQueue {
         Ok((Stand::Go(Permit::new(self, None, terms)), reported.or_else(held)))
     }
 
-    /// Whether the origin has asked any client for time, or may have; if so, no burst is allowed.
+    /// Whether the origin has asked any client for time, or may have done so. Then no burst is allowed.
     pub fn is_held_back(&self) -> bool {
         let (state, _) = self.current();
         !state.schedule.backoff().is_zero() || state.schedule.is_unknown()
@@ -239,7 +240,7 @@ impl HostQueue {
     }
 
     /// Whether a request that has its slot may still leave: connecting may have taken so long that the next instance would
-    /// not hear of it in time.
+    /// not hear in time of the late start.
     pub(super) fn holds(&self, slot: &Slot) -> bool {
         let (state, now) = self.current();
         state.sharing.holds(&state.schedule, slot, now)
@@ -253,7 +254,7 @@ impl HostQueue {
         }
     }
 
-    /// The state with what others have started and reserved until now: forecasts depend on it.
+    /// The state, updated with the starts and reservations of other processes and instances, on which forecasts depend.
     fn current(&self) -> (MutexGuard<'_, HostQueueState>, Instant) {
         let mut state = self.state.lock();
         let now = Instant::now();
@@ -275,7 +276,7 @@ impl HostQueue {
     }
 }
 
-/// The name of a key's words on this machine.
+/// The name under which the processes of this machine share a key's state.
 fn name(key: &PaceKey, is_of_subresources: bool) -> String {
     if is_of_subresources { format!("{key} subresources") } else { key.to_string() }
 }

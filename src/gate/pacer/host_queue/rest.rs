@@ -1,4 +1,4 @@
-//! A queue exists only while requests need it: before and after, what it owes is a few numbers in the machine's memory.
+//! The debts of unused queues: noted as a few numbers in the machine's memory, so that the queues can be dropped.
 
 use super::{HostQueue, HostQueueState, HostSchedule, Sharing};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 impl HostQueue {
-    /// Notes what the queue owes, and until when, if nobody uses it and it knows no more. `Err`: it knows more.
+    /// Notes the debts of an unused queue. Returns how long they last. `Err`: the queue is in use, or has state that cannot be noted.
     pub(in crate::gate::pacer) fn rest(self: &Arc<Self>, now: Instant) -> Result<Option<Instant>, ()> {
         let mut until = None;
         for queue in self.groups.lock().iter().chain(self.beside.get()) {
@@ -14,7 +14,7 @@ impl HostQueue {
         }
         let state = self.state.lock();
         let (schedule, owed) = (&state.schedule, state.schedule.owed(now));
-        // The queue alone knows when a guest last came, and what a server may have forgotten.
+        // Cannot be noted: when a guest last came, and state that a server may have forgotten.
         let knows_more = self.guests.get().is_some()
             || !schedule.owes_one_gap()
             || self.clamp_logged.load(Ordering::Relaxed) > 0
@@ -22,7 +22,7 @@ impl HostQueue {
         if Arc::strong_count(self) > 1 || !schedule.is_unused() || knows_more && owed.is_some() {
             return Err(());
         }
-        // A new delay of a group counts from the host's last start.
+        // The host's last start is kept as long as the groups' debts: a new delay of a group counts from it.
         let until = until.max(owed);
         if let Some(until) = until {
             self.owe(schedule, until);
@@ -30,7 +30,7 @@ impl HostQueue {
         Ok(until)
     }
 
-    /// Notes what a fleet's server knows in this machine's memory, too: this process may be started again while the server is lost.
+    /// With a fleet's server, notes the debts in this machine's memory, too: this process may be restarted while the server is lost.
     pub(super) fn note_debt(&self, HostQueueState { schedule, sharing, .. }: &HostQueueState, now: Instant) {
         if let (Sharing::Server(_), Some(until)) = (sharing, schedule.owed(now))
             && until >= now + LEAST_DEBT
@@ -45,5 +45,5 @@ impl HostQueue {
     }
 }
 
-/// Shorter debts are over before a process is started again.
+/// Shorter debts are not noted: they end before a process can be restarted.
 const LEAST_DEBT: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Who shares one key's starts: the processes of this machine, if there are others, or a fleet with a server.
+//! The sharing of one key's starts: with the other processes of this machine, or with a fleet that has a server.
 
 use super::super::fleet_share::FleetShare;
 use super::super::machine_share::MachineShare;
@@ -14,7 +14,7 @@ pub(super) enum Sharing {
 }
 
 impl Sharing {
-    /// Records the state of the other processes or instances. `name`: of the key, on this machine.
+    /// Adopts the state of the other processes or instances. `name`: the key's name on this machine.
     #[inline]
     pub fn follow<W>(
         &mut self,
@@ -37,7 +37,7 @@ impl Sharing {
         }
     }
 
-    /// The request leaves; `is_gone`: it has left. True: that frees the slot.
+    /// Handles a request that leaves or, if `is_gone`, has left. Returns true if that frees the slot.
     pub fn left<W>(&mut self, schedule: &Schedule<W>, slot: &Slot, at: Instant, is_gone: bool) -> bool {
         match self {
             Self::Machine(share) => share.left(slot, at, is_gone),
@@ -62,8 +62,8 @@ impl Sharing {
         schedule.holds(slot, has_turn)
     }
 
-    /// Adopts the others' backoff and latency before an answer is counted. `changes_more`: the answer is a refusal or has a latency, so it
-    /// changes more than an existing backoff.
+    /// Adopts the other processes' backoff and latency before an answer is counted. `changes_more`: the answer is a refusal or has a
+    /// latency; otherwise it can only end an existing backoff.
     pub fn catch_up<W>(&mut self, schedule: &mut Schedule<W>, changes_more: bool) {
         if let Some(share) = self.machine().filter(|_| changes_more || !schedule.observed().is_calm()) {
             share.look(schedule, Instant::now());

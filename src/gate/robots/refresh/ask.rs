@@ -1,4 +1,4 @@
-//! Fetches one file from its site: in the host's slots, along redirects, and once more in the plainest form if the answer says that our
+//! Fetches one file from its site, in the host's slots. Follows redirects, and retries in the plainest form if the answer says that our
 //! request is malformed.
 
 use super::super::fetch::{self, FetchError, FileRequest, target};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 use url::Url;
 
 impl RobotsCache {
-    /// Follows redirects to the file, within `robots.timeout` in all, not counting waits for slots.
+    /// Fetches the file, following redirects, within `robots.timeout` in all, not counting waits for slots.
     pub(super) async fn ask(
         self: &Arc<Self>,
         settings: &Settings,
@@ -29,7 +29,7 @@ impl RobotsCache {
         fetch: &Fetch,
     ) -> Result<Fetched, FetchError> {
         let (authority, file) = (&host.authority, host.file);
-        // Only after a robots.txt may the page follow at once.
+        // The page may follow at once only after a robots.txt.
         let is_first_fetch = file == SiteFile::Robots && old.answer.is_none();
         let start = Url::parse(&self.place_of(authority, file)?).map_err(|error| error.to_string())?;
         let interrupted = host.interrupted().filter(|_| order.reason != FetchReason::Anew);
@@ -41,7 +41,7 @@ impl RobotsCache {
         fetched
     }
 
-    /// Where the file is.
+    /// The URL of the file.
     fn place_of(&self, authority: &Authority, file: SiteFile) -> Result<String, FetchError> {
         match file {
             SiteFile::Robots | SiteFile::TdmRep => Ok(authority.url(file.path())),
@@ -68,11 +68,11 @@ impl RobotsCache {
             let at = authority_of(url)?;
             let is_elsewhere = trail.is_redirected() || matches!(file, SiteFile::License(_));
             if is_elsewhere && !Box::pin(self.may_follow(hop, file, url)).await? {
-                // There is a file, and it may not be read: that is no leave to go everywhere.
-                let how = if trail.is_redirected() { "redirected to" } else { "it is at" };
+                // A file that exists but may not be read does not allow everything, unlike a missing one.
+                let how = if trail.is_redirected() { "redirected to" } else { "the file is at" };
                 return Err(FetchError::Unreachable(format!("{how} {url}, which may not be fetched")));
             }
-            // The validators belong to a file fetched without redirects; redirected ones are stored without.
+            // Our copy's validators belong to a file fetched without redirects; redirected files are stored without validators.
             let own = old.conditions().filter(|_| !trail.is_redirected());
             let want = Want { versions: hop.order.versions, ..Want::default() };
             let line = if hop.is_at_home(&at) { FetchLine::Own } else { FetchLine::Guest };
@@ -83,7 +83,7 @@ impl RobotsCache {
                     request.asked = reply.wanted.take();
                     reply = self.in_turn(hop, &mut request, &mut left).await?;
                 }
-                // A 304 about another file than ours is no answer to what was asked (RFC 9111 §4.3.4).
+                // A 304 about another file than our copy does not answer our request (RFC 9111 §4.3.4).
                 let is_of_other = |own: &mut &Validators| !own.are_confirmed_by(&validators(&reply.headers));
                 if reply.status == 304 && request.validators.take_if(is_of_other).is_some() {
                     reply = self.in_turn(hop, &mut request, &mut left).await?;
@@ -127,19 +127,19 @@ impl RobotsCache {
         }
     }
 
-    /// Whether a redirect may be followed. The operator's `deny` holds everywhere. A robots.txt is fetched, not crawled (RFC 9309
-    /// §2.3.1.2): what the rules of another host say of the path does not matter. The other files are not exempt (§2.2.2): they are
-    /// subject to the robots.txt of the host that they come from, which is fetched first.
+    /// Whether a redirect may be followed. The operator's `deny` applies everywhere. A robots.txt is fetched, not crawled (RFC 9309
+    /// §2.3.1.2), so another host's rules for its path do not matter. The other files are not exempt (§2.2.2): the robots.txt of the host
+    /// that they come from applies, and is fetched first.
     async fn may_follow(self: &Arc<Self>, hop: &FetchHop<'_>, file: SiteFile, to: &Url) -> Result<bool, FetchError> {
         let (at, target) = (authority_of(to)?, target(to));
         if file == SiteFile::Robots && target == file.path() {
             return Ok(true);
         }
-        let tokens = [ProductToken::parse(OWN_NAME).expect("it is a token")];
+        let tokens = [ProductToken::parse(OWN_NAME).expect("a valid token")];
         let request = policy::Request { agent_tokens: &tokens, ..policy::Request::new(&at, target.as_bytes()) };
         let rules = &hop.settings.hosts.get(at.host()).rules;
         let judge = |robots: &Entry| policy::judge_file(robots, rules, &request, SystemTime::now());
-        // On its own host, that of the first one applies.
+        // At the host whose file is wanted, its robots.txt applies, whatever the scheme or port.
         let of = if hop.is_at_home(&at) { hop.first } else { &at };
         let mut ruling = match file {
             SiteFile::Robots => judge(&Entry::default()),
@@ -167,9 +167,9 @@ impl RobotsCache {
         // The crawl delay of the requesting crawler applies only until the file is known, as it may be that crawler's alone.
         let asked = order.crawl_delay.filter(|_| at == first && known.answer.is_none());
         let crawl_delay = asked.or_else(|| rules.crawl_delay(&known, &policy::Request::new(at, b"/robots.txt")));
-        // The page for which it is fetched follows at once; not on another host.
+        // The page that waits for the file follows at once, but only on this host.
         let is_first_fetch = is_first_fetch && is_at_home;
-        // A fetch that has begun is not given up for want of a slot.
+        // A fetch that has begun is not given up because a slot comes late.
         let is_patient = order.reason != FetchReason::FirstUse || is_at_home && fetch.has_begun();
         let terms = terms::terms(settings, rules, at.host(), crawl_delay, is_first_fetch);
         // At a redirect's target, fetches have no precedence.
@@ -178,7 +178,7 @@ impl RobotsCache {
     }
 }
 
-/// Common to all requests of one fetch.
+/// The context common to all requests of one fetch.
 pub(super) struct FetchHop<'a> {
     pub settings: &'a Settings,
     pub order: &'a Order,
@@ -209,7 +209,7 @@ fn authority_of(url: &Url) -> Result<Authority, FetchError> {
     Authority::from_url(url.as_str()).map_err(|error| format!("redirected to {url}: {error}").into())
 }
 
-/// What fails elsewhere says where. What `egress` denies there is the site's failure: it named the place.
+/// Adds the URL to an error of a file that is elsewhere. If `egress` denies that URL, it is the site's failure, as the site named the URL.
 fn elsewhere(error: FetchError, url: &Url) -> FetchError {
     let why = match error {
         FetchError::NotAsked(why @ (Refusal::EgressDenied { .. } | Refusal::Loop)) => why.to_string(),
@@ -224,5 +224,5 @@ fn is_our_fault(status: u16) -> bool {
     matches!(status, 400 | 408 | 412 | 421 | 426 | 431 | 494 | 505)
 }
 
-/// The name for fetching files, unless another is configured.
+/// Product token for fetching files, unless another is configured.
 const OWN_NAME: &str = "politely";

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 use tokio::task::spawn_blocking;
 
 impl RobotsCache {
-    /// Unpacks a copy that can be done without if it is long and finds no place.
+    /// Unpacks a copy from the fleet, without waiting: a long copy is ignored if there is no place for it.
     pub(super) async fn unpack_now(
         self: &Arc<Self>,
         file: SiteFile,
@@ -26,7 +26,8 @@ impl RobotsCache {
         self.unpack(file, copy?, None, taker).await.ok().flatten()
     }
 
-    /// Unpacks a copy from the fleet. It is fresh for at most this instance's `max_ttl`. `place`: for a long one, if it has been waited for.
+    /// Unpacks a copy from the fleet, which is then fresh for at most this instance's `max_ttl`. `place`: for a long copy, if the caller
+    /// has waited for a place.
     pub(super) async fn unpack(
         self: &Arc<Self>,
         file: SiteFile,
@@ -42,17 +43,17 @@ impl RobotsCache {
         Ok(self.read_copy(file, taker, unpack).await)
     }
 
-    /// Reads a copy from the store or the fleet on another thread. Only there does it show whether it has a long file, which is then read
-    /// in turn. A file longer than any that is fetched is refused.
+    /// Reads a copy from the store or the fleet on another thread. If its file turns out to be long, waits for a turn to parse it. A file
+    /// longer than any that would be fetched is refused.
     pub(super) async fn read_copy(
         self: &Arc<Self>,
         file: SiteFile,
         taker: Taker,
         read: impl Fn(&Settings, &ParseCopy<'_>) -> Option<Arc<Entry>> + Send + Sync + 'static,
     ) -> Option<Arc<Entry>> {
-        // Loaded here: a swap, of which each host has some, looks at every thread that has ever loaded anything.
+        // Loaded here, not on the other thread: each swap of an entry visits every thread that has ever loaded an `ArcSwap`.
         let (inner, settings) = (self.clone(), self.settings.load_full());
-        // `None`: the file is longer than that, and not in memory.
+        // `None`: the file is longer than `longest`, and not in memory.
         let work = Arc::new(move |longest: usize| {
             let (options, is_long) = (settings.robots.parse_options(), Cell::new(false));
             let accepts = |length| {
@@ -66,7 +67,7 @@ impl RobotsCache {
         let at_once = work.clone();
         let place = self.loading.acquire().await.ok()?;
         let read = spawn_blocking(move || at_once(LONG)).await.map_err(rethrown).ok()?;
-        // A long file waits for its turn without it: short ones go on.
+        // A long file waits for its turn without this place, so that short files go on.
         drop(place);
         match read {
             Some(entry) => entry,
@@ -74,7 +75,7 @@ impl RobotsCache {
         }
     }
 
-    /// Loads the stored copy if nothing is known. True: it is good enough for waiting requests.
+    /// Loads the stored copy if the entry in memory is unknown. True: waiting requests can be decided by the stored copy.
     pub(super) async fn take_kept(self: &Arc<Self>, host: &HostEntry, taker: Taker) -> bool {
         let old = host.load_full();
         if !is_unknown(&old) {
@@ -85,7 +86,7 @@ impl RobotsCache {
         kept.usable(now).is_some() || !kept.may_fetch(now)
     }
 
-    /// The stored copy, from an earlier process, or from before memory ran short. None if no copy of others is to be used.
+    /// The stored copy, from an earlier process or from before its entry was evicted. None if only fresh fetches are to be used.
     pub(in crate::gate::robots) async fn kept(
         self: &Arc<Self>,
         authority: &Authority,
@@ -104,13 +105,13 @@ impl RobotsCache {
             }
         }?;
         let settings = self.settings.load();
-        // Another process may allow more.
+        // Another process may allow a longer `max_ttl`.
         let entry = Entry::clone(&kept).fresh_within(settings.robots.max_ttl);
         Some(Arc::new(if settings.store.is_impatient { entry.due(SystemTime::now()) } else { entry }))
     }
 
-    /// The same, of what the system has in memory: most hosts are new, and most copies short. `None`: the disk is to be read, or the file
-    /// is long.
+    /// The stored copy, if the system has it in memory and its file is short, as for most hosts. `None`: that needs another thread, to
+    /// read the disk or a long file.
     fn kept_at_once(&self, authority: &Authority, file: SiteFile) -> Option<Option<Arc<Entry>>> {
         let (options, is_long) = (self.settings.load().robots.parse_options(), Cell::new(false));
         let accepts = |length| {

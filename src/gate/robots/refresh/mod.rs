@@ -1,4 +1,4 @@
-//! How an authority's robots.txt or tdmrep.json is obtained: from the fleet, from the store, or from the origin.
+//! Obtains an authority's robots.txt or tdmrep.json: from the fleet, from the store, or from the origin.
 
 mod ask;
 mod copies;
@@ -23,7 +23,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 impl RobotsCache {
-    /// From the fleet, if it can be asked; otherwise by this instance alone. An error means that nobody was asked.
+    /// Obtains the file, together with the fleet if it can be asked, otherwise by this instance alone. An error says why the site was not
+    /// asked.
     pub(super) async fn refresh_now(
         self: &Arc<Self>,
         host: &HostEntry,
@@ -34,17 +35,17 @@ impl RobotsCache {
         let is_fresh = self.settings.load().store.is_fresh;
         let taker = Taker::new(order.client, &host.authority);
         let mut will_do = self.take_kept(host, taker).await && order.reason.takes_any_copy();
-        // A command may end before what is out of date is renewed.
+        // A command may end before an outdated copy is renewed in the background.
         let is_impatient = self.settings.load().store.is_impatient;
         will_do &= !(is_impatient && is_due(&host.load(), SystemTime::now()));
         if will_do && !is_due(&host.load(), SystemTime::now()) && !self.fleet.has_server() {
             // No other process of this machine has a newer copy.
             return Ok(());
         }
-        // Before anything is claimed: others may have a faster disk.
+        // Waits before it claims the fetch, as another process may have a faster disk.
         let was_behind = !will_do && self.wait_for_store(taker).await;
         let mut anew = is_fresh || order.reason == FetchReason::Anew;
-        // Commands store no failure: each would wait for the fetches of those before it.
+        // Commands store no failures, so each would wait while the commands before it fetch in vain.
         let patience = if is_impatient { LATE } else { FETCH_LASTS };
         let mut place = None;
         let claimed = loop {
@@ -65,11 +66,11 @@ impl RobotsCache {
                     }
                     return Ok(());
                 }
-                // From a lagging server, or usable for other instances for longer than for this one, or gone from the store.
+                // The copy is from a lagging server, or outdated only for this instance, or gone from the store.
                 Ok(copy) if !anew && (is_stored || copy.is_some()) => anew = true,
-                // From another version of politely, or too long.
+                // The copy is of another version of politely, or too long.
                 Ok(_) => break None,
-                // It is not held while it waits for its place, but asked for again.
+                // The copy is not held while it waits for a place, but requested again.
                 Err(Crowded) => {
                     let settings = self.settings.load_full();
                     let time = SiteTime::new(settings.robots.timeout, order.patience(&settings));
@@ -83,13 +84,13 @@ impl RobotsCache {
         };
         drop(place);
         if !was_unknown && claimed.as_ref().is_some_and(|(_, old)| old.is_none()) {
-            // Another process may have validated it since, and be out of date by now as well.
+            // The store may have a newer copy, which another process has validated, even if that is outdated, too.
             let kept = self.kept(&host.authority, host.file, taker).await;
             if let Some(newer) = kept.filter(|kept| is_newer(kept, &host.load())) {
                 self.adopt(host, newer);
             }
         }
-        // It is asked for now.
+        // The site is asked now.
         let was_behind = was_behind || self.store.is_behind();
         // Boxed like the claim: moving the future into another would double its memory, for as long as the site takes.
         let alone = Box::pin(async {
@@ -121,9 +122,8 @@ impl RobotsCache {
         Ok(())
     }
 
-    /// Keeps what has been fetched, unless another instance has asked later, and its copy has arrived meanwhile. `was_behind`: the store
-    /// was when the fetch began. Others may have begun as well. What began before the store was behind does not wait here, as it may be
-    /// much.
+    /// Keeps a fetched entry, unless another instance has asked the site later and its copy has arrived meanwhile. `was_behind`: the store
+    /// was behind when the fetch began, so this waits for it. Fetches that began before that do not wait here, as there may be many.
     async fn keep_fetched(self: &Arc<Self>, host: &HostEntry, fetched: Option<Arc<Entry>>, was_behind: bool) {
         let Some(entry) = fetched else { return };
         if was_behind {
@@ -134,7 +134,7 @@ impl RobotsCache {
         }
     }
 
-    /// Takes what another instance has published, even during a fetch of our own, which may be about to fail.
+    /// Adopts the copy that another instance has published, even during a fetch of our own, which may be about to fail.
     pub(super) async fn take_published(self: &Arc<Self>, host: &HostEntry) {
         let taker = Taker::new(BACKGROUND, &host.authority);
         let published = self.unpack_now(host.file, self.fleet.take(host.name()).await, taker).await;
@@ -143,7 +143,7 @@ impl RobotsCache {
         }
     }
 
-    /// From the origin. `None`: there is nothing newer than what is known.
+    /// Fetches the file from the origin. `None`: the current entry is newer than the fetched one.
     async fn refresh_alone(
         self: &Arc<Self>,
         host: &HostEntry,
@@ -152,7 +152,7 @@ impl RobotsCache {
     ) -> Result<Option<Arc<Entry>>, Refusal> {
         let (settings, taker) = (self.settings.load_full(), Taker::new(order.client, &host.authority));
         let fetched = loop {
-            // Without the file, which may be evicted meanwhile.
+            // Holds the entry without its file, which may be evicted meanwhile.
             let before = host.load().outline();
             let fetched = match self.ask(&settings, host, &before, order, fetch).await {
                 Ok(fetched) => fetched,
@@ -160,10 +160,10 @@ impl RobotsCache {
                 Err(FetchError::NotAsked(refusal)) => return Err(refusal),
             };
             if fetched.needs_copy() && is_unknown(&host.load()) {
-                // It may have been evicted since the fetch was ordered.
+                // The copy may have been evicted since the fetch was ordered.
                 self.take_kept(host, taker).await;
             }
-            // A 304 is about the copy that was there when it was asked for.
+            // A 304 is about the copy that we had when the request was sent.
             let is_confirmed = matches!(fetched, Fetched::Answer { reply: Reply { status: 304, .. }, .. });
             if !is_confirmed || host.load().conditions() == before.conditions() {
                 break fetched;
@@ -175,7 +175,7 @@ impl RobotsCache {
             return Ok(None);
         };
         if is_older(&entry, &host.load()) {
-            // Another instance has asked later, and its copy has arrived meanwhile.
+            // Another instance has asked the site later, and its copy has arrived meanwhile.
             return Ok(None);
         }
         let entry = Arc::new(entry);
@@ -188,7 +188,7 @@ impl RobotsCache {
         Ok(Some(entry))
     }
 
-    /// Interprets an answer; a long file is parsed on another thread. `None`: the proxy is stopping.
+    /// Interprets an answer. Parses a long file on another thread. `None`: the proxy is stopping.
     async fn read(
         self: &Arc<Self>,
         file: SiteFile,
@@ -214,7 +214,7 @@ impl RobotsCache {
         }
     }
 
-    /// A fetch that a fault of ours has ended is a failure like another, so that it is not begun again at once.
+    /// Does a fetch's work. A panic counts as a failed fetch, so that the fetch is not repeated at once; then returns `None`.
     pub(super) async fn or_failed<T>(self: &Arc<Self>, host: &HostEntry, work: impl Future<Output = T>) -> Option<T> {
         let panic = AssertUnwindSafe(work).catch_unwind().await;
         panic
@@ -234,12 +234,12 @@ impl RobotsCache {
 /// The message of a panic, which the panic's log line also shows.
 fn words(panic: &(dyn Any + Send)) -> &str {
     let literal = panic.downcast_ref::<&str>().copied();
-    literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words for it")
+    literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")
 }
 
 fn log(host: &HostEntry, old: &Entry, new: &Entry) {
     let (authority, file) = (&host.authority, host.file.name());
-    // Nobody has asked for what a browser does by itself.
+    // Requests that a browser makes by itself are logged only at debug level.
     let is_background = authority.is_background();
     match (&old.trouble, &new.trouble) {
         (_, Some(trouble)) if is_background => tracing::debug!(%authority, "{file}: {}", trouble.why),

@@ -1,4 +1,4 @@
-//! What a panicking fetch leaves behind, and which of two copies is newer.
+//! Tests of fetches: panics, 304 answers, copies of different age, long files, and a store that is behind.
 
 use super::ask::FetchHop;
 use super::*;
@@ -25,7 +25,7 @@ fn cache_with(settings: Settings) -> Arc<RobotsCache> {
     cache_of(settings, Store::memory(), None)
 }
 
-/// It may ask sites on the loopback interface.
+/// A cache that may ask sites on the loopback interface.
 pub(in crate::gate::robots) fn cache_of(settings: Settings, store: Store, fleet: Option<Fleet>) -> Arc<RobotsCache> {
     let upstream = Arc::new(crate::upstream::tests::upstream(LOOPBACK));
     let pacer = Arc::new(Pacer::new(Fleet::alone()));
@@ -45,14 +45,14 @@ async fn a_panic_is_a_failure_that_is_not_repeated_at_once() {
     let apart = async { tokio::task::spawn_blocking(|| panic!("while reading")).await.map_err(rethrown) };
     assert!(cache.or_failed(&host, apart).await.is_none());
     let entry = host.load_full();
-    let trouble = entry.trouble.as_ref().expect("it is noted");
+    let trouble = entry.trouble.as_ref().expect("the failure is noted");
     assert_eq!((trouble.failures, &*trouble.why), (1, "an internal error of the proxy"));
-    assert!(!entry.may_fetch(SystemTime::now()), "it is left alone for a while");
+    assert!(!entry.may_fetch(SystemTime::now()), "the fetch is not repeated at once");
     assert_eq!(cache.figures().failed, [1, 0, 0]);
     assert_eq!(cache.or_failed(&host, async { 7 }).await, Some(7));
 }
 
-/// Of those that look at the same time, the last may ask after the fetch has ended.
+/// Of several requests that find no copy at the same time, the last may order a fetch after the first fetch has ended.
 #[tokio::test]
 async fn what_has_just_come_is_not_asked_for_again() {
     let (cache, authority) = (cache(), Authority::from_url("https://a.example").unwrap());
@@ -66,13 +66,13 @@ async fn what_has_just_come_is_not_asked_for_again() {
         }
     }
     let [first, second] = [(); 2].map(|()| cache.refresh(&host, Order::background(FetchReason::Anew)));
-    assert_eq!(cache.fetches.len(), 1, "whatever there is");
+    assert_eq!(cache.fetches.len(), 1, "`Anew` fetches whatever copy exists");
     drop((first, second));
 }
 
 type Fields = &'static [(&'static str, &'static str)];
 
-/// What is known after these answers.
+/// The entry after these answers.
 fn known_after(answers: &[(u16, Fields)]) -> Arc<Entry> {
     let (cache, authority) = (cache(), Authority::from_url("https://a.example").unwrap());
     for (status, fields) in answers {
@@ -94,10 +94,10 @@ async fn a_304_confirms_the_200_whose_validators_it_has() {
         (200, date, date, true),
         (200, date, &[("last-modified", "Tue, 02 Jan 2024 00:00:00 GMT")], false),
         (200, date, tag, false),
-        // Nobody has asked.
+        // The copy has no validators, so no condition was sent.
         (200, &[], &[], false),
         (200, &[], tag, false),
-        // No file, or not the file.
+        // Not a 200: there is no file, or not the file itself.
         (404, tag, tag, false),
         (204, tag, tag, false),
         (299, date, &[], false),
@@ -105,7 +105,7 @@ async fn a_304_confirms_the_200_whose_validators_it_has() {
         let known = known_after(&[(status, copy), (304, answer)]);
         assert_eq!(known.trouble.is_none(), is_confirmed, "{status} {copy:?} {answer:?}");
     }
-    // After a failure it is asked for without conditions.
+    // After a failure, the request has no conditions.
     assert!(known_after(&[(200, tag), (503, &[]), (304, tag)]).trouble.is_some());
 }
 
@@ -177,7 +177,7 @@ fn of_two_copies_that_one_is_newer_that_was_answered_later() {
     assert!(is_newer(&late, &early) && !is_newer(&early, &late));
     let failed = early.failed(SystemTime::now(), "status 503", None, 0.0);
     assert!(is_older(&failed, &late), "a failure makes no copy newer");
-    assert!(is_newer(&early, &Entry::default()), "whatever there is, where nothing is known");
+    assert!(is_newer(&early, &Entry::default()), "any copy is newer than an unknown entry");
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn what_is_one_and_the_same_is_neither_older_nor_newer() {
     }
 }
 
-/// The clock was corrected since, or set back.
+/// The clock was corrected or set back later.
 #[test]
 fn what_a_clock_dated_that_was_ahead_holds_nothing_up_that_comes_now() {
     for ahead in [-60, -10 * DAY] {
@@ -204,7 +204,7 @@ fn what_a_clock_dated_that_was_ahead_holds_nothing_up_that_comes_now() {
 const DAY: i64 = 24 * 3600;
 const TAKER: Taker = Taker::of(BACKGROUND);
 
-/// A file with so many preferences.
+/// An answer with a file of this many preferences.
 fn answer(lines: usize) -> Fetched {
     answered(format!("User-agent: *\n{}", "Content-Usage: /x train-ai=n\n".repeat(lines)).into())
 }
@@ -229,7 +229,7 @@ async fn long_files_are_read_at_most_as_many_at_a_time_as_there_are_places() {
     assert!(long.await.is_some());
 }
 
-/// However many sites have one, fetched or of the fleet.
+/// However many sites have long files, fetched or from the fleet.
 #[tokio::test]
 async fn a_long_body_has_a_place_until_it_is_compiled() {
     let cache = cache();
@@ -253,14 +253,14 @@ async fn a_long_body_has_a_place_until_it_is_compiled() {
         .unwrap();
     assert!(hold().is_none());
     let copy = cache.long_bodies.hold(vec![b'#'; 17 << 10], Some(place), TAKER);
-    drop(copy.ok().expect("it has waited for its place"));
+    drop(copy.ok().expect("the place that was waited for"));
     drop(hold().expect("a fetch that is given up gives its place back"));
     drop(all);
     for read in waiting {
         assert!(read.await.is_some());
     }
     let held: Vec<_> = (0..1_000).map_while(|_| hold()).collect();
-    assert_eq!(held.len(), 66, "all have given theirs back");
+    assert_eq!(held.len(), 66, "all places are given back");
 }
 
 /// Another instance's limit may be higher, and whoever can write to the fleet's server can write anything.
@@ -282,7 +282,7 @@ async fn a_copy_of_a_file_that_is_longer_than_any_that_is_fetched_is_none() {
     }
 }
 
-/// Those of the store and of the fleet.
+/// Copies of the store and of the fleet.
 #[tokio::test]
 async fn a_long_file_of_a_copy_is_read_in_turn_like_a_fetched_one() {
     let cache = cache();
@@ -302,14 +302,14 @@ async fn a_long_file_of_a_copy_is_read_in_turn_like_a_fetched_one() {
     let mut more: Vec<_> = (1_001..1_021).map(|lines| Box::pin(read(lines))).collect();
     for wait in &mut more {
         let waited = tokio::time::timeout(Duration::from_millis(20), wait).await;
-        assert!(waited.is_err(), "so does each of twenty");
+        assert!(waited.is_err(), "each of twenty long files waits");
     }
     let short = tokio::time::timeout(Duration::from_secs(10), read(2)).await;
     assert!(short.is_ok_and(|read| read.is_some()), "a short one does not wait behind them");
     drop((all, more));
-    let read_now = long.await.expect("it is read");
+    let read_now = long.await.expect("the long file is read");
     let all = all_places(&cache.workers);
-    assert!(read(1_000).await.is_some(), "nor does one that is in memory");
+    assert!(read(1_000).await.is_some(), "a long file in memory does not wait");
     drop((all, read_now));
 }
 
@@ -324,7 +324,7 @@ async fn asked(listener: &TcpListener) -> TcpStream {
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
-        assert!(stream.read_buf(&mut head).await.unwrap() > 0, "it ended early");
+        assert!(stream.read_buf(&mut head).await.unwrap() > 0, "the request ended early");
     }
     stream
 }
@@ -341,7 +341,7 @@ fn begin_for(reason: FetchReason, cache: &Arc<RobotsCache>, host: &Arc<HostEntry
     })
 }
 
-/// Until a fetch does.
+/// Returns when a fetch waits for the store.
 async fn waits_for_store(cache: &RobotsCache) {
     let free = || std::iter::from_fn(|| cache.unstored.take(TAKER).now_or_never()).collect::<Vec<_>>().len();
     while free() == 8 {
@@ -369,7 +369,7 @@ async fn a_copy_that_comes_while_the_store_is_waited_for_is_not_overwritten_by_a
     assert!(host.load().answer.is_some(), "the failure is the older one");
 }
 
-/// Others may have a faster disk.
+/// Another process may have a faster disk.
 #[tokio::test]
 async fn a_host_whose_fetch_waits_for_the_store_is_left_to_the_rest_of_the_fleet() {
     let directory = tempfile::tempdir().unwrap();
@@ -381,14 +381,14 @@ async fn a_host_whose_fetch_waits_for_the_store_is_left_to_the_rest_of_the_fleet
     let fetching = begin(&cache, &host);
     waits_for_store(&cache).await;
     let claim = tokio::time::timeout(Duration::from_secs(3), other.claim(host.name(), false, FETCH_LASTS)).await;
-    assert!(matches!(claim, Ok(Ok(Claim::Fetch(..)))), "it is not claimed before it can be fetched");
+    assert!(matches!(claim, Ok(Ok(Claim::Fetch(..)))), "the fetch is not claimed before it can begin");
     drop(claim);
     cache.store.catch_up();
     let mut stream = asked(&listener).await;
     cache.store.fall_behind();
     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
     let claim = tokio::time::timeout(Duration::from_millis(300), other.claim(host.name(), false, FETCH_LASTS)).await;
-    assert!(claim.is_err(), "nor is it given up before the copy is where others find it");
+    assert!(claim.is_err(), "the right is held until others find the copy in the store");
     cache.store.catch_up();
     fetching.await.unwrap().unwrap();
     assert!(host.load().answer.is_some());
@@ -409,11 +409,11 @@ async fn a_site_has_not_failed_because_we_have_no_place_for_its_body() {
     stream.write_all(&[b'#'; 20_000]).await.unwrap();
     let fetched = fetching.await.unwrap();
     assert!(matches!(fetched, Err(Refusal::OwnLimit { .. })), "{fetched:?}");
-    assert!(is_unknown(&host.load()), "it has answered");
+    assert!(is_unknown(&host.load()), "the site has answered, so no failure is noted");
     drop(held);
 }
 
-/// As of hundreds of sites whose files are long, and asked for at once.
+/// For example if hundreds of sites with long files are asked at once.
 #[tokio::test]
 async fn the_first_fetch_waits_for_a_place_beyond_its_sites_time() {
     let cache = cache_with(Settings::parse("politely.yaml", "robots: { timeout: 3s }").unwrap());
@@ -442,7 +442,7 @@ async fn a_fetch_under_way_takes_little_memory() {
     assert!(all + alone < 6 * 1024, "{all} and {alone} bytes");
 }
 
-/// Where the system does not say what is in memory, as for files in memory alone, too.
+/// Also on file systems that cannot tell what is in memory, such as `/dev/shm`.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_several_processes_one_fetches_wherever_the_store_is() {
     for place in [std::env::temp_dir(), "/dev/shm".into()].into_iter().filter(|place| place.is_dir()) {

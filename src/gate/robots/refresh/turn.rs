@@ -14,8 +14,8 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::time::timeout;
 
 impl RobotsCache {
-    /// Guests that ask for the host's own file, of which there is one, share a reply and need not wait for other guests. It may take the
-    /// whole timeout, whatever of it the fetch that asks has used up: others wait for it too.
+    /// Sends the request in turn. Redirected fetches that ask for the host's own file share one reply and need not wait for other guests.
+    /// The shared request has the whole timeout, however much of it the fetch that asks has used, as others wait for the reply, too.
     pub(super) async fn in_turn_or_shared(
         &self,
         hop: &FetchHop<'_>,
@@ -42,7 +42,7 @@ impl RobotsCache {
         request: &mut FileRequest<'_>,
         left: &mut Duration,
     ) -> Result<Reply, FetchError> {
-        // A lost slot counts as an attempt, but not as the site's failure.
+        // A slot that expired counts as an attempt, but not as the site's failure.
         let (mut retries, mut is_lost) = (0..RETRIES, false);
         loop {
             let (want, why) = match self.once_in_turn(hop, request, left).await {
@@ -71,7 +71,7 @@ impl RobotsCache {
         let settings = hop.settings;
         let late = || format!("no complete answer within {:?}", settings.robots.timeout);
         let began = Instant::now();
-        // Before the slot, which a slow resolver would waste. Its silence is not the site's fault.
+        // Resolves before it takes a slot, which a slow resolver would waste. A silent resolver is not the site's failure.
         let found = timeout(*left, fetch::reach(&self.upstream, request.authority, hop.order.client)).await;
         let route = found.map_err(|_| no_resolver(request.authority))??;
         *left = left.saturating_sub(began.elapsed());
@@ -97,7 +97,7 @@ impl RobotsCache {
         *left = time.left();
         let reply = answered??;
         permit.outcome = match reply.status {
-            // Who has redirected there chooses what is asked for: what that is answered is no word to the host's own clients.
+            // The URL was chosen by another site that redirects there, so its answer must not slow down requests for this host.
             _ if request.line != FetchLine::Own => PaceOutcome::Failure,
             429 | 503 => PaceOutcome::Backoff { retry_after: asked_to_wait(&reply.headers, SystemTime::now()) },
             _ => PaceOutcome::Success,

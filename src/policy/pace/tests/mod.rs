@@ -18,7 +18,7 @@ struct Host {
 }
 
 impl<W> Schedule<W> {
-    /// The schedule after a restart, by what the machine's memory has of it.
+    /// The schedule after a restart, restored from what is stored of it.
     pub(super) fn again(&self, now: Instant) -> Self {
         let mut again = Self::default();
         again.adopt(self.last_starts());
@@ -278,7 +278,7 @@ fn too_long_a_wait_is_refused_at_once_and_to_the_millisecond() {
     host.visit(3000, &terms, OK);
 }
 
-/// The time told leaves out the arrival margin.
+/// The Retry-After of a refusal leaves out the arrival margin.
 #[test]
 fn who_comes_back_when_it_was_told_to_waits_out_the_rest_even_with_no_max_wait() {
     let terms = Terms { max_wait: ms(0), queue: 0, ..delay(2000) };
@@ -337,7 +337,7 @@ fn behind_an_answer_that_takes_longer_than_the_gap_the_gap_is_what_is_known() {
         assert_eq!(host.ask(40_000, A, &terms, ""), Turn::Refuse(too_long(known)), "{gap}");
         host.end(41_000, long, OK);
     }
-    // The same for requests that have waited in vain.
+    // The gap is also the Retry-After of requests that have waited in vain.
     let terms = Terms { max_wait: ms(20_000), ..delay(15_000) };
     let mut host = Host::new();
     let _long = host.go(0, &terms);
@@ -820,7 +820,7 @@ fn a_renewal_is_lent_a_place() {
     host.idles(11_000);
 }
 
-/// However often the schedule rests, and though each request leaves a little after its start.
+/// Holds however often the schedule is dropped and restored, and though each request leaves a little after its start.
 #[test]
 fn a_longer_gap_that_is_over_is_no_longer_owed() {
     for rests in [false, true] {

@@ -4,12 +4,12 @@ use super::*;
 use proptest::prelude::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// Half of the largest difference between two clocks.
+/// Half of the largest difference between two clocks, in milliseconds.
 const OFF: u64 = 30;
 
 struct Instance {
     schedule: Schedule<Instant>,
-    /// The last first.
+    /// In reverse order.
     arrivals: Vec<Instant>,
     timer: Option<Instant>,
     starts: Vec<Instant>,
@@ -17,7 +17,8 @@ struct Instance {
     waited: Duration,
 }
 
-/// `clocks`: errors in milliseconds, less [`OFF`]. `arrivals`: of each instance, as milliseconds after the one before.
+/// `clocks`: each instance's clock error in milliseconds, plus [`OFF`]. `arrivals`: each instance's arrivals, in milliseconds after the one
+/// before.
 fn run(gap: u64, clocks: &[u64], arrivals: &[Vec<u64>]) -> Vec<Instance> {
     let zero = Instant::now();
     let instances = clocks.len() as u32;
@@ -74,7 +75,7 @@ impl Instance {
     }
 }
 
-/// A gap; for each instance its clock, and when requests come.
+/// A gap, and for each instance its clock error and its arrivals.
 fn fleets(most: u64) -> impl Strategy<Value = (u64, Vec<u64>, Vec<Vec<u64>>)> {
     (prop::sample::select(vec![1_usize, 2, 3, 8, 100]), 100..20_000_u64).prop_flat_map(move |(count, gap)| {
         let clocks = prop::collection::vec(0..=2 * OFF, count);
@@ -86,7 +87,7 @@ fn fleets(most: u64) -> impl Strategy<Value = (u64, Vec<u64>, Vec<Vec<u64>>)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// For any arrivals and any clocks.
+    /// Holds for any arrivals and any clocks.
     #[test]
     fn together_they_are_no_faster_than_one((gap, clocks, arrivals) in fleets(2)) {
         let all = run(gap, &clocks, &arrivals);
@@ -161,7 +162,7 @@ fn the_part_of_the_second_of_three_begins_after_one_gap_and_every_three() {
         let NextTurn::Start("it", slot) = host.schedule.poll(host.at(starts)) else { panic!("at {starts}") };
         host.end(starts, slot, OK);
     }
-    // Exactly then a request need not wait.
+    // A request that comes exactly when the part begins need not wait.
     host.visit(22_000, &terms, OK);
 }
 

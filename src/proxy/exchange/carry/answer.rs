@@ -7,7 +7,7 @@ use crate::http1::{
 };
 use crate::proxy::respond::PROXY_STATUS;
 use bytes::BytesMut;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
 use std::mem::replace;
 
 /// A head as received.
@@ -130,30 +130,35 @@ impl<'a> AnswerHead<'a> {
         }
     }
 
+    /// The value of the first field of which this is true, also of one that ends here.
+    #[inline]
+    fn find(&self, is_it: impl Fn(FieldKind, &[u8], &[u8]) -> bool) -> Option<&'a [u8]> {
+        match self.fields {
+            Fields::Http1(head) => {
+                let field = head.fields.iter().find(|it| is_it(it.kind, it.name, it.value))?;
+                Some(field.value)
+            }
+            Fields::Http2(fields) => {
+                let mut fields = fields.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
+                fields.find(|(name, value)| is_it(FieldKind::of(name), name, value)).map(|(_, value)| value)
+            }
+        }
+    }
+
     /// Whether a field may express a usage preference.
     #[inline]
     pub fn has_signals(&self) -> bool {
-        match self.fields {
-            Fields::Http1(head) => head.fields.iter().any(|field| field.kind == FieldKind::Signal),
-            Fields::Http2(fields) => SIGNALS.iter().any(|name| fields.contains_key(*name)),
-        }
+        self.find(|kind, _, _| kind == FieldKind::Signal).is_some()
     }
 
+    #[inline]
     pub fn has_date(&self) -> bool {
-        match self.fields {
-            Fields::Http1(head) => head.fields.iter().any(|field| field.name.eq_ignore_ascii_case(b"date")),
-            Fields::Http2(fields) => fields.contains_key(header::DATE),
-        }
+        self.find(|_, name, _| name.eq_ignore_ascii_case(b"date")).is_some()
     }
 
-    pub fn content_type(&self) -> Option<&[u8]> {
-        match self.fields {
-            Fields::Http1(head) => {
-                let field = head.fields.iter().find(|field| field.kind == FieldKind::ContentType)?;
-                (!head.ends_here(field)).then_some(field.value)
-            }
-            Fields::Http2(fields) => fields.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes),
-        }
+    #[inline]
+    pub fn content_type(&self) -> Option<&'a [u8]> {
+        self.find(|kind, _, _| kind == FieldKind::ContentType)
     }
 
     /// The first field of this name.
@@ -174,14 +179,8 @@ impl<'a> AnswerHead<'a> {
 
     /// Whether a field of one of these names has such a value, also a field that ends here.
     pub fn any(&self, names: [&str; 2], is: impl Fn(&[u8]) -> bool) -> bool {
-        let is_one =
-            |name: &[u8], value: &[u8]| names.iter().any(|it| it.as_bytes().eq_ignore_ascii_case(name)) && is(value);
-        match self.fields {
-            Fields::Http1(head) => head.fields.iter().any(|it| is_one(it.name, it.value)),
-            Fields::Http2(fields) => {
-                fields.iter().any(|(name, value)| is_one(name.as_str().as_bytes(), value.as_bytes()))
-            }
-        }
+        let is_named = |name: &[u8]| names.iter().any(|it| it.as_bytes().eq_ignore_ascii_case(name));
+        self.find(|_, name, value| is_named(name) && is(value)).is_some()
     }
 
     /// Writes the head in HTTP/1.1. `framing`: of the outgoing body. `connection`: the Connection field.
@@ -287,14 +286,3 @@ fn length(digits: &[u8]) -> &[u8] {
 const MOST_ADDED: usize = 4;
 /// Bytes of an answer's values.
 const LIKELY: usize = 512;
-/// The names of `FieldKind::Signal`.
-const SIGNALS: [&str; 8] = [
-    "link",
-    "x-robots-tag",
-    "robots-tag",
-    "content-usage",
-    "content-signal",
-    "tdm-reservation",
-    "crawler-charged",
-    "crawler-error",
-];

@@ -78,7 +78,7 @@ impl Flow {
         Poll::Ready(Ok(()))
     }
 
-    /// `now`: when the task was woken.
+    /// `now`: when the task was woken. `look`: sees each new piece; its error ends the transfer before the piece.
     #[inline]
     pub fn poll<A: BodySource, B: Side>(
         &mut self,
@@ -87,6 +87,7 @@ impl Flow {
         to: &mut B,
         min_rate: MinRate,
         now: Instant,
+        mut look: impl FnMut(&A) -> Result<(), FlowError>,
     ) -> Poll<Result<(), FlowError>> {
         let mut pieces = 0;
         loop {
@@ -112,6 +113,7 @@ impl Flow {
             pieces += 1;
             match more {
                 Poll::Ready(Ok(true)) => {
+                    look(from)?;
                     self.moved += from.bytes().len() as u64;
                     self.at = now + min_rate.over;
                 }
@@ -160,7 +162,7 @@ mod tests {
             let mut to = Http1::new(&mut io, &mut unread);
             to.send(Sending::Plain);
             let now = began + Duration::from_secs(second);
-            match flow.poll(&mut Context::from_waker(Waker::noop()), &mut from, &mut to, rate, now) {
+            match flow.poll(&mut Context::from_waker(Waker::noop()), &mut from, &mut to, rate, now, |_| Ok(())) {
                 Poll::Ready(Err(FlowError::TooSlow)) if flow.is_held_up => return Some(second),
                 Poll::Ready(done) => return done.map(|()| None).unwrap(),
                 Poll::Pending => assert!(flow.at > now, "it may take more time"),

@@ -296,7 +296,7 @@ mod tests {
                     to.send(sending);
                     let (rate, now) = (MinRate { rate: 0, over: Duration::from_secs(1) }, Instant::now());
                     let mut flow = Flow::new(now);
-                    poll_fn(|cx| flow.poll(cx, &mut from, &mut to, rate, now)).await.unwrap();
+                    poll_fn(|cx| flow.poll(cx, &mut from, &mut to, rate, now, |_| Ok(()))).await.unwrap();
                     let expected = match sending {
                         Sending::Chunked => [head, chunk.as_bytes(), b"\r\n", &content, b"\r\n0\r\n\r\n"].concat(),
                         _ => [&head[..], &content].concat(),

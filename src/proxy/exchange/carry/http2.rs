@@ -121,6 +121,10 @@ impl BodySource for Http2 {
         }
     }
 
+    fn share(&self) -> Bytes {
+        self.current.clone()
+    }
+
     fn take(&mut self, n: usize) -> Bytes {
         let taken = self.current.split_to(n);
         if !self.is_replayed {
@@ -167,7 +171,7 @@ impl BodySource for Http2 {
     }
 
     fn has_ended(&self) -> bool {
-        self.current.is_empty() && self.replay.is_empty() && self.is_received()
+        self.current.is_empty() && self.replay.is_empty() && self.trailers.is_none() && self.is_received()
     }
 
     fn is_complete(&self) -> bool {

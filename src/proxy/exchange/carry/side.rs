@@ -13,6 +13,11 @@ pub trait BodySource {
 
     fn consume(&mut self, n: usize);
 
+    /// The rest of the current piece, for two readers.
+    fn share(&self) -> Bytes {
+        Bytes::copy_from_slice(self.bytes())
+    }
+
     /// Takes the first `n` bytes of the current piece.
     fn take(&mut self, n: usize) -> Bytes;
 

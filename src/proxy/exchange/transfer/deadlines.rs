@@ -4,6 +4,7 @@ use super::super::carry::{Client, Origin};
 use super::super::carry_error::CarryError;
 use super::Carry;
 use crate::gate::Permit;
+use crate::proxy::respond::Failure;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -37,6 +38,14 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         (self.is_origins_turn() || self.answered) && !self.down.is_done
     }
 
+    /// Who is at fault for a request that is too slow or has stalled.
+    pub(super) fn slow_request(&self) -> CarryError {
+        match self.up.is_held_up {
+            true => Failure::write_timeout(self.min_rate.over).into(),
+            false => Failure::slow_request().into(),
+        }
+    }
+
     /// Handles a deadline that has passed.
     #[cold]
     pub(super) fn on_deadline(&mut self) -> Result<(), CarryError> {
@@ -45,19 +54,19 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                 self.send_stopped = Some(None);
                 return Ok(());
             }
-            return Err(CarryError::slow_request(self.up.is_held_up));
+            return Err(self.slow_request());
         }
         if self.awaits_answer() && self.now >= self.down_ends() {
             if self.exchange.held.as_mut().is_some_and(|held| held.give_up()) {
                 return Ok(());
             }
             if self.now < self.down.at {
-                return Err(CarryError::ClientGone);
+                return Err(CarryError::client_gone());
             }
             return Err(match (self.answered, self.down.is_held_up) {
-                (false, _) => CarryError::NoAnswer,
-                (true, true) => CarryError::Cut("the client stopped reading".into()),
-                (true, false) => CarryError::Cut("the origin stopped in the middle of its answer".into()),
+                (false, _) => Failure::answer_timeout(self.min_rate.over).into(),
+                (true, true) => CarryError::cut("the client stopped reading"),
+                (true, false) => CarryError::cut("the origin stopped in the middle of its answer"),
             });
         }
         Ok(())

@@ -113,10 +113,16 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                     permit.pass_on();
                 }
             }
-            if self.is_sent() && self.client.poll_gone(cx).is_ready() {
-                return Poll::Ready(Err(CarryError::ClientGone));
+            // Reading the body shows it too, but not while the site takes none of it.
+            let is_watched = self.is_sent() || self.up.is_held_up;
+            if is_watched && self.client.poll_gone(cx).is_ready() {
+                if self.down.is_done {
+                    self.send_stopped = Some(None);
+                    continue;
+                }
+                return Poll::Ready(Err(CarryError::client_gone()));
             }
-            let own = self.client.wake_at().filter(|_| self.is_sent());
+            let own = self.client.wake_at().filter(|_| is_watched);
             let up = (!self.is_origins_turn()).then_some(self.up.at);
             let down = self.awaits_answer().then(|| self.down_ends());
             let Some(at) = [own, up, down, self.window_ends()].into_iter().flatten().min() else {
@@ -161,7 +167,8 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
 
     /// Sends the request on.
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<(), CarryError> {
-        let polled = self.up.poll(cx, self.client.side(), self.origin.side(), self.min_rate, self.now);
+        let (from, to) = (self.client.side(), self.origin.side());
+        let polled = self.up.poll(cx, from, to, self.min_rate, self.now, |_| Ok(()));
         if self.awaits_continue && self.up.moved > 0 {
             self.start_body();
         }
@@ -178,12 +185,14 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                 self.send_stopped = Some(None);
                 Ok(())
             }
-            Err(FlowError::Source(SideError::Malformed(why))) if !self.answered => Err(CarryError::BadRequest(why)),
-            Err(FlowError::Source(_)) => Err(CarryError::ClientGone),
-            Err(FlowError::TooSlow) if self.answered => {
-                Err(CarryError::Cut("the body of the request is too slow (`limits.min_rate`)".into()))
+            Err(FlowError::Source(SideError::Malformed(why))) if !self.answered => {
+                Err(Failure::bad_request(why).into())
             }
-            Err(FlowError::TooSlow) => Err(CarryError::slow_request(self.up.is_held_up)),
+            Err(FlowError::Source(_)) => Err(CarryError::client_gone()),
+            Err(FlowError::TooSlow) if self.answered => {
+                Err(CarryError::cut("the body of the request is too slow (`limits.min_rate`)"))
+            }
+            Err(FlowError::TooSlow) => Err(self.slow_request()),
         }
     }
 
@@ -238,7 +247,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                 Poll::Pending => {
                     // Interim answers are flushed at once.
                     return match self.client.side().poll_flush(cx) {
-                        Poll::Ready(Err(_)) => Poll::Ready(Err(CarryError::ClientGone)),
+                        Poll::Ready(Err(_)) => Poll::Ready(Err(CarryError::client_gone())),
                         Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
                     };
                 }

@@ -7,18 +7,18 @@ use std::fs::{File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 
 fn writable(directory: &TempDir) -> File {
-    File::options().write(true).open(directory.path().join(FILE)).expect("it is ours")
+    File::options().write(true).open(directory.path().join(FILE)).expect("our own file")
 }
 
 #[test]
 fn it_is_small_and_its_room_is_reserved() {
     let (directory, _one, _other) = both();
-    let file = std::fs::metadata(directory.path().join(FILE)).expect("it is there");
+    let file = std::fs::metadata(directory.path().join(FILE)).expect("the file");
     assert!(file.len() < 5 << 20, "{}", file.len());
     assert!(file.blocks() * 512 >= file.len(), "{} of {}", file.blocks() * 512, file.len());
 }
 
-/// A crawl may wait for as many hosts.
+/// A crawl may wait for this many hosts.
 #[test]
 fn a_hundred_thousand_hosts_that_owe_a_delay_are_all_known_and_found_in_a_few_looks() {
     let ((directory, one, other), now) = (both(), 1_000_000_000);
@@ -26,21 +26,21 @@ fn a_hundred_thousand_hosts_that_owe_a_delay_are_all_known_and_found_in_a_few_lo
     assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
     let start = gap(60_000);
     for id in &ids {
-        let slot = one.find_or_insert(*id, now).expect("nobody is at it");
+        let slot = one.find_or_insert(*id, now).expect("no key is being added");
         assert_eq!(slot.reserve(start, now), now);
     }
     for id in &ids {
         let slot = other.find(*id).expect("it is known to others");
         assert_eq!(slot.reserve(start, now), now + 60_000_000);
     }
-    let length = std::fs::metadata(directory.path().join(FILE)).expect("it is there").len();
+    let length = std::fs::metadata(directory.path().join(FILE)).expect("the file").len();
     assert!(length < 32 << 20, "{length}");
     // Expired slots are reused, and the file does not grow.
     let later = now + 10_000_000_000;
     for number in 0..100_000 {
         assert!(one.find_or_insert(one.id(&format!("later{number}.example")), later).is_some());
     }
-    assert_eq!(std::fs::metadata(directory.path().join(FILE)).expect("it is there").len(), length);
+    assert_eq!(std::fs::metadata(directory.path().join(FILE)).expect("the file").len(), length);
 }
 
 #[test]
@@ -48,16 +48,16 @@ fn where_there_is_no_room_that_is_forgotten_which_is_over_soonest() {
     let (_directory, mut one, mut other) = both();
     (one.most_segments, other.most_segments) = (1, 1);
     let (now, room) = (1_000_000_000, 8);
-    // All in one bucket.
+    // All keys are in one bucket.
     let id = |number: u64| number << 40 | 1;
     for number in 1..=room {
-        let slot = one.find_or_insert(id(number), now).expect("nobody is at it");
+        let slot = one.find_or_insert(id(number), now).expect("no key is being added");
         slot.owe(LastStarts::default(), now + 100_000_000 + number);
     }
     let known = |machine: &Machine| (1..=room + 1).filter(|number| machine.find(id(*number)).is_some()).count() as u64;
     assert_eq!((known(&one), known(&other)), (room, room));
     // A turn held by a living process does not expire.
-    let first = one.find(id(1)).expect("it is there");
+    let first = one.find(id(1)).expect("the key");
     let turn = first.take(gap(0), one.me, (now + 200_000_000, 1 << 40), |_| true);
     assert_eq!(turn, Some(MachineTurn::Taken));
     assert!(other.find_or_insert(id(room + 1), now).is_some());
@@ -81,15 +81,15 @@ fn what_is_anothers_is_not_trusted_and_what_root_makes_in_anothers_directory_is_
     let file = directory.path().join(FILE);
     let opens = || Machine::open(directory.path(), MOST, NOW);
     drop(open(&directory));
-    let mode = std::fs::metadata(&file).expect("it is there").permissions().mode();
+    let mode = std::fs::metadata(&file).expect("the file").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    std::fs::remove_file(&file).expect("it is ours");
-    symlink("/etc/passwd", &file).expect("it is ours");
+    std::fs::remove_file(&file).expect("our own file");
+    symlink("/etc/passwd", &file).expect("our own file");
     assert!(opens().is_err());
-    std::fs::remove_file(&file).expect("it is ours");
+    std::fs::remove_file(&file).expect("our own file");
     let Ok(()) = chown(directory.path(), Some(4711), Some(4712)) else { return };
     drop(open(&directory));
-    let it = std::fs::metadata(&file).expect("it is there");
+    let it = std::fs::metadata(&file).expect("the file");
     assert_eq!((it.uid(), it.gid()), (4711, 4712));
     chown(&file, Some(4713), None).expect("root may");
     assert!(opens().is_err());
@@ -99,13 +99,13 @@ fn what_is_anothers_is_not_trusted_and_what_root_makes_in_anothers_directory_is_
 fn where_nothing_can_be_made_or_is_no_file_it_goes_on_alone() {
     let directory = place();
     let file = directory.path().join("file");
-    File::create(&file).expect("it is writable");
+    File::create(&file).expect("is writable");
     assert!(Machine::open(&file, MOST, NOW).is_err());
-    std::fs::create_dir(directory.path().join(FILE)).expect("it is writable");
+    std::fs::create_dir(directory.path().join(FILE)).expect("is writable");
     assert!(Machine::open(directory.path(), MOST, NOW).is_err());
     let read_only = place();
-    std::fs::set_permissions(read_only.path(), Permissions::from_mode(0o500)).expect("it is ours");
-    // Root may write there all the same.
+    std::fs::set_permissions(read_only.path(), Permissions::from_mode(0o500)).expect("our own file");
+    // Root may write there nevertheless.
     let may = File::create(read_only.path().join("x")).is_ok();
     assert_eq!(Machine::open(read_only.path(), MOST, NOW).is_ok(), may);
 }
@@ -114,18 +114,18 @@ fn where_nothing_can_be_made_or_is_no_file_it_goes_on_alone() {
 fn a_foreign_or_damaged_file_is_begun_anew_unless_another_process_uses_it() {
     let now = Instant::now();
     let damages: [&dyn Fn(&File); 5] = [
-        &|file| file.write_all_at(b"something else", 0).expect("it is ours"),
-        &|file| file.set_len(100).expect("it is ours"),
-        &|file| file.set_len(1 << 20).expect("it is ours"),
-        &|file| file.write_all_at(&[0xff; 8], 24).expect("it is ours"),
-        &|file| file.write_all_at(&[0; 8], 16).expect("it is ours"),
+        &|file| file.write_all_at(b"something else", 0).expect("our own file"),
+        &|file| file.set_len(100).expect("our own file"),
+        &|file| file.set_len(1 << 20).expect("our own file"),
+        &|file| file.write_all_at(&[0xff; 8], 24).expect("our own file"),
+        &|file| file.write_all_at(&[0; 8], 16).expect("our own file"),
     ];
     for (number, damage) in damages.iter().enumerate() {
         let directory = place();
         let one = open(&directory);
         one.starts(now, 30_000);
         damage(&writable(&directory));
-        assert!(Machine::open(directory.path(), MOST, NOW).is_err(), "{number}: it is in use");
+        assert!(Machine::open(directory.path(), MOST, NOW).is_err(), "{number}: in use");
         drop(one);
         // A child process just started by another test keeps the descriptors open for a moment.
         let next =
@@ -135,26 +135,26 @@ fn a_foreign_or_damaged_file_is_begun_anew_unless_another_process_uses_it() {
     }
 }
 
-/// Written by any process while the file is in use.
+/// Any process may write nonsense while the file is in use.
 #[test]
 fn nonsense_in_it_holds_nobody_up_for_more_than_a_gap() {
     let ((directory, one, other), now) = (both(), Instant::now());
     one.starts(now, 1000);
     for (round, nonsense) in [0xff, 0x01, 0x80, 0x7f, 0x00].into_iter().enumerate() {
         let at = now + ms(10_000_000 * (round as u64 + 1));
-        writable(&directory).write_all_at(&vec![nonsense; 3 << 20], 0).expect("it is ours");
+        writable(&directory).write_all_at(&vec![nonsense; 3 << 20], 0).expect("our own file");
         for machine in [&one, &other] {
             let _ = machine.view(machine.a(), at);
             machine.reserve(machine.a(), gap(1000), at);
             machine.learn(machine.a(), Observed::default(), None);
             assert!(machine.due(at, 1000) <= ms(1020), "{nonsense}");
         }
-        // The words of the key itself as well.
-        let slot = one.find_or_insert(one.a(), micros(at)).expect("nobody is at it");
+        // Also nonsense in the words of the key itself.
+        let slot = one.find_or_insert(one.a(), micros(at)).expect("no key is being added");
         (0..super::super::slot::WORDS).for_each(|word| {
             slot.words[word].store(u64::from_le_bytes([nonsense; 8]), Ordering::Relaxed);
         });
-        let view = other.view(other.a(), at).expect("it is there");
+        let view = other.view(other.a(), at).expect("the key");
         assert!(view.observed.backoff <= MOST && view.observed.latency <= MOST);
         assert!(view.starts.hold.is_none_or(|hold| hold <= at + MOST + ms(20)));
         other.reserve(other.a(), gap(1000), at);
@@ -168,7 +168,7 @@ fn nonsense_in_it_holds_nobody_up_for_more_than_a_gap() {
 fn what_is_cut_short_leaves_each_to_itself_until_all_have_seen_it_and_begin_another() {
     let ((directory, one, other), now) = (both(), Instant::now());
     assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
-    writable(&directory).set_len(100).expect("it is ours");
+    writable(&directory).set_len(100).expect("our own file");
     one.leaves(now, 3000, true);
     assert!(is_about(one.due(now, 3000), ms(3000)), "it keeps its own pace");
     assert_eq!((other.view(other.a(), now), one.is_shared(), other.is_shared()), (None, false, false));
@@ -176,7 +176,7 @@ fn what_is_cut_short_leaves_each_to_itself_until_all_have_seen_it_and_begin_anot
     assert_eq!(parts.map(|phase| phase.instances), [2, 2]);
     assert!(parts[0].rank != parts[1].rank && parts[0].epoch == parts[1].epoch, "they start at different times");
     let opens = || Machine::open(directory.path(), MOST, NOW);
-    assert!(!one.is_there() && opens().is_err(), "another has it still");
+    assert!(!one.is_there() && opens().is_err(), "another process still has the file");
     assert!(!other.is_there() && opens().is_ok());
 }
 
@@ -184,16 +184,16 @@ fn what_is_cut_short_leaves_each_to_itself_until_all_have_seen_it_and_begin_anot
 fn what_is_removed_leaves_each_to_itself() {
     let ((directory, one, other), now) = (both(), Instant::now());
     one.starts(now, 3000);
-    std::fs::remove_file(directory.path().join(super::super::slots::FILE)).expect("it is ours");
+    std::fs::remove_file(directory.path().join(super::super::slots::FILE)).expect("our own file");
     let later = open(&directory);
-    assert_eq!(later.takes(now, 3000), MachineTurn::Taken, "it has another file");
-    assert_eq!([&one, &other].map(Machine::is_shared), [true, true], "nobody has looked");
+    assert_eq!(later.takes(now, 3000), MachineTurn::Taken, "a new file");
+    assert_eq!([&one, &other].map(Machine::is_shared), [true, true], "neither process has looked for the file");
     assert_eq!(other.takes(now, 3000), MachineTurn::Busy);
     assert_eq!([&one, &other, &later].map(Machine::is_shared), [true, false, true]);
-    assert!(is_about(other.due(now, 3000), ms(3000)), "it keeps its pace if there is no other");
+    assert!(is_about(other.due(now, 3000), ms(3000)), "without another file, it keeps its pace");
 }
 
-/// After a machine's restart its clock begins again, too.
+/// When a machine restarts, its monotonic clock begins again.
 #[test]
 fn after_a_boot_no_time_has_passed() {
     let (directory, now) = (place(), Instant::now());
@@ -207,14 +207,14 @@ fn after_a_boot_no_time_has_passed() {
         assert_eq!(one.takes(now + ms(60_001), 3000), MachineTurn::Taken);
         one.leaves(now + ms(10), 3000, true);
     }
-    writable(&directory).write_all_at(&[7; 8], 8).expect("it is ours");
+    writable(&directory).write_all_at(&[7; 8], 8).expect("our own file");
     let opened = Instant::now();
     let one = open(&directory);
     let due = one.due(opened, 3000);
-    assert!(due >= ms(59_980) && due <= ms(60_000) + opened.elapsed(), "what was left is left: {due:?}");
+    assert!(due >= ms(59_980) && due <= ms(60_000) + opened.elapsed(), "the rest of the delay is kept: {due:?}");
 }
 
-/// The file has no start by which its last moment could be known.
+/// The file has no start from which the time of its last use could be derived.
 #[test]
 fn after_a_boot_what_an_origin_has_asked_for_ends() {
     let (directory, now) = (place(), Instant::now());
@@ -222,8 +222,8 @@ fn after_a_boot_what_an_origin_has_asked_for_ends() {
         let one = open(&directory);
         one.learn(one.a(), Observed { backoff: ms(500), ..Observed::default() }, Some(now + ms(5000)));
     }
-    writable(&directory).write_all_at(&[7; 8], 8).expect("it is ours");
-    let one = Machine::open(directory.path(), ms(10_000), NOW).expect("it is there");
+    writable(&directory).write_all_at(&[7; 8], 8).expect("our own file");
+    let one = Machine::open(directory.path(), ms(10_000), NOW).expect("the file");
     assert!(one.due(now, 0) <= ms(10_100) + now.elapsed());
     assert_eq!(one.due(now + ms(60_000), 0), NOW);
 }
@@ -233,11 +233,11 @@ fn after_a_boot_what_an_origin_has_asked_for_ends() {
 async fn a_new_key_is_not_added_by_two_at_once() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     one.starts(now, 1000);
-    let machine = Machine::open(_directory.path(), MOST, NOW).expect("it is there");
+    let machine = Machine::open(_directory.path(), MOST, NOW).expect("the file");
     assert!(machine.guard());
     assert_eq!(other.take(other.id("b"), gap(1000), now), MachineTurn::Busy);
     assert_eq!(other.reserve(other.id("b"), gap(1000), now), None);
-    assert_eq!(other.takes(now + ms(1001), 1000), MachineTurn::Taken, "a known one is not affected");
+    assert_eq!(other.takes(now + ms(1001), 1000), MachineTurn::Taken, "a known key is not affected");
     let spent = timeout(Duration::from_secs(10), other.spend("c", &Spend::of(crate::policy::Period::Day, 1, 0))).await;
     assert!(spent.expect("it gives up").is_err());
     drop(machine);

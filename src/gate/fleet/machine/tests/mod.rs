@@ -27,7 +27,7 @@ fn place() -> TempDir {
 }
 
 fn open(directory: &TempDir) -> Machine {
-    Machine::open(directory.path(), MOST, ms(2000)).expect("it is there")
+    Machine::open(directory.path(), MOST, ms(2000)).expect("the file")
 }
 
 fn both() -> (TempDir, Machine, Machine) {
@@ -62,7 +62,7 @@ impl Machine {
         self.left(self.a(), gap(gap_ms), at, is_gone);
     }
 
-    /// A whole start.
+    /// Makes a start from taking the turn to its release.
     #[track_caller]
     fn starts(&self, at: Instant, gap_ms: u64) {
         assert_eq!(self.takes(at, gap_ms), MachineTurn::Taken);
@@ -72,7 +72,7 @@ impl Machine {
     }
 
     fn reserves(&self, at: Instant, gap_ms: u64) -> MachineStart {
-        self.reserve(self.a(), gap(gap_ms), at).expect("nobody is at it")
+        self.reserve(self.a(), gap(gap_ms), at).expect("no key is being added")
     }
 
     /// Time from `at` until a reserved start is due.
@@ -99,7 +99,7 @@ impl Machine {
                 NOW
             }
             MachineTurn::NotBefore(due) => due - at,
-            MachineTurn::Busy => panic!("another has it"),
+            MachineTurn::Busy => panic!("another process has the turn"),
         }
     }
 }
@@ -122,15 +122,15 @@ fn a_start_is_reserved_behind_those_of_others() {
     assert!(is_about(reserve(&one, 20).1, ms(6000)));
     other.give_back(other.a(), second);
     let (last, due) = reserve(&one, 30);
-    assert!(is_about(due, ms(9000)), "it was not the last");
+    assert!(is_about(due, ms(9000)), "a start given back leaves a gap, unless it was the last");
     one.give_back(one.a(), last);
-    assert!(is_about(reserve(&other, 50).1, due), "it was");
-    assert!(is_about(reserve(&one, 60_000).1, ms(12_000)), "what nobody has used is no debt");
+    assert!(is_about(reserve(&other, 50).1, due), "the last start is given out again");
+    assert!(is_about(reserve(&one, 60_000).1, ms(12_000)), "an unused reservation causes no debt");
     other.starts(now + ms(60_000), 3000);
-    assert!(is_about(reserve(&one, 100_000).1, ms(100_000)), "nobody waits");
+    assert!(is_about(reserve(&one, 100_000).1, ms(100_000)), "an empty queue");
 }
 
-/// Otherwise all would be due at once, and whoever wakes first would start.
+/// Otherwise all reserved starts would be due at once, and the first process to wake would start.
 #[test]
 fn however_late_a_start_is_the_next_ones_keep_their_distance_from_it_and_their_order() {
     let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
@@ -175,7 +175,7 @@ fn one_that_was_stopped_costs_the_others_a_gap() {
     let at = now + ms(99_699);
     let mut next = other.reserves(at, 1000);
     assert!(is_about(other.waits(&mut next, at), ms(500)));
-    // However often it looks.
+    // However often the stopped process looks.
     for _ in 0..3 {
         assert!(is_about(one.waits(&mut stopped, at), ms(500)), "it goes first");
         assert!(is_about(other.waits(&mut next, at), ms(1500)));
@@ -216,12 +216,12 @@ fn those_that_have_to_wait_longer_than_reserved_keep_their_order() {
     assert!(is_about(one.waits(&mut third, now), ms(11_000)));
 }
 
-/// They are made again.
+/// The process reserves again.
 #[test]
 fn reservations_that_are_implausible_are_lost() {
     let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
     let mut reserved = one.reserves(now, 1000);
-    let slot = other.find(other.a()).expect("it is there");
+    let slot = other.find(other.a()).expect("the key");
     for nonsense in [1 << 62, u64::MAX / 2, 1 << 60] {
         slot.words[slot::OFF].store(nonsense, Ordering::Relaxed);
         assert_eq!(one.reserved(one.a(), &mut reserved, now), None, "{nonsense}");
@@ -242,7 +242,7 @@ fn one_has_the_turn_and_the_next_keeps_its_distance_from_when_its_request_left()
     one.leaves(now + ms(5000), 3000, false);
     one.leaves(now + ms(5010), 3000, true);
     assert!(is_about(other.due(now + ms(5500), 3000), ms(2510)));
-    assert_eq!(other.takes(now + ms(8020), 3000), MachineTurn::Busy, "it is in flight still");
+    assert_eq!(other.takes(now + ms(8020), 3000), MachineTurn::Busy, "the request is still in flight");
     one.release(one.a());
     assert_eq!(other.takes(now + ms(8020), 3000), MachineTurn::Taken);
 }
@@ -268,7 +268,7 @@ fn a_turn_that_led_to_no_start_binds_nobody() {
     assert_eq!(other.takes(now, 3000), MachineTurn::Taken);
 }
 
-/// The request may have been sent at any time until then.
+/// The request may have been sent at any time until the process was killed.
 #[test]
 fn what_had_not_been_seen_to_leave_when_its_process_was_killed_counts_as_of_then() {
     for (leaving, gone, due) in [(false, false, 0), (true, false, 3000), (true, true, 2000)] {
@@ -290,19 +290,19 @@ fn what_had_not_been_seen_to_leave_when_its_process_was_killed_counts_as_of_then
 #[test]
 fn what_is_left_of_an_earlier_process_of_the_same_number_is_not_ones_own() {
     let ((_directory, one, other), now) = (both(), Instant::now());
-    let slot = one.find_or_insert(one.a(), 1).expect("nobody is at it");
+    let slot = one.find_or_insert(one.a(), 1).expect("no key is being added");
     let start = gap(1000);
-    // A process may have ended and another taken its number since.
+    // A process may have ended, and another may have taken its number.
     for before in [other.me ^ 1 << 16, one.me ^ 1 << 16] {
         assert_eq!(slot.take(start, before, (micros(now), 1), |_| true), Some(MachineTurn::Taken));
         assert_eq!(other.takes(now, 1000), MachineTurn::Taken);
         other.release(other.a());
         slot.take(start, before, (micros(now), 1), |_| true);
-        assert_eq!(one.takes(now, 1000), MachineTurn::Taken, "nor anybody else's");
+        assert_eq!(one.takes(now, 1000), MachineTurn::Taken, "an ended process has no turn");
         one.release(one.a());
-        let right = one.find_or_insert(one.id("right"), 1).expect("nobody is at it");
+        let right = one.find_or_insert(one.id("right"), 1).expect("no key is being added");
         assert!(right.take_right(before, micros(now), |_| true));
-        assert!(other.take_right("right"), "it has ended");
+        assert!(other.take_right("right"), "an ended process has no right");
         other.give_right("right");
     }
 }
@@ -331,17 +331,17 @@ fn what_an_origin_has_asked_for_is_known_to_all() {
     assert!(view.starts.hold.is_some_and(|hold| is_about(hold - now, ms(5000))));
     assert!(is_about(other.due(now, 0), ms(5000)));
     other.learn(other.a(), Observed::default(), None);
-    assert_eq!(one.view(one.a(), now + ms(5001)).map(|view| view.observed.backoff), Some(NOW), "it has passed");
+    assert_eq!(one.view(one.a(), now + ms(5001)).map(|view| view.observed.backoff), Some(NOW), "backoff over");
     assert_eq!(one.due(now + ms(5001), 0), NOW);
 }
 
-/// Without a hold, its time counts from now.
+/// Without a hold, the time for which it is kept counts from now.
 #[test]
 fn a_row_of_refusals_is_remembered_for_an_hour() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     one.learn(one.a(), Observed { refusals: 1, ..Observed::default() }, None);
     let now = micros(now);
-    assert!(other.find(other.a()).expect("it is there").over(now) >= now + 3_600_000_000);
+    assert!(other.find(other.a()).expect("the key").over(now) >= now + 3_600_000_000);
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn what_is_owed_is_owed_to_the_processes_that_come_after() {
     let next = open(&directory);
     let seen = |id| next.view(id, now).map(|view| (view.starts.last_start, view.owed.map(|owed| owed - now)));
     for (id, start, owed) in [(next.a(), now, ms(30_000)), (b, earlier, ms(9000))] {
-        let Some((Some(last), Some(owes))) = seen(id) else { panic!("it is owed") };
+        let Some((Some(last), Some(owes))) = seen(id) else { panic!("no debt") };
         assert!(is_about(last.duration_since(start) + start.duration_since(last), NOW) && is_about(owes, owed));
     }
     assert_eq!(seen(next.id("c")), None);
@@ -410,7 +410,7 @@ async fn one_fetches_and_the_others_wait_for_that() {
         Entry::answered(SiteAnswer { access, status, asked_again, is_foreign: false, freshness, validators })
     };
     let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), false, FETCH_LASTS).await else {
-        panic!("nobody has it")
+        panic!("the right is free")
     };
     let waits = other.claim(SiteFile::Robots.of(&a), false, FETCH_LASTS);
     let publishes = async {
@@ -440,7 +440,7 @@ async fn one_fetches_and_the_others_wait_for_that() {
 async fn who_does_not_come_back_with_a_copy_is_not_waited_for_for_ever() {
     let ((_directory, (one, _one_store), (other, _other_store)), a) = (fleets(), authority("http://a"));
     let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), false, FETCH_LASTS).await else {
-        panic!("nobody has it")
+        panic!("the right is free")
     };
     let began = tokio::time::Instant::now();
     let Ok(Claim::Fetch(second, None)) = other.claim(SiteFile::Robots.of(&a), false, FETCH_LASTS).await else {
@@ -455,12 +455,12 @@ async fn who_does_not_come_back_with_a_copy_is_not_waited_for_for_ever() {
     assert!(matches!(second, Ok(Ok(Claim::Fetch(..)))));
 }
 
-/// It is given back when the store has the copy.
+/// The right is given back when the store has the copy.
 #[tokio::test(start_paused = true)]
 async fn a_claim_does_not_end_an_earlier_right_of_its_own_process() {
     let ((_directory, (one, _one_store), (other, _other_store)), a) = (fleets(), authority("http://a"));
     let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), false, FETCH_LASTS).await else {
-        panic!("nobody has it")
+        panic!("the right is free")
     };
     let second = timeout(Duration::from_secs(1), one.claim(SiteFile::Robots.of(&a), true, FETCH_LASTS)).await;
     assert!(second.is_err(), "it waits for the first");
@@ -512,7 +512,7 @@ fn a_right_is_one_processs_for_as_long_as_it_lives_whatever_else_is_being_fetche
     one.give_right(&name(1));
     assert!(takes(&other, 5) && takes(&other, 1) && !takes(&one, 1));
     one.give_right(&name(1));
-    assert!(!takes(&one, 1), "it is another's by now");
+    assert!(!takes(&one, 1), "another process has the right");
     end(one, &other);
     assert!((2..=4).all(|number| takes(&other, number)));
 }
@@ -527,7 +527,7 @@ async fn budgets_are_counted_by_all_and_for_later_ones() {
     };
     let now = |(goes, spent): (bool, Spent)| (goes, spent.requests, spent.bytes);
     let of = |machine: &Machine, key: &'static str, it: Spend| {
-        now(budgets::spend(machine.find_or_insert(machine.id(key), 1).expect("nobody is at it"), &it, at(10)))
+        now(budgets::spend(machine.find_or_insert(machine.id(key), 1).expect("no key is being added"), &it, at(10)))
     };
     let none = Spent::default();
     assert_eq!(of(&one, "a", spend(Some(2), none)), (true, 1, 10));
@@ -537,31 +537,31 @@ async fn budgets_are_counted_by_all_and_for_later_ones() {
     drop((one, other));
     let next = open(&directory);
     let heard = |ends| Spent { ends, requests: 5, bytes: 50 };
-    assert_eq!(of(&next, "a", spend(None, heard(86_400))), (true, 6, 60), "more than this one knew of");
-    assert_eq!(of(&next, "a", spend(None, heard(2 * 86_400))), (true, 7, 70), "of another day");
+    assert_eq!(of(&next, "a", spend(None, heard(86_400))), (true, 6, 60), "a higher count heard replaces a lower one");
+    assert_eq!(of(&next, "a", spend(None, heard(2 * 86_400))), (true, 7, 70), "a count of another day is ignored");
     let unsent = |ends| Spend { heard: Spent { ends, ..none }, ..Spend::of(Period::Day, -1, 0) };
-    assert_eq!(of(&next, "a", unsent(2 * 86_400)), (true, 7, 70), "it was paid on another day");
+    assert_eq!(of(&next, "a", unsent(2 * 86_400)), (true, 7, 70), "a payment of another day is not given back");
     assert_eq!(of(&next, "a", unsent(86_400)), (true, 6, 70));
-    let slot = next.find(next.id("a")).expect("it is there");
+    let slot = next.find(next.id("a")).expect("the key");
     assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(86_400))), (true, 1, 10), "another day");
-    assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(10))), (false, 1, 10), "set back, it goes on");
+    assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(10))), (false, 1, 10), "the later day goes on");
     assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(10))), (true, 2, 20));
     assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(2 * 86_400 - 1))), (false, 2, 20));
     assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(4 * 86_400 - 1))), (true, 1, 10));
     assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(86_400))), (false, 1, 10), "set back by days");
     assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(86_400))), (true, 2, 20));
     assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(2 * 86_400))), (false, 2, 20));
-    assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(3 * 86_400))), (true, 1, 10), "not for days");
+    assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(3 * 86_400))), (true, 1, 10), "begun anew");
     assert!(next.spend("a", &spend(None, none)).await.is_ok());
-    // What is spent in bytes goes on as long, and no longer, also where it is refused meanwhile.
+    // The count of bytes also lasts for as long, and no longer, even if spending is refused meanwhile.
     let most = Budget { requests: None, bytes: Some(10), per: Period::Day, money: None };
     let in_bytes = Spend { within: Some(most), heard: none, ..Spend::of(Period::Day, 1, 10) };
-    let slot = next.find_or_insert(next.id("bytes"), 1).expect("nobody is at it");
+    let slot = next.find_or_insert(next.id("bytes"), 1).expect("no key is being added");
     let goes = [3, 1, 2, 3, 4].map(|day| budgets::spend(slot, &in_bytes, at(day * 86_400)).0);
     assert_eq!(goes, [true, false, false, true, true]);
-    // Months without a request are not a clock that was set back.
+    // Months without a request must not look like a clock that was set back.
     for days in 1..180 {
-        let slot = next.find_or_insert(next.id(&days.to_string()), 1).expect("nobody is at it");
+        let slot = next.find_or_insert(next.id(&days.to_string()), 1).expect("no key is being added");
         let goes = [200, 200 + days].map(|day| budgets::spend(slot, &in_bytes, at(day * 86_400)).0);
         let is_near = (168..171).contains(&days);
         assert!(goes == [true, true] || is_near, "{days}: {goes:?}");

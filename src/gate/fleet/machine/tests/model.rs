@@ -9,11 +9,11 @@ struct Plan {
     process: usize,
     after: u64,
     gap: u64,
-    /// How late it sees that its start is due.
+    /// How late the process sees that its start is due, in ms.
     sleeps: u64,
-    /// What the host asks for with its answer.
+    /// Time that the host asks for in its answer, in ms.
     holds: u64,
-    /// From the turn to the head, and from there to the end.
+    /// Times from the turn to the head, and from the head to the end, in ms.
     connects: u64,
     takes: u64,
     ends: Ending,
@@ -44,15 +44,15 @@ struct Process {
     plans: Vec<Plan>,
     stage: Stage,
     from: Instant,
-    /// The number of its reservation, among all.
+    /// The number of its reservation, among those of all processes.
     number: usize,
     reservation: Option<MachineStart>,
 }
 
-/// What the model has seen.
+/// The model's observations.
 #[derive(Default)]
 struct Seen {
-    /// When heads left, as far as others can know, with their gaps.
+    /// When heads left, as far as other processes can know, with their gaps.
     heads: Vec<(Instant, u64)>,
     /// How long completed starts took.
     waits: Vec<Duration>,
@@ -89,7 +89,7 @@ fn plan(processes: usize) -> impl Strategy<Value = Plan> {
     )
 }
 
-/// A plan without any lateness.
+/// A plan in which nothing is late.
 fn prompt(number: usize) -> Plan {
     let (process, ends) = (number % 3, Ending::Whole);
     Plan { process, after: 0, gap: GAP, sleeps: 0, holds: 0, connects: 0, takes: 20, ends }
@@ -117,7 +117,7 @@ fn run(plans: &[Plan], processes: usize) -> Seen {
     loop {
         let mut soonest: Option<Instant> = None;
         for number in 0..processes {
-            // Until the process has nothing to do for now.
+            // Steps until the process has nothing to do for now.
             while let Some(at) = step(&mut all, number, now, &mut seen, &directory) {
                 if at > now {
                     soonest = Some(soonest.map_or(at, |soonest| soonest.min(at)));
@@ -154,7 +154,7 @@ fn step(all: &mut [Process], number: usize, now: Instant, seen: &mut Seen, direc
         }
         Stage::Waiting { next, .. } if next > now => return Some(next),
         Stage::Waiting { reserved: None, .. } => {
-            let reserved = machine.reserve(id, gap(plan.gap), now).expect("nobody is at it");
+            let reserved = machine.reserve(id, gap(plan.gap), now).expect("no key is being added");
             (process.number, seen.reservations) = (seen.reservations, seen.reservations + 1);
             if plan.ends == Ending::KilledWaiting {
                 kill(process);
@@ -244,13 +244,13 @@ proptest! {
             prop_assert!(pair[1].0 - pair[0].0 >= ms(pair[1].1), "{:?}", heads);
         }
         prop_assert!(is_in_order(&order), "{:?}", order);
-        // Each other process may start before, take as long as possible, and cost a gap if killed.
+        // Each other process may start first, take as long as possible, and cost a gap if killed.
         let longest = ms((2 * GAP + 250 + 250 + MOST_HELD + 2 * GAP) * (processes as u64 + 1) + MOST_ASLEEP);
         prop_assert!(waits.iter().all(|wait| *wait <= longest), "{:?} of {:?}", waits.iter().max(), longest);
     }
 }
 
-/// Otherwise the process whose request has just ended would always be the first to see the free turn.
+/// Without an order, the process whose request has just ended would always be the first to see the free turn.
 #[test]
 fn turns_are_shared_evenly_where_answers_take_longer_than_the_gap() {
     const TAKES: u64 = 10 * GAP;
@@ -260,7 +260,7 @@ fn turns_are_shared_evenly_where_answers_take_longer_than_the_gap() {
     assert!(waits.iter().all(|wait| *wait <= ms(3 * (TAKES + 20))), "{:?}", waits.iter().max());
 }
 
-/// Otherwise all reservations would be over, and whoever wakes first would start each time.
+/// Otherwise all reservations would be in the past, and the first process to wake would start each time.
 #[test]
 fn turns_are_shared_evenly_where_connecting_takes_longer_than_the_gap() {
     const CONNECTS: u64 = 3 * GAP;
