@@ -160,12 +160,10 @@ impl Case<'_> {
         let may_fetch = || known.may_fetch(now) && may_fetch(file, robots, rules, request, now);
         let is_beside = matches!(decision.ruling, Ruling::Fetch(_));
         let Some((answer, state)) = known.usable(now) else {
-            let is_awaited = match file {
-                // Nobody waits for what is only reported.
-                SiteFile::License(_) => !self.is_reported(mode) && !is_beside,
-                // A page waits for it once: a site that answers it with Retry-After each time would have no page fetched.
-                SiteFile::Robots | SiteFile::TdmRep => known.trouble.is_none(),
-            };
+            // Nobody waits for a licence file whose refusals are only reported.
+            let is_optional = matches!(file, SiteFile::License(_)) && self.is_reported(mode);
+            // A page waits once: a site that answers the file with Retry-After each time would have no page fetched.
+            let is_awaited = known.trouble.is_none() && !is_optional && !is_beside;
             match is_awaited {
                 _ if !may_fetch() => {}
                 true => decision.ruling = Ruling::Fetch(file),
