@@ -62,6 +62,9 @@
 //! Imports go down only: main → cli → server → admin → proxy → gate → {upstream, tls} → {http1, evidence, signing, fair_places} → config →
 //! policy → robots. Without the feature `proxy`, only the pure modules build ([`robots`], [`policy`] and [`http1`]), without I/O crates.
 
+#[cfg(all(feature = "proxy", not(target_os = "linux")))]
+compile_error!("politely's proxy runs on Linux; the library without the feature `proxy` builds elsewhere");
+
 #[cfg(feature = "proxy")]
 mod admin;
 #[cfg(feature = "proxy")]
@@ -91,8 +94,6 @@ pub mod server;
 #[cfg(feature = "proxy")]
 #[doc(hidden)]
 pub mod signing;
-#[cfg(feature = "proxy")]
-mod since_boot;
 #[cfg(feature = "proxy")]
 mod telemetry;
 #[cfg(feature = "proxy")]

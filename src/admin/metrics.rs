@@ -31,11 +31,7 @@ pub(super) async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap)
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let is_open = accept.contains("application/openmetrics-text");
     let mut text = String::new();
-    let registries = [
-        Some(registry(&admin, is_shown(admin.token(), &headers))),
-        #[cfg(target_os = "linux")]
-        super::process::registry(),
-    ];
+    let registries = [Some(registry(&admin, is_shown(admin.token(), &headers))), super::process::registry()];
     let encoded = registries.iter().flatten().try_for_each(|registry| match is_open {
         true => encode_registry(&mut text, registry),
         false => prometheus_text::encode(&mut text, registry),

@@ -9,7 +9,6 @@ mod json;
 mod metrics;
 mod parameters;
 mod problem;
-#[cfg(target_os = "linux")]
 mod process;
 mod serve;
 mod state;

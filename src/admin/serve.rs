@@ -8,7 +8,6 @@ use hyper::server::conn::http1::Builder;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-#[cfg(target_os = "linux")]
 use rustix::net::sockopt::set_tcp_user_timeout;
 use std::pin::pin;
 use std::sync::Arc;
@@ -56,7 +55,6 @@ impl Admin {
     ) {
         let limit = self.proxy.settings.load().limits.header_timeout;
         // If the client does not read, the kernel drops unsent data and the connection.
-        #[cfg(target_os = "linux")]
         let _ = set_tcp_user_timeout(&stream, u32::try_from(limit.as_millis()).unwrap_or(u32::MAX));
         let (permit, service) = (&permit, &service);
         let service = service_fn(|request| {

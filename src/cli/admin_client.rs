@@ -1,7 +1,7 @@
 //! Requests to a running proxy's admin address.
 
-use super::listener_owner::listener_owner;
 use super::running_file::{self, RunningProxy};
+use super::tcp_table::listener_owner;
 use super::{CommandError, ConfigArg, Explained, Format, http_client};
 use crate::config::{AdminToken, ListenAddress, as_line, read_argument};
 use crate::policy::Authority;

@@ -3,13 +3,12 @@
 
 use super::CommandError;
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-#[cfg(target_os = "linux")]
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
 use std::ffi::OsString;
-#[cfg(target_os = "linux")]
-use std::io::IoSlice;
-use std::io::{self, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
@@ -112,11 +111,7 @@ impl Control {
 fn receive(stream: impl AsFd) -> io::Result<Option<TcpListener>> {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut room);
-    #[cfg(target_os = "linux")]
-    let flags = RecvFlags::CMSG_CLOEXEC;
-    #[cfg(not(target_os = "linux"))]
-    let flags = RecvFlags::empty();
-    recvmsg(stream, &mut [IoSliceMut::new(&mut [0])], &mut control, flags)?;
+    recvmsg(stream, &mut [IoSliceMut::new(&mut [0])], &mut control, RecvFlags::CMSG_CLOEXEC)?;
     let socket = control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
         _ => None,
@@ -125,7 +120,6 @@ fn receive(stream: impl AsFd) -> io::Result<Option<TcpListener>> {
 }
 
 /// Passes the listening socket to `run`.
-#[cfg(target_os = "linux")]
 pub(super) fn hand_over(by: &UnixStream, listener: &TcpListener) -> io::Result<()> {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut room);
@@ -136,7 +130,6 @@ pub(super) fn hand_over(by: &UnixStream, listener: &TcpListener) -> io::Result<(
 }
 
 /// A control socket whose other end stays open and never sends anything.
-#[cfg(target_os = "linux")]
 pub(super) fn closed() -> UnixStream {
     let (ours, theirs) = UnixStream::pair().expect("a descriptor has just become free");
     std::mem::forget(theirs);

@@ -1,5 +1,6 @@
 //! `politely hash-password`: prints the hash for `access.users`.
 
+use super::signal_set::ENDING;
 use super::{CommandError, INTERRUPTED};
 use argon2::{Argon2, PasswordHasher};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
@@ -88,9 +89,7 @@ impl Drop for SilentTerminal {
 /// Makes a signal from outside, such as SIGTERM or a terminal's SIGHUP, restore the echo before it ends this program.
 fn restore_at_signals(before: &Termios) {
     let _ = BEFORE.set(before.clone());
-    for signal in
-        [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGALRM, libc::SIGUSR1, libc::SIGUSR2]
-    {
+    for signal in ENDING {
         // SAFETY: the handler only makes async-signal-safe calls.
         unsafe {
             if libc::signal(signal, restore as *const () as libc::sighandler_t) == libc::SIG_IGN {

@@ -17,7 +17,6 @@ mod http_client;
 mod identity;
 mod last_run;
 mod lint;
-mod listener_owner;
 mod orphans;
 mod output;
 mod packaging;
@@ -30,10 +29,7 @@ mod running_file;
 mod serve;
 mod signal_set;
 mod status;
-#[cfg(target_os = "linux")]
 mod supervise;
-#[cfg(any(not(target_os = "linux"), test))]
-mod supervise_alone;
 mod tcp_table;
 mod trust;
 
@@ -119,10 +115,7 @@ pub fn main() -> ExitCode {
         Command::Print(args) => packaging::print(args),
         Command::Completions(args) => packaging::completions(args, Cli::command()),
         Command::Man(args) => packaging::man(args, Cli::command()),
-        #[cfg(target_os = "linux")]
         Command::Supervise(args) => supervise::run(args),
-        #[cfg(not(target_os = "linux"))]
-        Command::Supervise(args) => supervise_alone::run(args),
     };
     telemetry::flush();
     done.unwrap_or_else(|failed| {

@@ -1,5 +1,6 @@
 //! Waits for several signals at once.
 
+use super::command_error::BY_SIGNAL;
 use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
@@ -42,6 +43,14 @@ pub(super) fn is_ignored(signal: libc::c_int) -> bool {
     unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut now) == 0 && now.sa_sigaction == libc::SIG_IGN }
 }
 
+/// Whether this is the exit code of a command that one of the [`ENDING`] signals ended.
+pub(super) fn is_by_signal(code: u8) -> bool {
+    ENDING.contains(&i32::from(code.saturating_sub(BY_SIGNAL)))
+}
+
+/// Signals that are sent to end a command.
+pub(super) const ENDING: [libc::c_int; 7] =
+    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGALRM, libc::SIGUSR1, libc::SIGUSR2];
 /// Signals on which the process stops in an orderly way.
 pub(super) const STOP: [SignalKind; 3] = [SignalKind::interrupt(), SignalKind::quit(), SignalKind::terminate()];
 /// Signals without a fixed meaning: some programs reopen their logs, others ignore them.

@@ -2,8 +2,8 @@
 //! and the default directories.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, metadata};
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, DirEntry, File, Metadata, OpenOptions, Permissions, metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
@@ -181,7 +181,7 @@ pub fn cache_directory() -> PathBuf {
 /// The directory cannot be created.
 pub fn private_directory(path: &Path) -> io::Result<()> {
     create_private(path)?;
-    let _ = remove_abandoned(path, &state_directory());
+    let _ = remove_abandoned(path);
     Ok(())
 }
 
@@ -194,17 +194,13 @@ fn create_private(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes our temporary files that are a day old, if nobody else can write to the directory. `state`: all files below are ours.
-fn remove_abandoned(directory: &Path, state: &Path) -> io::Result<()> {
+/// Removes our temporary files that are a day old, if nobody else can write to the directory.
+fn remove_abandoned(directory: &Path) -> io::Result<()> {
     if metadata(directory)?.mode() & 0o022 != 0 {
         return Ok(());
     }
-    let is_unnamed = |name: &OsStr| match name.as_encoded_bytes() {
-        // Former releases named temporary files so; elsewhere, other programs may.
-        [b'.', b't', b'm', b'p', rest @ ..] if directory.starts_with(state) => rest.len() == 6,
-        name => name.starts_with(UNNAMED.as_bytes()),
-    };
-    for entry in fs::read_dir(directory)?.flatten().filter(|entry| is_unnamed(&entry.file_name())) {
+    let is_unnamed = |entry: &DirEntry| entry.file_name().as_encoded_bytes().starts_with(UNNAMED.as_bytes());
+    for entry in fs::read_dir(directory)?.flatten().filter(is_unnamed) {
         let found = entry.metadata()?;
         let is_old = || found.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= ABANDONED));
         if found.is_file() && is_ours(&found, directory) && is_old() {
@@ -346,22 +342,18 @@ mod tests {
     fn what_a_killed_process_has_left_half_written_is_removed_after_a_day() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
-        let [old, new, former, named] = [".politely-new-a", ".politely-new-b", ".tmpabcD3f", ".tmpabcdefg"].map(at);
-        for (file, hours) in [(&old, 25), (&new, 23), (&former, 25), (&named, 25)] {
+        let [old, new, other] = [".politely-new-a", ".politely-new-b", ".tmpabcD3f"].map(at);
+        for (file, hours) in [(&old, 25), (&new, 23), (&other, 25)] {
             let file = File::create(file).unwrap();
             file.set_modified(SystemTime::now() - Duration::from_secs(hours * 3600)).unwrap();
         }
-        let left = |mode, state: Option<&Path>| {
+        let left = |mode| {
             fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).unwrap();
-            match state {
-                Some(state) => remove_abandoned(directory.path(), state).unwrap(),
-                None => private_directory(directory.path()).unwrap(),
-            }
-            [&old, &new, &former, &named].map(|file| file.exists())
+            private_directory(directory.path()).unwrap();
+            [&old, &new, &other].map(|file| file.exists())
         };
-        assert_eq!(left(0o777, Some(directory.path())), [true; 4], "anybody may have put them there");
-        assert_eq!(left(0o755, None), [false, true, true, true], "another program may have left it");
-        assert_eq!(left(0o755, Some(directory.path())), [false, true, false, true]);
+        assert_eq!(left(0o777), [true; 3], "anybody may have put them there");
+        assert_eq!(left(0o755), [false, true, true], "another program may have left the last");
     }
 
     #[test]

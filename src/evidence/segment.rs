@@ -20,8 +20,8 @@ use time::macros::format_description;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stored {
     pub number: u64,
-    /// When it began, to the second. `None`: it was begun by 1.0.0-rc.1, whose names have no time.
-    pub dated: Option<SystemTime>,
+    /// When it began, to the second.
+    pub began: SystemTime,
     pub path: PathBuf,
     pub is_compressed: bool,
 }
@@ -42,16 +42,10 @@ impl Stored {
         let is_compressed = path.extension()? == COMPRESSED;
         let plain = if is_compressed { path.file_stem()? } else { path.file_name()? }.to_str()?;
         let stem = plain.strip_suffix(PLAIN)?;
-        let number = stem.get(..stem.find('-').unwrap_or(stem.len()))?.parse().ok().filter(|number| *number > 0)?;
-        let dated = stem.split_once('-').and_then(|(_, text)| PrimitiveDateTime::parse(text, BEGAN).ok());
-        let dated = dated.map(|dated| dated.assume_utc().into());
-        (plain == file_name(number, dated)).then_some(Stored { number, dated, path, is_compressed })
-    }
-
-    /// When it began; of rc.1's, when it was last written, which is later.
-    pub fn began(&self) -> SystemTime {
-        let written = || fs::metadata(&self.path).and_then(|found| found.modified());
-        self.dated.unwrap_or_else(|| written().unwrap_or_else(|_| SystemTime::now()))
+        let (number, began) = stem.split_once('-')?;
+        let number = number.parse().ok().filter(|number| *number > 0)?;
+        let began = PrimitiveDateTime::parse(began, BEGAN).ok()?.assume_utc().into();
+        (plain == file_name(number, began)).then_some(Stored { number, began, path, is_compressed })
     }
 
     pub fn open(&self) -> io::Result<File> {
@@ -124,7 +118,7 @@ pub(super) struct Segment {
 impl Segment {
     /// Begins one, with `first` as its first lines.
     pub fn create(directory: &Path, number: u64, began: SystemTime, first: &[u8]) -> io::Result<Self> {
-        let path = directory.join(file_name(number, Some(began)));
+        let path = directory.join(file_name(number, began));
         let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
         let mut segment = Segment { number, began, file, path, length: 0, is_torn: false };
         let begun = give_to_owner(&segment.file, directory)
@@ -144,8 +138,7 @@ impl Segment {
     pub fn resume(stored: Stored, length: u64) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).open(&stored.path)?;
         file.set_len(length)?;
-        let began = stored.began();
-        Ok(Segment { number: stored.number, began, file, path: stored.path, length, is_torn: false })
+        Ok(Segment { number: stored.number, began: stored.began, file, path: stored.path, length, is_torn: false })
     }
 
     /// Appends all of these lines, or none of them.
@@ -217,10 +210,8 @@ pub(super) fn tidy(directory: &Path) -> io::Result<()> {
 /// is one: it is not read.
 pub(super) fn others(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let segments = Stored::all(directory)?;
-    let is_rc1s = |path: &Path| path.ends_with(RC1_FILES) && segments.iter().any(|segment| segment.dated.is_none());
     let paths: HashSet<_> = segments.iter().map(|segment| &segment.path).collect();
-    let is_part =
-        |path: &PathBuf| paths.contains(path) || is_half_compressed(path) || path.ends_with(LOCK) || is_rc1s(path);
+    let is_part = |path: &PathBuf| paths.contains(path) || is_half_compressed(path) || path.ends_with(LOCK);
     let mut all: Vec<_> = entries(directory)?.into_iter().filter(|path| !is_part(path)).collect();
     all.iter_mut().for_each(|path| *path = path.strip_prefix(directory).map_or(path.clone(), Path::to_owned));
     all.sort();
@@ -236,9 +227,8 @@ pub(super) fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect()
 }
 
-fn file_name(number: u64, began: Option<SystemTime>) -> String {
-    let dated = began.map_or_else(String::new, |began| format!("-{}", rfc3339::seconds(began).replace(['-', ':'], "")));
-    format!("{number:08}{dated}{PLAIN}")
+fn file_name(number: u64, began: SystemTime) -> String {
+    format!("{number:08}-{}{PLAIN}", rfc3339::seconds(began).replace(['-', ':'], ""))
 }
 
 /// Days since 1970 in UTC.
@@ -253,8 +243,6 @@ const COMPRESSED: &str = "gz";
 const HALF_DONE: &str = "tmp";
 /// Records come out at a twelfth of their size, in less than half the time that the usual level takes for a fourteenth.
 const LEVEL: Compression = Compression::new(2);
-/// The folder in which 1.0.0-rc.1 kept the files that records refer to.
-pub(super) const RC1_FILES: &str = "bodies";
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,10 @@
-//! Where a body ends (RFC 9112 §6, §7), and which of its bytes are content: framing is never forwarded, but written anew.
+//! Finds where a body ends (RFC 9112 §6, §7), and which of its bytes are content. Framing is never forwarded, but rewritten.
 
 use super::chunked::Chunked;
 use super::fields::Field;
 use std::ops::Range;
 
-/// How a message says where its body ends (RFC 9112 §6.3).
+/// The framing of a body: how a message says where its body ends (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     /// The message has no body.
@@ -15,7 +15,7 @@ pub enum Framing {
     UntilClose,
 }
 
-/// Follows one body to its end.
+/// The decoder of one body.
 #[derive(Debug)]
 pub struct Body {
     left: Left,
@@ -37,7 +37,7 @@ pub enum BodyError {
     CutShort,
 }
 
-/// One step of [`Body::decode`].
+/// The result of one [`Body::decode`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BodyPiece {
     /// Number of input bytes that were processed.

@@ -8,7 +8,7 @@ use super::{BodyError, BodyPiece};
 pub(super) struct Chunked {
     state: ChunkState,
     strict: bool,
-    /// Bytes that chunk extensions may still use; content adds to them.
+    /// Number of bytes that chunk extensions may still use; content adds to it.
     spare: usize,
     trailers: usize,
     /// The trailer section: each line up to its CR.
@@ -84,7 +84,7 @@ impl Chunked {
 
     fn data(&mut self, left: u64, there: usize) -> usize {
         let taken = left.min(there as u64);
-        // Some servers pad each size.
+        // Each chunk may pad its size, as some servers do.
         let padding = if self.strict || taken < left { 0 } else { MAX_PADDING };
         self.spare = self.spare.saturating_add(taken as usize + padding).min(MAX_SPARE);
         self.state = if taken == left { ChunkState::DataCr } else { ChunkState::Data { left: left - taken } };
@@ -186,11 +186,11 @@ fn is_framing(kind: FieldKind) -> bool {
 const START: ChunkState = ChunkState::Size { value: 0, digits: 0 };
 /// Chunk sizes of fewer than 64 bits, so that no other reader can take one for a negative number.
 const MAX_SIZE_BITS: u32 = 60;
-/// Leading zeros included.
+/// Maximum number of digits of a chunk size, leading zeros included.
 const MAX_SIZE_DIGITS: u8 = 32;
-/// Extensions are useless: a body with more of them than content only wastes time.
+/// Maximum of `spare` in bytes. Extensions are useless: a body with more of them than content only wastes time.
 const MAX_SPARE: usize = 8 * 1024;
-/// Of each chunk of an answer.
+/// Maximum number of padding bytes after each chunk size of an answer.
 const MAX_PADDING: usize = 32;
 const MAX_TRAILER_BYTES: usize = 16 * 1024;
 const MAX_TRAILERS: usize = 1024;

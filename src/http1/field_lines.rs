@@ -1,4 +1,4 @@
-//! Forwards field lines as they came. Pure.
+//! Forwards field lines byte for byte as received. Pure.
 
 use super::write::put_field;
 use std::ops::Range;

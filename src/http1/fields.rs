@@ -1,4 +1,4 @@
-//! Header fields: which have a meaning for the proxy, and which end with this hop (RFC 9110 §7.6.1).
+//! Header fields: which ones have a meaning for the proxy, and which ones are hop-by-hop (RFC 9110 §7.6.1).
 
 use super::scan::trim;
 use super::{HeadError, MAX_FIELDS};
@@ -42,10 +42,10 @@ pub enum FieldKind {
     SecFetchDest,
     /// Proxy-Status (RFC 9209) and Cache-Status (RFC 9211), in which each proxy has members of its own.
     ProxyStatus,
-    /// In an answer, something about its use: Content-Usage, Content-Signal, Robots-Tag, X-Robots-Tag, TDM-Reservation, or Link,
-    /// which may name a licence; or of its price: crawler-charged, crawler-error.
+    /// A field of an answer about its use: Content-Usage, Content-Signal, Robots-Tag, X-Robots-Tag, TDM-Reservation, or Link,
+    /// which may name a licence. Or about its price: crawler-charged, crawler-error.
     Signal,
-    /// In a request, what it would pay: crawler-max-price, crawler-exact-price.
+    /// A field of a request that offers a price: crawler-max-price, crawler-exact-price.
     CrawlerPrice,
     Other,
 }
@@ -94,14 +94,14 @@ impl FieldKind {
         }
     }
 
-    /// Says something about the message's length, host or connection.
+    /// Whether the field is about the message's length, host or connection.
     #[inline]
     pub(super) fn is_of_message(self) -> bool {
         matches!(self, Self::Host | Self::ContentLength | Self::TransferEncoding | Self::Connection | Self::Upgrade)
     }
 
-    /// Meant for one connection, whatever Connection lists, or offering a way past the proxy. Framing fields are not included: their
-    /// handling depends on where the message goes.
+    /// Whether the field is for one connection only, even if Connection does not list it, or offers a way past the proxy. Framing
+    /// fields are not included: their handling depends on where the message goes.
     #[inline]
     pub fn is_hop_by_hop(self) -> bool {
         matches!(
@@ -120,8 +120,8 @@ impl FieldKind {
 }
 
 impl Field<'_> {
-    /// Whether Connection can have the field removed: not framing, routing or loop detection, and nothing that is for all who receive the
-    /// message (RFC 9110 §7.6.1), as what an answer says of its form, of its use and to caches.
+    /// Whether the field is removed if Connection lists it. False for fields that frame or route the message or detect loops, and
+    /// for fields meant for all recipients (RFC 9110 §7.6.1), such as those about content, use and caching.
     fn can_be_named(&self) -> bool {
         match self.kind {
             FieldKind::ContentLength
@@ -139,8 +139,8 @@ impl Field<'_> {
         }
     }
 
-    /// Whether it may be a trailer (RFC 9110 §6.5.1): not if it frames or routes the message, ends with this hop, authenticates, or
-    /// says how to read, cache or use the content before it.
+    /// Whether the field may be a trailer (RFC 9110 §6.5.1): not if it frames or routes the message, is hop-by-hop, authenticates,
+    /// or says how to read, cache or use the content before it.
     pub fn may_trail(&self) -> bool {
         match self.kind {
             FieldKind::Other => !NO_TRAILERS.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(self.name)),
@@ -151,7 +151,8 @@ impl Field<'_> {
     }
 }
 
-/// Storage for a head's fields while it is used, on the stack unless there are many, and for what they say about the connection.
+/// Storage for a head's fields while the head is used, on the stack unless there are many, and for what they say about the
+/// connection.
 #[derive(Default)]
 pub struct FieldRoom<'a> {
     pub(super) fields: SmallVec<[Field<'a>; 32]>,
@@ -220,8 +221,8 @@ pub(super) fn is_named(named: &[&[u8]], field: &Field<'_>) -> bool {
     !named.is_empty() && named.iter().any(|name| name.eq_ignore_ascii_case(field.name)) && field.can_be_named()
 }
 
-/// Whether a token equals a name of lower-case letters and hyphens, ignoring case: no other token byte becomes one of these with the
-/// lower-case bit set. Compares words; the last one overlaps the one before.
+/// Whether a token equals a name of lower-case letters and hyphens, ignoring case: setting the lower-case bit turns no other
+/// token byte into one of these. Compares words of 8 bytes; the last one overlaps the one before.
 #[inline(always)]
 fn is<const N: usize>(token: &[u8], name: &[u8; N]) -> bool {
     let Ok(token) = <&[u8; N]>::try_from(token) else { return false };

@@ -1,5 +1,5 @@
-//! HTTP/1.1 messages (RFC 9112): one reader for requests, one for answers, one for bodies, and what writes them. Pure: bytes
-//! in, borrowed pieces out; no I/O, and no knowledge of what the message is for.
+//! HTTP/1.1 messages (RFC 9112): readers for requests, answers and bodies, and functions that write them. Pure: bytes in,
+//! borrowed pieces out; no I/O, and no knowledge of what the message is for.
 //!
 //! A head is read in a synchronous function, into a [`FieldRoom`] on that function's stack, so that the array of fields never
 //! becomes part of a future:
@@ -15,8 +15,8 @@
 //! # Ok::<(), politely::http1::HeadError>(())
 //! ```
 //!
-//! Requests are read strictly: what two readers could read in two ways is refused. Answers are accepted if they have only one meaning,
-//! and [`read_response`] normalises how it is written.
+//! Requests are read strictly: a head that two readers could read in two ways is refused. Answers are accepted if they have
+//! only one meaning, and [`read_response`] normalises their fields.
 
 mod body;
 mod chunked;
@@ -35,9 +35,9 @@ pub use response::{ResponseHead, read_response};
 pub use scan::{below, equal, number};
 pub use write::{put_chunk_head, put_field, put_last_chunk, put_number, put_status_line};
 
-/// Heads with more fields are refused.
+/// Maximum number of fields in a head.
 pub const MAX_FIELDS: usize = 1024;
-/// Interim responses before the final one: two are common (100 and 103), and each restarts the wait.
+/// Maximum number of interim answers before the final one: two are common (100 and 103), and each restarts the wait.
 pub const MAX_INTERIM: u32 = 32;
 
 /// Why a head cannot be read.

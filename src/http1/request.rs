@@ -14,7 +14,7 @@ pub struct RequestHead<'r> {
     /// The bytes of the head.
     pub raw: &'r [u8],
     pub method: &'r str,
-    /// As sent, without spaces or control characters.
+    /// The request target as sent. It has no spaces or control characters.
     pub target: &'r [u8],
     /// Minor version of HTTP/1: 0 or 1.
     pub minor: u8,
@@ -62,7 +62,7 @@ pub fn read_request<'r, 'a: 'r>(
     read_whole_request(&input[..end], room).map(Some)
 }
 
-/// The same for a head whose end has been found: that of `input`.
+/// Like [`read_request`], for an `input` that is exactly one whole head.
 ///
 /// # Errors
 /// The head is ambiguous.
@@ -182,7 +182,7 @@ fn read<'r, 'a: 'r>(input: &'a [u8], start: usize, room: &'r mut FieldRoom<'a>) 
     })
 }
 
-/// What the fields say about the message.
+/// The values of the fields that determine host and framing.
 #[derive(Default)]
 struct RequestFields<'a> {
     host: Option<&'a [u8]>,

@@ -1,4 +1,4 @@
-//! The head of an answer (RFC 9112 §4–§6): read if it has only one meaning, which is then written in one way.
+//! The head of an answer (RFC 9112 §4–§6): accepted if it has only one meaning, and then normalised.
 
 use super::fields::{Field, FieldKind, FieldRoom, is_named, list};
 use super::scan::{number, text_end, token_end, trim, within};
@@ -22,9 +22,9 @@ pub struct ResponseHead<'r> {
     pub fields: &'r [Field<'r>],
     /// The framing of this answer, given the request's method.
     pub framing: Framing,
-    /// The connection cannot be reused: the origin says so, the body ends with it, or the framing was doubtful.
+    /// Whether the connection cannot be reused: the origin says so, the body ends with the connection, or the framing was doubtful.
     pub close: bool,
-    /// The head deviates from RFC 9112: lines without CR, or spaces before colons.
+    /// Whether the head deviates from RFC 9112: lines without CR, or spaces before colons.
     pub is_irregular: bool,
     /// The protocol that the origin switches to; `None` unless Connection lists `upgrade` too.
     pub upgrade: Option<&'r [u8]>,
@@ -32,7 +32,7 @@ pub struct ResponseHead<'r> {
 }
 
 impl ResponseHead<'_> {
-    /// Another answer follows this one. Not true of 101, after which the connection is no longer HTTP.
+    /// Whether another answer follows this one. False for 101, after which the connection is no longer HTTP.
     #[inline]
     pub fn is_interim(&self) -> bool {
         self.status < 200 && self.status != 101
@@ -200,7 +200,7 @@ fn line<'a>(input: &'a [u8], from: usize, is_irregular: &mut bool) -> Result<(&'
     Ok((trim(&input[from..end]), next))
 }
 
-/// What the fields say about the message.
+/// The values of the fields that determine the framing.
 #[derive(Default)]
 struct ResponseFields {
     length: Option<u64>,
@@ -233,7 +233,7 @@ impl ResponseFields {
                 return Ok(());
             }
         }
-        // It will be rewritten as one number.
+        // The field will be rewritten as one number.
         self.repeated = true;
         let mut any = false;
         for member in list(value) {

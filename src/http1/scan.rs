@@ -81,7 +81,7 @@ pub(super) fn trim(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// An error if the head, or what has been received of it, is over the limit.
+/// Returns an error if the head, or the part of it that was received, is over the limit.
 pub(super) fn within(limit: usize, end: Option<usize>, there: usize) -> Result<(), HeadError> {
     if end.unwrap_or(there) > limit { Err(HeadError::TooLarge { limit }) } else { Ok(()) }
 }

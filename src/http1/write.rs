@@ -1,8 +1,8 @@
-//! Writes messages. Everything is appended to `out`; nothing is checked, as names and values come from a reader.
+//! Writes messages. All functions append to `out`. Names and values are not checked, because they come from a reader.
 
 use super::Field;
 
-/// `HTTP/1.1 200 OK`
+/// Writes a status line, such as `HTTP/1.1 200 OK`.
 #[inline]
 pub fn put_status_line(out: &mut Vec<u8>, status: u16, reason: &[u8]) {
     let digit = |divisor: u16| b'0' + (status / divisor % 10) as u8;
@@ -13,7 +13,7 @@ pub fn put_status_line(out: &mut Vec<u8>, status: u16, reason: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// One field line.
+/// Writes a field line.
 #[inline]
 pub fn put_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.reserve(name.len() + value.len() + 4);
@@ -23,7 +23,7 @@ pub fn put_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A number in decimal.
+/// Writes a number in decimal.
 pub fn put_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }

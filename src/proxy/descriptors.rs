@@ -23,24 +23,25 @@ pub(crate) fn raise_limit(settings: &Settings) {
     }
 }
 
-/// Client connections that fit: two descriptors each, and one for each of [`room_for_streams`].
+/// How many client connections fit, if each takes two descriptors and the rest is for [`room_for_streams`].
 pub(crate) fn room_for_clients(settings: &Settings) -> usize {
     (room(settings) * 2 / 5).max(1)
 }
 
-/// HTTP/2 streams that fit beside the first of each connection: each may have an origin connection.
+/// How many HTTP/2 streams fit in addition to the first of each connection: each may need an origin connection.
 pub(crate) fn room_for_streams(settings: &Settings) -> usize {
     (room(settings) / 5).max(1)
 }
 
-/// Descriptors for requests: all but a reserve, and one for each robots.txt fetch, which may outlive its client.
+/// Descriptors for requests: the limit minus a reserve and one for each concurrent robots.txt fetch, because a fetch may
+/// outlive its client.
 fn room(settings: &Settings) -> usize {
     let files =
         getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
     files.saturating_sub(OWN + most_fetches(settings)).min(usize::MAX / 2)
 }
 
-/// Reserve for listeners, the store, logs and the fleet.
+/// Descriptors reserved for listeners, the store, logs and the fleet.
 const OWN: usize = 48;
-/// About as many as one browser opens.
+/// Room for fewer client connections causes a warning. One browser opens about this many.
 const FEW: usize = 100;

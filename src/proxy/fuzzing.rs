@@ -1,8 +1,8 @@
-//! Entry points for the fuzz targets. Built for them alone.
+//! Entry points for the fuzz targets, compiled only for them.
 
 use super::respond;
 
-/// A Proxy-Status with these details.
+/// Formats a Proxy-Status field with these details.
 pub fn proxy_status(details: &str) -> String {
     respond::proxy_status(Some("http_request_denied"), Some(details))
 }

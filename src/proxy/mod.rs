@@ -45,38 +45,38 @@ pub struct Proxy {
     pub shutdown: watch::Receiver<bool>,
     /// Each task that serves a client holds a receiver, so that shutdown can wait for all of them.
     in_flight: watch::Sender<()>,
-    /// Shutdown comes soon: each answer closes its connection.
+    /// Whether shutdown comes soon, so that each answer closes its connection.
     is_leaving: AtomicBool,
     pub counters: Counters,
     pub decisions: Decisions,
     pub offers: Offers,
     pub distrusted: DistrustedClients,
-    /// Records of decisions; `None`: off.
+    /// The evidence log of decisions; `None`: off.
     pub evidence: Option<Evidence>,
     /// The shared cache; `None`: off.
     pub cache: Option<Arc<PageCache>>,
-    /// The access log is on.
+    /// Whether the access log is on.
     is_logging: AtomicBool,
     refusals_logged: limits::log_rate::LogRate,
-    /// Connections, by address and by user.
+    /// Connection counts by client address; `users`: by user.
     clients: limits::per_client::Clients<IpAddr>,
     users: limits::per_client::Clients<String>,
-    /// Waiting requests, by user.
+    /// Counts of waiting requests by user.
     waiting: limits::per_client::Clients<String>,
     passwords: client::auth::Passwords,
     leaf_rate: limits::leaf_rate::LeafRate,
     room: limits::total::Room,
-    /// HTTP/2 streams beside the first of each connection.
+    /// HTTP/2 streams in addition to the first of each connection.
     streams: limits::streams::Streams,
     via: exchange::via::Via,
     pages: exchange::pages::Pages,
-    /// What pages have said against a declared use.
+    /// Pages that reserve their content against the operator's declared purpose.
     pub reservations: Reservations,
     visits: exchange::memory::Visits,
 }
 
 impl Proxy {
-    /// `shutdown` turns true once: then idle connections close, and others after their answer.
+    /// Creates the proxy. When `shutdown` turns true, idle connections close at once, and others after their answer.
     pub fn new(
         settings: Arc<ArcSwap<Settings>>,
         gate: Arc<Gate>,
@@ -138,7 +138,7 @@ impl Proxy {
         self.gate.reloaded(&before);
     }
 
-    /// Called before shutdown, so that clients connect elsewhere for their next requests.
+    /// Makes each answer close its connection, so that clients connect elsewhere before shutdown.
     pub fn leave(&self) {
         self.is_leaving.store(true, Relaxed);
     }
@@ -147,7 +147,7 @@ impl Proxy {
         self.is_leaving.load(Relaxed)
     }
 
-    /// Client connections that are open, and all that ever were.
+    /// The number of open client connections, and of all since the start.
     pub fn connections(&self) -> (usize, u64) {
         self.room.counts()
     }
@@ -158,25 +158,25 @@ impl Proxy {
         let _ = self.shutdown.clone().wait_for(|down| *down).await;
     }
 
-    /// Resolves when no task serves a client, including tasks that were cut off: then everything is counted and
-    /// recorded.
+    /// Resolves when no task serves a client any more, so that every request is counted and recorded. Tasks that were cut
+    /// off have ended too.
     pub(crate) async fn served(&self) {
         self.in_flight.closed().await;
     }
 
-    /// A place among the connections of one address (`limits.max_connections_per_client`), which is the error.
+    /// Takes a place among the connections of one address. Error: the limit (`limits.max_connections_per_client`).
     fn client_place(&self, client: IpAddr) -> Result<Place<IpAddr>, usize> {
         let limit = self.settings.load().limits.max_connections_per_client.get();
         self.clients.enter_or(client, limit, || self.room.close_idle_of(client)).ok_or(limit)
     }
 
-    /// Like `stopped`, but leaves clients that have just connected or been answered time to send.
+    /// Like `stopped`, but later by `STOP_GRACE`, so that requests already sent arrive.
     async fn stopped_after_grace(&self) {
         self.stopped().await;
         sleep(STOP_GRACE.min(self.settings.load().limits.drain_timeout)).await;
     }
 
-    /// Tells connections to end, once clients have had time to send. Resolves when they have `ended`.
+    /// Closes idle connections after `STOP_GRACE`. Resolves when `ended` does.
     async fn close_until(&self, ended: impl Future<Output = ()>) {
         let close = async {
             self.stopped_after_grace().await;
@@ -194,7 +194,7 @@ impl Proxy {
         AccountDetail { rule: basis || self.is_logging.load(Relaxed), basis }
     }
 
-    /// Returns when there is room for another record.
+    /// Waits until the evidence log has room for another record.
     async fn evidence_room(&self) {
         if let Some(evidence) = &self.evidence {
             evidence.room().await;
@@ -202,11 +202,11 @@ impl Proxy {
     }
 
     fn is_stopping(&self) -> bool {
-        // The value changes once.
+        // The value changes only once, to true.
         self.shutdown.has_changed().unwrap_or(true)
     }
 
-    /// Logs a refusal, for the log and the dashboard.
+    /// Adds a refusal to the log and to the dashboard.
     fn log_refused(&self, peer: &Peer, url: Option<String>, refusal: Refusal) {
         let (at, slug, user) = (SystemTime::now(), refusal.slug(), peer.user.as_deref());
         if let Some(left_out) = self.refusals_logged.allow(at) {
@@ -219,7 +219,7 @@ impl Proxy {
         self.decisions.refused(peer.address.ip(), peer.user.as_deref(), url.map(Box::from), refusal, at);
     }
 
-    /// The same for a decision that report mode does not enforce.
+    /// Counts a refusal that report mode does not enforce, and adds it to the dashboard.
     fn log_reported(&self, peer: &Peer, url: &str, reported: &Reported) {
         self.counters.reported(reported.slug());
         self.decisions.reported(peer.address.ip(), peer.user.as_deref(), url.into(), reported.clone());
@@ -230,5 +230,5 @@ fn logs(settings: &Settings) -> bool {
     settings.log.access != AccessLog::Off
 }
 
-/// At shutdown, requests in flight have this long to arrive.
+/// At shutdown, requests that clients have just sent have this long to arrive.
 const STOP_GRACE: Duration = Duration::from_millis(500);

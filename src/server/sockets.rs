@@ -3,9 +3,7 @@
 use super::StartError;
 use crate::config::ListenAddress;
 use rustix::net::SocketType;
-#[cfg(target_os = "linux")]
-use rustix::net::sockopt::socket_acceptconn;
-use rustix::net::sockopt::{set_socket_reuseport, socket_type};
+use rustix::net::sockopt::{set_socket_reuseport, socket_acceptconn, socket_type};
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::os::fd::BorrowedFd;
@@ -62,9 +60,7 @@ pub(super) fn warn_of_unclaimed(own: &[SocketAddr], before: Option<&[SocketAddr]
 fn accepts_connections(socket: &StdListener) -> bool {
     // Sockets of other families than IP have no such address.
     let is_tcp = socket.local_addr().is_ok() && socket_type(socket) == Ok(SocketType::STREAM);
-    #[cfg(target_os = "linux")]
-    let is_tcp = is_tcp && socket_acceptconn(socket) == Ok(true);
-    is_tcp
+    is_tcp && socket_acceptconn(socket) == Ok(true)
 }
 
 /// Binds although `0.0.0.0:3128` and `127.0.0.1:3128` exclude each other: both sockets get SO_REUSEPORT for a moment.

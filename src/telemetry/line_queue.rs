@@ -13,7 +13,7 @@ pub struct LineQueue {
     name: &'static str,
     writer: Mutex<Option<Arc<LineWriter>>>,
     dropped: AtomicU64,
-    losses: Mutex<LossReport>,
+    losses: Mutex<Losses>,
 }
 
 /// The lines for one destination, in order.
@@ -35,7 +35,8 @@ struct LineWriterState {
 impl LineQueue {
     /// A log without a destination: its lines are lost.
     pub const fn new(name: &'static str) -> Self {
-        Self { name, writer: Mutex::new(None), dropped: AtomicU64::new(0), losses: Mutex::new(LossReport::NONE) }
+        let losses = Losses { reported: 0, error: None, failed_at: None };
+        Self { name, writer: Mutex::new(None), dropped: AtomicU64::new(0), losses: Mutex::new(losses) }
     }
 
     /// Writes to `target` from now on. Earlier lines still go to the earlier destination.
@@ -102,11 +103,24 @@ impl LineQueue {
         }
     }
 
-    /// The warnings about dropped lines to log now, after `unwritten` more could not be written.
-    fn report(&self, unwritten: u64, error: Option<io::Error>, now: Instant) -> Vec<(u64, String)> {
+    /// Counts lines that could not be written. Returns the warning to log now: the dropped lines that were not reported yet, and why they
+    /// were dropped.
+    fn lose(&self, unwritten: u64, error: Option<io::Error>, now: Instant) -> Option<(u64, String)> {
         let mut losses = self.losses.lock();
         let dropped = self.dropped.fetch_add(unwritten, Ordering::Relaxed) + unwritten;
-        losses.take(dropped, unwritten, error, now).collect()
+        let fails = error.is_some();
+        losses.error = error.or(losses.error.take());
+        // Rate-limited while writing fails, since the warning may be a line of the same log.
+        let is_soon = fails && losses.failed_at.is_some_and(|at| now.duration_since(at) < REPORTED_EACH);
+        if is_soon || dropped == losses.reported {
+            return None;
+        }
+        losses.failed_at = if fails { Some(now) } else { losses.failed_at };
+        let lines = dropped - std::mem::replace(&mut losses.reported, dropped);
+        Some(match losses.error.take() {
+            Some(error) => (lines, format!("the log could not be written: {error}")),
+            None => (lines, "the log's reader or disk is too slow".to_owned()),
+        })
     }
 
     fn run(&self, writer: &LineWriter, mut target: impl Write) {
@@ -130,52 +144,21 @@ impl LineQueue {
             let lost = write_lines(&mut target, &batch, &mut is_cut, &mut error);
             batch.clear();
             batch.shrink_to(KEPT);
-            for (lines, why) in self.report(lost, error, Instant::now()) {
+            if let Some((lines, why)) = self.lose(lost, error, Instant::now()) {
                 tracing::warn!(log = self.name, lines, "log lines were dropped: {why}");
             }
         }
     }
 }
 
-/// The dropped lines that have not been reported yet, for all destinations.
-struct LossReport {
+/// What was reported of dropped lines, for all destinations.
+struct Losses {
     /// How many dropped lines were reported.
     reported: u64,
-    /// Unreported lines that could not be written, and the last error.
-    unwritten: u64,
+    /// Why the unreported lines could not be written, if so.
     error: Option<io::Error>,
     /// When a write failure was last reported.
     failed_at: Option<Instant>,
-}
-
-impl LossReport {
-    const NONE: Self = Self { reported: 0, unwritten: 0, error: None, failed_at: None };
-
-    /// The unreported dropped lines and the reasons. `dropped`: all so far; `unwritten`: those of them that could not be written just
-    /// now.
-    fn take(
-        &mut self,
-        dropped: u64,
-        unwritten: u64,
-        error: Option<io::Error>,
-        now: Instant,
-    ) -> impl Iterator<Item = (u64, String)> {
-        let fails = error.is_some();
-        self.unwritten += unwritten;
-        self.error = error.or(self.error.take());
-        // Reports are rate-limited, since the warning may be a line of the same log.
-        let is_soon = fails && self.failed_at.is_some_and(|at| now.duration_since(at) < REPORTED_EACH);
-        let (mut failed, mut slow) = ((0, String::new()), (0, String::new()));
-        if !is_soon {
-            slow = (dropped - self.reported - self.unwritten, "the log's reader or disk is too slow".to_owned());
-            if let Some(error) = self.error.take() {
-                failed = (std::mem::take(&mut self.unwritten), format!("the log could not be written: {error}"));
-                self.failed_at = if fails { Some(now) } else { self.failed_at };
-            }
-            self.reported = dropped;
-        }
-        [failed, slow].into_iter().filter(|(lines, _)| *lines > 0)
-    }
 }
 
 /// Writes lines; returns how many were not written, and stores the `error`. `is_cut`: the last line was written in part, and must be
@@ -332,20 +315,23 @@ mod tests {
 
     #[test]
     fn what_is_lost_is_reported_with_its_reason_also_once_it_can_be_written_again() {
-        let (mut losses, start) = (LossReport::NONE, Instant::now());
-        let mut after = |seconds, dropped, unwritten, is_full: bool| {
+        let (queue, start) = (LineQueue::new("test"), Instant::now());
+        let after = |seconds, overflowed, unwritten, is_full: bool| {
+            queue.dropped.fetch_add(overflowed, Ordering::Relaxed);
             let error = is_full.then(|| io::Error::from(ErrorKind::StorageFull));
-            losses.take(dropped, unwritten, error, start + Duration::from_secs(seconds)).collect::<Vec<_>>()
+            queue.lose(unwritten, error, start + Duration::from_secs(seconds))
         };
-        let full = |lines| (lines, "the log could not be written: no storage space".to_owned());
-        let slow = |lines| (lines, "the log's reader or disk is too slow".to_owned());
-        assert_eq!(after(0, 2, 0, false), [slow(2)]);
-        assert_eq!(after(1, 5, 3, true), [full(3)]);
-        assert_eq!(after(2, 9, 4, true), [], "that has just been said");
-        assert_eq!(after(3, 10, 0, false), [full(4), slow(1)], "once there is room");
-        assert_eq!(after(4, 10, 0, false), []);
-        assert_eq!(after(5, 11, 1, true), [], "it is full again");
-        assert_eq!(after(62, 13, 2, true), [full(3)], "and still");
+        let full = |lines| Some((lines, "the log could not be written: no storage space".to_owned()));
+        let slow = |lines| Some((lines, "the log's reader or disk is too slow".to_owned()));
+        assert_eq!(after(0, 2, 0, false), slow(2));
+        assert_eq!(after(1, 0, 3, true), full(3));
+        assert_eq!(after(2, 0, 4, true), None, "that has just been said");
+        assert_eq!(after(3, 1, 0, false), full(5), "once there is room");
+        assert_eq!(after(4, 0, 0, false), None);
+        assert_eq!(after(5, 0, 1, true), None, "it is full again");
+        assert_eq!(after(62, 0, 2, true), full(3), "and still");
+        assert_eq!(after(63, 1, 0, false), slow(1));
+        assert_eq!(queue.dropped(), 14);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The addresses that may be dialled for an authority.
+//! Resolution of an authority into the addresses that may be dialled.
 
 use super::Upstream;
 use super::egress::{self, Denied, Guard};
@@ -37,8 +37,8 @@ impl Upstream {
         }
     }
 
-    /// Screens the addresses known for an origin behind an upstream proxy. That proxy resolves names itself, and may know names that
-    /// this machine does not. If a name resolves here, all its addresses must be allowed, as the upstream proxy may use any of them.
+    /// Screens the addresses of an origin behind an upstream proxy, if its name resolves here: the upstream proxy resolves names
+    /// itself, and may know names that this machine does not. All addresses must be allowed, because it may use any of them.
     pub(super) async fn screen_what_is_known(
         &self,
         guard: &Guard,
@@ -47,7 +47,7 @@ impl Upstream {
     ) -> Result<(), ReachError> {
         let found = match self.resolver.lookup_within(authority.host(), client, LOOK).await {
             Ok(found) => found,
-            // Nobody has asked: a client could have that so, by asking for many other names.
+            // Fails, because the name was not looked up: a client could cause that with lookups of many other names.
             Err(error @ ResolveError::OwnLimit { .. }) => return Err(error.into()),
             Err(_) => return Ok(()),
         };
@@ -70,8 +70,8 @@ impl Upstream {
     }
 }
 
-/// The first addresses, in an order in which the families alternate (RFC 8305 §4). Whoever controls a name could otherwise have one
-/// request connect to thousands.
+/// The first [`MOST_DIALLED`] addresses, with alternating families (RFC 8305 §4). Without the limit, the owner of a name could
+/// make one request connect to thousands of addresses.
 fn to_dial(sockets: &[SocketAddr]) -> Arc<[SocketAddr]> {
     let preferred = sockets.first().is_some_and(SocketAddr::is_ipv6);
     let (one, other): (Vec<_>, Vec<_>) = sockets.iter().partition(|it| it.is_ipv6() == preferred);
@@ -98,7 +98,7 @@ fn is_local(address: IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// Most addresses of a name that are dialled.
+/// Maximum number of addresses of a name that are dialled.
 const MOST_DIALLED: usize = 16;
 /// Time for resolving a name that the upstream proxy will resolve itself.
 const LOOK: Duration = Duration::from_secs(2);

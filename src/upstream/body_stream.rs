@@ -1,4 +1,4 @@
-//! The body of an answer to a request of our own, and why there is none.
+//! The body of an answer to one of the proxy's own requests, and its errors.
 
 use super::connect::Http1Link;
 use super::dial_error::DialError;
@@ -11,11 +11,11 @@ use tokio::io::AsyncReadExt;
 /// The body of an answer. If it is dropped early, its connection is closed.
 pub struct BodyStream {
     pub(super) carried: ReplyBody,
-    /// The body ended with the connection, over TLS without close_notify.
+    /// Whether the body ended with the connection, over TLS without close_notify.
     pub(super) may_be_cut: bool,
 }
 
-/// Why there is no answer, or only part of it.
+/// Why an answer is missing or incomplete.
 #[derive(Debug, thiserror::Error)]
 pub enum GetError {
     #[error(transparent)]
@@ -30,7 +30,7 @@ pub enum GetError {
     Malformed(&'static str),
     #[error("HTTP/2: {0}")]
     Http2(#[from] h2::Error),
-    #[error("its slot expired before it could be sent")]
+    #[error("the pacing slot expired before the request was sent")]
     NotSent,
 }
 
@@ -60,7 +60,7 @@ impl BodyStream {
                 ReplyBody::Http1 { link: Some(link), input, body, .. } => {
                     if input.is_empty() {
                         let read = match link.stream.read_buf(input).await {
-                            // Over TLS without close_notify: many servers never send one.
+                            // TLS ended without close_notify, which many servers never send.
                             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                                 self.may_be_cut = true;
                                 0
@@ -104,7 +104,7 @@ impl BodyStream {
 }
 
 impl ReplyBody {
-    /// Returns the connection to the pool once the body was read.
+    /// Returns the connection to the pool if the body was read to its end.
     pub fn keep_if_done(&mut self) {
         if let Self::Http1 { link, input, body, close } = self
             && body.is_done()

@@ -23,11 +23,12 @@ pub struct Want {
     pub once: bool,
     /// The request has a body.
     pub uploads: bool,
-    /// The answer may be stored for others: not over a connection that has carried a body, a part of which may be answered in its place.
+    /// The answer may be stored for others. Excludes connections that have carried a body: the origin may take an unread part
+    /// of that body for a request, and answer it instead.
     pub shared: bool,
     /// Over HTTP/2, a connection that no other request shares.
     pub alone: bool,
-    /// The address to try before the others: where the one before was.
+    /// The address to try first: that of the previous attempt.
     pub first: Option<SocketAddr>,
 }
 
@@ -42,12 +43,12 @@ pub enum Versions {
     Http2Known,
     /// HTTP/2 only with an origin that supports nothing else, so that no translation is needed.
     Http1First,
-    /// For upgrades, and if the origin asks for it.
+    /// HTTP/1.1 only: for upgrades, and if the origin demands it.
     Http1Only,
 }
 
 impl Versions {
-    /// The client's version first. `knows`: the client speaks as if directly to the origin.
+    /// Prefers the client's version. `knows`: the client speaks as if directly to the origin, so it knows the origin's version.
     pub fn of(client: Version, knows: bool) -> Self {
         match client {
             Version::HTTP_2 if knows => Self::Http2Known,
@@ -59,7 +60,7 @@ impl Versions {
 
 /// A connection for one request.
 pub struct OriginConnection {
-    /// Whether it has carried requests before, so that the origin may be about to close it.
+    /// Whether the connection has carried requests before, so that the origin may be about to close it.
     pub reused: bool,
     /// The address of the origin or the upstream proxy.
     pub address: SocketAddr,
@@ -93,18 +94,18 @@ pub struct Http1Link {
 }
 
 impl Http1Link {
-    /// Whether it serves one client connection alone.
+    /// Whether the connection serves one client connection alone.
     pub fn is_private(&self) -> bool {
         self.private.is_some()
     }
 
-    /// For the next request: after a whole exchange only, when nothing is left to be read.
+    /// Returns the connection to the pool. Call only after a whole exchange, when nothing is left to be read.
     pub fn keep(self) {
         let Http1Link { stream, address, route, private } = self;
         let idle =
             Idle { stream, address, since: Instant::now(), private: private.as_ref().map(|private| private.id()) };
         route.0.by.dialler.pool.put(&route.0.endpoint, idle, route.0.by.limits());
-        // After it was put into the pool: endpoints without such a connection are forgotten.
+        // Called after `put`, because `note` forgets endpoints without such a connection.
         if let Some(private) = &private {
             private.note(&route.0.endpoint);
         }
@@ -118,7 +119,7 @@ impl Http1Link {
 }
 
 impl Route {
-    /// A connection for one request.
+    /// Takes or opens a connection for one request.
     ///
     /// # Errors
     /// No address can be reached, or the origin does not support the wanted protocol.
@@ -136,7 +137,7 @@ impl Route {
         private: Option<&Arc<PrivateConnections>>,
     ) -> Result<OriginConnection, DialError> {
         want.versions = self.versions(want.versions);
-        // At the address for which the request has its slot.
+        // If pace is kept by address, connects to the address that the request's slot is for.
         want.first = self.place(want.first).or(want.first);
         if !want.fresh
             && let Some(private) = private.filter(|private| !want.shared || private.is_let_in())
@@ -162,12 +163,12 @@ impl Route {
         }
     }
 
-    /// The versions that a request may use, given what is known of the origin.
+    /// The versions that a request may use, by what earlier connections have shown about the origin.
     fn versions(&self, wanted: Versions) -> Versions {
         if self.0.endpoint.http2.is_broken_off.load(Relaxed) { self.http1_first(wanted) } else { wanted }
     }
 
-    /// Whether to use HTTP/2, given what is known of the origin.
+    /// Whether to use HTTP/2, by what earlier connections have shown about the origin.
     fn may_be_http2(&self, versions: Versions) -> bool {
         let shared = &self.0.endpoint.http2;
         let may_be = match versions {
@@ -194,7 +195,7 @@ impl Route {
         versions == Versions::Http2Known && !is_tls(&self.0.authority) && self.asks().is_none()
     }
 
-    /// An existing connection; if pace is kept by address, one to the wanted address.
+    /// Takes an existing connection; if pace is kept by address, one to the wanted address.
     async fn kept(&self, want: Want) -> Option<OriginConnection> {
         if !self.may_be_http2(want.versions) {
             return self.kept_http1(want, None).await;
@@ -243,7 +244,7 @@ impl Route {
         if let Some(kept) = self.kept(want).await {
             return Ok(kept);
         }
-        // What shares no connection need not wait for another: over HTTP/1, and with a body.
+        // A request over HTTP/1 or with a body shares no connection, and need not wait for another request's.
         if want.uploads || !self.may_be_http2(want.versions) {
             drop(opening);
             return self.open_now(want, true).await;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
-/// Shared by all routes to open connections.
+/// Opens connections for all routes.
 #[derive(Default)]
 pub(super) struct Dialler {
     pub pool: Arc<Pool>,
@@ -88,7 +88,7 @@ impl Dialler {
                 Ok(stream) => return Ok((stream, progress.reached.get().copied().unwrap_or(addresses[0]))),
                 Err(error) => error,
             };
-            // A failure after TCP connected may not occur at another address.
+            // A failure after TCP connected is specific to this address: another one may work.
             let Some(&address) = progress.reached.get().filter(|_| may_differ(error.kind)) else {
                 return Err(failure.unwrap_or(error));
             };
@@ -125,5 +125,5 @@ fn may_differ(kind: DialFault) -> bool {
     }
 }
 
-/// Least number of idle connections to close if no descriptor is left.
+/// Minimum number of idle connections to close when descriptors run out.
 const MAKE_ROOM: usize = 16;

@@ -1,4 +1,4 @@
-//! A set of interchangeable connections: they share the authority, the upstream proxy and the TLS terms. The endpoint holds the idle
+//! An endpoint: a set of interchangeable connections, with the same authority, upstream proxy and TLS terms. It holds the idle
 //! ones, and exists as long as a route to it is known.
 
 use super::http2::EndpointConnections;
@@ -57,9 +57,9 @@ impl Endpoint {
         }
     }
 
-    /// Takes the most recently used open connection, this thread's first, if it was idle for less than `limit`. `once`: checks it once
-    /// more, beyond what the runtime already knows. `place`: only one to this address. `private`: only one reserved for this client
-    /// connection; `None`: only an unreserved one.
+    /// Takes the most recently used open connection, this thread's first, if it was idle for less than `limit`. `once`: also
+    /// checks for a close that the runtime has not noticed yet. `place`: only a connection to this address. `private`: only one
+    /// reserved for this client connection; `None`: only an unreserved one.
     pub async fn take(
         &self,
         limit: Duration,
@@ -135,7 +135,7 @@ impl Endpoint {
         self.http2.idle_since(into);
     }
 
-    /// True on the first call only.
+    /// Returns true on the first call only.
     pub fn is_new(&self) -> bool {
         !self.is_known.load(Relaxed) && !self.is_known.swap(true, Relaxed)
     }
@@ -163,7 +163,7 @@ impl Drop for Endpoint {
     }
 }
 
-/// Whether the stream has neither ended nor has a byte to read. The next read replaces the waker that this leaves.
+/// Whether the stream has not ended and has nothing to read. Leaves a waker, which the next read replaces.
 async fn is_quiet(stream: &mut Stream) -> bool {
     // A task without budget would find every stream pending.
     if !has_budget_remaining() {
@@ -177,7 +177,7 @@ async fn is_quiet(stream: &mut Stream) -> bool {
     is_pending && has_budget_remaining()
 }
 
-/// Like [`is_quiet`], including what has just arrived: the runtime learns of it only between two tasks.
+/// Like [`is_quiet`], but also notices what has just arrived: the runtime learns of that only between two tasks.
 async fn is_quiet_by_now(stream: &mut Stream) -> bool {
     if stream.is_surely_quiet() {
         return true;

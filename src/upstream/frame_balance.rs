@@ -1,22 +1,22 @@
-//! Limits HTTP/2 frames without content (RFC 9113 §10.5): SETTINGS, PING, WINDOW_UPDATE, PRIORITY, HEADERS. Reading one costs as much
-//! as sending one, so a peer may send only as many as our frames give it reason to.
+//! Flood limit for HTTP/2 frames without content (RFC 9113 §10.5): SETTINGS, PING, WINDOW_UPDATE, PRIORITY, HEADERS. Reading
+//! a frame costs as much as sending it, so a peer may send only as many as our frames give it reason to.
 
 use tokio::time::Instant;
 
-/// The number of such frames that the peer may still send.
+/// The number of frames without content that the peer may still send.
 pub(super) struct FrameBalance {
     read: FrameScan,
     written: FrameScan,
     left: u64,
-    /// Up to when `left` was replenished for elapsed time.
+    /// The time up to which `left` was replenished.
     since: Instant,
-    /// Change of the balance for a received HEADERS frame: positive for a client's, as requests have other limits and a client may
-    /// cancel each at once.
+    /// Change of the balance for a received HEADERS frame. Positive for a client, because requests have other limits, and
+    /// because the client may cancel each request at once.
     by_head: i64,
 }
 
 impl FrameBalance {
-    /// For an origin, whose HEADERS frames must each have a reason.
+    /// The balance of an origin, whose HEADERS frames must each have a reason.
     pub fn of_origin() -> Self {
         let (read, written) = (FrameScan::default(), FrameScan::default());
         FrameBalance { read, written, left: AT_ONCE, since: Instant::now(), by_head: -1 }
@@ -104,15 +104,16 @@ impl FrameScan {
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
-/// Frames that need no reason;
+/// Number of frames that need no reason.
 const AT_ONCE: u64 = 1000;
-/// replenished at this rate per second.
+/// Number of frames by which `AT_ONCE` is replenished each second.
 const EACH_SECOND: u64 = 10;
-/// Frames for each HEADERS and DATA frame that the peer is sent: interim answers, trailers, a reset, two window updates.
+/// Number of frames that each HEADERS or DATA frame sent to the peer justifies: interim answers, trailers, a reset, two
+/// window updates.
 const FOR_EACH: u64 = 8;
-/// One more frame for so many bytes: some servers send two window updates after each read of their program, even of 16 bytes.
+/// One more frame is justified for each 8 bytes sent: some servers send two window updates after each read, even of 16 bytes.
 const BYTES: u64 = 8;
-/// Enough for a window of 16 MiB.
+/// Maximum balance in frames: enough for a window of 16 MiB.
 const AT_MOST: u64 = 1 << 17;
 
 #[cfg(test)]
@@ -127,7 +128,7 @@ mod tests {
         [&length.to_be_bytes()[1..], &[kind, 0, 0, 0, 0, 1], &vec![0; length as usize]].concat()
     }
 
-    /// How many of these frames are accepted before it is a flood; at most a million.
+    /// Counts how many of these frames are accepted before they are a flood; at most a million.
     fn taken(balance: &mut FrameBalance, frame: &[u8]) -> usize {
         (0..1_000_000).take_while(|_| balance.read(frame).is_some()).count()
     }

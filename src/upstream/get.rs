@@ -23,7 +23,7 @@ pub struct Got {
     pub headers: HeaderMap,
     pub body: BodyStream,
     pub version: Version,
-    /// The connection had carried requests before.
+    /// Whether the connection had carried requests before.
     pub reused: bool,
 }
 
@@ -32,7 +32,7 @@ pub struct Got {
 #[error("{error}")]
 pub struct Unanswered {
     pub error: GetError,
-    /// The request may safely be repeated on such a connection, which may succeed.
+    /// The connection on which to repeat the request. `None`: a repetition would be unsafe or futile.
     pub again: Option<Want>,
 }
 
@@ -148,7 +148,7 @@ impl Route {
         begins: Sent,
         on_sent: &mut impl FnMut(Sent) -> bool,
     ) -> Result<Got, GetError> {
-        let request = request.to_http2(self).map_err(|_| GetError::Malformed("the request"))?;
+        let request = request.to_http2(self).map_err(|_| GetError::Malformed("the request does not fit HTTP/2"))?;
         if !on_sent(begins) {
             return Err(GetError::NotSent);
         }
@@ -156,7 +156,7 @@ impl Route {
             on_sent(Sent::Withdrawn);
         });
         let (mut response, _, mut head) = sent?;
-        // A connection that always has more to write never reports this request as written: its answer does.
+        // A connection that always has more to write never reports this request as written: then the answer proves it.
         let (mut is_reported, mut interim) = (false, 0);
         let response = poll_fn(|cx| {
             if !is_reported && head.poll_written(cx).is_ready() {
@@ -165,7 +165,7 @@ impl Route {
             }
             while let Poll::Ready(Some(informational)) = response.poll_informational(cx) {
                 if informational?.status() == StatusCode::SWITCHING_PROTOCOLS {
-                    // RFC 9113 §8.6: it is not in use there.
+                    // RFC 9113 §8.6: HTTP/2 does not use status 101.
                     return Poll::Ready(Err(GetError::Malformed(SWITCHES)));
                 }
                 interim += 1;
@@ -209,10 +209,10 @@ impl ReplyHead {
         let mut headers = HeaderMap::with_capacity(head.fields.len());
         for field in head.fields {
             let (name, value) = (HeaderName::from_bytes(field.name), HeaderValue::from_bytes(field.value));
-            let (Ok(name), Ok(value)) = (name, value) else { return Err(GetError::Malformed("a header field")) };
+            let (Ok(name), Ok(value)) = (name, value) else { return Err(GetError::Malformed("invalid header field")) };
             headers.append(name, value);
         }
-        StatusCode::from_u16(head.status).map_err(|_| GetError::Malformed("its status"))?;
+        StatusCode::from_u16(head.status).map_err(|_| GetError::Malformed("invalid status"))?;
         Ok(ReplyHead {
             len: head.len,
             status: head.status,

@@ -206,7 +206,6 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive {
     idle: Duration::from_secs(60),
     interval: Duration::from_secs(10),
     count: 3,
-    #[cfg(target_os = "linux")]
     user_timeout: Duration::ZERO,
 };
 

@@ -1,4 +1,4 @@
-//! Configured identities in TLS: the certificate that we present to an origin, and the key that it must have.
+//! Configured identities in TLS: the certificate that we present to an origin, and the key that the origin must have.
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{CertificateError, Error};

@@ -1,5 +1,5 @@
-//! Connections to origins: resolving and screening addresses, and connecting. robots.txt fetches and all other requests use it, so that
-//! one guard covers both.
+//! Connections to origins: resolves names, screens addresses, and connects. robots.txt fetches and all other requests use it,
+//! so that one egress guard covers both.
 
 mod addresses;
 mod body_stream;
@@ -69,9 +69,9 @@ pub struct Upstream {
     instance: Box<str>,
     /// The name of this process in Via, different for each process.
     name: Arc<str>,
-    /// The key includes a user's TLS terms if they differ from everybody's.
+    /// Recently found routes. The key includes a user's TLS terms if they differ from everybody's.
     routes: Cache<(Authority, Option<Arc<OriginTls>>), KnownRoute>,
-    /// Held while a route is stored.
+    /// The lock that is held while a route is stored.
     noting: Mutex<()>,
 }
 
@@ -173,7 +173,7 @@ impl Upstream {
         self.routes.clear();
     }
 
-    /// Checks what is known without resolving the name.
+    /// Checks host and port, without resolving the name.
     pub fn screen(&self, authority: &Authority) -> Result<(), Denied> {
         self.reach.load().guard.screen_host(authority.host(), authority.port())
     }
@@ -206,9 +206,9 @@ impl Upstream {
         Ok(route)
     }
 
-    /// The route to the authority. Denied addresses are left out; if none is left, the authority is denied. `client`: whose share of look-ups
-    /// to use, so that names that do not resolve delay no other client. `own`: the hosts of the client's
-    /// user, which may have other TLS settings. `by`: the settings in use by the caller; others are an error.
+    /// Finds the route to the authority. Denied addresses are left out; if none is left, the authority is denied. `client`: whose
+    /// share of look-ups to use, so that names that do not resolve delay no other client. `own`: the hosts of the client's user,
+    /// which may have other TLS settings. `by`: the caller's settings; an error if they are no longer in force.
     pub async fn reach_for(
         &self,
         authority: &Authority,
@@ -239,7 +239,7 @@ impl Upstream {
         let everybodys = reach.made_of.hosts.get(authority.host()).tls.as_ref();
         let terms =
             key.1.as_ref().or(everybodys).filter(|terms| hop::is_tls(authority) && ***terms != OriginTls::default());
-        // Another task may have found it meanwhile: all must share one endpoint.
+        // Another task may have found the route meanwhile: all must share one endpoint.
         let _one_at_a_time = self.noting.lock();
         let endpoint = known().map_or_else(|| reach.dialler.pool.endpoint(), |known| known.route.0.endpoint.clone());
         let way = RouteInner {
@@ -252,7 +252,7 @@ impl Upstream {
             signature: reach.signer.as_ref().map(|signer| signer.requests_to(authority)),
             name: self.name.clone(),
             host: authority.host_header().into(),
-            // With the same settings the endpoint is the same, whatever the addresses.
+            // The endpoint stays the same with the same settings, even if the addresses change.
             endpoint,
         };
         let route = Route(Arc::new(way), client);
@@ -261,10 +261,10 @@ impl Upstream {
     }
 }
 
-/// Number of cached routes, and how long each is used.
+/// Maximum number of cached routes. `KEEP_ROUTE`: how long each is used.
 const KNOWN_ROUTES: usize = 10_000;
 const KEEP_ROUTE: Duration = Duration::from_secs(30);
-/// How long a connection's last route is reused unchecked.
+/// How long a client connection reuses its last route unchecked.
 const TAKE_AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

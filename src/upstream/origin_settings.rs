@@ -73,8 +73,8 @@ impl OriginSettings {
         &self.made_of.limits
     }
 
-    /// Whether these are made of `settings`. A decision and its route must use the same settings: otherwise a request that both old and
-    /// new settings forbid could pass.
+    /// Whether `self` was made from `settings`. A decision and its route must use the same settings: otherwise a request that
+    /// both old and new settings forbid could pass.
     pub fn is_made_of(&self, settings: &Arc<Settings>) -> bool {
         Arc::ptr_eq(&self.made_of, settings)
     }

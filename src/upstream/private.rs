@@ -10,9 +10,9 @@ use std::sync::{Arc, Weak};
 /// The reserved origin connections of one client connection and its user. Dropping this closes the idle ones.
 pub struct PrivateConnections {
     id: PrivateId,
-    /// An origin has authenticated one, or asked for it.
+    /// Whether an origin has authenticated one of these connections, or asked for it.
     is_let_in: AtomicBool,
-    /// Endpoints that have had one of its idle connections.
+    /// Endpoints that have had one of these connections while idle.
     endpoints: Mutex<Vec<Weak<Endpoint>>>,
 }
 

@@ -1,4 +1,5 @@
-//! Happy Eyeballs (RFC 8305 §5): the next address is tried after a delay or as soon as one fails; recently failed addresses come last.
+//! Happy Eyeballs (RFC 8305 §5): tries the next address after a delay, or as soon as one fails. Recently failed addresses come
+//! last.
 
 use super::dial_error::{DialError, DialFault};
 use futures_util::StreamExt;
@@ -44,7 +45,7 @@ impl FailedAddresses {
     }
 }
 
-/// The first connection that `dial` opens. If all fail, the failure of the address tried first.
+/// Returns the first connection that `dial` opens. If all fail, returns the failure of the address tried first.
 pub(super) async fn race<T, F>(
     addresses: &[SocketAddr],
     failed: &FailedAddresses,

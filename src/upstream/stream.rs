@@ -25,7 +25,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Puts bytes that were already read back in front.
+    /// Puts `read`, the bytes that were already read, in front of the rest.
     pub(super) fn ahead(self, read: Vec<u8>) -> Self {
         if read.is_empty() { self } else { Self::Ahead(Box::new((read.into(), self))) }
     }
@@ -40,7 +40,7 @@ impl Stream {
         }
     }
 
-    /// Whether nothing has arrived, not even an end, according to the system right now. `false`: something has, or it is unknown.
+    /// Whether the system reports that nothing has arrived, not even an end. `false`: something has arrived, or it is unknown.
     pub(super) fn is_surely_quiet(&self) -> bool {
         match self {
             Self::Tcp(tcp) => {
@@ -77,7 +77,7 @@ impl AsyncRead for Stream {
                 let before = buf.remaining();
                 let read = ready!(Pin::new(&mut *tls).poll_read(cx, buf));
                 let is_end = read.is_ok() && buf.remaining() == before && before > 0;
-                // The same error as rustls gives.
+                // The error is the same as from rustls.
                 let is_cut = is_end && !wide::received_close_notify(tls.ssl());
                 Poll::Ready(if is_cut { Err(io::ErrorKind::UnexpectedEof.into()) } else { read })
             }
@@ -91,8 +91,8 @@ impl AsyncRead for Stream {
     }
 }
 
-/// Charges bytes read to the task's budget: an origin that sends endlessly, in the most expensive pieces, delays other tasks for at
-/// most 128 KiB.
+/// Charges bytes read to the task's budget, so that an origin that sends endlessly, in the most expensive pieces, delays other
+/// tasks by at most 128 KiB.
 fn charge(cx: &mut Context<'_>, bytes: usize) {
     for _ in 0..bytes / CHARGED {
         match coop::poll_proceed(cx) {
@@ -103,7 +103,7 @@ fn charge(cx: &mut Context<'_>, bytes: usize) {
     }
 }
 
-/// Bytes that cost as much as one read; a task's budget is 128.
+/// Number of bytes that cost as much budget as one read. A task's budget is 128 reads.
 const CHARGED: usize = 1024;
 
 impl AsyncWrite for Stream {

@@ -24,7 +24,7 @@ async fn reached(upstream: &Upstream, addresses: &[&str]) -> Result<Vec<String>,
     Ok(reached.0.addresses.iter().map(ToString::to_string).collect())
 }
 
-/// Public at first, loopback the next time: each answer is screened, and only screened addresses are dialled.
+/// A name may be public at first, and loopback the next time: each answer is screened, and only screened addresses are dialled.
 #[tokio::test]
 async fn a_name_that_changes_its_address_is_screened_again() {
     let upstream = upstream("");
@@ -52,7 +52,7 @@ async fn routes_are_for_requests_under_the_settings_that_they_were_made_of() {
     }
 }
 
-/// Otherwise the connections of one could not be used by the others.
+/// Otherwise one request could not use the connections of the others.
 #[tokio::test]
 async fn requests_that_reach_a_place_at_once_share_its_connections() {
     let upstream = Arc::new(upstream("egress: { ports: ['1-65535'] }"));
@@ -81,7 +81,7 @@ async fn of_several_addresses_only_the_open_ones_are_dialled() {
     assert_eq!(reached(&upstream, &mixed).await.unwrap(), ["198.41.0.4:443"]);
 }
 
-/// Otherwise one request would connect to as many addresses as the owner of a name likes.
+/// Otherwise the owner of a name could make one request connect to any number of addresses.
 #[tokio::test]
 async fn of_many_addresses_sixteen_are_dialled_and_all_are_screened() {
     let upstream = upstream("");
@@ -107,7 +107,7 @@ async fn an_address_of_our_own_closes_the_name() {
     assert!(matches!(denied, ReachError::Denied(Denied::OwnListener(_))), "{denied}");
 }
 
-/// Whoever asks for many other names, so that this one is not looked up, must not get past the guard.
+/// A client that requests many other names, so that this one is not looked up, must not get past the guard.
 #[tokio::test]
 async fn behind_an_upstream_proxy_a_name_passes_if_it_is_not_known_here_but_not_if_nobody_has_looked() {
     let (name, why) = (Arc::<str>::from("rebind.example"), Arc::<str>::from("x"));

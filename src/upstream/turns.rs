@@ -14,14 +14,14 @@ pub struct TaskTurns(Arc<TurnCounts>);
 
 #[derive(Debug, Default)]
 struct TurnCounts {
-    /// Turns begun: each passes on everything it finds.
+    /// Number of turns begun. Each turn passes on all data that it finds.
     begun: AtomicU64,
-    /// The last turn after which nothing was left to write; all ones after the task has ended.
+    /// Number of the last turn after which nothing was left to write; `u64::MAX` after the task has ended.
     written: AtomicU64,
-    /// Something was passed on and waits to be written.
+    /// Whether data was passed on and waits to be written.
     has_rest: AtomicBool,
     waiting: Mutex<Vec<Waker>>,
-    /// Somebody may be waiting.
+    /// Whether somebody may be waiting.
     is_awaited: AtomicBool,
     task: AtomicWaker,
 }
@@ -30,7 +30,7 @@ struct TurnCounts {
 #[derive(Debug)]
 pub struct HandedOver {
     turns: TaskTurns,
-    /// The first turn that is certain to find the data.
+    /// Number of the first turn that is certain to find the data.
     turn: u64,
 }
 
@@ -51,7 +51,7 @@ impl TaskTurns {
         .await
     }
 
-    /// Everything handed over so far.
+    /// The position after all data handed over so far.
     pub fn handed_over(&self) -> HandedOver {
         HandedOver { turns: self.clone(), turn: self.begun() + 1 }
     }
@@ -64,7 +64,7 @@ impl TaskTurns {
         self.0.has_rest.store(rest, SeqCst);
     }
 
-    /// Turns are reported in increasing order.
+    /// Reports that nothing was left to write after a turn. Turns are reported in increasing order.
     fn written(&self, turn: u64) {
         self.0.written.store(turn, SeqCst);
         if self.0.is_awaited.load(SeqCst) {

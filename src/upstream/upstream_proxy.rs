@@ -36,7 +36,7 @@ impl UpstreamProxy {
         Ok(UpstreamProxy { at, credentials })
     }
 
-    /// The error if it rejects our credentials, or requires some.
+    /// The error if the upstream proxy rejects our credentials, or requires credentials.
     pub fn wants_credentials(&self) -> DialError {
         let what = match self.credentials {
             Some(_) => "does not accept our credentials",
@@ -83,7 +83,7 @@ impl UpstreamProxy {
             scanned = 0;
             let kind = match status {
                 200..300 => return Ok(input),
-                // Interim answers (RFC 9110 §15.2); not 101.
+                // Interim answers (RFC 9110 §15.2) are skipped; 101 is not one.
                 100 | 102..200 if interim < MAX_INTERIM => {
                     interim += 1;
                     continue;
@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// One system call for each byte of an answer would be hundreds for each connection.
+    /// A system call for each byte of an answer would be hundreds of calls for each connection.
     #[tokio::test]
     async fn an_answer_is_read_in_as_many_pieces_as_it_comes_in() {
         let answer = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\nafter", "x".repeat(400));

@@ -1,5 +1,5 @@
-//! Batches the writes of the streams of one HTTP/2 connection. Otherwise each frame would be written as soon as its stream's task has
-//! run; now it waits until the other ready tasks have run. A peer that floods the connection with frames is disconnected.
+//! Batches the writes of the streams of one HTTP/2 connection: each frame waits until the other ready tasks have run, instead
+//! of being written as soon as its stream's task has run. Disconnects a peer that floods the connection with frames.
 
 use super::frame_balance::FrameBalance;
 use super::http2::Vitals;
@@ -19,10 +19,10 @@ pub struct Gathered<T> {
     sent: usize,
     /// The turn in which the first waiting byte was added.
     since: u64,
-    /// Something was received. Before that, the peer may be waiting for our bytes.
+    /// Whether something was received. Before that, writes do not wait, because the peer may be waiting for our bytes.
     is_heard: bool,
     balance: FrameBalance,
-    /// Of a connection to an origin.
+    /// The state of a connection to an origin; `None`: to a client.
     vitals: Option<Arc<Vitals>>,
     /// The last turn in which something was read, and the frames read in it.
     reads: (u64, u32),
@@ -35,7 +35,7 @@ impl<T: AsyncWrite + Unpin> Gathered<T> {
         Gathered { io, turns, waiting, sent: 0, since: 0, is_heard: false, balance, vitals: None, reads: (0, 0) }
     }
 
-    /// For a connection to an origin, whose reads are noted.
+    /// For a connection to an origin. Notes reads in `vitals`.
     pub(super) fn to_origin(io: T, vitals: Arc<Vitals>) -> Self {
         let turns = vitals.turns.clone();
         Gathered { vitals: Some(vitals), ..Self::new(io, turns) }
@@ -63,7 +63,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Gathered<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let turn = self.turns.begun();
         if self.reads.0 == turn && self.reads.1 > FRAMES {
-            // Other tasks run in between, however short the frames are.
+            // Yields, so that other tasks run in between, however short the frames are.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -81,10 +81,10 @@ impl<T: AsyncRead + Unpin> AsyncRead for Gathered<T> {
         self.is_heard = true;
         let read = &buf.filled()[before..];
         if self.vitals.as_ref().is_some_and(|vitals| !vitals.come(read.len())) {
-            return Poll::Ready(Err(io::Error::other("more comes than anybody has asked for")));
+            return Poll::Ready(Err(io::Error::other("the origin sends more than was requested")));
         }
         let frames = self.balance.read(read);
-        let frames = frames.ok_or_else(|| io::Error::other("a flood of HTTP/2 frames that carry nothing"))?;
+        let frames = frames.ok_or_else(|| io::Error::other("a flood of HTTP/2 frames without content"))?;
         self.reads = (turn, if self.reads.0 == turn { self.reads.1.saturating_add(frames) } else { frames });
         Poll::Ready(Ok(()))
     }
@@ -140,9 +140,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
     }
 }
 
-/// Frames read in one turn, plus those of the read that exceeds this.
+/// Maximum number of frames read in one turn, not counting those of the read that exceeds it.
 const FRAMES: u32 = 128;
-/// Most waiting bytes: two frames of the usual size.
+/// Maximum number of waiting bytes: two frames of the usual size.
 const ROOM: usize = 32 << 10;
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! The rules of CONTRIBUTING.md that a program can check. Each list of exceptions only shrinks: what is not needed any more fails.
 
-mod portable;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +12,7 @@ use source::Module;
 
 /// From the bottom up. Modules in one row do not import each other.
 const LAYERS: [&[&str]; 10] = [
-    &["robots", "histogram", "rfc3339", "since_boot", "tls_provider", "tls_words"],
+    &["robots", "histogram", "rfc3339", "tls_provider", "tls_words"],
     &["policy"],
     &["config"],
     &["http1", "evidence", "signing", "fair_places"],
@@ -110,26 +109,6 @@ fn only_the_answers_choose_a_status() {
 fn every_module_opens_with_its_purpose() {
     let silent = CODE.iter().filter(|module| !module.text.starts_with("//! ")).map(|module| &module.file);
     assert_none(&silent.collect::<Vec<_>>());
-}
-
-/// So that a port is a matter of testing: what macOS lacks stands behind `cfg(target_os = "linux")`.
-#[test]
-fn what_linux_alone_has_is_compiled_for_linux_alone() {
-    let macos = portable::macos_libc();
-    assert!(
-        ["poll", "fcntl", "SIGINT", "O_NOFOLLOW"].iter().all(|name| macos.contains(*name)) && !macos.contains("prctl")
-    );
-    let mut faults = Vec::new();
-    for module in CODE.iter() {
-        let lacking = module.portable.names.iter().filter(|name| !name.starts_with("c_") && !macos.contains(*name));
-        let lacking = lacking.map(|name| format!("libc::{name}"));
-        faults.extend(
-            lacking
-                .chain(module.portable.texts.iter().cloned())
-                .map(|found| format!("{}: {found}", module.file.display())),
-        );
-    }
-    assert_none(&faults);
 }
 
 static CODE: LazyLock<Vec<Module>> = LazyLock::new(|| source::modules(Path::new("src")));

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::portable;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, UseTree};
@@ -20,14 +19,12 @@ pub struct Module {
     /// The files whose definitions it names. What is only passed on counts where it is defined.
     pub imports: BTreeSet<PathBuf>,
     pub has_tests_before_code: bool,
-    /// What of it may be Linux's alone; empty where all of the module is compiled for Linux alone.
-    pub portable: portable::Used,
 }
 
 /// All that are compiled into the program.
 pub fn modules(src: &Path) -> Vec<Module> {
     let mut parsed = BTreeMap::new();
-    parse(src.join("lib.rs"), src, Vec::new(), false, &mut parsed);
+    parse(src.join("lib.rs"), src, Vec::new(), &mut parsed);
     let tree = Tree(parsed);
     let module = |(path, parsed): (&Vec<String>, &Parsed)| Module {
         file: parsed.file.clone(),
@@ -36,7 +33,6 @@ pub fn modules(src: &Path) -> Vec<Module> {
         types: types(&parsed.items),
         imports: tree.imports(path, parsed),
         has_tests_before_code: has_tests_before_code(&parsed.items),
-        portable: if parsed.is_linux { portable::Used::default() } else { portable::used(&parsed.items) },
     };
     tree.0.iter().map(module).collect()
 }
@@ -53,7 +49,6 @@ struct Parsed {
     /// Of these, those that others can reach here.
     reexports: BTreeSet<String>,
     globs: Vec<Vec<String>>,
-    is_linux: bool,
 }
 
 impl Tree {
@@ -107,7 +102,7 @@ impl<'ast> Visit<'ast> for Named<'_> {
     }
 }
 
-fn parse(file: PathBuf, children: &Path, path: Vec<String>, is_linux: bool, into: &mut BTreeMap<Vec<String>, Parsed>) {
+fn parse(file: PathBuf, children: &Path, path: Vec<String>, into: &mut BTreeMap<Vec<String>, Parsed>) {
     let text = fs::read_to_string(&file).unwrap();
     let items = syn::parse_file(&text).unwrap_or_else(|fault| panic!("{}: {fault}", file.display())).items;
     let mut names = Vec::new();
@@ -116,18 +111,17 @@ fn parse(file: PathBuf, children: &Path, path: Vec<String>, is_linux: bool, into
             && module.content.is_none()
             && !is_test(&module.attrs)
         {
-            names.push((module.ident.to_string(), is_linux || portable::is_linux(&module.attrs)));
+            names.push(module.ident.to_string());
         }
     }
-    for (name, is_linux) in &names {
+    for name in &names {
         let folder = children.join(name);
         let child: Vec<_> = path.iter().chain([name]).cloned().collect();
         let beside = children.join(format!("{name}.rs"));
         let inside = folder.join("mod.rs");
-        parse(if beside.exists() { beside } else { inside }, &folder, child, *is_linux, into);
+        parse(if beside.exists() { beside } else { inside }, &folder, child, into);
     }
-    let mut module =
-        Parsed { file, text, items, uses: BTreeMap::new(), reexports: BTreeSet::new(), globs: Vec::new(), is_linux };
+    let mut module = Parsed { file, text, items, uses: BTreeMap::new(), reexports: BTreeSet::new(), globs: Vec::new() };
     let mut written = Vec::new();
     for item in &module.items {
         if let Item::Use(item) = item
@@ -137,11 +131,8 @@ fn parse(file: PathBuf, children: &Path, path: Vec<String>, is_linux: bool, into
         }
     }
     for (target, name, private) in written {
-        let is_child = |child: &[String]| {
-            child
-                .split_last()
-                .is_some_and(|(name, rest)| rest == path && names.iter().any(|(module, _)| module == name))
-        };
+        let is_child =
+            |child: &[String]| child.split_last().is_some_and(|(name, rest)| rest == path && names.contains(name));
         let Some(target) = absolute(&target, &path, is_child) else { continue };
         if target.last().is_some_and(|last| last == "*") {
             module.globs.push(target);

@@ -51,7 +51,7 @@ fn remove_left(parent: &Path) {
         if !found.file_name().as_bytes().starts_with(PREFIX.as_bytes()) || !found.metadata().is_ok_and(is_ours) {
             continue;
         }
-        // The directory of an earlier version has no lock file, and may be in use.
+        // A directory that is just being made has no lock file yet.
         let Ok(lock) = open_own(File::options().read(true).write(true), &path.join(LOCK)) else { continue };
         // Keeps the lock until the directory is removed: a run that is just starting checks that its lock file still exists.
         if lock.try_lock().is_ok() {

@@ -13,6 +13,7 @@ mod summary;
 mod tally;
 
 use super::hand_over::{Control, INSIDE};
+use super::signal_set::is_by_signal;
 use super::trust::{PROXY, TrustFiles, direct};
 use super::{CommandError, Explained, command_error, last_run, orphans};
 use crate::config::{self, AccessLog, Settings};
@@ -31,12 +32,12 @@ use report_to::{ReportFile, ReportTo};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::json;
 use shared_upstream::is_shared_upstream;
-use signals::{RunSignals, end_if_interrupted, interrupted, is_by_signal, is_to_end, pass_on};
+use signals::{RunSignals, end_if_interrupted, interrupted, is_to_end, pass_on};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::pin;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
@@ -128,8 +129,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     };
     let (control, theirs) = Control::pair()?;
     let supervise = |proxy| {
-        let own = own_program()?;
-        let mut command = Command::new(&own);
+        let mut command = Command::new(OWN_PROGRAM);
         command.arg0("politely").arg("supervise").arg(theirs.as_raw_fd().to_string());
         command.args(args.isolate.then_some("--isolate")).args(args.quiet.then_some("--quiet"));
         command.arg("--").args(&args.command);
@@ -146,7 +146,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
                 io::ErrorKind::NotFound => "check that /proc is mounted",
                 _ => "check the limits on processes and memory",
             };
-            CommandError::usage(format!("cannot start {} beside the command: {error}", own.display()), hint)
+            CommandError::usage(format!("cannot start {OWN_PROGRAM} beside the command: {error}"), hint)
         })
     };
     let (running, started) = if args.isolate {
@@ -247,14 +247,6 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     Ok(ExitCode::from(code))
 }
 
-/// The path of the running program, even if its file has been replaced.
-fn own_program() -> io::Result<PathBuf> {
-    #[cfg(target_os = "linux")]
-    return Ok("/proc/self/exe".into());
-    #[cfg(not(target_os = "linux"))]
-    return std::env::current_exe();
-}
-
 fn exit_code(status: &ExitStatus) -> u8 {
     command_error::exit_code(status.code(), status.signal())
 }
@@ -288,4 +280,6 @@ fn print_refusal(decision: &RecentDecision) {
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Time limit for noticing that clients have left. Usually a tenth of it suffices.
 const GONE: Duration = Duration::from_millis(500);
+/// The path of the running program, even if its file has been replaced.
+const OWN_PROGRAM: &str = "/proc/self/exe";
 const FIREFOX_NAMESPACES: &str = "MOZ_ASSUME_USER_NS";

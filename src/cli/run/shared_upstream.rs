@@ -16,7 +16,6 @@ pub(super) fn is_shared_upstream(settings: &Settings) -> bool {
     let tables = tables().concat();
     let listening = rows(&tables).filter(|row| here.iter().any(|address| row.listens_at(*address)));
     let sockets: HashSet<u64> = listening.map(|row| row.socket).collect();
-    #[cfg(target_os = "linux")]
     if crate::cli::supervise::is_isolated() && here.contains(&super::INSIDE) {
         return true;
     }

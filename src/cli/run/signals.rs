@@ -1,6 +1,6 @@
 //! The signals that a run receives: the terminal sends some to the command, too, and the run passes the others on.
 
-use crate::cli::command_error::{BY_SIGNAL, exit_code};
+use crate::cli::command_error::exit_code;
 use crate::cli::hand_over::Control;
 use crate::cli::signal_set::{OTHER, STOP, SignalSet, is_ignored};
 use std::io;
@@ -58,11 +58,7 @@ pub(super) fn end_if_interrupted() -> io::Result<()> {
 
 /// Whether a process sent the signal, not the terminal.
 fn is_somebodys(info: &libc::siginfo_t) -> bool {
-    #[cfg(target_os = "linux")]
-    return info.si_code != libc::SI_KERNEL;
-    // SI_USER in <sys/signal.h> of Darwin and the BSDs.
-    #[cfg(not(target_os = "linux"))]
-    return info.si_code == 0x10001;
+    info.si_code != libc::SI_KERNEL
 }
 
 /// Passes a signal on to the command, unless the terminal sent it: Ctrl-C and Ctrl-\ reach the command as well, as it is in our process
@@ -80,17 +76,9 @@ pub(super) fn is_to_end(kind: SignalKind) -> bool {
     STOP.contains(&kind) || kind == SignalKind::hangup()
 }
 
-/// Whether this is the exit code of a command that one of the [`ENDING`] signals ended.
-pub(super) fn is_by_signal(code: u8) -> bool {
-    ENDING.contains(&i32::from(code.saturating_sub(BY_SIGNAL)))
-}
-
 /// For each signal of the terminal's keys: whether a process, not the terminal, sent the last one.
 static IS_INT_SENT: AtomicBool = AtomicBool::new(false);
 static IS_QUIT_SENT: AtomicBool = AtomicBool::new(false);
 const SENT: [(SignalKind, &AtomicBool); 2] =
     [(SignalKind::interrupt(), &IS_INT_SENT), (SignalKind::quit(), &IS_QUIT_SENT)];
 static ENDED_BY: AtomicI32 = AtomicI32::new(0);
-/// Signals that are sent to end a command.
-const ENDING: [i32; 7] =
-    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM, libc::SIGTERM];

@@ -14,8 +14,9 @@ mod signal_fd;
 pub(super) use isolation::is_isolated;
 
 use super::CommandError;
-use super::command_error::{BY_SIGNAL, exit_code};
+use super::command_error::exit_code;
 use super::hand_over::{self, SuperviseArgs};
+use super::signal_set::is_by_signal;
 use processes::{Descendant, descendants, leave_group, left, send};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, set_parent_process_death_signal, wait};
@@ -238,11 +239,6 @@ fn left_behind(program: &OsStr, names: &str, what: &str) -> Vec<u8> {
     let said = format!("politely: {program} left behind: {names}: {what}");
     let said = &said[..said.floor_char_boundary(libc::PIPE_BUF - 1)];
     format!("{said}\n").into_bytes()
-}
-
-/// Whether the exit code says that a signal ended the command.
-fn is_by_signal(code: u8) -> bool {
-    ENDING.iter().any(|signal| i32::from(code) == i32::from(BY_SIGNAL) + signal.as_raw())
 }
 
 /// Signals that reach every process of the command, as the terminal's Ctrl-C does.

@@ -1,7 +1,7 @@
 //! Signals read from a descriptor, with their senders.
 
 use super::processes::checked;
-use crate::cli::signal_set::is_ignored;
+use crate::cli::signal_set::{ENDING, is_ignored};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::Signal;
 use std::fs::File;
@@ -21,7 +21,7 @@ impl SignalFd {
     pub fn open() -> io::Result<Self> {
         // SAFETY: all zeros is valid.
         let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
-        for signal in SIGNALS {
+        for signal in ENDING.into_iter().chain([libc::SIGCHLD]) {
             if STOP_SIGNALS.contains(&signal) || !is_ignored(signal) {
                 // SAFETY: writes only to the set.
                 unsafe { libc::sigaddset(&raw mut set, signal) };
@@ -63,7 +63,7 @@ impl SignalFd {
     pub fn read(&self) -> Vec<(Signal, bool)> {
         let mut all = Vec::new();
         let mut bytes = [0; size_of::<libc::signalfd_siginfo>()];
-        while all.len() < SIGNALS.len() && (&self.file).read(&mut bytes).is_ok_and(|length| length == bytes.len()) {
+        while all.len() <= ENDING.len() && (&self.file).read(&mut bytes).is_ok_and(|length| length == bytes.len()) {
             let number = |at: usize| i32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
             let (signal, code) = (number(0), number(8));
             if let Some(signal) = Signal::from_named_raw(signal) {
@@ -76,13 +76,3 @@ impl SignalFd {
 }
 
 const STOP_SIGNALS: [libc::c_int; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGCHLD];
-const SIGNALS: [libc::c_int; 8] = [
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGTERM,
-    libc::SIGHUP,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGALRM,
-    libc::SIGCHLD,
-];

@@ -40,7 +40,7 @@ pub struct Decision {
     pub bytes_in: u64,
     pub bytes_out: u64,
     pub held_ms: u64,
-    /// Milliseconds from the request's arrival until it was sent to the site. `None`: it was not sent, or 1.0.0-rc.1 wrote the record.
+    /// Milliseconds from the request's arrival until it was sent to the site. `None`: it was not sent.
     pub sent_ms: Option<u64>,
     /// The User-Agent with which the request was sent.
     pub agent: Option<String>,

@@ -34,7 +34,7 @@ pub enum Kind {
     /// The first line of a segment.
     Segment {
         segment: u64,
-        /// The instance that writes the segment; not in segments of 1.0.0-rc.1.
+        /// The instance that writes the segment.
         instance: Option<String>,
     },
     /// A process begins to write.

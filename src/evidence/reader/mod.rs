@@ -9,14 +9,14 @@ pub use decision::{Decision, Figure, SiteCopy};
 pub use line::{Kind, Line, ReadError, parse};
 pub use verify::{Fault, Verified, verify, verify_each};
 
-use crate::evidence::record::{Hash, digits, sha256};
-use crate::evidence::segment::{RC1_FILES, Stored, open};
+use crate::evidence::record::{Hash, sha256};
+use crate::evidence::segment::{Stored, open};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use flate2::read::MultiGzDecoder;
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 /// Iterates over the lines of a segment. Ends after an error.
@@ -181,7 +181,7 @@ pub fn decoded(hash: &Hash, text: Option<String>, base64: Option<String>) -> Res
     if sha256(&bytes) == *hash { Ok(bytes) } else { Err(FileError::Changed) }
 }
 
-/// Reads a file that a record refers to, from this segment (`None`: from any), or from where 1.0.0-rc.1 kept it.
+/// Reads a file that a record refers to, from this segment (`None`: from any).
 ///
 /// # Errors
 /// The file is missing or was changed, or a segment cannot be read.
@@ -224,28 +224,9 @@ pub fn stored_files(
         }
     }
     for hash in wanted {
-        see(&hash, damaged.remove(&hash).map_or_else(|| rc1_file(directory, &hash), Err));
+        see(&hash, Err(damaged.remove(&hash).unwrap_or(FileError::Missing)));
     }
     Ok(())
-}
-
-/// Reads a file from where 1.0.0-rc.1 kept it: below the directory, by its SHA-256.
-pub fn rc1_file(directory: &Path, hash: &Hash) -> Result<Vec<u8>, FileError> {
-    let name = digits(hash);
-    let path = directory.join(RC1_FILES).join(&name[..2]).join(name + ".gz");
-    let file = open(&path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => FileError::Missing,
-        _ => error.into(),
-    })?;
-    let mut bytes = Vec::new();
-    match MultiGzDecoder::new(file).take(MOST_FILE).read_to_end(&mut bytes) {
-        Ok(_) if sha256(&bytes) == *hash => Ok(bytes),
-        Ok(_) => Err(FileError::Changed),
-        Err(error) => match error.kind() {
-            ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof => Err(FileError::Changed),
-            _ => Err(error.into()),
-        },
-    }
 }
 
 /// The largest `robots.max_size`, plus one byte to detect longer files.

@@ -1,7 +1,7 @@
 //! Verifies a chain: each line names the hash of the one before, no segment is missing but those older than `keep`, and the files that
 //! records refer to are there unchanged.
 
-use super::{Kind, Line, Lines, ReadError, decoded, parse, rc1_file};
+use super::{FileError, Kind, Line, Lines, ReadError, decoded, parse};
 use crate::evidence::record::{Hash, NOTHING, digits};
 use crate::evidence::segment::{self, Stored, is_foreign};
 use crate::evidence::timestamp::{Stamp, stamped};
@@ -81,7 +81,6 @@ pub fn verify_each(
     let mut walk = Walk {
         found: Verified { segments: all.len() as u64, is_written, others, ..Verified::default() },
         expected: Some(NOTHING).filter(|_| first.number == 1),
-        directory: directory.to_owned(),
         anchors: anchors.iter().chain(stamps.iter().map(|(_, (_, head))| head)).copied().collect(),
         ..Walk::default()
     };
@@ -120,7 +119,6 @@ struct Walk {
     expected: Option<Hash>,
     /// Heads of the segments that were removed.
     removed: HashMap<u64, Hash>,
-    directory: PathBuf,
     /// Files that records have referred to, and those of the segment.
     bodies: HashSet<Hash>,
     present: HashSet<Hash>,
@@ -178,7 +176,7 @@ impl Walk {
                     if number == 1 {
                         first = Some(line.prev);
                         // `keep` goes by the time in the name.
-                        if stored.dated.is_some_and(|dated| rfc3339::seconds(dated) != rfc3339::seconds(line.time)) {
+                        if rfc3339::seconds(stored.began) != rfc3339::seconds(line.time) {
                             self.fault(stored.number, Some(1), "it did not begin when the name of its file says");
                         }
                     }
@@ -271,13 +269,11 @@ impl Walk {
         }
     }
 
-    /// A record refers to this file, which has to be in its segment, or where 1.0.0-rc.1 kept it.
+    /// A record refers to this file, which has to be in its segment.
     fn refer(&mut self, hash: Hash, segment: u64, line: u64) {
         self.bodies.insert(hash);
-        if self.present.insert(hash)
-            && let Err(error) = rc1_file(&self.directory, &hash)
-        {
-            self.fault(segment, Some(line), format!("it rests on the file {}: {error}", digits(&hash)));
+        if self.present.insert(hash) {
+            self.fault(segment, Some(line), format!("it rests on the file {}: {}", digits(&hash), FileError::Missing));
         }
     }
 }

@@ -259,42 +259,6 @@ fn each_segment_has_the_files_that_its_records_refer_to() {
 }
 
 #[test]
-fn what_rc1_wrote_is_read_and_continued() {
-    let directory = tempfile::tempdir().unwrap();
-    let name = digits(&digest());
-    let shard = directory.path().join("bodies").join(&name[..2]);
-    fs::create_dir_all(&shard).unwrap();
-    let mut file =
-        flate2::write::GzEncoder::new(fs::File::create(shard.join(format!("{name}.gz"))).unwrap(), Default::default());
-    file.write_all(ROBOTS).unwrap();
-    file.finish().unwrap();
-    let (mut head, mut out) = (NOTHING, Vec::new());
-    let time = "\"time\":\"2026-11-20T10:00:00.000Z\"";
-    for line in [
-        format!("{{\"type\":\"segment\",{time},\"segment\":1,\"format\":1}}\n"),
-        format!(
-            "{{\"type\":\"decision\",{time},\"url\":\"http://a.example/\",\"method\":\"GET\",\"outcome\":\"forwarded\",\"robots\":{{\"status\":200,\"sha256\":\"{name}\"}}}}\n"
-        ),
-        format!("{{\"type\":\"stop\",{time},\"written\":1,\"lost\":0}}\n"),
-    ] {
-        record::link(&mut head, line.as_bytes(), &mut out);
-    }
-    fs::write(directory.path().join("00000001.jsonl"), &out).unwrap();
-    let verified = good(directory.path());
-    assert_eq!((verified.records, verified.bodies, verified.others), (1, 1, vec![]));
-    // On the same day this segment continues; later another begins.
-    let evidence = open(directory.path());
-    record(&evidence, "http://a.example/2", SystemTime::now());
-    drop(evidence);
-    let verified = verify(directory.path(), &[head]).unwrap();
-    assert_eq!((verified.records, verified.faults, verified.unclean), (2, vec![], 0));
-    let authority = Authority::from_url("http://a.example").unwrap();
-    let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_763_640_000 + 366 * 86_400);
-    let past = find(directory.path(), &authority, "http://a.example/", at).unwrap().0.unwrap();
-    assert!(matches!(past.robots, Some(PastCopy { file: PastFile::Body(ref body), .. }) if body == ROBOTS));
-}
-
-#[test]
 fn an_end_that_was_cut_off_is_found_by_a_head_that_was_noted_elsewhere() {
     let directory = written(3);
     let head = good(directory.path()).head;
@@ -373,7 +337,7 @@ fn a_tail_is_found_however_the_file_ends() {
         [("", 0, None, ""), ("a\n", 2, Some("a\n"), ""), ("a\nb\nc", 4, Some("b\n"), "c"), ("torn", 0, None, "torn")]
     {
         fs::write(&path, text).unwrap();
-        let stored = Stored { number: 1, dated: None, path: path.clone(), is_compressed: false };
+        let stored = Stored { number: 1, began: SystemTime::UNIX_EPOCH, path: path.clone(), is_compressed: false };
         let tail = tail_of(&stored).unwrap();
         assert_eq!((tail.length, tail.last.as_deref()), (length, last.map(str::as_bytes)));
         assert_eq!(tail.torn, torn.as_bytes());
@@ -384,7 +348,7 @@ fn a_tail_is_found_however_the_file_ends() {
 fn of_a_long_segment_the_end_is_read_alone_however_long_its_last_lines_are() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tail");
-    let stored = Stored { number: 1, dated: None, path: path.clone(), is_compressed: false };
+    let stored = Stored { number: 1, began: SystemTime::UNIX_EPOCH, path: path.clone(), is_compressed: false };
     let line = |length: usize| format!("{}\n", "x".repeat(length - 1));
     let begin = line(4 << 20).repeat(5);
     for (before, last, torn) in
@@ -472,13 +436,14 @@ fn files_of_others_are_no_segments_and_are_reported() {
     let directory = written(1);
     assert_eq!(good(directory.path()).others, Vec::<PathBuf>::new());
     let names = [
-        "+0000001.jsonl",
-        "0.jsonl",
-        "00000000.jsonl",
+        "+0000001-20261122T183000Z.jsonl",
+        "00000001.jsonl",
+        "0-20261122T183000Z.jsonl",
+        "00000000-20261122T183000Z.jsonl",
         "00000007-20261322T183000Z.jsonl",
         "00000007-20261122T1830.jsonl",
         "00000007-.jsonl",
-        "1.jsonl",
+        "1-20261122T183000Z.jsonl",
         "bodies",
         "notes.jsonl.tmp",
     ];

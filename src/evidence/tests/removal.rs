@@ -32,10 +32,9 @@ fn days<const N: usize>(days: [u32; N]) -> [Duration; N] {
     days.map(|days| days * KEEP)
 }
 
-/// Waits for the writer's helper thread, and resets its clock, as at a start.
+/// Waits for the writer's helper thread.
 pub fn rest(writer: &mut Writer) {
     writer.helper.take().into_iter().for_each(|helper| helper.join().unwrap());
-    writer.clock = Default::default();
 }
 
 /// Opens the chain, and closes it again.
@@ -226,22 +225,4 @@ fn a_noted_head_is_not_found_in_a_chain_that_says_only_that_its_segment_was_remo
     forge(directory.path(), 1, noted);
     good(directory.path());
     assert_eq!(verify(directory.path(), &[noted]).unwrap().faults.len(), 1);
-}
-
-#[test]
-fn nothing_is_removed_by_a_clock_that_was_just_set_forward() {
-    let mut clock = writer::Clock::default();
-    let (now, hour) = (SystemTime::now(), Duration::from_secs(3600));
-    let mut is_steady = |ahead: u32, up: u32| clock.is_steady(now + hour * ahead, hour * up);
-    assert!(is_steady(1, 1));
-    assert!(is_steady(0, 1), "back is no reason to remove anything");
-    assert!(!is_steady(9_600, 2));
-    assert!(!is_steady(9_606, 8));
-    assert!(is_steady(9_607, 9), "it has been so for hours");
-}
-
-#[test]
-fn a_machine_that_sleeps_does_not_set_its_clock() {
-    let (mut clock, hour) = (writer::Clock::default(), Duration::from_secs(3600));
-    assert!((0..9).all(|night| clock.is_steady(SystemTime::UNIX_EPOCH + 5 * hour * night, 5 * hour * night)));
 }

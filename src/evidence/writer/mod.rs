@@ -8,13 +8,11 @@ mod retention;
 mod start;
 
 pub use queue::{Batch, Queue};
-pub use retention::Clock;
 pub use start::{is_locked, unusable};
 
 use crate::config::{LOCK, UnusableFile, is_same, private_directory, warn_of_foreign, warn_of_others};
 use crate::evidence::record::{Draft, digits, sha256};
 use crate::evidence::segment::{compress_full, foreign, tidy};
-use crate::since_boot::since_boot;
 use chain::Chain;
 use queue::Lost;
 use start::{is_full, lock, resume, start};
@@ -42,7 +40,6 @@ pub struct Writer {
     unsaid: u64,
     /// When `look_after` last ran.
     looked: Instant,
-    pub clock: Clock,
     /// The thread that compresses ended segments.
     pub helper: Option<JoinHandle<()>>,
     /// When writing last failed, and why. `None`: the last write succeeded.
@@ -73,7 +70,6 @@ impl Writer {
             is_told: false,
             unsaid: 0,
             looked: Instant::now(),
-            clock: Clock::default(),
             helper: None,
             failed: None,
             lock,
@@ -229,9 +225,7 @@ impl Writer {
         if self.helper.as_ref().is_some_and(|helper| !helper.is_finished()) {
             return;
         }
-        if self.clock.is_steady(now, since_boot())
-            && let Err(error) = self.remove_old(now)
-        {
+        if let Err(error) = self.remove_old(now) {
             tracing::error!(directory = %self.directory.display(), "old evidence cannot be removed: {error}");
         }
         let directory = self.directory.clone();

@@ -15,14 +15,14 @@ impl Writer {
     pub(super) fn remove_old(&mut self, now: SystemTime) -> io::Result<bool> {
         let keep = Duration::from_secs(self.queue.keep.load(Relaxed));
         let all = Stored::all(&self.directory)?;
-        let begun: Vec<_> = all.iter().map(Stored::began).collect();
+        let begun: Vec<_> = all.iter().map(|stored| stored.began).collect();
         let mut removed = false;
-        for ((pair, began), age) in all.windows(2).zip(&begun).zip(ages(&begun, keep, now)) {
+        for (pair, age) in all.windows(2).zip(ages(&begun, keep, now)) {
             if age <= keep {
                 break;
             }
             let number = pair[0].number;
-            let line = removal(pair, *began, now.checked_sub(age).unwrap_or(now), now);
+            let line = removal(pair, now.checked_sub(age).unwrap_or(now), now);
             let said = match self.stuck.contains(&number) {
                 true => Ok(()),
                 false => self.catch_up().and_then(|()| self.chain.line(&line)).and_then(|()| self.chain.sync()),
@@ -51,11 +51,11 @@ impl Writer {
 }
 
 /// The line that records the removal of the first of these two segments.
-fn removal(pair: &[Stored], began: SystemTime, ended: SystemTime, now: SystemTime) -> Vec<u8> {
+fn removal(pair: &[Stored], ended: SystemTime, now: SystemTime) -> Vec<u8> {
     let mut draft = Draft::new("removed", now);
     draft.number("segment", pair[0].number);
     draft.hash("head", &pair[0].head(&pair[1]));
-    draft.time("from", began);
+    draft.time("from", pair[0].began);
     draft.time("to", ended);
     draft.end(<[u8]>::to_vec)
 }

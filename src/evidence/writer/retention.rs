@@ -39,32 +39,9 @@ pub fn ages(begun: &[SystemTime], keep: Duration, now: SystemTime) -> Vec<Durati
     ages
 }
 
-/// Distinguishes a clock that was set forward from time that has passed.
-#[derive(Default)]
-pub struct Clock {
-    /// When the clock was first seen or last set forward, with the time since boot.
-    seen: Option<(SystemTime, Duration)>,
-    stepped: Option<Duration>,
-}
-
-impl Clock {
-    /// Whether the clock has not been set forward lately, so that nothing is removed at once because of a wrong clock. `since_boot`:
-    /// includes the time that the machine slept, which is not a step of the clock.
-    pub fn is_steady(&mut self, now: SystemTime, since_boot: Duration) -> bool {
-        let (wall, seen) = *self.seen.get_or_insert((now, since_boot));
-        let expected = wall + since_boot.saturating_sub(seen);
-        if now.duration_since(expected).is_ok_and(|ahead| ahead > STEP) {
-            (self.seen, self.stepped) = (Some((now, since_boot)), Some(since_boot));
-        }
-        self.stepped.is_none_or(|stepped| since_boot.saturating_sub(stepped) > DISTRUST)
-    }
-}
-
 /// Fraction of `keep` (one third) up to which a gap between segments is believed; a day always is.
 const BELIEVED: u32 = 3;
 const DAY: Duration = Duration::from_secs(86_400);
-const STEP: Duration = Duration::from_secs(60);
-const DISTRUST: Duration = Duration::from_secs(6 * 3600);
 
 #[cfg(test)]
 mod tests {

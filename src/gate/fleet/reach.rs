@@ -3,7 +3,7 @@
 use super::clock::ServerClock;
 use crate::policy::Refusal;
 use crate::policy::pace::{Phase, Shares};
-use crate::since_boot::since_boot;
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,11 @@ pub(super) fn slept() -> Duration {
     static FIRST: LazyLock<(Duration, Instant)> = LazyLock::new(|| (since_boot(), Instant::now()));
     let (first, at) = *FIRST;
     since_boot().saturating_sub(first).saturating_sub(at.elapsed())
+}
+
+/// Reads the time since boot, including the time that the machine slept, which `Instant` leaves out.
+fn since_boot() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
 /// The server cannot be asked.

@@ -99,7 +99,7 @@ impl Pacer {
     pub async fn link_changed(&self) {
         let queues = self.shards.iter().flat_map(|shard| {
             let keys = shard.read().keys();
-            keys.into_iter().flat_map(|key| self.queue(&key).with_groups())
+            keys.into_iter().flat_map(|key| self.queue(&key.of_all()).with_groups(key.group()))
         });
         stream::iter(queues).for_each_concurrent(MAX_REPORTING, HostQueue::link_changed).await;
     }
@@ -133,7 +133,8 @@ impl Shard {
             if let Ok(Some(until)) = rest
                 && fleet.has_server()
             {
-                self.owing.insert(queue.key().clone(), until);
+                let queues = queue.clone().with_groups(None);
+                self.owing.extend(queues.into_iter().map(|queue| (queue.key().clone(), until)));
             }
             rest.is_err()
         });

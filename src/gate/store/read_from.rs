@@ -1,11 +1,8 @@
 //! Reads from a file, either only from the system's page cache or also from the disk.
 
-#[cfg(target_os = "linux")]
 use rustix::io::{ReadWriteFlags, preadv2};
 use std::fs::File;
-use std::io;
-#[cfg(target_os = "linux")]
-use std::io::IoSliceMut;
+use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt;
 
 /// The source of a read.
@@ -19,10 +16,7 @@ pub(super) enum ReadFrom {
 impl ReadFrom {
     pub fn read_at(self, file: &File, bytes: &mut [u8], from: u64) -> io::Result<usize> {
         match self {
-            #[cfg(target_os = "linux")]
             Self::Memory => Ok(preadv2(file, &mut [IoSliceMut::new(bytes)], from, ReadWriteFlags::NOWAIT)?),
-            #[cfg(not(target_os = "linux"))]
-            Self::Memory => Err(io::ErrorKind::Unsupported.into()),
             Self::Disk => file.read_at(bytes, from),
         }
     }

@@ -419,7 +419,6 @@ fn what_was_used_least_recently_is_dropped_when_the_disk_is_full() {
 }
 
 /// The room of a removed file is free only when all processes have closed it.
-#[cfg(target_os = "linux")]
 #[test]
 fn a_process_without_traffic_lets_go_of_what_others_have_removed() {
     let directory = tempfile::tempdir().unwrap();

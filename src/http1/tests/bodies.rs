@@ -13,7 +13,7 @@ fn passed(strict: bool, bytes: &[u8]) -> Result<(usize, bool), BodyError> {
     Ok((used, body.is_done()))
 }
 
-/// How many of these bytes belong to the body.
+/// Counts the bytes that belong to the body.
 fn advance(body: &mut Body, bytes: &[u8]) -> Result<usize, BodyError> {
     let mut at = 0;
     while at < bytes.len() && !body.is_done() {
@@ -141,10 +141,10 @@ fn extensions_and_trailers_are_bounded() {
     assert!(passed(true, format!("0\r\n{}", "A: b\r\n".repeat(1025)).as_bytes()).is_err());
     assert!(passed(true, format!("0\r\nA: {}\r\n", "b".repeat(17_000)).as_bytes()).is_err());
     assert!(passed(true, format!("0\r\n{}", "b".repeat(17_000)).as_bytes()).is_err());
-    // Many small chunks with long extensions are refused, too.
+    // Many small chunks with long extensions are refused as well.
     assert!(passed(true, "1;extension\r\na\r\n".repeat(2000).as_bytes()).is_err());
     assert!(passed(true, "b;extension\r\nhello world\r\n".repeat(20_000).as_bytes()).is_ok());
-    // But for an answer's, as some servers fill up each size: one that lasts has many.
+    // Padding of an answer's sizes is accepted, however long the answer is: some servers pad each size.
     assert!(passed(false, "1       \r\na\r\n".repeat(20_000).as_bytes()).is_ok());
 }
 

@@ -10,8 +10,7 @@ impl<W> Schedule<W> {
     pub(super) fn succeeded(&mut self, slot: &Slot) {
         if slot.number > self.raised_at {
             self.observed.refusals = 0;
-            let half = self.observed.backoff / 2;
-            self.observed.backoff = if half < LEAST { Duration::ZERO } else { half };
+            self.observed.backoff = halved(self.observed.backoff);
         }
     }
 
@@ -53,6 +52,12 @@ impl<W> Schedule<W> {
         self.last.hold = self.last.hold.max(Some(now() + hold));
         self.pushed_back();
     }
+}
+
+/// A host's backoff after a success.
+pub(super) fn halved(backoff: Duration) -> Duration {
+    let half = backoff / 2;
+    if half < LEAST { Duration::ZERO } else { half }
 }
 
 /// The first backoff, if the host's gap is not longer.

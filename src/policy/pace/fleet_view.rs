@@ -1,5 +1,7 @@
 //! Schedules of keys that a fleet shares: the source of their starts, and what the other instances tell of them.
 
+use super::backoff::halved;
+use super::gap::Forecast;
 use super::terms::{MAX_BACKOFF, SlotRequest};
 use super::{LastStarts, Observed, Phase, Schedule, Slot, TurnSource};
 use std::time::{Duration, Instant};
@@ -134,7 +136,12 @@ impl<W> Schedule<W> {
     }
 
     /// The beginning of a forecast: the starts to keep a distance from, and the first possible start.
-    pub(super) fn forecast_from(&self, now: Instant, request: SlotRequest) -> (LastStarts, Instant) {
+    pub(super) fn forecast_from(&self, now: Instant, request: SlotRequest) -> (Forecast, Instant) {
+        let mut inputs = self.forecast_inputs();
+        if self.in_flight > 0 && self.starts > self.raised_at {
+            inputs.backoff = halved(inputs.backoff);
+        }
+        let from = |last, first| (Forecast { last, inputs }, first);
         let wait_queue = self.wait_queue.as_deref();
         let head = wait_queue.and_then(|wait_queue| wait_queue.head()).unwrap_or(request);
         match (self.phase(head), self.source) {
@@ -142,14 +149,14 @@ impl<W> Schedule<W> {
                 let reserved = wait_queue.and_then(|wait_queue| wait_queue.part).map(|(_, at)| at);
                 let first = reserved.unwrap_or_else(|| phase.next(self.due(head).map_or(now, |due| due.max(now)), gap));
                 // The part keeps its distance from these starts already.
-                (LastStarts { last_start: None, last_fetch: None, ..self.last }, first.max(now))
+                from(LastStarts { last_start: None, last_fetch: None, ..self.last }, first.max(now))
             }
             (None, TurnSource::Fleet { reserved: Some(first), .. }) => {
                 // The reserved start keeps its distance from the last starts, if the starts between are on time.
                 let first = first.max(now).max(self.due(head).unwrap_or(now));
-                (LastStarts { hold: self.last.hold, ..LastStarts::default() }, first)
+                from(LastStarts { hold: self.last.hold, ..LastStarts::default() }, first)
             }
-            (None, _) => (self.last, now),
+            (None, _) => from(self.last, now),
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::backoff::halved;
 use super::terms::{FAR, SlotRequest, Terms};
 
 impl Terms {
@@ -107,5 +108,22 @@ impl LastStarts {
 
     pub(super) fn of(&mut self, first_fetch: bool) -> &mut Option<Instant> {
         if first_fetch { &mut self.last_fetch } else { &mut self.last_start }
+    }
+}
+
+/// A simulation of the next starts, as if each request succeeded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Forecast {
+    pub last: LastStarts,
+    pub inputs: GapInputs,
+}
+
+impl Forecast {
+    /// Starts a request, not before `at`. Returns when.
+    pub fn start(&mut self, demand: SlotRequest, at: Instant) -> Instant {
+        let start = self.last.due(demand, self.inputs).map_or(at, |due| due.max(at));
+        *self.last.of(demand.first_fetch) = Some(start);
+        self.inputs.backoff = halved(self.inputs.backoff);
+        start
     }
 }

@@ -165,10 +165,10 @@ impl<W> Schedule<W> {
         if let Some(lent) = lent.filter(|lent| lent.at <= now) {
             return self.start_first(now, lent.demand, lent.client);
         }
-        let (due, inputs) = (self.due(head).max(part), self.forecast_inputs());
-        let (marks, first) = self.forecast_from(now, head);
+        let due = self.due(head).max(part);
+        let (forecast, first) = self.forecast_from(now, head);
         let wait_queue = self.wait_queue.as_mut().expect("only `pop` above gives it up");
-        if wait_queue.sweep(now, first, marks, inputs) {
+        if wait_queue.sweep(now, first, forecast) {
             return self.poll(now);
         }
         let deadline = wait_queue.next_deadline();
@@ -205,15 +205,15 @@ impl<W> Schedule<W> {
     /// When a request that came now would start, by gaps, backoff and queue. The start may be later if requests in flight take long or
     /// other clients' requests come in between, and earlier if waiting requests give up.
     pub fn forecast(&self, now: Instant, client: ClientId, terms: &Terms) -> Instant {
-        let (request, inputs) = (SlotRequest::from(terms), self.forecast_inputs());
-        let (mut marks, first) = self.forecast_from(now, request);
+        let request = SlotRequest::from(terms);
+        let (mut forecast, first) = self.forecast_from(now, request);
         // A request that may not wait gets no slot in the queue: it could start once the queue is empty.
         let client = (!terms.max_wait.is_zero()).then_some(client);
         let ahead = self.wait_queue.as_deref().map_or(first, |wait_queue| match terms.is_renewal {
-            true => wait_queue.clear_renewals(first, &mut marks, inputs),
-            false => wait_queue.clear_before(first, client, &mut marks, inputs),
+            true => wait_queue.clear_renewals(first, &mut forecast),
+            false => wait_queue.clear_before(first, client, &mut forecast),
         });
-        marks.due(request, inputs).map_or(ahead, |due| due.max(ahead))
+        forecast.start(request, ahead)
     }
 
     /// Why a request that came now would be refused, not counting a full queue.

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 use std::mem::take;
 use std::time::{Duration, Instant};
 
-use super::LastStarts;
-use super::gap::GapInputs;
+use super::gap::Forecast;
 use super::terms::{FAR, Refused, SlotRequest, Ticket};
 use crate::policy::client_id::ClientId;
 
@@ -176,16 +175,10 @@ impl<W> WaitQueue<W> {
         true
     }
 
-    /// Simulates the queue up to the start of a new request of `client`; `marks` become the last starts before it. Returns the instant of
+    /// Simulates the queue up to the start of a new request of `client`; `forecast` becomes that of after them. Returns the instant of
     /// the last start before it.
-    pub fn clear_before(
-        &self,
-        now: Instant,
-        client: Option<ClientId>,
-        marks: &mut LastStarts,
-        inputs: GapInputs,
-    ) -> Instant {
-        let mut at = self.clear_renewals(now, marks, inputs);
+    pub fn clear_before(&self, now: Instant, client: Option<ClientId>, forecast: &mut Forecast) -> Instant {
+        let mut at = self.clear_renewals(now, forecast);
         let is_own = |queue: &&ClientQueue<W>| client.is_none_or(|client| client == queue.client);
         let own = self.ring.iter().filter(is_own).map(|queue| queue.waiters.len()).max().unwrap_or(0);
         let mut left: Vec<_> = self.ring.iter().collect();
@@ -195,7 +188,7 @@ impl<W> WaitQueue<W> {
                     return at;
                 }
                 if let Some(waiter) = queue.waiters.get(round) {
-                    at = started(marks, waiter.demand, at, inputs);
+                    at = forecast.start(waiter.demand, at);
                 }
             }
             left.retain(|queue| queue.waiters.len() > round + 1 || Some(queue.client) == client);
@@ -204,30 +197,30 @@ impl<W> WaitQueue<W> {
     }
 
     /// Like [`clear_before`](Self::clear_before), for a renewal.
-    pub fn clear_renewals(&self, now: Instant, marks: &mut LastStarts, inputs: GapInputs) -> Instant {
-        self.renewals.iter().fold(now, |at, waiter| started(marks, waiter.demand, at, inputs))
+    pub fn clear_renewals(&self, now: Instant, forecast: &mut Forecast) -> Instant {
+        self.renewals.iter().fold(now, |at, waiter| forecast.start(waiter.demand, at))
     }
 
     /// Refuses all requests that cannot start in time, if that may have changed. To be called only when the head cannot start. True: a
     /// request was refused. `first`: earliest possible start.
-    pub fn sweep(&mut self, now: Instant, first: Instant, mut marks: LastStarts, inputs: GapInputs) -> bool {
+    pub fn sweep(&mut self, now: Instant, first: Instant, mut forecast: Forecast) -> bool {
         if !self.pushed_back && self.next_deadline().is_none_or(|deadline| deadline > now) {
             return false;
         }
         self.pushed_back = false;
-        let mut at = self.clear_renewals(first, &mut marks, inputs);
+        let mut at = self.clear_renewals(first, &mut forecast);
         let mut too_late = Vec::new();
         let mut left: Vec<_> = self.ring.iter_mut().map(|queue| (take(&mut queue.waiters), queue)).collect();
         while !left.is_empty() {
             left.retain_mut(|(waiters, queue)| {
                 while let Some(waiter) = waiters.pop_front() {
-                    let mut after = marks;
-                    let start = started(&mut after, waiter.demand, at, inputs);
+                    let mut after = forecast;
+                    let start = after.start(waiter.demand, at);
                     if start > waiter.deadline || waiter.deadline <= now {
                         too_late.push(waiter);
                         continue;
                     }
-                    (marks, at) = (after, start);
+                    (forecast, at) = (after, start);
                     queue.waiters.push_back(waiter);
                     return true;
                 }
@@ -238,8 +231,8 @@ impl<W> WaitQueue<W> {
         let any = !too_late.is_empty();
         // Each gets a different time after the remaining starts, so that they do not all come back at once.
         for waiter in too_late {
-            at = started(&mut marks, waiter.demand, at, inputs);
-            let retry_after = retry_after(at.duration_since(now), inputs.between_starts(waiter.demand));
+            at = forecast.start(waiter.demand, at);
+            let retry_after = retry_after(at.duration_since(now), forecast.inputs.between_starts(waiter.demand));
             self.turned_away.push((waiter.payload, Refused::TooLong { retry_after }));
         }
         any
@@ -248,13 +241,6 @@ impl<W> WaitQueue<W> {
 
 /// Most clients in a row that are queued before waiting guests: guests cost the host's own requests little, and none waits for ever.
 const LET_BY: u32 = 8;
-
-/// When a request starts that cannot start before `at`. Updates `marks`.
-fn started(marks: &mut LastStarts, demand: SlotRequest, at: Instant, inputs: GapInputs) -> Instant {
-    let start = marks.due(demand, inputs).map_or(at, |due| due.max(at));
-    *marks.of(demand.first_fetch) = Some(start);
-    start
-}
 
 /// How long a client without a request in flight waits before it is lent a place; at most half of its patience.
 const LENT_AFTER: Duration = Duration::from_secs(10);

@@ -56,7 +56,7 @@ pub fn readmit(access: &AccessSettings, opener: &mut Option<Arc<User>>) -> Resul
     Ok(())
 }
 
-/// Whether this is still the same user, who can still be identified in each way that was possible before.
+/// Whether `now` has the same name as `before`, and still each credential that `before` had.
 fn keeps_credentials(now: &User, before: &User) -> bool {
     let is_kept = (before.password.is_none() || now.password == before.password)
         && (before.certificate.is_none() || now.certificate == before.certificate);
@@ -74,26 +74,26 @@ pub fn certified(users: &[Arc<User>], shown: &ClientCertificate) -> Result<Arc<U
     }
 }
 
-/// Verifies passwords and caches the results, right or wrong. Each attempt computes one hash of every cost in use, so
-/// its duration does not show whether the name exists.
+/// Verifies passwords and caches the results, right or wrong. Each attempt computes one hash for every hash cost in use,
+/// so that its duration does not show whether the name exists.
 ///
-/// Attempts from one address are verified one after the other, as are attempts under one name, with a pause after a
-/// wrong password. This slows guessing and locks nobody out. Each connection has one attempt in the queue.
+/// Attempts from one address are verified one after the other, with a pause after a wrong password and a longer one for
+/// the same name. This slows guessing and locks nobody out. Each connection has at most one attempt in the queue.
 pub struct Passwords {
     /// Random per process, so that the cached digests are useless elsewhere.
     key: hmac::Key,
-    /// Results, by digest of name and password.
+    /// Whether a password was right, by digest of name, stored hash and password.
     results: Arc<Cache<Digest, bool>>,
     turns: Mutex<HashMap<AttemptKey, Arc<sync::Mutex<()>>>>,
-    /// Each hash takes a thread and at least 19 MiB.
+    /// Limits concurrent hashes: each takes a thread and at least 19 MiB.
     hashing: Arc<Semaphore>,
-    /// The hash costs of each attempt.
+    /// The hash costs that each attempt computed.
     #[cfg(test)]
     computed: Mutex<Vec<Vec<crate::config::HashCost>>>,
 }
 
 type Digest = [u8; 32];
-/// An address; with the digest of a name, attempts under that name.
+/// The client's address, and for attempts under one name the digest of that name.
 type AttemptKey = (IpAddr, Option<Digest>);
 
 impl Passwords {
@@ -109,8 +109,8 @@ impl Passwords {
         }
     }
 
-    /// Returns the user that Proxy-Authorization names, or `None` if the client leaves: one that has left takes no turn. `tries`: limits a
-    /// connection to one attempt at a time.
+    /// Returns the user that Proxy-Authorization names, or `None` if the client disconnects, which also ends its wait.
+    /// `tries`: the connection's lock, for one attempt at a time.
     pub async fn identify<C: Client>(
         &self,
         users: &[Arc<User>],
@@ -159,7 +159,7 @@ impl Passwords {
             return is_right;
         }
         let of_name = self.turn((client, Some(self.digest(&[name])))).await;
-        // Crawlers open many connections at once with the same password.
+        // A crawler opens many connections at once with the same password: another one may have verified it meanwhile.
         if let Some(is_right) = self.results.get(&digest) {
             return is_right;
         }
@@ -173,7 +173,7 @@ impl Passwords {
             let is_right = |hash: &Secret| Argon2::default().verify_password(&password, hash.expose()).is_ok();
             let right = own.as_ref().is_some_and(is_right);
             for other in &others {
-                // Computed only to take the same time.
+                // The result is unused; only the duration matters.
                 std::hint::black_box(is_right(other));
             }
             drop(hashing);
@@ -196,7 +196,7 @@ impl Passwords {
         told.await.unwrap_or(false)
     }
 
-    /// Waits for the turn, which ends when the guard is dropped.
+    /// Waits for this key's turn, which lasts until the guard is dropped.
     async fn turn(&self, key: AttemptKey) -> OwnedMutexGuard<()> {
         let turn = {
             let mut turns = self.turns.lock();
@@ -245,12 +245,12 @@ fn denied(why: &str) -> Refusal {
     Refusal::ClientDenied { credentials: true, why: why.into() }
 }
 
-/// Cached results.
+/// Maximum number of cached results.
 const CACHED_RESULTS: usize = 10_000;
 const CONCURRENT_HASHES: usize = 2;
-/// Pause at an address after a wrong password, which bounds the CPU used.
+/// Pause before the next attempt from the same address after a wrong password. Bounds the CPU time.
 const ADDRESS_PAUSE: Duration = Duration::from_millis(100);
-/// Further pause for the same name at that address: 12 attempts a minute.
+/// Further pause before the next attempt under the same name: with `ADDRESS_PAUSE`, 12 attempts a minute.
 const NAME_PAUSE: Duration = Duration::from_millis(4900);
 
 #[cfg(test)]
@@ -318,7 +318,7 @@ mod tests {
                 assert_eq!(name(&passwords, &users, HERE, credentials).await, None, "{credentials}");
             }
             let computed: Vec<_> = passwords.computed.lock().iter().map(Vec::len).collect();
-            assert_eq!(computed, [hashes; 4], "as where nobody has the name");
+            assert_eq!(computed, [hashes; 4], "as for an unknown name");
         }
     }
 
@@ -334,7 +334,7 @@ mod tests {
         }
     }
 
-    /// Otherwise the response time would reveal names.
+    /// If it cost less, the response time would reveal names.
     #[tokio::test]
     async fn an_unknown_name_costs_as_much_as_a_known_one() {
         let hash = |memory, passes| {
@@ -361,7 +361,7 @@ mod tests {
         };
         let computed: Vec<_> = passwords.computed.lock().iter().map(|computed| of_a_try(computed)).collect();
         assert_eq!(computed.len(), 8);
-        assert_eq!(computed[0].len(), 3, "as many as there are costs: {:?}", computed[0]);
+        assert_eq!(computed[0].len(), 3, "one for each cost: {:?}", computed[0]);
         assert!(computed.iter().all(|one| *one == computed[0]), "{computed:?}");
     }
 
@@ -399,7 +399,6 @@ mod tests {
         assert_eq!(began.elapsed().as_secs(), 55, "at once");
     }
 
-    /// Hanging up does not shorten the pause.
     #[tokio::test(start_paused = true)]
     async fn hanging_up_does_not_shorten_the_pause() {
         let (passwords, users, began) = (Passwords::new(), users(), Instant::now());
@@ -422,10 +421,10 @@ mod tests {
         let tried = tried.iter().map(String::as_str).chain(["bob:guess 1", "bob:guess 2", "alice:correct horse"]);
         let names = futures_join(tried.map(|tried| name(&passwords, &users, HERE, tried))).await;
         assert_eq!(names.into_iter().flatten().collect::<Vec<_>>(), ["alice"]);
-        assert!(began.elapsed() < Duration::from_secs(8), "20 pauses at the address, one under the name of another");
+        assert!(began.elapsed() < Duration::from_secs(8), "20 pauses of the address, one of the name bob");
     }
 
-    /// However many attempts one connection queues, other connections go in between.
+    /// Each connection has one attempt in the queue, however many it has sent.
     #[tokio::test(start_paused = true)]
     async fn connections_take_turns_however_many_attempts_they_queue() {
         for name_of in [|_| "alice".to_owned(), |number| format!("nobody{number}")] {
@@ -447,8 +446,8 @@ mod tests {
         }
     }
 
-    /// SECURITY.md describes this wait: connections at one address cannot be told apart before a password is
-    /// verified. A verified client does not wait again.
+    /// SECURITY.md describes this wait: until a password is verified, the proxy cannot tell the users of one address apart.
+    /// A verified password causes no further wait.
     #[tokio::test(start_paused = true)]
     async fn a_new_user_waits_once_for_one_attempt_of_each_earlier_connection() {
         for (name_of, wait) in [

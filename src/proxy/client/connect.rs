@@ -1,5 +1,5 @@
-//! CONNECT (RFC 9110 §9.3.6). For an intercepted host it is always granted: requests inside are refused with an
-//! answer that the client can read (exchange/decide.rs).
+//! CONNECT (RFC 9110 §9.3.6). A CONNECT to an intercepted host is always granted: exchange/decide.rs refuses requests
+//! inside, with an answer that the client can read.
 
 use super::super::Proxy;
 use super::super::exchange::carry::{Client, Http1, Http1Client};
@@ -32,12 +32,12 @@ pub enum ConnectResult {
     /// The CONNECT was refused, or the client did not receive the grant.
     NotGranted,
     TunnelEnded,
-    /// The requests inside are to be served.
+    /// The CONNECT was granted, and the proxy must serve the requests inside.
     Intercepted,
 }
 
-/// Handles a CONNECT over HTTP/1 or SOCKS. Nothing is read after a refusal (RFC 9931 §8). `via`: the Via fields of
-/// the CONNECT. `prefer_wait`: how long it may wait.
+/// Handles a CONNECT over HTTP/1 or SOCKS. Reads no request after a refusal (RFC 9931 §8). `via`: the Via fields of the
+/// CONNECT. `prefer_wait`: how long the CONNECT may wait for its turn.
 pub async fn connect(
     proxy: &Arc<Proxy>,
     mut connection: Box<Connection>,
@@ -48,7 +48,7 @@ pub async fn connect(
 ) {
     let agent = connection.last.agent();
     let Connection { wire, input, peer, timer, permit, .. } = &mut *connection;
-    // For the log and the answer only; the request is not forwarded.
+    // This request is only for the log and the answer; it is not forwarded.
     let request = Request {
         user_agent: agent.as_deref().map(str::as_bytes),
         prefer_wait,
@@ -66,7 +66,7 @@ pub async fn connect(
     }
 }
 
-/// `via`: the Via fields of the CONNECT.
+/// Grants or refuses a CONNECT, and carries a tunnel until it ends. `via`: the Via fields of the CONNECT.
 pub async fn grant<C: Client>(
     mut exchange: Exchange<'_>,
     via: Option<&str>,
@@ -80,7 +80,7 @@ pub async fn grant<C: Client>(
     let opened = match policy.intercept {
         _ if is_looped => Err(Outcome::Refused(Refusal::Loop)),
         InterceptMode::Deny => Err(Outcome::Refused(policy.https_denied())),
-        // `exchange/decide.rs` applies `egress` and `deny` inside, where the client sees the status.
+        // `exchange/decide.rs` applies `egress` and `deny` to the requests inside, because clients show their status.
         InterceptMode::Intercept => Ok(None),
         InterceptMode::Tunnel => match client.wait(timer, Box::pin(exchange.open_tunnel(via)).as_mut()).await {
             Some(opened) => opened.map(Some),
@@ -116,7 +116,7 @@ pub async fn serve_intercepted(
     }
 }
 
-/// Serves TLS with our leaf certificate, or plain HTTP. Closes the connection on anything else.
+/// Serves TLS with our leaf certificate, or plain HTTP. Closes the connection if another protocol follows.
 async fn intercept(
     proxy: &Arc<Proxy>,
     mut connection: Box<Connection>,
@@ -142,7 +142,7 @@ async fn intercept(
                     return Err(error);
                 }
             };
-            // Some clients check the certificate only now and close without an alert.
+            // Some clients check the certificate only after the handshake, and close without an alert.
             let at = Instant::now() + LEAF_CHECK_TIME;
             let first = first_byte(proxy, &mut inside, at).await;
             if let Some(Ok(Some(_))) = first {
@@ -165,7 +165,7 @@ async fn intercept(
             Box::pin(Connection::new(wire, input, peer, timer, permit, place).serve(proxy)).await;
         }
         first => {
-            // Silent: it waits for the server to speak first.
+            // A client that sent nothing waits for the server to speak first: this is not logged.
             if !matches!(first, Some(None)) {
                 tracing::info!(client = %connection.peer.address, %authority, "{NOT_HTTP}");
             }
@@ -175,10 +175,10 @@ async fn intercept(
     Ok(())
 }
 
-/// Peeks at the first byte; the connection waits for it. Inner `None`: end of input, or the proxy stops. Outer `None`: timeout.
+/// Waits for the first byte and peeks at it. Inner `None`: end of input, or the proxy stops. Outer `None`: timeout.
 async fn first_byte(proxy: &Proxy, connection: &mut Connection, at: Instant) -> Option<io::Result<Option<u8>>> {
     let Connection { wire, input, timer, permit, place, .. } = connection;
-    // Until its next request it keeps no other of its user from being used.
+    // Between requests, a connection does not count against the user's limit.
     *place = None;
     permit.waits(Instant::now());
     let peeked = async {
@@ -195,12 +195,12 @@ async fn first_byte(proxy: &Proxy, connection: &mut Connection, at: Instant) -> 
     first
 }
 
-/// A failed TLS handshake with a client.
+/// Why a TLS handshake with a client failed.
 struct ClientTlsError {
     error: io::Error,
     /// The client had received the certificate.
     saw_leaf: bool,
-    /// Set if an alert is still to be delivered.
+    /// The connection, if an alert must still be delivered.
     io: Option<Wire>,
 }
 
@@ -220,7 +220,7 @@ async fn decrypt(
         };
         let name = hello.client_hello().server_name().map(str::to_owned);
         let tunnel = tunnel_target(connected, name.as_deref());
-        // The leaf is for the name that the client asks for, so that it can read the 421 for a wrong name.
+        // The leaf has the name in the ClientHello, so that the client accepts it and can read the 421 for a wrong name.
         let host = match &tunnel.other_name {
             Some(name) => match Host::parse(name) {
                 Ok(host) => host,
@@ -258,8 +258,8 @@ async fn decrypt(
     Ok(Connection::new(Wire::Tls(Box::new(tls)), Buffer::new(), peer, timer, permit, place))
 }
 
-/// Combines the authority of the CONNECT with the name in the ClientHello. The name replaces an IP address; any other
-/// difference goes into `other_name`.
+/// Combines the authority of the CONNECT with the name in the ClientHello. If the CONNECT has an IP address, the name
+/// replaces it; any other name that differs goes into `other_name`.
 fn tunnel_target(connected: Authority, name: Option<&str>) -> Tunnel {
     let Some(name) = name else { return Tunnel { authority: connected, other_name: None } };
     match Authority::new(Scheme::Https, name, Some(connected.port())) {

@@ -1,4 +1,4 @@
-//! One client connection in any protocol, and its user.
+//! A client connection in any protocol, and its user.
 
 use super::super::Proxy;
 use super::super::exchange::carry::Client;
@@ -14,18 +14,18 @@ use crate::policy::Refusal;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// A client connection, between requests or during one. Boxed: each future that it is handed to would hold room for it twice.
+/// A client connection. Always boxed: each future that takes one by value would hold room for it twice.
 pub struct Connection {
     pub wire: Wire,
     /// Input that was read but not consumed.
     pub input: Buffer,
     pub peer: Peer,
     pub timer: Timer,
-    /// Counts against the limit on all connections.
+    /// The place that counts against the limit on all connections.
     pub permit: ConnectionPermit,
-    /// Counts against the limit of the user while a request is in flight.
+    /// The place that counts against the user's limit while a request is in flight.
     pub place: Option<Place<String>>,
-    /// The previous request and its destination.
+    /// The previous request; `last_place`: its destination.
     pub last: PreviousRequest,
     pub last_place: LastPlace,
 }
@@ -59,7 +59,7 @@ impl Connection {
     }
 }
 
-/// Identifies the user of a request, unless the client leaves, and counts the connection against the user's limit.
+/// Identifies the user of a request and counts the connection against the user's limit. Fails if the client disconnects.
 pub(super) async fn identify<C: Client>(
     proxy: &Proxy,
     settings: &Settings,
@@ -74,10 +74,10 @@ pub(super) async fn identify<C: Client>(
     Ok(())
 }
 
-/// What a request says of its user. `1`: as in [`auth::Passwords::identify`].
+/// The value of Proxy-Authorization, and `tries` of [`auth::Passwords::identify`].
 type Credentials<'a> = (Option<&'a [u8]>, Option<&'a tokio::sync::Mutex<()>>);
 
-/// Requests inside a tunnel belong to the user who opened it.
+/// Identifies the user of a request. Requests inside a tunnel belong to the user who opened the tunnel.
 pub(super) async fn find_user<C: Client>(
     proxy: &Proxy,
     settings: &Settings,
@@ -108,8 +108,8 @@ pub(super) async fn find_user<C: Client>(
     user.map_or(Err(Outcome::ClientGone), |user| user.map(drop).map_err(Outcome::Refused))
 }
 
-/// A place among the user's connections in use, which are at most half of all places if there are other users. Reuses the
-/// connection's place if the user is the same.
+/// Takes a place among the user's connections in use. If there are several users, one has at most half of all places.
+/// Reuses the connection's place if it has the same user.
 pub(super) fn user_place(
     proxy: &Proxy,
     user: Option<&User>,
@@ -130,8 +130,8 @@ pub(super) fn user_place(
     place.map(Some).ok_or(Refusal::ConnectionLimit { limit })
 }
 
-/// A connection without requests for this long forgets its last host, and gives back what a request needs. No less than
-/// what a new timer waits at first, which would have to be set again.
+/// A connection that is idle for this long forgets its last host and frees the memory that requests need. At least the
+/// initial wait of a new timer: a shorter time would set the timer again.
 pub(super) const FORGET: Duration = Duration::from_millis(100);
 /// Duration of a lingering close while the proxy stops.
 const STOP_LINGER_TIME: Duration = Duration::from_millis(500);

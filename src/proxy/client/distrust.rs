@@ -1,5 +1,5 @@
-//! Clients that rejected our certificates, for the log and the status: most are not set up yet and report nothing
-//! themselves.
+//! Clients that reject our certificates, for the log and the status. Most do not trust our authority yet, and do not say
+//! so themselves.
 
 use super::super::Proxy;
 use crate::policy::is_background;
@@ -13,7 +13,7 @@ use std::time::SystemTime;
 /// The most recent cases.
 pub struct DistrustedClients {
     kept: Mutex<Vec<Arc<Distrusted>>>,
-    /// Clients that sent a request after the handshake for a host: if they close early, they have another reason.
+    /// Clients that sent a request after a handshake for this host: if they close early later, they have another reason.
     accepted: Cache<(IpAddr, Box<str>), ()>,
 }
 
@@ -27,15 +27,15 @@ impl Default for DistrustedClients {
 #[derive(Debug, Clone)]
 pub struct Distrusted {
     pub client: IpAddr,
-    /// As in the CONNECT. For TLS to the proxy itself, the listener's address.
+    /// The host as in the CONNECT. For TLS to the proxy itself, the listener's address.
     pub host: Box<str>,
     /// The User-Agent of the CONNECT.
     pub agent: Option<Box<str>>,
     pub how: Distrust,
-    /// The last occurrence.
+    /// Time of the last occurrence.
     pub at: SystemTime,
     pub times: u64,
-    /// Certain: the client sent an alert, or closed without one more than once.
+    /// Whether the distrust is certain: the client sent an alert, or closed without an alert more than once.
     pub is_sure: bool,
 }
 
@@ -47,7 +47,7 @@ impl Distrusted {
 }
 
 impl DistrustedClients {
-    /// Most recent first.
+    /// The cases, most recent first.
     pub fn latest(&self) -> Vec<Arc<Distrusted>> {
         self.kept.lock().iter().rev().cloned().collect()
     }
@@ -67,7 +67,7 @@ impl DistrustedClients {
         let times = before.as_ref().map_or(0, |one| one.times) + 1;
         let was_sure = before.as_ref().is_some_and(|one| one.is_sure);
         let is_sure = was_sure || how != Distrust::Closed || times > 1;
-        // An alert says more than a close.
+        // The reason of an earlier alert stays when the client only closes.
         let how = before.map(|one| one.how).filter(|_| how == Distrust::Closed).unwrap_or(how);
         if kept.len() == KEPT {
             kept.remove(0);
@@ -79,7 +79,7 @@ impl DistrustedClients {
 }
 
 impl Proxy {
-    /// Counts each case and logs the first.
+    /// Counts each case, and logs a client and host once their distrust is certain.
     pub(super) fn log_distrust(&self, client: SocketAddr, host: &str, agent: Option<&str>, how: Distrust) {
         let client = client.ip().to_canonical();
         if how == Distrust::Closed && self.distrusted.accepted.get(&(client, host.into())).is_some() {
@@ -93,7 +93,7 @@ impl Proxy {
     }
 }
 
-/// Remembered pairs of client and host.
+/// Maximum number of cases kept. `ACCEPTED`: of clients and hosts that work.
 const KEPT: usize = 200;
 const ACCEPTED: usize = 1000;
 
@@ -126,7 +126,7 @@ mod tests {
         assert!(clients.add(HERE, "0", None, Distrust::UnknownCa), "it was forgotten");
     }
 
-    /// Port checks and preconnecting browsers do this.
+    /// Port checks and browsers that preconnect close without an alert.
     #[test]
     fn one_close_without_an_alert_is_not_certain_distrust() {
         let clients = DistrustedClients::default();

@@ -1,5 +1,5 @@
-//! A client connection in HTTP/1: reads each head, then forwards the request or opens a CONNECT. Hands other
-//! protocols over.
+//! A client connection in HTTP/1: reads each head, then forwards the request or handles the CONNECT. Hands connections in
+//! other protocols over to their modules.
 
 use super::super::Proxy;
 use super::super::exchange::carry::{BodySource, Client, DRAIN_TIMEOUT, Http1, Http1Client};
@@ -21,22 +21,22 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
-/// What a connection does next.
+/// The next step of a connection.
 enum Next {
     /// Wait for a request.
     Idle,
-    /// Read a head, of which at least the beginning has come.
+    /// Read a head, whose first bytes have arrived.
     Head,
     /// HTTP/2 with prior knowledge (RFC 9113 §3.3).
     Http2,
     OtherProtocol,
-    /// Open a CONNECT, with its Via and how long it may wait.
+    /// Handle a CONNECT: its authority, Via fields, and how long it may wait.
     Connect(Authority, Option<String>, Option<Duration>),
-    /// The client has left or was idle too long, the proxy stops, or the last answer announced it.
+    /// Close: the client has left or was idle too long, the proxy stops, or the last answer had `Connection: close`.
     Close,
-    /// Another connection needs the place.
+    /// Close, because another connection needs the place.
     MakeRoom,
-    /// The last answer is incomplete, or nothing can come any more whose loss would reset the connection.
+    /// Close without lingering: the last answer is incomplete, or the client has closed its side and sends no more input.
     Cut,
 }
 
@@ -50,7 +50,7 @@ impl Connection {
         loop {
             let next = match self.idle(proxy, since).await {
                 Next::Head => {
-                    // Boxed, so that an idle connection does not hold the state of a request. `Box::pin` would copy it.
+                    // Boxed, so that an idle connection does not hold the state of a request. `Box::pin` would copy that state.
                     let requests = self.requests(proxy, &mut since);
                     Box::into_pin(Box::write(Box::new_uninit(), requests)).await
                 }
@@ -73,7 +73,7 @@ impl Connection {
                 Next::Cut => return,
             }
         }
-        // Boxed, so that an idle connection does not hold its state.
+        // Boxed, so that an idle connection does not hold the state of a lingering close.
         Box::pin(self.linger(proxy)).await;
     }
 
@@ -125,7 +125,7 @@ impl Connection {
             (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
         };
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        // When the head began to come.
+        // When the first bytes of the head arrived.
         let mut began = None;
         let mut scanned = 0;
         loop {
@@ -165,11 +165,11 @@ impl Connection {
         }
     }
 
-    /// Reads once, until `at`. `since`: start of the idle time, or of the head.
+    /// Reads once, with the deadline `at`. `since`: when the connection became idle, or when the head began.
     async fn more(&mut self, since: Instant, at: Instant) -> Result<(), Next> {
         let Connection { wire, input, timer, permit, place, .. } = self;
         if input.is_empty() {
-            // Idle, it keeps no other of its user from being used.
+            // An idle connection does not count against the user's limit.
             *place = None;
         }
         permit.waits(since);
@@ -239,7 +239,7 @@ impl Connection {
     }
 }
 
-/// Drains an unwanted body, so that the next request can be read. Returns false if its end does not come in time.
+/// Drains the rest of a body, so that the next request can be read. Returns false if the body does not end in time.
 async fn drain(client: &mut Http1Client<'_>, timer: &mut Timer) -> bool {
     if client.is_received() {
         return true;

@@ -1,5 +1,5 @@
-//! A client connection in HTTP/2 (RFC 9113), to the proxy or inside a CONNECT. Each stream is an exchange in a task
-//! of its own and may be a CONNECT. A client that does not read one stream does not block the others.
+//! A client connection in HTTP/2 (RFC 9113), to the proxy or inside a CONNECT. Each stream is an exchange in a task of its
+//! own, or a CONNECT. A client that does not read one stream does not block the others.
 
 use super::super::Proxy;
 use super::super::exchange::carry::Http2Client;
@@ -47,7 +47,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
     let output = Gathered::to_client(wire.prefixed(input), turns.clone());
     let handshake = Builder::new()
         .enable_connect_protocol()
-        // What is larger is answered in `exchange`, so that the client and the log are told; twice as much, by the library.
+        // `exchange` answers a head above the limit itself and logs it; the h2 crate rejects one above twice the limit.
         .max_header_list_size(u32::try_from(head.saturating_mul(2)).unwrap_or(u32::MAX))
         .max_concurrent_streams(MAX_STREAMS)
         .initial_window_size(WINDOW)
@@ -74,7 +74,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
     loop {
         let is_idle = exchanges.is_empty();
         tokio::select! {
-            // What costs least comes first. A client that keeps the connection busy does not hide the end of the proxy.
+            // The cheapest branch comes first. The proxy's stop comes before new streams, which a busy client always has.
             biased;
             Some(ended) = exchanges.join_next() => {
                 if let Err(error) = ended {
@@ -82,7 +82,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
                 }
                 idle_at = Instant::now() + idle;
             }
-            // What the client has sent before it knows is served.
+            // A graceful shutdown still serves requests that the client sent before it received the GOAWAY.
             () = leaves(&proxy, &shared.permit, is_idle), if !is_stopping => {
                 is_stopping = true;
                 streams.graceful_shutdown();
@@ -90,7 +90,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
             stream = streams.accept() => match stream {
                 Some(Ok((request, respond))) => {
                     shared.permit.busy();
-                    // Boxed in place: spawning would move the future, and so would `Box::pin`, or room that is taken after it is made.
+                    // The box is allocated before the future is made: otherwise `Box::pin` or spawning would copy the future.
                     let room = Box::new_uninit();
                     let exchange = exchange(proxy.clone(), shared.clone(), request, respond);
                     exchanges.spawn(Box::into_pin(Box::write(room, exchange)));
@@ -109,7 +109,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
     }
 }
 
-/// Resolves when the proxy stops, or this connection is idle and another needs its place.
+/// Resolves when the proxy stops, or when this connection is idle and another one needs its place.
 async fn leaves(proxy: &Proxy, permit: &ConnectionPermit, is_idle: bool) {
     tokio::select! {
         () = proxy.stopped() => {}
@@ -117,7 +117,7 @@ async fn leaves(proxy: &Proxy, permit: &ConnectionPermit, is_idle: bool) {
     }
 }
 
-/// Resolves after the idle timeout, or when it must make room. Forgets the last host soon.
+/// Resolves at the idle timeout, or when the connection must make room. Forgets the last host after [`FORGET`].
 async fn idle_enough(shared: &SharedConnection, since: Instant, until: Instant) {
     shared.permit.waits(since);
     let passed = async {
@@ -131,7 +131,7 @@ async fn idle_enough(shared: &SharedConnection, since: Instant, until: Instant) 
     }
 }
 
-/// Resolves when this is true. The task is woken when it may be.
+/// Resolves when `is_true` returns true. Others wake the task when the result may have changed.
 async fn ready_if(is_true: impl Fn() -> bool) {
     poll_fn(|_| if is_true() { Poll::Ready(()) } else { Poll::Pending }).await;
 }
@@ -141,17 +141,17 @@ struct SharedConnection {
     peer: Peer,
     turns: TaskTurns,
     permit: ConnectionPermit,
-    /// Places among the connections of the users who have streams open, which hold them.
+    /// The places that count against the limits of users. The open streams of a user hold them.
     places: Mutex<Vec<Weak<Place<String>>>>,
-    /// The request that was read last, and the destination of one that has ended.
+    /// The latest request; `last_place`: the destination of the request that ended last.
     last: Mutex<PreviousRequest>,
     last_place: Mutex<LastPlace>,
-    /// Held while a stream's password is verified.
+    /// The lock that is held while a stream's password is verified.
     tries: tokio::sync::Mutex<()>,
 }
 
 impl SharedConnection {
-    /// The place of a stream: all of a user's streams share one.
+    /// The place of a stream. All streams of one user share one place.
     fn user_place(&self, proxy: &Proxy, user: Option<&User>) -> Result<Option<Arc<Place<String>>>, Refusal> {
         let mut places = self.places.lock();
         places.retain(|place| place.strong_count() > 0);
@@ -233,13 +233,13 @@ async fn exchange(
     client.finish().await;
 }
 
-/// Bytes of the head in HTTP/1.
+/// Size of the head in bytes, as HTTP/1 would write it.
 fn size(parts: &http::request::Parts) -> usize {
     let target = parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
     target + fields_size(&parts.headers)
 }
 
-/// Serves a CONNECT stream, which counts against all connection limits.
+/// Serves a CONNECT stream, which counts as a connection against each limit.
 async fn connect(
     proxy: &Arc<Proxy>,
     mut exchange: Exchange<'_>,
@@ -271,7 +271,7 @@ async fn connect(
     permit.serve(serve).await;
 }
 
-/// One place under each limit: all connections, the client's, the user's.
+/// A place under each limit: of all connections, of the client's, of the user's.
 type Places = (ConnectionPermit, Place<IpAddr>, Option<Place<String>>);
 
 async fn places(proxy: &Proxy, peer: &Peer) -> Result<Places, Refusal> {
@@ -287,7 +287,7 @@ async fn places(proxy: &Proxy, peer: &Peer) -> Result<Places, Refusal> {
 
 /// Concurrent streams per connection.
 const MAX_STREAMS: u32 = 100;
-/// Receive window of a stream. The connection's window covers all streams.
+/// Receive window of a stream, in bytes. The connection's window is the sum of all streams'.
 const WINDOW: u32 = 64 * 1024;
 const SEND_BUFFER: usize = 64 * 1024;
 const LINGER_TIME: Duration = Duration::from_secs(1);

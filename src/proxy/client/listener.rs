@@ -1,4 +1,4 @@
-//! Accepts and serves connections; drains them when the proxy stops.
+//! The listener: accepts and serves connections, and drains them when the proxy stops.
 
 use super::super::Proxy;
 use super::super::io::{Buffer, Timer};
@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep, timeout};
 /// State shared by the connections of one listener.
 pub struct ListenerState {
     number: u64,
-    /// Each change makes the listener reread the state.
+    /// The current settings. Each change wakes the listener.
     settings: watch::Sender<ListenerSettings>,
 }
 
@@ -39,7 +39,7 @@ struct ListenerSettings {
 }
 
 impl ListenerState {
-    /// A listener without TLS.
+    /// Creates the state of a listener without TLS.
     pub fn new() -> Arc<Self> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
@@ -47,8 +47,8 @@ impl ListenerState {
         Arc::new(Self { number, settings: watch::Sender::new(settings) })
     }
 
-    /// Applies a reload to new connections. `tls`: `None` for plain text. `serves_directory`: serve the directory of
-    /// signing keys.
+    /// Applies changed settings to new connections. `tls`: `None` for plain text. `serves_directory`: whether to serve the
+    /// directory of signing keys.
     pub fn reloaded(&self, tls: Option<Arc<Tls>>, serves_directory: bool) {
         self.settings.send_modify(|settings| (settings.tls, settings.serves_directory) = (tls, serves_directory));
     }
@@ -63,8 +63,8 @@ impl ListenerState {
     }
 }
 
-/// Serves a listening socket until it is closed or the proxy stops. Requests in flight then have `drain_timeout` to
-/// finish; the rest is cut off.
+/// Serves a listening socket until it is closed or the proxy stops. When the proxy stops, requests in flight have
+/// `drain_timeout` to finish; then their connections are cut off.
 pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, state: Arc<ListenerState>) {
     send_at_once(&listener);
     let mut connections = JoinSet::new();
@@ -104,12 +104,12 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, state: Arc<Lis
         if let Some(permit) = permit
             && let Some(arrived) = arrived.take()
         {
-            // Not when each ends: that would wake the listener once more for each connection.
+            // Ended tasks are joined here, because awaiting them would wake the listener once more for each connection.
             while let Some(ended) = connections.try_join_next() {
                 log_failed(ended);
             }
             let (proxy, state) = (proxy.clone(), state.clone());
-            // Boxed in place: spawning would move the future, and so would room that is taken after it is made.
+            // The box is allocated before the future is made: otherwise spawning would copy the future.
             let room = Box::new_uninit();
             let served = permit.serve(|permit| served(proxy, arrived, state, permit));
             connections.spawn(Box::into_pin(Box::write(room, served)));
@@ -154,12 +154,12 @@ fn log_failed(ended: Result<(), JoinError>) {
 /// An accepted connection that has no place yet.
 type Arrived = (TcpStream, SocketAddr, Place<IpAddr>);
 
-/// Rejects a connection if its client has too many in use.
+/// Takes the client's place, or closes the connection if its client has too many in use.
 fn admit(proxy: &Proxy, tcp: TcpStream, address: SocketAddr) -> Option<Arrived> {
     match proxy.client_place(client(address.ip())) {
         Ok(place) => Some((tcp, address, place)),
         Err(limit) => {
-            // No answer: a client with so many connections may not read it.
+            // Closed without an answer, which a client with so many connections may not read.
             tracing::info!(client = %address, limit, "this client has too many connections: closed");
             None
         }
@@ -179,7 +179,7 @@ async fn served(
     let peer = Peer::new(address, gets_directory);
     let connection = match tls {
         None => Some(Connection::new(Wire::Tcp(tcp), Buffer::new(), peer, Timer::new(), permit, None)),
-        // Boxed, because it is soon over.
+        // Boxed, so that the connection does not hold the state of the handshake later.
         Some(tls) => Box::pin(decrypted(&proxy, tcp, peer, permit, &tls)).await,
     };
     if let Some(connection) = connection {
@@ -187,12 +187,12 @@ async fn served(
     }
 }
 
-/// For all connections of the listener, which inherit it: Nagle's algorithm would hold back the second small write of an answer.
+/// Sets TCP_NODELAY, which the listener's connections inherit. Nagle's algorithm would delay an answer's second small write.
 pub(crate) fn send_at_once(listener: &TcpListener) {
     let _ = SockRef::from(listener).set_tcp_nodelay(true);
 }
 
-/// Accepts the next connection. `None`: an error, which is logged. `last_logged`: time of the last log line.
+/// Accepts the next connection. Returns `None` after an error, which it logs. `last_logged`: time of the last log line.
 pub(crate) async fn accept(
     proxy: &Proxy,
     listener: &TcpListener,
@@ -215,7 +215,7 @@ pub(crate) async fn accept(
     }
 }
 
-/// Closes idle connections on both sides, because a new client needs one of each. Returns how many.
+/// Closes idle client and origin connections, because a new client needs one of each. Returns how many.
 fn make_room(proxy: &Proxy) -> usize {
     proxy.upstream.close_idle() + proxy.room.close_idle(MAKE_ROOM)
 }
@@ -225,12 +225,12 @@ fn is_the_clients_fault(error: &io::Error) -> bool {
     matches!(error.kind(), Kind::ConnectionAborted | Kind::ConnectionReset | Kind::ConnectionRefused)
 }
 
-/// Connections that may have arrived before the last check.
+/// Maximum number of connections taken from the socket's backlog before it closes.
 const BACKLOG: usize = 1024;
 /// Minimum of idle connections to close when descriptors run out.
 const MAKE_ROOM: usize = 16;
-/// At most one log line per interval.
+/// Minimum time between log lines about failed accepts.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
-/// Retry delay after idle connections were asked to close.
+/// Delay before accepting again after idle connections were asked to close. `ACCEPT_RETRY`: if there were none.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(5);
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);

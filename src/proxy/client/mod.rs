@@ -32,7 +32,7 @@ pub struct Peer {
     pub address: SocketAddr,
     /// The certificate that the client has presented, signed by the listener's `client_ca`.
     pub certificate: Option<Arc<ClientCertificate>>,
-    /// The listener serves the directory of signing keys without access control.
+    /// Whether the listener serves the directory of signing keys, which needs no credentials.
     pub gets_directory: bool,
     pub tunnel: Option<Tunnel>,
     /// The user whose credentials opened the tunnel; without a tunnel, the user of the latest request.
@@ -42,10 +42,10 @@ pub struct Peer {
     pub shared: Arc<SharedByStreams>,
 }
 
-/// What all streams of one connection share.
+/// State that all streams of one connection share.
 #[derive(Debug, Default)]
 pub struct SharedByStreams {
-    /// Whether a request of this connection is in flight to an origin.
+    /// Whether the connection's first request is in flight, which needs no place in `Proxy::streams`.
     pub first_stream: AtomicBool,
     /// [`Peer::private`] of each user that the connection has had.
     private: Mutex<HashMap<Option<String>, Arc<PrivateConnections>>>,
@@ -57,12 +57,12 @@ impl Peer {
         Peer { address, certificate, gets_directory, tunnel, user, private, shared }
     }
 
-    /// The client for fair pacing.
+    /// Identifies the client, for fair turns in the pacing queue.
     pub fn client(&self) -> ClientId {
         ClientId::of(self.user.as_ref().map(|user| user.name.as_ref()), self.address.ip())
     }
 
-    /// The peer of the connection inside a CONNECT.
+    /// Converts to the peer of the connection inside a CONNECT.
     fn within(self, tunnel: Tunnel) -> Self {
         Peer { tunnel: Some(tunnel), private: Arc::default(), shared: Arc::default(), ..self }
     }

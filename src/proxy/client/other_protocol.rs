@@ -1,5 +1,5 @@
-//! Connections that do not begin with an HTTP/1 request. SOCKS5 is served; other protocols get an error in their own
-//! form and one log line.
+//! Connections that do not begin with an HTTP/1 request. SOCKS5 is served; a client of another protocol receives an error
+//! in that protocol, and one log line is written.
 
 use super::super::Proxy;
 use super::connection::Connection;
@@ -15,8 +15,7 @@ pub fn is_other_protocol(input: &[u8]) -> bool {
     matches!(input, [SOCKS4 | SOCKS5 | TLS_HANDSHAKE, ..])
 }
 
-/// Whether the first line is complete, and that of a protocol in which the client speaks first, as ssh's. Requests that are malformed are
-/// answered.
+/// Whether the input begins with a complete line of SSH or SMTP. Other lines are malformed requests, which are answered.
 pub fn is_no_request(input: &[u8]) -> bool {
     let start = &input[..input.len().min(LONGEST_GREETING)];
     let line = start.iter().position(|&byte| byte == b'\n').map(|end| &start[..end]);
@@ -45,13 +44,13 @@ pub async fn serve(proxy: &Arc<Proxy>, mut connection: Box<Connection>) {
     }
 }
 
-/// RFC 4253 §4.2.
+/// Maximum length of an SSH identification line in bytes (RFC 4253 §4.2).
 const LONGEST_GREETING: usize = 255;
 const SOCKS4: u8 = 4;
 const SOCKS5: u8 = 5;
-/// No method is acceptable.
+/// SOCKS5 reply: no acceptable method.
 const SOCKS5_NO: &[u8] = &[5, 0xff];
-/// "Request rejected or failed".
+/// SOCKS4 reply: request rejected or failed.
 const SOCKS4_NO: &[u8] = &[0, 91, 0, 0, 0, 0, 0, 0];
 /// A fatal alert, handshake_failure (RFC 8446 §6).
 const ALERT: &[u8] = &[0x15, 3, 1, 0, 2, 2, 40];

@@ -43,8 +43,8 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Box<Connection>) {
     }
 }
 
-/// Identifies the client and reads its destination. Errors have been answered. `None`: timeout, not counting the
-/// password check.
+/// Identifies the client and reads its destination. Has already answered errors. `None`: timeout, not counting the time
+/// of the password check.
 async fn negotiate(
     proxy: &Proxy,
     io: &mut Wire,
@@ -124,7 +124,7 @@ async fn negotiate_method(proxy: &Proxy, io: &mut Wire, peer: &Peer) -> io::Resu
     if method == PASSWORD { credentials(io).await.map(Some) } else { Ok(None) }
 }
 
-/// Name and password as a Proxy-Authorization value.
+/// Reads name and password, and returns them as a Proxy-Authorization value.
 async fn credentials(io: &mut Wire) -> io::Result<Vec<u8>> {
     let [_, length] = take(io).await?;
     let mut both = take_some(io, length).await?;

@@ -14,7 +14,7 @@ pub fn refused(status: StatusCode) -> [u8; 10] {
     })
 }
 
-/// The bound address is 0.0.0.0:0, because clients do not use it.
+/// A reply with this code. Its bound address is 0.0.0.0:0, because clients do not use it.
 pub(super) const fn reply(code: u8) -> [u8; 10] {
     [VERSION, code, 0, IPV4, 0, 0, 0, 0, 0, 0]
 }

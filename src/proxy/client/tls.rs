@@ -17,14 +17,14 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// TLS of one listener.
+/// The TLS settings of one listener.
 pub struct Tls {
     pub config: Arc<ServerConfig>,
-    /// Clients must present a certificate.
+    /// Whether clients must present a certificate.
     pub identifies: bool,
 }
 
-/// The inside of a TLS connection. `None`: the handshake failed, or the proxy stops.
+/// Performs the TLS handshake and returns the decrypted connection. `None`: the handshake failed, or the proxy stops.
 pub(super) async fn decrypted(
     proxy: &Proxy,
     tcp: TcpStream,
@@ -53,7 +53,7 @@ pub(super) async fn decrypted(
     Some(Connection::new(Wire::Tls(wire), Buffer::new(), peer, Timer::new(), permit, None))
 }
 
-/// Whether the client presented an invalid certificate or none.
+/// Whether the handshake failed because the client presented no certificate, or an invalid one.
 fn is_about_certificate(error: &io::Error) -> bool {
     let error = error.get_ref().and_then(|error| error.downcast_ref());
     matches!(error, Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented))

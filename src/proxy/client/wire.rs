@@ -24,12 +24,12 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// Puts `input`, which was already read, in front.
+    /// Puts `input`, which was already read, in front of the rest.
     pub fn prefixed(self, input: Buffer) -> Self {
         if input.is_empty() { self } else { Wire::Prefixed(Box::new((input, self))) }
     }
 
-    /// Puts `input` in front.
+    /// Puts `input` back in front of the rest.
     pub fn unread(&mut self, input: Buffer) {
         let wire = std::mem::replace(self, Wire::Stream(Box::default()));
         *self = wire.prefixed(input);
@@ -71,7 +71,7 @@ impl Wire {
         self.readiness(Interest::WRITABLE).is_some_and(|ready| ready.is_write_closed())
     }
 
-    /// Readiness as the runtime knows it.
+    /// The readiness that the runtime has recorded, without a system call.
     fn readiness(&self, interest: Interest) -> Option<Ready> {
         let tcp = match self {
             Wire::Tcp(tcp) => tcp,
@@ -85,7 +85,7 @@ impl Wire {
         }
     }
 
-    /// From now on a drop resets the connection, so that a cut answer is not taken for complete.
+    /// Makes a drop reset the connection, so that a cut answer does not look complete.
     pub fn will_reset(&mut self) {
         match self {
             Wire::Tcp(tcp) => {
@@ -138,7 +138,7 @@ impl AsyncWrite for Wire {
         Pin::new(self.get_mut().output()).poll_write(cx, bytes)
     }
 
-    // HTTP/2 frames and TLS records leave in one system call.
+    // Passed on, so that HTTP/2 frames and TLS records are written in one system call.
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -166,10 +166,10 @@ impl AsyncWrite for Wire {
 
 /// The content type of a TLS record that begins a handshake (RFC 8446 §5.1).
 pub(super) const TLS_HANDSHAKE: u8 = 0x16;
-/// Told of what comes inside a CONNECT that is intercepted.
+/// Log message about another protocol inside an intercepted CONNECT.
 pub(super) const NOT_HTTP: &str =
-    "neither TLS nor HTTP inside CONNECT: closed; `intercept: { hosts: { HOST: tunnel } }` passes on what HOST speaks";
+    "neither TLS nor HTTP inside CONNECT: closed; `intercept: { hosts: { HOST: tunnel } }` passes other protocols on";
 /// Duration of a lingering close.
 pub(super) const LINGER_TIME: Duration = Duration::from_secs(2);
-/// Bytes that a lingering close reads from a client that sent no valid request.
+/// Maximum number of bytes that a lingering close reads from a client that sent no valid request.
 pub(super) const LINGER_BYTES: usize = 64 * 1024;

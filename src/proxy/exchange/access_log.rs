@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 impl EndedExchange<'_> {
-    /// `answer`: the proxy's own answer, if any.
+    /// Writes the line. `answer`: the proxy's own answer, if any.
     pub(super) fn log(&self, outcome: &Outcome, answer: Option<&Answer>) {
         let (trip, request) = (self.trip, self.request.ok());
         let (name, error, why) = outcome.words(self.trip);
@@ -103,7 +103,7 @@ impl EndedExchange<'_> {
         );
     }
 
-    /// The product tokens that robots.txt was read for.
+    /// The product tokens whose robots.txt rules applied.
     fn tokens(&self, request: &Request<'_>) -> Option<String> {
         let asked = asked(request, self.peer);
         let tokens = rules(self.settings, request, self.peer).product_tokens(&asked);

@@ -1,5 +1,5 @@
-//! One attempt to have a request answered over one connection, and the choice between a retry and a failure if it
-//! breaks off.
+//! One attempt to have a request answered over one connection. If the attempt breaks off, decides between a retry and a
+//! failure.
 
 use super::carry::{Client, Http1, Http1Origin, Http2, Http2Origin, Origin, Sending, SideError};
 use super::carry_error::CarryError;
@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 /// How one attempt ended.
 pub(super) enum AttemptResult {
     Done(Outcome),
-    /// Another connection may do better. `is_unprocessed`: the connection takes no more requests and has not processed
-    /// this one.
+    /// A retry over another connection may succeed. `is_unprocessed`: the connection accepts no more requests and has not
+    /// processed this one.
     Retry {
         want: Want,
         failure: Failure,
@@ -24,7 +24,7 @@ pub(super) enum AttemptResult {
 }
 
 impl Exchange<'_> {
-    /// Also whether the connection can carry another request.
+    /// Attempts the request over HTTP/1. Also returns whether the connection can carry another request.
     pub(super) async fn over_http1<C: Client>(
         &mut self,
         client: &mut C,
@@ -81,7 +81,7 @@ impl Exchange<'_> {
             };
         };
         let ends = !self.request.has_body();
-        // Noted first: the connection's task may write the request at once.
+        // Recorded before the request is sent, because the connection's task may write the request at once.
         self.leaves(upstream.1);
         let (response, sending, head) = match link.send_request(request, ends) {
             Ok(sent) => sent,
@@ -115,7 +115,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// `reused`: the connection was opened earlier.
+    /// Records that the request is about to leave. `reused`: the connection was opened earlier.
     fn leaves(&mut self, reused: bool) {
         if let Some(permit) = &mut self.permit {
             permit.leaves(!reused);
@@ -202,7 +202,7 @@ impl Exchange<'_> {
                     SideError::Http2(error) if is_broken_off(&error) => {
                         Failure::malformed(format!("HTTP/2 ended the connection because of invalid data: {error}"))
                     }
-                    // A reset of ours is about what the origin has sent.
+                    // We reset a stream only because of invalid data from the origin.
                     SideError::Http2(error)
                         if !(error.is_io() || error.is_go_away() || error.is_reset() && error.is_remote()) =>
                     {

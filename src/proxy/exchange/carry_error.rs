@@ -1,4 +1,4 @@
-//! How the transfer of one request ended, and why it broke off.
+//! The result of one request's transfer: completed, or why it broke off.
 
 use super::Outcome;
 use super::carry::{FlowError, SideError};
@@ -6,7 +6,7 @@ use crate::proxy::respond::Failure;
 
 /// A completed transfer.
 pub(super) struct Carried {
-    /// The whole request was sent.
+    /// Whether the whole request was sent.
     pub(super) is_sent: bool,
     pub(super) is_switched: bool,
 }
@@ -31,7 +31,7 @@ impl CarryError {
         Self::Over(Outcome::Cut(why.into()).into())
     }
 
-    /// Of an answer's body. `is_held_up`: the client is at fault for what is too slow.
+    /// The error for an answer's body. `is_held_up`: the client is too slow, not the origin.
     pub fn of_answer(error: FlowError, is_held_up: bool) -> Self {
         match error {
             FlowError::Source(fault) => Self::cut(format!("the origin: {fault}")),

@@ -2,7 +2,7 @@
 
 use crate::http1::list;
 
-/// Whether a challenge or credentials in this list are of a scheme that authenticates connections (RFC 4559, MS-NTHT,
+/// Whether the list has a challenge or credentials of a scheme that authenticates connections (RFC 4559, MS-NTHT,
 /// MS-N2HT).
 pub fn authenticates_connection(value: &[u8]) -> bool {
     let scheme = |part: &[u8]| part.split(u8::is_ascii_whitespace).next().unwrap_or_default().to_ascii_lowercase();

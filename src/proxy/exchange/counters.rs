@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Counts of answers, and latencies.
 #[derive(Default)]
 pub struct Counters {
-    /// Clients without a name in the metrics.
+    /// Outcomes of requests whose client has no label in the metrics.
     others: Outcomes,
     pub(super) users: Users,
     tunnels: AtomicU64,
@@ -29,7 +29,7 @@ pub struct Counters {
     sent: [AtomicU64; 2],
     /// TLS handshakes with clients: succeeded, failed.
     handshakes: [AtomicU64; 2],
-    /// By `Signal::ALL`: answers with a valid signal, and with a malformed one.
+    /// Answers with a valid signal, and with a malformed one, each in the order of `Signal::ALL`.
     noted: [[AtomicU64; Signal::ALL.len()]; 2],
     /// Sum of charges, in millionths.
     charged: Mutex<BTreeMap<Currency, u64>>,
@@ -61,7 +61,7 @@ pub struct Counts {
     pub unverified: u64,
     /// Refused, by slug.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Of these, those that the origin had answered: what it sent was not delivered.
+    /// The part of `refused` that was refused after the origin had answered. That answer was not delivered.
     pub refused_after_answer: u64,
     /// Let through in report mode, by the refusal's slug.
     pub reported: BTreeMap<&'static str, u64>,
@@ -79,11 +79,11 @@ impl Details {
     }
 }
 
-/// Further figures.
+/// Figures that the metrics show in addition to [`Counts`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Details {
-    /// By user with a label in the metrics. All other clients are `""`.
+    /// Outcomes of each user with a label in the metrics, and of all other clients together under `""`.
     pub users: Vec<(Box<str>, OutcomeCounts)>,
     /// Requests sent on new and on reused connections.
     pub sent: [u64; 2],
@@ -106,14 +106,14 @@ impl Counters {
         gone.iter().for_each(|counts| self.others.take_over(&counts.outcomes.read()));
     }
 
-    /// Counts an ended request: `forwarded`, `failed`, `client-gone` or a refusal's slug. `None`: already counted.
+    /// Counts an ended request and its cost. `slug`: `forwarded`, `failed`, `client-gone` or a refusal's; `None`: only the cost.
     #[inline]
     pub(in crate::proxy) fn ended(&self, slug: Option<&'static str>, peer: &Peer, cost: Cost) {
         let is_labelled = self.users.count(peer, slug, cost);
         slug.filter(|_| !is_labelled).into_iter().for_each(|slug| self.others.count(slug));
     }
 
-    /// Users and addresses without a user, busiest first.
+    /// Figures of users, and of addresses without a user, busiest first.
     pub fn busiest(&self, most: usize) -> Vec<UserFigures> {
         self.users.busiest(most)
     }
@@ -130,7 +130,7 @@ impl Counters {
         self.origin.observe(after);
     }
 
-    /// Counts an answer with usage preferences. `promised`: by the request, which cannot be charged more, nor in another currency.
+    /// Counts an answer with usage preferences. `promised`: the price that the request offered, which bounds the charge.
     pub(in crate::proxy) fn noted(&self, noted: &UsageReport, promised: Option<Money>) {
         let [said, malformed] = &self.noted;
         let count = |counts: &[AtomicU64], signal| {
@@ -163,11 +163,11 @@ impl Counters {
         self.handshakes[usize::from(!is_good)].fetch_add(1, Relaxed);
     }
 
-    /// Counts a failure of this host or of the way to it.
+    /// Counts a failure of this host or of the connection to it.
     pub(in crate::proxy) fn failed_at(&self, host: impl ToString, why: &str) {
         let (host, mut failures) = (host.to_string(), self.failures.lock());
         if failures.len() == MOST_HOSTS && !failures.contains_key(host.as_str()) {
-            // Any of those that failed least: whoever fails again and again is seldom it.
+            // Drops a random one of the hosts with the fewest failures, so that a host that fails again and again stays.
             let all = failures.iter().cycle().skip(fastrand::usize(..MOST_HOSTS)).take(MOST_HOSTS);
             let least = all.min_by_key(|(_, known)| known.count).map(|(host, _)| host.clone());
             least.and_then(|host| failures.remove(&host));
@@ -192,7 +192,7 @@ impl Counters {
         *self.distrusted.lock().entry(slug).or_default() += 1;
     }
 
-    /// Failures by host: those that failed most often, if they are many.
+    /// Failures by host. If there are many hosts, those that failed most often.
     pub fn failures(&self) -> BTreeMap<Box<str>, HostFailures> {
         self.failures.lock().clone()
     }
@@ -228,7 +228,7 @@ impl Counters {
     }
 }
 
-/// Hosts whose failures are counted.
+/// Maximum number of hosts whose failures are counted.
 const MOST_HOSTS: usize = 1000;
 const MOST_CURRENCIES: usize = 16;
 
@@ -238,7 +238,7 @@ pub fn samples_latency() -> bool {
     COUNT.with(|count| count.replace((count.get() + 1) % LATENCY_SAMPLE)) == 0
 }
 
-/// One decision in so many is sampled.
+/// Number of decisions of which one is sampled.
 const LATENCY_SAMPLE: u8 = 64;
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use tokio::task::yield_now;
 
 /// How a request that is not refused is answered. `reported`: the decision that report mode did not enforce.
 pub enum RequestDecision {
-    /// By the origin, now. `route`: unless the name cannot be resolved.
+    /// By the origin. `route`: the error if the name cannot be resolved.
     Forward { reported: Option<Reported>, route: Result<Route, ResolveError> },
     /// From the cache.
     Cached { stored: Box<StoredAnswer>, reported: Option<Reported>, route: Route },
@@ -38,7 +38,7 @@ pub struct LastPlace {
 }
 
 impl Exchange<'_> {
-    /// Resolves when the request may go or is refused.
+    /// Resolves when the request may be forwarded, is refused, or can be answered without the origin.
     pub(super) async fn decide(&mut self, last: &mut LastPlace) -> Result<RequestDecision, Refusal> {
         let Exchange { proxy, request, peer, .. } = *self;
         if request.is_looped {
@@ -48,7 +48,7 @@ impl Exchange<'_> {
         loop {
             let route = match self.route(&mut last.route).await? {
                 Ok(route) => Ok(route),
-                // The gate refuses: a host without an address has no readable robots.txt.
+                // The gate refuses the request, because robots.txt of a host without an address is unreachable.
                 Err(ReachError::Resolve(error)) => Err(error),
                 Err(ReachError::Denied(Denied::SetupHost(_))) => {
                     return Ok(RequestDecision::Local(self.setup_page()));
@@ -69,7 +69,7 @@ impl Exchange<'_> {
                 let asks_cache = route.is_ok() && (self.only_stored || is_untried);
                 let answer = self.admit(route.as_ref().ok(), again, asks_cache, &mut last.host).await;
                 if answer.is_err() {
-                    // The settings at the end of the wait refused it.
+                    // The gate refused under the settings at the end of the wait, which also say how to answer.
                     self.settings = proxy.settings.load_full();
                 }
                 match answer? {
@@ -84,7 +84,7 @@ impl Exchange<'_> {
                         };
                         return Ok(RequestDecision::Local(not_modified(&visit)));
                     }
-                    // A reload came during the wait.
+                    // A reload happened during the wait: decide again.
                     Admitted::Allowed { .. } if !Arc::ptr_eq(&self.settings, &proxy.settings.load()) => {
                         self.settings = proxy.settings.load_full();
                         continue;
@@ -129,17 +129,17 @@ impl Exchange<'_> {
         setup(&self.proxy.leaves.ca(), method, target, *accept, &authority.host().to_string())
     }
 
-    /// Finds the route, all under one configuration.
+    /// Finds the route, under the exchange's configuration only.
     async fn route(&mut self, last: &mut LastRoute) -> Result<Result<Route, ReachError>, Refusal> {
         let Exchange { proxy, request, peer, client, ref settings, began, .. } = *self;
         let authority = &request.authority;
         let user = peer.user.as_deref();
         let policy @ HostPolicy { rules, intercept, .. } = settings.hosts_of(user).get(authority.host());
-        // The request came without a CONNECT, its TLS name differs from the CONNECT, or a reload denied the host.
+        // A denied host gets here without a CONNECT, if the TLS name replaced the CONNECT's address, or after a reload.
         if (peer.tunnel.is_some() || authority.scheme() == Scheme::Https) && *intercept == InterceptMode::Deny {
             return Err(policy.https_denied());
         }
-        // Before DNS, which would reveal the name.
+        // Checked before a DNS query, which would reveal the name.
         if *authority.host() != settings.intercept.setup_host {
             settings.check_listed(user, authority.host(), request.method)?;
         }
@@ -149,7 +149,7 @@ impl Exchange<'_> {
         Ok(route)
     }
 
-    /// Adopts the current settings, which change right after the routes.
+    /// Adopts the new settings. Yields first, because a reload replaces the settings right after the routes.
     pub(super) async fn follow_reload(&mut self) {
         yield_now().await;
         self.settings = self.proxy.settings.load_full();
@@ -189,7 +189,8 @@ impl Exchange<'_> {
 }
 
 impl<'a> Exchange<'a> {
-    /// A request or a tunnel with the limits of who asks. `address`: to pace by. `may_wait`: as of [`Proxy::place_in_line`].
+    /// Adds the client and its limits to a request or tunnel. `address`: the address to pace by. `may_wait`: from
+    /// [`Proxy::place_in_line`].
     pub(super) fn limited<'r>(
         &self,
         wanted: policy::Request<'r>,
@@ -215,7 +216,7 @@ impl<'a> Exchange<'a> {
 }
 
 impl Proxy {
-    /// A place among the user's waiting requests, and whether the request may wait.
+    /// Takes a place among the user's waiting requests. Also returns whether the request may wait.
     pub(super) fn place_in_line(&self, user: Option<&User>) -> (Option<Place<String>>, bool) {
         let Some((user, limit)) = user.and_then(|user| Some((user, user.max_waiting?))) else { return (None, true) };
         let place = self.waiting.enter(user.name.as_ref().to_owned(), limit);

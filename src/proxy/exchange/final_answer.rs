@@ -1,4 +1,4 @@
-//! The head of a final answer: whether it is one to what was asked, what is learned from it, what the client has of it.
+//! The head of a final answer: checks that it fits the request, learns from it, and forwards it.
 
 use super::carry::{Added, AfterHead, AnswerHead, Client};
 use super::connection_auth::authenticates_connection;
@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 impl Exchange<'_> {
-    /// A final answer begins; the pace learns from it. `after`: since the request was sent.
+    /// Handles the head of a final answer, from which the pace learns. `after`: the time since the request was sent.
     #[inline]
     pub(super) fn on_answer<C: Client>(
         &mut self,
@@ -40,24 +40,24 @@ impl Exchange<'_> {
         }
         let agrees = || head.upgrade.is_some_and(|to| list(to).any(|to| to.eq_ignore_ascii_case(b"websocket")));
         if is_switched && !agrees() {
-            return Err(Failure::malformed("it switches to another protocol than was asked for").into());
+            return Err(Failure::malformed("it switches to a protocol that was not requested").into());
         }
         if let (true, OutgoingFields::Http2(asked)) = (self.request.is_upgrade, self.request.head) {
-            // Any 2xx would stand for the 101.
+            // An HTTP/2 client would take any 2xx for the 101.
             let declined = !is_switched && !(200..300).contains(&head.status);
             let accept = head.named(header::SEC_WEBSOCKET_ACCEPT.as_str().as_bytes());
             let accepts = is_switched && websocket::is_accepted(asked, accept.as_deref());
             if !declined && !accepts {
-                return Err(Failure::malformed("it does not agree to a WebSocket").into());
+                return Err(Failure::malformed("it does not accept the WebSocket handshake").into());
             }
         }
         if self.request.is_upgrade && head.is_irregular {
-            return Err(Failure::malformed("its head is not written as it has to be").into());
+            return Err(Failure::malformed("its head has irregular lines, which an upgrade must not have").into());
         }
         if let Some(signer) = route.signature()
             && self.is_to_be_repeated(head, signer)
         {
-            return Err(Failure::ended("it asks for a signature").into());
+            return Err(Failure::ended("the origin asks for a signature").into());
         }
         if matches!(head.status, 401 | 407) && head.any(CHALLENGES, authenticates_connection) {
             self.is_private = true;
@@ -68,7 +68,7 @@ impl Exchange<'_> {
         if head.status == 304 && self.cached.is_some() && self.is_confirmed(head, after) {
             return Ok(AfterHead::Confirmed);
         }
-        // It has no end, and is no more requests to the host than a WebSocket is.
+        // An endless stream does not hold its slot, as a WebSocket does not.
         let kind = head.content_type().map(media_type);
         self.trip.is_endless =
             kind.is_some_and(|kind| ENDLESS.iter().any(|endless| endless.eq_ignore_ascii_case(kind)));
@@ -84,7 +84,7 @@ impl Exchange<'_> {
         Ok(self.hand_on(head, client, route))
     }
 
-    /// The client gets the head.
+    /// Forwards the head, and notes it for subresources, `min_revisit` and the cache.
     pub(super) fn hand_on<C: Client>(&mut self, head: &AnswerHead<'_>, client: &mut C, route: &Route) -> AfterHead {
         self.note_page(head);
         self.note_visit(head);
@@ -94,7 +94,7 @@ impl Exchange<'_> {
         self.begin_answer(head, client, route)
     }
 
-    /// Its parts may follow it.
+    /// Remembers a delivered page, because requests for its subresources may follow.
     pub(super) fn note_page(&self, head: &AnswerHead<'_>) {
         if Pages::are_wanted(&self.settings)
             && (200..300).contains(&head.status)
@@ -104,7 +104,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// The answer begins.
+    /// Sends the head to the client, with the proxy's own fields added.
     pub(super) fn begin_answer<C: Client>(
         &mut self,
         head: &AnswerHead<'_>,
@@ -130,11 +130,11 @@ impl Exchange<'_> {
         AfterHead::Body
     }
 
-    /// Whether the origin has asked for a signature of another kind than the request had, if any, and it may be sent again.
+    /// Whether to repeat the request with a signature that the origin asks for, and that the request did not have.
     #[cold]
     fn is_to_be_repeated(&mut self, head: &AnswerHead<'_>, signer: &RequestSigner) -> bool {
         if self.signature.is_clients {
-            // It is the client that is asked.
+            // The client signed the request, and must answer the challenge itself.
             return false;
         }
         let asked = head.joined(ACCEPT_SIGNATURE.as_bytes()).filter(|_| matches!(head.status, 401 | 403));
@@ -159,7 +159,7 @@ impl Exchange<'_> {
 
     fn learn(&mut self, head: &AnswerHead<'_>) {
         let Some(permit) = &mut self.permit else { return };
-        // The host is left alone from now on, not from when the answer has been read.
+        // The backoff begins now, not when the answer has been read.
         if matches!(head.status, 429 | 503) {
             let (asked, date) = (head.joined(b"retry-after"), head.named(b"date"));
             let wait = asked.and_then(|asked| retry_after(&asked, date.as_deref(), SystemTime::now()));
@@ -171,7 +171,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// What the client learns of the way, in Proxy-Status.
+    /// Proxy-Status for the client: an unverified certificate, decisions not enforced, and the site's offer.
     fn proxy_status_value(&self, route: &Route) -> Option<String> {
         let unverified = route.is_unverified().then(|| {
             self.proxy.counters.unverified();
@@ -187,10 +187,10 @@ impl Exchange<'_> {
     }
 }
 
-/// What a server sends as it comes.
+/// Media types of answers without an end.
 const ENDLESS: [&[u8]; 2] = [b"text/event-stream", b"multipart/x-mixed-replace"];
-/// Of a 401 and of a 407.
+/// The challenge fields of a 401 and of a 407.
 const CHALLENGES: [&str; 2] = ["www-authenticate", "proxy-authenticate"];
-/// It may name a price.
+/// 402: the answer may name a price.
 const PAYMENT_REQUIRED: u16 = 402;
 const UNVERIFIED: &str = "the origin's certificate was not verified, as configured";

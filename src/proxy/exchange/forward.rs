@@ -22,7 +22,7 @@ impl Exchange<'_> {
             None => return Outcome::ClientGone,
         };
         if self.request.is_upgrade {
-            // Boxed, because upgrades are rare; the same below.
+            // Boxed, because upgrades are rare.
             return Box::pin(self.upgrade(client, timer, route)).await;
         }
         let versions = match self.request.authenticates_connection {
@@ -34,7 +34,7 @@ impl Exchange<'_> {
             false => Versions::of(self.request.version, self.peer.tunnel.is_some()),
         };
         let (once, uploads) = (!self.request.is_idempotent(), self.request.has_body());
-        // Some servers end the connection because of a large head.
+        // Some HTTP/2 servers end the whole connection because of one large head: such a request uses its own connection.
         let may_be_http2 = versions == Versions::Http2Known || self.request.authority.scheme() == Scheme::Https;
         let alone = may_be_http2 && has_large_head(self.request);
         let shared = self.cached.is_some();
@@ -82,13 +82,13 @@ impl Exchange<'_> {
                 AttemptResult::Done(outcome) => return outcome,
                 AttemptResult::Retry { want, failure, is_unprocessed } => (want, failure, is_unprocessed),
             };
-            // Few retries are allowed if the host has a pacing gap and saw a head, if a slot expired, or if a new
-            // connection ended before it served anything.
+            // The higher limit is for pooled connections that ended without processing the request, at a host without a
+            // pacing gap. All other retries count against the lower limit.
             match is_unprocessed && reused && self.permit.as_ref().is_some_and(|permit| permit.gap().is_zero()) {
                 true => unprocessed += 1,
                 false => tries += 1,
             }
-            // A retry is another request to the host. A client that stalled has no slot for it.
+            // A retry is another request to the host. A client that stalled has lost its slot and gets no retry.
             if !self.permit.as_deref().is_some_and(Permit::has_turn)
                 || tries >= MAX_TRIES
                 || unprocessed >= MAX_UNPROCESSED
@@ -107,7 +107,7 @@ impl Exchange<'_> {
         self.permit.as_ref().is_none_or(|permit| permit.holds_at(&self.request.authority, address))
     }
 
-    /// Takes another slot unless the first is still held. `first`: the address to try first.
+    /// Takes another slot unless the current one is still valid. `first`: the address to try first.
     async fn take_slot<C: Client>(
         &mut self,
         client: &mut C,
@@ -124,7 +124,7 @@ impl Exchange<'_> {
         self.recheck_remembered().map_err(Outcome::Refused)?.map_or(Ok(()), |answer| Err(Outcome::Answered(answer)))
     }
 
-    /// Uses a connection of its own, which may switch protocols.
+    /// Forwards an upgrade request over a new connection, which may switch protocols.
     async fn upgrade<C: Client>(&mut self, client: &mut C, timer: &mut Timer, route: &Route) -> Outcome {
         let mut first = None;
         for _ in 0..MAX_TRIES {
@@ -150,7 +150,7 @@ impl Exchange<'_> {
     }
 }
 
-/// Retries after connections that ended unprocessed: some origins close each one after a few requests.
+/// Maximum number of retries after pooled connections ended: some origins close each connection after a few requests.
 const MAX_UNPROCESSED: u32 = 32;
 
 /// Whether the head exceeds what some servers accept by default: nginx accepts 4 or 8 KiB a field.
@@ -165,6 +165,6 @@ fn has_large_head(request: &Request<'_>) -> bool {
     is_large || all > LARGE_HEAD
 }
 
-/// Bytes, of a field or the target, and of the whole head.
+/// A field or target of more bytes is large. `LARGE_HEAD`: for the whole head.
 const LARGE_FIELD: usize = 3072;
 const LARGE_HEAD: usize = 12 * 1024;

@@ -5,12 +5,12 @@ use crate::upstream::OutgoingFields;
 use http::HeaderMap;
 
 impl OutgoingFields<'_> {
-    /// All fields of this name as one (RFC 9110 §5.3).
+    /// Joins all fields of this name into one value (RFC 9110 §5.3).
     pub fn joined(&self, name: &[u8]) -> Option<Vec<u8>> {
         joined(name, |take| self.each_passed(take))
     }
 
-    /// The fields of these names.
+    /// Collects the fields of these names.
     pub fn fields_named(&self, names: &[http::HeaderName]) -> HeaderMap {
         let mut found = HeaderMap::new();
         let mut note = |name: &[u8], value: &[u8]| {
@@ -24,16 +24,16 @@ impl OutgoingFields<'_> {
     }
 }
 
-/// Bytes that the fields take in HTTP/1.
+/// Size of the fields in bytes, as HTTP/1 would write them.
 pub fn fields_size(fields: &HeaderMap) -> usize {
     fields.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len()).sum()
 }
 
-/// A request's fields as the origin receives them: by these its answers differ (Vary).
+/// A request's fields as the origin receives them, to compare with Vary.
 #[derive(Clone, Copy)]
 pub struct SentFields<'a> {
     fields: OutgoingFields<'a>,
-    /// Replaces the client's User-Agent.
+    /// The User-Agent that replaces the client's.
     agent: Option<&'a str>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> SentFields<'a> {
 
 const USER_AGENT: &[u8] = b"user-agent";
 
-/// All fields of this name as one (RFC 9110 §5.3). `each`: passes names and values.
+/// Joins all fields of this name into one value (RFC 9110 §5.3). `each`: passes each name and value to its argument.
 pub fn joined(name: &[u8], each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Option<Vec<u8>> {
     let mut joined = None::<Vec<u8>>;
     each(&mut |it, value| {

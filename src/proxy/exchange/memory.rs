@@ -19,9 +19,9 @@ pub struct Reservations {
 #[derive(Clone)]
 pub struct RememberedReservation {
     pub reservation: Box<Reservation>,
-    /// When the answer came that says so.
+    /// When the answer with the reservation arrived.
     pub said: SystemTime,
-    /// Monotonic: clock changes do not matter.
+    /// The end of its validity. Monotonic, so that clock changes do not matter.
     pub(super) until: Instant,
 }
 
@@ -32,9 +32,9 @@ impl Default for Reservations {
 }
 
 impl Reservations {
-    /// What refuses the request, as long as the answer that said so is fresh.
+    /// Returns the reservation that refuses the request, while the answer that stated it is fresh.
     pub fn get(&self, asked: &policy::Request<'_>, rules: &HostRules) -> Option<RememberedReservation> {
-        // Most sites reserve nothing.
+        // A shortcut, because most sites reserve nothing.
         let found = if self.reservations.is_empty() { None } else { self.reservations.get(&self.key(asked, rules)) }?;
         let holds = rules.usage.of(found.reservation.field) == RobotsOverride::Enforce
             && !rules.options.report_only
@@ -71,7 +71,7 @@ impl Weighter<u64, Arc<Visit>> for VisitBytes {
 }
 
 impl Visits {
-    /// Normalizes the path: all spellings are one page (RFC 9110 §4.2.3).
+    /// The key of the request's URL. The path is normalized: all spellings are one page (RFC 9110 §4.2.3).
     pub(super) fn key(&self, request: &Request<'_>) -> u64 {
         self.hasher.hash_one((&request.authority, policy::normalised(&request.target)))
     }
@@ -86,9 +86,9 @@ impl Visits {
     }
 }
 
-/// Remembered URLs.
+/// Maximum number of remembered reservations.
 const MAX_RESERVATIONS: usize = 100_000;
-/// Memory of visits in bytes, and their expected number.
+/// Maximum memory for visits in bytes. `EXPECTED`: their expected number.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 const EXPECTED: usize = 200_000;
 /// Overhead of an entry in bytes.

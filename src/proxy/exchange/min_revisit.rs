@@ -11,7 +11,7 @@ use http::header;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is remembered of a page.
+/// What the proxy remembers about a page.
 pub(super) enum Remembered {
     /// The page reserves the declared use.
     Reserved(Box<Reservation>),
@@ -29,13 +29,13 @@ impl Remembered {
     }
 }
 
-/// Whether it matters what is remembered of a page.
+/// Whether the rules use what the proxy remembers about pages.
 pub(super) fn looks_back(rules: &HostRules) -> bool {
     rules.manners.min_revisit.is_some() || !rules.purposes().is_empty()
 }
 
 impl Exchange<'_> {
-    /// What is remembered of the requested page, if it matters.
+    /// Looks up what the proxy remembers about the requested page, if the rules use it.
     #[inline]
     pub(super) fn remembered(&self) -> Option<Remembered> {
         if self.looks_back { self.looked_up() } else { None }
@@ -65,7 +65,7 @@ impl Exchange<'_> {
         if !self.wants_whole() && !visit.is_whole_anyway() {
             return None;
         }
-        // What was delivered to others says nothing of this client's own page.
+        // If the answer may be for this client alone, its validators do not belong to the page that others received.
         let asked = if self.is_for_one() { &[][..] } else { &[header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE] };
         let fields = request.head.fields_named(asked);
         let none_match: Vec<&[u8]> =
@@ -115,8 +115,8 @@ impl Exchange<'_> {
         self.request.method == "GET" && !self.request.reads_robots()
     }
 
-    /// False for parts of a download, which differ from each other. A Range in an unknown unit is ignored (RFC 9110
-    /// §14.2).
+    /// Whether the request is for the whole page: parts of a download differ from each other. A Range in an unknown unit is
+    /// ignored (RFC 9110 §14.2).
     fn wants_whole(&self) -> bool {
         let ranges = self.request.head.fields_named(&[header::RANGE]);
         let is_in_bytes = |range: &http::HeaderValue| {

@@ -1,22 +1,22 @@
-//! What sites ask for in return for their pages, as of their latest answers: by authority, for the API and `explain`.
+//! Offers: the licenses and prices that sites named in their latest answers, by authority, for the API and `explain`.
 
 use crate::policy::{Authority, UsageReport};
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The first authorities that asked for something.
+/// The offers of the first 1000 authorities that made one.
 #[derive(Default)]
 pub struct Offers(Mutex<BTreeMap<Authority, Offer>>);
 
-/// What one asks for.
+/// The license and price that one authority asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Offer {
-    /// Where the terms were that an answer named last.
+    /// URL of the license that the latest answer named.
     pub license: Option<Box<str>>,
-    /// What a 402 named last.
+    /// The price that the latest 402 named.
     pub price: Option<Box<str>>,
-    /// Answers with status 402.
+    /// Number of answers with status 402.
     pub payment_required: u64,
 }
 

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Counts of requests by outcome.
 #[derive(Default)]
 pub(super) struct Outcomes {
-    /// Kept apart, because nearly all requests are forwarded.
+    /// Counted without a lock, because nearly all requests are forwarded.
     forwarded: AtomicU64,
     others: Mutex<OutcomeCounts>,
 }
 
-/// Counts by slug, as in `outcome` of the metrics.
+/// Counts by slug, as in the label `outcome` of the metrics.
 pub type OutcomeCounts = BTreeMap<&'static str, u64>;
 
 impl Outcomes {

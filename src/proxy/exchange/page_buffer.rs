@@ -1,4 +1,4 @@
-//! A page's answer that is held back, as far as it has come.
+//! The buffer of a page whose answer is held back until its usage preferences are known.
 
 use super::carry::{BodySource, KeptHead, Side, SideError};
 use crate::gate::{DecodeError, Workers};
@@ -11,37 +11,38 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The answer so far.
+/// A held answer: the part that has arrived.
 pub(super) struct HeldPage {
     pub(super) head: KeptHead,
     pub(super) form: Arc<PageForm>,
-    /// What has come of its body.
+    /// The part of the body that has arrived.
     pub(super) body: Arc<Vec<u8>>,
-    /// Steps that are left to look for the end of the head.
+    /// Remaining parser steps for finding the end of the page's head.
     pub(super) looks: usize,
     /// The body's length at the last look.
     pub(super) looked_at: usize,
-    /// What the page says, if its head has been seen.
+    /// The page's usage preferences, if its whole head has been seen.
     pub(super) says: Option<UsageLines>,
-    /// Until then something has to be known, or, once it goes out, taken.
+    /// Deadline for knowing the page's usage preferences.
     pub(super) until: Instant,
-    /// It is being read.
+    /// The read in progress, in a worker thread.
     pub(super) reading: Option<Reading>,
-    /// No more is waited for.
+    /// Whether to wait for no more of the body.
     pub(super) is_over: bool,
-    /// Nor is what waits to be decoded.
+    /// Whether to stop waiting for the worker thread, too.
     pub(super) is_unknown: bool,
-    /// How the body has broken off.
+    /// The error that ended the body early.
     pub(super) fault: Option<SideError>,
-    /// It goes out.
+    /// The held body, once it is being sent to the client.
     pub(super) released: Option<HeldBody>,
 }
 
-/// What the page says.
+/// Resolves to the page's usage preferences.
 pub(super) type Reading = Pin<Box<dyn Future<Output = Result<UsageLines, DecodeError>> + Send + Sync>>;
 
 impl HeldPage {
-    /// The time is up: what has come by now decides, if it can be decoded soon. `false`: it goes out already.
+    /// Handles the deadline: the body so far decides, if it can be decoded soon. Returns false if the page is already being
+    /// sent.
     pub(super) fn give_up(&mut self) -> bool {
         self.is_unknown = self.is_over;
         self.end_waiting();
@@ -55,7 +56,7 @@ impl HeldPage {
         }
     }
 
-    /// Takes what the origin has sent. Ready when there will be no more, or enough is there.
+    /// Buffers what the origin sends. Ready when the body has ended or failed, the buffer is full, or it has the page's head.
     pub(super) fn poll_fill<S: Side>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<()> {
         let most = if self.form.codings.is_empty() { LONGEST_HEAD } else { MOST_CODED };
         loop {
@@ -79,7 +80,7 @@ impl HeldPage {
         }
     }
 
-    /// Whether the page's head has come. Looks again when the body is twice as long, as far as [`LOOKS`] goes.
+    /// Whether the page's head has arrived. Looks again each time the body has doubled, until [`LOOKS`] steps are used up.
     fn shows_head(&mut self) -> bool {
         if self.looks == 0 || self.body.len() < (2 * self.looked_at).max(1) {
             return false;
@@ -95,7 +96,7 @@ impl HeldPage {
     }
 }
 
-/// What was held, as it goes out. The origin's rest follows.
+/// The held part of the body while it is sent. The rest follows from the origin.
 pub(super) struct HeldBody(pub(super) Bytes);
 
 impl BodySource for HeldBody {
@@ -116,19 +117,19 @@ impl BodySource for HeldBody {
     }
 }
 
-/// Steps of all looks at a page. Where they are spent, the page is read up to its bound.
+/// Maximum parser steps of all looks at one page. If they are used up, the page is read when the buffer is full.
 pub(super) const LOOKS: usize = 2 * LONGEST_HEAD;
-/// So long is waited for what has come to be decoded.
+/// Longest wait for decoding the buffered body.
 pub(super) const LAST: Duration = Duration::from_secs(1);
-/// Bytes that are held in a content coding: a block of zstd has up to 128 KiB and shows nothing before it is whole (RFC 8878
-/// §3.1.1.2.4).
+/// Maximum bytes held of a body with a content coding: a zstd block has up to 128 KiB and cannot be decoded before it is
+/// whole (RFC 8878 §3.1.1.2.4).
 const MOST_CODED: usize = LONGEST_HEAD + 128 * 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A page that comes in small pieces is not looked at anew for each of them.
+    /// A page that arrives in small pieces is not parsed again for each piece.
     #[test]
     fn all_looks_at_a_page_take_few_steps() {
         let page = "<head><meta name=description content=text>".repeat(1_500);

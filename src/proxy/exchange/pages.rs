@@ -1,6 +1,6 @@
-//! Parts of pages whose client does not say so: over http browsers send no `Sec-Fetch-Dest`. Pages that were just handed to a
-//! client are remembered; what names one of them in Referer, and by Accept or by its name is an image, a style, a script or a
-//! font, is a part of it.
+//! Recognizes parts of pages without `Sec-Fetch-Dest`, which browsers do not send over http. The proxy remembers pages that
+//! it just delivered to a client. A request is for a part of a page if its Referer names such a page, and if Accept or the
+//! file name shows an image, style, script or font.
 
 use super::request::Request;
 use crate::config::{Settings, Subresources};
@@ -12,7 +12,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Those that were handed to clients lately.
+/// Pages that were delivered recently, by client and URL.
 pub struct Pages {
     keys: RandomState,
     handed: Cache<u64, Instant>,
@@ -25,25 +25,25 @@ impl Default for Pages {
 }
 
 impl Pages {
-    /// Whether pages are of any use.
+    /// Whether the settings treat parts of pages differently.
     pub fn are_wanted(settings: &Settings) -> bool {
         settings.pace.subresources == Subresources::Burst
     }
 
-    /// A page, or a style, which names fonts and images.
+    /// Whether the answer is a page, or a style sheet, which names fonts and images.
     pub fn is_one(content_type: &[u8]) -> bool {
         let kinds = [&b"text/html"[..], b"application/xhtml+xml", b"text/css"];
         kinds.iter().any(|kind| media_type(content_type).eq_ignore_ascii_case(kind))
     }
 
     pub fn hand(&self, client: ClientId, request: &Request<'_>, now: Instant) {
-        // Other hosts learn no more than where it came from.
+        // In requests to other hosts, browsers shorten Referer to the origin.
         for page in [request.url(), request.authority.url("/")] {
             self.handed.insert(self.key(client, page.as_bytes()), now);
         }
     }
 
-    /// Whether this is a part of one of them.
+    /// Whether Referer names a recently delivered page.
     pub fn lead_to(&self, client: ClientId, request: &Request<'_>, now: Instant) -> bool {
         let referers = request.head.fields_named(&[header::REFERER]);
         referers.get(header::REFERER).is_some_and(|page| {
@@ -56,7 +56,7 @@ impl Pages {
     }
 }
 
-/// Whether it asks for what pages are made of. What takes anything, as crawlers do, goes by its name.
+/// Whether the request is for a part of a page by its Accept. If it accepts anything, as crawlers do, the file name decides.
 pub fn is_part(accept: Option<&[u8]>, target: &[u8]) -> bool {
     let accept = accept.unwrap_or(b"*/*");
     let first = accept.split(|byte| matches!(byte, b',' | b';')).next().unwrap_or_default().trim_ascii();
@@ -68,12 +68,12 @@ pub fn is_part(accept: Option<&[u8]>, target: &[u8]) -> bool {
     KINDS.into_iter().any(is_kind) && memchr::memmem::find(accept, b"html").is_none()
 }
 
-/// How what is accepted first begins.
+/// Prefixes of the media types that parts of pages have in Accept.
 const KINDS: [&str; 5] = ["image/", "text/css", "font/", "audio/", "video/"];
-/// Of what browsers ask for with `Accept: */*`.
+/// File name endings of parts that browsers request with `Accept: */*`.
 const NAMES: [&str; 7] = [".js", ".mjs", ".css", ".woff", ".woff2", ".ttf", ".otf"];
 const KEPT: usize = 10_000;
-/// By then a page has what it is made of.
+/// Time for a browser to request a page's parts.
 const LATELY: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

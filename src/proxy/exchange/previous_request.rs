@@ -1,4 +1,4 @@
-//! What most requests on a connection repeat.
+//! The previous request on a connection: parsed parts that the next one usually repeats.
 
 use crate::policy::Authority;
 use crate::robots::ProductToken;
@@ -24,7 +24,7 @@ impl PreviousRequest {
     }
 
     pub(super) fn tokens(&mut self, agent: &[u8]) -> Arc<[ProductToken]> {
-        // Most clients of a proxy are one crawler.
+        // Shared by connections, because most clients of one proxy are the same crawler.
         thread_local!(static LAST: RefCell<AgentTokens> = RefCell::default());
         if *self.agent.0 != *agent {
             self.agent = LAST.with_borrow_mut(|last| {
@@ -38,5 +38,5 @@ impl PreviousRequest {
     }
 }
 
-/// Characters kept for people to read.
+/// Maximum length of a User-Agent in logs, in characters.
 const MAX_AGENT_CHARS: usize = 200;

@@ -23,11 +23,11 @@ struct Kept {
     made: u64,
 }
 
-/// A request that was refused or held, or would have been.
+/// A request that was refused, or that report mode did not refuse or hold.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RecentDecision {
-    /// Counts from 1 since the start.
+    /// Sequence number, from 1 since the start.
     pub number: u64,
     pub at: SystemTime,
     pub client: IpAddr,
@@ -70,7 +70,7 @@ impl Decisions {
         self.add((client, user), Some(url), (SystemTime::now(), false), |_| reported);
     }
 
-    /// `what` receives the value of the dropped decision, to reuse its allocation.
+    /// Adds a decision. `what` receives the value of the dropped decision, to reuse its allocation.
     fn add(
         &self,
         (client, user): (IpAddr, Option<&User>),
@@ -103,8 +103,8 @@ impl Decisions {
         self.kept.lock().after(after)
     }
 
-    /// The same, followed by new decisions without a gap. A slow reader misses the oldest if more than are kept come
-    /// at once.
+    /// Streams decisions with a number greater than `after`, then new ones without a gap. A slow reader misses the oldest
+    /// if more than 500 arrive at once.
     pub fn follow(&self, after: u64) -> impl Stream<Item = Arc<RecentDecision>> + Send + use<> {
         let kept = self.kept.lock();
         let live = stream::unfold(self.live.subscribe(), async |mut live| Some((next_value(&mut live).await?, live)));
@@ -130,7 +130,7 @@ impl Kept {
     }
 }
 
-/// Decisions kept.
+/// Number of decisions kept.
 const KEPT: usize = 500;
 
 #[cfg(test)]

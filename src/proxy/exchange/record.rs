@@ -91,7 +91,7 @@ impl EndedExchange<'_> {
 }
 
 impl RequestVerdict<'_> {
-    /// `all`: decisions that were not enforced.
+    /// Adds the verdict to the record. `all`: decisions that were not enforced.
     fn record(&self, all: &[Reported], draft: &mut Draft) {
         let (verdict, reason, refusal) = match *self {
             RequestVerdict::Refused(refusal) => ("refused", refusal.slug(), Some(refusal)),
@@ -126,7 +126,7 @@ impl RequestVerdict<'_> {
     }
 }
 
-/// The state of a policy file of the site.
+/// Records the state of one of the site's policy files.
 fn rests_on(entry: &Entry, members: &mut Draft) {
     if let Some(answer) = &entry.answer {
         members.number("status", answer.status.into());

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One request, as far as decisions need it. All text is the client's, byte for byte.
+/// A parsed request, with what decisions need. All text is the client's, byte for byte.
 pub struct Request<'a> {
     pub version: Version,
     pub method: &'a str,
@@ -42,22 +42,22 @@ pub struct Request<'a> {
     pub is_licensed: bool,
     /// The highest price that the client offers.
     pub promised: Option<Money>,
-    /// From Sec-Fetch-Dest; `None` without it.
+    /// Whether Sec-Fetch-Dest names a part of a page. `None`: no such field.
     pub is_subresource: Option<bool>,
     pub prefer_wait: Option<Duration>,
     /// Max-Forwards (RFC 9110 §7.6.2).
     pub max_forwards: Option<u32>,
-    /// All Via fields in one line; for CONNECT only.
+    /// All Via fields of a CONNECT, joined into one line.
     pub via: Option<String>,
     pub head: OutgoingFields<'a>,
 }
 
-/// What is known of a request that could not be read.
+/// The readable parts of a request that could not be parsed.
 #[derive(Default)]
 pub struct Unread<'a> {
     pub is_head: bool,
     pub accept: Option<&'a [u8]>,
-    /// Known for an HTTP/2 stream.
+    /// `None` over HTTP/1.
     pub url: Option<String>,
 }
 
@@ -111,7 +111,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// `inside`: the authority of the CONNECT around the connection. `last`: the previous request.
+    /// Parses an HTTP/1 request. `inside`: the authority of the CONNECT around the connection. `last`: the previous request.
     pub fn of_http1(
         head: &'a RequestHead<'a>,
         inside: Option<&Authority>,
@@ -132,7 +132,7 @@ impl<'a> Request<'a> {
         };
         for field in head.fields {
             use FieldKind::{Expect, MaxForwards, Prefer, ProxyAuthorization};
-            // What Connection removes says nothing of what the origin is asked.
+            // The origin does not receive fields that Connection names: they count only if they are for the proxy.
             if !head.ends_here(field) || matches!(field.kind, ProxyAuthorization | Expect | Prefer | MaxForwards) {
                 request.note(field.kind, field.value, via)?;
             }
@@ -142,7 +142,7 @@ impl<'a> Request<'a> {
         Ok(request)
     }
 
-    /// Parses an HTTP/2 request. `inside`, `last`: the same.
+    /// Parses an HTTP/2 request. `inside`, `last`: as in [`of_http1`](Self::of_http1).
     pub fn read_http2(
         parts: &'a http::request::Parts,
         ends: bool,
@@ -180,7 +180,7 @@ impl<'a> Request<'a> {
     #[inline]
     fn note(&mut self, kind: FieldKind, value: &'a [u8], via: &Via) -> Result<(), Refusal> {
         match kind {
-            // Both would be forwarded, and an origin may read the other one.
+            // Two fields would be forwarded, and the origin may use another one than the proxy.
             FieldKind::UserAgent if self.user_agent.replace(value).is_some() => {
                 return Err(Refusal::bad_request("more than one User-Agent field"));
             }
@@ -222,7 +222,7 @@ impl<'a> Request<'a> {
         self.authenticates_connection || self.has_body()
     }
 
-    /// Whether the answer may be this client's alone: others neither get it nor hear of it.
+    /// Whether the answer may be for this client alone, so that neither it nor its effects reach other clients.
     pub fn is_for_one(&self) -> bool {
         let mut is_own = self.is_private();
         self.head.each_passed(&mut |name, _| is_own |= is_of_one_client(&name.to_ascii_lowercase()));

@@ -21,7 +21,7 @@ pub(super) fn is_subresource(dest: &[u8]) -> bool {
     !PAGES.iter().any(|page| dest.eq_ignore_ascii_case(page.as_bytes()))
 }
 
-/// `empty` is `fetch()` and the like, with which scripts crawl.
+/// Destinations that are pages. `empty` stands for `fetch()` and similar calls, with which scripts crawl.
 const PAGES: [&str; 8] = ["", "document", "iframe", "frame", "fencedframe", "embed", "object", "empty"];
 
 #[cfg(test)]

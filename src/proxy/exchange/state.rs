@@ -28,17 +28,17 @@ pub struct Exchange<'a> {
     /// The pacing slot.
     pub(super) permit: Option<Box<Permit>>,
     pub(super) signature: Signature,
-    /// The origin connection serves this client connection only.
+    /// Whether the origin connection serves this client connection only.
     pub(super) is_private: bool,
-    /// Heads of pages are checked for usage preferences.
+    /// Whether heads of pages are checked for usage preferences.
     pub(super) reads_pages: bool,
-    /// It matters what is remembered of the page.
+    /// Whether the rules use what the proxy remembers about the page.
     pub(super) looks_back: bool,
     /// The held answer, until the page's head is known.
     pub(super) held: Option<Box<HeldPage>>,
     /// `None`: the cache does not apply.
     pub(super) cached: Option<Box<CacheUse>>,
-    /// The client wants what the cache has, and nothing of the site.
+    /// Whether the client accepts only a stored answer (`only-if-cached`).
     pub(super) only_stored: bool,
     pub(super) trip: Trip,
     pub(super) is_concluded: bool,
@@ -47,13 +47,13 @@ pub struct Exchange<'a> {
 /// State of the request's signature (Web Bot Auth).
 #[derive(Default)]
 pub(super) struct Signature {
-    /// Signed by the proxy.
+    /// Whether the proxy signed the request.
     pub(super) is_ours: bool,
-    /// Signed by the client.
+    /// Whether the client signed the request.
     pub(super) is_clients: bool,
     /// The origin's challenge, which the repeated request answers.
     pub(super) asked: Option<SignatureRequest>,
-    /// The request was repeated.
+    /// Whether the request was repeated.
     pub(super) is_repeated: bool,
 }
 
@@ -73,21 +73,21 @@ pub(super) struct Trip {
     pub(super) origin: Option<Duration>,
     /// Status of the origin's last answer, delivered or not; 0: none.
     pub(super) origin_status: u16,
-    /// Status of what the client has of the origin's answer; 0: nothing.
+    /// Status of the answer that was sent to the client; 0: none.
     pub(super) status: u16,
     pub(super) moved: Moved,
-    /// The answer comes as its events do: it has no least rate.
+    /// Whether the answer is a stream of events, for which no minimum rate applies.
     pub(super) is_endless: bool,
-    /// The client has been sent all that the answer announced: it may leave before the origin says that this was the end.
+    /// Whether the client was sent all content that the answer announced, so that it may leave before the answer's end.
     pub(super) is_delivered: bool,
-    /// Stored once the page has been delivered.
+    /// The visit to store once the page has been delivered.
     pub(super) visit: Option<Box<(u64, Visit)>>,
     /// `None`: the cache is not involved.
     pub(super) cache: Option<Box<CacheTrace>>,
 }
 
 impl Trip {
-    /// Adds a decision that is not enforced. What a later request would overcome comes last.
+    /// Adds a decision that is not enforced. Decisions with a Retry-After come last.
     pub(super) fn report(&mut self, reported: Reported) {
         let waits = |it: &Reported| match it {
             Reported::Refused(refusal) => refusal.retry_after().is_some(),
@@ -129,13 +129,13 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Whether the answer may be this client's alone: by what it asks, or by the connection that it goes over. Whatever is remembered for
-    /// others asks this: the cache and its shared fetches, `min_revisit` and reservations.
+    /// Whether the answer may be for this client alone, because of the request or its private connection. The cache with its
+    /// shared fetches, `min_revisit` and reservations ignore such an answer.
     pub(super) fn is_for_one(&self) -> bool {
         self.is_private || self.request.is_for_one()
     }
 
-    /// The request goes over a connection of this client alone: what others have stored is not what it would get.
+    /// Notes that the request uses a private connection, so that the cache does not apply: the origin may answer differently.
     pub(super) fn keep_private(&mut self) {
         self.is_private = true;
         self.cached = None;

@@ -75,7 +75,7 @@ pub fn locate<'a>(
     Ok((authority, path))
 }
 
-/// `:authority` names the target; inside a CONNECT it must match the CONNECT. `last`: as of [`locate`].
+/// Like [`locate`], for HTTP/2. `:authority` names the target; inside a CONNECT it must match the CONNECT.
 pub fn locate_http2<'a>(
     parts: &'a http::request::Parts,
     method: &str,
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
     use crate::http1::{FieldRoom, read_request};
 
-    /// Authority and target of this head.
+    /// Parses the head into authority and target.
     fn asked(raw: &str, inside: Option<&Authority>) -> Result<(String, String), Refusal> {
         let via = Via::new(&"politely-0".into());
         let mut room = FieldRoom::new();

@@ -1,4 +1,5 @@
-//! Bytes passed unread in both directions: an upgraded protocol, or a host with `intercept: tunnel`.
+//! Tunnels: pass bytes in both directions without parsing them, for an upgraded protocol or a host with
+//! `intercept: tunnel`.
 
 use super::carry::{Flow, FlowError, Moved, Side};
 use super::per_user::hosts;
@@ -56,8 +57,8 @@ impl Exchange<'_> {
     }
 }
 
-/// Passes bytes until both directions have ended, one has failed, or nothing came for `idle`. Updates `moved`. `note`: told when the last
-/// bytes have moved. `check`: sees the client's bytes; its error ends the tunnel before they are forwarded.
+/// Passes bytes until both directions have ended, one has failed, or nothing moved for `idle`. Updates `moved`. `note`:
+/// receives the time when bytes last moved. `check`: sees the client's bytes; its error ends the tunnel before they are forwarded.
 pub async fn run<A: Side, B: Side>(
     client: &mut A,
     origin: &mut B,

@@ -1,5 +1,5 @@
-//! What answers say about their use is noted. Those that say no to the declared purpose (docs/usage.md): their bodies are not
-//! delivered, and repeated requests are refused without asking the site for as long as the answer is fresh.
+//! Usage preferences in answers (docs/usage.md): all are noted. If an answer says no to the declared purpose, its body is
+//! not delivered, and repeated requests are refused without asking the site while that answer is fresh.
 
 use super::Exchange;
 use super::carry::AnswerHead;
@@ -13,12 +13,12 @@ use crate::policy::{
 };
 use std::time::{Duration, Instant, SystemTime};
 
-/// Whether anything can say no. robots.txt has to be read to know of that.
+/// Whether usage preferences can refuse the request: a purpose is declared. robots.txt itself is never refused.
 pub fn is_looked_for(rules: &HostRules, request: &Request<'_>) -> bool {
     !rules.purposes().is_empty() && !request.reads_robots()
 }
 
-/// Whether a page has to be read to know what it says about its use.
+/// Whether pages must be read for their usage preferences.
 pub(super) fn looks_into_pages(rules: &HostRules, request: &Request<'_>) -> bool {
     match rules.usage.page {
         RobotsOverride::Enforce => is_looked_for(rules, request),
@@ -28,7 +28,7 @@ pub(super) fn looks_into_pages(rules: &HostRules, request: &Request<'_>) -> bool
 }
 
 impl Exchange<'_> {
-    /// What the page has said against its use before, if that is fresh.
+    /// The page's remembered reservation, if it is still fresh.
     pub(super) fn reserved(&self, rules: &HostRules) -> Option<Box<Reservation>> {
         let Exchange { proxy, request, peer, .. } = *self;
         if !is_looked_for(rules, request) || !matches!(request.method, "GET" | "HEAD") || request.is_on_terms() {
@@ -37,11 +37,11 @@ impl Exchange<'_> {
         Some(proxy.reservations.get(&asked(request, peer), rules)?.reservation)
     }
 
-    /// What the answer's head says about its use is noted; whether it may be handed on.
+    /// Notes the usage preferences in the answer's head. Refuses the answer if they say no.
     #[cold]
     pub(super) fn check_usage(&mut self, head: &AnswerHead<'_>) -> Result<(), Refusal> {
         let request = self.request;
-        // It has to be read to know what it says.
+        // Clients must be able to read the files that state the site's preferences.
         if request.reads_robots() || *request.target == *SiteFile::TdmRep.path().as_bytes() {
             return Ok(());
         }
@@ -50,14 +50,14 @@ impl Exchange<'_> {
         self.check_lines(&lines, head)
     }
 
-    /// What the answer's head says of what the request has promised. `None`: nobody can tell.
+    /// The price charged, by the answer's head. `None`: unknown, because the field is malformed.
     pub(super) fn charged(&self) -> Option<Charge> {
         let Some(noted) = &self.trip.usage_report else { return Some(Charge::Nothing) };
         let is_clear = !noted.malformed.contains(&Signal::Charged);
         is_clear.then(|| noted.charged.map_or(Charge::Nothing, Charge::Of))
     }
 
-    /// The same of what has been said in it, in its head or in the page's.
+    /// Like [`check_usage`](Self::check_usage), for preferences that were already read, from the answer's head or the page's.
     pub(super) fn check_lines(&mut self, lines: &UsageLines, head: &AnswerHead<'_>) -> Result<(), Refusal> {
         let Exchange { proxy, request, peer, .. } = *self;
         let (now, settings) = (SystemTime::now(), self.settings.clone());
@@ -67,7 +67,7 @@ impl Exchange<'_> {
         let to = Use { purposes: rules.purposes(), product_tokens: &product_tokens, modes: rules.usage, now };
         let (mut noted, reservation) = UsageReport::judged(lines, head.status, &to);
         let reservation = reservation.filter(|_| (200..300).contains(&head.status));
-        // TDMRep §5: what an answer says goes for it, whatever the site's file says.
+        // TDMRep §5: for this answer, its own fields take precedence over the site's file.
         let is_mined = |told: &Reported| matches!(told, Reported::Refused(why) if matches!(&**why, Refusal::EntryReserved(entry) if entry.term.is_none()));
         if lines.frees_mining() {
             self.trip.reported.retain(|told| !is_mined(told));
@@ -102,7 +102,7 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// A decision is not enforced. One of each kind is counted.
+    /// Adds a decision that is not enforced. Each kind is counted once.
     pub(super) fn report(&mut self, reported: impl Into<Reported>) {
         let reported = reported.into();
         if self.trip.reported.iter().all(|before| before.slug() != reported.slug()) {
@@ -113,7 +113,8 @@ impl Exchange<'_> {
 }
 
 impl Exchange<'_> {
-    /// Whether the answer is what others would get, too, as far as it says: caches may share it (RFC 9111 §3), in whatever coding.
+    /// Whether the answer says that others would get the same: shared caches may store it (RFC 9111 §3), and it varies at most
+    /// by content coding.
     fn is_for_all(&self, head: &AnswerHead<'_>) -> bool {
         let mut is_for_all = !self.is_for_one();
         head.each(|_, name, value| {
@@ -125,7 +126,7 @@ impl Exchange<'_> {
     }
 }
 
-/// For how long it holds by the answer's own words; where these are none, for a day.
+/// How long a reservation is remembered: the answer's freshness lifetime, or a day if the answer states none.
 fn lifetime(head: &AnswerHead<'_>, now: SystemTime) -> Duration {
     let fields = CacheFields::read(|take| head.each(|_, name, value| take(name, value)));
     fields.lifetime(now, None, &FreshnessLimits { min_ttl: Duration::ZERO, ..FreshnessLimits::default() })

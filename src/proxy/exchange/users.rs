@@ -18,15 +18,15 @@ use std::time::Duration;
 pub(super) struct UserCounts {
     pub(super) outcomes: Outcomes,
     requests: AtomicU64,
-    /// Of bodies from origins.
+    /// Bytes of bodies from origins.
     bytes: AtomicU64,
     /// Milliseconds that requests were held.
     waited: AtomicU64,
-    /// The metrics have a label for this user.
+    /// Whether the metrics have a label for this user.
     is_labelled: bool,
 }
 
-/// Users are found without a lock, addresses under a shard's lock.
+/// Counts of all users and addresses. Finding a user takes no lock, finding an address a shard's lock.
 pub(super) struct Users {
     /// Exactly the configured users; other names get no entry.
     configured: ArcSwap<HashMap<Box<str>, Arc<UserCounts>>>,
@@ -150,7 +150,7 @@ impl UserCounts {
     }
 }
 
-/// Labels in the metrics: the first configured users; after a reload, users keep theirs.
+/// Maximum number of users with a label in the metrics: the first configured ones. A reload takes no user's label.
 const MOST_LABELLED: usize = 200;
 const MOST_ADDRESSES: usize = 1000;
 
@@ -208,7 +208,7 @@ mod tests {
         let after = counters.details();
         assert_eq!(series(&after, "", "forwarded"), Some(1), "what a user asks takes nothing from the others");
         assert_eq!((series(&after, "u0", "forwarded"), series(&after, "u0", "crawl-delay")), (Some(1), Some(1)));
-        assert_eq!(series(&after, "", "crawl-delay"), Some(2), "those beyond the bound are among the others");
+        assert_eq!(series(&after, "", "crawl-delay"), Some(2), "users beyond the bound are among the others");
         let all = |details: &Details| (details.outcomes()["forwarded"], details.outcomes()["crawl-delay"]);
         assert_eq!(all(&after), (2, users.len() as u64));
         assert_eq!((counters.read().forwarded, counters.read().refused["crawl-delay"]), all(&after));
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(all(&counters.details()), all(&after));
         assert_eq!(series(&counters.details(), "u0", "forwarded"), None);
         ended("forwarded", Some(&users[0]));
-        assert_eq!(series(&counters.details(), "", "forwarded"), Some(3), "of a tunnel that is open still");
+        assert_eq!(series(&counters.details(), "", "forwarded"), Some(3), "a tunnel of the removed user is still open");
         let busiest = counters.busiest(usize::MAX);
         assert_eq!(busiest.len(), MOST_LABELLED + 2, "the address, and who is configured: {busiest:?}");
     }

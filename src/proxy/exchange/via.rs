@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// The Via values of this instance.
 pub struct Via {
     name: Arc<str>,
-    /// For messages received in HTTP/1.0, HTTP/1.1 and HTTP/2.
+    /// Values for messages received in HTTP/1.0, HTTP/1.1 and HTTP/2.
     lines: [String; 3],
 }
 

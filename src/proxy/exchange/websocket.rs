@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, header};
 use ring::digest;
 
-/// Whether a stream asks for a WebSocket. Other protocols are refused.
+/// Whether a stream asks for a WebSocket. An error refuses other protocols.
 pub(super) fn is_asked_for(parts: &Parts) -> Result<bool, Refusal> {
     match parts.extensions.get::<Protocol>() {
         None => Ok(false),
@@ -20,7 +20,7 @@ pub(super) fn is_asked_for(parts: &Parts) -> Result<bool, Refusal> {
     }
 }
 
-/// Adds the key whose hash the origin must return, if a WebSocket is asked for.
+/// Adds the key whose hash the origin must return, if the request is for a WebSocket.
 pub fn add_key(parts: &mut Parts) {
     if parts.extensions.get::<Protocol>().is_some() {
         let key = BASE64_STANDARD.encode(fastrand::u128(..).to_be_bytes());

@@ -11,9 +11,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 #[derive(Debug, Default)]
 pub struct Buffer {
     memory: Vec<u8>,
-    /// Everything before was consumed.
+    /// The bytes before this index were consumed.
     start: usize,
-    /// A long body is likely: much came with the last read.
+    /// Whether a long body is likely, because the last read was long.
     long: bool,
 }
 
@@ -22,7 +22,7 @@ impl Buffer {
         Buffer { memory: Vec::new(), start: 0, long: false }
     }
 
-    /// Reads much at first: most answers come whole.
+    /// A buffer whose first read is large, because most answers arrive whole.
     pub const fn of_answer() -> Self {
         Buffer { memory: Vec::new(), start: 0, long: true }
     }
@@ -59,7 +59,7 @@ impl Buffer {
         self.memory.capacity() == 0 || self.room() > 0
     }
 
-    /// Appends.
+    /// Appends bytes.
     pub fn put(&mut self, bytes: &[u8]) {
         self.make_room(bytes.len());
         self.memory.extend_from_slice(bytes);
@@ -70,7 +70,7 @@ impl Buffer {
         self.memory.capacity() - self.memory.len()
     }
 
-    /// Lets `write` append.
+    /// Lets `write` append bytes.
     pub fn put_with<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
         self.make_room(0);
         write(&mut self.memory)
@@ -84,7 +84,7 @@ impl Buffer {
         *self = all;
     }
 
-    /// Takes the bytes of `other` after the first `end`.
+    /// Moves the bytes of `other` after the first `end` bytes here.
     pub fn put_rest(&mut self, other: &mut Buffer, end: usize) {
         let rest = other.start + end;
         if rest < other.memory.len() {
@@ -114,8 +114,8 @@ impl Buffer {
         self.poll_drain_with(cx, io, &[]).map_ok(drop)
     }
 
-    /// Writes everything, and what the last write takes of `more`. Returns how much that is: at least a byte, if there is one and nothing
-    /// else was to be written.
+    /// Writes the whole buffer, and as much of `more` as the last write takes. Returns the number of bytes of `more` written,
+    /// which is at least 1 if the buffer was empty and `more` was not.
     #[inline]
     pub fn poll_drain_with<S: AsyncWrite + Unpin>(
         &mut self,
@@ -198,11 +198,11 @@ fn give(mut memory: Vec<u8>) {
 }
 
 const SMALL: usize = 8 * 1024;
-/// A page of 64 KiB and its head.
+/// Bytes: a page of 64 KiB and its head.
 const LONG: usize = 72 * 1024;
-/// Enough for most heads.
+/// Minimum room for a read in bytes: enough for most heads.
 const START: usize = 1024;
-/// Buffers kept of each size, per thread.
+/// Maximum number of free buffers of each size, per thread.
 const KEPT: [usize; 2] = [128, 16];
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// Bytes to append to, empty at first.
+/// A byte vector for output, empty at first.
 #[derive(Debug)]
 pub struct Scratch(Vec<u8>);
 
@@ -57,5 +57,5 @@ thread_local! {
 }
 
 const MOST: usize = 64 * 1024;
-/// Per thread.
+/// Maximum number of free vectors per thread.
 const KEPT: usize = 4;

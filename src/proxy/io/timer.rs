@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// A deadline that can be moved. Always polled by the same task.
 pub struct Timer {
     sleep: Pin<Box<Sleep>>,
-    /// The timer will wake the task.
+    /// Whether the timer will wake the task.
     set: bool,
 }
 
@@ -37,7 +37,7 @@ impl Timer {
                 if now >= at {
                     return Poll::Ready(());
                 }
-                // Most connections and streams are short: the first deadline is early enough for all that they set.
+                // The first deadline is short, so that a connection or stream that soon ends never has to reset the timer.
                 self.sleep.as_mut().reset(if self.set { at } else { at.min(now + FIRST) });
             }
             // A task that has used up its budget could not set the timer.
@@ -48,7 +48,7 @@ impl Timer {
         }
     }
 
-    /// The output, or `None` if `at` passes first.
+    /// Waits for the future's output. `None`: `at` has passed first.
     pub async fn limit<F: Future>(&mut self, at: Instant, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         poll_fn(|cx| match future.as_mut().poll(cx) {
@@ -59,7 +59,7 @@ impl Timer {
     }
 }
 
-/// The runtime wakes a new timer after this, at the latest.
+/// The longest first deadline of a timer.
 const FIRST: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Minimum rate of a body (`limits.min_rate`): a body that drips would hold its connections and its slot for as long
-//! as it likes. Pure.
+//! Minimum rate of a body (`limits.min_rate`): without it, a body that drips could hold its connections and its slot for
+//! ever. Pure.
 
 use std::time::Duration;
 use tokio::time::Instant;

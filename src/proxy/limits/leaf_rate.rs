@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// When each client's bucket is full again. Whoever waits for a token holds the lock, and the others queue for that.
+/// When each client's token bucket is full again. A task that waits for a token holds the lock, and others queue for it.
 pub struct LeafRate(Cache<IpAddr, Arc<Mutex<Instant>>>);
 
 impl LeafRate {
@@ -17,8 +17,8 @@ impl LeafRate {
         LeafRate(Cache::new(CLIENTS))
     }
 
-    /// Waits until this client may have another certificate: a token bucket of [`BURST`], one refilled each [`REFILL`]. Takes nothing if
-    /// it is dropped before.
+    /// Waits until this client may have another certificate: a token bucket of [`BURST`], with a token refilled each
+    /// [`REFILL`]. Takes no token if the future is dropped earlier.
     pub async fn turn(&self, client: IpAddr) {
         let full = || Ok::<_, Infallible>(Arc::new(Mutex::new(Instant::now())));
         let Ok(bucket) = self.0.get_or_insert_with(&per_client::client(client), full);

@@ -1,4 +1,5 @@
-//! The open connections, and which of them makes room: the one that has waited longest for its client.
+//! The open connections, and the choice of one that makes room for a new one: the connection that has waited longest for
+//! its client.
 
 use futures_util::task::AtomicWaker;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,12 +11,14 @@ use tokio::time::Instant;
 
 #[derive(Default)]
 pub(super) struct Members {
-    /// By client and number.
+    /// All connections, by client and number.
     pub all: BTreeMap<(IpAddr, u64), Arc<Member>>,
-    /// Those that waited at the last look at all of them, and since when, in their order. Who waits since then comes after them.
+    /// The connections that waited at the last scan, with their `waits_since`, longest wait first. Connections that began to
+    /// wait after the scan have waited for less.
     waiting: VecDeque<(Arc<Member>, u64)>,
-    /// The only client that may have more than half of the places, if none waited then.
+    /// The only client that may have more than half of the places. Found by the last scan, if no connection waited.
     largest: Option<IpAddr>,
+    /// Time of the last scan of all connections.
     pub looked: Option<Instant>,
 }
 
@@ -24,16 +27,17 @@ pub(super) struct Members {
 pub(super) struct Member {
     pub number: u64,
     pub is_cut: AtomicBool,
-    /// Since when it has waited for its client's first or next request, in milliseconds since the start, plus one; 0: it does not.
+    /// Since when the connection has waited for its client's first or next request, in milliseconds since the start plus one.
+    /// 0: it does not wait.
     pub waits_since: AtomicU64,
-    /// It is to make room.
+    /// Whether the connection was asked to make room, so that its next answer is its last.
     pub is_last: AtomicBool,
-    /// At once.
+    /// Whether it must make room as soon as it waits, without the delay `SPARED`.
     pub is_urgent: AtomicBool,
     pub listener: AtomicU64,
     /// The user of a CONNECT.
     pub user: OnceLock<String>,
-    /// The task that serves it.
+    /// The task that serves the connection.
     pub task: AtomicWaker,
 }
 
@@ -42,8 +46,9 @@ impl Members {
         self.all.range((client, 0)..=(client, u64::MAX)).map(|(_, member)| member)
     }
 
-    /// Has the one make room that has waited longest; it may do so already. Looks at all only once those that it found then are gone or
-    /// have been used, and not again within [`LOOK_AGAIN`], so that a flood at the limit costs little. `now` as in [`Member::waits_since`].
+    /// Asks the connection that has waited longest to make room, even if it was asked before. Returns false if none waits.
+    /// Scans all connections only when those of the last scan have ended or were used, and at most once in [`LOOK_AGAIN`], so
+    /// that a flood at the limit costs little. `now`: as in [`Member::waits_since`].
     pub fn close_longest(&mut self, at: Instant, now: u64) -> bool {
         loop {
             while let Some((member, since)) = self.waiting.front() {
@@ -64,7 +69,7 @@ impl Members {
         }
     }
 
-    /// Cuts one connection for a new one of `client`: the newest of an address that is not `client` and has more than `half` of the places.
+    /// Cuts one connection for a new one of `client`: the newest of another client that has more than `half` of the places.
     pub fn cut(&mut self, client: IpAddr, half: usize) {
         let Some(largest) = self.largest.filter(|largest| *largest != client) else { return };
         let newest = self.of(largest).rev().nth(half).and_then(|_| self.of(largest).next_back()).cloned();
@@ -76,7 +81,7 @@ impl Members {
     }
 }
 
-/// Of these, those that wait, in the order in which they make room: who does so already, then who has waited longest.
+/// Sorts the waiting connections in the order in which they make room: first those already asked to, then by length of wait.
 pub(super) fn in_order<'a>(members: impl Iterator<Item = &'a Arc<Member>>, now: u64) -> Vec<&'a Arc<Member>> {
     let mut waiting: Vec<_> = members.filter(|it| (1..=now).contains(&it.waits_since.load(Relaxed))).collect();
     waiting.sort_by_cached_key(|it| (!it.is_last.load(Relaxed), it.waits_since.load(Relaxed), it.number));
@@ -84,7 +89,7 @@ pub(super) fn in_order<'a>(members: impl Iterator<Item = &'a Arc<Member>>, now: 
 }
 
 impl Member {
-    /// Even if a request comes first: then after that.
+    /// Asks the connection to make room. If a request arrives first, that request is still answered.
     pub fn make_room(&self, is_urgent: bool) {
         self.is_urgent.fetch_or(is_urgent, Relaxed);
         self.is_last.store(true, Relaxed);
@@ -92,5 +97,5 @@ impl Member {
     }
 }
 
-/// Interval of checks for connections that wait.
+/// Minimum interval between scans for connections that wait.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Limits on clients: connections, certificates, how slowly a body may come.
+//! Limits on clients: connections, certificates, and the minimum rate of bodies.
 
 pub mod body_rate;
 pub mod leaf_rate;

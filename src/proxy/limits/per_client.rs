@@ -8,12 +8,12 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// The uses of each client.
+/// Counts of uses (connections or waiting requests) by client.
 pub struct Clients<K: Hash + Eq>(Arc<Mutex<HashMap<K, Uses>>>);
 
 struct Uses {
     count: usize,
-    /// When none of them last made room.
+    /// When the last search for a connection that makes room failed.
     was_full: Option<Instant>,
 }
 
@@ -30,7 +30,7 @@ impl<K: Hash + Eq> Default for Clients<K> {
 }
 
 impl<K: Hash + Eq + Clone> Clients<K> {
-    /// `None`: the client has reached `limit`.
+    /// Takes a place. `None`: the client has reached `limit`.
     pub fn enter(&self, client: K, limit: usize) -> Option<Place<K>> {
         let mut clients = self.0.lock();
         match clients.get_mut(&client) {
@@ -42,8 +42,8 @@ impl<K: Hash + Eq + Clone> Clients<K> {
         Some(Place { client, clients: self.0.clone() })
     }
 
-    /// The same. At the limit, another connection `makes_room` if it can, soon: until then there may be twice as many. As it looks at all
-    /// connections, it is not called again within [`LOOK_AGAIN`] if none did.
+    /// Like [`enter`](Self::enter). At the limit, `makes_room` asks another connection to end soon; until it does, there may be
+    /// twice as many. `makes_room` scans all connections, so after a failure it is not called again within [`LOOK_AGAIN`].
     pub fn enter_or(&self, client: K, limit: usize, makes_room: impl FnOnce() -> bool) -> Option<Place<K>> {
         let place = self.enter(client.clone(), limit);
         if place.is_some() || self.0.lock().get(&client).is_some_and(Uses::are_full) {
@@ -67,7 +67,7 @@ impl Uses {
 }
 
 impl<K: Hash + Eq> Place<K> {
-    /// The client it counts for.
+    /// The client that the place counts for.
     pub fn client(&self) -> &K {
         &self.client
     }
@@ -110,7 +110,7 @@ mod tests {
         assert!(clients.enter("carol", 0).is_none());
     }
 
-    /// The look costs as much as there are connections.
+    /// The search scans all connections.
     #[tokio::test(start_paused = true)]
     async fn whoever_is_refused_again_and_again_has_looked_for_room_once() {
         let (clients, looks) = (Clients::default(), Cell::new(0));

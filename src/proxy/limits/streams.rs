@@ -1,5 +1,5 @@
-//! Limit on requests in flight beside the first of each client connection. An HTTP/2 connection has many, and each
-//! may hold a descriptor for as long as its answer lasts.
+//! Limit on requests in flight in addition to the first of each client connection. An HTTP/2 connection may have many, and
+//! each may hold a descriptor for as long as its answer lasts.
 
 use crate::gate::{FairPlace, FairPlaces, Taker};
 use crate::policy::Refusal;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Places for all but the first request of each connection. A client has at most as many as remain free.
+/// Places for all but the first request of each connection. A client may hold at most as many places as remain free.
 pub struct Streams(FairPlaces);
 
 /// A request's place, released on drop.
@@ -18,13 +18,13 @@ pub enum StreamPlace<'a> {
 }
 
 impl Streams {
-    /// `most`: places for which there are descriptors.
+    /// Creates `most` places, for which there must be descriptors.
     pub fn new(most: usize) -> Self {
         Self(FairPlaces::new(most))
     }
 
-    /// Waits for a place. `first`: whether the connection's first request is in flight: it never waits, so endless requests lock
-    /// nobody out.
+    /// Waits for a place. `first`: whether the connection's first request is in flight. That one never waits, so that endless
+    /// requests lock nobody out.
     pub async fn place<'a>(&'a self, first: &'a AtomicBool, client: ClientId) -> Result<StreamPlace<'a>, Refusal> {
         if !first.swap(true, Relaxed) {
             return Ok(StreamPlace::First(first));

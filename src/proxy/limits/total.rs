@@ -1,6 +1,7 @@
-//! Limit on all client connections (`limits.max_connections`, and the limit on open files). Those that wait for their clients, for a
-//! request or the rest of a head or handshake, make room for new ones: with their next answer, which says so, or once they have waited for
-//! [`SPARED`] (RFC 9112 §9.6). If none waits, an address that has more than half of the places gives way to others.
+//! Limit on all client connections (`limits.max_connections`, and the limit on open files). At the limit, connections that
+//! wait for a request or for the rest of a head or handshake make room for new ones: they end after their next answer,
+//! which announces it, or once they have waited for [`SPARED`] (RFC 9112 §9.6). If no connection waits, a client that has
+//! more than half of the places loses its newest connection to others.
 
 use super::members::{LOOK_AGAIN, Member, Members, in_order};
 use parking_lot::Mutex;
@@ -14,10 +15,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// The open connections.
+/// The open connections and their places.
 pub struct Room {
     open: Arc<Open>,
-    /// Connections for which there are descriptors.
+    /// Number of connections for which there are descriptors.
     most: usize,
 }
 
@@ -37,15 +38,15 @@ pub struct ConnectionPermit {
 }
 
 impl Room {
-    /// `most`: connections for which there are descriptors.
+    /// Creates `most` places, for which there must be descriptors.
     pub fn new(most: usize) -> Self {
         let (count, members, next) = (watch::Sender::new(0), Mutex::default(), AtomicU64::new(0));
         let (began, is_over) = (Instant::now(), false.into());
         Room { open: Arc::new(Open { count, members, next, began, is_over }), most }
     }
 
-    /// Waits until fewer than `limit` are open. Meanwhile one that waits makes room or, if none does, one is cut.
-    /// `limit` is called again each time. Cancel-safe.
+    /// Waits until fewer than `limit` connections are open. Meanwhile, a waiting connection makes room or, if none waits, one
+    /// is cut. Calls `limit` again for each attempt. Cancel-safe.
     pub async fn permit(&self, client: IpAddr, limit: impl Fn() -> usize) -> ConnectionPermit {
         let mut open = self.open.count.subscribe();
         loop {
@@ -59,12 +60,12 @@ impl Room {
                     members.cut(client, self.half(limit()));
                 }
             }
-            // One may begin to wait. The sender is in `self`, so it cannot be gone.
+            // Times out, because a connection may begin to wait. `changed` cannot fail: the sender is in `self`.
             let _ = timeout(LOOK_AGAIN, open.changed()).await;
         }
     }
 
-    /// Connections that are open, and all that ever were.
+    /// The number of open connections, and of all since the start.
     pub fn counts(&self) -> (usize, u64) {
         (*self.open.count.borrow(), self.open.next.load(Relaxed))
     }
@@ -76,7 +77,7 @@ impl Room {
         self.open.count.send_if_modified(|open| {
             taken = *open < limit;
             *open += usize::from(taken);
-            // Nobody waits for an increase.
+            // Nobody needs to be woken by an increase.
             false
         });
         taken.then(|| {
@@ -88,7 +89,7 @@ impl Room {
         })
     }
 
-    /// Half of the places: more of one client's give way to others.
+    /// Half of the places. A client that has more gives way to others.
     pub fn half(&self, limit: usize) -> usize {
         (limit.min(self.most) / 2).max(1)
     }
@@ -107,7 +108,8 @@ impl Room {
         members.iter().for_each(|member| member.task.wake());
     }
 
-    /// Has the connections that have waited longest make room at once: a quarter of them, at least `least`. Returns how many.
+    /// Asks the connections that have waited longest to make room at once: a quarter of the waiting ones, at least `least`.
+    /// Returns how many.
     pub fn close_idle(&self, least: usize) -> usize {
         let (now, members) = (self.open.millis(Instant::now()), self.open.members.lock());
         let mut waiting = in_order(members.all.values(), now);
@@ -116,12 +118,12 @@ impl Room {
         waiting.len()
     }
 
-    /// Asks one connection of this client to make room. False: all that wait do.
+    /// Asks one waiting connection of this client to make room. Returns false if all waiting ones were asked before.
     pub fn close_idle_of(&self, client: IpAddr) -> bool {
         self.close_another(self.open.members.lock().of(client))
     }
 
-    /// The same for the user of a CONNECT.
+    /// Like [`close_idle_of`](Self::close_idle_of), for the tunnels of a user.
     pub fn close_idle_of_user(&self, user: &str) -> bool {
         let is_its = |member: &&Arc<Member>| member.user.get().is_some_and(|name| name == user);
         self.close_another(self.open.members.lock().all.values().filter(is_its))
@@ -135,14 +137,14 @@ impl Room {
 }
 
 impl Open {
-    /// As in [`Member::waits_since`].
+    /// Converts a time to the form of [`Member::waits_since`].
     fn millis(&self, at: Instant) -> u64 {
         at.saturating_duration_since(self.began).as_millis() as u64 + 1
     }
 }
 
 impl Member {
-    /// When it makes room, unless its client sends something.
+    /// When the connection ends to make room, unless its client sends something. `None`: it was not asked to, or does not wait.
     fn goes_at(&self, open: &Open) -> Option<Instant> {
         let since = self.is_last.load(Relaxed).then(|| self.waits_since.load(Relaxed))?.checked_sub(1)?;
         let spared = if self.is_urgent.load(Relaxed) { Duration::ZERO } else { SPARED };
@@ -151,17 +153,17 @@ impl Member {
 }
 
 impl ConnectionPermit {
-    /// The connection waits for its client since then.
+    /// Notes since when the connection has waited for its client.
     pub fn waits(&self, since: Instant) {
         self.member.waits_since.store(self.open.millis(since), Relaxed);
     }
 
-    /// Whether it must make room now; [`serve`](Self::serve) is woken then.
+    /// Whether the connection must make room now; [`serve`](Self::serve) is woken then.
     pub fn makes_room(&self) -> bool {
         self.member.goes_at(&self.open).is_some_and(|at| at <= Instant::now())
     }
 
-    /// Whether it is to make room: its next answer is the last. [`serve`](Self::serve) is woken when it is.
+    /// Whether the connection was asked to make room: its next answer is the last. [`serve`](Self::serve) is woken then.
     pub fn is_last(&self) -> bool {
         self.member.is_last.load(Relaxed)
     }
@@ -176,7 +178,7 @@ impl ConnectionPermit {
                 tracing::debug!(%client, "cut a connection for another client");
                 return Poll::Ready(());
             }
-            // What has come is read first, and what can say goodbye does.
+            // Polls the connection once more before it is dropped: it reads what has arrived, or says goodbye in its protocol.
             let goes_now = member.goes_at(&open).is_some_and(|at| at <= Instant::now());
             if serving.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(());
@@ -206,12 +208,12 @@ impl ConnectionPermit {
         self.member.is_last.store(outer.member.is_last.load(Relaxed), Relaxed);
     }
 
-    /// The user of a CONNECT, whose other connections it makes room for.
+    /// Sets the user of a tunnel, which makes room for that user's other connections.
     pub fn set_user(&self, user: Option<&str>) {
         user.into_iter().for_each(|user| _ = self.member.user.set(user.to_owned()));
     }
 
-    /// Its client waits for the proxy.
+    /// Notes that the connection does not wait for its client.
     pub fn busy(&self) {
         self.member.waits_since.store(0, Relaxed);
     }
@@ -223,7 +225,7 @@ impl Drop for ConnectionPermit {
         self.open.members.lock().all.remove(&(self.client, self.member.number));
         self.open.count.send_if_modified(|open| {
             *open -= 1;
-            // A waiter subscribes before it looks.
+            // A waiter subscribes before it tries to take a place: without receivers, nobody has to be woken.
             self.open.count.receiver_count() > 0
         });
     }
@@ -277,7 +279,7 @@ mod tests {
             permit.waits(now - Duration::from_millis(age as u64));
         }
         for _ in 0..2 {
-            assert_eq!(room.close_idle(2), 2, "the same");
+            assert_eq!(room.close_idle(2), 2, "the same two connections");
             let gone: Vec<_> = permits.iter().map(ConnectionPermit::is_last).collect();
             assert_eq!(gone, [false, false, false, false, true, true]);
         }
@@ -288,7 +290,7 @@ mod tests {
         assert!(permits[1].is_last(), "its request is answered first");
     }
 
-    /// Whether it waits for its first bytes, or for those after an answer.
+    /// This applies before the first request and after an answer.
     #[tokio::test(start_paused = true)]
     async fn a_connection_makes_room_when_it_has_waited_for_a_moment() {
         for is_used in [false, true] {
@@ -344,7 +346,7 @@ mod tests {
         }
     }
 
-    /// A tunnel waits from a later time on.
+    /// Models a tunnel, which counts as waiting only from a later time on.
     #[tokio::test(start_paused = true)]
     async fn who_does_not_wait_yet_makes_no_room_and_one_of_a_user_makes_it_for_that_user() {
         let room = Room::new(9);
@@ -366,7 +368,7 @@ mod tests {
             permit.busy();
             held.push(Box::pin(hold(permit)));
         }
-        assert_eq!(held.len(), 8, "alone, it has all");
+        assert_eq!(held.len(), 8, "a single client gets all places");
         let mut held = futures_util::future::join_all(held);
         let mut others = Vec::new();
         for _ in 0..4 {

@@ -13,7 +13,7 @@ pub enum Member<'a> {
     Number(u64),
 }
 
-/// Passes each member by name.
+/// Calls `put` with the name and value of each member.
 pub fn each_member(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'_>)) {
     match refusal {
         Refusal::Disallowed { authority, product_tokens, .. }

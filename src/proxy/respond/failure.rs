@@ -1,5 +1,5 @@
-//! Failures that are not refusals: of the connection, the origin or the client's message, named as in RFC 9209 §2.3,
-//! each with its status.
+//! Failures, which are not refusals: of the connection, the origin or the client's message. Each has its status and an
+//! error type of RFC 9209 §2.3.
 
 use crate::tls_words;
 use crate::upstream::{DialError, DialFault, ResolveError};
@@ -7,7 +7,7 @@ use http::StatusCode;
 use std::fmt::Display;
 use std::time::Duration;
 
-/// A failure, as the client is answered.
+/// A failure, with the status and texts of the answer to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub status: StatusCode,

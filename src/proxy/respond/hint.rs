@@ -1,10 +1,10 @@
-//! What a client, model or person can do about a refusal: one sentence, in JSON and on the page. Pure.
+//! Hints: one sentence that tells a client, model or person what to do about a refusal, in JSON and on the page. Pure.
 
 use crate::config::Settings;
 use crate::policy::{EgressReason, ListedBy, Refusal};
 use std::borrow::Cow;
 
-/// Keys and commands are in backticks. `wait`: seconds until a retry makes sense.
+/// The hint for a refusal, with keys and commands in backticks. `wait`: seconds until a retry makes sense.
 pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) -> Cow<'static, str> {
     let wait = wait.unwrap_or_default();
     Cow::Borrowed(match refusal {
@@ -132,7 +132,7 @@ mod tests {
         let users = Refusal::EgressDenied { why: why(ListedBy::User) };
         assert!(
             !of(&users, None, "egress: { hosts: [a.example] }").contains("a.example"),
-            "it is not the list that decided"
+            "the user's list decided, not this one"
         );
     }
 

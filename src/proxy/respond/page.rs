@@ -9,7 +9,7 @@ use std::io::Write;
 
 /// Whether `text/html` has more weight than JSON (RFC 9110 §12.5.1).
 pub(super) fn prefers_html(accept: &[u8]) -> bool {
-    // Most crawlers accept anything.
+    // A shortcut, because most crawlers accept anything.
     accept != b"*/*"
         && weight(accept, ["text/html", "application/xhtml+xml"])
             > weight(accept, ["application/json", "application/problem+json"])
@@ -89,7 +89,7 @@ fn label(name: &'static str) -> &'static str {
     }
 }
 
-/// Formats text with names in backticks.
+/// Writes text, with the names in backticks as code.
 fn put_code(text: &str, put: &mut impl FnMut(fmt::Arguments<'_>)) {
     for (place, part) in text.split('`').enumerate() {
         match place % 2 {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use std::time::Instant;
 
-/// `conditions`: If-None-Match and If-Modified-Since of the request.
+/// Answers with the stored copy. `conditions`: If-None-Match and If-Modified-Since of the request.
 pub fn robots_copy(copy: &RobotsCopy, conditions: &HeaderMap) -> Answer {
     let unchanged = copy.status == 200 && is_unchanged(conditions, copy);
     let status = StatusCode::from_u16(copy.status).unwrap_or(StatusCode::OK);
@@ -27,7 +27,7 @@ pub fn robots_copy(copy: &RobotsCopy, conditions: &HeaderMap) -> Answer {
     Answer::shared(status, put_fields, if unchanged { Bytes::new() } else { copy.body.clone() })
 }
 
-/// The client has the page already (`min_revisit`).
+/// The 304 for a client that already has the page (`min_revisit`).
 pub fn not_modified(visit: &Visit) -> Answer {
     let (fields, age) = visit.repeated(Instant::now());
     let put_fields = |text: &mut Vec<u8>| {

@@ -1,5 +1,4 @@
-//! The pages at `intercept.setup_host`: the certificate of the proxy's authority, and how each platform comes to
-//! trust it.
+//! The pages at `intercept.setup_host`: the certificate of the proxy's authority, and how to trust it on each platform.
 
 use super::text::Html;
 use super::{Answer, page};
@@ -19,7 +18,7 @@ pub fn setup(ca: &Ca, method: &str, target: &[u8], accept: Option<&[u8]>, host: 
         }
         b"" | b"/" => answer(StatusCode::OK, "content-type: text/plain; charset=utf-8\r\n", &plain(ca, host)),
         b"/ca.pem" => answer(StatusCode::OK, "content-type: application/x-pem-file\r\n", ca.trusted_pem().as_bytes()),
-        // With this type browsers and phones offer to install it.
+        // With this media type, browsers and phones offer to install the certificate.
         b"/ca.crt" => answer(StatusCode::OK, "content-type: application/x-x509-ca-cert\r\n", ca.cert_der()),
         _ => answer(
             StatusCode::NOT_FOUND,
@@ -88,5 +87,5 @@ fn introduction(ca: &Ca) -> Vec<String> {
 /// Placeholder for the requested name.
 const HOST: &str = "HOST";
 
-/// Blocks for each platform: its name, and indented commands. They go through the proxy, by `http_proxy` or the system's settings.
+/// A block for each platform: its name, and indented commands, which use the proxy by `http_proxy` or the system's settings.
 const PLATFORMS: &str = include_str!("setup.txt");

@@ -1,4 +1,4 @@
-//! The status of each refusal, and its error type in Proxy-Status (RFC 9209 §2.3).
+//! Status and Proxy-Status error type (RFC 9209 §2.3) of each refusal.
 
 use crate::config::Settings;
 use crate::policy::{EgressReason, Refusal};

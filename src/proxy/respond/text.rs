@@ -61,7 +61,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// The usual size in bytes.
+/// Usual size of a problem in bytes.
 const USUAL: usize = 1024;
 
 /// Writes a string of a structured field (RFC 9651 §3.3.3), which is printable ASCII, of up to `most` characters.
@@ -82,7 +82,7 @@ pub(super) fn put_field_text(out: &mut Vec<u8>, text: &str, most: usize) -> bool
     false
 }
 
-/// Text escaped for an HTML element or attribute, with nothing that hides text or turns it around.
+/// Text escaped for an HTML element or attribute. Characters that hide text or change its direction are shown as escapes.
 pub(super) struct Html<'a>(pub &'a str);
 
 impl fmt::Display for Html<'_> {
@@ -118,7 +118,8 @@ fn put_json(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// Fast check, which nearly all text passes. `special` marks special bytes in a word of eight.
+/// Whether the text has no special byte: a fast check, which nearly all text passes. `special` marks the special bytes in
+/// a word of 8 bytes.
 #[inline]
 fn holds_none(text: &str, special: impl Fn(u64) -> u64) -> bool {
     let (words, rest) = text.as_bytes().as_chunks();

@@ -231,10 +231,7 @@ pub(super) fn parameters(now: OffsetDateTime) -> Result<CertificateParams, Unusa
 
 /// This machine's name, as far as a certificate can contain it.
 fn host_name() -> String {
-    #[cfg(target_os = "linux")]
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    #[cfg(not(target_os = "linux"))]
-    let name = String::new();
     let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.')).take(32).collect();
     if plain.is_empty() { String::from("localhost") } else { plain }
 }

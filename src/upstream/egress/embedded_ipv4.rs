@@ -1,8 +1,8 @@
-//! The IPv4 addresses that an IPv6 address may stand for.
+//! IPv4 addresses embedded in an IPv6 address.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// All IPv4 addresses that an IPv6 address may carry, by the forms that it matches.
+/// All IPv4 addresses that an IPv6 address may embed, by the forms that it matches.
 pub(super) fn ipv4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let octets = address.octets();
     let at = |places: [usize; 4]| Ipv4Addr::from(places.map(|place| octets[place]));
@@ -26,7 +26,8 @@ pub(super) fn ipv4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     }
 }
 
-/// For each prefix length, the IPv4 address is at another place (RFC 6052 §2.2). Readings in 0.0.0.0/8 are dropped, unless all are.
+/// For each prefix length, the IPv4 address is at another place (RFC 6052 §2.2). Readings in 0.0.0.0/8 are dropped, unless
+/// all readings are in it.
 fn own_nat64(readings: [Ipv4Addr; 4]) -> Vec<Ipv4Addr> {
     let sound: Vec<_> = readings.into_iter().filter(|reading| reading.octets()[0] != 0).collect();
     if sound.is_empty() { vec![Ipv4Addr::UNSPECIFIED] } else { sound }

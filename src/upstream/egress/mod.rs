@@ -1,6 +1,6 @@
-//! Where the proxy may connect to. Pure: a table of address ranges and the operator's exceptions. Called by `upstream`
-//! (`reach_for`, `addresses`) for each request, those inside a CONNECT too, each tunnel, robots.txt fetch and redirect hop:
-//! [`Guard::screen_host`] before the name is resolved, [`Guard::screen_socket`] with the address that is then dialled.
+//! The egress guard: where the proxy may connect to. Pure: a table of address ranges and the operator's exceptions. `upstream`
+//! (`reach_for`, `addresses`) calls it for each request, even inside a CONNECT, each tunnel, robots.txt fetch and redirect
+//! hop: [`Guard::screen_host`] before the name is resolved, [`Guard::screen_socket`] with the address that is then dialled.
 
 mod embedded_ipv4;
 mod ranges;
@@ -16,9 +16,9 @@ use crate::policy::{Allowlist, EgressReason, Host, HostPattern, ListedBy, Refusa
 /// The egress guard. By default it allows public addresses on ports 80 and 443.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guard {
-    /// Allowed although special-purpose.
+    /// Special-purpose networks that the operator allows.
     pub allow: Vec<IpNet>,
-    /// Denied although public; overrides `allow`.
+    /// Networks that the operator denies; overrides `allow`.
     pub deny: Vec<IpNet>,
     /// Hosts denied by name.
     pub deny_hosts: Vec<HostPattern>,
@@ -26,7 +26,8 @@ pub struct Guard {
     pub listed: Allowlist,
     /// The allowed ports.
     pub ports: Vec<RangeInclusive<u16>>,
-    /// Where this instance listens. The unspecified address stands for loopback only; the caller adds the machine's other addresses.
+    /// The addresses where this instance listens. The unspecified address stands for loopback only; the caller adds the
+    /// machine's other addresses.
     pub listeners: Vec<SocketAddr>,
     /// The name under which the proxy serves its own setup pages.
     pub setup_host: Option<Host>,
@@ -47,7 +48,8 @@ impl Default for Guard {
 }
 
 impl Guard {
-    /// Checks what is known before the name is resolved. A port on which we listen is not denied here: the loop is detected by address.
+    /// Checks host and port before the name is resolved. A port on which we listen passes, so that the address shows whether it
+    /// is a loop.
     pub fn screen_host(&self, host: &Host, port: u16) -> Result<(), Denied> {
         if self.setup_host.as_ref() == Some(host) {
             return Err(Denied::SetupHost(host.clone()));
@@ -129,7 +131,7 @@ pub enum Denied {
     UnlistedHost(Host),
     /// The port is not allowed.
     Port(u16),
-    /// This proxy listens there.
+    /// The proxy itself listens at the address.
     OwnListener(SocketAddr),
     /// The name under which the proxy serves its own setup pages.
     SetupHost(Host),
@@ -140,7 +142,7 @@ impl From<Denied> for Refusal {
         let why = match denied {
             Denied::Special { address, range, source, carried } => EgressReason::Address {
                 address,
-                range: carried.map_or(range.into(), |inner| format!("{range} by the {inner} in it").into()),
+                range: carried.map_or(range.into(), |inner| format!("{range} because of the embedded {inner}").into()),
                 source: source.into(),
             },
             Denied::Listed { address, network } => {

@@ -6,7 +6,7 @@
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// One range.
+/// A range, with its name and the document that defines it.
 #[derive(Debug)]
 pub(super) struct Range {
     pub network: IpNet,
@@ -24,13 +24,13 @@ pub(super) fn find(address: IpAddr) -> Option<&'static Range> {
     holding.max_by_key(|range| range.network.prefix_len()).or(reserved)
 }
 
-/// Whether the address is allocated: so far all global unicast addresses are in 2000::/3. The NAT64 prefixes are outside, but the
-/// carried addresses are checked.
+/// Whether the address is in allocated space: so far all global unicast addresses are in 2000::/3. The NAT64 prefixes are
+/// outside, but allowed here, because the embedded addresses are checked.
 fn is_given_out(address: Ipv6Addr) -> bool {
     matches!(address.segments(), [0x2000..=0x3fff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0x64, 0xff9b, 1, ..])
 }
 
-static RESERVED: Range = v6([0; 8], 0, "not given out", "IANA IPv6 address space");
+static RESERVED: Range = v6([0; 8], 0, "unallocated", "IANA IPv6 address space");
 
 pub(super) static V4: &[Range] = &[
     v4([0, 0, 0, 0], 8, "This network", "RFC 791"),

@@ -114,8 +114,8 @@ fn every_special_range_is_denied_from_its_first_address_to_its_last() {
         ("Link-Local Unicast", "fe80::", "febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff", None, None),
         ("Site-Local Unicast", "fec0::", "feff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", None, None),
         ("Multicast", "ff00::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", None, None),
-        ("not given out", "200::", "1fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", None, Some("2000::")),
-        ("not given out", "4000::", "5eff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", None, None),
+        ("unallocated", "200::", "1fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", None, Some("2000::")),
+        ("unallocated", "4000::", "5eff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", None, None),
     ] {
         let guard = Guard::default();
         assert_eq!(range_of(&guard, first), Some(name), "{first}");
@@ -290,6 +290,6 @@ fn a_denial_names_range_and_document() {
     assert_eq!(sentence("10.0.0.1"), "blocked by egress: 10.0.0.1 is Private-Use (RFC 1918)");
     assert_eq!(
         sentence("64:ff9b::10.0.0.1"),
-        "blocked by egress: 64:ff9b::a00:1 is Private-Use by the 10.0.0.1 in it (RFC 1918)"
+        "blocked by egress: 64:ff9b::a00:1 is Private-Use because of the embedded 10.0.0.1 (RFC 1918)"
     );
 }

@@ -82,7 +82,7 @@ pub(super) async fn carry(
             },
         }
     }
-    // Streams in flight learn of it when the carrier is dropped.
+    // Streams in flight fail when the carrier is dropped.
     vitals.set(&vitals.is_over);
     leave();
 }
@@ -102,8 +102,8 @@ fn poll_carrier(
 
 /// Streams allowed until the origin has sent its limit: more could be refused.
 pub(super) const FIRST_STREAMS: usize = 1;
-/// If nothing arrives for this long on a connection with streams, it is sent a PING;
+/// A connection with streams on which nothing arrives for this long is sent a PING.
 const SILENCE: Duration = Duration::from_secs(15);
-/// an answer has to arrive within this time.
+/// Something must arrive within this time after a PING.
 const PONG_TIME: Duration = Duration::from_secs(10);
 const CLOSE_TIME: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! What an HTTP/2 error means: signals from the origin, and connections that we closed because of an invalid message.
+//! Interpretation of HTTP/2 errors: signals from the origin, and connections closed because of an invalid message.
 
 use h2::Reason;
 
@@ -12,8 +12,8 @@ pub fn asks_for_calm(error: &h2::Error) -> bool {
     error.is_remote() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM)
 }
 
-/// Whether the connection was ended for all because of one of its streams: by us, for a field that the origin may not send, which its
-/// server may have passed on from somebody else; or by the origin, for a request: nginx does so where a field is too large for it.
+/// Whether one stream's error ended the whole connection. Either we ended it because of an invalid field in an answer, which
+/// the server may have forwarded from another one, or the origin did because of a request, as nginx if a field is too large.
 pub fn is_broken_off(error: &h2::Error) -> bool {
     error.is_go_away() && error.reason() != Some(Reason::NO_ERROR)
 }

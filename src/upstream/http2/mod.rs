@@ -1,6 +1,6 @@
-//! HTTP/2 connections to one endpoint, shared by its requests (RFC 9113). A stream is opened only if the origin has room for it. A
-//! connection that the origin is about to close takes no more streams. A silent connection is sent a PING, and closed without an
-//! answer.
+//! HTTP/2 connections to one endpoint, shared by its requests (RFC 9113). A stream is opened only if the origin has room for
+//! it. A connection that the origin is about to close takes no more streams. A silent connection is sent a PING, and closed
+//! if no answer arrives.
 
 mod carrier;
 mod error_meaning;
@@ -34,7 +34,7 @@ use vitals::WINDOW;
 /// A stream on a shared connection. Dropping it ends the stream.
 pub struct Http2Link {
     connection: Arc<Http2Connection>,
-    /// Its request has a body.
+    /// Whether the request has a body.
     uploads: bool,
 }
 
@@ -89,15 +89,16 @@ pub(super) struct EndpointConnections {
     connections: Mutex<Vec<Arc<Http2Connection>>>,
     /// The number of idle connections of all endpoints.
     all: Arc<AtomicUsize>,
-    /// Held while a connection is opened that others may want to share. Contains the last failure.
+    /// The lock that is held while a connection is opened that other requests may share. Contains the last failure.
     pub opening: tokio::sync::Mutex<Option<(Instant, DialError)>>,
-    /// The endpoint chose HTTP/1 most recently: nothing to share.
+    /// Whether the endpoint chose HTTP/1 most recently, so that there is nothing to share.
     pub is_http1: AtomicBool,
-    /// The endpoint rejected HTTP/1, or did not answer it.
+    /// Whether the endpoint rejected HTTP/1, or did not answer it.
     pub is_only: AtomicBool,
-    /// The endpoint's HTTP/2 has ended a connection for all that shared it; over HTTP/1.1 the same error affects one request only.
+    /// Whether one stream's error has ended a whole HTTP/2 connection of the endpoint. Over HTTP/1.1, the same error affects one
+    /// request only.
     pub is_broken_off: AtomicBool,
-    /// The endpoint most recently chose none of the offered versions.
+    /// Whether the endpoint most recently chose none of the offered versions.
     pub chose_none: AtomicBool,
 }
 
@@ -121,8 +122,8 @@ impl EndpointConnections {
         EndpointConnections { all, ..Self::default() }
     }
 
-    /// A stream on one of the connections. `place`: that leads there. `uploads`: and has no body under way; an origin that does not read
-    /// one takes none of another on the same connection (RFC 9113 §5.2).
+    /// Reserves a stream on one of the connections. `place`: only on a connection to this address. `uploads`: only on one without
+    /// a body in flight, because an origin that does not read one body blocks others on the same connection (RFC 9113 §5.2).
     pub fn take(&self, place: Option<SocketAddr>, uploads: bool) -> FoundConnection {
         let mut connections = self.connections.lock();
         if connections.is_empty() {
@@ -134,7 +135,7 @@ impl EndpointConnections {
             let address = link.connection.address;
             return FoundConnection::Link(link, address);
         }
-        // If one connection has long been silent about its limit, do not wait for any.
+        // If one connection has not announced its limit for long, do not wait for any.
         let is_mute = there().any(|connection| connection.is_mute());
         let may_take = |vitals: &Vitals| !(vitals.is_known.load(Relaxed) || uploads && vitals.uploads.load(Relaxed));
         let soon = there().find(|connection| !is_mute && may_take(&connection.vitals));
@@ -177,7 +178,7 @@ impl Http2Connection {
             .initial_window_size(WINDOW)
             // The sum of all streams' windows, so that a stalled reader does not block other streams.
             .initial_connection_window_size(WINDOW * MAX_STREAMS as u32)
-            // What is larger is told by `Origin::poll_head`; twice as much, by the library.
+            // `Origin::poll_head` reports a head above the limit; the h2 crate rejects one above twice the limit.
             .max_header_list_size(u32::try_from(limits.max_header_size.saturating_mul(2)).unwrap_or(u32::MAX))
             .max_send_buffer_size(WINDOW as usize)
             .enable_push(false)
@@ -189,7 +190,7 @@ impl Http2Connection {
         if !alone {
             endpoint.http2.connections.lock().push(connection.clone());
         }
-        // One too many is not kept. Of those of all endpoints, the pool closes the oldest when it wants room.
+        // Above this number, idle connections of the endpoint close at once. The pool limits those of all endpoints.
         let most = if limits.max_idle_connections == 0 { 0 } else { limits.max_idle_connections_per_host };
         let (here, timeout) = (Arc::downgrade(endpoint), limits.idle_timeout);
         let idle = move || match here.upgrade().is_some_and(|endpoint| endpoint.http2.idle() > most) {
@@ -198,7 +199,7 @@ impl Http2Connection {
         };
         let (here, own) = (Arc::downgrade(endpoint), vitals.clone());
         let leave = move || here.upgrade().iter().for_each(|endpoint| endpoint.http2.remove(&own));
-        // What ends a connection that nobody shares ends nobody else's answer.
+        // An error on an unshared connection ends no other request's answer.
         let here = if alone { Weak::new() } else { Arc::downgrade(endpoint) };
         let broken_off = move || here.upgrade().iter().for_each(|it| it.http2.is_broken_off.store(true, Relaxed));
         tokio::spawn(turns.of(carry(carrier, ping, vitals, idle, leave, broken_off)));
@@ -210,7 +211,7 @@ impl Http2Connection {
         self.known(SETTINGS_TIME).await;
     }
 
-    /// The stream limit has been unknown for so long that requests open other connections instead.
+    /// Whether the stream limit has been unknown for so long that requests open other connections instead.
     fn is_mute(&self) -> bool {
         !self.vitals.is_known.load(Relaxed) && self.vitals.began.elapsed() >= SETTINGS_TIME
     }
@@ -256,12 +257,12 @@ impl Http2Connection {
 
     fn is_alive(&self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
-        // An error after a GOAWAY, although streams may still be in flight.
+        // `poll_ready` fails after a GOAWAY, although streams may still be in flight.
         !self.vitals.is_over.load(Relaxed) && !matches!(self.send.clone().poll_ready(&mut cx), Poll::Ready(Err(_)))
     }
 }
 
-/// Most streams on one connection, whatever the origin allows.
+/// Maximum number of streams on one connection, whatever the origin allows.
 const MAX_STREAMS: usize = 100;
 /// Time to wait for a connection's settings before opening another.
 const SETTINGS_TIME: Duration = Duration::from_secs(1);

@@ -7,14 +7,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Shared by the connection's requests and its carrier.
+/// State that the connection's requests share with its carrier.
 pub(in crate::upstream) struct Vitals {
     streams: AtomicUsize,
-    /// One of them has a body under way.
+    /// Whether the body of one stream's request is in flight.
     pub uploads: AtomicBool,
-    /// It has had more than the stream it was opened for.
+    /// Whether the connection has had more streams than the one it was opened for.
     pub is_shared: AtomicBool,
-    /// The origin's settings have arrived.
+    /// Whether the origin's settings have arrived.
     pub is_known: AtomicBool,
     pub is_over: AtomicBool,
     /// Wakes the requests that wait for the settings.
@@ -30,13 +30,13 @@ pub(in crate::upstream) struct Vitals {
     heard: AtomicU64,
     /// When the last stream ended, in milliseconds since `began`.
     idle_since: AtomicU64,
-    /// The number of idle connections of all endpoints; includes this one while it is idle.
+    /// The number of idle connections of all endpoints, which includes this one while it is idle.
     pub all: Arc<AtomicUsize>,
     pub turns: TaskTurns,
 }
 
 impl Vitals {
-    /// Of a connection that is opened for one stream.
+    /// The state of a connection that is opened for one stream.
     pub fn new(all: Arc<AtomicUsize>, turns: TaskTurns, uploads: bool) -> Arc<Self> {
         Arc::new(Vitals {
             streams: AtomicUsize::new(1),
@@ -92,7 +92,7 @@ impl Vitals {
         }
     }
 
-    /// `None`: it has streams.
+    /// Since when the connection has been idle. `None`: it has streams.
     pub fn idle_since(&self) -> Option<Instant> {
         (self.streams() == 0).then(|| self.began + Duration::from_millis(self.idle_since.load(Relaxed)))
     }
@@ -132,7 +132,7 @@ impl Drop for Vitals {
     }
 }
 
-/// The usual receive window of each stream.
+/// The usual receive window of each stream, in bytes.
 pub(super) const WINDOW: u32 = 256 * 1024;
 /// Bytes after which the reader of a lone stream has proved to keep up: four windows, each emptied.
 const KEPT_UP: u64 = 4 * WINDOW as u64;

@@ -7,9 +7,9 @@ use h2::client::Connection;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// For a stream that is alone on its connection and whose reader keeps up: 20 MB/s at a round trip of 200 ms.
+/// Window in bytes of a stream that is alone on its connection, if its reader keeps up: 20 MB/s at a round trip of 200 ms.
 const LARGE: u32 = 4 * 1024 * 1024;
-/// Large windows in the whole process.
+/// Limits the number of large windows in this process.
 static LARGE_ONES: Semaphore = Semaphore::const_new(16);
 
 /// The window of the streams of one connection.

@@ -1,5 +1,5 @@
-//! A request as the next hop receives it. The one place that writes outgoing requests, for both versions of HTTP, for clients' requests
-//! and our own: it removes what ends with the client's hop, adds our fields, and addresses the message (RFC 9110 §7.6).
+//! A request as the next hop receives it. All outgoing requests, clients' and our own, are written here, in both versions of
+//! HTTP. Removes hop-by-hop fields, adds our own fields, and addresses the message (RFC 9110 §7.6).
 
 use super::hop::is_tls;
 use super::route::Route;
@@ -31,7 +31,7 @@ pub struct Outgoing<'a> {
     pub upgrade: Option<&'a [u8]>,
     /// The signature requested by the origin's answer to the first attempt.
     pub asked: Option<&'a SignatureRequest>,
-    /// Conditions of a cache, which the client has not set.
+    /// The cache's conditions, which are not the client's.
     pub conditions: &'a [(&'static str, Vec<u8>)],
 }
 
@@ -46,7 +46,7 @@ pub enum OutgoingFields<'a> {
 
 /// The target or a field contains bytes that HTTP/2 cannot carry, but HTTP/1.1 can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it cannot be sent over HTTP/2")]
+#[error("the request cannot be sent over HTTP/2")]
 pub struct NotForHttp2;
 
 impl Outgoing<'_> {
@@ -123,7 +123,7 @@ impl Outgoing<'_> {
         let fields = request.headers_mut();
         let mut is_whole = true;
         self.pass(route, false, true, |name, value| {
-            // RFC 9113 §8.2.1: some origins end the connection of all if white space surrounds a value.
+            // RFC 9113 §8.2.1: some origins end the whole connection if white space surrounds a value.
             match (HeaderName::from_bytes(name), HeaderValue::from_bytes(value.trim_ascii())) {
                 (Ok(name), Ok(value)) => is_whole &= fields.try_append(name, value).is_ok(),
                 (Err(_), _) | (_, Err(_)) => is_whole = false,
@@ -140,7 +140,7 @@ impl Outgoing<'_> {
         self.upgrade.is_none() && self.path().is_ok()
     }
 
-    /// Avoids a copy if possible.
+    /// The path and query for HTTP/2, copied only if necessary.
     fn path(&self) -> Result<PathAndQuery, NotForHttp2> {
         let (before, target) = self.target();
         let path = match before {
@@ -186,7 +186,7 @@ impl Outgoing<'_> {
         }
         self.conditions.iter().for_each(|(name, value)| put(name.as_bytes(), value));
         put(b"Via", via(self.received, &route.0.name, &mut [0; 64]));
-        // Last, after all other changes.
+        // Signed last, after all other changes.
         if let Some(signer) = route.signature()
             && !self.is_signed()
             && let Some(Signed { agent, input, signature }) = self.sign(signer).as_deref()
@@ -209,12 +209,12 @@ impl Outgoing<'_> {
         signer.sign(SystemTime::now(), self.asked, price)
     }
 
-    /// Whether it is to be signed by this, at the moment: a client's own signature is left alone, and stays the only one.
+    /// Whether `signer` signs the request now. A client's own signature is kept, and stays the only one.
     pub fn is_signed_by(&self, signer: &RequestSigner) -> bool {
         !self.is_signed() && signer.is_wanted()
     }
 
-    /// Whether the request was received with a signature that goes on.
+    /// Whether the request was received with a signature that is forwarded.
     pub fn is_signed(&self) -> bool {
         let mut is_signed = false;
         self.fields
@@ -222,7 +222,7 @@ impl Outgoing<'_> {
         is_signed
     }
 
-    /// The part before the target, and the target without a fragment.
+    /// The target without its fragment, and the `/` to write before it, if any.
     fn target(&self) -> (&'static [u8], &[u8]) {
         let end = memchr::memchr(b'#', self.target).unwrap_or(self.target.len());
         match &self.target[..end] {
@@ -234,13 +234,12 @@ impl Outgoing<'_> {
 }
 
 impl OutgoingFields<'_> {
-    /// Calls `see` with each received field that goes on, as it came. What ends with the client's hop decides nothing that the
-    /// origin is to know.
+    /// Calls `see` with each received field that is forwarded, as received.
     pub fn each_passed(&self, see: &mut dyn FnMut(&[u8], &[u8])) {
         self.each(|field, ends_here| _ = is_passed(field, ends_here).then(|| see(field.name, field.value)));
     }
 
-    /// Calls `see` with each field, and whether it was meant only for the hop on which it came.
+    /// Calls `see` with each field, and whether the field is hop-by-hop.
     #[inline]
     pub fn each(&self, mut see: impl FnMut(&Field<'_>, bool)) {
         match *self {
@@ -262,7 +261,8 @@ impl OutgoingFields<'_> {
     }
 }
 
-/// Whether a received field goes on: not what ends here, nor what each hop writes anew, nor what is read as another field.
+/// Whether a received field is forwarded: not hop-by-hop fields, fields that each hop rewrites, or fields that servers read
+/// as another field.
 #[inline]
 fn is_passed(field: &Field<'_>, ends_here: bool) -> bool {
     match field.kind {
@@ -290,7 +290,7 @@ fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
 }
 
 const PRICES: [&str; 2] = ["crawler-max-price", "crawler-exact-price"];
-/// What a signature consists of (RFC 9421 §4, and the drafts of Web Bot Auth).
+/// The fields of a signature (RFC 9421 §4, and the drafts of Web Bot Auth).
 const SIGNATURE: [&[u8]; 3] = [b"signature", b"signature-input", b"signature-agent"];
 
 #[cfg(test)]

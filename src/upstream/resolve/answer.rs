@@ -15,7 +15,7 @@ pub enum ResolveError {
     /// The resolver did not answer in time. `is_alone`: it answered for other names meanwhile.
     #[error("cannot resolve {name}: no answer in time")]
     TimedOut { name: Arc<str>, is_alone: bool },
-    /// The resolver is unreachable or failing, as far as is known. Says nothing about the name, like the next.
+    /// The resolver seems to be unreachable or failing. Like `OwnLimit`, this says nothing about the name.
     #[error("cannot resolve {name}: {why}")]
     NoResolver { name: Arc<str>, why: Arc<str> },
     /// The resolver was not asked: this machine has no descriptor or memory left, or too many other look-ups are in flight.
@@ -26,13 +26,13 @@ pub enum ResolveError {
 #[derive(Clone)]
 pub(super) struct LookupAnswer {
     pub found: LookupResult,
-    /// When it was found.
+    /// When the resolver answered.
     pub at: Instant,
     /// When to look the name up again.
     pub until: Instant,
 }
 
-/// How far a look-up is.
+/// Progress of a look-up.
 #[derive(Clone)]
 pub(super) enum LookupState {
     Queued,
@@ -88,7 +88,7 @@ impl LookupAnswer {
         matches!(self.found, Err(ResolveError::TimedOut { .. }))
     }
 
-    /// Whether to use it if a new look-up fails or is slow.
+    /// Whether to use the answer if a new look-up fails or is slow.
     pub fn is_usable(&self) -> bool {
         self.found.is_ok() && self.at.elapsed() < STALE
     }

@@ -1,5 +1,5 @@
-//! One question to the system's resolver for all addresses of a name. Where it is slow, two more, for one family each: some name servers
-//! never answer for IPv6, and the system's resolver waits for both answers (15 s in glibc).
+//! Queries to the system's resolver: one for all addresses of a name, and if that is slow, one for each family. Some name
+//! servers never answer for IPv6, and the system's resolver waits for both answers (15 s in glibc).
 
 use super::answer::LookupFault;
 use dns_lookup::{AddrFamily, AddrInfoHints, SockType, getaddrinfo};
@@ -11,14 +11,14 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 pub(super) type FoundAddresses = Result<Vec<IpAddr>, LookupFault>;
-/// An answer under way.
+/// A query in flight.
 pub(super) type PendingAddresses = BoxFuture<'static, FoundAddresses>;
 
-/// The questions for one name that are not answered yet, each on a thread until the resolver gives up.
+/// The unanswered queries for one name. Each occupies a thread until the resolver gives up.
 pub(super) struct Questions(FuturesUnordered<BoxFuture<'static, (Option<AddrFamily>, FoundAddresses)>>);
 
 impl Questions {
-    /// `of_all`: for all addresses.
+    /// Begins with `of_all`, the query for all addresses.
     pub fn new(of_all: PendingAddresses) -> Self {
         let this = Self(FuturesUnordered::new());
         this.add(None, of_all);
@@ -29,8 +29,8 @@ impl Questions {
         self.0.push(Box::pin(async move { (family, asked.await) }));
     }
 
-    /// Addresses of all families, or why there are none; or as soon as there are some of one family, those that come within a moment
-    /// (RFC 8305 §3). Cancel-safe.
+    /// Waits for the addresses of all families, or for why there are none. Once one family's query has found addresses, waits
+    /// for the other only [`RESOLUTION_DELAY`] longer (RFC 8305 §3). Cancel-safe.
     pub async fn first(&mut self) -> FoundAddresses {
         loop {
             match self.0.next().await {
@@ -42,7 +42,7 @@ impl Questions {
                     }
                     return Ok(found);
                 }
-                // The name may have addresses of the other.
+                // The name may have addresses of the other family.
                 Some((Some(_), _)) => {}
                 Some((None, found)) => return found,
                 None => return Ok(Vec::new()),
@@ -50,7 +50,7 @@ impl Questions {
         }
     }
 
-    /// Returns when none occupies a thread.
+    /// Waits until no query occupies a thread.
     pub async fn end(mut self) {
         while self.0.next().await.is_some() {}
     }

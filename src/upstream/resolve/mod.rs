@@ -36,7 +36,7 @@ struct ResolverInner {
     shares: LookupShares,
     /// When the resolver last answered, even if only that a name does not exist.
     answered: Mutex<Option<Instant>>,
-    /// Durations of look-ups: with an address, and without.
+    /// Durations of look-ups that found an address, and of those that did not.
     times: [Histogram; 2],
     ask: Ask,
 }
@@ -67,18 +67,18 @@ impl Resolver {
         }))
     }
 
-    /// Durations of look-ups: with an address, and without.
+    /// Durations of look-ups that found an address, and of those that did not.
     pub fn times(&self) -> [Distribution; 2] {
         [self.0.times[0].read(), self.0.times[1].read()]
     }
 
-    /// `client`: whose share of look-ups to use.
+    /// Looks the host up. `client`: whose share of look-ups to use.
     pub async fn lookup(&self, host: &Host, client: Option<ClientId>) -> LookupResult {
         self.lookup_within(host, client, LOOKUP_TIME).await
     }
 
-    /// As [`lookup`](Self::lookup), for callers that can do without an answer. A look-up that exceeds `limit` is not waited for again
-    /// soon.
+    /// Like [`lookup`](Self::lookup), for callers that can do without an answer. Nobody waits again soon for a look-up that
+    /// exceeds `limit`.
     pub async fn lookup_within(&self, host: &Host, client: Option<ClientId>, limit: Duration) -> LookupResult {
         let name = match host {
             Host::Ip(address) => return Ok(Arc::new([*address])),
@@ -113,7 +113,7 @@ impl Resolver {
         self.0.answers.insert(name.into(), LookupAnswer::now(Ok(addresses.into())));
     }
 
-    /// Caches a failure as if it had just come.
+    /// Caches a failure as if it had just occurred.
     #[cfg(test)]
     pub fn remember_failure(&self, name: &str, why: ResolveError) {
         self.0.answers.insert(name.into(), LookupAnswer::now(Err(why)));
@@ -142,14 +142,14 @@ impl Resolver {
         let state = result.borrow().clone();
         match state {
             LookupState::Done(answer) => answer,
-            // The look-up continues; until it ends, others need not wait as long.
+            // The look-up continues. The cached timeout keeps other requests from waiting as long.
             LookupState::Begun(began) if began.elapsed() >= limit / 2 => {
                 let is_alone = self.0.answered.lock().is_some_and(|answered| answered > began);
                 let answer = Err(ResolveError::TimedOut { name: name.clone(), is_alone });
                 self.0.answers.insert(name.clone(), LookupAnswer::now(answer.clone()));
                 answer
             }
-            // Which says nothing of the name.
+            // The look-up has not begun, or only just: this says nothing about the name.
             LookupState::Queued | LookupState::Begun(_) => {
                 let why = "this proxy looks up too many other names for the same client".into();
                 Err(ResolveError::OwnLimit { name: name.clone(), why })
@@ -157,7 +157,7 @@ impl Resolver {
         }
     }
 
-    /// The look-up of the name in flight, or a new one. It is cancelled if nobody waits for it before it begins.
+    /// Joins the look-up of the name in flight, or starts one, which is cancelled if nobody waits for it when it could begin.
     fn join_or_start(&self, name: &Arc<str>, host: &Host, client: Option<ClientId>) -> ResultReceiver {
         let mut in_flight = self.0.in_flight.lock();
         if let Some(tell) = in_flight.get(name) {
@@ -175,10 +175,10 @@ impl Resolver {
         result
     }
 
-    /// Looks a name up, unless nobody waits for it any more. Returns when no thread is occupied by that.
+    /// Looks a name up, unless nobody waits for it any more. Returns when the look-up occupies no thread any more.
     async fn ask(&self, name: &Arc<str>, LookupShare { client, site }: &LookupShare, tell: &ResultSender) {
         let was_silent = self.0.answers.get(name).is_some_and(|answer| answer.is_silence());
-        // The smallest share first: look-ups waiting for it must not occupy places that others could use.
+        // The smallest share is taken first, so that look-ups that wait for it occupy no places that others could use.
         let begins =
             async { (site.acquire().await, client.take(was_silent).await, self.0.shares.threads.acquire().await) };
         let Some((_site, mut of_client, _thread)) = self.while_somebody_waits(name, tell, begins).await else { return };
@@ -206,7 +206,7 @@ impl Resolver {
         questions.end().await;
     }
 
-    /// What the resolver's answer means.
+    /// Interprets the resolver's answer.
     async fn judged(&self, name: &Arc<str>, found: FoundAddresses, began: Instant) -> LookupResult {
         let failed = |why: String| Err(ResolveError::Failed { name: name.clone(), why: why.into() });
         let fault = match found {
@@ -214,7 +214,7 @@ impl Resolver {
                 *self.0.answered.lock() = Some(Instant::now());
                 return match addresses.len() {
                     0 => failed("it has no address".to_owned()),
-                    // All are screened, and kept with many other names.
+                    // Limited, because all addresses are screened, and cached with those of many other names.
                     count if count > MOST_ADDRESSES => {
                         failed(format!("it has {count} addresses, over {MOST_ADDRESSES}"))
                     }
@@ -236,19 +236,19 @@ impl Resolver {
         }
     }
 
-    /// Whether the resolver answers for a name that does not exist, which it knows by itself (RFC 6761 §6.4).
+    /// Whether the resolver answers at all, even for `invalid.`, a name that it knows not to exist (RFC 6761 §6.4).
     async fn answers_at_all(&self) -> bool {
         matches!((self.0.ask)("invalid.".into(), None).await, Ok(_) | Err(LookupFault { whose: Whose::Names, .. }))
     }
 
-    /// `is_said`: the resolver knows it, if only that there is no such name.
+    /// Caches and reports the answer. `is_said`: it is the resolver's word about the name, even if that the name does not exist.
     fn settle(&self, name: &Arc<str>, answer: LookupResult, is_said: bool, tell: &ResultSender) {
         let known = match self.0.answers.get(name) {
-            // Addresses found before remain in use until they are too old or the resolver knows better.
+            // Addresses found before remain in use until they are too old, or until the resolver says something about the name.
             Some(before) if !is_said && before.is_usable() => {
                 LookupAnswer { until: Instant::now() + KEEP_FAILURE, ..before }
             }
-            // The resolver has given up as well, after us.
+            // The cached timeout stays: the resolver has given up only after us.
             Some(before) if answer.is_err() && before.is_silence() && before.is_fresh() => before,
             Some(_) | None => LookupAnswer::now(answer.clone()),
         };
@@ -289,11 +289,11 @@ static LOOPBACK: LazyLock<Arc<[IpAddr]>> =
     LazyLock::new(|| Arc::new([Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]));
 const EACH_FAMILY: [AddrFamily; 2] = [AddrFamily::Inet, AddrFamily::Inet6];
 const CACHED_NAMES: usize = 10_000;
-/// Most addresses of a name.
+/// A name with more addresses is not resolved.
 const MOST_ADDRESSES: usize = 256;
 const SLOW: Duration = Duration::from_secs(1);
 const LOOKUP_TIME: Duration = Duration::from_secs(10);
-/// RFC 8767 §5: after this a client has what is outdated rather than nothing; the RFC recommends 1.8 s.
+/// RFC 8767 §5: after this wait, an outdated answer is used; the RFC recommends 1.8 s.
 const RESPONSE_TIME: Duration = Duration::from_millis(1_800);
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! How many look-ups a client may have at a time, and within that each site.
+//! Limits on concurrent look-ups: of all clients, of each client, and of each site for a client.
 
 use crate::policy::pace::ClientId;
 use parking_lot::Mutex;
@@ -11,27 +11,28 @@ use tokio::sync::{Semaphore, oneshot};
 pub(super) type ClientSite = (Option<ClientId>, Box<str>);
 
 pub(super) struct LookupShares {
-    /// Look-ups at a time. Each occupies a thread, for many seconds if the name is dead.
+    /// A permit for each concurrent look-up, which occupies a thread, for many seconds if the name is dead.
     pub threads: Arc<Semaphore>,
     blocked: Arc<Mutex<Blocked>>,
     clients: Mutex<HashMap<Option<ClientId>, Arc<ClientLookups>>>,
     sites: Mutex<HashMap<ClientSite, Arc<Semaphore>>>,
 }
 
-/// Clients whose next look-up waits for threads alone, after how many must be free for it.
+/// Clients whose next look-up waits only for threads, sorted by how many threads must be free for it.
 type Blocked = BTreeSet<(usize, Option<ClientId>)>;
 
-/// Where a look-up takes its places.
+/// The limits under which a look-up takes its places.
 pub(super) struct LookupShare {
     pub client: Arc<ClientLookups>,
-    /// Look-ups of the client at this site.
+    /// Limits the client's look-ups of names of this site.
     pub site: Arc<Semaphore>,
 }
 
-/// The places of a client's look-ups. One begins with `AT_FIRST` of them, and keeps one if it is slow: the more slow ones there are, the
-/// fewer begin at a time, and once fewer than `AT_FIRST` are free, none begins until one ends. Nor does one that would leave fewer threads
-/// than the client has places: however many clients ask for silent names, threads are left to others. The newest begins first, or names
-/// whose servers are silent would hold up every later one; but after all others, one that was silent before.
+/// The places of a client's look-ups. A look-up begins with `AT_FIRST` places, and keeps one if it is slow: the more slow
+/// look-ups a client has, the fewer begin at a time; while fewer than `AT_FIRST` places are free, none begins. A look-up also
+/// needs as many free threads as the client would then have places taken, so that threads are left for other clients, however
+/// many ask for silent names. The newest look-up begins first: otherwise names with silent servers would hold up all later
+/// ones. Names that were silent before begin last.
 pub(super) struct ClientLookups {
     client: Option<ClientId>,
     state: Mutex<LookupsState>,
@@ -41,11 +42,11 @@ pub(super) struct ClientLookups {
 
 struct LookupsState {
     free: usize,
-    /// The next is last.
+    /// The last one begins next.
     waiting: VecDeque<oneshot::Sender<LookupPlaces>>,
-    /// How many were left when those that had been given up were last removed.
+    /// Length of `waiting` when cancelled look-ups were last removed.
     left: usize,
-    /// Its entry among those that wait for threads.
+    /// The number of threads under which the client is registered in [`Blocked`].
     blocked: Option<usize>,
 }
 
@@ -63,7 +64,8 @@ impl LookupShares {
         LookupShare { client, site }
     }
 
-    /// For the end of a look-up, after its share is dropped. The last one removes what was shared.
+    /// Call at the end of a look-up, after its share was dropped. Removes unused limits, and begins look-ups of clients that
+    /// waited for threads.
     pub fn leave(&self, of: &ClientSite) {
         remove_last(&mut self.sites.lock(), of, |site| Arc::strong_count(site) == 1);
         remove_last(&mut self.clients.lock(), &of.0, |client| Arc::strong_count(client) == 1);
@@ -71,17 +73,17 @@ impl LookupShares {
             client.hand_out();
             let of = client.client;
             drop(client);
-            // Its last look-up may have left meanwhile.
+            // The client's last look-up may have left meanwhile.
             remove_last(&mut self.clients.lock(), &of, |client| Arc::strong_count(client) == 1);
         }
     }
 
-    /// A client that waited for no more threads than are free now.
+    /// The next client that waits for no more threads than are free now.
     fn next_unblocked(&self) -> Option<Arc<ClientLookups>> {
         loop {
             let first = self.blocked.lock().first().copied();
             let (_, client) = first.filter(|(needed, _)| *needed <= self.threads.available_permits())?;
-            // Otherwise it has just left.
+            // A client that is missing has just left, and removes its entry.
             if let Some(client) = self.clients.lock().get(&client) {
                 return Some(client.clone());
             }
@@ -129,12 +131,12 @@ impl ClientLookups {
         #[cfg(test)]
         HANDED_OUT.with(|times| times.set(times.get() + 1));
         while let Some(next) = self.next() {
-            // If its receiver is gone by now, the places come back.
+            // If the receiver is gone, dropping the places gives them back.
             let _ = next.send(LookupPlaces { all: self.clone(), count: AT_FIRST });
         }
     }
 
-    /// Takes the places for the newest that still waits, or notes for how many threads it does.
+    /// Takes places for the newest waiting look-up, or registers how many threads it waits for.
     fn next(&self) -> Option<oneshot::Sender<LookupPlaces>> {
         let mut state = self.state.lock();
         let needed = state.needed();
@@ -144,7 +146,7 @@ impl ClientLookups {
             needed.map(|needed| blocked.insert((needed, self.client)));
             state.blocked = needed;
         }
-        // Only now: a thread may have become free before that was noted.
+        // Checked after registering, because a thread may have become free before.
         if needed? > self.threads.available_permits() {
             return None;
         }
@@ -159,7 +161,7 @@ impl ClientLookups {
 }
 
 impl LookupsState {
-    /// Threads that must be free for the newest that still waits. `None`: none waits, or there are no places for it.
+    /// Number of threads that must be free for the newest waiting look-up. `None`: none waits, or too few places are free.
     fn needed(&mut self) -> Option<usize> {
         while self.waiting.pop_back_if(|newest| newest.is_closed()).is_some() {}
         let waits = self.free >= AT_FIRST && !self.waiting.is_empty();
@@ -168,7 +170,8 @@ impl LookupsState {
 }
 
 impl LookupPlaces {
-    /// The look-up is slow. True: there are places enough that it keeps one for each of three threads, instead of one.
+    /// Gives places back, because the look-up is slow. Returns true if so many are free that it keeps three, for two more
+    /// threads; otherwise it keeps one.
     pub fn is_slow(&mut self) -> bool {
         let is_alone = self.all.state.lock().free >= OF_CLIENT / 2;
         let kept = if is_alone { 3 } else { 1 };
@@ -197,14 +200,14 @@ fn remove_last<K: Eq + Hash, T>(shares: &mut HashMap<K, T>, key: &K, is_last: im
     }
 }
 
-/// Look-ups at a time. The runtime's threads for blocking work are 512.
+/// Maximum number of concurrent look-ups. The runtime has 512 threads for blocking work.
 pub(super) const LOOKUPS: usize = 384;
 const OF_CLIENT: usize = LOOKUPS / 2;
 const AT_FIRST: usize = 6;
 /// Look-ups of a client that begin at once, if none is slow.
 #[cfg(test)]
 pub(super) const QUICK: usize = OF_CLIENT / AT_FIRST;
-/// Of one client at the names of one site, whose servers may be silent for all of them.
+/// Maximum number of look-ups of one client for one site, whose servers may be silent for all its names.
 const OF_SITE: usize = 16;
 
 #[cfg(test)]
@@ -215,7 +218,7 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
 
-    /// How many clients are visited while `count` of them wait for threads and five look-ups of another end.
+    /// Counts the clients visited while `count` clients wait for threads, and five look-ups of another client end.
     fn visited(count: u64) -> usize {
         let (shares, other) = (LookupShares::default(), (Some(ClientId(0)), Box::from("other")));
         let all = (1..=count).map(|number| shares.join(&(Some(ClientId(number)), "site".into())).client);

@@ -17,7 +17,7 @@ fn resolver() -> (Resolver, Arc<AtomicUsize>) {
     (resolver, asked)
 }
 
-/// Whether the resolver is there; the threads occupied now, and the most so far.
+/// Whether the resolver is reachable; the number of threads occupied now, and the highest so far.
 type ResolverState = Arc<(AtomicBool, [AtomicUsize; 2])>;
 
 fn resolver_that(is_there: bool) -> (Resolver, Arc<AtomicUsize>, ResolverState) {
@@ -32,7 +32,7 @@ fn resolver_that(is_there: bool) -> (Resolver, Arc<AtomicUsize>, ResolverState) 
             let (is_there, [threads, most]) = &*shared;
             most.fetch_max(threads.fetch_add(1, Relaxed) + 1, Relaxed);
             let what = name.split('-').next().unwrap_or_default();
-            // As glibc does: whoever asks for both waits for both.
+            // As in glibc, a query for both families waits for both answers.
             let time = match (what, family) {
                 ("dead", _) => 20_000,
                 ("stalls", _) if number > 0 => 20_000,
@@ -96,7 +96,7 @@ async fn what_is_old_is_looked_up_again_before_it_is_used() {
     assert_eq!(asked.load(Relaxed), 3);
 }
 
-/// RFC 8767 §5. All requests together wait for one slow look-up, and none again until the next.
+/// RFC 8767 §5. All requests together wait for one slow look-up, and no request waits again until the next look-up.
 #[tokio::test(start_paused = true)]
 async fn what_is_old_is_used_while_a_look_up_is_slow() {
     let (resolver, asked) = resolver();
@@ -112,7 +112,7 @@ async fn what_is_old_is_used_while_a_look_up_is_slow() {
     assert_eq!(asked.load(Relaxed), 2);
 }
 
-/// RFC 8767 §4: this is an answer.
+/// RFC 8767 §4: that a name does not exist is an answer.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_no_more_has_no_addresses() {
     let (resolver, _) = resolver();
@@ -159,7 +159,7 @@ async fn dead_names_are_remembered_briefly() {
     assert!(live.is_ok() && matches!(dead, Err(ResolveError::TimedOut { is_alone: true, .. })), "{dead:?}");
 }
 
-/// Each address is screened, and kept with those of thousands of names.
+/// Each address would be screened, and cached with those of thousands of names.
 #[tokio::test(start_paused = true)]
 async fn a_name_with_hundreds_of_addresses_is_not_resolved() {
     let (resolver, _) = resolver();
@@ -196,7 +196,7 @@ async fn one_client_s_dead_names_hold_up_nobody_else() {
     assert_eq!(all.join_all().await.len(), 300);
 }
 
-/// Each of them has fewer than the one before.
+/// Each of these clients has fewer look-ups than the one before.
 #[tokio::test(start_paused = true)]
 async fn however_many_clients_ask_for_silent_names_another_s_is_resolved() {
     let (resolver, _, state) = resolver_that(true);
@@ -261,7 +261,7 @@ async fn five_hundred_dead_names_of_one_site_hold_up_no_new_site_of_their_client
     assert!(resolver.0.shares.is_empty() && resolver.0.in_flight.lock().is_empty());
 }
 
-/// Each is another site's, and waits for as long as its request does.
+/// Each name belongs to another site, and its look-up waits for as long as the request does.
 #[tokio::test(start_paused = true)]
 async fn five_hundred_silent_sites_hold_up_a_new_site_of_their_client_for_a_second() {
     let (resolver, _) = resolver();
@@ -275,7 +275,7 @@ async fn five_hundred_silent_sites_hold_up_a_new_site_of_their_client_for_a_seco
         let began = Instant::now();
         resolver.lookup(&host(&format!("live-{number}.example")), A).await.unwrap();
         assert!(began.elapsed() < Duration::from_millis(1_100), "{number}: {:?}", began.elapsed());
-        // Three more of them each second.
+        // Three more silent names each second.
         for more in 0..3 {
             all.spawn(dead(500 + 3 * number + more));
             sleep(Duration::from_millis(333)).await;
@@ -286,7 +286,7 @@ async fn five_hundred_silent_sites_hold_up_a_new_site_of_their_client_for_a_seco
     assert!(resolver.0.shares.is_empty() && resolver.0.in_flight.lock().is_empty());
 }
 
-/// It is this proxy's limit that it has not begun, and says nothing of the name.
+/// That a look-up has not begun is this proxy's limit, and says nothing about the name.
 #[tokio::test(start_paused = true)]
 async fn a_look_up_that_has_not_begun_is_not_remembered_as_the_names_failure() {
     let (resolver, asked) = resolver();
@@ -350,7 +350,7 @@ async fn a_name_whose_servers_are_silent_for_one_family_is_resolved_to_the_other
         assert_eq!(*found, expected, "{name}");
         assert!(began.elapsed() <= SLOW + Duration::from_millis(60), "{name}: {:?}", began.elapsed());
         assert!(resolver.is_current(&host(name), &found));
-        // What the resolver has been asked before ends without an effect.
+        // The unanswered queries end without an effect.
         sleep(Duration::from_secs(20)).await;
         assert!(resolver.is_current(&host(name), &found));
     }
@@ -373,7 +373,8 @@ async fn however_many_names_are_slow_a_client_occupies_half_of_the_threads() {
     assert!((100..=LOOKUPS / 2).contains(&most), "{most}");
 }
 
-/// A name that is silent again and again is waited for once in a while, though the resolver gives up a little later than we do.
+/// A name that is silent again and again causes a wait only once in a while, though the resolver gives up a little later
+/// than we do.
 #[tokio::test(start_paused = true)]
 async fn a_silent_name_is_not_looked_up_again_soon_after_the_resolver_has_given_up() {
     let (resolver, asked) = resolver();
@@ -385,8 +386,8 @@ async fn a_silent_name_is_not_looked_up_again_soon_after_the_resolver_has_given_
     assert_eq!(asked.load(Relaxed), 1);
 }
 
-/// How long names that are answered wait, one a second, each asked for until there is an answer, or for a minute; beside silent names,
-/// of which about `rate` a second are looked up, each of `names` in turn.
+/// The waits for healthy names, one a second, each looked up until there is an answer, or for a minute. Meanwhile, about
+/// `rate` silent names a second are looked up, each of `names` in turn.
 async fn waits_beside(names: usize, rate: u32) -> Vec<Duration> {
     let (resolver, _) = resolver();
     let mut random = fastrand::Rng::with_seed(1);
@@ -426,8 +427,9 @@ async fn waits_beside(names: usize, rate: u32) -> Vec<Duration> {
     tokio::select! { waits = healthy => waits, () = flood => unreachable!("it has no end") }
 }
 
-/// As soon as they are known, thousands hold up nobody. Of those that are asked for once, about 130 / T begin a second, T being the 10 s
-/// that each occupies its thread; only of more than these some that are answered have to wait, as nothing tells them apart before.
+/// Once names are known to be silent, thousands of them hold up nobody. Of silent names looked up only once, about 130 / T
+/// begin a second, where T is the 10 s for which each occupies its thread. Only at a higher rate do some healthy names wait,
+/// because nothing tells them apart before.
 #[tokio::test(start_paused = true)]
 async fn names_that_are_silent_again_and_again_hold_up_no_other() {
     for (names, rate) in [(100, 100), (1000, 100), (100_000, 10)] {
@@ -447,7 +449,7 @@ async fn look_ups_that_nobody_waits_for_any_more_are_not_made() {
     sleep(Duration::from_millis(1)).await;
     assert_eq!(resolver.0.in_flight.lock().len(), QUICK, "those that have begun");
     assert_eq!(asked.load(Relaxed), QUICK);
-    // A look-up that somebody waits for keeps its place, whoever asked first.
+    // A look-up keeps its place while anybody waits for it, even if the first request has left.
     let name = host("live-1");
     let (first, second) = (resolver.lookup(&name, A), resolver.lookup(&name, B));
     let (first, second) = tokio::join!(timeout(Duration::from_millis(5), first), second);

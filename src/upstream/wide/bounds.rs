@@ -1,5 +1,5 @@
-//! Limits on what is read of an origin, accepted and computed, where OpenSSL has none or others. Its own suffice for RSA: a key of 16,384
-//! bits, the longest, takes 4 ms at most.
+//! Limits on what OpenSSL reads, accepts and computes, where its own limits are missing or too wide. For RSA, OpenSSL's own
+//! limit suffices: the longest key, of 16,384 bits, takes at most 4 ms.
 
 use crate::tls_provider::MAX_CHAIN;
 use foreign_types::ForeignTypeRef;
@@ -24,7 +24,7 @@ pub(super) fn set(context: &mut SslContextBuilder) {
     }
 }
 
-/// Whether OpenSSL may use this, by its level of security and by our limit.
+/// OpenSSL's security callback: whether it may use a key or algorithm, by its security level and by our limit.
 unsafe extern "C" fn check_security(
     ssl: *const c_void,
     context: *const c_void,
@@ -46,7 +46,7 @@ unsafe extern "C" fn check_security(
         }
         return 0;
     }
-    // SAFETY: passes on what the library gave to its own function.
+    // SAFETY: calls the library's own function with the arguments that the library gave.
     USUAL_SECURITY.get().map_or(0, |usual| unsafe { usual(ssl, context, what, bits, nid, with, extra) })
 }
 
@@ -87,7 +87,7 @@ pub(super) fn legacy_fault(shown: &X509Ref, depth: u32, is_root: bool) -> Option
 type SecurityCallback =
     unsafe extern "C" fn(*const c_void, *const c_void, c_int, c_int, c_int, *mut c_void, *mut c_void) -> c_int;
 
-/// The same in each context.
+/// OpenSSL's own security callback, which is the same in each context.
 static USUAL_SECURITY: OnceLock<SecurityCallback> = OnceLock::new();
 
 unsafe extern "C" {
@@ -109,9 +109,9 @@ const TEMPORARY_DH: c_int = 7 | 4 << 16;
 const ERRORS_OF_DH: c_int = 5;
 const MODULUS_TOO_LARGE: c_int = 103;
 
-/// Bits. Each side computes for 30 ms; OpenSSL alone would take 10,000 bits, and nearly a second.
+/// Longest Diffie-Hellman group in bits: each side computes for 30 ms. OpenSSL's own limit of 10,000 bits takes nearly a second.
 const LONGEST_DH: u32 = 4096;
 
-/// As strong as 1024 bits of RSA.
+/// Minimum strength in bits: that of a 1024-bit RSA key.
 const LEGACY_KEY_BITS: u32 = 80;
 const BROKEN_DIGESTS: [Nid; 2] = [Nid::MD5, Nid::MD4];

@@ -1,5 +1,5 @@
-//! Remembers for a while which kind of TLS an endpoint speaks. Not for long, as a handshake may have failed once because of the
-//! network.
+//! Remembers for a while which kind of TLS an endpoint speaks. Not for long, because a handshake may have failed once because
+//! of the network.
 
 use crate::upstream::dial_error::DialError;
 use parking_lot::Mutex;
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The memory of one endpoint. Empty at first, and if rustls works.
+/// The memory of one endpoint. Empty at first, and while rustls works.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct TlsMemory(Mutex<Option<Box<TlsSpoken>>>);
 
@@ -65,7 +65,7 @@ impl TlsMemory {
 const KEEP_WIDE: Duration = Duration::from_secs(3600);
 /// Short: a server that is restarting also rejects both.
 const KEEP_REFUSAL: Duration = Duration::from_secs(60);
-/// Most addresses of a host that are remembered.
+/// Maximum number of a host's addresses that are remembered.
 const MOST_REFUSALS: usize = 8;
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use tokio::time::{Instant, advance};
 
 const HOST: &str = "many.example";
 const LOOPBACK: &str = "egress: { allow: [127.0.0.0/8], ports: ['1-65535'] }";
-/// handshake_failure, fatal.
+/// A fatal alert, handshake_failure.
 const ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 40];
 
 /// One port at three addresses, and the number of connections to each. Each connection is sent `said` and closed.
@@ -82,7 +82,7 @@ async fn a_host_that_refuses_both_kinds_of_tls_is_asked_once_in_the_second() {
     }
 }
 
-/// As after a server's TLS was upgraded.
+/// This happens after a server's TLS was upgraded.
 #[tokio::test]
 async fn a_host_that_does_not_speak_the_wide_kind_any_more_is_asked_in_the_usual_way_again() {
     let (port, counts) = three(&ALERT).await;
@@ -156,13 +156,13 @@ async fn shaken(groups: &str) -> (Stream, SslStream<std::net::TcpStream>, Durati
     (stream, server, computed)
 }
 
-/// How long this thread has computed.
+/// CPU time of this thread.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Both sides compute the same; the only thread of this runtime does none of it.
+/// Both sides compute equally long, but this runtime's only thread does none of the computing.
 #[tokio::test]
 async fn what_a_handshake_takes_is_computed_where_no_request_waits() {
     let before = thread_time();

@@ -1,5 +1,5 @@
-//! Threads for OpenSSL's handshakes, as an origin can make one take a tenth of a second. Requests are served by other threads. Clients take
-//! turns, and so do their sites.
+//! Threads for OpenSSL's handshakes, apart from those that serve requests, because an origin can make a handshake take a tenth
+//! of a second. Clients take turns, and so do their sites.
 
 use crate::fair_places::{FairPlaces, Taker};
 use crate::upstream::dial_error::{DialError, DialFault};
@@ -22,12 +22,12 @@ pub struct ThreadWait(Arc<Mutex<WaitSoFar>>);
 #[derive(Default)]
 struct WaitSoFar {
     before: Duration,
-    /// The start of the wait that lasts.
+    /// Start of the current wait.
     since: Option<Instant>,
 }
 
 impl ThreadWait {
-    /// Whether it was long enough that a timeout says nothing of the origin.
+    /// Whether the wait was so long that a timeout says nothing about the origin.
     pub fn is_long(&self) -> bool {
         let wait = self.0.lock();
         wait.before + wait.since.map_or(Duration::ZERO, |since| since.elapsed()) >= LONG_WAIT
@@ -44,7 +44,7 @@ impl ThreadWait {
         }
     }
 
-    /// Does the work. Each time that it can go on, it waits for a place, and for a thread.
+    /// Runs `work`. Each time that it can continue, it waits for a place and for a thread.
     async fn of<F: Future>(self, places: FairPlaces, taker: Taker, work: F) -> F::Output {
         let mut work = pin!(work);
         let can_go_on = Arc::new(CanGoOn { told: Notify::new(), wait: self.clone() });
@@ -74,7 +74,7 @@ impl Wake for CanGoOn {
     }
 }
 
-/// Does the work on one of half the cores. If this future is dropped, the work ends where it next waits.
+/// Runs `work` on these threads, one for every two cores. If this future is dropped, the work ends where it next waits.
 pub(super) async fn apart<T: Send + 'static>(
     wait: &ThreadWait,
     taker: Taker,
@@ -86,11 +86,11 @@ pub(super) async fn apart<T: Send + 'static>(
     let start = async || {
         let half = (available_parallelism().map_or(1, usize::from) / 2).max(1);
         let threads = Builder::new_multi_thread().worker_threads(half).thread_name("politely-tls").build();
-        // One client alone may use all threads; another's waits for one of them at most.
+        // A single client may use all threads; another client's handshake waits for one of them at most.
         threads.map(|threads| (threads, FairPlaces::new(2 * half - 1)))
     };
     let (threads, places) = THREADS.get_or_try_init(start).await.map_err(|error| failed(&error))?;
-    // Ends the work when it is dropped, as a task of its own would not.
+    // A set, because dropping it ends the work; dropping a task's handle would not.
     let mut only = JoinSet::new();
     wait.begin();
     only.spawn_on(wait.clone().of(places.clone(), taker, work), threads.handle());
@@ -100,11 +100,11 @@ pub(super) async fn apart<T: Send + 'static>(
             Ok(panic) => resume_unwind(panic),
             Err(error) => Err(failed(&error)),
         },
-        None => Err(failed(&"none was begun")),
+        None => Err(failed(&"the task was not started")),
     }
 }
 
-/// Started when first needed.
+/// The threads and the places on them, started when first needed.
 static THREADS: OnceCell<(Runtime, FairPlaces)> = OnceCell::const_new();
 const LONG_WAIT: Duration = Duration::from_millis(500);
 
@@ -127,7 +127,7 @@ mod tests {
             let order = &order;
             let work = async move {
                 order.lock().push(number);
-                // Once more, as by the origin's answer.
+                // Wakes the work once more, as the origin's answer would.
                 let mut has_come = false;
                 poll_fn(|cx| {
                     cx.waker().wake_by_ref();
@@ -153,7 +153,7 @@ mod tests {
         wait.begin();
         sleep(LONG_WAIT / 2).await;
         assert!(work.as_mut().now_or_never().is_none() && !wait.is_long());
-        // For the origin.
+        // The work waits for the origin.
         sleep(LONG_WAIT * 10).await;
         assert!(work.as_mut().now_or_never().is_none() && !wait.is_long());
         tell.send(()).unwrap();

@@ -8,7 +8,7 @@ use openssl::ssl::{self, SslRef};
 use openssl::x509::{X509Ref, X509VerifyResult};
 use rustls::AlertDescription;
 
-/// What of a host's terms a sentence depends on.
+/// The TLS terms of a host that a sentence depends on.
 pub(super) struct SentenceTerms {
     pub verify: bool,
     pub legacy: bool,
@@ -38,7 +38,7 @@ pub(super) fn of(error: &ssl::Error, ssl: &SslRef, host: &Host, terms: &Sentence
     DialError::new(kind, format!("TLS handshake failed: {}", with_cure(why)))
 }
 
-/// `is_agreed`: the server had chosen the parameters and sent its certificate.
+/// The sentence for an alert from the server. `is_agreed`: the server had chosen the parameters and sent its certificate.
 fn of_alert(alert: AlertDescription, is_agreed: bool, terms: &SentenceTerms) -> (DialFault, String) {
     let why = match alert {
         AlertDescription::NoApplicationProtocol => return (DialFault::Alpn, tls_words::alert(alert)),
@@ -63,7 +63,7 @@ fn of_alert(alert: AlertDescription, is_agreed: bool, terms: &SentenceTerms) -> 
     (DialFault::Alert, why)
 }
 
-/// For what this side did not accept.
+/// The sentence for an error that OpenSSL found on this side.
 fn of_reason(reason: &str, legacy: bool) -> String {
     let weak = |what: &str| match legacy {
         true => format!("{what}, which no setting accepts"),

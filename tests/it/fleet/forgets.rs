@@ -68,13 +68,23 @@ async fn a_key_that_was_deleted_is_made_again_with_the_start_before() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_many_hosts_are_owed_is_told_to_a_server_that_has_forgotten_it() {
     const HOSTS: usize = 3000;
+    let of_operator = "hosts: { '*.localhost': { robots: ignore, crawl_delay: 290s } }";
+    for (site, owed, keys) in [
+        ("", of_operator, "politely:*:pace"),
+        ("User-agent: *\nCrawl-delay: 290\n", "", "politely:*#290000000us}:pace"),
+    ] {
+        are_told(HOSTS, site, owed, keys).await;
+    }
+}
+
+/// `site`: its robots.txt. `kept`: the keys for which the server has debts.
+async fn are_told(hosts: usize, site: &'static str, owed: &str, kept: &str) {
     let Some(redis) = Redis::start().await else { return };
-    let origin = Origin::site("").await;
-    let owed = "hosts: { '*.localhost': { robots: ignore, crawl_delay: 290s } }";
+    let origin = Origin::site(site).await;
     let fleet = instances(&redis, 1, owed).await;
     comes_to_say(&fleet[0], "joined the fleet").await;
     let (mut client, mut started) = (Client::open(fleet[0].address()).await, 0);
-    for number in 0..HOSTS {
+    for number in 0..hosts {
         let name = format!("h{number}.localhost");
         let (url, host) = (origin.url_at(&name, "/page"), origin.authority(&name));
         match timeout(Duration::from_secs(5), client.get(&url, &host)).await {
@@ -83,13 +93,13 @@ async fn what_many_hosts_are_owed_is_told_to_a_server_that_has_forgotten_it() {
             _ => client = Client::open(fleet[0].address()).await,
         }
     }
-    assert!(started > HOSTS * 9 / 10, "{started}");
+    assert!(started > hosts * 9 / 10, "{started}");
     let mut connection = redis.connection().await;
     let () = redis::cmd("FLUSHALL").query_async(&mut connection).await.expect("it may");
     within("all are there again", async {
         let known = async |connection: &mut MultiplexedConnection| {
             let mut keys = redis::cmd("KEYS");
-            keys.arg("politely:*:pace").query_async::<Vec<String>>(connection).await.expect("it answers").len()
+            keys.arg(kept).query_async::<Vec<String>>(connection).await.expect("it answers").len()
         };
         while known(&mut connection).await < started {
             sleep(Duration::from_millis(100)).await;

@@ -44,7 +44,7 @@ async fn a_disk_that_is_full_for_a_moment_is_written_again_and_nothing_is_set_as
         assert_eq!(proxy.output().matches("cannot be written").count(), 1, "{}", proxy.output());
         next += 40;
         proxy = Binary::serve_in(proxy.kill().await, "").await;
-        assert!(!proxy.output().contains("set aside"), "{}", proxy.output());
+        assert!(!proxy.output().contains("was renamed to"), "{}", proxy.output());
         fetch(&proxy, &origin, 0..next).await;
         assert_eq!(origin.log.count("/robots.txt"), next, "round {round}: all of them were kept");
     }
@@ -88,5 +88,5 @@ async fn what_had_no_room_to_begin_is_not_taken_for_damage() {
         return eprintln!("skipped: no disk of one's own here: {told}");
     };
     assert!(before.contains("nothing is shared"), "{told}");
-    assert!(!after.contains("set aside") && !after.contains("cannot") && !after.contains("WARN"), "{told}");
+    assert!(!after.contains("was renamed to") && !after.contains("cannot") && !after.contains("WARN"), "{told}");
 }

@@ -170,7 +170,7 @@ async fn a_damaged_store_is_set_aside_and_serving_goes_on() {
     std::fs::write(&file, "no index").expect("it is there");
     let proxy = Binary::serve_in(directory, "").await;
     assert_eq!(status(&proxy, &origin.url("/private")).await, 403);
-    assert!(proxy.output().contains("set aside"), "{}", proxy.output());
+    assert!(proxy.output().contains("was renamed to"), "{}", proxy.output());
     let directory = proxy.stop().await;
     let names = std::fs::read_dir(directory.path().join("store")).expect("it is there").flatten();
     let names: Vec<_> = names.filter(|it| it.file_name().to_string_lossy().starts_with("robots.index")).collect();
@@ -240,6 +240,6 @@ async fn a_kill_at_any_moment_leaves_what_was_fresh_and_nothing_torn() {
         storm.abort();
         next += 1000;
         proxy = within("the next start", Binary::serve_in(directory, "")).await;
-        assert!(!proxy.output().contains("set aside"), "{}", proxy.output());
+        assert!(!proxy.output().contains("was renamed to"), "{}", proxy.output());
     }
 }

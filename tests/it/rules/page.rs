@@ -290,12 +290,11 @@ async fn a_page_that_cannot_be_read_is_refused_with_a_cause_of_its_own() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_that_cannot_be_read_counts_in_budgets_of_bytes() {
-    let mut damaged = coded("gzip", &page("<meta name=robots content=noai>"));
-    damaged.truncate(30_000);
-    damaged[20..40].fill(0xff);
+    let mut unknown = coded("br", &page(""));
+    unknown.truncate(30_000);
     let origin = Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
-        _ => Reply::status(200).field("Content-Type", "text/html").field("Content-Encoding", "gzip").body(&damaged),
+        _ => html(unknown.clone()).field("Content-Encoding", "dcb"),
     })
     .await;
     let proxy = Proxy::start(&format!("{PURPOSE}\npace: {{ budget: {{ bytes: 40KiB, per: day }} }}")).await;

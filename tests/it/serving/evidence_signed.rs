@@ -333,7 +333,7 @@ async fn an_explanation_tells_what_else_can_differ() {
             of(0, url, &missing, refused("crawl-delay")),
             None,
             Some(
-                "has refused (crawl-delay); judged again, it is allowed (no-robots-txt): what decided then, such as the time or the",
+                "has refused (crawl-delay); judged again, it is allowed (no-robots-txt): it depended on the time or on earlier requests",
             ),
         ),
         (

@@ -26,7 +26,7 @@ pub(in crate::gate) struct MachineLink {
 impl MachineLink {
     /// Opens the file, or memory instead. `directory`: of the file; `None`: nothing is to be shared. `most`: upper limit of a debt.
     pub fn open(directory: Option<&Path>, most: Duration) -> Arc<Self> {
-        let directory = directory.filter(|_| cfg!(target_os = "linux")).map(Path::to_owned);
+        let directory = directory.map(Path::to_owned);
         let opened = directory.as_deref().and_then(|directory| {
             let opened = Machine::open(directory, most, WAIT);
             opened.inspect_err(|error| warn(&directory.display().to_string(), error)).ok()

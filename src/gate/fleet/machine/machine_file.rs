@@ -2,9 +2,7 @@
 //! to the open file, so locks of one open file do not exclude each other.
 
 use crate::config::{check_owner, control_lock, give_to_owner, is_at, private_directory};
-#[cfg(target_os = "linux")]
 use rustix::fs::{FallocateFlags, fallocate};
-#[cfg(target_os = "linux")]
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -38,7 +36,6 @@ impl MachineFile {
 
     /// Reserves disk space, as writing to a page without it raises a signal.
     pub fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
-        #[cfg(target_os = "linux")]
         match fallocate(&self.file, FallocateFlags::empty(), from, to - from) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
             reserved => return Ok(reserved?),
@@ -83,28 +80,17 @@ impl MachineFile {
     }
 }
 
-/// Identifies the machine's current boot. Used only on Linux, as no file is opened on other systems.
+/// Identifies the machine's current boot.
 pub(super) fn boot_id() -> Vec<u8> {
-    // Every Linux has this file.
-    #[cfg(target_os = "linux")]
-    return fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    #[cfg(not(target_os = "linux"))]
-    return Vec::new();
+    fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
 
-#[cfg(target_os = "linux")]
 fn is_networked(directory: &Path) -> io::Result<bool> {
     Ok(NETWORK.contains(&rustix::fs::statfs(directory)?.f_type))
 }
 
-#[cfg(not(target_os = "linux"))]
-fn is_networked(_: &Path) -> io::Result<bool> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-/// Lock types in the width of the field: the constants' type differs between systems.
+/// Lock types in the width of the field.
 const WRITE: libc::c_short = libc::F_WRLCK as libc::c_short;
 const FREE: libc::c_short = libc::F_UNLCK as libc::c_short;
 /// NFS, SMB and 9P.
-#[cfg(target_os = "linux")]
 const NETWORK: [i64; 5] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997];

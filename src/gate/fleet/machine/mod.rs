@@ -225,15 +225,9 @@ impl Machine {
 }
 
 /// Whether the process is suspended.
-#[cfg(target_os = "linux")]
 fn is_stopped(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_stopped(_: u32) -> bool {
-    false
 }
 
 fn warn(place: &str, why: &io::Error) {

@@ -107,9 +107,12 @@ impl HostQueue {
         if self.key == *key { Some(self.clone()) } else { self.groups.lock().iter().find(|it| it.key == *key).cloned() }
     }
 
-    pub(in crate::gate::pacer) fn with_groups(self: Arc<Self>) -> impl Iterator<Item = Arc<Self>> {
-        let groups = self.groups.lock().clone();
-        once(self).chain(groups)
+    /// This queue, and those of its groups; `delay`: that of the groups with this delay alone.
+    pub(in crate::gate::pacer) fn with_groups(self: Arc<Self>, delay: Option<Duration>) -> Vec<Arc<Self>> {
+        match delay {
+            Some(delay) => vec![self.group(delay)],
+            None => once(self.clone()).chain(self.groups.lock().iter().cloned()).collect(),
+        }
     }
 
     /// Holds the groups' queues because the host has asked for time, which may be too long for requests that wait there.

@@ -118,7 +118,7 @@ fn a_host_that_turns_away_so_many_in_a_row_is_left_alone_and_then_asked_once() {
     assert_eq!(host.ask(40_000, A, &terms, ""), paused(20_200, 3));
     // Requests that may wait so long do. The first one goes alone, and its outcome decides.
     host.wait(55_000, A, &terms, "probe", Some(60_200));
-    host.wait(55_000, A, &terms, "next", Some(61_200));
+    host.wait(55_000, A, &terms, "next", Some(60_700));
     let probe = host.starts(60_200, "probe");
     host.sleeps(60_200, 65_000);
     host.end(60_300, probe, AWAY);

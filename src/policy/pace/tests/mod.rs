@@ -529,7 +529,7 @@ fn backoff_lets_one_request_fly() {
     let mut host = Host::new();
     host.visit(0, &Terms::default(), refused(None));
     let probe = host.go(1000, &Terms::default());
-    host.wait(1000, A, &Terms::default(), "next", Some(2000));
+    host.wait(1000, A, &Terms::default(), "next", Some(1500));
     host.sleeps(2500, 61_000);
     host.end(3000, probe, OK);
     let _next = host.starts(3000, "next");
@@ -544,9 +544,26 @@ fn backoff_refuses_at_once_requests_that_cannot_wait_for_its_end() {
     host.wait(0, A, &hurried, "hurried", Some(1000));
     host.wait(0, A, &patient, "patient", Some(2000));
     host.end(100, slot, refused(Some(30_000)));
-    host.turns_away(100, "hurried", too_long(60_000));
+    host.turns_away(100, "hurried", too_long(45_000));
     host.sleeps(100, 30_100);
     let _slot = host.starts(30_100, "patient");
+}
+
+/// Each success halves the backoff, so that all of these wait for 80 s and not for 20 minutes.
+#[test]
+fn who_waits_during_a_backoff_is_told_of_the_starts_that_successes_bring() {
+    let (mut host, terms) = (Host::new(), Terms { max_wait: ms(600_000), ..Terms::default() });
+    host.visit(0, &terms, refused(Some(40_000)));
+    let starts = [40_000, 60_000, 70_000, 75_000, 77_500, 78_750, 79_375];
+    for start in starts {
+        host.wait(10, A, &terms, "one", Some(start));
+    }
+    (0..30).for_each(|_| assert!(matches!(host.ask(20, A, &terms, "one"), Turn::Wait { .. })));
+    assert!(host.open_at(20, &terms) < 80_000);
+    for start in starts {
+        let slot = host.starts(start, "one");
+        host.end(start, slot, OK);
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! A stored answer as its client gets it: judged by what it says about its use as an origin's is, with its age; or
-//! a part of it, or 304.
+//! Serves a stored answer: checks its usage preferences like those of an origin's answer, adds Age, and sends all of it, a
+//! part, or 304.
 
 use super::super::carry::{AnswerHead, BodySource, Client, FlowError, SideError};
 use super::super::held_page::{decoders_busy, unreadable};
@@ -21,12 +21,12 @@ use std::time::SystemTime;
 use tokio::time::timeout;
 
 impl Exchange<'_> {
-    /// What the origin has confirmed, once it has.
+    /// Takes the stored answer that the origin has confirmed, if any.
     pub(in crate::proxy::exchange) fn confirmed(&mut self) -> Option<Box<StoredAnswer>> {
         self.cached.as_mut()?.confirmed.take()
     }
 
-    /// `is_confirmed`: just now, by the origin.
+    /// Sends a stored answer to the client. `is_confirmed`: the origin has just confirmed it.
     pub(in crate::proxy::exchange) async fn serve<C: Client>(
         &mut self,
         client: &mut C,
@@ -40,7 +40,7 @@ impl Exchange<'_> {
         let fields = fields(&stored);
         let is_head = self.request.method == "HEAD";
         let framing = if is_head || stored.head.status == 204 { Framing::None } else { Framing::Length(stored.length) };
-        // A HEAD is judged by the page as well.
+        // The page's preferences apply to HEAD as well.
         let whole = Framing::Length(stored.length);
         let form = self.page_form(&answer(&stored.head, stored.head.status, &fields, whole));
         let page = self.read_stored(&stored, form).await;
@@ -48,7 +48,7 @@ impl Exchange<'_> {
         let checked = page.or_else(|why| self.unread(why)).and_then(|page| self.check_stored(&page, &head));
         if is_confirmed {
             self.keep_confirmed(&stored);
-            // The origin has answered: a client that reads the stored body slowly holds back nobody.
+            // The origin has answered, so the slot is released: a client that reads slowly must not hold back others.
             self.permit = None;
         }
         if let Err(refusal) = checked {
@@ -84,7 +84,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// What the client gets of it. `None`: 304, as it has it already.
+    /// The part of the stored answer to send. `None`: send 304, because the client already has the answer.
     fn part(&self, stored: &StoredAnswer) -> Option<BodyPart> {
         let Some(cached) = &self.cached else { return Some(BodyPart::Whole) };
         match &cached.wanted {
@@ -102,7 +102,7 @@ impl Exchange<'_> {
         self.begin_answer(head, client, route);
     }
 
-    /// What it says, if it is a page that has to be read.
+    /// Reads the usage preferences in the page. `form`: `None` if the answer is not a page that must be read.
     async fn read_stored(&self, stored: &StoredAnswer, form: Option<Arc<PageForm>>) -> Result<UsageLines, Refusal> {
         let Some(form) = form else { return Ok(UsageLines::default()) };
         let body = Arc::new(stored.body.beginning().to_vec());
@@ -110,7 +110,7 @@ impl Exchange<'_> {
         timeout(LAST, reading).await.map_err(|_| decoders_busy())?.map_err(unreadable)
     }
 
-    /// What it says about its use, for this requester's purposes: in its head, and in the page.
+    /// Checks the usage preferences of the answer's head and of the page against this client's purposes.
     fn check_stored(&mut self, page: &UsageLines, head: &AnswerHead<'_>) -> Result<(), Refusal> {
         if head.has_signals() {
             self.check_usage(head)?;
@@ -118,7 +118,7 @@ impl Exchange<'_> {
         self.check_lines(page, head)
     }
 
-    /// Cache-Status (RFC 9211) of what the client gets. `None`: the cache has nothing to do with it.
+    /// Cache-Status (RFC 9211) of the answer to the client. `None`: the cache is not involved.
     pub(in crate::proxy::exchange) fn cache_status(&self, status: u16) -> Option<String> {
         let cached = self.cached.as_ref()?;
         let CacheTrace { result, .. } = &**self.trip.cache.as_ref()?;
@@ -133,7 +133,7 @@ impl Exchange<'_> {
     }
 }
 
-/// Its fields as they go out.
+/// The fields of a stored answer, with Age and Content-Length.
 fn fields(stored: &StoredAnswer) -> HeaderMap {
     let mut fields = HeaderMap::with_capacity(stored.head.fields.len() + 3);
     for (name, value) in &stored.head.fields {
@@ -149,7 +149,7 @@ fn fields(stored: &StoredAnswer) -> HeaderMap {
     fields
 }
 
-/// The fields of a part, or of a 304, from those of the whole of so many bytes.
+/// Changes the fields of the whole answer to those of a part or of a 304. `length`: bytes of the whole body.
 fn fields_of(part: Option<&BodyPart>, mut fields: HeaderMap, length: u64) -> HeaderMap {
     let range = match part {
         Some(BodyPart::Whole) => return fields,
@@ -161,7 +161,7 @@ fn fields_of(part: Option<&BodyPart>, mut fields: HeaderMap, length: u64) -> Hea
             fields.insert(header::CONTENT_LENGTH, (bytes.end - bytes.start).into());
             format!("bytes {}-{}/{length}", bytes.start, bytes.end - 1)
         }
-        // Another cache may take it for an answer to the whole.
+        // `no-store`, because another cache might store the 416 as the answer for the whole.
         Some(BodyPart::Unsatisfiable) => {
             fields = HeaderMap::from_iter([
                 (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
@@ -186,10 +186,10 @@ fn answer<'a>(head: &StoredHead, status: u16, fields: &'a HeaderMap, framing: Fr
     answer
 }
 
-/// The body, as it is read.
+/// The body of a stored answer, read piece by piece.
 struct StoredBody {
     body: EntryBody,
-    /// What is at hand.
+    /// The unsent rest of the current piece.
     piece: Bytes,
 }
 
@@ -212,6 +212,6 @@ impl BodySource for StoredBody {
     }
 }
 
-/// What a 304 does not have (RFC 9110 §15.4.5).
+/// Fields that a 304 omits (RFC 9110 §15.4.5).
 const OF_CONTENT: [HeaderName; 4] =
     [header::CONTENT_TYPE, header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE];

@@ -1,4 +1,4 @@
-//! What an origin's answer is to the cache: stored, a confirmation of what is stored, or the end of it.
+//! Applies an origin's answer to the cache: stores it, or confirms or removes the stored answer.
 
 use super::super::carry::AnswerHead;
 use super::super::head::{SentFields, joined};
@@ -13,7 +13,7 @@ use http::Version;
 use std::time::{Duration, SystemTime};
 
 impl CacheUse {
-    /// `None`: it was not looked up before it was sent.
+    /// Takes the claim as an order to store the answer. `None`: the cache was not asked before the request was sent.
     fn order(&mut self) -> Option<StoreOrder> {
         let replaces = self.stale.as_ref().map(|stale| stale.id);
         Some(StoreOrder { key: self.key, replaces, claim: self.claim.take()? })
@@ -29,7 +29,8 @@ impl Exchange<'_> {
         self.trip.cache = Some(Box::new(CacheTrace { result: result.as_str(), fetch }));
     }
 
-    /// A 304: whether it is one to our question, which the client has not asked. `after`: since the request was sent.
+    /// Whether a 304 answers the proxy's own conditions, not the client's. Then the stored answer is confirmed. `after`: the
+    /// time since the request was sent.
     #[cold]
     pub(in crate::proxy::exchange) fn is_confirmed(&mut self, head: &AnswerHead<'_>, after: Duration) -> bool {
         let sent = SentFields::of(self.request.head, &self.settings, self.peer.user.as_deref());
@@ -42,14 +43,14 @@ impl Exchange<'_> {
         let confirmed = is_it.then(|| stored.head.confirmed(SystemTime::now(), after, each, field));
         match confirmed.filter(|confirmed| confirmed.size() <= self.settings.limits.max_header_size) {
             Some(confirmed) => stored.head = confirmed,
-            // It is about something else than was asked for, or too long by now; but the content has not changed.
+            // The 304 names other validators, or the updated head is too large: the stored answer is served once more, then removed.
             None => cached.cache.invalidate(cached.key),
         }
         cached.confirmed = Some(stored);
         true
     }
 
-    /// What was confirmed is stored again, under what is known of it now, if it still may be.
+    /// Stores a confirmed answer with its updated head, or removes it if it must not be stored any more.
     pub(super) fn keep_confirmed(&mut self, stored: &StoredAnswer) {
         let is_reserved = self.is_reserved();
         let Some(cached) = &mut self.cached else { return };
@@ -63,7 +64,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// An answer is handed on to the client.
+    /// Stores an answer that is forwarded to the client, or confirms or removes the stored one.
     #[cold]
     pub(in crate::proxy::exchange) fn note_for_cache(&mut self, head: &AnswerHead<'_>, route: &Route) {
         let request = self.request;
@@ -81,7 +82,7 @@ impl Exchange<'_> {
             Framing::Length(length) => length <= cached.cache.most_of_one(),
             Framing::None | Framing::Chunked => true,
         };
-        // 416 is about the range.
+        // To a Range, statuses other than 200 may be about the range, as 416 is.
         let may_be_stored = may_be_stored && may_fit && (head.status == 200 || cached.wanted.range.is_none());
         let each = |take: &mut dyn FnMut(&[u8], &[u8])| head.each(|_, name, value| take(name, value));
         let field = |name: &[u8]| joined(name, |take| sent.each(take));
@@ -111,7 +112,7 @@ impl Exchange<'_> {
             Received { url: &cached.url, status: head.status, version, at: now, delay: after, fetch: &fetch };
         let stored = may_be_stored.then(|| StoredHead::new(&received, each, field));
         let Some(stored) = stored.filter(StoredHead::is_storable) else {
-            // What it said before is no longer true, unless it is only out of order (RFC 9111 §4.3.3), or a HEAD about the same (§4.3.5).
+            // Removes the stale answer, except after a 5xx (RFC 9111 §4.3.3), or if a HEAD's answer still matches it (§4.3.5).
             let is_other = |stale: &StoredAnswer| {
                 let shown = [head.named(b"etag"), head.named(b"last-modified")];
                 let [etag, modified] = shown.each_ref().map(Option::as_deref);
@@ -132,8 +133,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// RFC 9111 §4.4: what is stored of the URL is no longer true, nor what the answer names on the same site. So it is even if the client
-    /// does not get the answer.
+    /// After a successful unsafe request, removes what is stored for its URL, and for URLs of the same site that the answer
+    /// names (RFC 9111 §4.4), even if the client does not receive the answer.
     pub(in crate::proxy::exchange) fn note_unsafe(&self, head: &AnswerHead<'_>) {
         let (request, is_success) = (self.request, (200..400).contains(&head.status));
         if !is_success || matches!(request.method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "CONNECT") {
@@ -150,27 +151,27 @@ impl Exchange<'_> {
         }
     }
 
-    /// It has been delivered in full.
+    /// Completes storing once the answer has been delivered in full.
     pub(in crate::proxy::exchange) fn finish_storing(&mut self) {
         if let Some(storing) = self.cached.as_mut().and_then(|cached| cached.storing.take()) {
             storing.finish();
         }
     }
 
-    /// The site has refused this use of it: what is stored from before is not served any more, to nobody.
+    /// Removes the stored answer after the origin's new answer was refused: the site no longer permits this use.
     pub(in crate::proxy::exchange) fn end_stored(&mut self) {
         if let Some(cached) = self.cached.as_ref().filter(|_| self.trip.upstream.is_some()) {
             cached.cache.invalidate(cached.key);
         }
     }
 
-    /// Whether the answer says no to some use, or has a price.
+    /// Whether the answer says no to some use, or demands payment.
     fn is_reserved(&self) -> bool {
         self.trip.usage_report.as_ref().is_some_and(|noted| !noted.reserved.is_empty() || noted.payment_required)
     }
 }
 
-/// What a reference stands for, if it is on the same site.
+/// Resolves a reference, if it is on the same site.
 fn same_site(authority: &Authority, url: &[u8], reference: &[u8]) -> Option<Vec<u8>> {
     let base = url::Url::parse(str::from_utf8(url).ok()?).ok()?;
     let named = resolved(&base, str::from_utf8(reference).ok()?)?;

@@ -1,4 +1,5 @@
-//! Looking a request up: fresh answers are served, stale ones are to be confirmed, and what somebody else fetches is waited for.
+//! Looks a request up in the cache: finds a fresh answer, prepares to revalidate a stale one, or waits for another
+//! request's fetch (single flight).
 
 use super::super::Exchange;
 use super::super::head::SentFields;
@@ -7,17 +8,17 @@ use crate::gate::cache::StoredAnswer;
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 
-/// What a look-up has come to.
+/// The result of a lookup.
 pub(in crate::proxy::exchange) enum CacheLookup {
     Hit(Box<StoredAnswer>),
-    /// The client wants what is stored, and nothing else (`only-if-cached`).
+    /// Nothing usable is stored, and the client accepts only a stored answer (`only-if-cached`).
     Absent,
-    /// Nothing yet: the request is decided once more, and asks again or goes to its origin.
+    /// No answer yet: decide the request again. It is looked up again if it waited for a fetch, else it goes to its origin.
     Again,
 }
 
 impl Exchange<'_> {
-    /// It may go: perhaps it need not.
+    /// Looks the request up. Called once the request is allowed, because a stored answer needs no slot at the host.
     pub(in crate::proxy::exchange) async fn look_up(&mut self) -> CacheLookup {
         let at_least = self.fresh_at_least();
         let (request, sent) =
@@ -42,11 +43,11 @@ impl Exchange<'_> {
                 _ => Ok(cached.cache.claim(cached.key)),
             };
             match claim {
-                // Somebody has stored it in between.
+                // Another request has stored an answer since the lookup: look again.
                 Ok(_) if cached.cache.latest(cached.key) != cached.seen => {}
                 Err(others) if !cached.has_waited && !control.no_cache => {
                     cached.has_waited = true;
-                    // However it ends, it is looked up again.
+                    // However the wait ends, the request is looked up again.
                     let _ = self.trip.gate.waits(timeout(longest, others.end())).await;
                     return CacheLookup::Again;
                 }
@@ -63,7 +64,7 @@ impl Exchange<'_> {
         CacheLookup::Again
     }
 
-    /// The same when its turn has come, if something has been stored meanwhile.
+    /// Looks the request up again when it gets its slot, if another answer was stored during the wait.
     pub(in crate::proxy::exchange) async fn stored_meanwhile(&mut self) -> Option<Box<StoredAnswer>> {
         let at_least = self.fresh_at_least();
         let sent = SentFields::of(self.request.head, &self.settings, self.peer.user.as_deref());
@@ -76,13 +77,13 @@ impl Exchange<'_> {
         is_fresh.then_some(stored)
     }
 
-    /// `min_revisit`, as far as it can be kept by what is stored.
+    /// `min_revisit`: stored answers count as fresh for at least that long.
     fn fresh_at_least(&self) -> Duration {
         rules(&self.settings, self.request, self.peer).manners.min_revisit.unwrap_or_default()
     }
 }
 
-/// What is only being written is waited for, whatever wait the request would put up with.
+/// Shortest wait for another request's fetch, whatever the request accepts: the answer may just be being written.
 const LEAST: Duration = Duration::from_millis(250);
-/// So long is waited for what somebody else fetches.
+/// Longest wait for another request's fetch.
 const PATIENCE: Duration = Duration::from_secs(10);

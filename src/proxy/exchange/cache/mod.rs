@@ -1,4 +1,4 @@
-//! How a request uses the cache that all clients share: after it has been decided that it may go, and before its turn at the host.
+//! How a request uses the cache that all clients share: after the request was allowed, and before it waits for a slot.
 
 mod answer;
 mod keep;
@@ -23,45 +23,45 @@ pub(super) struct CacheUse {
     url: Vec<u8>,
     key: u128,
     wanted: Wanted,
-    /// What the origin is asked beside: whether what is stored is current.
+    /// Conditions added to the request, so that the origin revalidates `stale`.
     pub(super) conditions: Vec<(&'static str, Vec<u8>)>,
-    /// What is stored, and has to be confirmed.
+    /// The stored answer that the origin must revalidate.
     stale: Option<Box<StoredAnswer>>,
-    /// It has been confirmed.
+    /// The stored answer, once the origin has confirmed it.
     confirmed: Option<Box<StoredAnswer>>,
-    /// Why it goes to the origin, once it has been looked up.
+    /// Why the lookup forwards the request to the origin, as in Cache-Status.
     why: &'static str,
     has_waited: bool,
-    /// The answer of the URL that had been stored last when it was looked up.
+    /// The URL's newest stored answer at the time of the lookup.
     seen: Option<EntryId>,
-    /// It has been looked up, and goes to the origin. Others may wait for its answer.
+    /// Set if the lookup forwards the request to the origin. Other requests may wait for its answer.
     claim: Option<PageClaim>,
     /// The answer is being stored.
     pub(super) storing: Option<StoringAnswer>,
 }
 
-/// How it fared, for the log.
+/// The cache's part in the answer, for the log.
 pub(in crate::proxy::exchange) struct CacheTrace {
     pub result: &'static str,
-    /// What the record of the fetch is known by that the answer goes back to, and when that was, in milliseconds since 1970.
+    /// Id of the fetch that the answer comes from, and its time in milliseconds since 1970.
     pub fetch: Option<(String, u64)>,
 }
 
 impl CacheUse {
-    /// `None`: there is no cache, or nothing in it is for this request. Tells too whether the client wants what is stored, and nothing else
-    /// (`only-if-cached`).
+    /// Creates the state; `None`: there is no cache, or it does not apply to this request. Also returns whether the client
+    /// accepts only a stored answer (`only-if-cached`).
     pub(super) fn of(proxy: &Proxy, request: &Request<'_>, peer: &Peer) -> (Option<Box<Self>>, bool) {
-        // robots.txt has copies of its own.
+        // robots.txt is kept elsewhere.
         let Some(cache) = proxy.cache.as_ref().filter(|_| !request.reads_robots()) else { return (None, false) };
         let wanted = Wanted::read(|take| request.head.each_passed(take));
         let only_stored = wanted.control.only_if_cached;
         let is_of_page = matches!(request.method, "GET" | "HEAD")
             && !(request.is_upgrade || request.has_body())
             && *request.target != *SiteFile::TdmRep.path().as_bytes();
-        // Who is another crawler to sites, or keeps other rules, has answers of their own.
+        // A user with other product tokens or rules is another crawler to sites, and does not share answers.
         let has_own_terms =
             peer.user.as_deref().is_some_and(|user| user.hosts.is_some() || !user.product_tokens.is_empty());
-        // What would be one client's own is stored nowhere.
+        // An answer for one client alone is never stored.
         if !is_of_page || wanted.is_past_caches || has_own_terms || request.is_for_one() {
             return (None, only_stored);
         }
@@ -83,12 +83,13 @@ impl CacheUse {
         (Some(Box::new(cached)), only_stored)
     }
 
-    /// Whether it has been looked up, and goes to the origin.
+    /// Whether the lookup forwards the request to the origin.
     pub(super) fn is_tried(&self) -> bool {
         self.claim.is_some()
     }
 
-    /// What Cache-Status says of it (RFC 9211 §2.2). `found`: what is stored, and does not do. `at_least`: for so long it is fresh.
+    /// The reason for Cache-Status (RFC 9211 §2.2). `found`: the stored answer that cannot be used as it is. `at_least`: how
+    /// long an answer counts as fresh at least.
     fn why_forwarded(&self, found: Option<&StoredAnswer>, at_least: Duration) -> &'static str {
         let is_fresh =
             |found: &StoredAnswer| found.head.is_fresh_for(&CacheControl::default(), at_least, SystemTime::now());
@@ -100,7 +101,7 @@ impl CacheUse {
         }
     }
 
-    /// The newest stored answer that may be one to this request.
+    /// Finds the newest stored answer for the request's URL and the fields in Vary.
     async fn find(&self, fields: SentFields<'_>) -> Option<Box<StoredAnswer>> {
         self.cache.latest(self.key)?;
         let (url, mut sent) = (self.url.clone(), Vec::<(Vec<u8>, Vec<u8>)>::new());
@@ -111,7 +112,7 @@ impl CacheUse {
     }
 }
 
-/// As it is stored under: byte for byte.
+/// The URL as the cache stores it, byte for byte as the client sent it.
 fn url_of(request: &Request<'_>) -> Vec<u8> {
     [request.authority.url("").as_bytes(), &request.target].concat()
 }

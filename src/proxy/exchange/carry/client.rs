@@ -19,7 +19,7 @@ pub trait Client {
     /// beginning is no longer available.
     fn begin_body(&mut self, replayable: bool) -> bool;
 
-    /// The whole request has been read.
+    /// Whether the whole request has been read.
     fn is_received(&self) -> bool;
 
     fn interim(&mut self, head: &AnswerHead<'_>);
@@ -48,7 +48,7 @@ pub trait Client {
     /// Ends an incomplete answer so that the client sees that it is incomplete.
     fn cut(&mut self);
 
-    /// The client has closed its sending half. Whether it is still there shows only when something is sent.
+    /// Whether the client has closed its sending half. Such a client may have gone, which shows only when something is sent.
     fn is_half_closed(&self) -> bool;
 
     /// Ready when the client has gone.

@@ -1,4 +1,4 @@
-//! An HTTP/1 side of an exchange.
+//! The client or the origin of an exchange in HTTP/1.
 
 use super::side::{BodySource, Side, SideError};
 use crate::http1::{Body, BodyError, Field, FieldKind, Framing, put_chunk_head, put_last_chunk};
@@ -18,7 +18,7 @@ pub struct Http1<'a, T> {
     pub out: Buffer,
     /// Decoder of the incoming body.
     body: Body,
-    /// Bytes of content at the front of the input.
+    /// Number of decoded content bytes at the front of the input.
     content: usize,
     sending: Sending,
     /// Bytes of the current chunk still to be written.
@@ -222,7 +222,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
                 return Poll::Ready(Ok(()));
             }
         }
-        // The head and the start of the body share one write. What is short is copied, which costs less than two parts do.
+        // The head and the start of the body share one write. Short content is copied, which costs less than a vectored write.
         if !self.out.is_empty() && from.bytes().len() <= self.out.room() {
             let n = from.bytes().len();
             self.out.put(from.bytes());
@@ -262,11 +262,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
     }
 }
 
-/// Bytes of a request body kept for a retry.
+/// Maximum number of body bytes kept for a retry.
 const MAX_REPLAY: usize = 64 * 1024;
-/// Most bytes gathered for one write.
+/// Maximum number of bytes gathered for one write.
 const MAX_GATHERED: usize = 16 * 1024;
-/// Larger chunks are written in place.
+/// Maximum bytes of a chunk that is copied; larger chunks are written in place.
 const SMALL_CHUNK: usize = 8 * 1024;
 
 #[cfg(test)]

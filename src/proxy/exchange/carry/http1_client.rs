@@ -72,7 +72,7 @@ impl<'a> Http1Client<'a> {
         }
     }
 
-    /// A client that is not at a request: its input is kept, and it gets no interim answer.
+    /// A client that has not sent an HTTP request: its input is kept, and it gets no interim answers as probes.
     pub fn not_http(wire: &'a mut Wire, input: &'a mut Buffer) -> Self {
         Http1Client { is_socks: true, ..Self::new(Http1::new(wire, input), Framing::None) }
     }
@@ -144,7 +144,7 @@ impl<'a> Http1Client<'a> {
         if self.answered {
             return Poll::Pending;
         }
-        // Unsent output stays queued in front of what follows.
+        // Output that is not sent now stays queued, before later output.
         match self.side.poll_flush(cx) {
             Poll::Ready(Err(_)) => Poll::Ready(()),
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
@@ -278,7 +278,7 @@ impl<'a> Client for Http1Client<'a> {
 const FIRST_PROBE: Duration = Duration::from_millis(30);
 /// Interval of checks and later probes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Intervals after the first probes: a closed connection resets at once, however far away.
+/// Intervals after the first probes: the reset from a closed connection takes only a round trip.
 const PROBE_INTERVALS: [Duration; 3] =
     [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(400)];
 
@@ -310,10 +310,10 @@ mod tests {
                 break;
             }
         }
-        assert_eq!(client.wake_at(), None, "a look that is past would be due at once, and again");
+        assert_eq!(client.wake_at(), None, "a check in the past would be due again and again");
     }
 
-    /// Nothing can be sent to find out, as no answer is expected.
+    /// Before a request, the proxy cannot send a probe.
     #[tokio::test]
     async fn who_ends_its_input_before_a_request_has_gone_however_much_it_has_sent() {
         for sent in [0, 10, 100_000] {

@@ -29,7 +29,7 @@ pub struct Http2Client {
     /// The stream was reset before the answer began.
     is_gone: bool,
     is_cut: bool,
-    /// Content for the protocol that the request asks for.
+    /// Content of the requested protocol, withheld until the switch to it.
     withheld: Option<RecvStream>,
     is_open: bool,
 }
@@ -59,7 +59,7 @@ impl Http2Client {
         self.withheld = self.side.receiving.take();
     }
 
-    /// `ends`: the answer has no body.
+    /// Sends the head. `ends`: the answer has no body.
     fn begin(&mut self, head: http::Response<()>, ends: bool) {
         self.answered = true;
         match self.respond.send_response(head, ends) {
@@ -73,7 +73,7 @@ impl Http2Client {
 
     /// Ends the stream after the exchange.
     pub async fn finish(&mut self) {
-        // A client whose upgrade was refused sends none of the other protocol.
+        // A client whose upgrade was refused has no more to send, so a short wait is enough.
         let limit = if self.withheld.is_some() { WRITE_TIMEOUT } else { DRAIN_TIMEOUT };
         self.side.receiving = self.withheld.take().or(self.side.receiving.take());
         match (self.answered, self.is_cut) {
@@ -211,7 +211,7 @@ mod tests {
     use std::future::poll_fn;
     use tokio::io::duplex;
 
-    /// The reset and the head cross.
+    /// The client's reset and the answer's head cross on the wire.
     #[tokio::test]
     async fn a_client_that_resets_its_stream_has_gone_even_if_its_answer_began() {
         let (ours, theirs) = duplex(64 * 1024);

@@ -38,7 +38,7 @@ impl BodySource for LocalBody {
     }
 
     fn poll_more(&mut self, _: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
-        // In pieces, so that the rate can be measured.
+        // Sent in pieces, so that the client's rate can be measured.
         self.piece.end = self.len.min(self.piece.start + PIECE);
         Poll::Ready(Ok(!self.piece.is_empty()))
     }

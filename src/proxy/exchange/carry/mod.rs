@@ -31,7 +31,7 @@ pub use side::{BodySource, Side, SideError};
 
 use std::time::Duration;
 
-/// How to go on after an answer's head.
+/// What follows an answer's head.
 pub enum AfterHead {
     /// An interim head was forwarded; another head follows.
     Interim,
@@ -52,5 +52,5 @@ pub struct Moved {
     pub down: u64,
 }
 
-/// How long the rest of an answered request is drained: many clients read nothing before they have sent all.
+/// How long to drain the rest of a request that was answered early: many clients read nothing before they have sent it all.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);

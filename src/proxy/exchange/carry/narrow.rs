@@ -1,4 +1,4 @@
-//! A destination that takes little, for tests.
+//! A writer that accepts few bytes at a time, for tests.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -6,9 +6,9 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub struct Narrow {
-    /// Bytes that it takes with each write.
+    /// Maximum number of bytes that each write accepts.
     pub most: usize,
-    /// Bytes that it takes until there is more room.
+    /// Number of bytes that all writes accept until a test adds room.
     pub room: usize,
     pub written: Vec<u8>,
     pub writes: usize,

@@ -31,10 +31,10 @@ pub trait Origin {
     /// Starts the body of the last head.
     fn begin_body(&mut self);
 
-    /// No byte of an answer has arrived.
+    /// Whether no byte of an answer has arrived.
     fn is_unanswered(&self) -> bool;
 
-    /// The origin may read the request to its end although it has answered.
+    /// Whether the origin may still read the rest of the request after its answer.
     fn reads_on(&self) -> bool;
 
     /// Ready when the head of the request has been written.
@@ -46,10 +46,10 @@ pub struct Http1Origin<'a, T> {
     pub side: Http1<'a, T>,
     scanned: usize,
     framing: Framing,
-    /// The connection closes after this answer.
+    /// Whether the connection closes after this answer.
     closes: bool,
     has_answered: bool,
-    /// Nothing had arrived when the connection was taken, and this task is woken when something does.
+    /// Whether this task has already polled the connection, found nothing, and is woken when something arrives.
     is_watched: bool,
 }
 
@@ -117,7 +117,7 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Origin for Http1Origin<'a, T> {
     }
 
     fn reads_on(&self) -> bool {
-        // RFC 9112 §9.5: who closes after the answer does not.
+        // RFC 9112 §9.5: an origin that closes the connection after its answer does not read on.
         !self.closes
     }
 
@@ -133,7 +133,7 @@ pub struct Http2Origin {
     response: ResponseFuture,
     /// Tells when the head has been written, for a paced request.
     sent_head: Option<SentHead>,
-    /// Interim heads may come.
+    /// Whether interim heads may still arrive.
     interim: bool,
     has_answered: bool,
 }
@@ -174,7 +174,7 @@ impl Origin for Http2Origin {
         self.has_answered = true;
         check_size(&parts.headers, limit)?;
         let framing = framing(method, parts.status.as_u16(), &parts.headers, body.is_end_stream())?;
-        // What an origin sends after an answer that has no content is not passed on: over HTTP/1 it would be read as the next answer.
+        // Drops content of an answer that must have none: an HTTP/1 client would read it as the next answer.
         self.side.receiving = (framing != Framing::None).then_some(body);
         self.side.remaining = match framing {
             Framing::Length(length) => Some(length),
@@ -190,7 +190,7 @@ impl Origin for Http2Origin {
     }
 
     fn reads_on(&self) -> bool {
-        // RFC 9113 §8.1: who does not resets the stream.
+        // RFC 9113 §8.1: an origin that does not read on resets the stream.
         true
     }
 

@@ -1,5 +1,5 @@
-//! A queue of received stream content. The h2 crate spends some 256 bytes on each frame and ends the connection if
-//! there are too many; here short frames are joined. Flow control bounds the queue (RFC 9113 §5.2).
+//! A queue of received stream content that joins short frames. The h2 crate spends some 256 bytes on each queued frame,
+//! and ends the connection if there are too many. Flow control bounds this queue (RFC 9113 §5.2).
 
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -8,7 +8,7 @@ use std::mem;
 #[derive(Default)]
 pub struct ReceiveQueue {
     pieces: VecDeque<Bytes>,
-    /// Short pieces joined, after `pieces`.
+    /// The short pieces that follow `pieces`, joined.
     joined: Vec<u8>,
 }
 
@@ -34,7 +34,7 @@ impl ReceiveQueue {
     }
 }
 
-/// The h2 crate counts the cost of shorter frames.
+/// Pieces of fewer bytes are joined: the h2 crate counts such frames. `JOINED`: maximum bytes of a joined piece.
 const SHORT: usize = 256;
 const JOINED: usize = 16 * 1024;
 

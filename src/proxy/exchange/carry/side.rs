@@ -1,4 +1,4 @@
-//! A side of an exchange: body content comes from it and goes to it, in any HTTP version.
+//! A side of an exchange: the client or the origin, as source and destination of body content, in any HTTP version.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -24,17 +24,18 @@ pub trait BodySource {
     /// Gets the next piece, once the current one is consumed. `false`: the content has ended.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, SideError>>;
 
-    /// Whether neither content nor trailers follow what was taken. `false`: unknown.
+    /// Whether neither content nor trailers follow. `false`: unknown.
     fn has_ended(&self) -> bool {
         false
     }
 
-    /// Whether all content that was announced has been taken, though the end may be missing yet.
+    /// Whether all announced content has been taken, even if the end of the body has not arrived.
     fn is_complete(&self) -> bool {
         self.has_ended()
     }
 
-    /// Queues incoming content while the current piece waits, if it would block other streams. Otherwise it waits in the socket.
+    /// Queues incoming content while the current piece waits, if unread content would block other streams. By default,
+    /// content stays in the socket.
     fn gather(&mut self, _: &mut Context<'_>) {}
 
     /// Trailers behind the content.
@@ -74,7 +75,7 @@ pub enum SideError {
 }
 
 impl SideError {
-    /// The other end has gone without a readable answer.
+    /// Whether the other end has gone without a readable answer.
     pub fn is_end(&self) -> bool {
         match self {
             SideError::Ended | SideError::Io(_) => true,
@@ -83,7 +84,7 @@ impl SideError {
         }
     }
 
-    /// What an HTTP/2 error means, by one of the functions of [`crate::upstream`].
+    /// Whether this is an HTTP/2 error for which `is` returns true.
     pub fn means(&self, is: impl FnOnce(&h2::Error) -> bool) -> bool {
         matches!(self, SideError::Http2(error) if is(error))
     }

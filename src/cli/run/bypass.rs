@@ -1,16 +1,91 @@
-//! What the command's processes have connected to, by /proc.
+//! A look now and then for connections of the command that bypass the proxy. What ends between two looks is not seen.
 
-use super::{Bypass, BypassWatch};
+use super::cure::cure;
 use crate::cli::supervise::processes::{Descendant, descendants, program};
 use crate::cli::tcp_table::{rows, sockets_of, tables};
+use crate::config::PortRange;
 use rustix::process::Pid;
+use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::time::Duration;
+use tokio::process::Child;
+use tokio::time::{Instant, sleep_until};
+
+/// Looks until it has found one connection.
+pub(super) struct BypassWatch {
+    /// The process whose descendants are looked at. `None`: nobody looks.
+    root: Option<u32>,
+    proxy: SocketAddr,
+    /// Those of the web.
+    ports: Vec<PortRange>,
+    /// Whether `NO_PROXY` names this machine.
+    is_loopback_direct: bool,
+    next: Instant,
+    pub found: Option<Bypass>,
+}
+
+/// A process that has connected to a site directly.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Bypass {
+    pub program: String,
+    pub pid: u32,
+    pub address: SocketAddr,
+    /// Whether it was started with the proxy variables.
+    pub has_variables: bool,
+}
+
+impl Bypass {
+    /// The line of a warning, with what helps.
+    pub fn warning(&self) -> String {
+        let Self { program, pid, address, has_variables } = self;
+        let cure = match has_variables {
+            true => cure(program),
+            false => "it was started without HTTPS_PROXY: have what starts it pass on its environment",
+        };
+        format!(
+            "politely: warning: {program} ({pid}) bypassed the proxy: it connected to {address}, and robots.txt was not applied\n\
+             hint: {cure}; with `--isolate` nothing can bypass the proxy"
+        )
+    }
+
+    pub fn json(&self) -> Value {
+        json!({ "program": self.program, "pid": self.pid, "address": self.address, "has_variables": self.has_variables })
+    }
+}
 
 impl BypassWatch {
-    pub(super) fn find(&self) -> Option<Bypass> {
+    /// `supervisor`: the command's parent.
+    pub fn new(
+        supervisor: &Child,
+        proxy: SocketAddr,
+        ports: Vec<PortRange>,
+        is_loopback_direct: bool,
+        is_isolated: bool,
+    ) -> Self {
+        let root = supervisor.id().filter(|_| !is_isolated);
+        Self { root, proxy, ports, is_loopback_direct, next: Instant::now() + INTERVAL, found: None }
+    }
+
+    /// It is time to look. Never, if one is found.
+    pub async fn tick(&self) {
+        match (self.root, &self.found) {
+            (Some(_), None) => sleep_until(self.next).await,
+            (None, _) | (_, Some(_)) => std::future::pending().await,
+        }
+    }
+
+    /// Returns a connection that is seen for the first time.
+    pub fn look(&mut self) -> Option<&Bypass> {
+        let began = Instant::now();
+        self.found = self.find();
+        self.next = Instant::now() + INTERVAL.max(began.elapsed() * SHARE);
+        self.found.as_ref()
+    }
+
+    fn find(&self) -> Option<Bypass> {
         let sockets = direct(&tables().concat(), |address| self.is_site(address));
         if sockets.is_empty() {
             return None;
@@ -38,6 +113,15 @@ impl BypassWatch {
     }
 }
 
+/// Connects to the proxy that our environment names, if it is on this machine: it may be of another `politely run` around this one,
+/// which so learns that its command does not bypass it unawares.
+pub(super) fn knock(proxy: &str) {
+    let address = proxy.strip_prefix("http://").and_then(|rest| rest.trim_end_matches('/').parse::<SocketAddr>().ok());
+    if let Some(address) = address.filter(|address| address.ip().is_loopback()) {
+        let _ = TcpStream::connect_timeout(&address, INTERVAL);
+    }
+}
+
 /// The connections to sites in the kernel's table, by socket. A connection that a listening socket of this machine has accepted is not
 /// one.
 fn direct(table: &str, is_site: impl Fn(SocketAddr) -> bool) -> HashMap<u64, SocketAddr> {
@@ -47,11 +131,13 @@ fn direct(table: &str, is_site: impl Fn(SocketAddr) -> bool) -> HashMap<u64, Soc
     to_sites.map(|row| (row.socket, row.remote)).collect()
 }
 
+const INTERVAL: Duration = Duration::from_millis(200);
+/// A look takes at most this part of the time.
+const SHARE: u32 = 50;
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::PortRange;
-    use tokio::time::Instant;
 
     const TABLE: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
          0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 11 1 0 100 0 0 10 0\n\
