@@ -14,7 +14,7 @@ use super::schema::file::{
     AdminSettings, CacheSettings, EgressSettings, EvidenceSettings, Fallback, FleetSettings, IdentitySettings,
     LimitSettings, Listener, LogSettings, Mode, OnFleetLoss, OnVisitTime, PaceSettings, RobotsSettings, StoreSettings,
 };
-use super::schema::host_table::{HostMap, InterceptMode, Override, Usage};
+use super::schema::host_table::{HostMap, InterceptMode, Override};
 use super::schema::intercept::Intercept;
 use super::schema::text;
 use crate::policy::{Allowlist, Authority, Host, Manners, PolicyOptions, Refusal, Scheme, UsageModes};
@@ -29,7 +29,7 @@ pub struct Settings {
     pub admin: AdminSettings,
     pub mode: Mode,
     pub identity: IdentitySettings,
-    pub(super) usage: Usage,
+    pub(super) usage: UsageModes,
     pub robots: RobotsSettings,
     pub pace: PaceSettings,
     pub intercept: Intercept,
@@ -166,7 +166,7 @@ impl Settings {
             user_agent: identity.user_agent.clone(),
             purposes: identity.purpose.clone(),
             policy_tokens: identity.policy_tokens.each().collect(),
-            usage: usage.over(UsageModes::default()),
+            usage: *usage,
             manners: pace.manners().over(&Manners::default()),
             allow_long_unreachable: robots.on_long_unreachable == Fallback::Allow,
             enforce_visit_time: robots.visit_time == OnVisitTime::Enforce,

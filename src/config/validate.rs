@@ -35,8 +35,6 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
     let Settings { robots, pace, egress, store, cache, evidence, limits, identity, fleet, .. } = settings;
     let is_validity = (LEAST_VALIDITY..=MOST_VALIDITY).contains(&identity.signature.validity);
     let is_header_size = (LEAST_HEADER_SIZE..=MOST_HEADER_SIZE).contains(&limits.max_header_size);
-    let is_without_port = egress.ports.is_empty() && check.is_sure("egress");
-    let (is_fleet, has_url) = (check.is_sure("fleet"), fleet.url.is_some());
     let wrong: [(bool, &[&str], &str, &str); 12] = [
         (
             robots.max_size < ParseOptions::MIN_SIZE as u64,
@@ -56,7 +54,7 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
             "this status is not a refusal",
             "write 403 or another from 400 to 499",
         ),
-        (is_without_port, &["egress", "ports"], "no port is allowed", "write `ports: [80, 443]`"),
+        (egress.ports.is_empty(), &["egress", "ports"], "no port is allowed", "write `ports: [80, 443]`"),
         (
             !is_validity,
             &["identity", "signature", "validity"],
@@ -76,17 +74,12 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
             "write `90d`",
         ),
         (
-            is_fleet && has_url && (fleet.pace.is_some() || fleet.copies.is_some()),
+            fleet.url.is_some() && (fleet.pace.is_some() || fleet.copies.is_some()),
             &["fleet", "url"],
             "`url` stands for `pace` and `copies`, and cannot be combined with them",
             FLEET,
         ),
-        (
-            is_fleet && fleet.pace.is_some() != fleet.copies.is_some(),
-            &["fleet"],
-            "`fleet` needs both `pace` and `copies`",
-            FLEET,
-        ),
+        (fleet.pace.is_some() != fleet.copies.is_some(), &["fleet"], "`fleet` needs both `pace` and `copies`", FLEET),
         (cache.size < LEAST_CACHE, &["cache", "size"], "less than 1 MiB is too small", "write `10GiB`"),
         (
             evidence.directory.is_some() && absolute(&evidence.directory) == absolute(&cache.directory),
@@ -97,7 +90,7 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
         (store.memory < LEAST_STORE, &["store", "memory"], "less than 1 MiB is too small", "write `64MiB`"),
     ];
     for (_, key, what, hint) in wrong.into_iter().filter(|(is_wrong, ..)| *is_wrong) {
-        check.fault_alone(key, what, hint);
+        check.fault(key, what, hint);
     }
     let pairs = [
         ("robots", ("min_ttl", robots.min_ttl), ("max_ttl", robots.max_ttl)),
@@ -131,7 +124,7 @@ fn numbers(settings: &Settings, check: &mut Sections<'_>) {
     for (key, wait) in waits {
         if wait.is_zero() {
             let hint = "write how long it may take, such as `10s`";
-            check.fault_alone(&key, "the time must be greater than 0", hint);
+            check.fault(&key, "the time must be greater than 0", hint);
         }
     }
     let most = [
@@ -151,7 +144,7 @@ fn numbers(settings: &Settings, check: &mut Sections<'_>) {
     ];
     for (key, number, most) in most {
         if number > most {
-            check.fault_alone(key, "this value is too large", format!("write {most} or less"));
+            check.fault(key, "this value is too large", format!("write {most} or less"));
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::config::{Mode, Settings, StoreSettings};
 use crate::histogram::Distribution;
 use crate::policy::{
     Authority, Budget, Entry, HostRules, PaceKey, Refusal, Request, Ruling, SiteAnswer, SiteFile, explain,
-    judge_linked, may_fetch_license, may_fetch_tdmrep,
+    judge_linked, may_fetch,
 };
 use crate::robots::RobotsTxt;
 use http::HeaderMap;
@@ -176,13 +176,10 @@ impl Gate {
         let robots = host.load_full();
         let rules = self.settings.load().hosts.get(authority.host()).rules.clone();
         let request = Request::new(authority, b"/");
-        for (file, may_fetch, is_used) in [
-            (Some(SiteFile::TdmRep), may_fetch_tdmrep as MayFetch, rules.mining_purpose().is_some()),
-            (robots.license_url().map(SiteFile::license), may_fetch_license, !rules.licensed_purposes().is_empty()),
-        ] {
-            let Some(file) = file else { continue };
+        let license = robots.license_url().map(|url| (SiteFile::license(url), !rules.licensed_purposes().is_empty()));
+        for (file, is_used) in [(SiteFile::TdmRep, rules.mining_purpose().is_some())].into_iter().chain(license) {
             let is_wanted = is_used || self.entry(file, authority).await.is_some();
-            if is_wanted && may_fetch(&robots, &rules, &request, SystemTime::now()) {
+            if is_wanted && may_fetch(file, &robots, &rules, &request, SystemTime::now()) {
                 self.robots.refresh(&self.robots.host(file, authority), order).end().await?;
             }
         }
@@ -199,6 +196,3 @@ impl Gate {
         self.pacer.figures(&PaceKey::new(self.settings.load().pace.key, authority, None))
     }
 }
-
-/// Function that tells whether a site's tdmrep.json or licence file may be fetched.
-type MayFetch = fn(&Entry, &HostRules, &Request<'_>, SystemTime) -> bool;

@@ -1,5 +1,7 @@
 //! A file of a site's, as it was read. Pure.
 
+use std::sync::Arc;
+
 use crate::robots::{RobotsTxt, RslFile, TdmRep};
 
 /// What an answer says may be crawled.
@@ -8,9 +10,9 @@ pub enum Access {
     /// A file, even if empty.
     Rules(RobotsTxt),
     /// The same, of a tdmrep.json.
-    Reservations(TdmRep),
+    Reservations(Arc<TdmRep>),
     /// And of a licence file.
-    Licenses(RslFile),
+    Licenses(Arc<RslFile>),
     /// There is none: status 400 to 499, or redirects that lead nowhere. What that means is settled when it is decided
     /// by, so that a changed setting holds at once.
     Missing,
@@ -27,7 +29,7 @@ impl Access {
         }
     }
 
-    /// By which the file is known: made by `digest` of its bytes when it is first asked for.
+    /// Content digest, computed by `digest` on first use.
     pub fn digest_by(&self, digest: impl FnOnce(&[u8]) -> [u8; 32]) -> Option<&[u8; 32]> {
         match self {
             Self::Rules(robots) => Some(robots.digest_by(digest)),
@@ -37,12 +39,12 @@ impl Access {
         }
     }
 
-    /// How many hold the file, this one among them.
+    /// Reference count of the file.
     pub fn holders(&self) -> usize {
         match self {
             Self::Rules(robots) => robots.holders(),
-            Self::Reservations(file) => file.holders(),
-            Self::Licenses(file) => file.holders(),
+            Self::Reservations(file) => Arc::strong_count(file),
+            Self::Licenses(file) => Arc::strong_count(file),
             Self::Missing => 0,
         }
     }

@@ -8,7 +8,7 @@ use super::Access;
 use super::clipped;
 use super::entity_tag;
 use super::freshness::{CopyState, Freshness, LAST_GOOD_USE, RETRY_MAX, retry_in};
-use crate::robots::{RobotsTxt, RslFile, TdmRep, is_license_url};
+use crate::robots::{RobotsTxt, is_license_url};
 
 /// The known state of an authority's file. The default: never fetched.
 #[derive(Debug, Clone, Default)]
@@ -213,10 +213,7 @@ impl Entry {
             Access::Missing if failing && now >= answer.freshness.expires_at() => CopyState::Unusable,
             Access::Missing => answer.freshness.state(false, now),
         };
-        match state {
-            CopyState::Fresh | CopyState::Refresh => Some((answer, state)),
-            CopyState::Unusable => None,
-        }
+        (state != CopyState::Unusable).then_some((answer, state))
     }
 
     /// The file of the last answer, usable or not.
@@ -230,22 +227,6 @@ impl Entry {
     /// Whether an HTML page stands in the place of robots.txt.
     pub fn is_html(&self) -> bool {
         self.robots_txt().is_some_and(RobotsTxt::is_html)
-    }
-
-    /// The tdmrep.json of the last answer, usable or not.
-    pub fn tdm_rep(&self) -> Option<&TdmRep> {
-        match &self.answer.as_ref()?.access {
-            Access::Reservations(file) => Some(file),
-            Access::Rules(_) | Access::Licenses(_) | Access::Missing => None,
-        }
-    }
-
-    /// The licence file of the last answer, usable or not.
-    pub fn rsl(&self) -> Option<&RslFile> {
-        match &self.answer.as_ref()?.access {
-            Access::Licenses(file) => Some(file),
-            Access::Rules(_) | Access::Reservations(_) | Access::Missing => None,
-        }
     }
 
     /// URL of the licence file: the first one that robots.txt names, or else the one that an answer linked to.
@@ -271,13 +252,12 @@ impl Entry {
 
     /// Whether a part cannot be understood of: the preferences in robots.txt, its licences, tdmrep.json, the licence file.
     pub fn malformed(&self) -> [bool; 4] {
-        let robots = self.robots_txt();
-        [
-            robots.is_some_and(RobotsTxt::has_unclear_usage),
-            robots.is_some_and(RobotsTxt::has_unclear_license),
-            self.tdm_rep().is_some_and(|file| file.fault().is_some()),
-            self.rsl().is_some_and(|file| file.fault().is_some()),
-        ]
+        match self.answer.as_ref().map(|answer| &answer.access) {
+            Some(Access::Rules(robots)) => [robots.has_unclear_usage(), robots.has_unclear_license(), false, false],
+            Some(Access::Reservations(file)) => [false, false, file.fault().is_some(), false],
+            Some(Access::Licenses(file)) => [false, false, false, file.fault().is_some()],
+            Some(Access::Missing) | None => [false; 4],
+        }
     }
 
     /// Whether the file may be fetched now: not while waiting after a failure.

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use super::usage::policy_tokens::reserved_purposes;
 use super::{
     Access, Allowance, AskedAgain, Authority, Entry, EntryEvidence, HostRules, Known, LineEvidence, Manners,
-    PolicyOptions, Refusal, Request, Ruling, SiteAnswer, SiteFile, decide, may_fetch_license, may_fetch_tdmrep,
+    PolicyOptions, Refusal, Request, Ruling, SiteAnswer, SiteFile, decide, may_fetch,
 };
 use crate::robots::RobotsTxt;
 
@@ -151,10 +151,16 @@ pub fn explain<'a>(
         robots: state(entry, request.authority, &rules.options, now),
         tdmrep: known.tdmrep.map(|file| {
             let url = request.authority.url(SiteFile::TdmRep.path());
-            site_file(file, url, now).unless_disallowed(may_fetch_tdmrep(entry, rules, request, now))
+            site_file(file, url, now).unless_disallowed(may_fetch(SiteFile::TdmRep, entry, rules, request, now))
         }),
         license: known.license.zip(entry.license_url()).map(|(file, url)| {
-            site_file(file, url.to_owned(), now).unless_disallowed(may_fetch_license(entry, rules, request, now))
+            site_file(file, url.to_owned(), now).unless_disallowed(may_fetch(
+                SiteFile::license(url),
+                entry,
+                rules,
+                request,
+                now,
+            ))
         }),
         crawl_delay: decision.crawl_delay,
         manners: rules.manners,

@@ -44,9 +44,7 @@ pub use budget::{Budget, MoneyBudget, Period, Spent};
 pub use clip::{clipped, is_unseen, json_escape};
 pub use content_range::{content_range, whole_range};
 pub use date::shown_http_date;
-pub use decide::{
-    Allowance, Decision, Known, Ruling, decide, judge_file, judge_linked, may_fetch_license, may_fetch_tdmrep,
-};
+pub use decide::{Allowance, Decision, Known, Ruling, decide, judge_file, judge_linked, may_fetch};
 pub use entry::{AskedAgain, Entry, HttpVersion, SiteAnswer, Trouble, Validators};
 pub use host::Host;
 pub use host_pattern::{HostPattern, HostPatternError};

@@ -14,12 +14,9 @@ use super::patterns::{Patterns, PatternsBuilder};
 use super::rsl_xml::{RslContent, contents};
 use super::steps;
 
-/// A licence file that was read. Immutable; a clone is one reference more.
-#[derive(Debug, Clone)]
-pub struct RslFile(Arc<RslInner>);
-
+/// A parsed licence file.
 #[derive(Debug)]
-struct RslInner {
+pub struct RslFile {
     source: Box<[u8]>,
     contents: Vec<RslContent>,
     sites: Vec<SiteTerms>,
@@ -107,14 +104,7 @@ impl RslFile {
             by_use: by_use.map(PatternsBuilder::finish),
         };
         let sites = sites.into_iter().map(site).collect();
-        Self(Arc::new(RslInner {
-            source: bytes.into(),
-            contents,
-            sites,
-            fault,
-            is_unreadable,
-            digest: OnceLock::new(),
-        }))
+        Self { source: bytes.into(), contents, sites, fault, is_unreadable, digest: OnceLock::new() }
     }
 
     /// Why a page is not licensed for a purpose. `origin`: its site, `https://example.com`. `target`: path and query.
@@ -136,13 +126,13 @@ impl RslFile {
         // What RSL has no word for is automated processing all the same.
         let used = USES.iter().position(|used| *used == purpose.as_str()).unwrap_or(USES.len() - 1);
         let mut best: Option<Said> = None;
-        for site in &self.0.sites {
+        for site in &self.sites {
             if site.origin.as_deref().is_none_or(|of| of == origin) {
                 best = best.max(site.by_use[used].best(path, budget)?);
             }
         }
         Ok(best.filter(|said| said.is_refused).map(|said| {
-            let RslContent { number, url, permits, prohibits } = &self.0.contents[said.place.0];
+            let RslContent { number, url, permits, prohibits } = &self.contents[said.place.0];
             let (element, uses) = if said.is_prohibited { ("prohibits", prohibits) } else { ("permits", permits) };
             RslTerm { content: *number, location: url, element, uses: uses.as_deref().unwrap_or_default() }
         }))
@@ -150,7 +140,7 @@ impl RslFile {
 
     /// What it permits and prohibits, as written.
     pub fn terms(&self) -> impl Iterator<Item = RslTerm<'_>> {
-        self.0.contents.iter().flat_map(|RslContent { number, url, permits, prohibits }| {
+        self.contents.iter().flat_map(|RslContent { number, url, permits, prohibits }| {
             let lists = [("permits", permits), ("prohibits", prohibits)].into_iter();
             lists.filter_map(|(element, uses)| {
                 Some(RslTerm { content: *number, location: url, element, uses: uses.as_deref()? })
@@ -160,47 +150,42 @@ impl RslFile {
 
     /// How many of its `content` elements can be used.
     pub fn len(&self) -> usize {
-        self.0.contents.len()
+        self.contents.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.contents.is_empty()
+        self.contents.is_empty()
     }
 
     /// What of it cannot be understood, if anything: the first of it.
     pub fn fault(&self) -> Option<&str> {
-        self.0.fault.as_deref()
+        self.fault.as_deref()
     }
 
     /// Why nobody knows what it says, if so.
     pub fn unreadable(&self) -> Option<&str> {
-        self.fault().filter(|_| self.0.is_unreadable)
+        self.fault().filter(|_| self.is_unreadable)
     }
 
     /// The bytes that were read.
     pub fn source(&self) -> &[u8] {
-        &self.0.source
+        &self.source
     }
 
-    /// By which it is known to others: made by `digest` of the source when it is first asked for.
+    /// Content digest, computed by `digest` on first use.
     pub fn digest_by(&self, digest: impl FnOnce(&[u8]) -> [u8; 32]) -> &[u8; 32] {
-        self.0.digest.get_or_init(|| digest(self.source()))
-    }
-
-    /// How many clones of it there are, this one among them.
-    pub fn holders(&self) -> usize {
-        Arc::strong_count(&self.0)
+        self.digest.get_or_init(|| digest(self.source()))
     }
 
     /// Bytes on the heap.
     pub fn heap_size(&self) -> usize {
-        let RslInner { source, contents, sites, fault, .. } = &*self.0;
+        let Self { source, contents, sites, fault, .. } = self;
         let text = |content: &RslContent| {
             let lists = [&content.permits, &content.prohibits];
             content.url.len() + lists.iter().filter_map(|list| list.as_ref()).map(|list| list.len()).sum::<usize>()
         };
         let patterns = sites.iter().flat_map(|site| &site.by_use).map(Patterns::heap_size).sum::<usize>();
-        size_of::<RslInner>()
+        size_of::<Self>()
             + source.len()
             + contents.capacity() * size_of::<RslContent>()
             + contents.iter().map(text).sum::<usize>()

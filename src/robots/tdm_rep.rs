@@ -11,12 +11,9 @@ use super::path::ComparedPath;
 use super::path_forms::{JudgedPath, Paths};
 use super::patterns::{Patterns, PatternsBuilder};
 
-/// A parsed tdmrep.json. Immutable; a clone shares the file.
-#[derive(Debug, Clone)]
-pub struct TdmRep(Arc<TdmRepInner>);
-
+/// A parsed tdmrep.json.
 #[derive(Debug)]
-struct TdmRepInner {
+pub struct TdmRep {
     source: Box<[u8]>,
     entries: Vec<TdmEntry>,
     /// The first location that matches decides.
@@ -63,7 +60,7 @@ impl TdmRep {
             locations.add(entry.location.as_bytes(), |_| Reverse(place));
         }
         let locations = locations.finish();
-        Self(Arc::new(TdmRepInner { source: bytes.into(), entries, locations, fault, digest: OnceLock::new() }))
+        Self { source: bytes.into(), entries, locations, fault, digest: OnceLock::new() }
     }
 
     /// The entry that reserves a page: the first whose location matches decides. `target` is a path with query. Where the path
@@ -81,50 +78,44 @@ impl TdmRep {
         path: ComparedPath<'_>,
         budget: &mut StepBudget,
     ) -> Result<Option<TdmReservation<'_>>, StepsSpent> {
-        let TdmRepInner { entries, locations, .. } = &*self.0;
-        let first = locations.best(path, budget)?;
-        Ok(first.and_then(|Reverse(first)| entries[first].reservation()))
+        let first = self.locations.best(path, budget)?;
+        Ok(first.and_then(|Reverse(first)| self.entries[first].reservation()))
     }
 
     /// The entries that reserve pages, in the file's order.
     pub fn reservations(&self) -> impl Iterator<Item = TdmReservation<'_>> {
-        self.0.entries.iter().filter_map(TdmEntry::reservation)
+        self.entries.iter().filter_map(TdmEntry::reservation)
     }
 
     /// Content digest, computed by `digest` on first use.
     pub fn digest_by(&self, digest: impl FnOnce(&[u8]) -> [u8; 32]) -> &[u8; 32] {
-        self.0.digest.get_or_init(|| digest(self.source()))
+        self.digest.get_or_init(|| digest(self.source()))
     }
 
     /// Number of usable entries.
     pub fn len(&self) -> usize {
-        self.0.entries.len()
+        self.entries.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.entries.is_empty()
+        self.entries.is_empty()
     }
 
     /// The first thing in the file that cannot be understood, if any.
     pub fn fault(&self) -> Option<&str> {
-        self.0.fault.as_deref()
+        self.fault.as_deref()
     }
 
     /// The bytes that were read.
     pub fn source(&self) -> &[u8] {
-        &self.0.source
-    }
-
-    /// Reference count.
-    pub fn holders(&self) -> usize {
-        Arc::strong_count(&self.0)
+        &self.source
     }
 
     /// Bytes on the heap.
     pub fn heap_size(&self) -> usize {
-        let TdmRepInner { source, entries, locations, fault, .. } = &*self.0;
+        let Self { source, entries, locations, fault, digest: _ } = self;
         let text = |entry: &TdmEntry| entry.location.len() + entry.policy.as_ref().map_or(0, |policy| policy.len());
-        size_of::<TdmRepInner>()
+        size_of::<Self>()
             + source.len()
             + entries.capacity() * size_of::<TdmEntry>()
             + entries.iter().map(text).sum::<usize>()

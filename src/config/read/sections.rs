@@ -1,4 +1,4 @@
-//! The sections of a configuration, each read by itself: what is wrong with one keeps no other from being read.
+//! The sections of a configuration, each read by itself, so that the first fault of each is found at once.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -55,38 +55,18 @@ impl<'a> Sections<'a> {
     pub fn read_with<T>(&mut self, section: &str, read: impl Fn(Reader<'_>) -> Result<T, ValueError>) -> T {
         let (node, default) = (self.whole.along(&[section]), defaults().along(&[section]));
         let reader = Reader { node, base: self.base };
-        let mut error = match read(reader) {
-            Ok(value) => return value,
-            Err(error) => error,
-        };
-        self.unread.insert(section.to_owned());
-        // What is at fault is left out, to see what else is. Whatever has lost something may be at fault for that alone.
-        let (mut rest, mut incomplete) = (node.clone(), Vec::new());
-        for _ in 0..MOST_OF_SECTION {
-            let place = error.place.unwrap_or_else(|| rest.at.clone());
-            if !incomplete.contains(&place) {
-                self.faults.push(&place, error.complaint);
-            }
-            let is_line = matches!(place, ConfigPlace::Line { .. });
-            let Some(lost) = is_line.then(|| leave_out(&mut rest, &place, Some(default))).flatten() else { break };
-            incomplete.push(lost);
-            match read(Reader { node: &rest, ..reader }) {
-                Ok(value) => return value,
-                Err(next) => error = next,
-            }
-        }
-        read(Reader { node: default, ..reader }).expect("the defaults are right, as a test holds")
+        read(reader).unwrap_or_else(|error| {
+            self.unread.insert(section.to_owned());
+            self.faults.push(error.place.as_ref().unwrap_or(&node.at), error.complaint);
+            read(Reader { node: default, ..reader }).expect("the defaults are right, as a test holds")
+        })
     }
 
     /// `path` leads to the key through keys and list indices. The fault stands where it is written, else at its section.
     pub fn fault(&mut self, path: &[&str], what: impl Into<String>, hint: impl Into<String>) {
-        if self.is_sure(path[0]) {
-            self.fault_alone(path, what, hint);
+        if !self.is_sure(path[0]) {
+            return;
         }
-    }
-
-    /// Like [`fault`](Self::fault), for what a key says by itself, even if others of its section are at fault.
-    pub fn fault_alone(&mut self, path: &[&str], what: impl Into<String>, hint: impl Into<String>) {
         let (mut node, mut at) = (&self.whole, &ConfigPlace::Unwritten);
         for step in path {
             let Some(below) = node.below(step) else { break };
@@ -114,37 +94,6 @@ impl<'a> Sections<'a> {
         !self.unread.contains(section)
     }
 }
-
-/// Leaves out the innermost entry of a map, or item of a list, that stands at this place. `default` of the map, if known: an entry gets its
-/// default back. Returns the place of the map or list. `None`: nothing below `node` stands there.
-fn leave_out(node: &mut YamlNode, place: &ConfigPlace, default: Option<&YamlNode>) -> Option<ConfigPlace> {
-    match &mut node.value {
-        Value::List(items) => {
-            if let Some(lost) = items.iter_mut().find_map(|item| leave_out(item, place, None)) {
-                return Some(lost);
-            }
-            let index = items.iter().position(|item| item.at == *place)?;
-            items.remove(index);
-        }
-        Value::Map(entries) => {
-            let default_of = |name: &str| default.and_then(|default| default.below(name));
-            let mut below = entries.iter_mut();
-            if let Some(lost) = below.find_map(|(name, entry)| leave_out(&mut entry.1, place, default_of(name))) {
-                return Some(lost);
-            }
-            let name = entries.iter().find(|(_, entry)| entry.0.at == *place || entry.1.at == *place)?.0.clone();
-            match default_of(&name) {
-                Some(default) => entries.get_mut(&name)?.1 = default.clone(),
-                None => drop(entries.remove(&name)),
-            }
-        }
-        _ => return None,
-    }
-    Some(node.at.clone())
-}
-
-/// Faults of one section that are shown: the section is read again after each.
-const MOST_OF_SECTION: usize = 20;
 
 /// Whether a section has this key.
 fn has_key(section: &str, key: &str) -> bool {

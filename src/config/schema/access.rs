@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use super::host_table::{HostMap, Override};
 use super::manners;
 use super::secrets::Secret;
-use super::text::{self, QUOTES, read_from_text};
+use super::text::{self, QUOTES, checked_texts};
 use super::values::{HeaderText, MethodName, Network, listed};
 use crate::config::hosts::Hosts;
 use crate::config::read::error::Complaint;
@@ -72,27 +72,16 @@ pub struct User {
     pub budget: Option<Budget>,
 }
 
-/// A name in a client certificate: the subject's CN, or a subject alternative name (DNS, e-mail, URI). Not empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateName(Box<str>);
-
-impl CertificateName {
-    fn parse(text: &str) -> Result<Self, Complaint> {
-        match text.is_empty() || text.contains(char::is_control) {
-            true => Err(Complaint::new(format!("{text:?} is not a name in a certificate"), CERTIFICATE_FORMS)),
-            false => Ok(Self(text.into())),
-        }
-    }
+checked_texts! {
+    /// A name in a client certificate: the subject's CN, or a subject alternative name (DNS, e-mail, URI). Not empty.
+    CertificateName, "text", QUOTES, parse_certificate_name;
 }
 
-impl AsRef<str> for CertificateName {
-    fn as_ref(&self) -> &str {
-        &self.0
+fn parse_certificate_name(text: &str) -> Result<&str, Complaint> {
+    match text.is_empty() || text.contains(char::is_control) {
+        true => Err(Complaint::new(format!("{text:?} is not a name in a certificate"), CERTIFICATE_FORMS)),
+        false => Ok(text),
     }
-}
-
-read_from_text! {
-    CertificateName, "text", QUOTES, CertificateName::parse;
 }
 
 const CERTIFICATE_FORMS: &str = "write its CN, or a DNS name, an e-mail address or a URI of its alternative names";

@@ -25,7 +25,7 @@ pub struct Override {
     pub intercept: Option<InterceptMode>,
     pub product_tokens: Option<Vec<ProductToken>>,
     pub purpose: Option<Vec<Purpose>>,
-    pub usage: Usage,
+    pub usage: UsageModes<Option<RobotsOverride>>,
     /// The operator's rules, which override those of robots.txt.
     pub allow: Option<Vec<PathPattern>>,
     pub deny: Option<Vec<PathPattern>>,
@@ -49,33 +49,6 @@ impl Override {
     pub(in crate::config) fn manners(&self) -> manners::WrittenManners {
         let Self { adaptive, breaker, budget, min_revisit, .. } = *self;
         manners::WrittenManners { adaptive, breaker, budget, min_revisit }
-    }
-}
-
-/// How refusals of a declared purpose are handled, whether in an answer, the site's tdmrep.json or its licence file. `None`: as for all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Usage {
-    pub content_usage: Option<RobotsOverride>,
-    pub content_signal: Option<RobotsOverride>,
-    pub x_robots_tag: Option<RobotsOverride>,
-    pub tdm_reservation: Option<RobotsOverride>,
-    pub page: Option<RobotsOverride>,
-    pub tdmrep: Option<RobotsOverride>,
-    pub license: Option<RobotsOverride>,
-}
-
-impl Usage {
-    pub fn over(self, before: UsageModes) -> UsageModes {
-        UsageModes {
-            content_usage: self.content_usage.unwrap_or(before.content_usage),
-            content_signal: self.content_signal.unwrap_or(before.content_signal),
-            x_robots_tag: self.x_robots_tag.unwrap_or(before.x_robots_tag),
-            tdm_reservation: self.tdm_reservation.unwrap_or(before.tdm_reservation),
-            page: self.page.unwrap_or(before.page),
-            tdmrep: self.tdmrep.unwrap_or(before.tdmrep),
-            license: self.license.unwrap_or(before.license),
-        }
     }
 }
 

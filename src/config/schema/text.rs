@@ -120,7 +120,32 @@ macro_rules! read_from_text {
     };
 }
 
-pub(in crate::config) use {from_text, read_from_text};
+/// Declares types of checked texts, which can be read as by `read_from_text`. A parser returns the text to keep.
+macro_rules! checked_texts {
+    ($($(#[$doc:meta])+ $name:ident, $expected:literal, $forms:expr, $parse:expr;)+) => {$(
+        $(#[$doc])+
+        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+        pub struct $name(Box<str>);
+
+        impl $name {
+            /// # Errors
+            /// The text is not valid.
+            pub fn parse(text: &str) -> Result<Self, $crate::config::read::error::Complaint> {
+                $parse(text).map(|text| Self(text.into()))
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        $crate::config::schema::text::read_from_text! { $name, $expected, $forms, $name::parse; }
+    )+};
+}
+
+pub(in crate::config) use {checked_texts, from_text, read_from_text};
 
 pub(in crate::config) const QUOTES: &str = "put it in quotes";
 

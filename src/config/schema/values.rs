@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::robots::{ProductToken, Purpose};
 use ipnet::IpNet;
 
-use super::text::{FromText, QUOTES, from_text, read_from_text};
+use super::text::{FromText, QUOTES, checked_texts, from_text, read_from_text};
 use crate::config::read::error::Complaint;
 
 /// Source of a listener's socket.
@@ -147,96 +147,60 @@ impl AccessLog {
     }
 }
 
-/// A user's name, as sent and shown: printable ASCII, not empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeaderText(String);
+checked_texts! {
+    /// A user's name, as sent and shown: printable ASCII, not empty.
+    HeaderText, "text", QUOTES, parse_user_name;
+    /// The name of an instance in `Via`: a short token (RFC 9110 §5.6.2).
+    InstanceName, "a name", INSTANCE_FORMS, parse_instance_name;
+    /// A rule's path in the syntax of robots.txt: `*` is any run of characters, a final `$` is the end.
+    PathPattern, "a path pattern", PATH_FORMS, parse_path_pattern;
+    /// A request method.
+    MethodName, "a method", METHOD_FORMS, parse_method;
+}
 
-impl HeaderText {
-    /// # Errors
-    /// Empty or not printable.
-    pub fn parse(text: &str) -> Result<Self, Complaint> {
-        match text.trim() {
-            "" => Err(Complaint::new("an empty text names nothing", "leave the entry out")),
-            token => match token.chars().find(|c| !matches!(c, ' '..='~')) {
-                None => Ok(Self(token.to_owned())),
-                Some(bad) => Err(Complaint::new(
-                    format!("the character {bad:?} cannot stand in a user's name"),
-                    "use printable ASCII: letters, digits, and signs but `:`",
-                )),
-            },
-        }
+fn parse_user_name(text: &str) -> Result<&str, Complaint> {
+    match text.trim() {
+        "" => Err(Complaint::new("an empty text names nothing", "leave the entry out")),
+        token => match token.chars().find(|c| !matches!(c, ' '..='~')) {
+            None => Ok(token),
+            Some(bad) => Err(Complaint::new(
+                format!("the character {bad:?} cannot stand in a user's name"),
+                "use printable ASCII: letters, digits, and signs but `:`",
+            )),
+        },
     }
 }
 
-impl AsRef<str> for HeaderText {
-    fn as_ref(&self) -> &str {
-        &self.0
+fn parse_instance_name(text: &str) -> Result<&str, Complaint> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    match (1..=MOST_OF_INSTANCE).contains(&text.len()) && text.bytes().all(fits) {
+        true => Ok(text),
+        false => Err(Complaint::new(format!("`{text}` is not a name for an instance"), INSTANCE_FORMS)),
     }
 }
 
-/// The name of an instance in `Via`: a short token (RFC 9110 §5.6.2).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InstanceName(String);
-
-impl InstanceName {
-    /// # Errors
-    /// Empty, too long, or not a token.
-    pub fn parse(text: &str) -> Result<Self, Complaint> {
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-        match (1..=MOST_OF_INSTANCE).contains(&text.len()) && text.bytes().all(fits) {
-            true => Ok(Self(text.to_owned())),
-            false => Err(Complaint::new(format!("`{text}` is not a name for an instance"), INSTANCE_FORMS)),
-        }
+/// Begins with `/` or `*`, contains no space or control character, and is not longer than any request's path.
+fn parse_path_pattern(text: &str) -> Result<&str, Complaint> {
+    // `#` would begin a comment in a robots.txt, and no request's path contains one.
+    let fits =
+        text.starts_with(['/', '*']) && !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#');
+    if text.len() > MOST_PATH_BYTES {
+        let what = format!("a path pattern of {} bytes is longer than any path that is requested", text.len());
+        Err(Complaint::new(what, "a path pattern has at most 1 MiB"))
+    } else if fits {
+        Ok(text)
+    } else {
+        Err(Complaint::new(format!("`{text}` is not a path pattern"), PATH_FORMS))
     }
 }
 
-impl AsRef<str> for InstanceName {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
-
-/// A rule's path in the syntax of robots.txt: `*` is any run of characters, a final `$` is the end.
-#[derive(Clone, Debug, PartialEq, Hash, Eq)]
-pub struct PathPattern(String);
-
-impl PathPattern {
-    /// # Errors
-    /// The path begins with neither `/` nor `*`, contains a space or control character, or is longer than any request's path.
-    pub fn parse(text: &str) -> Result<Self, Complaint> {
-        // `#` would begin a comment in a robots.txt, and no request's path contains one.
-        let fits =
-            text.starts_with(['/', '*']) && !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#');
-        if text.len() > MOST_PATH_BYTES {
-            let what = format!("a path pattern of {} bytes is longer than any path that is requested", text.len());
-            Err(Complaint::new(what, "a path pattern has at most 1 MiB"))
-        } else if fits {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(Complaint::new(format!("`{text}` is not a path pattern"), PATH_FORMS))
-        }
-    }
-}
-
-impl AsRef<str> for PathPattern {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
-
-/// A request method.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MethodName(Box<str>);
-
-impl MethodName {
-    fn parse(text: &str) -> Result<Self, Complaint> {
-        let is_known =
-            http::Method::from_bytes(text.as_bytes()).is_ok() && !text.bytes().any(|byte| byte.is_ascii_lowercase());
-        // `*` is a token, but not a method.
-        match is_known && text != "*" {
-            true => Ok(Self(text.into())),
-            false => Err(Complaint::new(format!("`{text}` is not a method"), METHOD_FORMS)),
-        }
+fn parse_method(text: &str) -> Result<&str, Complaint> {
+    let is_known =
+        http::Method::from_bytes(text.as_bytes()).is_ok() && !text.bytes().any(|byte| byte.is_ascii_lowercase());
+    // `*` is a token, but not a method.
+    match is_known && text != "*" {
+        true => Ok(text),
+        false => Err(Complaint::new(format!("`{text}` is not a method"), METHOD_FORMS)),
     }
 }
 
@@ -285,13 +249,9 @@ read_from_text! {
     Network, "a network", NETWORK_FORMS, Network::parse;
     DenyEntry, "a network or a host", NETWORK_FORMS, DenyEntry::parse;
     AccessLog, "a destination for the access log", ACCESS_LOG_FORMS, AccessLog::parse;
-    PathPattern, "a path pattern", PATH_FORMS, PathPattern::parse;
     ProductToken, "a product token", QUOTES, parse_product_token;
     Purpose, "a purpose", PURPOSE_FORMS, parse_purpose;
-    HeaderText, "text", QUOTES, HeaderText::parse;
     HostPattern, "a host", HOST_FORMS, parse_pattern;
-    MethodName, "a method", METHOD_FORMS, MethodName::parse;
-    InstanceName, "a name", INSTANCE_FORMS, InstanceName::parse;
 }
 
 from_text! {

@@ -216,7 +216,7 @@ impl Past {
 
     /// The entry of tdmrep.json at `at`, to decide by.
     pub fn tdmrep(&self, at: SystemTime) -> Entry {
-        let read = |body: &[u8]| Access::Reservations(TdmRep::parse(body));
+        let read = |body: &[u8]| Access::Reservations(TdmRep::parse(body).into());
         self.tdmrep.as_ref().map_or_else(Entry::default, |past| past.entry(read, at))
     }
 }

@@ -130,8 +130,8 @@ impl Files {
 fn parsed(file: SiteFile, body: &[u8], robots: impl FnOnce(&[u8]) -> RobotsTxt) -> Access {
     match file {
         SiteFile::Robots => Access::Rules(robots(body)),
-        SiteFile::TdmRep => Access::Reservations(TdmRep::parse(body)),
-        SiteFile::License(_) => Access::Licenses(RslFile::parse(body)),
+        SiteFile::TdmRep => Access::Reservations(TdmRep::parse(body).into()),
+        SiteFile::License(_) => Access::Licenses(RslFile::parse(body).into()),
     }
 }
 

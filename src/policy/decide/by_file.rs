@@ -1,5 +1,6 @@
 //! Decides by a site's robots.txt, or by the fact that it cannot be read. Pure.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -12,22 +13,22 @@ use crate::robots::path_forms::JudgedPath;
 use crate::robots::{PreferenceRef, ProductToken, Reason, RobotsTxt, RuleSet};
 
 /// The inputs of all steps of a decision.
-#[derive(Clone, Copy)]
 pub(super) struct Case<'a> {
     pub rules: &'a HostRules,
     pub request: &'a Request<'a>,
-    pub tokens: &'a [ProductToken],
+    pub tokens: Cow<'a, [ProductToken]>,
     pub now: SystemTime,
+    pub path: JudgedPath<'a>,
 }
 
-impl Case<'_> {
+impl<'a> Case<'a> {
+    pub fn new(rules: &'a HostRules, request: &'a Request<'a>, now: SystemTime) -> Self {
+        let path = JudgedPath::new(request.target, rules.options.paths);
+        Case { rules, request, tokens: rules.product_tokens(request), now, path }
+    }
+
     /// The ruling by robots.txt, and whether it should be fetched again. `file`: the applicable rules, if there is a file.
-    pub fn by_entry(
-        self,
-        entry: &Entry,
-        file: Option<(&RobotsTxt, &RuleSet)>,
-        path: &mut JudgedPath<'_>,
-    ) -> (Ruling, bool) {
+    pub fn by_entry(&mut self, entry: &Entry, file: Option<(&RobotsTxt, &RuleSet)>) -> (Ruling, bool) {
         // RFC 9309 §2.2.2: implicitly allowed, even if nothing is known or everything is disallowed.
         if self.request.target == b"/robots.txt" {
             return (Ruling::Allow(Allowance::RobotsTxt), false);
@@ -38,7 +39,7 @@ impl Case<'_> {
                 CopyState::Fresh | CopyState::Unusable => false,
             };
             let ruling = match file {
-                Some(file) => self.by_rules(file, path),
+                Some(file) => self.by_rules(file),
                 None if self.rules.options.allows_missing(answer.status) => Ruling::Allow(Allowance::Missing),
                 None => Ruling::Refuse(self.disallowed(None).into()),
             };
@@ -50,8 +51,8 @@ impl Case<'_> {
         }
     }
 
-    fn by_rules(self, (robots, file): (&RobotsTxt, &RuleSet), path: &mut JudgedPath<'_>) -> Ruling {
-        let (verdict, matched_path) = file.check_within(path, self.rules.purposes());
+    fn by_rules(&mut self, (robots, file): (&RobotsTxt, &RuleSet)) -> Ruling {
+        let (verdict, matched_path) = file.check_within(&mut self.path, self.rules.purposes());
         if let Some(preference) = verdict.preference() {
             return Ruling::Refuse(self.unwelcome(preference, matched_path).into());
         }
@@ -65,7 +66,7 @@ impl Case<'_> {
             return Ruling::Refuse(self.disallowed(rule).into());
         }
         if !self.rules.options.policy_tokens.is_empty()
-            && let Some(why) = disallowed_for_purpose(robots, self.rules, self.request, path)
+            && let Some(why) = disallowed_for_purpose(robots, self.rules, self.request, &mut self.path)
         {
             return Ruling::Refuse(why.into());
         }
@@ -83,7 +84,7 @@ impl Case<'_> {
     }
 
     /// RFC 9309 §2.3.1.4: complete disallow; after a reasonably long time the file may be treated as unavailable.
-    fn unreachable(self, trouble: &Trouble) -> (Ruling, bool) {
+    fn unreachable(&self, trouble: &Trouble) -> (Ruling, bool) {
         let left_alone = trouble.left_alone_for(self.now);
         if trouble.is_long(self.now) && self.rules.options.allow_long_unreachable {
             return (Ruling::Allow(Allowance::LongUnreachable), left_alone.is_none());
@@ -93,11 +94,11 @@ impl Case<'_> {
         (Ruling::Refuse(why.into()), false)
     }
 
-    fn disallowed(self, rule: Option<LineEvidence>) -> Refusal {
+    fn disallowed(&self, rule: Option<LineEvidence>) -> Refusal {
         Refusal::Disallowed { authority: self.authority(), product_tokens: self.names(), rule }
     }
 
-    fn unwelcome(self, preference: PreferenceRef<'_>, matched_path: Option<Box<str>>) -> Refusal {
+    fn unwelcome(&self, preference: PreferenceRef<'_>, matched_path: Option<Box<str>>) -> Refusal {
         Refusal::UsageDisallowed {
             authority: self.authority(),
             product_tokens: self.names(),
@@ -106,12 +107,12 @@ impl Case<'_> {
         }
     }
 
-    fn authority(self) -> Authority {
+    fn authority(&self) -> Authority {
         self.request.authority.clone()
     }
 
-    fn names(self) -> Arc<str> {
-        match self.tokens {
+    fn names(&self) -> Arc<str> {
+        match &*self.tokens {
             [] => Arc::default(),
             [token] => token.shared(),
             tokens => tokens.iter().map(ProductToken::as_str).collect::<Vec<_>>().join(", ").into(),

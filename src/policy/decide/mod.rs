@@ -44,6 +44,7 @@ mod decision;
 
 pub use decision::{Allowance, Decision, Known, Ruling};
 
+use std::borrow::Cow;
 use std::time::SystemTime;
 
 use super::entry::Entry;
@@ -51,59 +52,42 @@ use super::freshness::CopyState;
 use super::host_rules::HostRules;
 use super::operator_rules::OwnVerdict;
 use super::site_file::SiteFile;
-use super::usage::license::not_licensed;
-use super::usage::tdmrep::reserved_by_tdmrep;
+use super::usage::entries::refused_by_entries;
 use super::{Authority, Refusal, Request, RobotsOverride};
-use crate::robots::path_forms::JudgedPath;
 use by_file::Case;
 
 /// Decides by what is known. The other files are asked of what robots.txt lets go, be it for a report alone.
 pub fn decide<'a>(known: impl Into<Known<'a>>, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Decision {
     let Known { robots, tdmrep, license } = known.into();
-    let mut path = JudgedPath::new(request.target, rules.options.paths);
-    let mut decision = by_robots(robots, rules, request, now, &mut path);
+    let mut case = Case::new(rules, request, now);
+    let mut decision = case.by_robots(robots);
     if let Some(tdmrep) = tdmrep
-        && is_open(&decision.ruling, rules)
+        && case.is_open(&decision.ruling)
     {
-        decision = by_tdmrep(decision, (robots, tdmrep), rules, request, now, &mut path);
+        decision = case.by_entries(decision, robots, SiteFile::TdmRep, tdmrep);
     }
     // Neither is waited for before the other is asked for.
-    if let Some(license) = license
-        && (is_open(&decision.ruling, rules) || decision.ruling == Ruling::Fetch(SiteFile::TdmRep))
+    if (case.is_open(&decision.ruling) || decision.ruling == Ruling::Fetch(SiteFile::TdmRep))
+        && let Some((license, url)) = license.zip(robots.license_url())
     {
-        decision = by_license(decision, (robots, license), rules, request, now, &mut path);
+        decision = case.by_entries(decision, robots, SiteFile::license(url), license);
     }
     decision
-}
-
-/// Whether a further file may say something of it.
-fn is_open(ruling: &Ruling, rules: &HostRules) -> bool {
-    match ruling {
-        Ruling::Allow(Allowance::RobotsTxt | Allowance::Operator) | Ruling::Fetch(_) | Ruling::Refuse(_) => false,
-        Ruling::Allow(_) => true,
-        Ruling::Report(_) => !rules.options.report_only,
-    }
 }
 
 /// Whether a file of the site other than robots.txt may be fetched: judged like a page, as only robots.txt is exempt (RFC 9309 §2.2.2).
 /// Usage preferences do not matter, as it is read only to be obeyed.
 pub fn judge_file(robots: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Ruling {
-    let mut path = JudgedPath::new(request.target, rules.options.paths);
-    match by_robots(robots, rules, request, now, &mut path).ruling {
+    match Case::new(rules, request, now).by_robots(robots).ruling {
         Ruling::Refuse(why) if matches!(*why, Refusal::UsageDisallowed { .. }) => Ruling::Allow(Allowance::NoRule),
         ruling => ruling,
     }
 }
 
-/// Whether the site's tdmrep.json may be fetched.
-pub fn may_fetch_tdmrep(robots: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> bool {
-    let request = Request { target: SiteFile::TdmRep.path().as_bytes(), ..*request };
-    !matches!(judge_file(robots, rules, &request, now), Ruling::Refuse(_))
-}
-
-/// The same of its licence file, which may be on another host: there that one's robots.txt decides, before it is fetched.
-pub fn may_fetch_license(robots: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> bool {
-    let Some((at, target)) = robots.license_url().and_then(|url| Authority::and_target(url).ok()) else { return false };
+/// Whether the site's tdmrep.json or licence file may be fetched. If the licence file is on another host, the robots.txt there decides,
+/// before it is fetched.
+pub fn may_fetch(file: SiteFile, robots: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> bool {
+    let Some((at, target)) = place(file, robots, request.authority) else { return false };
     let request = Request { target: target.as_bytes(), ..*request };
     at != *request.authority || !matches!(judge_file(robots, rules, &request, now), Ruling::Refuse(_))
 }
@@ -117,131 +101,99 @@ pub fn judge_linked(
     now: SystemTime,
 ) -> Decision {
     let decision = Decision { ruling: Ruling::Allow(Allowance::NoRule), crawl_delay: None, refresh: Vec::new() };
-    let mut path = JudgedPath::new(request.target, rules.options.paths);
-    by_license(decision, (robots, license), rules, request, now, &mut path)
+    match robots.license_url() {
+        Some(url) => Case::new(rules, request, now).by_entries(decision, robots, SiteFile::license(url), license),
+        None => decision,
+    }
 }
 
-#[cold]
-fn by_tdmrep(
-    decision: Decision,
-    (robots, tdmrep): (&Entry, &Entry),
-    rules: &HostRules,
-    request: &Request<'_>,
-    now: SystemTime,
-    path: &mut JudgedPath<'_>,
-) -> Decision {
-    // tdmrep.json cannot reserve itself: nobody could read it then.
-    if request.target == SiteFile::TdmRep.path().as_bytes() {
-        return decision;
+/// Authority and target of a file of the site. `None`: it has none.
+fn place<'a>(file: SiteFile, robots: &'a Entry, authority: &Authority) -> Option<(Authority, Cow<'a, str>)> {
+    match file {
+        SiteFile::Robots | SiteFile::TdmRep => Some((authority.clone(), file.path().into())),
+        SiteFile::License(_) => Authority::and_target(robots.license_url()?).ok(),
     }
-    let may_fetch = || tdmrep.may_fetch(now) && may_fetch_tdmrep(robots, rules, request, now);
-    let Some((_, state)) = tdmrep.usable(now) else {
-        if !may_fetch() {
+}
+
+impl Case<'_> {
+    fn by_robots(&mut self, entry: &Entry) -> Decision {
+        let rules = self.rules;
+        // First, as judging the file may spend the budget.
+        let own = rules.own_rules.as_ref().map(|own| own.judge_within(&mut self.path));
+        let robots = entry.robots_txt().filter(|_| rules.robots != RobotsOverride::Ignore);
+        let file = robots.map(|robots| robots.rules_within(&self.tokens, &mut self.path.budget));
+        // Reporting a refusal does not lift the pace.
+        let crawl_delay = rules.crawl_delay.or_else(|| file.as_ref()?.crawl_delay());
+        let (ruling, refresh) = match own {
+            Some(OwnVerdict::Deny(why)) => (self.refusing(why.into(), RobotsOverride::Enforce), false),
+            _ if rules.robots == RobotsOverride::Ignore => (Ruling::Allow(Allowance::Ignored), false),
+            own => match (self.by_entry(entry, robots.zip(file.as_ref())), own) {
+                ((Ruling::Allow(_) | Ruling::Refuse(_), refresh), Some(OwnVerdict::Allow)) => {
+                    (Ruling::Allow(Allowance::Operator), refresh)
+                }
+                ((Ruling::Refuse(why), refresh), _) => (self.refusing(why, rules.robots), refresh),
+                (said, _) => said,
+            },
+        };
+        Decision { ruling, crawl_delay, refresh: refresh.then_some(SiteFile::Robots).into_iter().collect() }
+    }
+
+    /// Whether tdmrep.json or the licence file can still change this ruling.
+    fn is_open(&self, ruling: &Ruling) -> bool {
+        match ruling {
+            Ruling::Allow(Allowance::RobotsTxt | Allowance::Operator) | Ruling::Fetch(_) | Ruling::Refuse(_) => false,
+            Ruling::Allow(_) => true,
+            Ruling::Report(_) => !self.rules.options.report_only,
+        }
+    }
+
+    /// Adds to the decision what the site's tdmrep.json or licence file says. `known`: the state of that file.
+    #[cold]
+    fn by_entries(&mut self, mut decision: Decision, robots: &Entry, file: SiteFile, known: &Entry) -> Decision {
+        let Self { rules, request, now, .. } = *self;
+        let Some((at, target)) = place(file, robots, request.authority) else { return decision };
+        // A file cannot reserve itself: nobody could read it then.
+        if at == *request.authority && target.as_bytes() == request.target {
             return decision;
         }
-        // A page waits for it once: a site that answers it with Retry-After each time would have no page fetched.
-        return match tdmrep.trouble {
-            None => Decision { ruling: Ruling::Fetch(SiteFile::TdmRep), ..decision },
-            Some(_) => decision.renewing(Some(SiteFile::TdmRep)),
+        let mode = if file == SiteFile::TdmRep { rules.usage.tdmrep } else { rules.usage.license };
+        let may_fetch = || known.may_fetch(now) && may_fetch(file, robots, rules, request, now);
+        let is_beside = matches!(decision.ruling, Ruling::Fetch(_));
+        let Some((answer, state)) = known.usable(now) else {
+            // Nobody waits for a licence file whose refusals are only reported.
+            let is_optional = matches!(file, SiteFile::License(_)) && self.is_reported(mode);
+            // A page waits once: a site that answers the file with Retry-After each time would have no page fetched.
+            let is_awaited = known.trouble.is_none() && !is_optional && !is_beside;
+            match is_awaited {
+                _ if !may_fetch() => {}
+                true => decision.ruling = Ruling::Fetch(file),
+                false => decision.refresh.push(file),
+            }
+            return decision;
         };
-    };
-    let why = reserved_by_tdmrep(tdmrep, rules, request, path);
-    let refresh = (state == CopyState::Refresh && may_fetch()).then_some(SiteFile::TdmRep);
-    decision.with(why, rules.usage.tdmrep, rules, refresh)
-}
-
-#[cold]
-fn by_license(
-    decision: Decision,
-    (robots, license): (&Entry, &Entry),
-    rules: &HostRules,
-    request: &Request<'_>,
-    now: SystemTime,
-    path: &mut JudgedPath<'_>,
-) -> Decision {
-    let Some(url) = robots.license_url() else { return decision };
-    // Or nobody could read it.
-    if Authority::and_target(url)
-        .is_ok_and(|(at, target)| at == *request.authority && target.as_bytes() == request.target)
-    {
-        return decision;
-    }
-    let may_fetch = || license.may_fetch(now) && may_fetch_license(robots, rules, request, now);
-    let is_beside = matches!(decision.ruling, Ruling::Fetch(_));
-    let Some((_, state)) = license.usable(now) else {
-        // Nobody waits for what is only reported.
-        return match is_reported(rules.usage.license, rules) || is_beside {
-            _ if !may_fetch() => decision,
-            true => decision.renewing(Some(SiteFile::license(url))),
-            false => Decision { ruling: Ruling::Fetch(SiteFile::license(url)), ..decision },
-        };
-    };
-    if is_beside {
-        return decision;
-    }
-    let why = not_licensed(license, url, rules, request, path);
-    let refresh = (state == CopyState::Refresh && may_fetch()).then(|| SiteFile::license(url));
-    decision.with(why, rules.usage.license, rules, refresh)
-}
-
-impl Decision {
-    /// With what a further file says, which is handled so, and whether that has to be renewed.
-    fn with(self, why: Option<Refusal>, mode: RobotsOverride, rules: &HostRules, refresh: Option<SiteFile>) -> Self {
-        let is_reported = is_reported(mode, rules);
-        let ruling = match why {
-            Some(_) if is_reported && matches!(self.ruling, Ruling::Report(_)) => self.ruling,
-            Some(why) if is_reported => Ruling::Report(why.into()),
-            Some(why) => Ruling::Refuse(why.into()),
-            None => self.ruling,
-        };
-        Self { ruling, ..self }.renewing(refresh)
-    }
-
-    fn renewing(mut self, file: Option<SiteFile>) -> Self {
-        self.refresh.extend(file);
-        self
-    }
-}
-
-/// Whether what a file says, which is handled so, changes nothing.
-fn is_reported(mode: RobotsOverride, rules: &HostRules) -> bool {
-    rules.options.report_only || mode == RobotsOverride::Report
-}
-
-fn by_robots(
-    entry: &Entry,
-    rules: &HostRules,
-    request: &Request<'_>,
-    now: SystemTime,
-    path: &mut JudgedPath<'_>,
-) -> Decision {
-    let case = Case { rules, request, tokens: &rules.product_tokens(request), now };
-    // First, as judging the file may spend the budget.
-    let own = rules.own_rules.as_ref().map(|own| own.judge_within(path));
-    let robots = entry.robots_txt().filter(|_| rules.robots != RobotsOverride::Ignore);
-    let file = robots.map(|robots| robots.rules_within(case.tokens, &mut path.budget));
-    // Reporting a refusal does not lift the pace.
-    let crawl_delay = rules.crawl_delay.or_else(|| file.as_ref()?.crawl_delay());
-    if let Some(OwnVerdict::Deny(why)) = own {
-        let ruling = match rules.options.report_only {
-            true => Ruling::Report(why.into()),
-            false => Ruling::Refuse(why.into()),
-        };
-        return Decision { ruling, crawl_delay, refresh: Vec::new() };
-    }
-    if rules.robots == RobotsOverride::Ignore {
-        let ruling = Ruling::Allow(Allowance::Ignored);
-        return Decision { ruling, crawl_delay: rules.crawl_delay, refresh: Vec::new() };
-    }
-    let (said, refresh) = case.by_entry(entry, robots.zip(file.as_ref()), path);
-    let ruling = match (said, own) {
-        (Ruling::Allow(_) | Ruling::Refuse(_), Some(OwnVerdict::Allow)) => Ruling::Allow(Allowance::Operator),
-        (Ruling::Refuse(why), _) if rules.options.report_only || rules.robots == RobotsOverride::Report => {
-            Ruling::Report(why)
+        if is_beside {
+            return decision;
         }
-        (said, _) => said,
-    };
-    Decision { ruling, crawl_delay, refresh: Vec::new() }.renewing(refresh.then_some(SiteFile::Robots))
+        if let Some(why) = refused_by_entries(robots, &answer.access, rules, request, &mut self.path)
+            && !(self.is_reported(mode) && matches!(decision.ruling, Ruling::Report(_)))
+        {
+            decision.ruling = self.refusing(why.into(), mode);
+        }
+        if state == CopyState::Refresh && may_fetch() {
+            decision.refresh.push(file);
+        }
+        decision
+    }
+
+    /// The ruling on a refusal by a source that has this mode.
+    fn refusing(&self, why: Box<Refusal>, mode: RobotsOverride) -> Ruling {
+        if self.is_reported(mode) { Ruling::Report(why) } else { Ruling::Refuse(why) }
+    }
+
+    /// Whether refusals by a source that has this mode are only reported.
+    fn is_reported(&self, mode: RobotsOverride) -> bool {
+        self.rules.options.report_only || mode == RobotsOverride::Report
+    }
 }
 
 #[cfg(test)]

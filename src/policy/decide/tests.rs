@@ -408,8 +408,8 @@ fn is_denied(why: &Refusal) -> bool {
 fn each_file_is_renewed_in_its_own_time() {
     let kept = |access| Entry::answered(answer(access, 200));
     let robots = kept(Access::Rules(RobotsTxt::parse(b"License: https://example.com/l.xml\n")));
-    let tdmrep = kept(Access::Reservations(TdmRep::parse(b"[]")));
-    let license = kept(Access::Licenses(RslFile::parse(br#"<rsl xmlns="https://rslstandard.org/rsl"></rsl>"#)));
+    let tdmrep = kept(Access::Reservations(TdmRep::parse(b"[]").into()));
+    let license = kept(Access::Licenses(RslFile::parse(br#"<rsl xmlns="https://rslstandard.org/rsl"></rsl>"#).into()));
     let rules = rules(PolicyOptions { purposes: vec![Purpose::parse("tdm").unwrap()], ..PolicyOptions::default() });
     let authority = example();
     let known = Known { robots: &robots, tdmrep: Some(&tdmrep), license: Some(&license) };
@@ -560,14 +560,14 @@ impl Dear {
             .map(|location| format!(r#"{{"location":"{location}","tdm-reservation":1}}"#))
             .collect();
         let tdmrep = TdmRep::parse(format!("[{}]", entries.join(",")).as_bytes());
-        let tdmrep = Entry::answered(answer(Access::Reservations(tdmrep), 200));
+        let tdmrep = Entry::answered(answer(Access::Reservations(tdmrep.into()), 200));
         let contents: String = patterns(self.license)
             .map(|url| {
                 format!(r#"<content url="{url}"><license><prohibits type="usage">all</prohibits></license></content>"#)
             })
             .collect();
         let license = format!(r#"<rsl xmlns="https://rslstandard.org/rsl">{contents}</rsl>"#);
-        let license = Entry::answered(answer(Access::Licenses(RslFile::parse(license.as_bytes())), 200));
+        let license = Entry::answered(answer(Access::Licenses(RslFile::parse(license.as_bytes()).into()), 200));
         let purposes = vec![Purpose::parse("ai-train").unwrap(), Purpose::parse("tdm").unwrap()];
         let policy_tokens = vec![(purposes[0].clone(), ProductToken::parse("No-Training").unwrap())];
         let mut rules = rules(PolicyOptions { purposes, policy_tokens, ..PolicyOptions::default() });

@@ -17,36 +17,22 @@ pub enum UsageField {
     MetaTdm,
 }
 
-/// How an answer whose field says no is handled, for each of the fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UsageModes {
-    pub content_usage: RobotsOverride,
-    pub content_signal: RobotsOverride,
+/// How refusals of a declared purpose are handled, whether in an answer, the site's tdmrep.json or its licence file. By default all are
+/// enforced, a licence file's too, which the configuration's default only reports. `M`: an `Option` in `hosts`; `None`: as for all hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(deny_unknown_fields))]
+pub struct UsageModes<M = RobotsOverride> {
+    pub content_usage: M,
+    pub content_signal: M,
     /// Robots-Tag and X-Robots-Tag.
-    pub x_robots_tag: RobotsOverride,
-    pub tdm_reservation: RobotsOverride,
+    pub x_robots_tag: M,
+    pub tdm_reservation: M,
     /// What a page itself says in its head.
-    pub page: RobotsOverride,
+    pub page: M,
     /// The site's tdmrep.json, which is read before anything is asked for.
-    pub tdmrep: RobotsOverride,
+    pub tdmrep: M,
     /// The licence file that its robots.txt names, likewise.
-    pub license: RobotsOverride,
-}
-
-impl Default for UsageModes {
-    fn default() -> Self {
-        let enforce = RobotsOverride::Enforce;
-        UsageModes {
-            content_usage: enforce,
-            content_signal: enforce,
-            x_robots_tag: enforce,
-            tdm_reservation: enforce,
-            page: enforce,
-            tdmrep: enforce,
-            // Whoever has agreed on its terms elsewhere is licensed.
-            license: RobotsOverride::Report,
-        }
-    }
+    pub license: M,
 }
 
 /// For whom and for which purposes an answer is read.
@@ -94,6 +80,21 @@ impl UsageField {
             Self::TdmReservation => ("TDM-Reservation", "tdm-reservation"),
             Self::MetaRobots => ("meta robots", "meta-robots"),
             Self::MetaTdm => ("meta tdm-reservation", "meta-tdm-reservation"),
+        }
+    }
+}
+
+impl UsageModes<Option<RobotsOverride>> {
+    /// These modes, completed by `before`.
+    pub fn over(self, before: UsageModes) -> UsageModes {
+        UsageModes {
+            content_usage: self.content_usage.unwrap_or(before.content_usage),
+            content_signal: self.content_signal.unwrap_or(before.content_signal),
+            x_robots_tag: self.x_robots_tag.unwrap_or(before.x_robots_tag),
+            tdm_reservation: self.tdm_reservation.unwrap_or(before.tdm_reservation),
+            page: self.page.unwrap_or(before.page),
+            tdmrep: self.tdmrep.unwrap_or(before.tdmrep),
+            license: self.license.unwrap_or(before.license),
         }
     }
 }

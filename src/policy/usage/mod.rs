@@ -2,8 +2,8 @@
 //! for a purpose, in the heads of its answers and of its pages, and in its tdmrep.json. Pure.
 
 mod answer;
+pub(super) mod entries;
 mod field;
-pub(super) mod license;
 pub mod offer;
 pub mod page;
 mod page_encodings;
@@ -12,7 +12,6 @@ mod page_tags;
 pub(super) mod policy_tokens;
 mod report;
 mod robots_tag;
-pub(super) mod tdmrep;
 
 pub use answer::UsageLines;
 pub use field::{Signal, UsageField, UsageModes, Use};

@@ -40,5 +40,15 @@ pub struct Related {
     pub message: &'static str,
 }
 
-/// Most warnings that are kept; a hostile file could otherwise cause one for every two bytes.
+/// In the file's order; the last says that there are more than are shown.
+pub(super) fn in_order(mut findings: Vec<Finding>) -> Vec<Finding> {
+    // Findings about the whole file come first, at line 1; the sort is stable.
+    findings.sort_by_key(|finding| finding.place.line);
+    if let Some(last) = findings.get_mut(MOST_WARNINGS) {
+        *last = Finding::of(WarningCode::TooMany, last.place);
+    }
+    findings
+}
+
+/// Most warnings that are shown; a hostile file could otherwise cause one for every two bytes.
 pub(super) const MOST_WARNINGS: usize = 1_000;

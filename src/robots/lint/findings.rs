@@ -3,22 +3,20 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::finding::{Finding, MOST_WARNINGS, Related};
+use super::finding::{Finding, MOST_WARNINGS, Related, in_order};
 use super::outline::{Outline, OutlineEntry};
-use crate::robots::warning::{Severity, WarningCode};
+use crate::robots::warning::Severity;
 
 /// Collects findings, up to a limit.
 pub(super) struct Findings<'a> {
     outline: &'a Outline<'a>,
     list: Vec<Finding>,
-    /// Whether findings beyond the limit were dropped.
-    cut: bool,
 }
 
 impl<'a> Findings<'a> {
     /// Begins with the findings about single lines.
     pub(super) fn new(outline: &'a Outline<'a>) -> Self {
-        Self { outline, list: outline.warnings.clone(), cut: false }
+        Self { outline, list: outline.warnings.clone() }
     }
 
     /// Adds a warning about a piece of a line. `related` may name another line.
@@ -30,8 +28,7 @@ impl<'a> Findings<'a> {
         hint: impl Into<Cow<'static, str>>,
         related: Option<(&OutlineEntry, &Range<usize>, &'static str)>,
     ) {
-        if self.list.len() >= MOST_WARNINGS {
-            self.cut = true;
+        if self.list.len() > MOST_WARNINGS {
             return;
         }
         let place = self.outline.place(entry, at);
@@ -40,12 +37,7 @@ impl<'a> Findings<'a> {
         self.list.push(Finding { place, severity: Severity::Warning, code, message, hint, related });
     }
 
-    pub(super) fn in_order(mut self) -> Vec<Finding> {
-        // Findings about the whole file come first, at line 1; the sort is stable.
-        self.list.sort_by_key(|finding| finding.place.line);
-        if let Some(last) = self.list.last().filter(|_| self.cut) {
-            self.list.push(Finding::of(WarningCode::TooMany, last.place));
-        }
-        self.list
+    pub(super) fn in_order(self) -> Vec<Finding> {
+        in_order(self.list)
     }
 }

@@ -67,7 +67,7 @@ impl LintReport {
 impl RobotsTxt {
     /// The findings about single lines and the encoding, in the file's order. Reads the file again.
     pub fn warnings(&self) -> impl Iterator<Item = Finding> {
-        Outline::new(self).warnings.into_iter()
+        finding::in_order(Outline::new(self).warnings).into_iter()
     }
 }
 

@@ -17,6 +17,7 @@ pub(super) struct Outline<'a> {
     pub(super) text: &'a [u8],
     options: &'a ParseOptions,
     pub(super) records: Vec<OutlineEntry>,
+    /// At most one more than are shown.
     pub(super) warnings: Vec<Finding>,
     /// Offset of each line's first byte.
     pub(super) lines: Vec<usize>,
@@ -154,16 +155,14 @@ impl<'a> Outline<'a> {
     }
 
     fn warn(&mut self, code: WarningCode, line: &SourceLine, before: u32, at: Range<usize>) {
-        if self.warnings.len() < MOST_WARNINGS {
+        if self.warnings.len() <= MOST_WARNINGS {
             self.push(Finding::of(code, place(self.text, line, before, at)));
         }
     }
 
     fn push(&mut self, found: Finding) {
-        match MOST_WARNINGS - self.warnings.len() {
-            0 => {}
-            1 => self.warnings.push(Finding::of(WarningCode::TooMany, found.place)),
-            _ => self.warnings.push(found),
+        if self.warnings.len() <= MOST_WARNINGS {
+            self.warnings.push(found);
         }
     }
 

@@ -232,9 +232,12 @@ fn what_is_too_long_is_reported_once() {
 
 #[test]
 fn a_file_full_of_faults_shows_the_first_of_them() {
-    let file = format!("User-agent: *\n{}", "Disallow: /a\n".repeat(3_000));
-    let found = find(&file);
-    assert_eq!((found.len(), found.last().map(String::as_str)), (1_001, Some("1002:11+2 too-many")));
+    let repeated = "Disallow: /a\n".repeat(3_000);
+    for (faults, last) in [("", "1003:11+2 too-many"), (&*"nothing\n".repeat(3_000), "1002:1+7 too-many")] {
+        let found = find(&format!("User-agent: *\n{faults}{repeated}"));
+        assert_eq!((found.len(), found.last().map(String::as_str)), (1_001, Some(last)));
+        assert_eq!(found.iter().filter(|found| found.contains("too-many")).count(), 1);
+    }
 }
 
 /// Half a megabyte of patterns that could all cover each other must not stall the lint.

@@ -48,6 +48,17 @@ async fn what_is_not_licensed_is_refused_where_that_is_enforced() {
     assert_eq!(origin.log.count(FILE), 2, "one fetch for all, beside the client's own");
 }
 
+/// It says nothing then, however long the site wants to be left alone each time that it is asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_answered_429_each_time_holds_its_pages_up_once() {
+    let origin = site(None, |_| Reply::status(429).field("Retry-After", "1")).await;
+    let proxy = Proxy::start(ENFORCED).await;
+    for target in ["/a", "/b"] {
+        assert_eq!(proxy.get(&origin.url(target)).await.status(), 200, "{target}");
+    }
+    assert!(origin.log.count(FILE) <= 4, "{:?}", origin.log.targets());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_default_it_is_fetched_behind_the_pages_and_only_reported() {
     let origin = site(None, |_| Reply::text(LICENCES)).await;

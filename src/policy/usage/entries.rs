@@ -1,40 +1,76 @@
-//! Whether a page is licensed for the declared purposes by the file that its robots.txt names, or its answer (RSL 1.0). Where there is no
-//! file, or it cannot be had, every use is licensed, as robots.txt allows it; where it cannot be read, none (RSL). Pure.
+//! Whether an entry of a site's tdmrep.json, or of the licence file that its robots.txt or its answer names (RSL 1.0), refuses a page for the
+//! declared purposes. A file that does not exist or cannot be fetched refuses nothing, as robots.txt allows it. One that cannot be read
+//! reserves nothing (TDMRep), and licenses nothing (RSL). Pure.
 
 use crate::policy::entry::Entry;
-use crate::policy::{EntryEvidence, HostRules, Refusal, Request, clipped};
-use crate::robots::budget::StepsSpent;
+use crate::policy::{Access, EntryEvidence, HostRules, Refusal, Request, SiteFile, clipped};
+use crate::robots::budget::{StepBudget, StepsSpent};
+use crate::robots::path::ComparedPath;
 use crate::robots::path_forms::JudgedPath;
 
-/// Why the licence file refuses a page. `url`: the URL of the file.
-pub(in crate::policy) fn not_licensed(
-    entry: &Entry,
-    url: &str,
+/// The refusal of a page by `access`, a tdmrep.json or a licence file. `robots`: the state of the site's robots.txt.
+pub(in crate::policy) fn refused_by_entries(
+    robots: &Entry,
+    access: &Access,
     rules: &HostRules,
     request: &Request<'_>,
     path: &mut JudgedPath<'_>,
 ) -> Option<Refusal> {
-    let file = entry.rsl()?;
-    if let Some(why) = file.unreadable() {
-        return Some(Refusal::UsageUnreadable { of: url.into(), why: why.into() });
+    match access {
+        Access::Reservations(file) => {
+            let purpose = rules.mining_purpose()?;
+            let url = request.authority.url(SiteFile::TdmRep.path());
+            first_refusal(path, &url, |path, budget| {
+                let found = file.reservation_at(path, budget)?;
+                Ok(found.map(|found| EntryEvidence {
+                    url: url.as_str().into(),
+                    purpose: purpose.as_str().into(),
+                    entry: found.entry,
+                    location: found.location.into(),
+                    term: None,
+                    policy: found.policy.map(Box::from),
+                    matched_path: None,
+                }))
+            })
+        }
+        Access::Licenses(file) => {
+            let url = robots.license_url()?;
+            if let Some(why) = file.unreadable() {
+                return Some(Refusal::UsageUnreadable { of: url.into(), why: why.into() });
+            }
+            let origin = request.authority.to_string();
+            rules.licensed_purposes().iter().find_map(|purpose| {
+                first_refusal(path, url, |path, budget| {
+                    let found = file.refusal_at(purpose, &origin, path, budget)?;
+                    Ok(found.map(|found| EntryEvidence {
+                        url: url.into(),
+                        purpose: purpose.as_str().into(),
+                        entry: found.content,
+                        location: found.location.into(),
+                        term: Some(format!("{}: {}", found.element, clipped(found.uses)).into()),
+                        policy: None,
+                        matched_path: None,
+                    }))
+                })
+            })
+        }
+        Access::Rules(_) | Access::Missing => None,
     }
-    let origin = request.authority.to_string();
-    rules.licensed_purposes().iter().find_map(|purpose| {
-        let found = path.first_refused(|path, budget| file.refusal_at(purpose, &origin, path, budget));
-        let (found, matched_path) = match found {
-            Ok(found) => found?,
-            Err(StepsSpent) => return Some(Refusal::RulesTooComplex { rules: url.into() }),
-        };
-        Some(Refusal::EntryReserved(Box::new(EntryEvidence {
-            url: url.into(),
-            purpose: purpose.as_str().into(),
-            entry: found.content,
-            location: found.location.into(),
-            term: Some(format!("{}: {}", found.element, clipped(found.uses)).into()),
-            policy: None,
-            matched_path,
-        })))
-    })
+}
+
+/// The refusal of the first form of the path that an entry refuses. `url`: the URL of the file.
+fn first_refusal(
+    path: &mut JudgedPath<'_>,
+    url: &str,
+    refuses: impl FnMut(ComparedPath<'_>, &mut StepBudget) -> Result<Option<EntryEvidence>, StepsSpent>,
+) -> Option<Refusal> {
+    match path.first_refused(refuses) {
+        Ok(found) => {
+            let (evidence, matched_path) = found?;
+            Some(Refusal::EntryReserved(Box::new(EntryEvidence { matched_path, ..evidence })))
+        }
+        Err(StepsSpent) => Some(Refusal::RulesTooComplex { rules: url.into() }),
+    }
 }
 
 #[cfg(test)]
@@ -65,7 +101,7 @@ mod tests {
     }
 
     fn licences() -> Entry {
-        known(Access::Licenses(RslFile::parse(FILE.as_bytes())))
+        known(Access::Licenses(RslFile::parse(FILE.as_bytes()).into()))
     }
 
     fn rules(license: RobotsOverride, purpose: &str) -> HostRules {
@@ -133,7 +169,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_licenses_nothing() {
-        let file = known(Access::Licenses(RslFile::parse(b"<html></html>")));
+        let file = known(Access::Licenses(RslFile::parse(b"<html></html>").into()));
         let said = |mode| ask(&robots(ROBOTS), &file, &rules(mode, "ai-train"), "/").0;
         assert_eq!(said(RobotsOverride::Enforce), "refuse usage-unreadable");
         assert_eq!(said(RobotsOverride::Report), "report usage-unreadable");
