@@ -269,7 +269,7 @@ impl Entry {
         self.answer.as_ref()?.access.source()
     }
 
-    /// Whether a part cannot be understood of: the preferences in robots.txt, its licences, tdmrep.json, the licence file.
+    /// Whether a part is malformed, for each of: the preferences in robots.txt, its licences, tdmrep.json, the licence file.
     pub fn malformed(&self) -> [bool; 4] {
         let robots = self.robots_txt();
         [
