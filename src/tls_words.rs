@@ -62,7 +62,7 @@ const CURES: [(&str, &str); 9] = [
     (NO_CERTIFICATE_OF_OURS, "`client_certificate` for this host in `hosts` sends one"),
     (REJECTS_OURS, "set `client_certificate` for this host in `hosts` to one that the server accepts"),
     (UNTRUSTED, "`egress.ca_file` adds an authority of your own"),
-    ("the certificate is an authority's own", VERIFY_OFF),
+    ("the certificate is a CA certificate", VERIFY_OFF),
     (LONG_CHAIN, "`intercept: tunnel` for this host in `hosts` leaves TLS to the client"),
     (NO_TLS, "if it speaks HTTP there, ask for `http://`"),
     (UNKNOWN_NAME, "no setting helps, only another name"),
@@ -123,7 +123,7 @@ fn certificate(why: &str) -> String {
     match why.trim_end_matches(')').rsplit('(').next().map(first_word).unwrap_or_default() {
         "UnknownIssuer" => UNTRUSTED.into(),
         "CaUsedAsEndEntity" => {
-            "the certificate is an authority's own, as self-signed ones often are, and is not trusted".into()
+            "the certificate is a CA certificate, as self-signed ones often are, and is not trusted".into()
         }
         "Expired" => "the certificate has expired".into(),
         "NotValidYet" => "the certificate is not valid yet; perhaps this machine's clock is slow: set it".into(),

@@ -59,13 +59,13 @@ fn registry(admin: &Admin, names: bool) -> Registry {
     let charged = charged
         .into_iter()
         .map(|Money { currency, micros }| (labels([("currency", currency.as_str())]), micros as f64 / 1e6));
-    all.amounts("charged", "What answers have charged (crawler-charged), by currency", charged);
+    all.amounts("charged", "Money charged by answers (crawler-charged), by currency", charged);
     gate(&mut all, &proxy.gate);
     if let Some(signer) = proxy.upstream.signer() {
         let (signed, challenges) = signer.figures();
         all.counter("requests_signed", "Requests sent with a signature", signed);
         let challenges = challenges.map(|(challenge, count)| (labels([("result", challenge.slug())]), count));
-        all.counters("signature_challenges", "Answers that ask for a signature, by what came of it", challenges);
+        all.counters("signature_challenges", "Answers that ask for a signature, by result", challenges);
     }
     let dropped = telemetry::dropped().map(|(log, lines)| (labels([("log", log)]), lines));
     all.counters("log_lines_dropped", "Log lines dropped because the log's reader was too slow, by log", dropped);
@@ -135,7 +135,7 @@ fn users(all: &mut Metrics, figures: &[UserFigures], details: &Details) {
 fn cache(all: &mut Metrics, figures: PageCacheFigures) {
     let results = [("hit", figures.hits), ("revalidated", figures.revalidated), ("miss", figures.misses)];
     let results = results.map(|(result, count)| (labels([("result", result)]), count));
-    all.counters("cache_requests", "Requests that the cache could have answered, by what came of it", results);
+    all.counters("cache_requests", "Requests that the cache could have answered, by result", results);
     all.counter("cache_stored", "Answers stored in the cache", figures.stored);
     all.counter("cache_evicted", "Answers removed from the cache to stay below its size", figures.evicted);
     all.counter("cache_failed", "Answers not stored because the disk was full or failing", figures.failed);
@@ -172,9 +172,9 @@ fn gate(all: &mut Metrics, gate: &Gate) {
     all.gauge("tdmrep_files", "Different tdmrep.json files in memory", robots.tdmrep_files);
     all.gauge("waiting", "Requests waiting for their crawl-delay", figures.waiting);
     let held = [([("for", "turn")], times.held_for_turn), ([("for", "robots")], times.held_for_robots)];
-    all.histogram("held_seconds", "Time that held requests were held, by what they waited for", held);
+    all.histogram("held_seconds", "Time for which requests were held, by cause", held);
     let longest = gate.longest_held(Duration::ZERO).map_or(Duration::ZERO, |held| held.since);
-    all.gauge("longest_held_seconds", "How long the oldest held request has been held", longest.as_secs_f64());
+    all.gauge("longest_held_seconds", "Time for which the oldest held request has been waiting", longest.as_secs_f64());
     let parts = [
         ("authorities", robots.authority_bytes),
         ("files", robots.file_bytes),
@@ -182,7 +182,7 @@ fn gate(all: &mut Metrics, gate: &Gate) {
         ("unwritten", robots.unwritten_bytes),
     ];
     let parts = parts.map(|(of, bytes)| (labels([("of", of)]), bytes));
-    all.gauges("memory_bytes", "Memory limited by `store.memory`, by what it holds", parts);
+    all.gauges("memory_bytes", "Memory limited by `store.memory`, by content", parts);
     if let Some((is_open, bytes)) = gate.store() {
         all.gauge("store_up", "1 if the store on disk can be used", usize::from(is_open));
         all.gauge("store_bytes", "Size of the store on disk", bytes);

@@ -56,9 +56,9 @@ impl CommandError {
     }
 }
 
-/// An error with what was to be done, and what to do about it.
+/// Adds to an error what failed, and a hint.
 pub(super) trait Explained<T> {
-    /// `what`: before the error's own words. `hint`: as of [`CommandError::usage`].
+    /// `what`: precedes the error's own text. `hint`: as in [`CommandError::usage`].
     fn explained(self, what: impl std::fmt::Display, hint: impl std::fmt::Display) -> Result<T, CommandError>;
 }
 
@@ -80,7 +80,7 @@ impl From<ConfigErrors> for CommandError {
     }
 }
 
-/// Errors that know what to do about them.
+/// Converts errors that have a hint.
 macro_rules! with_hint {
     ($($error:ty),+) => {$(
         impl From<$error> for CommandError {
@@ -98,7 +98,7 @@ impl From<io::Error> for CommandError {
         let what = error.to_string();
         let hint = hint_for(&what, "");
         let hint = if hint.is_empty() { hint } else { format!("\nhint: {hint}") };
-        // What the system says is no defect of ours. The text tells, as others wrap its errors.
+        // An error of the system is not a defect of politely. It is recognised by its text, as libraries wrap it in errors of their own.
         let code = if what.contains("(os error ") { USAGE } else { DEFECT };
         CommandError { message: format!("error: {what}{hint}"), code: ExitCode::from(code) }
     }

@@ -77,7 +77,7 @@ fn no_file(authority: &Authority, entry: &Entry) -> CommandError {
     let url = authority.robots_url();
     match (&entry.trouble, &entry.answer) {
         (Some(trouble), _) => {
-            CommandError::usage(format!("cannot read {url}: {}", trouble.why), "check the host, and the way to it")
+            CommandError::usage(format!("cannot read {url}: {}", trouble.why), "check the host name and the network")
         }
         (None, Some(answer)) => {
             let hint = "without a file crawlers treat everything as allowed; create one, or lint a local file";
@@ -162,7 +162,7 @@ fn excerpt<'a>(
     Snippet::source(line).path(name).line_start(place.line as usize).annotation(kind.span(span).label(label)).into()
 }
 
-/// Columns: a place beyond is shown without its line. No line that is parsed is so long.
+/// Column beyond which a finding is shown without its line. The parser ignores the rest of a line after 16 KiB.
 const LONGEST: u32 = 20_000;
 /// Maximum number of columns shown after the place.
 const SHOWN: u32 = 500;

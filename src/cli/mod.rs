@@ -75,9 +75,9 @@ enum Command {
     Refresh(refresh::RefreshArgs),
     /// Make a running proxy reload its configuration
     Reload(admin_client::AdminArgs),
-    /// Verify the chain of decisions that was kept, have its head time-stamped, or print a stored file
+    /// Verify the stored chain of decisions, get a time stamp of its head, or print a stored file
     Evidence(evidence::EvidenceArgs),
-    /// Report what was requested from whom, and what was refused, from the evidence kept
+    /// Report what was requested from which site, and what was refused, from the stored evidence
     Report(report::ReportArgs),
     /// Crawl a sample site on loopback and explain each answer
     Demo,

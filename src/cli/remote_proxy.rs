@@ -82,7 +82,7 @@ impl Asked<'_> {
     }
 
     fn at(&self, address: SocketAddr) -> Result<RemoteProxy, Failed> {
-        // Asks as of a proxy first: a proxy would count a request for an admin address as a bad one.
+        // First takes it for a proxy: a proxy would count a request to an admin address as malformed.
         let Self { setup_host, credentials, .. } = self;
         let plain = percent_encoding::percent_decode_str(credentials.trim_end_matches('@')).collect::<Vec<u8>>();
         let shown = match credentials.is_empty() {

@@ -46,7 +46,7 @@ impl<K> Replaced<K> {
     }
 }
 
-/// The replaced values, sorted by the place of the new value; at most as many as there are written values. `stages`: as in
+/// The replaced values, sorted by the place of the new value; each written value at most once. `stages`: as in
 /// [`Layers`](super::layers::Layers).
 pub(super) fn replaced(stages: &[YamlNode]) -> Vec<Replaced<WrittenNode<'_>>> {
     let mut all = Vec::new();

@@ -1,5 +1,5 @@
 //! The files of a chain: `00000001-20261122T183000Z.jsonl` and so on, by number and beginning. Only the last is written to;
-//! those before it are compressed, and how old they are their names say. What a segment's records refer to is in the same segment.
+//! earlier ones are compressed. Their names tell their age. A segment contains every file that its records refer to.
 
 use crate::config::{LOCK, give_to_owner, is_ours, is_same, open_ours};
 use crate::rfc3339;
@@ -16,19 +16,19 @@ use time::PrimitiveDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
-/// A segment on the disk, by its name.
+/// A segment on disk, as its file name describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stored {
     pub number: u64,
-    /// When it began, to the second.
+    /// Start of the segment, to the second.
     pub began: SystemTime,
     pub path: PathBuf,
     pub is_compressed: bool,
 }
 
 impl Stored {
-    /// All of a directory, in their order, but for those of other users. Of a plain segment and a compressed form beside it, only the
-    /// plain one: `gzip -k` may have made the other from fewer records. Opens none.
+    /// The segments of a directory in order, without files of other users. If a segment is there both plain and compressed, only the
+    /// plain one: `gzip -k` may have compressed it before its last records. Opens no file.
     pub fn all(directory: &Path) -> io::Result<Vec<Self>> {
         let own = entries(directory)?.into_iter().filter(|path| !is_foreign(path));
         let mut all: Vec<_> = own.filter_map(Self::of).collect();
@@ -37,7 +37,7 @@ impl Stored {
         Ok(all)
     }
 
-    /// `None`: the name is not a segment's.
+    /// Parses a file's name. `None`: it is not the name of a segment.
     fn of(path: PathBuf) -> Option<Self> {
         let is_compressed = path.extension()? == COMPRESSED;
         let plain = if is_compressed { path.file_stem()? } else { path.file_name()? }.to_str()?;
@@ -52,19 +52,20 @@ impl Stored {
         open(&self.path)
     }
 
-    /// The path of its compressed form.
+    /// The path of the segment's compressed file.
     pub fn compressed_path(&self) -> PathBuf {
         self.path.with_added_extension(COMPRESSED)
     }
 
-    /// Replaces it by its compressed form, which takes a tenth of the room. A file with the name of that form must have the same content.
+    /// Replaces the segment by its compressed file, which takes a tenth of the space. A file that already has that name must have the same
+    /// content.
     pub fn compress(&self) -> io::Result<()> {
         let whole = self.compressed_path();
         if whole.symlink_metadata().is_ok() && !self.is_unpacked(&whole).unwrap_or(false) {
             return Err(io::Error::other(format!("{} differs from the segment: move it away", whole.display())));
         }
         let new = self.path.with_added_extension(HALF_DONE);
-        // What has that name may be a link of another user's.
+        // The file may be another user's link.
         let _ = fs::remove_file(&new);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         give_to_owner(&file, new.parent().unwrap_or(Path::new(".")))?;
@@ -73,12 +74,12 @@ impl Stored {
             .and_then(|_| encoder.finish())
             .and_then(|file| file.sync_all())
             .and_then(|()| fs::rename(&new, whole));
-        // If it failed because the disk is full, the unfinished copy must not keep its room.
+        // After a failure, such as a full disk, the unfinished copy must not take space.
         done.or_else(|error| fs::remove_file(&new).and(Err(error)))?;
         fs::remove_file(&self.path)
     }
 
-    /// Removes it, and a compressed form beside it first, which would otherwise be the segment.
+    /// Removes the segment. Removes a compressed file beside it first, which would otherwise take its place.
     pub fn remove(&self) -> io::Result<()> {
         let copy = self.compressed_path();
         if !self.is_compressed && copy.symlink_metadata().is_ok() && !is_foreign(&copy) {
@@ -87,7 +88,7 @@ impl Stored {
         fs::remove_file(&self.path)
     }
 
-    /// Whether it has what is compressed in this file.
+    /// Whether this file, unpacked, has the same content as the segment.
     fn is_unpacked(&self, compressed: &Path) -> io::Result<bool> {
         let mut plain = BufReader::new(self.open()?);
         let mut unpacked = BufReader::new(MultiGzDecoder::new(open(compressed)?));
@@ -109,32 +110,32 @@ pub(super) struct Segment {
     began: SystemTime,
     file: File,
     path: PathBuf,
-    /// Length of its whole lines.
+    /// Length of the complete lines in bytes.
     length: u64,
-    /// The file may be longer than that.
+    /// Whether the file may end with a part of a line, beyond `length`.
     is_torn: bool,
 }
 
 impl Segment {
-    /// Begins one, with `first` as its first lines.
+    /// Begins a segment, with `first` as its first lines.
     pub fn create(directory: &Path, number: u64, began: SystemTime, first: &[u8]) -> io::Result<Self> {
         let path = directory.join(file_name(number, began));
         let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
         let mut segment = Segment { number, began, file, path, length: 0, is_torn: false };
         let begun = give_to_owner(&segment.file, directory)
             .and_then(|()| segment.append(first))
-            // What they record is lost nowhere else: a segment that follows a failed fsync is on the disk before it is used.
+            // After a failed fsync, only these lines record the loss: they must be on disk before the segment is used.
             .and_then(|()| segment.sync())
-            // So that its name outlives a loss of power as well.
+            // Makes the file's name durable as well.
             .and_then(|()| File::open(directory)?.sync_all());
         match begun {
-            // The chain goes on elsewhere, so nothing may be left here.
+            // The chain continues in another file, so nothing may be left here.
             Err(error) => fs::remove_file(&segment.path).and(Err(error)),
             Ok(()) => Ok(segment),
         }
     }
 
-    /// Continues one after its whole lines, which have this length.
+    /// Continues a segment after its complete lines, which have this length.
     pub fn resume(stored: Stored, length: u64) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).open(&stored.path)?;
         file.set_len(length)?;
@@ -155,17 +156,17 @@ impl Segment {
         written
     }
 
-    /// Whether somebody has removed or replaced its file, so that what is written to it is nowhere.
+    /// Whether somebody has removed or replaced the file, so that further lines would be lost.
     pub fn is_gone(&self) -> bool {
         !is_same(&self.file, &self.path)
     }
 
-    /// Returns when what was appended would outlive a loss of power.
+    /// Makes the appended lines durable (fsync).
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
 
-    /// Whether it is time for another: after `most` bytes, and each day.
+    /// Whether another segment should begin: after `most` bytes, and each day.
     pub fn is_over(&self, now: SystemTime, most: u64) -> bool {
         self.length >= most || day(now) != day(self.began)
     }
@@ -175,7 +176,7 @@ impl Segment {
 pub(super) fn compress_full(directory: &Path) {
     let done = Stored::all(directory).and_then(|all| {
         let full = all.split_last().map_or(&[][..], |(_, full)| full);
-        // One that is damaged keeps no other from it.
+        // A damaged segment does not prevent others from being compressed.
         full.iter().filter(|stored| !stored.is_compressed).map(Stored::compress).fold(Ok(()), io::Result::and)
     });
     if let Err(error) = done {
@@ -189,25 +190,25 @@ pub fn foreign(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(all.filter_map(Stored::of).map(|stored| stored.path).collect())
 }
 
-/// Opens a segment, which must be ours or the directory's owner's. An error names it.
+/// Opens a segment, which must belong to us or to the directory's owner. An error names the file.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let opened = open_ours(path, path.parent().unwrap_or(Path::new(".")));
     opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// Whether another user has put a file there. What has just been removed was ours.
+/// Whether the file at this path belongs to another user. `false` if there is no file.
 pub(super) fn is_foreign(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| !is_ours(&found, path.parent().unwrap_or(Path::new("."))))
 }
 
-/// Removes what a killed process left half done.
+/// Removes half-compressed files that a killed process has left.
 pub(super) fn tidy(directory: &Path) -> io::Result<()> {
     let mut half_done = entries(directory)?.into_iter().filter(|path| is_half_compressed(path) && !is_foreign(path));
     half_done.try_for_each(fs::remove_file)
 }
 
-/// Files of a directory that are not part of the evidence, by their paths in it, in their order. A compressed form beside a plain segment
-/// is one: it is not read.
+/// The files in a directory that are not part of the evidence, as sorted relative paths. They include a compressed file beside a plain
+/// segment, which is not read.
 pub(super) fn others(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let segments = Stored::all(directory)?;
     let paths: HashSet<_> = segments.iter().map(|segment| &segment.path).collect();
@@ -222,7 +223,7 @@ fn is_half_compressed(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == HALF_DONE) && Stored::of(path.with_extension("")).is_some()
 }
 
-/// What is in a directory.
+/// The paths of all entries of a directory.
 pub(super) fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect()
 }
@@ -236,12 +237,12 @@ fn day(at: SystemTime) -> u64 {
     at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs() / 86_400
 }
 
-/// As in the name of its file.
+/// Format of the start time in a file name.
 const BEGAN: &[BorrowedFormatItem<'_>] = format_description!("[year][month][day]T[hour][minute][second]Z");
 const PLAIN: &str = ".jsonl";
 const COMPRESSED: &str = "gz";
 const HALF_DONE: &str = "tmp";
-/// Records come out at a twelfth of their size, in less than half the time that the usual level takes for a fourteenth.
+/// Compresses records to a twelfth of their size. The default level would reach a fourteenth, but takes more than twice as long.
 const LEVEL: Compression = Compression::new(2);
 
 #[cfg(test)]

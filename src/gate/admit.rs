@@ -178,7 +178,7 @@ impl Gate {
         }
         let (queue, terms) = self.queue_and_terms(settings, rules, host, request, crawl_delay, waited);
         let is_in_burst = !Arc::ptr_eq(queue, host.queue);
-        // A slot of a queue with an old delay must not be used beside the queue with the new one.
+        // A reload may have changed queue or delay during the wait. Then the granted slot is given up, as it would break the new pace.
         let granted = granted.filter(|permit| {
             (is_in_burst || Arc::ptr_eq(queue, permit.queue()))
                 && permit.gap() >= terms.gap()

@@ -1,4 +1,4 @@
-//! Entity tags in If-None-Match, and what a client has by its conditions (RFC 9110 §8.8.3, §13.1.2). Pure.
+//! Compares the validators of an answer, ETag and Last-Modified, with a request's conditions or a 304 (RFC 9110 §8.8.3, §13.1.2). Pure.
 
 use super::date::http_date;
 
@@ -8,7 +8,7 @@ pub fn matches(values: &[&[u8]], etag: Option<&[u8]>) -> bool {
     values.iter().flat_map(|value| list(value)).any(|tag| tag == b"*" || Some(opaque(tag)) == etag)
 }
 
-/// Whether the client has what these validators are of (§13.2.2): If-None-Match decides if it is there, else If-Modified-Since.
+/// Whether the client already has the answer with these validators (§13.2.2): If-None-Match decides if present, else If-Modified-Since.
 pub fn is_known(
     none_match: &[&[u8]],
     modified_since: Option<&[u8]>,
@@ -22,7 +22,7 @@ pub fn is_known(
     }
 }
 
-/// Whether a 304 can be about what has its `own` ETag and Last-Modified: it names no other.
+/// Whether a 304 can be about the stored answer with the first two validators: those that the 304 names, the others, do not differ.
 pub fn is_confirmed([etag, modified]: [Option<&[u8]>; 2], [said_etag, said_modified]: [Option<&[u8]>; 2]) -> bool {
     match said_etag {
         Some(said) => matches(&[said], etag),

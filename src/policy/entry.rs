@@ -250,7 +250,7 @@ impl Entry {
         self.answer.as_ref()?.access.source()
     }
 
-    /// Whether a part cannot be understood of: the preferences in robots.txt, its licences, tdmrep.json, the licence file.
+    /// Whether a part is malformed, for each of: the preferences in robots.txt, its licences, tdmrep.json, the licence file.
     pub fn malformed(&self) -> [bool; 4] {
         match self.answer.as_ref().map(|answer| &answer.access) {
             Some(Access::Rules(robots)) => [robots.has_unclear_usage(), robots.has_unclear_license(), false, false],

@@ -45,7 +45,7 @@ pub struct Running {
     beside: JoinSet<()>,
 }
 
-/// What a proxy did from its start to its end.
+/// The totals of a proxy from its start to its end.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Totals {

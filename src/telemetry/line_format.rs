@@ -31,7 +31,7 @@ pub(super) enum LineReader {
 }
 
 impl LineReader {
-    /// The kind of standard error.
+    /// The reader of standard error.
     pub fn of_standard_error() -> Self {
         if is_journal() {
             Self::Journal
@@ -118,7 +118,7 @@ impl LineFormat {
 /// Names and values of an event, in order.
 struct EventFields {
     out: String,
-    /// Kept separately if it precedes the fields.
+    /// The event's message, if it precedes the fields; in JSON it is one of them.
     message: String,
     is_json: bool,
 }

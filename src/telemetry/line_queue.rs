@@ -151,11 +151,11 @@ impl LineQueue {
     }
 }
 
-/// What was reported of dropped lines, for all destinations.
+/// The dropped lines that were reported, for all destinations.
 struct Losses {
-    /// How many dropped lines were reported.
+    /// Number of dropped lines that were reported.
     reported: u64,
-    /// Why the unreported lines could not be written, if so.
+    /// Why lines since the last report could not be written. `None`: they did not fit into the queue.
     error: Option<io::Error>,
     /// When a write failure was last reported.
     failed_at: Option<Instant>,

@@ -108,7 +108,7 @@ pub fn check(log: &LogSettings) -> io::Result<()> {
     }
 }
 
-/// Waits a moment at most until everything logged so far is written.
+/// Waits briefly for everything logged so far to be written.
 pub fn flush() {
     EVENT_LINES.flush(LAST_WORDS);
     ACCESS_LINES.flush(LAST_WORDS);
@@ -184,8 +184,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub struct StandardError;
 
 impl StandardError {
-    /// Shows a status line until something else is written; `None` removes it. Only for terminals. What another process writes begins
-    /// where the line does.
+    /// Shows a status line until something else is written; `None` removes it. Only for terminals. Output of
+    /// other processes overwrites the line.
     pub fn show(line: Option<&str>) {
         let mut stderr = io::stderr().lock();
         let was_shown = IS_SHOWN.swap(line.is_some(), Ordering::Relaxed);

@@ -137,7 +137,7 @@ fn is_for_wider(error: &rustls::Error) -> bool {
         Error::InvalidCertificate(fault) => match fault {
             // The certificate has only a CN.
             Fault::NotValidForNameContext { presented, .. } => presented.is_empty(),
-            // An error of the library, named in its own terms.
+            // `Other` has one of our sentences, or else a single word: the name of a webpki error, perhaps for an unsupported kind.
             Fault::Other(other) => !other.to_string().contains(' '),
             // Also said of keys whose length is not supported: RSA under 2048 or over 8192 bits.
             Fault::BadSignature

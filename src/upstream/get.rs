@@ -148,7 +148,7 @@ impl Route {
         begins: Sent,
         on_sent: &mut impl FnMut(Sent) -> bool,
     ) -> Result<Got, GetError> {
-        let request = request.to_http2(self).map_err(|_| GetError::Malformed("the request does not fit HTTP/2"))?;
+        let request = request.to_http2(self).map_err(|_| GetError::Malformed("HTTP/2 cannot carry the request"))?;
         if !on_sent(begins) {
             return Err(GetError::NotSent);
         }

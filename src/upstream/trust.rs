@@ -213,7 +213,7 @@ impl ServerCertVerifier for Verifier {
 #[error("ManyIntermediates")]
 struct ManyIntermediates;
 
-/// OpenSSL refuses it as well.
+/// The chain is longer than OpenSSL accepts, too.
 #[derive(Debug, thiserror::Error)]
 #[error("{LONG_CHAIN}")]
 struct LongChain;

@@ -1,4 +1,4 @@
-//! What the configuration means, a line for each point.
+//! The meaning of the configuration, one line for each point.
 
 use super::output::Told;
 use crate::cli::kept;

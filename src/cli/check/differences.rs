@@ -1,8 +1,8 @@
-//! What is less polite than the defaults, and what sources say otherwise than the first file.
+//! Lists the settings that are less polite than the defaults, and those that another source than the first file sets.
 
 use crate::config::{Differences, WrittenKey};
 
-/// Of each kind at most [`MOST`].
+/// The differences, one line each; at most [`MOST`] of each kind.
 pub(super) fn lines(differences: &Differences) -> Vec<String> {
     let overrides = differences.overrides.iter();
     let overrides =
@@ -28,7 +28,7 @@ fn written(it: &WrittenKey) -> String {
     format!("{} ({place})", cut(&value))
 }
 
-/// A list may be long.
+/// Truncates a value for display, as a list may be long.
 pub(super) fn cut(text: &str) -> String {
     match text.char_indices().nth(MOST_OF_VALUE) {
         Some((end, _)) => format!("{}…", &text[..end]),

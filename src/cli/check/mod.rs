@@ -29,7 +29,7 @@ use output::Told;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CheckArgs {
-    /// The same as `--config FILE`
+    /// Configuration file, as with `--config`
     #[arg(value_name = "FILE", conflicts_with = "config")]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -90,7 +90,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
     Ok(if args.strict && !is_clean { ExitCode::from(NO) } else { ExitCode::SUCCESS })
 }
 
-/// `listed`: lines on differences and users.
+/// Describes the configuration, with its warnings. `listed`: lines on differences and users.
 fn tell(settings: &Settings, listed: Vec<String>, path: Option<&Path>) -> Result<Told, CommandError> {
     telemetry::check(&settings.log).map_err(|error| StartError::log(settings, error))?;
     let text = match path {
@@ -140,7 +140,7 @@ fn identity(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Where pages are cached, and whether that can be.
+/// Checks that pages can be cached, and describes where.
 fn cache(settings: &Settings) -> Result<String, CommandError> {
     let Some(directory) = &settings.cache.directory else { return Ok(String::new()) };
     let shown = directory.display();
@@ -149,7 +149,7 @@ fn cache(settings: &Settings) -> Result<String, CommandError> {
     Ok(format!("  caches pages in {shown}, up to {} (cache)\n", show_size(settings.cache.size)))
 }
 
-/// Where decisions are recorded, and whether that can be.
+/// Checks that decisions can be recorded, and describes where.
 fn evidence(settings: &Settings) -> Result<String, CommandError> {
     let Some(directory) = &settings.evidence.directory else { return Ok(String::new()) };
     let shown = directory.display();
@@ -159,7 +159,8 @@ fn evidence(settings: &Settings) -> Result<String, CommandError> {
     Ok(format!("  records each decision in {shown}, and keeps that for {keep} (evidence)\n"))
 }
 
-/// Whether files can be created in a directory, which is created if necessary. `what`: what cannot be done otherwise. `key`: what names it.
+/// Checks that files can be created in a directory, or in the nearest existing one above it. `what`: what fails otherwise, for the error.
+/// `key`: the key that names the directory.
 fn check_writable(settings: &Settings, directory: &Path, what: &str, key: &str) -> Result<(), UnusableFile> {
     let is_open = |there: PathBuf| {
         let open = access(&there, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK);

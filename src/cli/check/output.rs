@@ -2,7 +2,7 @@
 
 use crate::config::Complaint;
 
-/// What is told, line by line, and the warnings in it.
+/// The lines of the text, and the warnings among them.
 pub(super) struct Told {
     pub text: String,
     pub warnings: Vec<Complaint>,

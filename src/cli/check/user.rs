@@ -6,16 +6,16 @@ use crate::config::units::show_duration;
 use crate::config::{Settings, User};
 use serde_json::{Value, json};
 
-/// What applies to a user's requests, and where the user is written.
+/// The settings that apply to a user's requests, and the place in the configuration where the user is defined.
 pub(super) struct UserTerms {
     name: String,
     place: String,
-    /// `null`: no such limit. A list without items: any.
+    /// Keys and values. `null`: no limit. An empty list: any.
     all: Vec<(&'static str, Value)>,
 }
 
 impl UserTerms {
-    /// Each of them that there is, between this.
+    /// The terms that are set, each preceded by `joint`.
     pub fn text(&self, joint: &str) -> String {
         let any = |key: &str| match key {
             "egress.hosts" => Some("any host".to_owned()),
@@ -43,7 +43,7 @@ pub(super) fn lines(settings: &Settings, places: &[String]) -> Vec<String> {
     all(settings, places).take(MOST).map(line).chain(more).collect()
 }
 
-/// `places`: where each is written.
+/// The terms of all users. `places`: where each user is defined, in the order of `access.users`.
 pub(super) fn all(settings: &Settings, places: &[String]) -> impl Iterator<Item = UserTerms> {
     let shown = settings.shown();
     let users = settings.access.users.iter().zip(places).enumerate();
@@ -65,7 +65,7 @@ pub(in crate::cli) fn unknown(name: &str) -> CommandError {
     CommandError::usage(format!("there is no user `{name}` in access.users"), "`politely check` lists the users")
 }
 
-/// `hosts`: as written.
+/// Collects the terms of a user. `hosts`: the user's overrides, as written.
 fn terms(settings: &Settings, user: &User, hosts: Value) -> Vec<(&'static str, Value)> {
     let identity = &settings.identity;
     let tokens: Vec<_> = or(&user.product_tokens, &identity.product_tokens).iter().map(AsRef::<str>::as_ref).collect();
@@ -89,12 +89,12 @@ fn terms(settings: &Settings, user: &User, hosts: Value) -> Vec<(&'static str, V
     ]
 }
 
-/// The user's list, or if that is empty everybody's.
+/// The user's list, or everybody's if the user's is empty.
 fn or<'a, T>(own: &'a [T], all: &'a [T]) -> &'a [T] {
     if own.is_empty() { all } else { own }
 }
 
-/// `None`: there is nothing to say.
+/// Formats a value. `None`: the term is not set.
 fn said(value: &Value) -> Option<String> {
     match value {
         Value::Null | Value::Bool(false) => None,

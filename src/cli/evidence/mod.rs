@@ -26,12 +26,13 @@ enum EvidenceCommand {
     Verify(Verify),
     /// Have a time-stamping authority (RFC 3161) sign the chain's head, and store the stamp beside the segments
     Stamp(stamp::StampArgs),
-    /// Print a file that records rest on, such as a robots.txt, by the SHA-256 that `explain --at` and `report` name
+    /// Print a file that records refer to, such as a robots.txt, by the SHA-256 that `explain --at` and `report` show
     File(FileArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct FileArgs {
+    /// SHA-256 of the file, in hexadecimal
     #[arg(value_name = "SHA256", value_parser = parse_head)]
     sha256: Hash,
     #[command(flatten)]

@@ -121,11 +121,11 @@ fn differs(explanation: &Explanation, past: &Past) -> Option<String> {
     let why = match reason {
         _ if reason == explanation.reason && (verdict != "refused") == explanation.allowed => return None,
         _ if !is_for_same(decision, explanation) => "it was judged for another crawler or use",
-        _ if decision.is_by_page() => "the page itself decided, by words that are in no file",
+        _ if decision.is_by_page() => "the page itself decided, and pages are not in the evidence",
         _ if decision.is_by_license() => "a licence file decided, which is not judged again",
         _ if decision.config != past.known.decision.config => "it was decided under another configuration",
         _ if BY_FILES.contains(&reason) => "it was decided by another copy of the site's files",
-        _ => "it depended on the time or on earlier requests, which are in no file",
+        _ => "it depended on the time or on earlier requests, which cannot be judged again",
     };
     let now = if explanation.allowed { "allowed" } else { "refused" };
     let now = format!("judged again, it is {now} ({})", explanation.reason);

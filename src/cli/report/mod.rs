@@ -23,7 +23,7 @@ pub(super) struct ReportArgs {
     /// The directory of the evidence [default: evidence.directory of the configuration]
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// The same directory, as an option
+    /// The directory, given as an option
     #[arg(long, value_name = "DIR", conflicts_with = "directory")]
     evidence: Option<PathBuf>,
     #[command(flatten)]

@@ -53,7 +53,7 @@ pub fn outcomes(group: &Group) -> String {
         (group.delivered(), format!("delivered {}", group.delivered())),
         (group.status_4xx, format!("the site answered 4xx {}", group.status_4xx)),
         (group.status_5xx, format!("the site answered 5xx {}", group.status_5xx)),
-        (group.answered, format!("answered from here {}", group.answered)),
+        (group.answered, format!("answered by the proxy {}", group.answered)),
         (group.refused, refused()),
         (group.failed, format!("failed {}", group.failed)),
     ]

@@ -1,4 +1,4 @@
-//! A look now and then for connections of the command that bypass the proxy. What ends between two looks is not seen.
+//! Looks from time to time for connections of the command that bypass the proxy. Connections that end between two looks are missed.
 
 use super::cure::cure;
 use crate::cli::supervise::processes::{Descendant, descendants, program};
@@ -14,12 +14,12 @@ use std::time::Duration;
 use tokio::process::Child;
 use tokio::time::{Instant, sleep_until};
 
-/// Looks until it has found one connection.
+/// Looks for a connection that bypasses the proxy, until one is found.
 pub(super) struct BypassWatch {
-    /// The process whose descendants are looked at. `None`: nobody looks.
+    /// The process whose descendants are examined. `None`: the watch is off.
     root: Option<u32>,
     proxy: SocketAddr,
-    /// Those of the web.
+    /// The ports of sites.
     ports: Vec<PortRange>,
     /// Whether `NO_PROXY` names this machine.
     is_loopback_direct: bool,
@@ -33,17 +33,17 @@ pub(super) struct Bypass {
     pub program: String,
     pub pid: u32,
     pub address: SocketAddr,
-    /// Whether it was started with the proxy variables.
+    /// Whether the process was started with the proxy variables.
     pub has_variables: bool,
 }
 
 impl Bypass {
-    /// The line of a warning, with what helps.
+    /// The warning, with a hint.
     pub fn warning(&self) -> String {
         let Self { program, pid, address, has_variables } = self;
         let cure = match has_variables {
             true => cure(program),
-            false => "it was started without HTTPS_PROXY: have what starts it pass on its environment",
+            false => "it was started without HTTPS_PROXY: its parent process must pass on its environment",
         };
         format!(
             "politely: warning: {program} ({pid}) bypassed the proxy: it connected to {address}, and robots.txt was not applied\n\
@@ -69,7 +69,7 @@ impl BypassWatch {
         Self { root, proxy, ports, is_loopback_direct, next: Instant::now() + INTERVAL, found: None }
     }
 
-    /// It is time to look. Never, if one is found.
+    /// Resolves when it is time to look; never once a connection has been found.
     pub async fn tick(&self) {
         match (self.root, &self.found) {
             (Some(_), None) => sleep_until(self.next).await,
@@ -77,7 +77,7 @@ impl BypassWatch {
         }
     }
 
-    /// Returns a connection that is seen for the first time.
+    /// Looks, and returns the first connection found.
     pub fn look(&mut self) -> Option<&Bypass> {
         let began = Instant::now();
         self.found = self.find();
@@ -95,7 +95,7 @@ impl BypassWatch {
             let process = Path::new("/proc").join(pid.to_string());
             let address = sockets_of(&process).find_map(|socket| sockets.get(&socket).copied())?;
             let name = program(&pid.to_string())?;
-            // Another `politely run` looks after what is behind it.
+            // Another `politely run` watches its own command.
             if own.as_ref() == Some(&name) {
                 return None;
             }
@@ -113,8 +113,8 @@ impl BypassWatch {
     }
 }
 
-/// Connects to the proxy that our environment names, if it is on this machine: it may be of another `politely run` around this one,
-/// which so learns that its command does not bypass it unawares.
+/// Connects to the proxy that our environment names, if it is on this machine: it may be the proxy of an outer `politely run`, which
+/// then knows that its command uses the proxy.
 pub(super) fn knock(proxy: &str) {
     let address = proxy.strip_prefix("http://").and_then(|rest| rest.trim_end_matches('/').parse::<SocketAddr>().ok());
     if let Some(address) = address.filter(|address| address.ip().is_loopback()) {
@@ -122,8 +122,7 @@ pub(super) fn knock(proxy: &str) {
     }
 }
 
-/// The connections to sites in the kernel's table, by socket. A connection that a listening socket of this machine has accepted is not
-/// one.
+/// The connections to sites in the kernel's table, by socket, without those that a listening socket of this machine has accepted.
 fn direct(table: &str, is_site: impl Fn(SocketAddr) -> bool) -> HashMap<u64, SocketAddr> {
     let rows: Vec<_> = rows(table).collect();
     let listening: HashSet<u16> = rows.iter().filter(|row| row.is_listening).map(|row| row.local.port()).collect();
@@ -132,7 +131,7 @@ fn direct(table: &str, is_site: impl Fn(SocketAddr) -> bool) -> HashMap<u64, Soc
 }
 
 const INTERVAL: Duration = Duration::from_millis(200);
-/// A look takes at most this part of the time.
+/// Looks take at most one part in this many of the time.
 const SHARE: u32 = 50;
 
 #[cfg(test)]

@@ -217,7 +217,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     while let Some(Some(decision)) = unconstrained(refused.next()).now_or_never() {
         hear(&decision);
     }
-    // The configured product tokens, or else those of the User-Agent, which refusals tell.
+    // The configured product tokens, or else those of the last refused User-Agent, as the tally has them.
     let seen =
         tally.product_tokens.iter().flat_map(|all| all.split(", ")).filter_map(|token| ProductToken::parse(token).ok());
     let product_tokens = if product_tokens.is_empty() { seen.collect() } else { product_tokens };

@@ -272,7 +272,7 @@ fn at_least(max_wait: Duration, longest_wait: Duration) -> String {
 
 /// Texts of `tls_words`, and of `upstream::wide` (OpenSSL), for an unknown authority.
 const UNTRUSTED: [&str; 3] = [
-    "the certificate is an authority's own",
+    "the certificate is a CA certificate",
     "the certificate's issuer is not trusted",
     "the certificate is self-signed, and not trusted",
 ];
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_certificate_of_an_unknown_authority_comes_with_what_to_set() {
-        let said = "it could not be read (the certificate is an authority's own, as self-signed ones often are, and is not trusted)";
+        let said = "it could not be read (the certificate is a CA certificate, as self-signed ones often are, and is not trusted)";
         let hint = certificate_hint("https://a.example:8443/robots.txt", said).unwrap();
         assert!(hint.contains("'hosts={\"a.example\": {verify: off}}'"), "{hint}");
         assert_eq!(certificate_hint("https://a.example", "the certificate expired on 2026-11-01"), None);

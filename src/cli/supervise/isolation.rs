@@ -50,7 +50,7 @@ fn watch(first: Pid, control: &UnixStream, signals: &SignalFd, outlives: Duratio
         }
         // Messages from `run` are for process 1 to read.
         let is_gone = signals.wait(left.is_none().then_some((control, PollFlags::empty())), left);
-        // The end of process 1 is among these signals.
+        // SIGCHLD, among these signals, reports the end of process 1.
         signals.read();
         if is_gone {
             until = Some(Instant::now() + outlives);
@@ -115,7 +115,7 @@ fn hint(proc: &Path) -> String {
         "root lacks the capability CAP_SETFCAP, which it needs to map itself into a user namespace; keep it, or run this as another user"
             .to_owned()
     } else {
-        "this takes a kernel with user and network namespaces".to_owned()
+        "this requires a kernel with user and network namespaces".to_owned()
     }
 }
 
@@ -130,10 +130,10 @@ fn lacks_setfcap(proc: &Path) -> bool {
 /// The number of CAP_SETFCAP in capabilities(7).
 const SETFCAP: u32 = 31;
 /// Namespaces are available, but mounting a separate /proc is not.
-const MASKED: &str = "this takes a /proc of its own, which a container may not mount while parts of its /proc are masked; Docker allows it with \
+const MASKED: &str = "this requires a /proc of its own, which a container may not mount while parts of its /proc are masked; Docker allows it with \
      `--security-opt systempaths=unconfined --security-opt apparmor=unconfined`, Kubernetes with `procMount: Unmasked`; as root it also \
-     takes Linux 5.12";
-const KERNEL: &str = "this takes Linux with filters of system calls (seccomp), on x86-64 or ARM64";
+     requires Linux 5.12";
+const KERNEL: &str = "this requires Linux with system call filters (seccomp), on x86-64 or ARM64";
 
 #[cfg(test)]
 mod tests {

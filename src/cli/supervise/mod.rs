@@ -233,7 +233,7 @@ impl Passed {
     }
 }
 
-/// What is said of these, short enough for what a pipe that can be written to surely accepts.
+/// The message about leftover processes, cut to the bytes that a writable pipe accepts without blocking (`PIPE_BUF`).
 fn left_behind(program: &OsStr, names: &str, what: &str) -> Vec<u8> {
     let (program, names) = (super::inert(&program.to_string_lossy()), super::inert(names));
     let said = format!("politely: {program} left behind: {names}: {what}");
@@ -243,7 +243,7 @@ fn left_behind(program: &OsStr, names: &str, what: &str) -> Vec<u8> {
 
 /// Signals that reach every process of the command, as the terminal's Ctrl-C does.
 const STOP: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
-/// Signals that end most commands, and after the command's end, what it has left behind.
+/// Signals that end most commands. After the command's end, they end the processes that it has left behind.
 const ENDING: [Signal; 4] = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP];
 const NOT_KNOWN: u8 = 1;
 /// Time for leftover processes to end by themselves, as they may be writing their last output.

@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Processes started after this are in all the namespaces. Root does without a user namespace if that is forbidden, or if it could then
+/// Joins new namespaces, for processes started after this. Root does without a user namespace if that is forbidden, or if it could then
 /// not mount /proc, as in a container in which parts of /proc are masked.
 pub(super) fn enter() -> io::Result<()> {
     let is_root = rustix::process::geteuid().is_root();
@@ -19,7 +19,7 @@ pub(super) fn enter() -> io::Result<()> {
     raise_loopback()
 }
 
-/// Tries it in a child, as it cannot be undone.
+/// Whether [`enter`] can succeed: tried in a child process, as it cannot be undone.
 fn is_possible(with_users: bool) -> bool {
     in_child(|| {
         join(with_users)?;
@@ -28,7 +28,7 @@ fn is_possible(with_users: bool) -> bool {
     })
 }
 
-/// All ids are kept: for root all of them, for a user only the user's own.
+/// Joins new namespaces, and keeps user and group ids: for root all of them, for a user only the user's own.
 fn join(with_users: bool) -> io::Result<()> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     if !with_users {
@@ -136,7 +136,7 @@ fn make_readable(path: &str) -> io::Result<()> {
     checked(done).map_err(at(path))
 }
 
-/// An error with where it happened.
+/// Adds the path to an error.
 fn at<E: Into<io::Error>>(place: impl AsRef<Path>) -> impl FnOnce(E) -> io::Error {
     move |error| {
         let error = error.into();
@@ -159,7 +159,7 @@ fn raise_loopback() -> io::Result<()> {
     checked(unsafe { libc::ioctl(any.as_raw_fd(), libc::SIOCSIFFLAGS as libc::Ioctl, &raw const interface) })
 }
 
-/// Whether it succeeds in a child process.
+/// Whether `what` succeeds in a child process.
 fn in_child(what: impl FnOnce() -> io::Result<()>) -> bool {
     match fork() {
         Ok(None) => exit(u8::from(what().is_err())),
@@ -168,7 +168,7 @@ fn in_child(what: impl FnOnce() -> io::Result<()>) -> bool {
     }
 }
 
-/// The child; `None`: this is it.
+/// Forks. Returns the child's id; `None` in the child.
 pub(super) fn fork() -> io::Result<Option<Pid>> {
     // SAFETY: this process has one thread, so the child may do anything.
     match unsafe { libc::fork() } {
@@ -177,7 +177,7 @@ pub(super) fn fork() -> io::Result<Option<Pid>> {
     }
 }
 
-/// Waits for the child's end.
+/// Waits for the child to end, and returns its exit code.
 pub(super) fn exit_code(child: Pid) -> u8 {
     loop {
         if let Some(code) = code(child, WaitOptions::empty()) {

@@ -8,7 +8,7 @@ use std::io;
 pub(in crate::cli) struct Descendant {
     pub pid: Pid,
     pub name: String,
-    /// It has ended, and waits for its parent, or for the rest of its threads.
+    /// The process has ended, but its parent has not reaped it, or other threads of it still run.
     pub has_ended: bool,
 }
 
@@ -17,19 +17,19 @@ pub(super) fn left() -> Vec<Descendant> {
     below(getpid(), |_| true)
 }
 
-/// The descendants of a process that are not another `politely run`'s, which looks after its own.
+/// The descendants of a process, without those of another `politely run` among them, which watches its own.
 pub(in crate::cli) fn descendants(root: Pid) -> Vec<Descendant> {
     let own = program("self");
     below(root, |pid| own.is_none() || program(&pid.to_string()) != own)
 }
 
-/// Ignored if the process has ended.
+/// Sends a signal; ignored if the process has ended.
 pub(super) fn send(pid: Pid, signal: Signal) {
     let _ = kill_process(pid, signal);
 }
 
-/// Without a terminal, which needs the shared process group, a separate group keeps those of the outer one out of reach, and what is sent
-/// to that from the command, which gets it from `run`.
+/// Moves this process to a process group of its own, unless there is a terminal, whose signals need the shared group. Then the command
+/// cannot signal the processes of the outer group, and gets signals to that group only once, from `run`.
 pub(super) fn leave_group() -> io::Result<()> {
     if fs::File::open("/dev/tty").is_err() {
         rustix::process::setpgid(None, None)?;
@@ -42,7 +42,7 @@ pub(super) fn checked(result: impl Into<libc::c_long>) -> io::Result<()> {
     if result.into() == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// `enters`: whether to look for the children of a process.
+/// The descendants of `root`. `enters`: whether to look for the children of a process.
 fn below(root: Pid, enters: impl Fn(Pid) -> bool) -> Vec<Descendant> {
     let mut children: HashMap<i32, Vec<(Pid, String, bool)>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {

@@ -50,7 +50,7 @@ impl SignalFd {
     }
 
     /// Waits for a signal, for `time`, or for the other descriptor to have the events (`poll(2)`) or be closed by its peer. Returns
-    /// whether the last is the case.
+    /// whether the other descriptor is ready.
     pub fn wait(&self, other: Option<(&impl AsFd, PollFlags)>, time: Option<Duration>) -> bool {
         let time = time.and_then(|time| time.try_into().ok());
         let mut both = vec![PollFd::new(&self.file, PollFlags::IN)];

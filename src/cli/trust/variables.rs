@@ -40,7 +40,7 @@ pub(in crate::cli) fn direct(settings: &Settings) -> &'static str {
 }
 
 impl TrustFiles<'_> {
-    /// Writes the files. `set`: the present value of a variable.
+    /// Writes the files, and returns the variables that name them. `set`: the present value of a variable.
     ///
     /// # Errors
     /// A file that most programs need cannot be written.

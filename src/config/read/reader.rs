@@ -187,7 +187,7 @@ impl Error for ValueError {
             }
             ("a sequence", _) => String::from("a list is written `[one, two]`, or line by line, each begun with `- `"),
             // A map whose keys the operator chooses: hosts, or purposes.
-            ("a map", _) => String::from("write `NAME: …` for each, or `{}` for none"),
+            ("a map", _) => String::from("write `NAME: …` for each entry, or `{}` for none"),
             (map, _) if map.starts_with("struct") => String::from("write the keys of this section below it, indented"),
             ("a boolean", _) => String::from("write `true` or `false`"),
             (_, Unexpected::Map) => String::from("this key takes a single value: remove what is indented below it"),

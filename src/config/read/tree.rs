@@ -85,12 +85,12 @@ impl YamlNode {
         path.iter().try_fold(self, |node, step| node.below(step)).filter(|node| !node.is_null())
     }
 
-    /// The items of a list; of anything else none.
+    /// The items of a list; empty for other values.
     pub fn items(&self) -> &[Self] {
         if let Value::List(items) = &self.value { items } else { &[] }
     }
 
-    /// The keys of a map and their values, sorted by key; of anything else none.
+    /// The keys of a map and their values, sorted by key; empty for other values.
     pub fn named(&self) -> impl Iterator<Item = (&str, &Self)> {
         let entries = if let Value::Map(entries) = &self.value { Some(entries) } else { None };
         entries.into_iter().flatten().map(|(name, entry)| (name.as_str(), &entry.1))
@@ -104,7 +104,7 @@ impl YamlNode {
         matches!(self.value, Value::Null)
     }
 
-    /// The keys of a map and their values, in the order in which they are written; of anything else none.
+    /// The keys of a map and their values, in the order in which they are written; empty for other values.
     pub fn entries(&self) -> Vec<&(Self, Self)> {
         let Value::Map(entries) = &self.value else { return Vec::new() };
         let mut entries: Vec<&(Self, Self)> = entries.values().map(Box::as_ref).collect();

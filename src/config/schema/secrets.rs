@@ -30,7 +30,7 @@ impl SecretUrl {
             return Err(fault("`//` is missing behind the scheme"));
         }
         if !schemes.contains(&url.scheme()) {
-            return Err(fault(&format!("a URL with the scheme `{}` does not fit here", url.scheme())));
+            return Err(fault(&format!("a URL with the scheme `{}` is not allowed here", url.scheme())));
         }
         match url.host_str() {
             Some(host) if !host.is_empty() => Ok(Self(url)),
@@ -145,7 +145,7 @@ impl FleetUrl {
             let is_node = name == "node" && Url::parse(&format!("redis://{value}")).is_ok_and(is_host);
             let fits = is_node || is_sentinel && name == "master";
             if !fits {
-                return Err(Complaint::new(format!("`{name}=` does not fit here"), FLEET_FORMS));
+                return Err(Complaint::new(format!("`{name}=` is unknown here, or its value is invalid"), FLEET_FORMS));
             }
         }
         if is_sentinel && !url.0.query_pairs().any(|(name, value)| name == "master" && !value.is_empty()) {

@@ -85,7 +85,7 @@ pub struct Tail {
     pub length: u64,
     /// The last complete line, with its line end.
     pub last: Option<Vec<u8>>,
-    /// Bytes after it: a line whose writing was interrupted.
+    /// Bytes after the last complete line: a line whose writing was interrupted.
     pub torn: Vec<u8>,
 }
 
@@ -96,7 +96,7 @@ impl Tail {
         let most = [1, 16, 256].map(|times| times * TAIL).into_iter();
         for begin in most.filter_map(|most| length.checked_sub(most)) {
             let mut lines = Lines::behind(stored, begin)?;
-            // The first line may have begun before.
+            // `begin` may be within a line: skips its rest.
             let Some(Ok((line, _))) = lines.next() else { continue };
             let tail = Self::read(begin + line.len() as u64, lines)?;
             if tail.last.is_some() {
@@ -130,7 +130,7 @@ impl Tail {
 const TAIL: u64 = 1 << 16;
 
 impl Stored {
-    /// The hash of the last line, as the `next` segment names it. If that is damaged, the hash of the last line that can be read.
+    /// The hash of the last line, as the `next` segment names it; if `next` is damaged, the hash of the last readable line.
     pub fn head(&self, next: &Self) -> Hash {
         next.first().map(|first| first.prev).unwrap_or_else(|_| {
             let (mut head, mut lines) = (Hash::default(), Lines::of(self).ok());
@@ -146,7 +146,7 @@ impl Stored {
         self.line_after(0)
     }
 
-    /// If fsync failed for the segment before, as the second line says: the last line of that segment that is on the disk.
+    /// The last line of the segment before that is on disk, if fsync failed for that segment, as the second line here records.
     pub fn synced_before(&self) -> Option<Hash> {
         let Kind::Lost { synced, .. } = self.line_after(1).ok()?.kind else { return None };
         synced
@@ -161,7 +161,7 @@ impl Stored {
     }
 }
 
-/// Why a file that a record refers to cannot be had unchanged.
+/// Why a file that a record refers to is missing or not intact.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     #[error("it is missing")]

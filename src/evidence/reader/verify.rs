@@ -119,15 +119,16 @@ struct Walk {
     expected: Option<Hash>,
     /// Heads of the segments that were removed.
     removed: HashMap<u64, Hash>,
-    /// Files that records have referred to, and those of the segment.
+    /// Files that any record has referred to.
     bodies: HashSet<Hash>,
+    /// Files that the current segment contains.
     present: HashSet<Hash>,
-    /// If fsync failed for the segment: its last line that is known to be on the disk.
+    /// The last line known to be on disk, if fsync failed for the segment.
     synced: Option<Hash>,
-    /// That line was seen: what comes after it may be missing, which the chain itself says.
+    /// The line `synced` was read: the lines after it may be missing, which the chain itself records.
     may_end: bool,
-    /// Lines are missing, or may be, up to the second line of the next segment, which says so. A hash vouches for all lines before it,
-    /// so that until then no anchor is found.
+    /// Lines may be missing before this place. The second line of the next segment records that; until it is read, no line counts as an
+    /// anchor, as a hash vouches for all lines before it.
     is_after_gap: bool,
     /// Heads that must be in the chain and were not found yet.
     anchors: HashSet<Hash>,
@@ -142,7 +143,7 @@ impl Walk {
         self.found.faults.push(Fault { segment, line, what: what.into() });
     }
 
-    /// Tells what its first line names.
+    /// Verifies a segment. Returns the hash that its first line names.
     fn segment(
         &mut self,
         stored: &Stored,
@@ -163,7 +164,7 @@ impl Walk {
                         break;
                     }
                     error => {
-                        self.fault(stored.number, Some(number), format!("the segment cannot be read on: {error}"));
+                        self.fault(stored.number, Some(number), format!("the segment cannot be read further: {error}"));
                         self.expected = None;
                         self.may_end = false;
                         return Ok(first);
@@ -177,7 +178,7 @@ impl Walk {
                         first = Some(line.prev);
                         // `keep` goes by the time in the name.
                         if rfc3339::seconds(stored.began) != rfc3339::seconds(line.time) {
-                            self.fault(stored.number, Some(1), "it did not begin when the name of its file says");
+                            self.fault(stored.number, Some(1), "its time is not the one in the file's name");
                         }
                     }
                     self.follows(stored.number, number, line.prev);
@@ -193,7 +194,7 @@ impl Walk {
             self.may_end |= self.synced == Some(hash);
         }
         if number == 0 && is_last {
-            // It was just being begun.
+            // The segment was just being created.
             self.found.is_cut = !self.found.is_written;
         } else if number == 0 {
             self.fault(stored.number, None, "the segment is empty");
@@ -223,10 +224,10 @@ impl Walk {
     fn line(&mut self, segment: u64, number: u64, line: Line) {
         let found = &mut self.found;
         if number == 1 && !matches!(line.kind, Kind::Segment { segment: said, .. } if said == segment) {
-            return self.fault(segment, Some(1), "it does not begin as this segment does");
+            return self.fault(segment, Some(1), "it is not the first line of this segment");
         }
         match line.kind {
-            Kind::Segment { .. } if number > 1 => self.fault(segment, Some(number), "a segment does not begin here"),
+            Kind::Segment { .. } if number > 1 => self.fault(segment, Some(number), "only line 1 can begin a segment"),
             Kind::Decision(decision) => {
                 found.records += 1;
                 let (first, last) = found.times.unwrap_or((line.time, line.time));
@@ -251,7 +252,7 @@ impl Walk {
                 found.lost.push((count, from, to))
             }
             Kind::Removed { segment: removed, .. } if removed >= segment => {
-                let what = format!("it says that segment {removed} was removed, which is not older");
+                let what = format!("it says that segment {removed} was removed, which is not older than this one");
                 self.fault(segment, Some(number), what);
             }
             Kind::Removed { segment, head } => _ = self.removed.insert(segment, head),
@@ -259,21 +260,22 @@ impl Walk {
         }
     }
 
-    /// What is not there before the segment `next` was removed by the writer, which recorded that. `after`: what its first line names.
+    /// Checks that a record tells of the removal of the segment before `next`, which is missing. `after`: the hash that the first line of
+    /// `next` names.
     fn gap(&mut self, next: u64, after: Option<Hash>) {
         let before = next - 1;
         match self.removed.get(&before) {
-            None => self.fault(before, None, "the segment is missing, and was not removed as `keep` says"),
+            None => self.fault(before, None, "the segment is missing, and no line records its removal"),
             Some(head) if after == Some(*head) => self.found.removed_to = Some(before),
             Some(_) => self.fault(next, Some(1), format!("it does not follow segment {before}, which was removed")),
         }
     }
 
-    /// A record refers to this file, which has to be in its segment.
+    /// Notes that a record refers to this file, which must be in the record's segment.
     fn refer(&mut self, hash: Hash, segment: u64, line: u64) {
         self.bodies.insert(hash);
         if self.present.insert(hash) {
-            self.fault(segment, Some(line), format!("it rests on the file {}: {}", digits(&hash), FileError::Missing));
+            self.fault(segment, Some(line), format!("it refers to the file {}: {}", digits(&hash), FileError::Missing));
         }
     }
 }

@@ -265,7 +265,7 @@ fn name(decision: &Decision, by: By) -> String {
     }
 }
 
-/// The registrable domain; of a host that has none, the host.
+/// The registrable domain, or the host if it has none.
 fn domain(authority: &Authority) -> String {
     let host = authority.host();
     host.domain().map_or_else(|| host.to_string(), str::to_owned)

@@ -1,4 +1,4 @@
-//! The state of an authority at a past time, by the records.
+//! The state of an authority at a past time, as the records show it.
 
 use super::own_fetch::{FileFetch, InForce};
 use super::{Found, Group};
@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// The state at a past time. Each part is by the last record up to that time that has the part; else by the first later one
-/// whose file had been fetched by that time.
+/// The state at a past time. Each part comes from the last record up to that time that has the part; otherwise from the first later
+/// record whose file had been fetched by that time.
 #[derive(Debug)]
 pub struct Past {
-    /// The record that tells the crawler, the use and the configuration.
+    /// The record that the crawler, the use and the configuration come from.
     pub known: Found,
     /// Requests for the URL up to that time, without clients that may not use the proxy: totals, and (`last`) the last few in order.
     pub asked: Group,
@@ -26,7 +26,7 @@ pub struct Past {
     pub by_page: Option<Found>,
     /// When the page was last fetched and said no; later refusals remember it.
     pub page_read: Option<SystemTime>,
-    /// `None`: the file is not on record; also below.
+    /// `None`: the file is not on record. The same holds for `tdmrep` and `license_file`.
     pub robots: Option<PastCopy>,
     pub tdmrep: Option<PastCopy>,
     /// The licence file, which is named but not read.

@@ -90,7 +90,7 @@ fn one_that_cannot_be_removed_is_said_once_and_keeps_no_other() {
     fs::remove_file(&Stored::all(directory.path()).unwrap()[1].path).unwrap();
     let missing = verify(directory.path(), &[]).unwrap().faults;
     let missing: Vec<_> = missing.iter().map(|fault| (fault.segment, &*fault.what)).collect();
-    assert_eq!(missing, [(6, "the segment is missing, and was not removed as `keep` says")]);
+    assert_eq!(missing, [(6, "the segment is missing, and no line records its removal")]);
 }
 
 /// A removed file takes up disk space for as long as it is open.

@@ -197,7 +197,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends the lines that could not be written before, and that of a loss.
+    /// Appends the lines that could not be written before, and the line that records a loss.
     fn catch_up(&mut self) -> io::Result<()> {
         while let Some(line) = self.pending.first().cloned() {
             self.chain.line(&line)?;

@@ -30,7 +30,7 @@ pub struct Queue {
 #[derive(Default)]
 struct State {
     batch: Batch,
-    /// If the batch is full: since when, or when the writer last made progress.
+    /// When the batch became full, or when the writer last made progress since. `None`: the batch is not full.
     full_at: Option<Instant>,
     /// The writer waits for a first record.
     is_asleep: bool,

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-/// How long ago each segment ended, except the last, which continues. The age is the smaller one by the current clock and by the sum
-/// of the gaps between the beginnings of segments. Of a gap, only a part of `keep` is believed: no more than that is removed because
-/// of a wrong clock.
+/// The time since each segment ended, except the last, which continues. Takes the smaller of two ages: by the current clock, and by
+/// the sum of the gaps between the starts of segments. A gap counts for at most a third of `keep`, so that a wrong clock makes segments
+/// older by no more than that.
 pub fn ages(begun: &[SystemTime], keep: Duration, now: SystemTime) -> Vec<Duration> {
     let (most, mut earlier) = (DAY.max(keep / BELIEVED), Vec::new());
     let times: Vec<_> = begun.iter().copied().chain([now]).collect();
@@ -39,7 +39,7 @@ pub fn ages(begun: &[SystemTime], keep: Duration, now: SystemTime) -> Vec<Durati
     ages
 }
 
-/// Fraction of `keep` (one third) up to which a gap between segments is believed; a day always is.
+/// Divisor: of a gap between segments, at most `keep` divided by this counts, or a day if that is longer.
 const BELIEVED: u32 = 3;
 const DAY: Duration = Duration::from_secs(86_400);
 

@@ -234,7 +234,7 @@ impl Book {
     }
 }
 
-/// Number of counts from which on some are evicted.
+/// Number of counts at which some are evicted.
 const MOST_KNOWN: usize = 65_536;
 /// Most counts of this period that are kept nowhere else.
 const MOST_LEFT: usize = 4 * MOST_KNOWN;

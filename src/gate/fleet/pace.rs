@@ -143,7 +143,7 @@ impl PaceCall {
 }
 
 impl StartWindow {
-    /// Postpones the window by so many microseconds.
+    /// Postpones the window by `by` microseconds.
     pub fn put_off(&mut self, by: u64) {
         (self.start, self.end) = (self.start.saturating_add(by), self.end.saturating_add(by));
     }

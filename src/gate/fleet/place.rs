@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A process's place in its fleet.
 #[derive(Debug)]
 pub(super) struct KeptPlace {
-    /// Sixteen hexadecimal digits.
+    /// The instance's name, sixteen hexadecimal digits.
     pub name: Box<str>,
     /// The greatest number of instances that were connected at one time; 0: unknown.
     instances: AtomicU32,
-    /// `None`: nothing is kept.
+    /// The locked file `fleet`. `None`: the place is not kept over restarts.
     file: Option<File>,
 }
 

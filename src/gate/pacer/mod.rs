@@ -38,7 +38,7 @@ struct Shard {
     queues: HashTable<Arc<HostQueue>>,
     /// Unused keys, and until when they have debts. Only in a fleet with a server, which may have to be told.
     owing: HashMap<PaceKey, Instant>,
-    /// Number of queues from which on unused ones are dropped.
+    /// Number of queues at which unused ones are dropped.
     sweep_at: usize,
 }
 

@@ -190,7 +190,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        // A head that was leaving counts as left.
+        // A head whose sending has begun counts as sent.
         self.note_left();
         if let Some(slot) = self.slot.take() {
             // A failed connection attempt is not a request.

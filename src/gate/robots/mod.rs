@@ -59,7 +59,7 @@ pub(super) struct RobotsCache {
     long_bodies: LongBodies,
     /// Places for fetches that begin while the store is behind.
     unstored: FairPlaces,
-    /// Places for reading copies from the store, which may be long.
+    /// Limits concurrent reads of copies from the store, as copies may be long.
     loading: Semaphore,
     pacer: Arc<Pacer>,
     settings: Arc<ArcSwap<Settings>>,
@@ -146,7 +146,7 @@ impl RobotsCache {
     pub fn refresh(self: &Arc<Self>, host: &Arc<HostEntry>, order: Order) -> Fetching {
         let key = (host.file, host.authority.clone());
         let mut is_first = false;
-        // Called if no such fetch is in flight. It may just have ended, after the caller looked: then it has brought a copy.
+        // Called if no such fetch is in flight. One may have ended just after the caller looked: then its copy is there.
         let has_come = || {
             is_first = true;
             order.reason.takes_any_copy() && !is_due(&host.load(), SystemTime::now())

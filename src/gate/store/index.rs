@@ -20,7 +20,7 @@ use tempfile::NamedTempFile;
 pub(super) struct RecordIndex {
     file: File,
     path: PathBuf,
-    /// A power of two.
+    /// Number of buckets, a power of two.
     buckets: u64,
 }
 

@@ -249,11 +249,11 @@ pub(super) fn is_begun(settings: &config::StoreSettings) -> bool {
     settings.disk > 0 && settings.place().join(index::FILE).exists()
 }
 
-/// How long the store may take to close.
+/// Time limit for closing the store.
 const GIVE_UP: Duration = Duration::from_secs(5);
-/// The share of `store.memory` that may wait for the disk: one in this many.
+/// Divisor: `store.memory` divided by this may wait for the disk.
 const QUEUED_PART: u64 = 4;
-/// Lower limit of that share, in bytes. It is generous, as a refused change may leave an outdated entry on disk.
+/// Lower limit of the bytes that may wait. It is generous, as a refused change may leave an outdated entry on disk.
 const LEAST_QUEUED: usize = 8 << 20;
 
 #[cfg(test)]

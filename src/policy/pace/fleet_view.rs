@@ -21,7 +21,7 @@ impl<W> Schedule<W> {
     }
 
     /// Starts requests only in this instance's part of the time from now on. `last_start`: the latest start that the other instances, which
-    /// are not heard of any more, may have made.
+    /// can no longer be heard, may have made.
     pub fn part(&mut self, phase: Phase, last_start: Option<Instant>) {
         if phase.instances > 1 && !matches!(self.source, TurnSource::Partitioned(_)) {
             self.adopt(LastStarts { last_start, ..LastStarts::default() });

@@ -175,8 +175,8 @@ impl<W> WaitQueue<W> {
         true
     }
 
-    /// Simulates the queue up to the start of a new request of `client`; `forecast` becomes that of after them. Returns the instant of
-    /// the last start before it.
+    /// Simulates the starts of the requests that go before a new request of `client`, and advances `forecast` past them. Returns the
+    /// instant of the last of these starts.
     pub fn clear_before(&self, now: Instant, client: Option<ClientId>, forecast: &mut Forecast) -> Instant {
         let mut at = self.clear_renewals(now, forecast);
         let is_own = |queue: &&ClientQueue<W>| client.is_none_or(|client| client == queue.client);

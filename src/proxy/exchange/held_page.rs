@@ -1,5 +1,5 @@
-//! A page that may say no to the declared purpose (docs/usage.md): nothing of the answer goes out before that is known, within a bound
-//! of time and bytes. What was held goes on as it came, in its content coding.
+//! Holds back a page that may say no to the declared purpose (docs/usage.md) until its preferences are known, up to a limit of time and
+//! bytes. The held bytes are then forwarded as received, in their content coding.
 
 use super::carry::{AnswerHead, BodySource, Client, Flow, FlowError, Origin, Side};
 use super::carry_error::CarryError;
@@ -19,8 +19,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Exchange<'_> {
-    /// How an answer, come or stored, is read that is a page which has to be read first. A 304 has no head of a page,
-    /// nor has a part from its middle.
+    /// How to read a page before it is delivered, from the origin or the cache. `None`: the answer need not be read: it is not a page, or
+    /// it is a 304 or a part from the middle, which do not contain the page's head.
     #[cold]
     pub(super) fn page_form(&self, head: &AnswerHead<'_>) -> Option<Arc<PageForm>> {
         let has_body = !matches!(head.framing, Framing::None | Framing::Length(0));
@@ -29,7 +29,7 @@ impl Exchange<'_> {
         if !is_read || self.is_from_the_middle(head) {
             return None;
         }
-        // Which of several fields counts differs from one client to another.
+        // Clients differ in which of several fields they use, so all are read.
         let content_type = Some(head.joined(b"content-type").unwrap_or_default()).filter(|types| is_page(types))?;
         let codings = head.joined(b"content-encoding").unwrap_or_default();
         let asked = asked(self.request, self.peer);
@@ -37,7 +37,7 @@ impl Exchange<'_> {
         Some(Arc::new(PageForm { content_type, codings: String::from_utf8_lossy(&codings).into(), product_tokens }))
     }
 
-    /// Whether it is a part (206) that was asked for, and begins behind the first byte.
+    /// Whether the answer is a requested part (206) that does not begin with the first byte.
     fn is_from_the_middle(&self, head: &AnswerHead<'_>) -> bool {
         head.status == PARTIAL_CONTENT
             && self.request.head.joined(b"range").is_some()
@@ -47,7 +47,7 @@ impl Exchange<'_> {
                 .is_some_and(|(bytes, _)| bytes.start > 0)
     }
 
-    /// Whether the answer is held back to be read.
+    /// Holds the answer back if it is a page that must be read first. Returns whether it is held.
     #[cold]
     pub(super) fn hold_page(&mut self, head: &AnswerHead<'_>) -> bool {
         let Some(form) = self.page_form(head).filter(|_| self.request.method != "HEAD") else { return false };
@@ -68,7 +68,7 @@ impl Exchange<'_> {
         true
     }
 
-    /// Ready when all that was held is with the client: the rest of the body follows it.
+    /// Ready when the client has all held bytes. The rest of the body follows.
     pub(super) fn poll_held<C: Client, O: Origin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -100,7 +100,7 @@ impl Exchange<'_> {
         if held.released.is_none() {
             let refused = |refusal| CarryError::Rejected(Box::new(Outcome::Refused(refusal)));
             let page = ready!(self.poll_read(cx, held, origin));
-            // The rest of the last piece follows what was held of it.
+            // The unread rest of the current piece is sent after the held bytes.
             down.moved += (held.body.len() + origin.side().bytes().len()) as u64;
             let page = page.or_else(|why| self.unread(why)).map_err(refused)?;
             let method = self.request.method;
@@ -134,7 +134,7 @@ impl Exchange<'_> {
         Poll::Ready(Ok(()))
     }
 
-    /// Ready when it is known what the page says, or will not be.
+    /// Ready when the page's preferences are known, or cannot be known.
     fn poll_read<O: Origin>(
         &self,
         cx: &mut Context<'_>,
@@ -166,7 +166,7 @@ impl Exchange<'_> {
         Taker::new(self.client, &self.request.authority)
     }
 
-    /// A page of which nobody knows what it says goes on only if no page is refused.
+    /// Handles a page that could not be read: refuses it if pages can be refused, otherwise lets it through without preferences.
     #[cold]
     pub(super) fn unread(&mut self, why: Refusal) -> Result<UsageLines, Refusal> {
         let rules = rules(&self.settings, self.request, self.peer);
@@ -188,6 +188,6 @@ pub(super) fn decoders_busy() -> Refusal {
     Refusal::OwnLimit { retry_after: LAST, why: DECODERS_BUSY.into() }
 }
 
-/// So long is waited for a page, and a second more for what has come to be decoded.
+/// Longest wait for the head of a page. Decoding the received part may take a second more.
 const PATIENCE: Duration = Duration::from_secs(4);
 const PARTIAL_CONTENT: u16 = 206;

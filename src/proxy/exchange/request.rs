@@ -229,7 +229,7 @@ impl<'a> Request<'a> {
         is_own
     }
 
-    /// Whether the answer was bought or licensed, and so says nothing about other requests.
+    /// Whether the request offers a price or presents a licence, so that its answer says nothing about other requests.
     pub fn is_on_terms(&self) -> bool {
         self.is_licensed || self.promised.is_some()
     }

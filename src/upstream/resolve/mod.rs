@@ -241,7 +241,7 @@ impl Resolver {
         matches!((self.0.ask)("invalid.".into(), None).await, Ok(_) | Err(LookupFault { whose: Whose::Names, .. }))
     }
 
-    /// Caches and reports the answer. `is_said`: it is the resolver's word about the name, even if that the name does not exist.
+    /// Caches and reports the answer. `is_said`: the resolver has answered about the name, even if only that it does not exist.
     fn settle(&self, name: &Arc<str>, answer: LookupResult, is_said: bool, tell: &ResultSender) {
         let known = match self.0.answers.get(name) {
             // Addresses found before remain in use until they are too old, or until the resolver says something about the name.

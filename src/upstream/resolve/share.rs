@@ -42,7 +42,7 @@ pub(super) struct ClientLookups {
 
 struct LookupsState {
     free: usize,
-    /// The last one begins next.
+    /// The waiting look-ups. The newest begins next.
     waiting: VecDeque<oneshot::Sender<LookupPlaces>>,
     /// Length of `waiting` when cancelled look-ups were last removed.
     left: usize,

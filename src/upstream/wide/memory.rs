@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The memory of one endpoint. Empty at first, and while rustls works.
+/// The kind of TLS that one endpoint is known to need. `None` at first, and while rustls works.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct TlsMemory(Mutex<Option<Box<TlsSpoken>>>);
 

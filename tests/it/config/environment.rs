@@ -136,7 +136,7 @@ hint: the name of a key cannot spell a purpose: set all of them in one value, su
     assert!(twice.starts_with("error: the purpose `ai-train` appears twice\n"), "{twice}");
     let list = told("[GPTBot]").unwrap_err();
     assert!(list.starts_with("error: expected a map, found a list\n"), "{list}");
-    assert!(list.contains("hint: write `NAME: …` for each, or `{}` for none"), "{list}");
+    assert!(list.contains("hint: write `NAME: …` for each entry, or `{}` for none"), "{list}");
 }
 
 /// `EXAMPLE_COM` could be `example.com`, `example_com` or `example-com`.

@@ -257,7 +257,7 @@ async fn the_page_and_the_summary_count_alike_and_their_figures_add_up() {
     assert_eq!(verified(directory.path()).await["whole"], true);
     let summary = report(directory.path(), &["--format", "training-summary"]).await.stdout;
     for said in [
-        "Of 10 requests: delivered 4; answered from here 1; refused 5: 4 not asked, 1 refused after the site's answer (fetched, not delivered).",
+        "Of 10 requests: delivered 4; answered by the proxy 1; refused 5: 4 not asked, 1 refused after the site's answer (fetched, not delivered).",
         "robots.txt (2 refused, and 1 because it could not be read)",
         "tdm-reservation) (1 refused). For other reasons, such as the pace: 1 refused. 3 requests let through as configured: 2 only reported",
         "contact: mailto:bot@example.com",

@@ -288,7 +288,7 @@ async fn an_explanation_says_why_it_differs_from_the_record() {
             ),
             format!(
                 "\n  note: the record of {at} has reported (usage-disallowed); judged again, it is allowed ({judged}): the page itself \
-                 decided, by words that are in no file\n"
+                 decided, and pages are not in the evidence\n"
             ),
         ] {
             assert!(ended.stdout.contains(&said), "{said} in {}", ended.stdout);

@@ -458,7 +458,7 @@ async fn what_the_site_did_not_have_or_could_not_answer_is_not_delivered() {
     }
     assert!(html.contains("counter(page)") && html.contains("--format csv"), "{html}");
     let summary = report(directory.path(), &["--format", "training-summary"]).await.stdout;
-    let said = "delivered 3; the site answered 4xx 2; the site answered 5xx 2; answered from here 1; refused 1: 1 not asked; failed 1";
+    let said = "delivered 3; the site answered 4xx 2; the site answered 5xx 2; answered by the proxy 1; refused 1: 1 not asked; failed 1";
     assert!(summary.contains(said), "{summary}");
 }
 

@@ -95,7 +95,7 @@ fn figures(page: &Page<'_>, out: &mut String) {
         ("", total.delivered().to_string(), "delivered"),
         ("", total.status_4xx.to_string(), "answered with 4xx by the site"),
         ("", total.status_5xx.to_string(), "answered with 5xx by the site"),
-        ("", total.answered.to_string(), "answered from here"),
+        ("", total.answered.to_string(), "answered by the proxy"),
         (class, total.refused.to_string(), "refused"),
         ("", total.failed.to_string(), "failed on the way"),
         ("", size(total.bytes_out), "received"),

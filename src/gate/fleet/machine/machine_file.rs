@@ -65,7 +65,7 @@ impl MachineFile {
         control_lock(&self.file, libc::F_OFD_SETLK, FREE, at, 1).map(drop)
     }
 
-    /// How many of these bytes other processes have locked.
+    /// Number of bytes from `at` to `end` that other processes have locked.
     pub fn count_locked(&self, at: u64, end: u64) -> io::Result<u32> {
         if at >= end {
             return Ok(0);
@@ -92,5 +92,5 @@ fn is_networked(directory: &Path) -> io::Result<bool> {
 /// Lock types in the width of the field.
 const WRITE: libc::c_short = libc::F_WRLCK as libc::c_short;
 const FREE: libc::c_short = libc::F_UNLCK as libc::c_short;
-/// NFS, SMB and 9P.
+/// File system types (`f_type` of statfs(2)) of NFS, SMB and 9P.
 const NETWORK: [i64; 5] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997];

@@ -143,7 +143,8 @@ impl Machine {
         self.of(id, |slot| slot.owe(starts, micros_up(until)));
     }
 
-    /// Warns of the process with the key's turn, if it is suspended. `what_waits`: what it does with the turn, and who waits for that.
+    /// Warns of the process with the key's turn, if it is suspended. `what_waits`: the middle of the message, which says what that process
+    /// does and which requests wait for it.
     pub fn warn_of_stopped(&self, id: u64, what_waits: &str) {
         let process = self.find(id).and_then(|slot| slot.process());
         let Some(pid) = process.and_then(|process| self.pid(process)).filter(|pid| is_stopped(*pid)) else { return };

@@ -35,7 +35,8 @@ impl KeySlot<'_> {
             return None;
         }
         if at < last {
-            // Another process has started first, as this one slept. The others move by a gap, not by the time that it slept.
+            // This process slept past its reservation, and another one has started since. Moves the reservation to that start, so that
+            // `delay` postpones the others by one gap, and not by the time slept.
             *own = last.wrapping_sub(off);
         }
         // If the gap has grown, or the host has asked for time, the reservations behind keep their distance.

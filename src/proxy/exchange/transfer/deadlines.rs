@@ -1,4 +1,4 @@
-//! When one side of a request under way has taken too long.
+//! The deadlines of a request in flight, for client and origin.
 
 use super::super::carry::{Client, Origin};
 use super::super::carry_error::CarryError;
@@ -33,7 +33,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         }
     }
 
-    /// The rest of the answer is due.
+    /// Whether the rest of the answer is awaited.
     pub(super) fn awaits_answer(&self) -> bool {
         (self.is_origins_turn() || self.answered) && !self.down.is_done
     }

@@ -265,5 +265,5 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
     }
 }
 
-/// The part of `read_timeout` after which a stalled client loses its slot.
+/// A stalled client loses its slot after `read_timeout` divided by this, or after the pacing gap if that is longer.
 const STALL_PART: u32 = 12;
