@@ -120,7 +120,7 @@ impl RobotsTxt {
         self.0.source.text()
     }
 
-    /// The same, without the rules.
+    /// The file's bytes, shared, without the rules.
     #[cfg(feature = "proxy")]
     pub(crate) fn shared_source(&self) -> Arc<[u8]> {
         self.0.source.shared()

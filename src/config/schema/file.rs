@@ -285,10 +285,10 @@ pub struct EvidenceSettings {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FleetSettings {
-    /// The server shared by all instances, short for both of the others.
+    /// The server shared by all instances. Stands for `pace` and `copies`.
     #[serde(default, deserialize_with = "secrets::some_fleet_url")]
     pub(in crate::config) url: Option<SecretUrl>,
-    /// That of the paces.
+    /// The server of the paces.
     #[serde(default, deserialize_with = "secrets::some_fleet_url")]
     pub(in crate::config) pace: Option<SecretUrl>,
     /// That of the copies of robots.txt.

@@ -88,7 +88,7 @@ impl UsageLines {
         self.lines.iter().map(read).collect()
     }
 
-    /// What a link in them stands for. `url`: of their answer.
+    /// Resolves a link in these lines. `url`: the answer's.
     pub fn resolved(&self, url: &str, link: &str) -> Option<Url> {
         let url = Url::parse(url).ok()?;
         let base = self.base.as_deref().and_then(|base| resolved(&url, str::from_utf8(base).ok()?));
@@ -110,9 +110,9 @@ impl UsageLines {
 /// What one line says.
 pub(super) struct LineRead<'a> {
     pub field: UsageField,
-    /// Its beginning.
+    /// The beginning of the line.
     pub value: Box<str>,
-    /// Whether it says no to some use for this crawler. `None`: the line is malformed.
+    /// Whether the line says no to some use for this crawler. `None`: the line is malformed.
     pub says_no: Option<bool>,
     /// The declared purpose that it says no to.
     pub purpose: Option<&'a Purpose>,

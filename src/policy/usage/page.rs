@@ -256,7 +256,7 @@ fn last_tag(text: &[u8]) -> Option<usize> {
 /// Steps to find a named character, and one of XML.
 const NAMED: (usize, usize) = (15, 4);
 const XML_NAMES: [&[u8]; 5] = [b"lt;", b"gt;", b"amp;", b"quot;", b"apos;"];
-/// Besides letters and digits, in a token (RFC 9110 §5.6.2).
+/// Characters of a token besides letters and digits (RFC 9110 §5.6.2).
 const MARKS: &[u8] = b"!#$%&'*+-.^_`|~";
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ pub(super) struct HeadSeen {
     has_noscript: bool,
     /// End tags of `noscript`.
     noscript_ends: usize,
-    // In these, tags neither end the head nor begin the body.
+    // Open `template` and `noscript` elements, in which tags neither end the head nor begin the body.
     templates: usize,
     noscripts: usize,
     /// Behind a doctype or `</head>`, and in no `<head>`.

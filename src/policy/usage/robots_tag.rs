@@ -35,7 +35,7 @@ impl RobotsTag {
     fn read_list(value: &[u8], to: &Use<'_>) -> Self {
         let mut tag = Self::default();
         let value = value.trim_ascii();
-        // Rules are compared without regard to case (§2.1.3); keys of parameters have none (RFC 9651 §3.1.2).
+        // Rules are compared without regard to case (§2.1.3); keys of parameters are always lower case (RFC 9651 §3.1.2).
         let Ok(members) = Parser::new(&without_case(value)).parse::<List>() else {
             return Self { is_malformed: true, ..tag };
         };
