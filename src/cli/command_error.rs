@@ -30,7 +30,8 @@ impl CommandError {
         Self::usage(format!("cannot read {}: {why}", authority.robots_url()), hint)
     }
 
-    /// The output could not be written. Where nobody reads it any more, this is silent, as is the end by SIGPIPE.
+    /// The output could not be written. If nobody reads it any more, there is no message, as when SIGPIPE ends a
+    /// program.
     pub fn not_written(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => CommandError { message: String::new(), code: ExitCode::from(NO_READER) },

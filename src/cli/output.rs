@@ -23,7 +23,7 @@ pub(super) fn inert_json(json: &str) -> String {
     escaped(json, |c, inert| *inert += &json_escape(c))
 }
 
-/// Follows a count of requests that were refused by the page's own words, so that the site has seen them.
+/// Label of a count of refused requests that the site has seen, because its answer caused the refusal.
 pub(super) const REFUSED_AFTER_ANSWER: &str = "refused after the site's answer (fetched, not delivered)";
 
 /// Formats a count with its noun: `1 request`, `2 requests`.
@@ -46,7 +46,7 @@ pub(super) fn about(duration: Duration) -> String {
     }
 }
 
-/// The limits of a host besides its crawl delay, by their key in `pace`.
+/// The limits of a host besides its crawl delay, each with its key in `pace`.
 pub(super) fn kept(manners: &Manners) -> impl Iterator<Item = (&'static str, String)> {
     let Manners { adaptive, breaker, budget, min_revisit } = manners;
     let kept = [

@@ -68,7 +68,8 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The result of the first address that succeeds; otherwise the error of the first where the request got furthest.
+    /// The result of the first address that succeeds; otherwise the error of the address at which the request got
+    /// furthest.
     fn first_of(&self, addresses: impl Iterator<Item = SocketAddr>) -> Result<RemoteProxy, CommandError> {
         let mut failed = Vec::new();
         for address in addresses {
@@ -82,7 +83,7 @@ impl Asked<'_> {
     }
 
     fn at(&self, address: SocketAddr) -> Result<RemoteProxy, Failed> {
-        // First takes it for a proxy: a proxy would count a request to an admin address as malformed.
+        // Tries the address as a proxy first, because a proxy would count a request to an admin address as malformed.
         let Self { setup_host, credentials, .. } = self;
         let plain = percent_encoding::percent_decode_str(credentials.trim_end_matches('@')).collect::<Vec<u8>>();
         let shown = match credentials.is_empty() {
@@ -128,7 +129,7 @@ impl Asked<'_> {
         let proxy = pac.split_once("return \"").and_then(|(_, rest)| rest.split_once('"')?.0.split_once(' '));
         let proxy = proxy.and_then(|(how, proxy)| {
             let (host, port) = proxy.rsplit_once(':')?;
-            // The host goes into variables that programs split at spaces, so it must be a valid one.
+            // The host goes into variables that programs split at spaces, so it must be a valid host.
             let proxy = (Host::parse(host).ok()?.to_string(), port.parse().ok()?);
             Some((how == "PROXY").then_some(proxy))
         });
@@ -211,7 +212,7 @@ mod tests {
         }
     }
 
-    /// The proxy's host goes into JAVA_TOOL_OPTIONS.
+    /// The proxy's host goes into JAVA_TOOL_OPTIONS, where a space begins another option.
     #[test]
     fn what_is_no_host_name_is_no_proxys() {
         for pac in ["return \"PROXY 127.0.0.1 -XX:OnOutOfMemoryError=x:3128\"", "return \"PROXY a\tb:3128\""] {

@@ -46,7 +46,7 @@ impl RunningProxy {
         let file = open_ours(&directory.join(name(config)), directory).ok()?;
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => serde_json::from_slice(&read_whole(file).ok()?).ok(),
-            // The lock is free: its proxy has ended.
+            // The lock is free, so the proxy has ended.
             Ok(()) | Err(TryLockError::Error(_)) => None,
         }
     }

@@ -30,10 +30,10 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `was_empty`: whether the file at `path` was empty at the start.
+/// Serves until the proxy is stopped. `was_empty`: whether the file at `path` was empty at the start.
 async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &ServeArgs) -> Result<(), CommandError> {
     settings.log_warnings();
-    // Before listening, so that no early signal is missed.
+    // Signals are caught before the proxy listens, so that no early one is missed.
     let mut signals = SignalSet::catch(&[&STOP[..], &[SignalKind::hangup()], &OTHER.map(|(kind, _)| kind)].concat())?;
     orphans::reap(None)?;
     // The start may block for long, on a lock or a file system: until it returns, this task handles signals to stop.

@@ -65,13 +65,13 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
 
-    /// Such as a SIGHUP during another reload.
+    /// The signal may be a SIGHUP during a reload.
     #[tokio::test]
     async fn a_signal_of_another_kind_is_not_lost_for_who_waits_for_the_end() {
         let kind = SignalKind::hangup();
         let mut signals = SignalSet::catch(&[&STOP[..], &[kind]].concat()).unwrap();
         let mut other = signal(kind).unwrap();
-        // SAFETY: it is caught.
+        // SAFETY: the signal is caught.
         assert_eq!(unsafe { libc::raise(kind.as_raw_value()) }, 0);
         other.recv().await;
         assert!(signals.next_to_stop().now_or_never().is_none());

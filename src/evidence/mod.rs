@@ -73,8 +73,8 @@ impl Evidence {
         Draft::new("decision", at)
     }
 
-    /// Queues a record with the files that it refers to: the configuration (text and SHA-256), and those of these entries. Never waits:
-    /// callers that can wait call [`room`](Self::room) afterwards.
+    /// Queues a record with the files that it refers to: the configuration (text and SHA-256), and the site files in `entries`. Never
+    /// waits: callers that can wait call [`room`](Self::room) afterwards.
     pub fn put<'a>(
         &self,
         mut draft: Draft,

@@ -98,7 +98,7 @@ impl Draft {
         self.string(value);
     }
 
-    /// Adds one of our words, in which nothing has to be escaped.
+    /// Adds one of politely's own words, which needs no escaping.
     #[inline(always)]
     pub fn word(&mut self, name: &str, word: &'static str) {
         debug_assert!(word.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')), "{word}");

@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     impl Segment {
-        /// From now on there is no room for it.
+        /// Makes all further writes to the segment fail, as on a full disk.
         pub fn fill_up(&mut self) -> (File, PathBuf) {
             let path = PathBuf::from("/dev/full");
             let full = File::options().append(true).open(&path).expect("Linux has it");

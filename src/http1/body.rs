@@ -89,7 +89,7 @@ impl Body {
         }
     }
 
-    /// Call at the end of the stream.
+    /// Handles the end of the stream.
     ///
     /// # Errors
     /// The body was not done, and does not end with the stream.

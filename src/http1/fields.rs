@@ -4,7 +4,7 @@ use super::scan::trim;
 use super::{HeadError, MAX_FIELDS};
 use smallvec::SmallVec;
 
-/// One field line. Names as sent; values as sent, without the spaces around them.
+/// One field line: the name as sent, and the value as sent, without the spaces around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field<'a> {
     pub name: &'a [u8],

@@ -38,14 +38,14 @@ impl RequestHead<'_> {
         field.kind.is_hop_by_hop() || is_named(self.named, field)
     }
 
-    /// Whether the client means to keep the connection (RFC 9112 §9.3).
+    /// Whether the client wants to keep the connection (RFC 9112 §9.3).
     #[inline]
     pub fn persists(&self) -> bool {
         !self.close && (self.minor == 1 || self.keep_alive)
     }
 }
 
-/// Reads one head from the start of `input`. `None`: it is incomplete. `scanned` is 0 for a new head; with more input for the same
+/// Reads one head from the start of `input`. `None`: the head is incomplete. `scanned` is 0 for a new head; with more input for the same
 /// head, pass the value that the previous call left. Empty lines before the head are skipped (§2.2).
 ///
 /// # Errors
@@ -75,7 +75,7 @@ pub fn read_whole_request<'r, 'a: 'r>(
     read(input, start(input), room).map_err(|error| every_line_has_cr(input, 0).err().unwrap_or(error))
 }
 
-/// Finds the end of the head that [`read_request`] would read. `None`: it is incomplete.
+/// Finds the end of the head that [`read_request`] would read. `None`: the head is incomplete.
 ///
 /// # Errors
 /// A line without CR, or a head over the limit.

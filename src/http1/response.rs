@@ -45,13 +45,13 @@ impl ResponseHead<'_> {
     }
 }
 
-/// Reads one head from the start of `input`, the answer to a request with this method, and passes it to `look`. `None`: it is
+/// Reads one head from the start of `input`, the answer to a request with this method, and passes it to `look`. `None`: the head is
 /// incomplete. `scanned` is 0 for a new head; with more input for the same head, pass the value that the previous call left. `input` is
 /// mutable because folded lines are joined in place (§5.2).
 ///
 /// # Errors
-/// Not an answer of HTTP/1; lengths that differ or are not numbers; a Transfer-Encoding other than `chunked`, or one in HTTP/1.0
-/// (§6.1); control characters.
+/// The input is not an HTTP/1 answer, or has lengths that differ or are not numbers; a Transfer-Encoding other than `chunked`, or one in
+/// HTTP/1.0 (§6.1); control characters.
 #[inline]
 pub fn read_response<R>(
     input: &mut [u8],
@@ -85,7 +85,7 @@ fn end_of_head(input: &mut [u8], scanned: &mut usize) -> Result<Option<usize>, H
             return Ok(Some(at + 1));
         }
         match input.get(at + 1) {
-            // A line is looked at once, however often it is folded.
+            // Checks a line when it is first folded, and not again however often it is folded.
             Some(b' ' | b'\t') => {
                 if !replace(&mut is_folded, true) && !is_field_before(&input[..at]) {
                     return Err(HeadError::Malformed("a folded line that is not a header field"));
@@ -185,7 +185,7 @@ fn read<'r, 'a: 'r>(input: &'a [u8], method: &str, room: &'r mut FieldRoom<'a>) 
     })
 }
 
-/// The text from here to the end of its line, and where the next one begins.
+/// The text from here to the end of its line, and where the next line begins.
 #[inline]
 fn line<'a>(input: &'a [u8], from: usize, is_irregular: &mut bool) -> Result<(&'a [u8], usize), HeadError> {
     let end = text_end(input, from);

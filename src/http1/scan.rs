@@ -22,8 +22,8 @@ pub(super) fn token_end(bytes: &[u8], from: usize) -> usize {
     first(bytes, from, |word| !name_bytes(word) & HIGHS, |byte| !is_token(byte))
 }
 
-/// The position of the first byte for which `is_one` is true. `marks` sets the high bit of bytes in a word that may be one: the lowest
-/// mark is exact, those above it may be wrong through carries.
+/// The position of the first byte for which `is_one` is true. `marks` sets the high bit of each byte in a word that may match: the lowest
+/// mark is exact, higher marks may be wrong because of carries.
 #[inline(always)]
 fn first(bytes: &[u8], from: usize, marks: impl Fn(u64) -> u64, is_one: impl Fn(u8) -> bool) -> usize {
     let mut at = from;
@@ -86,7 +86,7 @@ pub(super) fn within(limit: usize, end: Option<usize>, there: usize) -> Result<(
     if end.unwrap_or(there) > limit { Err(HeadError::TooLarge { limit }) } else { Ok(()) }
 }
 
-/// Marks the bytes below a bound of at most 0x80. The lowest mark is exact; those above it may be wrong through carries.
+/// Marks the bytes below a bound of at most 0x80. The lowest mark is exact; higher marks may be wrong because of carries.
 #[inline]
 pub fn below(word: u64, bound: u8) -> u64 {
     word.wrapping_sub(ONES * u64::from(bound)) & !word & HIGHS

@@ -1,5 +1,5 @@
-//! File descriptors limit connections: each client connection takes one, its origin connection a second, and further
-//! HTTP/2 streams more.
+//! File descriptors limit connections: each client connection takes one, its origin connection another, and each
+//! further HTTP/2 stream may take one more.
 
 use crate::config::{MORE_FILES, Settings};
 use crate::gate::most_fetches;

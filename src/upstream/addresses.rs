@@ -55,7 +55,7 @@ impl Upstream {
         sockets.try_for_each(|socket| screen(guard, socket)).map_err(ReachError::from)
     }
 
-    /// The addresses of the upstream proxy. The operator configured it, so that any address but our own is allowed.
+    /// The addresses of the upstream proxy. The operator configured it, so any address except our own is allowed.
     pub(super) async fn proxy(
         &self,
         guard: &Guard,

@@ -155,7 +155,7 @@ impl Route {
         Box::pin(self.open_for(want)).await
     }
 
-    /// HTTP/1.1 before HTTP/2, unless HTTP/2 is known without TLS: the origin may then support nothing else.
+    /// Prefers HTTP/1.1 to HTTP/2, unless HTTP/2 is known without TLS: the origin may then support nothing else.
     pub fn http1_first(&self, versions: Versions) -> Versions {
         match versions {
             Versions::Http2First | Versions::Http2Known if is_tls(&self.0.authority) => Versions::Http1First,

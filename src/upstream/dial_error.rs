@@ -11,7 +11,7 @@ use std::io;
 #[error("{detail}")]
 pub struct DialError {
     pub kind: DialFault,
-    /// The wider TLS, by OpenSSL, may succeed.
+    /// Whether the wider TLS, by OpenSSL, may succeed.
     pub(super) is_for_wider: bool,
     detail: String,
 }
@@ -46,7 +46,7 @@ pub enum DialFault {
 }
 
 impl DialFault {
-    /// Whether the failure is this machine's, and says nothing of the origin.
+    /// Whether this machine is at fault, so that the failure says nothing about the origin.
     pub(crate) fn is_ours(self) -> bool {
         matches!(self, Self::OwnLimit | Self::Busy)
     }
@@ -62,7 +62,7 @@ impl DialError {
         DialError { kind, is_for_wider: false, detail: clipped(&detail.into()).into_owned() }
     }
 
-    /// `doing`: the attempted action, such as `connecting to the upstream proxy …`.
+    /// Converts an I/O error. `doing`: the attempted action, such as `connecting to the upstream proxy …`.
     pub(super) fn from_io(error: &io::Error, doing: &str) -> Self {
         use io::ErrorKind as Kind;
         if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
@@ -93,7 +93,7 @@ impl DialError {
         Self::new(kind, format!("{doing}: {}", tls_words::in_plain(error)))
     }
 
-    /// For a failed handshake with an origin.
+    /// Describes a failed handshake with an origin.
     pub(super) fn of_handshake(error: &io::Error) -> Self {
         let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         let mut made = Self::from_io(error, HANDSHAKE);
@@ -119,8 +119,8 @@ impl DialError {
 
 const HANDSHAKE: &str = "TLS handshake failed";
 
-/// Whether OpenSSL may succeed: the server supports none of the parameters offered, or rustls does not support this kind of
-/// certificate. Not if the certificate was read and rejected.
+/// Whether OpenSSL may succeed: the server supports none of the parameters offered, or rustls does not support this kind of certificate.
+/// False if the certificate was read and rejected.
 fn is_for_wider(error: &rustls::Error) -> bool {
     use rustls::{CertificateError as Fault, Error};
     match error {
@@ -139,7 +139,7 @@ fn is_for_wider(error: &rustls::Error) -> bool {
             Fault::NotValidForNameContext { presented, .. } => presented.is_empty(),
             // `Other` has one of our sentences, or else a single word: the name of a webpki error, perhaps for an unsupported kind.
             Fault::Other(other) => !other.to_string().contains(' '),
-            // Also said of keys whose length is not supported: RSA under 2048 or over 8192 bits.
+            // webpki also reports these for RSA keys of unsupported length, under 2048 or over 8192 bits.
             Fault::BadSignature
             | Fault::BadEncoding
             | Fault::UnhandledCriticalExtension

@@ -36,7 +36,7 @@ pub(super) struct Idle {
     pub stream: Stream,
     pub address: SocketAddr,
     pub since: Instant,
-    /// The client connection that it is reserved for.
+    /// The client connection that this connection is reserved for.
     pub private: Option<PrivateId>,
 }
 
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!((endpoint.len(), room()), (0, 0));
     }
 
-    /// The other end closes, and the runtime has not run since to notice it.
+    /// The other end has closed the connection, but the runtime has not had a chance to notice.
     #[tokio::test]
     async fn a_connection_that_has_just_been_closed_is_not_taken_for_what_can_be_sent_once() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

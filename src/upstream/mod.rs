@@ -75,7 +75,7 @@ pub struct Upstream {
     noting: Mutex<()>,
 }
 
-/// The route of a connection's last request: the next one usually has the same.
+/// The route of a connection's last request, which usually serves the next request, too.
 #[derive(Default, Clone)]
 pub struct LastRoute(Option<(Instant, Route)>);
 
@@ -107,7 +107,7 @@ pub struct UpstreamFigures {
 pub struct Prepared(OriginSettings);
 
 impl Upstream {
-    /// `listeners`: where this proxy listens.
+    /// Creates it with the first settings. `listeners`: where this proxy listens.
     ///
     /// # Errors
     /// A client certificate or a signing key cannot be read.

@@ -24,7 +24,8 @@ pub(super) struct OriginSettings {
 }
 
 impl OriginSettings {
-    /// `listeners`: where this proxy listens. `before`: the previous settings, to be reused where unchanged.
+    /// Prepares settings. `listeners`: where this proxy listens. `before`: the previous settings, to be reused where
+    /// unchanged.
     pub fn new(
         settings: &Arc<Settings>,
         roots: OriginRoots,

@@ -102,7 +102,10 @@ mod tests {
         let has = |endpoint: &&Arc<Endpoint>| endpoint.private(private.id()) > 0;
         assert_eq!(endpoints.iter().filter(has).count(), 10);
         let limit = Duration::from_secs(60);
-        assert!(endpoints[0].take(limit, false, None, None).await.is_none(), "it is nobody else's");
+        assert!(
+            endpoints[0].take(limit, false, None, None).await.is_none(),
+            "the connection is reserved for the client"
+        );
         let id = private.id();
         drop(private);
         assert!(!endpoints.iter().any(|endpoint| endpoint.private(id) > 0));

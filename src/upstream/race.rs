@@ -26,7 +26,7 @@ impl FailedAddresses {
     /// The order in which to try addresses. `first`: tried before all others.
     pub fn order(&self, addresses: &[SocketAddr], first: Option<SocketAddr>) -> Vec<SocketAddr> {
         let mut ordered = addresses.to_vec();
-        // Stable: equal keys keep their order.
+        // The sort is stable: addresses with equal keys keep their order.
         ordered.sort_by_cached_key(|&address| (Some(address) != first, self.has_failed(address)));
         ordered
     }
@@ -78,7 +78,7 @@ where
         match ended {
             Ok(reached) => {
                 failed.forget(address);
-                // Slower addresses that were started earlier are not waited for again soon.
+                // Earlier attempts that are still running were slower: their addresses come last for a while.
                 slower[..before].iter().for_each(|&slower| failed.note(slower));
                 return Ok((reached, address));
             }
@@ -166,7 +166,7 @@ mod tests {
         let error = race(&addresses, &failed, dial).await.unwrap_err();
         assert_eq!(error, refused(addresses[0]));
         assert_eq!(began.elapsed(), Duration::ZERO);
-        // The preferred one fails last.
+        // The preferred address fails last.
         let dial = |address: SocketAddr| async move {
             if address == sockets(&V4)[0] {
                 sleep(STAGGER * 2).await;

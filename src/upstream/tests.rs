@@ -35,7 +35,7 @@ async fn a_name_that_changes_its_address_is_screened_again() {
     assert!(reached(&upstream, &[PUBLIC]).await.is_ok());
 }
 
-/// Otherwise a request could pass that is forbidden before and after a reload.
+/// A request that is forbidden both before and after a reload must not pass during it.
 #[tokio::test]
 async fn routes_are_for_requests_under_the_settings_that_they_were_made_of() {
     let upstream = upstream("");
@@ -52,7 +52,7 @@ async fn routes_are_for_requests_under_the_settings_that_they_were_made_of() {
     }
 }
 
-/// Otherwise one request could not use the connections of the others.
+/// Requests that arrive together must get the same endpoint, so that they can share connections.
 #[tokio::test]
 async fn requests_that_reach_a_place_at_once_share_its_connections() {
     let upstream = Arc::new(upstream("egress: { ports: ['1-65535'] }"));
@@ -81,7 +81,7 @@ async fn of_several_addresses_only_the_open_ones_are_dialled() {
     assert_eq!(reached(&upstream, &mixed).await.unwrap(), ["198.41.0.4:443"]);
 }
 
-/// Otherwise the owner of a name could make one request connect to any number of addresses.
+/// Without the limit, the owner of a name could make one request connect to any number of addresses.
 #[tokio::test]
 async fn of_many_addresses_sixteen_are_dialled_and_all_are_screened() {
     let upstream = upstream("");
@@ -107,7 +107,7 @@ async fn an_address_of_our_own_closes_the_name() {
     assert!(matches!(denied, ReachError::Denied(Denied::OwnListener(_))), "{denied}");
 }
 
-/// A client that requests many other names, so that this one is not looked up, must not get past the guard.
+/// A client that requests so many other names that this name is not looked up must not get past the guard.
 #[tokio::test]
 async fn behind_an_upstream_proxy_a_name_passes_if_it_is_not_known_here_but_not_if_nobody_has_looked() {
     let (name, why) = (Arc::<str>::from("rebind.example"), Arc::<str>::from("x"));
@@ -130,7 +130,7 @@ async fn by_addresses_a_connection_that_was_kept_serves_its_own_alone() {
     let one = tokio::net::TcpListener::bind("127.0.0.2:0").await.unwrap();
     let port = one.local_addr().unwrap().port();
     let Ok(_other) = tokio::net::TcpListener::bind(("127.0.0.3", port)).await else {
-        return eprintln!("skipped: somebody else has the port at another address");
+        return eprintln!("skipped: another program uses the port at the other address");
     };
     let authority = Authority::new(Scheme::Http, "moves.example", Some(port)).unwrap();
     for (key, reused) in [("address", [false, false, true]), ("host", [false, true, true])] {

@@ -26,26 +26,26 @@ pub struct OriginRoots {
     pub pem: Arc<str>,
 }
 
-/// The terms for all hosts, and those of some.
+/// The terms for all hosts, and the hosts' own terms.
 pub(super) struct Trust {
-    /// Verified by the roots only.
+    /// The terms for all hosts: certificates are verified by the roots only.
     pub plain: TlsTerms,
     own: HashMap<OriginTls, OwnTerms>,
 }
 
-/// The terms of a host; kept while settings, or requests in flight that began under these, use them.
+/// The terms of a host, kept while the settings or requests in flight use them.
 struct OwnTerms {
     terms: TlsTerms,
     holders: Vec<Weak<OriginTls>>,
 }
 
-/// One verifier and one session cache, for each version of HTTP.
+/// TLS configurations. `http1` and `either` share one verifier and one session cache.
 #[derive(Clone, Debug)]
 pub(super) struct TlsTerms {
     pub http1: Arc<ClientConfig>,
-    /// With HTTP/2 offered.
+    /// Offers HTTP/2, too.
     pub either: Arc<ClientConfig>,
-    /// For an origin that rejects these parameters.
+    /// For an origin that rejects the parameters of the other two.
     pub wide: Arc<WideTls>,
 }
 
@@ -208,12 +208,13 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// The chain is too long: OpenSSL may still verify it, as it tries only one path. Formatted like the library's errors.
+/// Error for a chain with too many intermediates for rustls. OpenSSL tries only one path and may still verify it.
+/// Formatted like webpki's errors.
 #[derive(Debug, thiserror::Error)]
 #[error("ManyIntermediates")]
 struct ManyIntermediates;
 
-/// The chain is longer than OpenSSL accepts, too.
+/// Error for a chain that is too long even for OpenSSL.
 #[derive(Debug, thiserror::Error)]
 #[error("{LONG_CHAIN}")]
 struct LongChain;
@@ -246,7 +247,7 @@ mod tests {
         (params.self_signed(&key).unwrap().der().clone(), Issuer::new(params, key))
     }
 
-    /// OpenSSL is not asked: it would refuse it as well.
+    /// OpenSSL does not get the chain, because it would refuse it as well.
     #[test]
     fn a_chain_of_more_than_16_kib_is_refused_before_it_is_verified() {
         let (trusted, issuer) = root("root");

@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(asked("http://p.example", &endless).await.1.unwrap_err().kind, DialFault::Malformed);
     }
 
-    /// An answer, and the number of reads.
+    /// A stream that returns an answer and counts the reads.
     struct Reads {
         answer: Vec<u8>,
         count: usize,

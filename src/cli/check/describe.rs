@@ -4,7 +4,7 @@ use super::output::Told;
 use crate::cli::kept;
 use crate::config::{AccessLog, InterceptMode, Mode, Network, OnFleetLoss, Settings};
 
-/// `listed`: lines on differences and users.
+/// Describes the settings. `listed`: lines on differences and users.
 pub(super) fn describe(settings: &Settings, listed: Vec<String>, told: &mut Told) {
     let mut say = |line: &str| told.say(line);
     for listener in &settings.listen {
@@ -53,9 +53,9 @@ pub(super) fn describe(settings: &Settings, listed: Vec<String>, told: &mut Told
     if let Some(url) = settings.fleet.paces() {
         let loss = match settings.on_fleet_loss {
             OnFleetLoss::Local => match settings.fleet.instances {
-                Some(instances) => format!("each instance continues as one of {instances} or more"),
+                Some(instances) => format!("each instance keeps to its share, as one of {instances} or more"),
                 None => {
-                    "each instance continues as one of those it has seen, and one that has seen none refuses".into()
+                    "each instance keeps to its share among those it has seen; one that has seen none refuses".into()
                 }
             },
             OnFleetLoss::Refuse => "clients get 503".into(),

@@ -101,7 +101,7 @@ async fn print(text: String) -> Result<ExitCode, CommandError> {
 }
 
 fn settings(home: &std::path::Path, site_ca: &std::path::Path, ports: [u16; 2]) -> String {
-    // JSON is YAML.
+    // Every JSON text is also YAML.
     json!({
         "listen": [{ "address": "127.0.0.1:0" }],
         "admin": { "address": "off" },

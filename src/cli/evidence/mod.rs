@@ -127,7 +127,7 @@ fn text(directory: &Path, verified: &Verified, untrusted: Option<&[Fault]>) -> S
             "records",
             vec![format!("{records} in {}, resting on {}", counted(*segments, "segment"), counted(*bodies, "file"))],
         ),
-        ("period", times.iter().map(|times| format!("{}, by when requests came", period(times))).collect()),
+        ("period", times.iter().map(|times| format!("{}, by arrival of the requests", period(times))).collect()),
         (
             "lost",
             lost.iter()

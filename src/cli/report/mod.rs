@@ -58,7 +58,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     {
         let [since, until] = [since, until].map(rfc3339::millis);
         let what = format!("`--since` ({since}) is not before `--until` ({until})");
-        return Err(CommandError::usage(what, "nothing lies between them; `--until` is the first instant left out"));
+        return Err(CommandError::usage(what, "name an earlier `--since`: `--until` itself is left out"));
     }
     let by = if matches!(args.format, Form::TrainingSummary) { By::Domain } else { args.by };
     let directory = directory(args.directory.as_deref().or(args.evidence.as_deref()), &args.config)?;

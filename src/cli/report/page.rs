@@ -71,7 +71,7 @@ pub fn agents(page: &Page<'_>) -> Vec<String> {
     all.chain(own.iter().copied()).map(str::to_owned).collect()
 }
 
-/// Says for how many requests no use was declared. `None`: for none.
+/// Says for how many requests no use was declared. `None`: each request declared one.
 pub fn undeclared(group: &Group) -> Option<String> {
     (group.undeclared > 0).then(|| {
         let (count, of) = (group.undeclared, counted(group.requests, "request"));

@@ -131,7 +131,7 @@ fn direct(table: &str, is_site: impl Fn(SocketAddr) -> bool) -> HashMap<u64, Soc
 }
 
 const INTERVAL: Duration = Duration::from_millis(200);
-/// Looks take at most one part in this many of the time.
+/// Divisor: looking takes at most this part of the time, a fiftieth.
 const SHARE: u32 = 50;
 
 #[cfg(test)]

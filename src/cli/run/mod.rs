@@ -99,7 +99,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let ca = Ca::configured(&settings)?;
     let roots = roots::configured(&settings)?;
     let program = args.command.first().expect("clap requires one");
-    // Before anything is created that has to be removed at the end.
+    // Signals are caught before anything is created that must be removed at the end.
     let mut signals = RunSignals::catch()?;
     let directory = files::directory()?;
     // Dropped at the end of this function, which removes the authority from the databases.
@@ -185,7 +185,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let mut still_waiting = 0;
     let status = loop {
         tokio::select! {
-            // Signals are handled first: one that ends the command must not count later as the one that cuts off what the command leaves.
+            // Signals are handled first: a signal that ends the command must not count later as one that cuts off the requests it leaves.
             biased;
             signal = signals.next() => {
                 if is_to_end(signal) {
@@ -226,7 +226,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         let _ = last_run::remember(&product_tokens);
     }
     let code = exit_code(&status);
-    // By the exit code: a command may also have handled the signal and continued.
+    // Decided by the exit code: a command may also have handled the signal and continued.
     let is_cut_off = is_by_signal(code);
     let still_waiting = if is_cut_off { still_waiting } else { 0 };
     let summary = Summary {

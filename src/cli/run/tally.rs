@@ -24,7 +24,7 @@ pub(super) struct Tally {
     pub private: Option<IpAddr>,
     /// The first few ports for which requests were refused.
     pub ports: BTreeSet<u16>,
-    /// The longest wait of a request refused for it. A lower bound, as refused requests are not in the queue.
+    /// The longest wait for which a request was refused. A lower bound, as refused requests are not in the queue.
     pub longest_wait: Duration,
 }
 
@@ -137,7 +137,7 @@ impl RuleTally {
             Refusal::Closed { authority, hours, .. } => {
                 (authority.robots_url(), None, format!("Visit-time: {hours} (UTC)"))
             }
-            // All others are not decided by a rule (`proxy::evidence` lists them).
+            // Other refusals are not decided by a rule (`proxy::evidence` lists them).
             _ => return None,
         };
         Some(RuleTally { file: file.into(), line, text: text.into() })

@@ -44,7 +44,7 @@ fn is_harmless(number: RawFd) -> bool {
     }
 }
 
-/// Descriptors that this process opened are close-on-exec, and so closed for the command anyway.
+/// Whether this process opened the descriptor. It is then close-on-exec, and so closed for the command anyway.
 fn is_ours(number: RawFd) -> bool {
     // SAFETY: passes integers only.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };

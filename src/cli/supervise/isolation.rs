@@ -71,8 +71,8 @@ fn bind(control: &UnixStream) -> io::Result<()> {
     hand_over(control, &TcpListener::bind(INSIDE)?)
 }
 
-/// Whether this is the command of a `run --isolate`. Its proxy is a process outside, which /proc does not show, and keeps the pace of all
-/// that comes from here.
+/// Whether this is the command of a `run --isolate`. Its proxy is a process outside, which /proc does not show, and paces all requests from
+/// here.
 pub(in crate::cli) fn is_isolated() -> bool {
     if process::id() == 1 {
         // The first process of the isolation that is being made.

@@ -2,8 +2,8 @@
 //! of them, whatever ends first: the command, `run`, or a time limit.
 //!
 //! On a terminal it is in the process group of `run`, as is the command, so that the terminal treats them as it would treat the command
-//! alone; elsewhere both have a group of their own. Signals sent to `run` are passed through a socket, one byte each. The end of the
-//! socket is the end of `run`.
+//! alone; elsewhere both have a group of their own. Signals sent to `run` are passed through a socket, one byte each. When `run` ends, the
+//! socket is closed.
 
 mod bounds;
 mod isolation;
@@ -67,9 +67,9 @@ enum EndStage {
     Running,
     /// The command has ended; what it left behind may end by itself.
     Left(Instant),
-    /// What is left was told to end.
+    /// The leftover processes were told to end.
     Told(Instant),
-    /// What is left is being killed.
+    /// The leftover processes are being killed.
     Killed(Instant),
 }
 
@@ -101,7 +101,7 @@ impl Supervisor<'_> {
             };
             heard =
                 self.hear(if matches!(stage, EndStage::Running) { None } else { Some(TICK) }).unwrap_or_else(|()| {
-                    // `run` is gone, and with it the way out.
+                    // `run` has ended, and with it the proxy.
                     self.control = hand_over::closed();
                     stage = self.tell(&left());
                     is_to_end = true;
@@ -110,7 +110,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// `Err`: nothing more can be done.
+    /// Returns the stage to continue in. `Err`: no process is left, or nothing more can be done.
     fn next_stage(&self, stage: EndStage, code: Option<u8>, is_left: bool, is_to_end: bool) -> Result<EndStage, ()> {
         if matches!(stage, EndStage::Running) && code.is_none() {
             return Ok(stage);
@@ -146,7 +146,7 @@ impl Supervisor<'_> {
         EndStage::Told(Instant::now() + ONCE_TOLD)
     }
 
-    /// Kills what is left, and continues in the next stage.
+    /// Kills the leftover processes, and continues in the next stage.
     fn kill(&self, stage: EndStage, left: &[Descendant]) -> EndStage {
         if matches!(stage, EndStage::Killed(_)) {
             return stage;

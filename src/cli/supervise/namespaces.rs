@@ -37,7 +37,7 @@ fn join(with_users: bool) -> io::Result<()> {
     if user.is_root() && join_with_all_ids().is_ok() {
         return Ok(());
     }
-    // The process may already be in one.
+    // After a failed attempt, the process is already in a new user namespace, which has no map.
     if fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !map.is_empty()) {
         unshare(libc::CLONE_NEWUSER | OTHERS)?;
     }
@@ -46,7 +46,7 @@ fn join(with_users: bool) -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{0} {0} 1", group.as_raw()))
 }
 
-/// Only a process outside can map ids other than its own.
+/// Joins new namespaces, and maps all ids. Only a process outside can map ids other than its own.
 fn join_with_all_ids() -> io::Result<()> {
     let maps = ["uid_map", "gid_map"].map(|name| {
         let map = fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();

@@ -73,7 +73,7 @@ fn stat(text: &[u8]) -> Option<(String, u8, i32)> {
     Some((name, *rest.next()?.as_bytes().first()?, rest.next()?.parse().ok()?))
 }
 
-/// The name of the program that a process runs, also if another has taken its place.
+/// The name of the program that a process runs, even if its file has been replaced.
 pub(in crate::cli) fn program(pid: &str) -> Option<String> {
     let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     Some(path.file_name()?.to_string_lossy().trim_end_matches(" (deleted)").to_owned())

@@ -105,7 +105,7 @@ impl Loan {
             let path = PathBuf::from(OsString::from_vec(path.to_vec()));
             Database { certutil: &self.certutil, path: &path, until }.unmake()
         });
-        // If one could not be removed, the next run tries again.
+        // If a database could not be removed, the next run tries again.
         if unmade.fold(true, |all, one| all & one) {
             let _ = self.lock.set_len(0);
         }

@@ -19,7 +19,7 @@ pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> Vec<Trus
     })
 }
 
-/// Also removes entries left by runs that were killed.
+/// Removes our entries from all databases, even those of runs that were killed.
 pub(super) fn uninstall(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOutcome> {
     each(machine, false, |database| {
         let shown = database.path.display();

@@ -621,7 +621,7 @@ fn without_a_choice_every_place_is_visited() {
     assert!(Path::new("/usr/sbin").is_absolute() && UserMachine::here().path.contains(&PathBuf::from("/usr/sbin")));
 }
 
-/// As with `sudo -E`.
+/// Root works for a user, as with `sudo -E`.
 #[test]
 fn a_database_that_root_makes_for_a_user_is_the_users() {
     if !rustix::process::geteuid().is_root() {

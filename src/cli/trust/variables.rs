@@ -52,7 +52,7 @@ impl TrustFiles<'_> {
         roots::write_java(&java, self.roots, self.ca_pem)?;
         let mut all: Variables = TRUST.iter().map(|name| (*name, OsString::from(&bundle))).collect();
         all.push(("JAVA_TOOL_OPTIONS", self.java_options(&java, set("JAVA_TOOL_OPTIONS"))));
-        // Only if it is set already: rclone fails with this variable, and boto3 prefers it but does not need it.
+        // Set only if it was set already: rclone fails with this variable, and boto3 prefers it but does not need it.
         all.extend(set(AWS).map(|_| (AWS, OsString::from(&bundle))));
         // Most programs need none of these: what cannot be written is left out.
         all.extend(php(self.directory, &bundle, set("PHP_INI_SCAN_DIR")).map(|value| ("PHP_INI_SCAN_DIR", value)));

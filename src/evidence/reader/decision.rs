@@ -49,7 +49,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// When the site could see the request: when it was sent, or when it arrived if it never was. `came`: the time of its record.
+    /// When the site could see the request: when it was sent, or when it arrived if it was never sent. `came`: the time of its record.
     pub fn seen(&self, came: SystemTime) -> SystemTime {
         self.sent_ms.and_then(|after| came.checked_add(Duration::from_millis(after))).unwrap_or(came)
     }
@@ -88,7 +88,8 @@ impl Decision {
         self.outcome == "refused" && self.origin_ms.is_some()
     }
 
-    /// Whether the page itself (a field, or an element of its head) said no to the use, now or earlier. Refused, or only reported.
+    /// Whether the page itself (a field, or an element of its head) said no to the use, now or earlier. The request was refused, or the
+    /// refusal only reported.
     pub fn is_by_page(&self) -> bool {
         self.reason.as_deref() == Some("usage-disallowed") && self.line.is_none() && self.entry.is_none()
     }
@@ -117,7 +118,8 @@ impl Decision {
         self.origin_status.or(self.is_sites().then_some(self.status))
     }
 
-    /// Bytes of the site's answer, or of a tunnel, that the client received. `None`: its answer came from the proxy.
+    /// Bytes of the site's answer, or of a tunnel, that the client received. `None`: the client's answer came from the
+    /// proxy.
     pub fn site_bytes(&self) -> Option<u64> {
         (self.is_sites() || self.outcome == "tunnelled").then_some(self.bytes_out)
     }
@@ -127,7 +129,7 @@ impl Decision {
         self.figure() == Figure::Delivered && self.site_status().is_none_or(|status| (200..300).contains(&status))
     }
 
-    /// The file and line that decided, or else who decided. `None`: `reason` tells it.
+    /// The file and line that decided, or else who decided. `None`: `reason` says all.
     pub fn decided_by(&self) -> Option<String> {
         let reason = self.reason.as_deref()?;
         Some(match (self.line, self.entry) {
@@ -192,7 +194,7 @@ pub struct SiteCopy {
     pub status: Option<u16>,
     #[serde(deserialize_with = "some_hash")]
     pub sha256: Option<Hash>,
-    /// When it was fetched or confirmed.
+    /// When the copy was fetched or confirmed.
     #[serde(deserialize_with = "some_time")]
     pub fetched: Option<SystemTime>,
     /// Why later fetches failed, and (`failing_since`) since when.

@@ -41,7 +41,7 @@ pub enum Kind {
     Start {
         version: Option<String>,
         instance: Option<String>,
-        /// The process before was killed, or the power failed.
+        /// The previous process was killed, or the power failed.
         #[serde(default)]
         unclean: bool,
         #[serde(default, deserialize_with = "some_hash")]
@@ -68,10 +68,10 @@ pub enum Kind {
         #[serde(default, deserialize_with = "some_hash")]
         synced: Option<Hash>,
     },
-    /// A segment was removed, as it was kept long enough.
+    /// A segment was removed, because it was older than `keep`.
     Removed {
         segment: u64,
-        /// SHA-256 of its last line.
+        /// SHA-256 of the removed segment's last line.
         #[serde(deserialize_with = "hash")]
         head: Hash,
     },

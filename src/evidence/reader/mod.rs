@@ -51,7 +51,7 @@ impl Lines {
         Lines { input: BufReader::with_capacity(1 << 16, input), line: Vec::new(), is_over: false }
     }
 
-    /// The next line, as it is written, and its hash.
+    /// The next line, as stored, and its hash.
     pub fn next(&mut self) -> Option<Result<(&[u8], Hash), ReadError>> {
         if self.is_over {
             return None;
@@ -146,7 +146,8 @@ impl Stored {
         self.line_after(0)
     }
 
-    /// The last line of the segment before that is on disk, if fsync failed for that segment, as the second line here records.
+    /// Hash of the last line of the previous segment that is surely on disk, if fsync failed for that segment. The second line of this
+    /// segment records it.
     pub fn synced_before(&self) -> Option<Hash> {
         let Kind::Lost { synced, .. } = self.line_after(1).ok()?.kind else { return None };
         synced

@@ -1,4 +1,4 @@
-//! Verifies a chain: each line names the hash of the one before, no segment is missing but those older than `keep`, and the files that
+//! Verifies a chain: each line names the hash of the one before, no segment is missing except those older than `keep`, and the files that
 //! records refer to are there unchanged.
 
 use super::{FileError, Kind, Line, Lines, ReadError, decoded, parse};
@@ -17,13 +17,13 @@ use std::time::SystemTime;
 pub struct Verified {
     pub segments: u64,
     pub records: u64,
-    /// When the first and the last of their requests came.
+    /// When the requests of the first and the last record arrived.
     pub times: Option<(SystemTime, SystemTime)>,
     /// SHA-256 of the last line, and the number of its segment.
     pub head: Hash,
     pub head_segment: u64,
-    /// Records that could not be written: count, and when the first and the last of their requests came. 0: fsync failed, and none is
-    /// known to be lost.
+    /// Records that could not be written: count, and when the first and the last of these requests arrived. Count 0: fsync failed, but no
+    /// record is known to be lost.
     pub lost: Vec<(u64, SystemTime, SystemTime)>,
     /// The last segment that `keep` has removed.
     pub removed_to: Option<u64>,
@@ -33,11 +33,11 @@ pub struct Verified {
     pub is_written: bool,
     /// The last line is incomplete; the next start records that.
     pub is_cut: bool,
-    /// Zero bytes at the end, which a power cut has left in place of what was written last.
+    /// Number of zero bytes at the end, which a power cut has left in place of the last writes.
     pub zeros: u64,
     /// Number of different files that records refer to.
     pub bodies: u64,
-    /// Time stamps of lines that are in the chain. Whether their authorities are to be trusted, [`Stamp::authenticate`] says.
+    /// Time stamps of lines that are in the chain. [`Stamp::authenticate`] checks whether to trust their authorities.
     pub stamps: Vec<Stamp>,
     /// Files in the directory that are not part of the evidence, relative to it.
     pub others: Vec<PathBuf>,
@@ -49,12 +49,12 @@ pub struct Verified {
 #[error("segment {segment}{place}: {what}", place = .line.map_or(String::new(), |line| format!(", line {line}")))]
 pub struct Fault {
     pub segment: u64,
-    /// From 1; `None`: the segment as a whole.
+    /// Line number, from 1. `None`: the fault is of the whole segment.
     pub line: Option<u64>,
     pub what: String,
 }
 
-/// Verifies the whole directory. `anchors`: heads that were noted elsewhere, which must be in the chain.
+/// Verifies the whole directory. `anchors`: heads that somebody noted elsewhere, which must be in the chain.
 ///
 /// # Errors
 /// The directory cannot be read, or there is no evidence in it.
@@ -65,7 +65,7 @@ pub fn verify(directory: &Path, anchors: &[Hash]) -> Result<Verified, ReadError>
 /// Verifies the whole directory, and hands each line that can be read to `see`, with its segment and its number.
 ///
 /// # Errors
-/// As of [`verify`].
+/// As for [`verify`].
 pub fn verify_each(
     directory: &Path,
     anchors: &[Hash],
@@ -176,7 +176,7 @@ impl Walk {
                     see(stored.number, number, &line);
                     if number == 1 {
                         first = Some(line.prev);
-                        // `keep` goes by the time in the name.
+                        // `keep` relies on the time in the file's name, so it must be right.
                         if rfc3339::seconds(stored.began) != rfc3339::seconds(line.time) {
                             self.fault(stored.number, Some(1), "its time is not the one in the file's name");
                         }
@@ -194,7 +194,7 @@ impl Walk {
             self.may_end |= self.synced == Some(hash);
         }
         if number == 0 && is_last {
-            // The segment was just being created.
+            // The writer is creating the segment now, or was killed while it did.
             self.found.is_cut = !self.found.is_written;
         } else if number == 0 {
             self.fault(stored.number, None, "the segment is empty");
@@ -260,7 +260,7 @@ impl Walk {
         }
     }
 
-    /// Checks that a record tells of the removal of the segment before `next`, which is missing. `after`: the hash that the first line of
+    /// Checks that the chain records the removal of the segment before `next`, which is missing. `after`: the hash that the first line of
     /// `next` names.
     fn gap(&mut self, next: u64, after: Option<Hash>) {
         let before = next - 1;

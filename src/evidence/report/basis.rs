@@ -12,10 +12,10 @@ use std::time::SystemTime;
 /// The basis of a report, collected record by record. [`read_files`](Self::read_files) adds the content of files.
 #[derive(Debug, Clone, Default)]
 pub struct Basis {
-    /// In the order in which they began to write.
+    /// The instances, in the order in which they began to write.
     pub instances: Vec<Instance>,
     pub configs: HashMap<Hash, ConfigUse>,
-    /// By origin, such as `https://example.com`.
+    /// The basis of each site, by origin, such as `https://example.com`.
     pub sites: BTreeMap<String, SiteBasis>,
     pub in_force: InForce,
     /// The fetchers of the files that records rest on, with their User-Agents.
@@ -35,9 +35,9 @@ pub struct Instance {
 #[derive(Debug, Clone)]
 pub struct ConfigUse {
     pub requests: u64,
-    /// The first and the last record made under it.
+    /// Times of the first and the last record made under it.
     pub times: (SystemTime, SystemTime),
-    /// As JSON, without secrets. `None`: it is not stored.
+    /// The configuration as JSON, without secrets. `None`: it is not stored.
     pub text: Option<String>,
 }
 
@@ -61,9 +61,9 @@ pub struct CopyUse {
     pub requests: u64,
     /// The copy, with the latest time at which it was fetched or confirmed.
     pub copy: SiteCopy,
-    /// When it was first fetched.
+    /// When the copy was first fetched.
     pub first: Option<SystemTime>,
-    /// Its reservations and licences: the line or entry, and its text.
+    /// The reservations and licences in the copy: the line or entry, and its text.
     pub reservations: Vec<(String, String)>,
 }
 
@@ -181,7 +181,7 @@ fn see(all: &mut Vec<CopyUse>, copy: &SiteCopy) {
     }
 }
 
-/// The preferences on use for these crawlers, and the licences.
+/// The usage preferences for these crawlers, and the licences.
 fn of_robots(robots: &RobotsTxt, tokens: &[ProductToken]) -> Vec<(String, String)> {
     let rules = robots.rules_for(tokens);
     let preferences = rules.usage_preferences().map(|(line, text)| (format!("line {line}"), text.to_owned()));
@@ -205,7 +205,7 @@ fn of_licenses(bytes: &[u8]) -> Vec<(String, String)> {
     )
 }
 
-/// The first [`MOST_NAMES`], and whether there are more.
+/// The first [`MOST_NAMES`] items, and a last one that says so if there are more.
 fn some(mut all: impl Iterator<Item = (String, String)>) -> Vec<(String, String)> {
     let mut some: Vec<_> = all.by_ref().take(MOST_NAMES).collect();
     some.extend(all.next().map(|_| ("…".to_owned(), "there are more, in the stored file".to_owned())));
@@ -219,7 +219,7 @@ pub fn bounded(all: &mut BTreeSet<String>, name: &str) {
     }
 }
 
-/// Further sites have totals only.
+/// Maximum number of sites with a basis; further sites have totals only.
 const MOST_SITES: usize = 10_000;
 /// Maximum number of copies of a site's file; further ones are not listed.
 const MOST_COPIES: usize = 100;

@@ -38,7 +38,7 @@ pub enum By {
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     pub total: Group,
-    /// Those with the most requests first.
+    /// The groups, those with the most requests first.
     pub groups: Vec<Group>,
     /// Totals of the same records by user.
     pub users: Vec<Group>,
@@ -57,19 +57,19 @@ pub struct Group {
     /// The host, user or rule; empty: none.
     pub name: String,
     pub requests: u64,
-    /// Sent to the site.
+    /// Requests sent to the site.
     pub forwarded: u64,
     /// Forwarded requests that the site answered with a status from 400 to 499, such as 404.
     pub status_4xx: u64,
     /// Forwarded requests that the site answered with a status from 500.
     pub status_5xx: u64,
-    /// Answered by the proxy itself, such as with robots.txt.
+    /// Requests that the proxy itself answered, such as with robots.txt.
     pub answered: u64,
-    /// Not sent, or its answer not delivered.
+    /// Requests that were not sent, or whose answer was not delivered.
     pub refused: u64,
     /// Refused requests that the site had answered; the answer was not delivered.
     pub refused_after_answer: u64,
-    /// Let through as configured, although a rule says no.
+    /// Requests let through as configured, although a rule says no.
     pub reported: u64,
     /// `reported`, and requests that were let through without regard to robots.txt.
     pub let_through: u64,
@@ -88,17 +88,17 @@ pub struct Group {
     pub held_ms: u64,
     #[serde(skip)]
     pub times: Option<(SystemTime, SystemTime)>,
-    /// Requests by reason. A request with several reasons counts for each.
+    /// Requests by reason. A request with several reasons is counted for each.
     pub reasons: BTreeMap<String, u64>,
     /// Refused requests by reason; each has one.
     pub refused_by: BTreeMap<String, u64>,
     /// Refused requests by rule, named as for [`By::Rule`]. Rules after the first [`MOST_NAMES`] are counted under their reason.
     pub refused_rules: BTreeMap<String, u64>,
-    /// The User-Agents that sites have seen, the first few; empty: none was sent.
+    /// The first few User-Agents that sites have seen. An empty text stands for a request without one.
     pub agents: BTreeSet<String>,
     /// The crawlers for which robots.txt was applied.
     pub product_tokens: BTreeSet<String>,
-    /// Requests by declared use. One that declares several counts for each.
+    /// Requests by declared use. A request that declares several is counted for each.
     pub purposes: BTreeMap<String, u64>,
     /// Requests without a declared use.
     pub undeclared: u64,
@@ -183,7 +183,7 @@ impl TotalsByName {
         self.0.entry(name).or_default().add(decision, at);
     }
 
-    /// Those with the most requests first.
+    /// The groups, those with the most requests first.
     fn sorted(self) -> Vec<Group> {
         let mut all: Vec<_> = self.0.into_iter().map(|(name, group)| Group { name, ..group }).collect();
         all.sort_by_key(|group| Reverse(group.requests));
@@ -271,5 +271,5 @@ fn domain(authority: &Authority) -> String {
     host.domain().map_or_else(|| host.to_string(), str::to_owned)
 }
 
-/// Maximum number of groups. Further ones are added up as one.
+/// Maximum number of groups. All others are added up in one group.
 const MOST_GROUPS: usize = 100_000;

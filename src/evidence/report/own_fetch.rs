@@ -15,14 +15,15 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// The User-Agent of its fetches. `config`: the stored configuration. `None`: the configuration cannot be read.
+    /// The User-Agent of this fetcher's requests. `config`: the stored configuration. `None`: the configuration cannot
+    /// be read.
     pub fn agent(&self, config: &[u8]) -> Option<String> {
         let settings = Settings::of_shown("the configuration of that time", str::from_utf8(config).ok()?).ok()?;
         Some(settings.own_user_agent(self.version.as_deref().unwrap_or("…")))
     }
 }
 
-/// The versions and configurations in force, each with the time since when, by the lines of the chain.
+/// The versions and configurations in force, each with its start, according to the chain.
 #[derive(Debug, Clone, Default)]
 pub struct InForce(Vec<(SystemTime, Fetcher)>);
 
@@ -52,7 +53,7 @@ impl InForce {
     }
 }
 
-/// A fetch of a file that succeeded, or the first of those that failed.
+/// A successful fetch of a file, or the first of several failed ones.
 #[derive(Debug, Clone)]
 pub struct FileFetch {
     pub at: SystemTime,
@@ -60,13 +61,13 @@ pub struct FileFetch {
     pub found: Result<SiteCopy, String>,
     /// The User-Agent. `None`: the configuration at that time is not on record.
     pub agent: Option<String>,
-    /// Place of the first record that rests on it.
+    /// Place of the first record that rests on this fetch.
     pub segment: u64,
     pub line: u64,
 }
 
 impl FileFetch {
-    /// The fetches up to `at` that a copy tells of.
+    /// The fetches up to `at` that a copy records.
     pub fn of(copy: &SiteCopy, at: SystemTime, (segment, line): (u64, u64)) -> impl Iterator<Item = Self> {
         let fetched = copy.fetched.map(|at| (at, Ok(copy.clone())));
         let failed = copy.failing_since.zip(copy.failure.clone()).map(|(since, why)| (since, Err(why)));

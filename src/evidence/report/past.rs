@@ -50,9 +50,9 @@ pub struct PastCopy {
 #[derive(Debug)]
 pub enum PastFile {
     Body(Vec<u8>),
-    /// There was none; with the status of the answer.
+    /// The site had no such file; with the status of the answer.
     Missing(u16),
-    /// It could not be fetched; with the reason.
+    /// The file could not be fetched; with the reason.
     Unreachable(String),
 }
 
@@ -150,7 +150,7 @@ pub fn find(
 /// Maximum number of records of the URL that are shown.
 const MOST_LAST: usize = 5;
 
-/// The best record of a file for a time, behind its rank: whether the record is not later, whether its file had been fetched by then, and
+/// The best record of a file for a time, after its rank: whether the record is not later, whether its file had been fetched by then, and
 /// the record's time.
 type Nearest = ((bool, bool, SystemTime), Found, SiteCopy);
 
@@ -166,7 +166,7 @@ fn see(
     // A request that was held may rest on a file that was fetched after the request arrived.
     let (is_before, was_there) = (time <= at, copy.fetched.is_some_and(|fetched| fetched <= at));
     let rank = (is_before, was_there || copy.fetched.is_none(), time);
-    // Of the records after `at`, takes the first.
+    // Takes the first of the records after `at`.
     if (is_before || was_there) && best.as_ref().is_none_or(|(before, ..)| is_before && *before <= rank) {
         *best = Some((rank, found(), copy.clone()));
     }

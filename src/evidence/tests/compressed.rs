@@ -3,7 +3,7 @@
 use super::*;
 use flate2::write::GzEncoder;
 
-/// As `gzip -k` does it.
+/// Compresses a file beside the original, as `gzip -k` does.
 fn compressed(path: &Path) {
     let file = fs::File::create_new(path.with_added_extension("gz")).unwrap();
     let mut encoder = GzEncoder::new(file, Default::default());
@@ -65,7 +65,7 @@ fn what_a_killed_process_was_just_compressing_is_compressed_again() {
     assert!(!path.exists() && !half.exists());
 }
 
-/// On a full disk, `gunzip -k` leaves such a file.
+/// On a full disk, `gunzip -k` leaves an incomplete plain file.
 #[test]
 fn a_compressed_segment_is_not_lost_for_half_of_it_beside_it() {
     let (directory, path) = of_two_segments();

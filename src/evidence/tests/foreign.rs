@@ -19,7 +19,7 @@ fn what_another_user_has_put_there_is_neither_read_nor_touched() {
     for planted in [&next, &last, &stamp] {
         lchown(planted, Some(61184), None).unwrap();
     }
-    // If it were ours, an uncompressed segment beside its compressed form would be removed.
+    // If this file were ours, it would be removed as an uncompressed segment beside its compressed form.
     age(directory.path());
     let beside = first(directory.path()).with_extension("");
     fs::write(&beside, "theirs").unwrap();

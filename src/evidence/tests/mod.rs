@@ -291,7 +291,7 @@ fn zeros_that_a_lost_power_leaves_at_the_end_are_cut_off_however_many() {
     for zeros in [1, 4096, MOST_LINE as u64 + 1] {
         file.set_len(length + zeros).unwrap();
         let verified = good(directory.path());
-        assert_eq!((verified.records, verified.is_cut, verified.zeros), (2, true, zeros), "it is said");
+        assert_eq!((verified.records, verified.is_cut, verified.zeros), (2, true, zeros), "the zeros are reported");
     }
     drop(open(directory.path()));
     let verified = good(directory.path());
@@ -304,7 +304,7 @@ fn a_segment_that_was_just_being_begun_is_begun_again() {
         let directory = written(1);
         age(directory.path());
         fs::write(directory.path().join("00000002-20261122T183000Z.jsonl"), begun).unwrap();
-        assert!(good(directory.path()).is_cut, "nothing in it was changed");
+        assert!(good(directory.path()).is_cut, "the incomplete start is not a fault");
         drop(open(directory.path()));
         let verified = good(directory.path());
         assert_eq!((verified.segments, verified.unclean), (2, u64::from(!begun.is_empty())));

@@ -62,7 +62,7 @@ fn each_file_of_then_is_found_by_the_last_record_that_has_it() {
         draft.object("tdmrep", |members| members.number("status", 404));
     });
     put(&evidence, second(1), |draft| draft.object("robots", |members| members.hash("sha256", &digest())));
-    // Its client left while robots.txt was fetched.
+    // The client of this request left while robots.txt was fetched.
     put(&evidence, second(2), |draft| draft.object("robots", |_| {}));
     put(&evidence, second(3), |_| {});
     evidence.close();
@@ -117,9 +117,5 @@ fn what_was_received_is_what_sites_sent() {
     }
     evidence.close();
     let total = report(directory.path(), By::Host, &Selection::default()).unwrap().total;
-    assert_eq!(
-        (total.requests, total.answered, total.bytes_out),
-        (7, 3, 200),
-        "the page, and what came through the tunnel"
-    );
+    assert_eq!((total.requests, total.answered, total.bytes_out), (7, 3, 200), "bytes of the page and of the tunnel");
 }

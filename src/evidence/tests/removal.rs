@@ -51,7 +51,7 @@ fn what_was_kept_long_enough_is_removed_and_that_is_said() {
     restart(directory.path());
     assert!(!stamp.exists(), "a time stamp goes with its segment");
     let verified = good(directory.path());
-    // The fourth ended when the fifth began, nine days ago and a moment.
+    // Segment 4 ended when segment 5 began, a little over nine days ago.
     assert_eq!((verified.removed_to, segments(directory.path())), (Some(4), (5..=9).collect()));
     // The head of a removed segment is known, but not its records.
     let faults = verify(directory.path(), &[third]).unwrap().faults;
@@ -60,7 +60,7 @@ fn what_was_kept_long_enough_is_removed_and_that_is_said() {
     assert_eq!(good(directory.path()).removed_to, Some(4));
 }
 
-/// Such as an immutable segment, or a mount point; here it is a directory of that name.
+/// A segment may be immutable or a mount point; here, a directory has its name.
 #[test]
 fn one_that_cannot_be_removed_is_said_once_and_keeps_no_other() {
     let directory = aged(&days([18, 16, 13, 11, 9, 7, 4, 2]));
@@ -105,7 +105,7 @@ fn one_that_somebody_has_removed_is_closed_though_nothing_is_written() {
     assert_eq!(segments(directory.path()).last(), Some(&(last + 1)));
 }
 
-/// Otherwise neither the damaged segment nor those after it would ever be removed.
+/// A damaged segment must not keep itself and later ones from ever being removed.
 #[test]
 fn what_is_damaged_is_removed_in_its_time_too() {
     for damaged in 1..=5 {
@@ -120,7 +120,7 @@ fn what_is_damaged_is_removed_in_its_time_too() {
     }
 }
 
-/// Such as a copy with fewer records, which `gzip -k` made while the segment was written to.
+/// The copy may have fewer records, if `gzip -k` made it while the segment was written to.
 #[test]
 fn a_copy_beside_a_segment_is_removed_with_it() {
     let directory = aged(&days([18, 16, 13, 11, 9, 7, 4, 2]));
@@ -154,7 +154,7 @@ fn a_start_with_a_clock_far_ahead_removes_no_more_than_a_third_of_what_is_kept()
     let year = SystemTime::now() + 365 * KEEP;
     rest(&mut writer);
     writer.look_after(year);
-    // The first one ended seven days ago, and three days of the clock's jump are believed: ten days, more than `keep`.
+    // The first one ended seven days ago, and three days of the clock's jump count: ten days, more than `keep`.
     assert_eq!(segments(directory.path()), (2..=8).collect::<Vec<_>>());
     rest(&mut writer);
     writer.look_after(year + Duration::from_secs(60));

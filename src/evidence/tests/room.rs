@@ -70,7 +70,7 @@ fn on_a_full_disk_what_is_old_makes_room_for_the_line_that_says_so() {
         age(directory.path());
     }
     let now = SystemTime::now();
-    // At the start no segment is due, and then the first, which ended when the second began.
+    // At the start, no segment is due for removal; later the first one is, which ended when the second began.
     rewritten(directory.path(), |segment| now - (7 - u32::try_from(segment).unwrap()) * (KEEP / 8));
     let (mut writer, queue) = writer(directory.path());
     rest(&mut writer);
@@ -130,7 +130,7 @@ fn while_there_is_no_room_it_is_looked_for_now_and_then() {
     assert_eq!(verified.lost.iter().map(|(count, ..)| *count).collect::<Vec<_>>(), [2], "said once");
 }
 
-/// A site decides how long its files are: by long ones it must not keep its own visits off the record.
+/// A site must not be able to keep its visits off the record by serving long files.
 #[test]
 fn sites_with_long_files_of_their_own_are_all_on_record() {
     let directory = tempfile::tempdir().unwrap();

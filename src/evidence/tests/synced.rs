@@ -34,7 +34,7 @@ fn a_noted_head_is_not_found_behind_lines_that_are_missing() {
         assert_eq!(verified.lost.len(), 1, "what may be missing is shown, however many there were");
         assert_eq!(faults_with(directory.path(), noted), 1, "{}", synced.len());
         assert_eq!(faults_with(directory.path(), head), 0, "it was noted after the loss was recorded");
-        // The same after the proxy has continued the chain.
+        // Nothing changes when the proxy continues the chain.
         drop(open(directory.path()));
         assert_eq!(faults_with(directory.path(), noted), 1);
         assert_eq!(faults_with(directory.path(), good(directory.path()).head), 0);

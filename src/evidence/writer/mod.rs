@@ -166,7 +166,7 @@ impl Writer {
         !is_quiet
     }
 
-    /// Whether the chain or the log must still report a loss. This does not wait for the next record.
+    /// Whether the chain or the log must still report a loss. The report does not wait for the next record.
     fn is_behind(&self) -> bool {
         self.lost.is_some() || self.is_told
     }
@@ -234,7 +234,7 @@ impl Writer {
     }
 
     fn stop(&mut self) {
-        // Twice if fsync fails, as another segment has begun then.
+        // A second time if fsync fails, as the chain then continues in another segment.
         for _ in 0..2 {
             let mut draft = Draft::new("stop", SystemTime::now());
             draft.number("written", self.queue.written.load(Relaxed));

@@ -47,11 +47,11 @@ pub struct Batch {
     pub files: BTreeMap<usize, EvidenceFile>,
     /// Bytes of these files.
     held: usize,
-    /// When the first and the last of these requests arrived.
+    /// When the first and the last request of the batch arrived.
     pub times: Option<(SystemTime, SystemTime)>,
     /// Later records for which there was no room.
     pub lost: Option<Lost>,
-    /// Why the last of them was lost.
+    /// Why the last record was lost.
     pub why: &'static str,
 }
 
@@ -248,7 +248,7 @@ mod tests {
         *at = at.checked_sub(STANDSTILL).expect("the machine has run for longer");
     }
 
-    /// A site decides how long its files are: by long ones it must not keep its own visits off the record.
+    /// A site must not be able to keep its visits off the record by serving long files.
     #[tokio::test]
     async fn nothing_is_lost_while_the_writer_goes_on_and_who_brings_too_much_waits_for_it() {
         let queue = Queue::default();

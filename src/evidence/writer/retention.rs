@@ -39,7 +39,7 @@ pub fn ages(begun: &[SystemTime], keep: Duration, now: SystemTime) -> Vec<Durati
     ages
 }
 
-/// Divisor: of a gap between segments, at most `keep` divided by this counts, or a day if that is longer.
+/// Divisor: a gap between segments counts for at most `keep` divided by this, or for a day if that is longer.
 const BELIEVED: u32 = 3;
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -63,11 +63,11 @@ mod tests {
 
     #[test]
     fn a_jump_of_the_clock_counts_for_a_third_of_keep_whenever_it_came() {
-        assert_eq!(days(&[1000, 1001, 1002, 1003], 5000), [32, 31, 30], "at the end: the clock of now");
-        assert_eq!(days(&[1000, 1001, 5000, 5001], 5002), [32, 2, 1], "before the last start");
-        assert_eq!(days(&[1000, 5000, 1001, 1002], 1003), [2, 2, 1], "it was put back since");
-        assert_eq!(days(&[1000, 5000, 1001, 4900, 1002, 4800, 1003], 4700)[0], 32, "time and again");
-        assert_eq!(days(&[1000, 5, 5000, 5, 4900, 5, 4800], 4700)[0], 30, "with a start in 1970 between");
+        assert_eq!(days(&[1000, 1001, 1002, 1003], 5000), [32, 31, 30], "the jump came after the last start");
+        assert_eq!(days(&[1000, 1001, 5000, 5001], 5002), [32, 2, 1], "the jump came before the last start");
+        assert_eq!(days(&[1000, 5000, 1001, 1002], 1003), [2, 2, 1], "the clock was put back since");
+        assert_eq!(days(&[1000, 5000, 1001, 4900, 1002, 4800, 1003], 4700)[0], 32, "the clock jumped several times");
+        assert_eq!(days(&[1000, 5, 5000, 5, 4900, 5, 4800], 4700)[0], 30, "some starts were in 1970");
     }
 
     #[test]
@@ -77,7 +77,7 @@ mod tests {
             [90, 90, 60, 30],
             "weeks without a record, as without it"
         );
-        assert_eq!(days(&[5000, 1001, 1041, 1081], 1121), [90, 60, 30], "when what came before has gone");
+        assert_eq!(days(&[5000, 1001, 1041, 1081], 1121), [90, 60, 30], "after the earlier segments were removed");
         assert_eq!(days(&[1000, 5000, 1001, 5, 1041, 5, 1081], 1121), [90, 90, 90, 60, 60, 30], "at each start again");
     }
 
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_behind_makes_nothing_old() {
-        assert_eq!(days(&[1000, 1001, 5, 1003], 1004), [3, 3, 1], "it has been put right");
+        assert_eq!(days(&[1000, 1001, 5, 1003], 1004), [3, 3, 1], "the clock was corrected");
         assert_eq!(days(&[1000, 1001, 5, 1002, 6, 1003], 1004), [3, 3, 2, 2, 1], "at each start again");
         assert_eq!(days(&[1000, 1001, 1002], 5), [0, 0]);
     }

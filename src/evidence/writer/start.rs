@@ -46,13 +46,13 @@ pub fn resume(directory: &Path, now: SystemTime, instance: &str) -> Result<(Segm
         let line = tail.last.as_deref().map(parse);
         match line {
             _ if last.is_compressed && !tail.torn.is_empty() => return Err(broken(ReadError::Torn.to_string())),
-            // A segment whose beginning was interrupted.
+            // The creation of this segment was interrupted: it is removed and created again.
             None if !last.is_compressed => {
                 torn = tail.torn;
                 fs::remove_file(&last.path).map_err(io)?;
                 continue;
             }
-            // The proxy never leaves such a line: nothing is appended to what somebody else has written.
+            // The proxy never leaves such a line, so somebody else has changed the file: nothing is appended.
             Some(Err(error)) if !last.is_compressed => return Err(broken(format!("its last line: {error}"))),
             _ => {}
         }
@@ -69,7 +69,7 @@ pub fn resume(directory: &Path, now: SystemTime, instance: &str) -> Result<(Segm
     Ok((segment, head, End { is_first: torn.is_empty(), is_clean: torn.is_empty(), torn }))
 }
 
-/// Begins a segment. `head`: the hash of the last line so far. `loss`: the second line.
+/// Begins a segment. `head`: the hash of the last line so far. `loss`: the line to write second.
 pub fn begin(
     directory: &Path,
     number: u64,

@@ -130,7 +130,7 @@ fn a_request_cannot_be_framed_or_routed_otherwise_by_a_trailer() {
     }
     assert!(passed(true, b"0\r\nTransfer-Encoding-: x\r\nHos: t\r\n\r\n").is_ok());
     for strict in [true, false] {
-        assert!(passed(strict, b"0\r\n:status: 204\r\n\r\n").is_err(), "it is no name");
+        assert!(passed(strict, b"0\r\n:status: 204\r\n\r\n").is_err(), "a name has no colon");
     }
 }
 

@@ -23,8 +23,8 @@ use std::time::Duration;
 use tokio::sync::{self, OwnedMutexGuard, Semaphore, oneshot};
 use tokio::time::sleep;
 
-/// Checks a client's address. If `access` is empty, only loopback and clients with a certificate are allowed,
-/// including on connections that were opened before a reload.
+/// Checks a client's address. If `access` names neither clients nor users, only loopback and clients with a certificate
+/// are allowed, including on connections that were opened before a reload.
 pub fn admit(access: &AccessSettings, peer: &Peer) -> Result<(), Refusal> {
     let client = peer.address.ip().to_canonical();
     let why = if access.clients.is_empty() {
@@ -155,11 +155,12 @@ impl Passwords {
         digest: Digest,
     ) -> bool {
         if let Some(is_right) = self.results.get(&digest) {
-            // An earlier attempt on this connection verified it.
+            // An earlier attempt on this connection has verified the same password.
             return is_right;
         }
         let of_name = self.turn((client, Some(self.digest(&[name])))).await;
-        // A crawler opens many connections at once with the same password: another one may have verified it meanwhile.
+        // A crawler opens many connections at once with the same password: another connection may have verified it
+        // meanwhile.
         if let Some(is_right) = self.results.get(&digest) {
             return is_right;
         }
@@ -216,7 +217,7 @@ impl Passwords {
     }
 }
 
-/// One stored hash of each cost in use except the named user's.
+/// One stored hash for each cost in use, except the cost of the named user's hash.
 fn stand_ins(users: &[Arc<User>], named: Option<&Arc<User>>) -> Vec<Secret> {
     let own = named.and_then(|user| user.password.as_ref());
     let mut all: Vec<&Secret> = own.into_iter().collect();
@@ -334,7 +335,7 @@ mod tests {
         }
     }
 
-    /// If it cost less, the response time would reveal names.
+    /// If an unknown name cost less, the response time would reveal which names exist.
     #[tokio::test]
     async fn an_unknown_name_costs_as_much_as_a_known_one() {
         let hash = |memory, passes| {

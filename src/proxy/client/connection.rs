@@ -14,7 +14,7 @@ use crate::policy::Refusal;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// A client connection. Always boxed: each future that takes one by value would hold room for it twice.
+/// A client connection. Always boxed, because a future that takes a connection by value reserves space for it twice.
 pub struct Connection {
     pub wire: Wire,
     /// Input that was read but not consumed.
@@ -130,8 +130,8 @@ pub(super) fn user_place(
     place.map(Some).ok_or(Refusal::ConnectionLimit { limit })
 }
 
-/// A connection that is idle for this long forgets its last host and frees the memory that requests need. At least the
-/// initial wait of a new timer: a shorter time would set the timer again.
+/// A connection that is idle for this long forgets its last host and frees the memory that requests need. Not less than
+/// the initial wait of a new timer, which would otherwise be set twice.
 pub(super) const FORGET: Duration = Duration::from_millis(100);
 /// Duration of a lingering close while the proxy stops.
 const STOP_LINGER_TIME: Duration = Duration::from_millis(500);

@@ -1,5 +1,5 @@
-//! Clients that reject our certificates, for the log and the status. Most do not trust our authority yet, and do not say
-//! so themselves.
+//! Clients that reject our certificates, for the log and the status. Most do not trust our authority yet, but their own errors do not say
+//! so.
 
 use super::super::Proxy;
 use crate::policy::is_background;
@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// The most recent cases.
+/// The clients that rejected a certificate most recently.
 pub struct DistrustedClients {
     kept: Mutex<Vec<Arc<Distrusted>>>,
     /// Clients that sent a request after a handshake for this host: if they close early later, they have another reason.
@@ -93,7 +93,8 @@ impl Proxy {
     }
 }
 
-/// Maximum number of cases kept. `ACCEPTED`: of clients and hosts that work.
+/// Maximum number of remembered cases. `ACCEPTED`: maximum number of remembered pairs of client and host without
+/// distrust.
 const KEPT: usize = 200;
 const ACCEPTED: usize = 1000;
 
@@ -123,7 +124,7 @@ mod tests {
         }
         assert_eq!(clients.latest().len(), KEPT);
         assert!(!clients.add(HERE, "10", None, Distrust::UnknownCa));
-        assert!(clients.add(HERE, "0", None, Distrust::UnknownCa), "it was forgotten");
+        assert!(clients.add(HERE, "0", None, Distrust::UnknownCa), "the oldest case was forgotten");
     }
 
     /// Port checks and browsers that preconnect close without an alert.
@@ -133,7 +134,7 @@ mod tests {
         let left = || clients.add(HERE, "a", None, Distrust::Closed);
         assert_eq!([left(), left(), left()], [false, true, false]);
         clients.note_accepted(HERE, "a");
-        assert!(clients.latest().is_empty(), "it was another reason");
+        assert!(clients.latest().is_empty(), "the client had another reason to close");
         assert!(!clients.add(HERE, "b", None, Distrust::Closed) && clients.add(HERE, "b", None, Distrust::UnknownCa));
     }
 }

@@ -225,7 +225,7 @@ fn is_the_clients_fault(error: &io::Error) -> bool {
     matches!(error.kind(), Kind::ConnectionAborted | Kind::ConnectionReset | Kind::ConnectionRefused)
 }
 
-/// Maximum number of connections taken from the socket's backlog before it closes.
+/// Maximum number of connections taken from the socket's backlog before the socket closes.
 const BACKLOG: usize = 1024;
 /// Minimum of idle connections to close when descriptors run out.
 const MAKE_ROOM: usize = 16;

@@ -43,8 +43,8 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Box<Connection>) {
     }
 }
 
-/// Identifies the client and reads its destination. Has already answered errors. `None`: timeout, not counting the time
-/// of the password check.
+/// Identifies the client and reads its destination. After an error, the client has already been answered. `None`:
+/// timeout, not counting the time of the password check.
 async fn negotiate(
     proxy: &Proxy,
     io: &mut Wire,

@@ -42,7 +42,7 @@ impl CarryError {
     }
 }
 
-/// Before the answer begins.
+/// A failure before the answer begins.
 impl From<Failure> for CarryError {
     fn from(failure: Failure) -> Self {
         Self::Over(failure.into())

@@ -61,7 +61,7 @@ pub struct Counts {
     pub unverified: u64,
     /// Refused, by slug.
     pub refused: BTreeMap<&'static str, u64>,
-    /// The part of `refused` that was refused after the origin had answered. That answer was not delivered.
+    /// The requests in `refused` that the origin had answered before the refusal. That answer was not delivered.
     pub refused_after_answer: u64,
     /// Let through in report mode, by the refusal's slug.
     pub reported: BTreeMap<&'static str, u64>,

@@ -22,7 +22,7 @@ use tokio::task::yield_now;
 
 /// How a request that is not refused is answered. `reported`: the decision that report mode did not enforce.
 pub enum RequestDecision {
-    /// By the origin. `route`: the error if the name cannot be resolved.
+    /// By the origin. `route` is an error if the name cannot be resolved.
     Forward { reported: Option<Reported>, route: Result<Route, ResolveError> },
     /// From the cache.
     Cached { stored: Box<StoredAnswer>, reported: Option<Reported>, route: Route },
@@ -69,7 +69,8 @@ impl Exchange<'_> {
                 let asks_cache = route.is_ok() && (self.only_stored || is_untried);
                 let answer = self.admit(route.as_ref().ok(), again, asks_cache, &mut last.host).await;
                 if answer.is_err() {
-                    // The gate refused under the settings at the end of the wait, which also say how to answer.
+                    // The gate refused under the settings at the end of the wait, so the answer must follow the same
+                    // settings.
                     self.settings = proxy.settings.load_full();
                 }
                 match answer? {

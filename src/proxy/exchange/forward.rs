@@ -165,6 +165,6 @@ fn has_large_head(request: &Request<'_>) -> bool {
     is_large || all > LARGE_HEAD
 }
 
-/// A field or target of more bytes is large. `LARGE_HEAD`: for the whole head.
+/// A field or target with more bytes is large. `LARGE_HEAD`: the bound for the whole head.
 const LARGE_FIELD: usize = 3072;
 const LARGE_HEAD: usize = 12 * 1024;

@@ -8,8 +8,8 @@ use crate::signing::{DIRECTORY_PATH, Published, card};
 use http::StatusCode;
 use std::time::SystemTime;
 
-/// Returns the requested document, if it is one of ours. `authority`: the authority of an HTTP/2 request, which must be
-/// the agent's, because the path alone may belong to another site.
+/// Returns the requested document, if this proxy publishes it. `authority`: the authority of an HTTP/2 request, which
+/// must be the agent's, because the path alone may belong to another site.
 pub fn published(proxy: &Proxy, peer: &Peer, method: &str, path: &[u8], authority: Option<&str>) -> Option<Answer> {
     let is_asked = peer.gets_directory && peer.tunnel.is_none() && matches!(method, "GET" | "HEAD");
     let signer = proxy.upstream.signer().filter(|_| is_asked)?;

@@ -21,7 +21,7 @@ pub struct RememberedReservation {
     pub reservation: Box<Reservation>,
     /// When the answer with the reservation arrived.
     pub said: SystemTime,
-    /// The end of its validity. Monotonic, so that clock changes do not matter.
+    /// When the reservation expires. Monotonic, so that clock changes do not matter.
     pub(super) until: Instant,
 }
 

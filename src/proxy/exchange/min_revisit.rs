@@ -47,8 +47,8 @@ impl Exchange<'_> {
         self.reserved(rules).map(Remembered::Reserved).or_else(|| self.visited_within(rules.manners.min_revisit?))
     }
 
-    /// Applies what another request learned about the page during the wait for a slot. The slot is then released
-    /// unused.
+    /// Applies what another request learned about the page during the wait for a slot. If that decides this request,
+    /// the slot is released unused.
     #[inline]
     pub(super) fn recheck_remembered(&self) -> Result<Option<Answer>, Refusal> {
         match self.remembered().filter(|_| self.settings.mode != Mode::Report) {

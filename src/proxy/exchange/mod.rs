@@ -138,7 +138,8 @@ impl Exchange<'_> {
             client.open();
             origin.open();
             let (limits, authority) = (&self.settings.limits, &self.request.authority);
-            // What comes after a shorter pause may belong to a request inside.
+            // Counts as waiting only after `idle_timeout`: in a shorter pause, a request may be in flight inside the
+            // tunnel.
             let idle = (limits.tunnel_idle_timeout, |moved| permit.waits(moved + limits.idle_timeout));
             let mut sni = SniCheck::new(authority.host());
             let (side, moved) = (client.side(), &mut self.trip.moved);
@@ -202,7 +203,7 @@ impl Exchange<'_> {
     }
 }
 
-/// The task was dropped, with the client's HTTP/2 connection or at shutdown.
+/// Concludes an exchange whose task was dropped, with the client's HTTP/2 connection or at shutdown.
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
         if !self.is_concluded {

@@ -56,7 +56,7 @@ impl Outcome {
         }
     }
 
-    /// Bytes of the answer that the site sent: what comes from the cache it did not.
+    /// Bytes of the answer that the site sent; 0 if the answer comes from the cache.
     pub(super) fn received(&self, trip: &Trip) -> u64 {
         if matches!(self, Outcome::Cached) { 0 } else { trip.moved.down }
     }
@@ -72,9 +72,9 @@ impl From<Failure> for Box<Outcome> {
 #[derive(Clone, Copy)]
 pub(super) enum RequestVerdict<'a> {
     Refused(&'a Refusal),
-    /// Not enforced, in report mode.
+    /// A decision that report mode did not enforce.
     Reported(&'a Reported),
-    /// With the rule that matched, if any.
+    /// Allowed, with the rule that matched, if any.
     Allowed(Allowance, Option<&'a LineEvidence>),
 }
 
@@ -88,7 +88,7 @@ pub(super) struct EndedExchange<'a> {
     pub(super) trip: &'a Trip,
 }
 
-/// What is left to send to the client.
+/// The rest of the reply to the client.
 pub enum ClientReply {
     /// The client has its answer.
     AlreadySent,
@@ -157,10 +157,10 @@ impl<'a> EndedExchange<'a> {
             self.proxy.counters.refused_after_answer.fetch_add(1, Ordering::Relaxed);
         }
         let slug = match outcome {
-            // The certificate and its page are the proxy's own.
+            // The setup page and the certificate on it are not counted, because no site is involved.
             Outcome::Answered(_) if self.is_for_setup() => None,
             Outcome::Forwarded | Outcome::Cached | Outcome::Answered(_) | Outcome::Tunnelled => Some(FORWARDED),
-            // The client's fault.
+            // The client is at fault, so no failure of the host is counted.
             Outcome::Failed(Failure { status, .. }) if status.is_client_error() => Some("failed"),
             Outcome::Failed(Failure { detail: why, .. }) | Outcome::Cut(why) => {
                 self.request.iter().for_each(|request| self.proxy.counters.failed_at(&request.authority, why));
@@ -168,7 +168,7 @@ impl<'a> EndedExchange<'a> {
             }
             Outcome::ClientGone => Some("client-gone"),
             Outcome::Refused(refusal) => Some(refusal.slug()),
-            // The requests inside are counted.
+            // The requests inside an intercepted CONNECT are counted instead.
             Outcome::Intercepted | Outcome::ProxyStopped => None,
         };
         let cost = Cost { bytes: outcome.received(self.trip), held: self.trip.gate.held() };
@@ -179,7 +179,7 @@ impl<'a> EndedExchange<'a> {
         self.request.map_or_else(|unread| unread.url.clone(), |request| Some(request.url()))
     }
 
-    /// Whether the request ended before its user was known. What is kept of it is short.
+    /// Whether the request ended before its user was known. Records of such a request are shortened.
     pub(super) fn is_stranger(&self, outcome: &Outcome) -> bool {
         let is_nobody = self.peer.user.is_none() && !self.settings.access.users.is_empty();
         is_nobody || self.request.is_err() || matches!(outcome, Outcome::Refused(Refusal::ClientDenied { .. }))

@@ -27,7 +27,7 @@ pub(super) struct HeldPage {
     pub(super) until: Instant,
     /// The read in progress, in a worker thread.
     pub(super) reading: Option<Reading>,
-    /// Whether to wait for no more of the body.
+    /// Whether to stop waiting for the rest of the body.
     pub(super) is_over: bool,
     /// Whether to stop waiting for the worker thread, too.
     pub(super) is_unknown: bool,

@@ -15,7 +15,7 @@ pub fn rules<'a>(settings: &'a Settings, request: &Request<'_>, peer: &'a Peer) 
     &settings.hosts_of(peer.user.as_deref()).get(request.authority.host()).rules
 }
 
-/// The request as the policy sees it, without what only pacing needs.
+/// The request as the policy sees it, without the members that only pacing needs.
 pub fn asked<'a>(request: &'a Request<'_>, peer: &'a Peer) -> policy::Request<'a> {
     policy::Request {
         agent_tokens: &request.agent_tokens,

@@ -1,10 +1,11 @@
-//! The TLS handshake in a tunnel must name the tunnel's host: other sites at the same address may not pass unread.
+//! Checks that the TLS handshake in a tunnel names the tunnel's host, so that no traffic to other sites at the same
+//! address passes unread.
 
 use super::carry::{FlowError, SideError};
 use crate::policy::{Authority, Host, Refusal};
 use crate::tls::HelloReader;
 
-/// Checks a ClientHello as it passes. Nothing waits for it: in other protocols the server speaks first.
+/// Checks a ClientHello as it passes. No bytes are held back for it: in other protocols the server speaks first.
 pub(super) struct SniCheck<'a> {
     host: &'a Host,
     /// Set while a ClientHello may come.
@@ -14,15 +15,15 @@ pub(super) struct SniCheck<'a> {
 }
 
 impl<'a> SniCheck<'a> {
-    /// Checks nothing if the host is an IP address.
+    /// Creates the check, which accepts everything if the host is an IP address.
     pub(super) fn new(host: &'a Host) -> Self {
         SniCheck { host, hello: host.name().map(|_| HelloReader::default()), other_name: None }
     }
 
-    /// The client's next bytes.
+    /// Checks the client's next bytes.
     ///
     /// # Errors
-    /// They complete a ClientHello with another name, and must not be forwarded.
+    /// The bytes complete a ClientHello with another name, and must not be forwarded.
     pub(super) fn check(&mut self, bytes: &[u8]) -> Result<(), FlowError> {
         let Some(names) = self.hello.as_mut().and_then(|hello| hello.read(bytes)) else { return Ok(()) };
         self.hello = None;

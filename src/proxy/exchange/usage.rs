@@ -13,7 +13,7 @@ use crate::policy::{
 };
 use std::time::{Duration, Instant, SystemTime};
 
-/// Whether usage preferences can refuse the request: a purpose is declared. robots.txt itself is never refused.
+/// Whether usage preferences can refuse the request: only if a purpose is declared, and never for robots.txt itself.
 pub fn is_looked_for(rules: &HostRules, request: &Request<'_>) -> bool {
     !rules.purposes().is_empty() && !request.reads_robots()
 }
@@ -50,7 +50,7 @@ impl Exchange<'_> {
         self.check_lines(&lines, head)
     }
 
-    /// The price charged, by the answer's head. `None`: unknown, because the field is malformed.
+    /// The price that was charged, according to the answer's head. `None`: unknown, because the field is malformed.
     pub(super) fn charged(&self) -> Option<Charge> {
         let Some(noted) = &self.trip.usage_report else { return Some(Charge::Nothing) };
         let is_clear = !noted.malformed.contains(&Signal::Charged);

@@ -104,7 +104,7 @@ impl Users {
         }
     }
 
-    /// Labelled users with requests.
+    /// The labelled users that have sent requests.
     pub(super) fn labelled(&self) -> Vec<(Box<str>, OutcomeCounts)> {
         let users = self.configured.load();
         let asked = users.iter().filter(|(_, counts)| counts.is_labelled && counts.requests.load(Relaxed) > 0);
@@ -150,7 +150,7 @@ impl UserCounts {
     }
 }
 
-/// Maximum number of users with a label in the metrics: the first configured ones. A reload takes no user's label.
+/// Maximum number of users with a label in the metrics: the first configured ones. Reloads take no label away.
 const MOST_LABELLED: usize = 200;
 const MOST_ADDRESSES: usize = 1000;
 
@@ -206,9 +206,9 @@ mod tests {
         users.iter().for_each(|user| ended("crawl-delay", Some(user)));
         ended("forwarded", Some(&users[0]));
         let after = counters.details();
-        assert_eq!(series(&after, "", "forwarded"), Some(1), "what a user asks takes nothing from the others");
+        assert_eq!(series(&after, "", "forwarded"), Some(1), "requests of a user are not counted among the others");
         assert_eq!((series(&after, "u0", "forwarded"), series(&after, "u0", "crawl-delay")), (Some(1), Some(1)));
-        assert_eq!(series(&after, "", "crawl-delay"), Some(2), "users beyond the bound are among the others");
+        assert_eq!(series(&after, "", "crawl-delay"), Some(2), "users beyond the maximum are counted among the others");
         let all = |details: &Details| (details.outcomes()["forwarded"], details.outcomes()["crawl-delay"]);
         assert_eq!(all(&after), (2, users.len() as u64));
         assert_eq!((counters.read().forwarded, counters.read().refused["crawl-delay"]), all(&after));
@@ -219,7 +219,7 @@ mod tests {
         ended("forwarded", Some(&users[0]));
         assert_eq!(series(&counters.details(), "", "forwarded"), Some(3), "a tunnel of the removed user is still open");
         let busiest = counters.busiest(usize::MAX);
-        assert_eq!(busiest.len(), MOST_LABELLED + 2, "the address, and who is configured: {busiest:?}");
+        assert_eq!(busiest.len(), MOST_LABELLED + 2, "the address and all configured users: {busiest:?}");
     }
 
     #[test]
@@ -242,7 +242,7 @@ mod tests {
             assert_eq!(all.len(), count + addresses);
             assert!(addresses <= MOST_ADDRESSES + MOST_ADDRESSES / 10, "{addresses}");
             assert_eq!(counters.details().users.len(), MOST_LABELLED.min(count) + 1);
-            assert_eq!(counters.read().refused["client-denied"], 10_000, "the forgotten ones are in the sum");
+            assert_eq!(counters.read().refused["client-denied"], 10_000, "the sum includes dropped addresses");
         }
     }
 

@@ -84,7 +84,7 @@ impl Buffer {
         *self = all;
     }
 
-    /// Moves the bytes of `other` after the first `end` bytes here.
+    /// Moves the bytes of `other` behind its first `end` bytes into this buffer.
     pub fn put_rest(&mut self, other: &mut Buffer, end: usize) {
         let rest = other.start + end;
         if rest < other.memory.len() {
@@ -93,7 +93,7 @@ impl Buffer {
         }
     }
 
-    /// Reads once; 0 is the end. Grows if full.
+    /// Reads once. Returns 0 at the end of the stream. A full buffer grows.
     pub fn poll_fill<S: AsyncRead + Unpin>(&mut self, cx: &mut Context<'_>, io: &mut S) -> Poll<io::Result<usize>> {
         if self.memory.capacity() == 0 {
             self.memory = take(if self.long { LONG } else { SMALL });
@@ -184,7 +184,7 @@ fn give(mut memory: Vec<u8>) {
     let class = match memory.capacity() {
         SMALL => 0,
         LONG => 1,
-        // Rare: a very long head.
+        // The buffer has grown for a very long head, which is rare: its memory is freed.
         _ => return,
     };
     // Fails while the thread ends.
@@ -198,7 +198,7 @@ fn give(mut memory: Vec<u8>) {
 }
 
 const SMALL: usize = 8 * 1024;
-/// Bytes: a page of 64 KiB and its head.
+/// Size of a large buffer in bytes: for a page of 64 KiB and its head.
 const LONG: usize = 72 * 1024;
 /// Minimum room for a read in bytes: enough for most heads.
 const START: usize = 1024;
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!((buffer.len(), &buffer.bytes()[..4]), (29_993, &b"abc\x0a"[..]));
     }
 
-    /// A reader that is always a little behind.
+    /// Models a reader that is always one piece behind the writer.
     #[test]
     fn consumed_bytes_take_no_memory() {
         let mut buffer = Buffer::new();

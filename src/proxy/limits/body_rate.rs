@@ -1,5 +1,4 @@
-//! Minimum rate of a body (`limits.min_rate`): without it, a body that drips could hold its connections and its slot for
-//! ever. Pure.
+//! Minimum rate of a body (`limits.min_rate`): without it, a very slow body could hold its connections and its slot forever. Pure.
 
 use std::time::Duration;
 use tokio::time::Instant;

@@ -53,7 +53,7 @@ mod tests {
                 assert_eq!(began.elapsed(), REFILL * number);
             }
             leaf_rate.turn(OTHER).await;
-            assert_eq!(began.elapsed(), REFILL * 3, "another client's");
+            assert_eq!(began.elapsed(), REFILL * 3, "another client is not delayed");
             sleep_until(Instant::now() + REFILL * BURST).await;
         }
     }

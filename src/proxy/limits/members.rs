@@ -32,7 +32,7 @@ pub(super) struct Member {
     pub waits_since: AtomicU64,
     /// Whether the connection was asked to make room, so that its next answer is its last.
     pub is_last: AtomicBool,
-    /// Whether it must make room as soon as it waits, without the delay `SPARED`.
+    /// Whether the connection must make room as soon as it waits, without the delay `SPARED`.
     pub is_urgent: AtomicBool,
     pub listener: AtomicU64,
     /// The user of a CONNECT.

@@ -42,8 +42,8 @@ impl<K: Hash + Eq + Clone> Clients<K> {
         Some(Place { client, clients: self.0.clone() })
     }
 
-    /// Like [`enter`](Self::enter). At the limit, `makes_room` asks another connection to end soon; until it does, there may be
-    /// twice as many. `makes_room` scans all connections, so after a failure it is not called again within [`LOOK_AGAIN`].
+    /// Like [`enter`](Self::enter). At the limit, `makes_room` asks another connection to end soon; until it does, the client may have up
+    /// to twice `limit` places. `makes_room` scans all connections, so after a failure it is not called again within [`LOOK_AGAIN`].
     pub fn enter_or(&self, client: K, limit: usize, makes_room: impl FnOnce() -> bool) -> Option<Place<K>> {
         let place = self.enter(client.clone(), limit);
         if place.is_some() || self.0.lock().get(&client).is_some_and(Uses::are_full) {
@@ -110,7 +110,7 @@ mod tests {
         assert!(clients.enter("carol", 0).is_none());
     }
 
-    /// The search scans all connections.
+    /// The search for room scans all connections, so it must be rare.
     #[tokio::test(start_paused = true)]
     async fn whoever_is_refused_again_and_again_has_looked_for_room_once() {
         let (clients, looks) = (Clients::default(), Cell::new(0));
@@ -127,7 +127,7 @@ mod tests {
         tokio::time::advance(LOOK_AGAIN).await;
         let more = [enter(true), enter(true)];
         assert!(more.iter().chain(&held).all(Option::is_some) && enter(true).is_none());
-        assert_eq!(looks.get(), 3, "where it would not help, none looks");
+        assert_eq!(looks.get(), 3, "no search while a search would be useless");
     }
 
     #[test]

@@ -23,7 +23,7 @@ impl Streams {
         Self(FairPlaces::new(most))
     }
 
-    /// Waits for a place. `first`: whether the connection's first request is in flight. That one never waits, so that endless
+    /// Waits for a place. `first`: whether the connection's first request is in flight. The first request never waits, so that endless
     /// requests lock nobody out.
     pub async fn place<'a>(&'a self, first: &'a AtomicBool, client: ClientId) -> Result<StreamPlace<'a>, Refusal> {
         if !first.swap(true, Relaxed) {

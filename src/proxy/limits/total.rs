@@ -178,7 +178,7 @@ impl ConnectionPermit {
                 tracing::debug!(%client, "cut a connection for another client");
                 return Poll::Ready(());
             }
-            // Polls the connection once more before it is dropped: it reads what has arrived, or says goodbye in its protocol.
+            // Polls the connection once more before it is dropped: it reads what has arrived, or sends its protocol's closing message.
             let goes_now = member.goes_at(&open).is_some_and(|at| at <= Instant::now());
             if serving.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(());
@@ -243,7 +243,7 @@ mod tests {
     const ONE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
     const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
 
-    /// Holds a place until it is cut.
+    /// Holds a place until the connection is cut.
     async fn hold(permit: ConnectionPermit) {
         let forever = |permit| async move {
             let () = std::future::pending().await;
@@ -290,7 +290,7 @@ mod tests {
         assert!(permits[1].is_last(), "its request is answered first");
     }
 
-    /// This applies before the first request and after an answer.
+    /// A connection waits before its first request, and again after an answer.
     #[tokio::test(start_paused = true)]
     async fn a_connection_makes_room_when_it_has_waited_for_a_moment() {
         for is_used in [false, true] {
@@ -357,7 +357,7 @@ mod tests {
         tokio::time::sleep(SPARED).await;
         assert!(!room.close_idle_of_user("bob") && !room.close_idle_of(OTHER));
         assert!(room.close_idle_of_user("alice"));
-        assert!(!room.close_idle_of_user("alice"), "it makes room for one");
+        assert!(!room.close_idle_of_user("alice"), "the user's only waiting connection was asked already");
     }
 
     #[tokio::test(start_paused = true)]
@@ -374,7 +374,7 @@ mod tests {
         for _ in 0..4 {
             let permit = tokio::select! {
                 permit = room.permit(OTHER, || 10) => permit,
-                _ = &mut held => panic!("half of them stay"),
+                _ = &mut held => panic!("half of the connections stay"),
             };
             permit.busy();
             others.push(permit);
@@ -383,8 +383,9 @@ mod tests {
         assert_eq!(left, [0, 1, 2, 3], "the newest goes");
         for client in [ONE, OTHER] {
             let waits = async { timeout(SPARED * 100, room.permit(client, || 10)).await };
-            let waited = tokio::select! { waited = waits => waited, _ = &mut held => panic!("they stay") };
-            assert!(waited.is_err(), "each has half");
+            let waited =
+                tokio::select! { waited = waits => waited, _ = &mut held => panic!("the held connections stay") };
+            assert!(waited.is_err(), "each client has half of the places");
         }
     }
 }

@@ -53,7 +53,7 @@ struct Problem<'a> {
 }
 
 impl Answer {
-    /// `url`, `accept`: of the request.
+    /// Answers with a refusal. `url`, `accept`: the request's URL and Accept field.
     pub fn refusal(refusal: &Refusal, url: Option<&str>, accept: Option<&[u8]>, settings: &Settings) -> Self {
         let (status, error) = status(refusal, settings);
         let mut detail = Scratch::new();
@@ -85,7 +85,7 @@ impl Answer {
         Answer::new(status, put_fields, b"")
     }
 
-    /// Uses the standard reason phrase. `put_fields`: appends field lines.
+    /// Creates an answer with the standard reason phrase. `put_fields`: appends field lines.
     pub fn new(status: StatusCode, put_fields: impl FnOnce(&mut Vec<u8>), body: &[u8]) -> Self {
         let mut text = Scratch::new();
         put_fields(&mut text);
@@ -95,7 +95,7 @@ impl Answer {
         Answer { status, reason, text, body_at, shared: Bytes::new() }
     }
 
-    /// The same with a shared body.
+    /// Like [`new`](Self::new), with a shared body.
     pub fn shared(status: StatusCode, put_fields: impl FnOnce(&mut Vec<u8>), body: Bytes) -> Self {
         Answer { shared: body, ..Answer::new(status, put_fields, b"") }
     }
@@ -155,7 +155,7 @@ impl Answer {
 }
 
 impl Problem<'_> {
-    /// `refusal`: adds members of its own.
+    /// Formats the problem as an answer. `refusal`: adds its own members.
     fn answer(&self, url: Option<&str>, accept: Option<&[u8]>, refusal: Option<&Refusal>) -> Answer {
         let Problem { status, slug, error, detail, hint, wait } = *self;
         let title = title(slug);
@@ -207,7 +207,7 @@ pub fn proxy_status(error: Option<&str>, details: Option<&str>) -> String {
     String::from_utf8(status).expect("Proxy-Status is ASCII")
 }
 
-/// Returns whether the details needed no escaping.
+/// Appends a Proxy-Status member. Returns whether the details needed no escaping.
 fn put_proxy_status(out: &mut Vec<u8>, error: Option<&str>, details: Option<&str>) -> bool {
     out.extend_from_slice(b"politely");
     if let Some(error) = error {
@@ -226,7 +226,7 @@ fn title(slug: &str) -> &'static str {
     match slug {
         "robots-disallowed" => "Disallowed by robots.txt",
         "usage-disallowed" => "Disallowed by a usage preference of the site",
-        "usage-unreadable" => "What it says about use cannot be read",
+        "usage-unreadable" => "The site's usage preferences cannot be read",
         "robots-unreachable" => "robots.txt is unreachable",
         "crawl-delay" => "Crawl-delay",
         "revisit-too-soon" => "Fetched recently",

@@ -8,7 +8,7 @@ pub(super) fn ipv4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let at = |places: [usize; 4]| Ipv4Addr::from(places.map(|place| octets[place]));
     let last = at([12, 13, 14, 15]);
     match address.segments() {
-        // `::` and `::1` carry none.
+        // `::` and `::1` embed no IPv4 address.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => vec![],
         // IPv4-compatible, IPv4-mapped (RFC 4291 §2.5.5); IPv4-translated (RFC 2765 §2.1).
         [0, 0, 0, 0, 0, 0 | 0xffff, _, _] | [0, 0, 0, 0, 0xffff, 0, _, _] => vec![last],

@@ -78,12 +78,12 @@ impl Guard {
         if self.ports.iter().any(|range| range.contains(&port)) { Ok(()) } else { Err(Denied::Port(port)) }
     }
 
-    /// Checks the address. If an IPv6 address carries an IPv4 address, both must be allowed.
+    /// Checks the address. If an IPv6 address embeds an IPv4 address, both must be allowed.
     pub fn screen_address(&self, address: IpAddr) -> Result<(), Denied> {
         self.screen_carried(address, None)
     }
 
-    /// `within`: the IPv6 address that carries this one.
+    /// Checks an address. `within`: the IPv6 address that embeds this one.
     fn screen_carried(&self, address: IpAddr, within: Option<IpAddr>) -> Result<(), Denied> {
         let shown = within.unwrap_or(address);
         if let Some(network) = self.deny.iter().find(|network| network.contains(&address)) {
@@ -120,7 +120,7 @@ pub enum Denied {
         range: &'static str,
         /// The document that defines it.
         source: &'static str,
-        /// The IPv4 address carried by the IPv6 address.
+        /// The IPv4 address embedded in the IPv6 address.
         carried: Option<Ipv4Addr>,
     },
     /// The operator denies the address.

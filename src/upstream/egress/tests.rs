@@ -1,4 +1,4 @@
-//! Each special range by name, each form that carries an IPv4 address, and the operator's exceptions.
+//! Each special range by name, each form that embeds an IPv4 address, and the operator's exceptions.
 
 use super::*;
 

@@ -31,7 +31,7 @@ pub struct Outgoing<'a> {
     pub upgrade: Option<&'a [u8]>,
     /// The signature requested by the origin's answer to the first attempt.
     pub asked: Option<&'a SignatureRequest>,
-    /// The cache's conditions, which are not the client's.
+    /// Conditions that the cache adds to those of the client.
     pub conditions: &'a [(&'static str, Vec<u8>)],
 }
 
@@ -157,7 +157,7 @@ impl Outgoing<'_> {
         let mut agent = self.user_agent.map(str::as_bytes);
         let mut is_renamed = false;
         self.fields.each(|field, ends_here| match field.kind {
-            // RFC 9113 §8.2.2: the only permitted value.
+            // RFC 9113 §8.2.2: `trailers` is the only permitted value.
             FieldKind::Te if is_http2 && list(field.value).any(|it| it.eq_ignore_ascii_case(b"trailers")) => {
                 put(b"te", b"trailers");
             }

@@ -29,8 +29,8 @@ impl Questions {
         self.0.push(Box::pin(async move { (family, asked.await) }));
     }
 
-    /// Waits for the addresses of all families, or for why there are none. Once one family's query has found addresses, waits
-    /// for the other only [`RESOLUTION_DELAY`] longer (RFC 8305 §3). Cancel-safe.
+    /// Waits for the addresses of all families, or for the error. Once one family's query has found addresses, waits for the other only
+    /// [`RESOLUTION_DELAY`] longer (RFC 8305 §3). Cancel-safe.
     pub async fn first(&mut self) -> FoundAddresses {
         loop {
             match self.0.next().await {

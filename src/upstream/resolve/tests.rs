@@ -151,7 +151,7 @@ async fn dead_names_are_remembered_briefly() {
     }
     assert_eq!(began.elapsed(), LOOKUP_TIME);
     assert_eq!(asked.load(Relaxed), 3);
-    // Others are answered meanwhile.
+    // Other names are resolved meanwhile.
     let (dead, live) = (host("dead-2"), host("live-1"));
     let later =
         async { timeout(LOOKUP_TIME, sleep(KEEP_FAILURE)).await.map(|()| resolver.lookup(&live, A)).unwrap().await };
@@ -159,7 +159,7 @@ async fn dead_names_are_remembered_briefly() {
     assert!(live.is_ok() && matches!(dead, Err(ResolveError::TimedOut { is_alone: true, .. })), "{dead:?}");
 }
 
-/// Each address would be screened, and cached with those of thousands of names.
+/// Each address would have to be screened, and cached together with the addresses of thousands of names.
 #[tokio::test(start_paused = true)]
 async fn a_name_with_hundreds_of_addresses_is_not_resolved() {
     let (resolver, _) = resolver();
@@ -237,7 +237,7 @@ async fn a_hundred_dead_names_hold_up_their_own_client_for_some_seconds_only() {
     assert!(resolver.0.shares.is_empty() && resolver.0.in_flight.lock().is_empty());
 }
 
-/// Names of one site whose servers are silent wait for each other, and other sites for none of them.
+/// Look-ups of one site with silent servers wait for each other; look-ups of other sites do not wait for them.
 #[tokio::test(start_paused = true)]
 async fn five_hundred_dead_names_of_one_site_hold_up_no_new_site_of_their_client() {
     let (resolver, _) = resolver();
@@ -275,7 +275,7 @@ async fn five_hundred_silent_sites_hold_up_a_new_site_of_their_client_for_a_seco
         let began = Instant::now();
         resolver.lookup(&host(&format!("live-{number}.example")), A).await.unwrap();
         assert!(began.elapsed() < Duration::from_millis(1_100), "{number}: {:?}", began.elapsed());
-        // Three more silent names each second.
+        // Adds three more silent names each second.
         for more in 0..3 {
             all.spawn(dead(500 + 3 * number + more));
             sleep(Duration::from_millis(333)).await;
@@ -286,7 +286,7 @@ async fn five_hundred_silent_sites_hold_up_a_new_site_of_their_client_for_a_seco
     assert!(resolver.0.shares.is_empty() && resolver.0.in_flight.lock().is_empty());
 }
 
-/// That a look-up has not begun is this proxy's limit, and says nothing about the name.
+/// A look-up that has not begun has met this proxy's limit, which says nothing about the name.
 #[tokio::test(start_paused = true)]
 async fn a_look_up_that_has_not_begun_is_not_remembered_as_the_names_failure() {
     let (resolver, asked) = resolver();
@@ -318,7 +318,7 @@ fn a_name_that_is_not_there_is_the_sites_trouble_and_what_this_machine_lacks_is_
     }
 }
 
-/// The system's resolver reports both as the same error.
+/// The system's resolver reports failing name servers and its own unreachable server as the same error.
 #[tokio::test(start_paused = true)]
 async fn a_name_whose_servers_fail_is_the_sites_trouble_and_a_resolver_that_is_gone_is_no_sites() {
     let (resolver, _, state) = resolver_that(true);

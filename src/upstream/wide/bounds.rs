@@ -24,7 +24,7 @@ pub(super) fn set(context: &mut SslContextBuilder) {
     }
 }
 
-/// OpenSSL's security callback: whether it may use a key or algorithm, by its security level and by our limit.
+/// OpenSSL's security callback: whether OpenSSL may use a key or algorithm, by its security level and by our limit.
 unsafe extern "C" fn check_security(
     ssl: *const c_void,
     context: *const c_void,
@@ -39,7 +39,7 @@ unsafe extern "C" fn check_security(
         && !with.is_null()
         && unsafe { PKeyRef::<Public>::from_ptr(with.cast()) }.bits() > LONGEST_DH
     {
-        // SAFETY: adds an error to this thread's.
+        // SAFETY: only adds an error to this thread's error queue.
         unsafe {
             ERR_new();
             ERR_set_error(ERRORS_OF_DH, MODULUS_TOO_LARGE, null());

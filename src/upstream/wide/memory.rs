@@ -15,7 +15,7 @@ pub(in crate::upstream) struct TlsMemory(Mutex<Option<Box<TlsSpoken>>>);
 enum TlsSpoken {
     /// Only OpenSSL works.
     Wide { since: Instant },
-    /// Neither works, at these addresses.
+    /// Neither rustls nor OpenSSL works at these addresses.
     Neither(Vec<WideRefusal>),
 }
 
@@ -63,7 +63,7 @@ impl TlsMemory {
 }
 
 const KEEP_WIDE: Duration = Duration::from_secs(3600);
-/// Short: a server that is restarting also rejects both.
+/// Short, because a server that is restarting also rejects both.
 const KEEP_REFUSAL: Duration = Duration::from_secs(60);
 /// Maximum number of a host's addresses that are remembered.
 const MOST_REFUSALS: usize = 8;

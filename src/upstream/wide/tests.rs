@@ -82,7 +82,7 @@ async fn a_host_that_refuses_both_kinds_of_tls_is_asked_once_in_the_second() {
     }
 }
 
-/// This happens after a server's TLS was upgraded.
+/// Models a server whose TLS was upgraded.
 #[tokio::test]
 async fn a_host_that_does_not_speak_the_wide_kind_any_more_is_asked_in_the_usual_way_again() {
     let (port, counts) = three(&ALERT).await;
@@ -98,7 +98,7 @@ async fn a_host_that_does_not_speak_the_wide_kind_any_more_is_asked_in_the_usual
 
 #[tokio::test(start_paused = true)]
 async fn both_kinds_have_one_deadline() {
-    // Otherwise the paused clock would advance whenever only bytes are awaited.
+    // The blocked thread keeps the paused clock from advancing while the test only waits for bytes.
     let (hold, held) = std::sync::mpsc::channel::<()>();
     tokio::task::spawn_blocking(move || held.recv());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -122,7 +122,7 @@ async fn both_kinds_have_one_deadline() {
     drop(hold);
 }
 
-/// TLS with a server that has these groups: our side, its side, and how long it has computed.
+/// Connects to a TLS server with these groups. Returns our side, its side, and its CPU time.
 async fn shaken(groups: &str) -> (Stream, SslStream<std::net::TcpStream>, Duration) {
     let made = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
     let mut acceptor = SslAcceptor::mozilla_modern_v5(SslMethod::tls_server()).unwrap();
@@ -171,7 +171,7 @@ async fn what_a_handshake_takes_is_computed_where_no_request_waits() {
     assert!(here < computed / 4, "{here:?} here, {computed:?} by the server");
 }
 
-/// TLS with a server that has sent this many session tickets since (RFC 8446 §4.6.1).
+/// Connects to a TLS server, which then sends this many session tickets (RFC 8446 §4.6.1).
 async fn ticketed(tickets: usize) -> Stream {
     unsafe extern "C" {
         fn SSL_new_session_ticket(ssl: *mut std::ffi::c_void) -> std::ffi::c_int;
@@ -187,7 +187,7 @@ async fn ticketed(tickets: usize) -> Stream {
     stream
 }
 
-/// Otherwise a worker would read tickets without end, to find out whether the connection is idle.
+/// The check whether a connection is idle must not read tickets without end.
 #[tokio::test]
 async fn a_connection_on_which_tickets_do_not_end_is_not_used_again() {
     for (tickets, is_kept) in [(0, true), (4, true), (300, false)] {

@@ -250,7 +250,7 @@ async fn verify_says_of_when_the_records_are() {
     assert_eq!([&found["from"], &found["to"]], times, "of requests, not of when a process started: {found}");
     let place = directory.path().to_str().unwrap();
     let text = politely(&["evidence", "verify", place]).await.stdout;
-    let said = format!("  period:   {} to {}, by when requests came\n", times[0], times[1]);
+    let said = format!("  period:   {} to {}, by arrival of the requests\n", times[0], times[1]);
     assert!(text.contains(&said), "{text}");
     let html = report(directory.path(), &["--format", "html"]).await.stdout;
     let whole = html.lines().find(|line| line.contains("The chain is whole: 2 records")).expect("it says so");

@@ -179,7 +179,7 @@ pub(super) fn turned_away(page: &Page<'_>, out: &mut String) {
     }
 }
 
-/// The cells are HTML. On a narrow screen each cell is on a separate line, with its column's name.
+/// Writes a table of HTML cells. On a narrow screen each cell is on a separate line, with its column's name.
 fn table<const N: usize>(
     out: &mut String,
     heading: &str,

@@ -13,7 +13,7 @@ use http::Version;
 use std::time::{Duration, SystemTime};
 
 impl CacheUse {
-    /// Takes the claim as an order to store the answer. `None`: the cache was not asked before the request was sent.
+    /// Converts the claim to an order to store the answer. `None`: the request has no claim, or used it before.
     fn order(&mut self) -> Option<StoreOrder> {
         let replaces = self.stale.as_ref().map(|stale| stale.id);
         Some(StoreOrder { key: self.key, replaces, claim: self.claim.take()? })
@@ -82,7 +82,7 @@ impl Exchange<'_> {
             Framing::Length(length) => length <= cached.cache.most_of_one(),
             Framing::None | Framing::Chunked => true,
         };
-        // To a Range, statuses other than 200 may be about the range, as 416 is.
+        // In answer to a Range, a status other than 200 may concern only the range, as 416 does.
         let may_be_stored = may_be_stored && may_fit && (head.status == 200 || cached.wanted.range.is_none());
         let each = |take: &mut dyn FnMut(&[u8], &[u8])| head.each(|_, name, value| take(name, value));
         let field = |name: &[u8]| joined(name, |take| sent.each(take));

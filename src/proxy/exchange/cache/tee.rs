@@ -1,4 +1,4 @@
-//! An origin's content on its way to the client, of which the cache has a copy.
+//! Copies an origin's content to the cache while it passes to the client.
 
 use super::super::carry::{BodySource, Flow, FlowError, Side};
 use super::super::state::Exchange;

@@ -10,7 +10,7 @@ use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
 use std::mem::replace;
 
-/// A head as received.
+/// The head of an origin's answer, as received.
 pub struct AnswerHead<'a> {
     pub status: u16,
     pub version: Version,
@@ -53,7 +53,7 @@ pub struct Added<'a> {
     pub via: &'a str,
     pub proxy_status: Option<&'a str>,
     pub cache_status: Option<&'a str>,
-    /// Of an answer that has none (RFC 9110 §6.6.1).
+    /// The Date to add, if the answer has none (RFC 9110 §6.6.1).
     pub date: Option<&'a str>,
 }
 
@@ -69,7 +69,7 @@ impl<'a> AnswerHead<'a> {
         }
     }
 
-    /// `framing`: derived from the fields and the end of the stream.
+    /// Creates the head of an HTTP/2 answer. `framing`: derived from the fields and the end of the stream.
     pub fn of_http2(status: StatusCode, fields: &'a HeaderMap, framing: Framing) -> Self {
         AnswerHead {
             status: status.as_u16(),
@@ -116,7 +116,8 @@ impl<'a> AnswerHead<'a> {
                     .for_each(|it| pass(it.kind, it.name, it.value));
             }
             Fields::Http2(fields) => {
-                // RFC 9110 §8.6: in no 1xx or 204. Several agree, and are one.
+                // RFC 9110 §8.6: a 1xx or 204 has no Content-Length. If there are several, which are equal, only the
+                // first is passed.
                 let mut has_length = self.status < 200 || self.status == 204;
                 for (name, value) in fields {
                     let name = name.as_str().as_bytes();
@@ -130,7 +131,7 @@ impl<'a> AnswerHead<'a> {
         }
     }
 
-    /// The value of the first field of which this is true, also of one that ends here.
+    /// The value of the first field, hop-by-hop or not, for which `is_it` returns true.
     #[inline]
     fn find(&self, is_it: impl Fn(FieldKind, &[u8], &[u8]) -> bool) -> Option<&'a [u8]> {
         match self.fields {
@@ -161,7 +162,7 @@ impl<'a> AnswerHead<'a> {
         self.find(|kind, _, _| kind == FieldKind::ContentType)
     }
 
-    /// The first field of this name.
+    /// The value of the first field of this name.
     pub fn named(&self, name: &[u8]) -> Option<Vec<u8>> {
         let mut found = None;
         self.each(|_, it, value| {
@@ -172,12 +173,12 @@ impl<'a> AnswerHead<'a> {
         found
     }
 
-    /// All fields of this name as one (RFC 9110 §5.3).
+    /// The values of all fields of this name, joined into one (RFC 9110 §5.3).
     pub fn joined(&self, name: &[u8]) -> Option<Vec<u8>> {
         joined(name, |take| self.each(|_, it, value| take(it, value)))
     }
 
-    /// Whether a field of one of these names has such a value, also a field that ends here.
+    /// Whether a field of one of these names, hop-by-hop or not, has a value for which `is` returns true.
     pub fn any(&self, names: [&str; 2], is: impl Fn(&[u8]) -> bool) -> bool {
         let is_named = |name: &[u8]| names.iter().any(|it| it.as_bytes().eq_ignore_ascii_case(name));
         self.find(|_, name, value| is_named(name) && is(value)).is_some()
@@ -245,7 +246,7 @@ impl<'a> AnswerHead<'a> {
             Fields::Http2(fields) => (fields.len(), LIKELY),
         };
         fields.reserve(passed + MOST_ADDED);
-        // All values share their memory.
+        // All values are slices of one allocation.
         let mut values = BytesMut::with_capacity(bytes);
         let mut append = |name: &[u8], value: &[u8]| {
             // RFC 9113 §8.2.1: clients end the stream or the connection if white space surrounds a value.
@@ -282,7 +283,7 @@ fn length(digits: &[u8]) -> &[u8] {
     &digits[zeros.min(digits.len().saturating_sub(1))..]
 }
 
-/// Fields of [`Added`].
+/// Maximum number of fields from [`Added`].
 const MOST_ADDED: usize = 4;
-/// Bytes of an answer's values.
+/// Expected size of an answer's field values, in bytes.
 const LIKELY: usize = 512;

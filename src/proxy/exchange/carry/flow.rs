@@ -18,7 +18,7 @@ pub struct Flow {
     pub moved: u64,
     /// The destination accepts no more for now.
     pub is_held_up: bool,
-    /// All that the source has announced has been written, though its end may be missing.
+    /// All announced content has been written, although the end of the body may be missing.
     pub is_complete: bool,
 }
 
@@ -29,7 +29,7 @@ pub enum FlowError {
     Source(SideError),
     /// The destination failed.
     Destination(SideError),
-    /// Slower than the minimum rate; by the destination's fault if [held up](Flow::is_held_up).
+    /// Slower than the minimum rate. The destination is at fault if the flow was [held up](Flow::is_held_up).
     TooSlow,
 }
 
@@ -47,7 +47,7 @@ impl Flow {
         }
     }
 
-    /// Passes the rest of the current piece on. The rate is of what the destination takes, so that neither side may drip.
+    /// Passes on the rest of the current piece. The rate is measured at the destination, and so limits a slow source as well.
     #[inline]
     pub fn poll_piece<A: BodySource, B: Side>(
         &mut self,
@@ -78,7 +78,8 @@ impl Flow {
         Poll::Ready(Ok(()))
     }
 
-    /// `now`: when the task was woken. `look`: sees each new piece; its error ends the transfer before the piece.
+    /// Passes content on until one side is not ready. `now`: when the task was woken. `look`: receives each new piece
+    /// first; its error ends the transfer.
     #[inline]
     pub fn poll<A: BodySource, B: Side>(
         &mut self,
@@ -148,7 +149,7 @@ mod tests {
     use std::task::Waker;
     use std::time::Duration;
 
-    /// A destination that takes so many bytes a second: after how many seconds it is too slow.
+    /// After how many seconds a destination that takes `bytes` a second counts as too slow.
     fn cut_after(bytes: usize) -> Option<u64> {
         let rate = MinRate { rate: 10, over: Duration::from_secs(60) };
         let (mut nothing, mut input, mut unread) = (tokio::io::empty(), Buffer::new(), Buffer::new());

@@ -95,8 +95,8 @@ impl Http2Client {
         self.side.reset(reason);
     }
 
-    /// Discards the rest of the request for a while after the answer. Dropping the last handle sends a reset (RFC
-    /// 9113 §8.1), and clients lose an answer they have not read; some wait for window forever.
+    /// Discards the rest of the request for a while after the answer. Dropping the last handle sends a reset (RFC 9113
+    /// §8.1), and clients lose an answer they have not read; some wait forever for the window to open.
     async fn drain_request(&mut self, limit: Duration) {
         self.side.discard();
         let Some(receiving) = &mut self.side.receiving else { return };

@@ -15,7 +15,7 @@ pub struct LocalBody {
 }
 
 impl LocalBody {
-    /// `has_body`: false for an answer to HEAD and the like.
+    /// Creates the body of an answer. `has_body`: false if only the head is sent, as to HEAD.
     pub fn of(answer: Answer, has_body: bool) -> Self {
         let len = if has_body { answer.body().len() } else { 0 };
         LocalBody { answer, piece: 0..0, len }

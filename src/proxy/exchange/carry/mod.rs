@@ -52,5 +52,5 @@ pub struct Moved {
     pub down: u64,
 }
 
-/// How long to drain the rest of a request that was answered early: many clients read nothing before they have sent it all.
+/// How long to drain the rest of a request that was answered early: many clients read nothing before they have sent the whole request.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);

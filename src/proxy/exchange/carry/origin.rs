@@ -19,7 +19,7 @@ pub trait Origin {
 
     fn side(&mut self) -> &mut Self::Side;
 
-    /// Reads the next head, interim or final. `limit`: its size in bytes.
+    /// Reads the next head, interim or final. `limit`: its maximum size in bytes.
     fn poll_head<R>(
         &mut self,
         cx: &mut Context<'_>,

@@ -13,7 +13,7 @@ pub trait BodySource {
 
     fn consume(&mut self, n: usize);
 
-    /// The rest of the current piece, for two readers.
+    /// The rest of the current piece, which stays unconsumed.
     fn share(&self) -> Bytes {
         Bytes::copy_from_slice(self.bytes())
     }
@@ -38,7 +38,7 @@ pub trait BodySource {
     /// content stays in the socket.
     fn gather(&mut self, _: &mut Context<'_>) {}
 
-    /// Trailers behind the content.
+    /// The trailers after the content.
     fn trailers(&mut self) -> Option<HeaderMap> {
         None
     }

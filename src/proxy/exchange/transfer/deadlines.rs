@@ -38,7 +38,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         (self.is_origins_turn() || self.answered) && !self.down.is_done
     }
 
-    /// Who is at fault for a request that is too slow or has stalled.
+    /// The error for a request that is too slow or has stalled, which names the side at fault.
     pub(super) fn slow_request(&self) -> CarryError {
         match self.up.is_held_up {
             true => Failure::write_timeout(self.min_rate.over).into(),

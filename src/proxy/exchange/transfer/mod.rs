@@ -52,7 +52,7 @@ impl Exchange<'_> {
         poll_fn(|cx| {
             carry.now = woken.take().unwrap_or_else(Instant::now);
             let polled = carry.poll(cx, timer);
-            // Saved each time, because the task may be dropped.
+            // The counts are saved after each poll, because the task may be dropped.
             carry.exchange.trip.moved = Moved { up: carry.up.moved, down: carry.down.moved };
             carry.exchange.trip.is_delivered = carry.down.is_complete;
             polled
@@ -60,7 +60,7 @@ impl Exchange<'_> {
         .await
     }
 
-    /// The head of the request has been written.
+    /// Notes that the head of the request has been written.
     fn on_head_written(&mut self) {
         self.proxy.counters.sent(self.trip.upstream.is_some_and(|(_, reused)| reused));
         if let Some(permit) = &mut self.permit {
@@ -113,7 +113,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                     permit.pass_on();
                 }
             }
-            // Reading the body shows it too, but not while the site takes none of it.
+            // Reading the body shows whether the client has gone, but not while the origin accepts none of the body.
             let is_watched = self.is_sent() || self.up.is_held_up;
             if is_watched && self.client.poll_gone(cx).is_ready() {
                 if self.down.is_done {
@@ -148,12 +148,12 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         self.up.is_done || self.send_stopped.is_some()
     }
 
-    /// The origin has all that it needs for now.
+    /// Whether the origin has all that it needs for now.
     fn is_origins_turn(&self) -> bool {
         self.is_sent() || self.awaits_continue && !self.up.is_held_up
     }
 
-    /// The answer is complete, and the origin takes the rest of the request.
+    /// Whether the answer is complete and the origin still reads the rest of the request.
     fn is_still_read(&self) -> bool {
         self.down.is_done && !self.is_sent() && !self.awaits_continue && self.origin.reads_on()
     }
@@ -165,7 +165,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         self.up.at = self.now + self.min_rate.over;
     }
 
-    /// Sends the request on.
+    /// Forwards the request's body.
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<(), CarryError> {
         let (from, to) = (self.client.side(), self.origin.side());
         let polled = self.up.poll(cx, from, to, self.min_rate, self.now, |_| Ok(()));
@@ -196,7 +196,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         }
     }
 
-    /// Sends the answer on.
+    /// Forwards the answer.
     #[inline]
     fn poll_down(&mut self, cx: &mut Context<'_>) -> Poll<Result<Carried, CarryError>> {
         while !self.answered {
@@ -209,7 +209,8 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                         return Err(Failure::malformed("interim answers without end").into());
                     }
                     continues |= head.status == 100;
-                    // Early hints (103) are part of a page's head: a page that is read first has none.
+                    // Early hints (103) are dropped if pages are read first, because nothing may be sent before a page
+                    // is read.
                     if !self.exchange.reads_pages || self.awaits_continue && head.status == 100 {
                         self.client.interim(head);
                     }
