@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 #[derive(Clone)]
 pub struct FairPlaces(Arc<Mutex<PlacesState>>);
 
-/// One place, or the wait for one. Released on drop.
+/// A place, or a wait for a place. Dropping it releases the place or ends the wait.
 pub struct FairPlace {
     all: FairPlaces,
     client: ClientId,
@@ -40,7 +40,7 @@ impl Taker {
         Self { client, site: hasher.finish() }
     }
 
-    /// A client's work for no particular site.
+    /// Makes a taker for a client's work that is not for a particular site.
     pub const fn of(client: ClientId) -> Self {
         Self { client, site: 0 }
     }
@@ -85,7 +85,7 @@ impl FairPlaces {
     pub async fn take(&self, taker: Taker) -> FairPlace {
         let (place, told) = self.enter(taker);
         if let Some(told) = told {
-            // The sender is kept until a place is assigned.
+            // This cannot fail, as the state keeps the sender until a place is assigned.
             let _ = told.await;
         }
         place
@@ -97,7 +97,7 @@ impl FairPlaces {
         let state = &mut *guard;
         let free = state.most.saturating_sub(state.taken);
         let places = state.clients.entry(client).or_default();
-        // Passes over no waiting client: each of them has at least as many places as are free.
+        // No waiting client is overtaken: each has at least as many places as are free, so it may not take a place yet.
         if places.taken < free {
             places.taken += 1;
             state.taken += 1;
@@ -266,7 +266,7 @@ pub(crate) mod tests {
             let mut given_up = Box::pin(places.take(of(1)));
             assert!((&mut given_up).now_or_never().is_none());
             drop(first);
-            // Here the wait is dropped: its place was assigned, but not yet received.
+            // The wait is dropped here: its place was assigned, but not yet received.
         }
         assert!(places.take(of(1)).now_or_never().is_some());
         let state = places.0.lock();
@@ -287,7 +287,7 @@ pub(crate) mod tests {
         assert!(places.take(of(2)).now_or_never().is_some());
     }
 
-    /// Each step costs no more than a search tree operation, however many wait.
+    /// A step costs no more than a search tree operation, however many requests wait.
     #[tokio::test]
     async fn a_hundred_thousand_that_wait_are_served_in_their_order() {
         let places = FairPlaces::new(1000);
@@ -301,7 +301,7 @@ pub(crate) mod tests {
                 drop(place);
             }
         });
-        // Tokio's cooperative budget would make some wake late and change the order.
+        // Tokio's cooperative budget would make some tasks wake late and change the order.
         tokio::task::unconstrained(futures_util::future::join_all(waits)).await;
         let served = served.lock();
         assert_eq!(served.len(), 100);

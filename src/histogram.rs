@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Histogram {
     /// Upper bounds of the buckets in milliseconds, ascending.
     bounds: &'static [u64],
-    /// Durations per bucket: up to its bound and above the one before. The last is for durations above all bounds.
+    /// Number of durations in each bucket: above the previous bound, up to its own. The last bucket has no upper bound.
     counts: Box<[AtomicU64]>,
     /// Sum of the durations, in microseconds.
     sum: AtomicU64,
@@ -31,7 +31,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// `bounds`: upper bounds in milliseconds, ascending.
+    /// Creates an empty histogram. `bounds`: upper bounds in milliseconds, ascending.
     pub fn new(bounds: &'static [u64]) -> Self {
         let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
         Self { bounds, counts, sum: AtomicU64::new(0) }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // The panic hook has printed the message; the exit code marks a bug of politely's.
+    // The panic hook has printed the message; the exit code marks a bug in politely.
     std::panic::catch_unwind(politely::main).unwrap_or(ExitCode::from(DEFECT))
 }
 

@@ -15,7 +15,7 @@ pub fn seconds(at: SystemTime) -> String {
     millis(at)[..19].to_owned() + "Z"
 }
 
-/// [`millis`] without an allocation.
+/// Like [`millis`], without an allocation.
 pub fn millis_bytes(at: SystemTime) -> [u8; 24] {
     let mut text = [0; 24];
     utc(at).format_into(&mut &mut text[..], MILLIS).expect("each part has a fixed number of digits");
@@ -27,7 +27,7 @@ pub fn parse(text: &str) -> Option<SystemTime> {
     OffsetDateTime::parse(text, &Rfc3339).ok().map(Into::into)
 }
 
-/// Converts to UTC. Clamps to 1970 to 9999, as a wrong clock may give years that have no such text.
+/// Converts to UTC, clamped to the years 1970 to 9999: a wrong clock may show a year that RFC 3339 cannot express.
 fn utc(at: SystemTime) -> OffsetDateTime {
     at.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LAST).into()
 }

@@ -26,8 +26,8 @@ fn is_aes256(suite: &SupportedCipherSuite) -> bool {
     )
 }
 
-/// Maximum number of a peer's intermediate certificates that are tried. If all have the same name, each order of them is tried: with
-/// ten, this takes seconds.
+/// Maximum number of a peer's intermediate certificates that are tried. If all of them have the same name, the verifier tries every order:
+/// with ten, this takes seconds.
 pub const MAX_INTERMEDIATES: usize = 3;
 
 /// Maximum size of a peer's certificates together, in bytes: about forty small ones, each of which takes 0.2 ms to parse.

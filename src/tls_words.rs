@@ -45,7 +45,7 @@ pub fn with_cure(said: String) -> String {
     }
 }
 
-/// The error beyond the limit [`crate::tls_provider::MAX_CHAIN`].
+/// The error for a chain longer than [`crate::tls_provider::MAX_CHAIN`].
 pub const LONG_CHAIN: &str = "the server's certificate chain is longer than 16 KiB";
 pub const NO_TLS: &str = "the server does not speak TLS on this port";
 pub const UNTRUSTED: &str = "the certificate's issuer is not trusted";
@@ -54,7 +54,7 @@ pub const VERIFY_OFF: &str = "`verify: off` for this host in `hosts`, best with 
 const NO_CERTIFICATE_OF_OURS: &str = "the server requires a client certificate";
 const REJECTS_OURS: &str = "the server rejects our client certificate";
 const UNKNOWN_NAME: &str = "the server has no site of this name (unrecognised name)";
-const NO_HTTP: &str = "the server speaks none of the offered versions of HTTP";
+const NO_HTTP: &str = "the server does not speak any offered version of HTTP";
 const OTHER_END: &str = "the server ended the TLS handshake (";
 
 /// Parts of sentences about origins, with the setting that helps against each.
@@ -67,12 +67,12 @@ const CURES: [(&str, &str); 9] = [
     (NO_TLS, "if it speaks HTTP there, ask for `http://`"),
     (UNKNOWN_NAME, "no setting helps, only another name"),
     (NO_HTTP, "no setting offers more"),
-    (OTHER_END, "it names no parameter, and no setting is known to help"),
+    (OTHER_END, "its alert does not name the cause, and no setting is known to help"),
 ];
 
 /// Parts of rustls' errors, with the sentence for each.
 const SENTENCES: [(&str, &str); 5] = [
-    // Of a server's messages, only the one with its certificates can be so long.
+    // Only the message with the server's certificates can be so long.
     ("PayloadTooLarge", LONG_CHAIN),
     ("received corrupt message", NO_TLS),
     ("peer sent no certificates", "the server sent no certificate"),
@@ -140,7 +140,7 @@ fn certificate(why: &str) -> String {
     }
 }
 
-/// Extracts the names from `DnsName("a.example"), DnsName("b.example") or IpAddress(192.0.2.1)`; of hundreds, only the first ones.
+/// Extracts the names from `DnsName("a.example"), DnsName("b.example") or IpAddress(192.0.2.1)`, at most the first eight.
 fn plain(names: &str) -> String {
     let all = names.replace("DnsName(\"", "").replace("IpAddress(", "").replace("\")", "").replace(')', "");
     match all.match_indices(", ").nth(NAMES) {
@@ -149,7 +149,7 @@ fn plain(names: &str) -> String {
     }
 }
 
-/// Index of the separator at which the list is cut: eight names are left.
+/// Index of the separator at which the list is cut, so that eight names are left.
 const NAMES: usize = 7;
 
 /// Explains an alert (RFC 8446 §6.2) by its name in rustls.

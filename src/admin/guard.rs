@@ -1,5 +1,5 @@
-//! Access control: refuses pages of other sites in a browser and names made to point here (DNS rebinding), and gives
-//! other clients' data only with the token. `router` calls it for each request.
+//! Access control, called by `router` for each request. Refuses requests from other sites' pages in a browser, and requests to foreign host
+//! names that point here (DNS rebinding). Shows other clients' data only to callers with the token.
 
 use super::Admin;
 use super::problem::problem;
@@ -67,12 +67,12 @@ pub(super) async fn refuse_cross_site(State(admin): State<Arc<Admin>>, request: 
 enum HostKind {
     /// An address, which cannot be made to point elsewhere, or `localhost`, which is not looked up.
     Own,
-    /// One of `admin.hosts`, possibly behind TLS.
+    /// A name in `admin.hosts`, possibly behind TLS.
     Named,
 }
 
 impl HostKind {
-    /// `None`: any site could make that name point here.
+    /// The kind of this name. `None`: any site could make the name point here.
     fn of(host: &str, named: &[HostPattern]) -> Option<Self> {
         let name = without_port(host);
         let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);

@@ -81,7 +81,7 @@ fn site_file(state: &SiteFileState) -> Value {
     })
 }
 
-/// A reservation that a page itself declared, and by which requests for it are still refused.
+/// A page's own reservation, because of which requests for the page are still refused.
 pub(super) fn remembered(remembered: RememberedReservation) -> Value {
     let Reservation { field, value, purpose, .. } = &*remembered.reservation;
     json!({ "rule": format!("{}: {value}", field.as_str()), "purpose": purpose, "said": rfc3339::seconds(remembered.said) })
@@ -191,7 +191,7 @@ pub(super) fn held(held: &HeldRequest) -> Value {
     })
 }
 
-/// A budget and what is spent of it.
+/// A budget and its spending in the current period.
 pub(super) fn budget(figures: &BudgetFigures) -> Value {
     let BudgetFigures { of, budget, spent } = figures;
     json!({

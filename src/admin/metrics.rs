@@ -80,7 +80,7 @@ fn registry(admin: &Admin, names: bool) -> Registry {
     let last = &admin.last_reload;
     let help = "1 if the last reload put all of the configuration in force";
     all.gauge("config_last_reload_successful", help, usize::from(last.failure.lock().is_none()));
-    let help = "When all of the configuration was last put in force";
+    let help = "Time at which all of the configuration was last put in force";
     all.gauge("config_last_reload_success_timestamp_seconds", help, last.succeeded_at.load(Relaxed));
     all.gauge("uptime_seconds", "Time since the start", admin.started.elapsed().as_secs_f64());
     all.gauges("build_info", "Always 1, with the version", [(labels([("version", env!("CARGO_PKG_VERSION"))]), 1)]);
@@ -93,7 +93,7 @@ fn requests(all: &mut Metrics, counts: &Counts, details: Details, names: bool) {
         let labels = |outcome: &str| [("outcome", outcome.to_owned())].into_iter().chain(user.clone()).collect();
         counts.iter().map(|(outcome, count)| (labels(outcome), *count)).collect::<Vec<(Labels, u64)>>()
     };
-    let help = "Requests by outcome (forwarded, failed, client-gone, or why refused), and by user if the token is sent";
+    let help = "Requests by outcome (forwarded, failed, client-gone, or reason of the refusal), and by user if the token is sent";
     match names {
         true => all.counters("requests", help, details.users.iter().flat_map(of)),
         false => all.counters("requests", help, of(&(Box::from(""), details.outcomes()))),
@@ -101,9 +101,9 @@ fn requests(all: &mut Metrics, counts: &Counts, details: Details, names: bool) {
     let by = |label, counts: &BTreeMap<&'static str, u64>| {
         counts.iter().map(|(slug, count)| (labels([(label, slug)]), *count)).collect::<Vec<_>>()
     };
-    let help = "Requests that report mode let through, by why they would have been refused or held";
+    let help = "Requests that report mode let through, by the reason for which they would have been refused or held";
     all.counters("requests_reported", help, by("outcome", &counts.reported));
-    let help = "TLS connections that clients ended because of the proxy's certificate, by how";
+    let help = "TLS connections that clients ended because of the proxy's certificate, by kind of rejection";
     all.counters("distrusted", help, by("how", &counts.distrusted));
     all.counter("tunnels", "Tunnels, whose content is not inspected", counts.tunnels);
     let help = "Answers from origins with `verify: off`";
@@ -218,7 +218,7 @@ fn connections(all: &mut Metrics, proxy: &Proxy, [handshakes, failed_handshakes]
     all.gauge("leaves", "Cached host certificates", proxy.leaves.ready());
     all.counter("leaves_made", "Host certificates issued", proxy.leaves.made());
     let expires = proxy.leaves.ca().validity().1.unix_timestamp();
-    all.gauge("ca_expiry_timestamp_seconds", "When the certificate authority expires", expires as f64);
+    all.gauge("ca_expiry_timestamp_seconds", "Time at which the certificate authority expires", expires as f64);
 }
 
 fn labels<const N: usize>(labels: [(&'static str, &str); N]) -> Labels {

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 
-/// Reloads the configuration; the error is the diagnostics. `None`: there is no file to reload.
+/// Reloads the configuration; an error is the text of the diagnostics. `None`: there is no file to reload.
 pub type Reload = Box<dyn Fn() -> Option<Result<Changes, String>> + Send + Sync>;
 
 /// State shared by all handlers.
@@ -93,7 +93,7 @@ impl Admin {
         }
     }
 
-    /// Stops serving; requests in flight have a moment to finish.
+    /// Stops serving. Requests in flight have half a second to finish.
     pub fn end(&self) {
         self.ended.send_replace(true);
     }

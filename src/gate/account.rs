@@ -56,8 +56,8 @@ impl Account {
         self.held + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Records a decision. `allowance`: `None` if the request is refused or has to wait. `entry`, `others`: the
-    /// entries it used.
+    /// Records a decision. `allowance`: `None` if the request is refused or has to wait. `entry`, `others`: the entries
+    /// that the decision used.
     #[inline]
     pub(super) fn record_decision(
         &mut self,

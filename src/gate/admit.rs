@@ -50,7 +50,7 @@ impl Gate {
         }
     }
 
-    /// Goes as far as possible without waiting; the rest is boxed, because most requests do not need it.
+    /// Takes the steps that need no wait; the rest is boxed, because most requests do not need it.
     fn first_step<'a>(
         &'a self,
         request: &'a Request<'_>,
@@ -98,7 +98,7 @@ impl Gate {
         }
     }
 
-    /// Handles a robots.txt that could not be requested, for a reason that is not the site's: in report mode the request goes anyway.
+    /// Handles a robots.txt that could not be requested for a reason on our side. In report mode the request goes anyway.
     fn without_robots(&self, host: &AdmitHost<'_>, request: &Request<'_>, why: Refusal) -> Result<Admitted, Refusal> {
         let settings = self.settings.load();
         if settings.mode != Mode::Report {
@@ -129,8 +129,8 @@ impl Gate {
         decision
     }
 
-    /// Goes as far as possible without waiting. `waited`: time waited so far. `granted`: the slot that the last wait was for. Each step
-    /// decides again, as rules and gap may have changed. If a file has to be fetched, the granted slot is given up, and the fetch takes one
+    /// Takes the steps that need no wait. `waited`: time waited so far. `granted`: the slot granted by the last wait. Each step decides
+    /// again, as rules and gap may have changed. If a file has to be fetched, the granted slot is given up, and the fetch takes a slot
     /// itself. The requests behind do the same, so their order stays.
     fn step(
         &self,
@@ -162,7 +162,7 @@ impl Gate {
         let is_reported = settings.mode == Mode::Report;
         account.bill = Bill::of(&self.ledger, rules.manners.budget, queue.key(), request, is_reported);
         let spent = account.bill.as_ref().and_then(|bill| bill.refusal());
-        // After all refusals: a client that may not have a page does not learn that others had it.
+        // Comes after all refusals, so that a client that may not have a page does not learn whether others fetched it.
         if request.asks_cache && (spent.is_none() || is_reported) {
             account.bill = None;
             return Ok(Step::Go(Admitted::Allowed { reported }));

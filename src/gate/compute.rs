@@ -1,5 +1,5 @@
-//! Runs long computations, such as decoding a body or compiling a long robots.txt, on threads that serve no requests, on half of the
-//! cores at most. Clients take turns, and so do the sites for which each client asks.
+//! Runs long computations, such as decoding a body or compiling a long robots.txt, on threads that serve no requests, and on at most half
+//! of the cores. Clients take turns, and so do the sites for which each client asks.
 
 use super::fair_places::{FairPlaces, Taker};
 use std::panic::resume_unwind;

@@ -21,7 +21,7 @@ pub enum DecodeError {
     TooMany,
     #[error("the {0} body takes too long to decode")]
     Costly(&'static str),
-    #[error("it takes too long to read in all the ways in which clients may: codings, encodings, XML")]
+    #[error("the body takes too long to read in all the ways in which clients may read it: codings, encodings, XML")]
     Ambiguous,
     #[error("the proxy is shutting down")]
     Stopped,
@@ -155,7 +155,7 @@ fn gzip(input: &mut Input<'_>, all: u64, out: &mut Vec<u8>) -> io::Result<usize>
 /// The input of a decoder, read in pieces until the time is up.
 struct Input<'a> {
     rest: &'a [u8],
-    /// A [`thread_time`].
+    /// The [`thread_time`] at which the time is up.
     until: Duration,
     taken: usize,
     is_costly: bool,
@@ -228,7 +228,7 @@ fn is_zlib(body: &[u8]) -> bool {
 
 /// First bytes of a gzip file: the magic number and the only defined method (RFC 1952 §2.3.1).
 const GZIP: &[u8] = b"\x1f\x8b\x08";
-/// Most characters of a coding's name in messages.
+/// Maximum number of characters of a coding's name in messages.
 const MAX_NAME: usize = 40;
 const MAX_CODINGS: usize = 4;
 const BUFFER: usize = 4096;
@@ -394,7 +394,7 @@ pub(super) mod tests {
         assert_eq!(decode(vec![0xff; 100], "deflate", 1000, false), Err(DecodeError::Damaged("deflate")));
     }
 
-    /// However few bytes of it have come.
+    /// Zlib is recognised however few bytes have come.
     #[test]
     fn zlib_is_known_by_its_beginning_in_either_name() {
         let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());

@@ -26,7 +26,7 @@ impl Workers {
         read.map(|mut read| read.pop().unwrap_or_default())
     }
 
-    /// Reads the usage statements in the beginning of a page. A damaged body is read up to the damage, as many clients show that much.
+    /// Reads the usage statements in the beginning of a page. A damaged body is read up to the damage, as many clients show that part.
     pub async fn page(self, body: Arc<Vec<u8>>, form: Arc<PageForm>, taker: Taker) -> Result<UsageLines, DecodeError> {
         self.in_turn(taker, move |most| page(&body, &form, most)).await.map(|read| read.lines)
     }
@@ -37,7 +37,7 @@ impl Workers {
     }
 
     /// Does quick work at once, as for most bodies, and other work in its turn on a limited number of other threads. Dropping the future
-    /// gives the wait up.
+    /// ends the wait.
     async fn in_turn<T: Send + 'static>(
         &self,
         taker: Taker,
@@ -60,13 +60,13 @@ fn page(body: &[u8], form: &PageForm, most: Work) -> Result<PageRead, DecodeErro
 /// A limit on work for one body.
 #[derive(Clone, Copy)]
 struct Work {
-    /// For decoding.
+    /// CPU time for decoding.
     time: Duration,
-    /// For reading a page.
+    /// Steps for reading a page.
     steps: usize,
 }
 
-/// Why a body stays unread if it has waited too long for its turn: the proxy is busy, which is not the site's fault.
+/// The error for a body that has waited too long for its turn: the proxy is busy, which is not the site's fault.
 pub const DECODERS_BUSY: &str = "too many costly bodies are being decoded";
 /// The limit on another thread. Half a megabyte of rules takes a tenth of this time.
 const MOST: Work = Work { time: Duration::from_millis(50), steps: MOST_STEPS };
@@ -123,7 +123,7 @@ mod tests {
         assert!(read(&long, "").await.is_ok());
     }
 
-    /// Many clients show a page whose checksum is wrong; a robots.txt has to be whole.
+    /// Many clients show a page whose checksum is wrong, but a robots.txt has to be whole.
     #[tokio::test]
     async fn what_comes_before_damage_counts_for_a_page_and_not_for_a_file() {
         let mut body = gzip_of(TEXT);

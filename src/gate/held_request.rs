@@ -26,7 +26,7 @@ pub struct HeldRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeldFor {
-    /// Its robots.txt is being fetched.
+    /// The host's robots.txt is being fetched.
     Robots,
     /// The gap between starts at the host.
     Gap(Duration),
@@ -36,7 +36,7 @@ pub enum HeldFor {
     Backoff(Duration),
     /// The host refused `refusals` requests in a row and is paused.
     Paused { refusals: u32 },
-    /// As many requests are in flight as are allowed.
+    /// The allowed number of requests is in flight.
     InFlight(u32),
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for HeldFor {
     }
 }
 
-/// Counts of waits for slots since the start. Only waits of 10 ms or longer count: shorter ones just ask another process for the slot.
+/// Counts of waits for slots since the start. Waits below 10 ms do not count: they only ask another process for the slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldFigures {

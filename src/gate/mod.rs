@@ -69,7 +69,7 @@ pub struct Gate {
     pub workers: Workers,
     store: Arc<Store>,
     fleet: Arc<Fleet>,
-    /// Set while the proxy stops: requests may be held until then.
+    /// When the proxy stops: the time until which requests may be held.
     drain: Sender<Option<Instant>>,
     /// True once a reload has switched to report mode, which holds no request.
     reports: Sender<bool>,
@@ -151,7 +151,7 @@ impl Gate {
     /// request is refused anyway; then nothing is fetched.
     ///
     /// # Errors
-    /// A file that decides could not be requested, for a reason that is not the site's.
+    /// A file that decides could not be requested, for a reason on our side.
     pub async fn explain(
         &self,
         request: &Request<'_>,
@@ -169,7 +169,7 @@ impl Gate {
         }
         let mut asked = self.fetch_unknown(SiteFile::Robots, request.authority).await;
         let robots = host.load_full();
-        // Fetches each file at most once.
+        // Each file is fetched at most once.
         let mut left = SiteFile::COUNT;
         loop {
             let [tdmrep, license] = self.others(&robots, rules, request.authority);

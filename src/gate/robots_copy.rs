@@ -12,7 +12,7 @@ pub struct RobotsCopy {
     pub status: u16,
     pub body: Bytes,
     pub validators: Validators,
-    /// Seconds since it was fetched or confirmed.
+    /// Seconds since the copy was fetched or confirmed.
     pub age: u64,
 }
 

@@ -13,7 +13,7 @@ pub(super) struct SharedRows<K: Clone + Eq + Hash, V: Default>(RowTable<K, V>);
 
 type RowTable<K, V> = Arc<Mutex<HashMap<K, Weak<SharedRow<K, V>>>>>;
 
-/// One row. It may have been taken out of the table while it is held, and its key may have another row.
+/// A row. It may have been taken out of the table while it is held, and its key may have another row.
 pub(super) struct SharedRow<K: Clone + Eq + Hash, V: Default> {
     all: RowTable<K, V>,
     key: K,
@@ -57,8 +57,8 @@ impl<K: Clone + Eq + Hash, V: Default> SharedRow<K, V> {
         self.leave_if(|| true);
     }
 
-    /// Like [`leave`](Self::leave), if `leaves` returns true, which is called under the lock so that nobody gets the row meanwhile. Returns
-    /// whether the row was taken out.
+    /// Like [`leave`](Self::leave), but only if `leaves` returns true. `leaves` is called under the lock, so that nobody gets the row
+    /// meanwhile. Returns whether the row was taken out.
     pub fn leave_if(&self, leaves: impl FnOnce() -> bool) -> bool {
         let mut all = self.all.lock();
         let leaves = leaves();

@@ -82,12 +82,12 @@ impl Gate {
                 return Ok(());
             }
         }
-        // Without a burst: the origin has asked for time.
+        // No burst is allowed, as the origin has asked for a pause.
         permit.again(&pages).await
     }
 
-    /// Returns when a draining proxy gives the request up: at once if its slot at `due` would come too late, else at the end of the drain.
-    /// `None`: the time of the slot is unknown.
+    /// Returns when a draining proxy gives the request up: at once if its slot comes later than the drain ends, else at the end of the
+    /// drain. `due`: when its slot comes; `None`: unknown.
     async fn drained(&self, due: Option<Instant>) -> Refusal {
         let mut drain = self.drain.subscribe();
         // The sender lives as long as the gate.

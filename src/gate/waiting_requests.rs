@@ -39,7 +39,7 @@ struct Waiter {
     client: ClientId,
     /// Dropping it tells the request that it has lost its place.
     _place: oneshot::Sender<()>,
-    /// `None`: a retry, or a fetch on behalf of a request that is listed.
+    /// The entry in the list. `None`: a retry, or a fetch on behalf of a request that is listed.
     listed: Option<HeldEntry>,
 }
 
@@ -93,12 +93,12 @@ impl HeldEntry {
         }
     }
 
-    /// Time that a request waited for its slot, if long enough to count.
+    /// Time for which a request has waited for its slot, if long enough to count.
     fn turn_held(&self) -> Option<Duration> {
         self.turn.as_ref().map(|_| self.since.elapsed()).filter(|held| *held >= MIN_HELD)
     }
 
-    /// `before`: requests for the same host that came earlier.
+    /// The request as shown in the status. `before`: number of requests for the same host that came earlier.
     fn listed(self, before: u32) -> HeldRequest {
         let HeldEntry { authority, url, user, from, since, turn } = self;
         let since = since.elapsed();
@@ -244,7 +244,7 @@ pub(super) struct WaitPlace {
 impl WaitPlace {
     /// Returns when the place was lost to another request.
     pub async fn crowded_out(&mut self) -> Refusal {
-        // The sender is dropped with the place, and never used.
+        // The sender never sends; it is dropped with the place.
         let _ = (&mut self.gone).await;
         Refusal::QueueFull { retry_after: COME_BACK }
     }

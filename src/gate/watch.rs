@@ -1,4 +1,4 @@
-//! Figures of the gate for the status and metrics, and `refresh`.
+//! Figures of the gate for the status and metrics, and fetches on the operator's demand (`refresh`).
 
 use super::pacer::PaceFigures;
 use super::robots::{CacheFigures, FetchReason, Order};
@@ -70,7 +70,7 @@ impl Gate {
         store::is_begun(settings)
     }
 
-    /// Whether this process has the store open; only one process can.
+    /// Whether this process has the store open.
     pub fn is_store_open(&self) -> bool {
         self.store.is_readable()
     }
@@ -127,8 +127,8 @@ impl Gate {
         self.robots.insert(authority, status, headers, body);
     }
 
-    /// The ruling of the licence file that an answer's Link header names, on the request for that answer. `None`: robots.txt names one for
-    /// the whole site. The file is fetched in the background if necessary, and rules nothing until it has arrived.
+    /// The ruling on a request by the licence file that its answer's Link header names. `None`: another licence file applies, such as that
+    /// in robots.txt. The file is fetched in the background if necessary, and rules nothing until it has arrived.
     pub fn judge_linked(&self, request: &Request<'_>, rules: &HostRules, url: &str) -> Option<Ruling> {
         let robots = self.robots.link_license(request.authority, url)?;
         let license = self.robots.host(SiteFile::license(url), request.authority);
@@ -139,7 +139,7 @@ impl Gate {
         Some(decision.ruling)
     }
 
-    /// Call after the settings have changed.
+    /// Applies changed settings.
     pub fn reloaded(&self, before: &Settings) {
         let settings = self.settings.load();
         self.reports.send_replace(settings.mode == Mode::Report);
@@ -168,7 +168,7 @@ impl Gate {
     /// that takes. Returns the new robots.txt entry.
     ///
     /// # Errors
-    /// A file could not be requested, for a reason that is not the site's.
+    /// A file could not be requested, for a reason on our side.
     pub async fn refresh(&self, authority: &Authority) -> Result<Arc<Entry>, Refusal> {
         let host = self.robots.host(SiteFile::Robots, authority);
         let order = Order::background(FetchReason::Anew);
@@ -186,7 +186,7 @@ impl Gate {
         Ok(robots)
     }
 
-    /// One word for what this answer allows under the current settings.
+    /// A word for what this answer allows under the current settings.
     pub fn access(&self, authority: &Authority, answer: &SiteAnswer) -> &'static str {
         explain::access(answer, &self.settings.load().hosts.get(authority.host()).rules.options)
     }

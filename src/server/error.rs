@@ -1,4 +1,4 @@
-//! Why the proxy could not start or apply changed settings, and what to do about it.
+//! The reasons why the proxy could not start or apply changed settings, and what to do about each.
 
 use crate::config::{AccessLog, MORE_PROCESSES, NO_LOCK, Settings, UnusableFile};
 use std::io;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use time::OffsetDateTime;
 
-/// Why the proxy could not start.
+/// The reason why the proxy could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -37,7 +37,7 @@ impl StartError {
         }
     }
 
-    /// A log that cannot be written as configured.
+    /// Makes the error for a log that cannot be written as configured.
     pub(crate) fn log(settings: &Settings, source: io::Error) -> Self {
         let AccessLog::File(path) = &settings.log.access else { return source.into() };
         let hint = match source.kind() {
@@ -49,7 +49,7 @@ impl StartError {
         Self::of_file(settings, path, format!("cannot open the access log {}: {source}", path.display()), hint)
     }
 
-    /// A cache that cannot be used as configured.
+    /// Makes the error for a cache that cannot be used as configured.
     pub(crate) fn cache(settings: &Settings, path: &Path, source: &io::Error) -> Self {
         let hint = match source.kind() {
             io::ErrorKind::ResourceBusy => NO_LOCK,

@@ -21,7 +21,7 @@ pub(super) struct Listeners {
 
 #[derive(Clone)]
 struct OpenListener {
-    /// The configured address that it was opened for.
+    /// The configured address for which the listener was opened.
     written: ListenAddress,
     address: SocketAddr,
     socket: Arc<TcpListener>,
@@ -143,7 +143,7 @@ impl OpenListener {
     }
 }
 
-/// Reads the TLS configuration of a listener. `settings`: those that contain `wanted`.
+/// Reads the TLS configuration of the listener `wanted`, which is one of `settings.listen`.
 pub(super) fn tls(settings: &Settings, wanted: &Listener) -> Result<Option<Arc<Tls>>, UnusableFile> {
     let Some(tls) = &wanted.tls else { return Ok(None) };
     let config = listener_config(tls).map_err(|error| error.placed(&settings.places))?;

@@ -77,7 +77,7 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
     let plan = Plan::on(&settings, sockets)?;
     survive_full_files()?;
     let admin_socket = match &settings.admin.address {
-        // If systemd passed several sockets, the first.
+        // Uses the first socket if systemd passed several.
         Some(address) => sockets::open(address, &[]).map_err(StartError::for_admin)?.into_iter().next(),
         None => None,
     };
@@ -150,8 +150,8 @@ impl Running {
         self.parts.admin.as_ref()?.0.token()
     }
 
-    /// Sets where [`reload_from_file`](Self::reload_from_file) and `POST /api/v1/reload` load settings from; the error of `load` says
-    /// what is wrong with them.
+    /// Sets the source of settings for [`reload_from_file`](Self::reload_from_file) and `POST /api/v1/reload`; an error of `load` says what
+    /// is wrong with them.
     pub fn reload_from(&self, load: impl Fn() -> Result<Settings, String> + Send + Sync + 'static) {
         // Fails if it is set already.
         let _ = self.parts.load.set(Box::new(load));
@@ -176,7 +176,7 @@ impl Running {
         self.parts.proxy.counters.read()
     }
 
-    /// The request that has been held longest, if for at least this time.
+    /// The request that has been held longest, if it has been held for at least this time.
     pub fn longest_held(&self, at_least: Duration) -> Option<HeldRequest> {
         self.parts.proxy.gate.longest_held(at_least)
     }
@@ -232,7 +232,7 @@ impl Running {
         self.shutdown_before(std::future::pending()).await
     }
 
-    /// Like [`shutdown`](Self::shutdown), but aborts what is still in flight when `cut` completes.
+    /// Like [`shutdown`](Self::shutdown), but aborts the requests still in flight when `cut` completes.
     pub async fn shutdown_before(mut self, cut: impl Future<Output = ()>) -> Totals {
         let proxy = self.parts.proxy.clone();
         let drain = proxy.settings.load().limits.drain_timeout;
@@ -258,7 +258,7 @@ impl Running {
         proxy.gate.leave_fleet().await;
         let gate = proxy.gate.clone();
         let (closing, (closes, closed)) = (proxy.clone(), oneshot::channel::<()>());
-        // Not on the runtime's threads for blocking work, which may be busy for long. Without a thread both close when they are dropped.
+        // Uses a new thread, as the runtime's blocking threads may be busy for long. If it cannot start, both close when dropped.
         let closer = thread::Builder::new().name("politely-close".into()).spawn(move || {
             let _closes = closes;
             gate.close();
@@ -294,5 +294,5 @@ fn roots_of(roots: &Roots) -> OriginRoots {
     OriginRoots { store: roots.store.clone(), pem: roots.pem.as_str().into() }
 }
 
-/// Waiting requests are refused this long before the drain ends, so that clients receive the answers.
+/// Time before the end of the drain at which waiting requests are refused, so that clients receive the answers.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);

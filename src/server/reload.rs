@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use time::OffsetDateTime;
 
-/// Reads the configuration; the error is what is wrong with it.
+/// Reads the configuration; an error says what is wrong with it.
 pub(super) type Load = Box<dyn Fn() -> Result<Settings, String> + Send + Sync>;
 
 /// Everything that settings affect.

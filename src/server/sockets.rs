@@ -39,7 +39,7 @@ pub(super) fn open(address: &ListenAddress, going: &[Arc<TcpListener>]) -> Resul
     }
 }
 
-/// Warns of each inherited socket that is not open at one of these addresses. It stays for a later reload. `before`: the addresses before
+/// Warns of each inherited socket that is not open at one of these addresses; it is kept for a later reload. `before`: the addresses before
 /// a reload; sockets that were missing there have been warned of.
 pub(super) fn warn_of_unclaimed(own: &[SocketAddr], before: Option<&[SocketAddr]>) {
     for (name, socket) in inherited().into_iter().flatten() {
@@ -58,12 +58,12 @@ pub(super) fn warn_of_unclaimed(own: &[SocketAddr], before: Option<&[SocketAddr]
 }
 
 fn accepts_connections(socket: &StdListener) -> bool {
-    // Sockets of other families than IP have no such address.
+    // `local_addr` fails for sockets that are not of IP.
     let is_tcp = socket.local_addr().is_ok() && socket_type(socket) == Ok(SocketType::STREAM);
     is_tcp && socket_acceptconn(socket) == Ok(true)
 }
 
-/// Binds although `0.0.0.0:3128` and `127.0.0.1:3128` exclude each other: both sockets get SO_REUSEPORT for a moment.
+/// Binds beside sockets in `going`: `0.0.0.0:3128` and `127.0.0.1:3128` exclude each other unless both have SO_REUSEPORT for a moment.
 fn bind_beside(address: SocketAddr, going: &[Arc<TcpListener>]) -> io::Result<TcpListener> {
     let in_the_way = || going.iter().filter(|socket| socket.local_addr().is_ok_and(|own| own.port() == address.port()));
     match bind(address, false) {
@@ -90,8 +90,8 @@ fn bind(address: SocketAddr, is_shared: bool) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// The sockets that systemd opened (sd_listen_fds(3)), with their names. They are copies, so that a later reload can use one again
-/// after its listener was closed.
+/// The sockets that systemd opened (sd_listen_fds(3)), with their names. The descriptors are copies, so that a later reload can use a
+/// socket again after its listener was closed.
 fn inherited() -> io::Result<Vec<(String, StdListener)>> {
     let copy = |(fd, name)| {
         // SAFETY: systemd passed the descriptor to this process, and nothing here closes it.

@@ -86,7 +86,7 @@ pub fn ranges(identity: &IdentitySettings, now: SystemTime) -> Option<Value> {
     let token = digest(&SHA256, json!(prefixes).to_string().as_bytes());
     (!prefixes.is_empty()).then(|| {
         json!({
-            // Consumers of an earlier version require it.
+            // Consumers of an earlier version require this member.
             "formatVersion": "1.0",
             "synctoken": HEXLOWER.encode(&token.as_ref()[..8]),
             "creationTime": rfc3339::seconds(now),
@@ -181,7 +181,7 @@ mod tests {
         }
     }
 
-    /// The draft's first example, by its members.
+    /// The draft's first example, compared member by member.
     #[test]
     fn addresses_are_listed_as_the_draft_has_them() {
         let identity = settings("addresses: [66.249.64.0/20, '2001:4860:4000::/36', 192.0.2.7]").identity;

@@ -1,4 +1,4 @@
-//! Parses the signatures that origins request with `Accept-Signature` (RFC 9421 §5).
+//! Parses requests for signatures, which origins send in `Accept-Signature` (RFC 9421 §5).
 
 use super::LABEL;
 use crate::config::AgentForm;

@@ -25,7 +25,7 @@ pub struct Published {
 }
 
 impl Directory {
-    /// The first key signs requests.
+    /// Makes the directory of these keys, without duplicates. The first key signs requests.
     pub(super) fn new(agent: Agent, all: Vec<SigningKey>) -> Self {
         let mut keys: Vec<SigningKey> = Vec::new();
         for key in all {
@@ -91,7 +91,7 @@ impl Directory {
 /// Where verifiers look for the directory.
 pub const PATH: &str = "/.well-known/http-message-signatures-directory";
 const MEDIA_TYPE: &str = "application/http-message-signatures-directory+json";
-/// How long a removed key may stay in use.
+/// Time for which caches may use a removed key.
 const CACHE_CONTROL: &str = "public, max-age=3600";
 const TAG: &str = "http-message-signatures-directory";
 const LABEL: &str = "binding";

@@ -97,7 +97,7 @@ fn public(pair: &Ed25519KeyPair) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(pair.public_key())
 }
 
-/// RFC 7638 §3.2: the required members, sorted, without white space.
+/// Input of the thumbprint's hash (RFC 7638 §3.2): the required members, sorted, without white space.
 fn thumbprint_input(x: &str) -> String {
     format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}"#)
 }

@@ -69,7 +69,7 @@ pub struct ChallengedRequest {
 
 #[derive(Default)]
 struct State {
-    /// `None`: no challenge so far. A nonce is for the next request, if the challenged one is not repeated.
+    /// The last challenge, if any. Its nonce is for the next request if the challenged one is not repeated.
     wanted: Option<SignatureRequest>,
     /// The last signature and its creation time, which limits its reuse.
     last: Option<(u64, Arc<Signed>)>,
@@ -93,7 +93,7 @@ pub struct Signed {
 }
 
 impl Signer {
-    /// [`of`](Self::of) these settings; errors name their place in the configuration.
+    /// Makes the signer [`of`](Self::of) these settings; errors name their place in the configuration.
     ///
     /// # Errors
     /// As [`of`](Self::of).
@@ -101,7 +101,7 @@ impl Signer {
         Self::of(&settings.identity.signature, before).map_err(|error| error.placed(&settings.places))
     }
 
-    /// `None`: nothing is signed. `before`: the signer of earlier settings, which is kept if nothing has changed.
+    /// The signer of these settings. `None`: nothing is signed. `before`: the earlier signer, kept if unchanged.
     ///
     /// # Errors
     /// A key cannot be read, or others can read it.
@@ -270,7 +270,7 @@ impl RequestSigner {
         is_sent_again.then_some(wanted)
     }
 
-    /// A request repeated with a signature was not challenged again.
+    /// Notes that a request repeated with a signature was not challenged again.
     pub fn satisfied(&self) {
         self.state.lock().repeat_was_rejected = false;
     }
@@ -278,7 +278,7 @@ impl RequestSigner {
 
 fn nonce() -> String {
     let mut bytes = [0; 32];
-    // Without random numbers there is no TLS either.
+    // If there are no random numbers, TLS does not work either.
     let _ = SystemRandom::new().fill(&mut bytes);
     BASE64_STANDARD.encode(bytes)
 }
@@ -394,7 +394,7 @@ pub(super) mod tests {
         assert!(challenged(&requests, br#"a=();nonce="n""#, true, false));
         assert!(!challenged(&requests, br#"a=();nonce="n""#, true, true));
         let settings = SignatureSettings { nonce: true, ..before.own.settings.clone() };
-        // The key's file of `before` has been deleted.
+        // The key file of `before` has been deleted.
         let file = tempfile::tempdir().unwrap();
         let path = file.path().join("key");
         super::super::SigningKey::make(&path).unwrap();

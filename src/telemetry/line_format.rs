@@ -22,7 +22,7 @@ pub(super) struct LineFormat {
     pub requests: LineReader,
 }
 
-/// The reader of the lines.
+/// The reader for which lines are formatted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineReader {
     File,
@@ -178,7 +178,7 @@ impl Visit for EventFields {
     }
 }
 
-/// Characters that end an unquoted logfmt value, or are invisible.
+/// Whether the value has characters that end an unquoted logfmt value, or are invisible.
 fn needs_quotes(value: &str) -> bool {
     let special = |c: char| matches!(c, ' ' | '"' | '=' | '\\') || is_unseen(c);
     value.is_empty() || value.contains(special)
@@ -200,7 +200,7 @@ fn put_quoted(out: &mut String, value: &str) {
     out.push('"');
 }
 
-/// Severity by sd-daemon(3).
+/// The severity as defined in sd-daemon(3).
 fn severity(level: &Level) -> u8 {
     match *level {
         Level::ERROR => 3,

@@ -161,7 +161,7 @@ struct Losses {
     failed_at: Option<Instant>,
 }
 
-/// Writes lines; returns how many were not written, and stores the `error`. `is_cut`: the last line was written in part, and must be
+/// Writes lines; returns the number of lines not written, and stores the `error`. `is_cut`: the last line was written in part, and must be
 /// ended before others.
 fn write_lines(target: &mut impl Write, lines: &[u8], is_cut: &mut bool, error: &mut Option<io::Error>) -> u64 {
     if *is_cut && !write_all(target, b"\n", error).is_empty() {
@@ -207,7 +207,7 @@ impl Write for &LineQueue {
     }
 }
 
-/// Most bytes in the queue: some thousands of lines.
+/// Maximum number of bytes in the queue: some thousands of lines.
 const ROOM: usize = 1 << 20;
 /// Bytes of the buffer that are kept allocated after a burst.
 const KEPT: usize = 1 << 16;

@@ -45,7 +45,7 @@ pub fn init(log: &LogSettings) -> io::Result<()> {
     change.apply()
 }
 
-/// Logs no refusals, as the caller shows them. Call before [`init`].
+/// Excludes refusals from the log, as the caller shows them. Call it before [`init`].
 pub fn leave_out_refusals() {
     LEAVES_OUT_REFUSALS.store(true, Ordering::Relaxed);
 }
@@ -77,7 +77,7 @@ impl LogChange {
         let mut written_to = WRITTEN_TO.lock();
         match (&self.log.access, self.file) {
             (AccessLog::File(_), Some(file)) => ACCESS_LINES.write_to(file)?,
-            // Not replaced: otherwise each call would leave one more thread blocked on a stalled reader.
+            // The queue is kept: replacing it would leave one more thread blocked on a stalled reader at each call.
             (same, _) if *written_to == *same => {}
             (AccessLog::Stdout, _) => ACCESS_LINES.write_to(File::from(io::stdout().as_fd().try_clone_to_owned()?))?,
             // systemd puts a service's standard error into the journal.
@@ -128,7 +128,7 @@ fn filter(log: &LogSettings) -> Targets {
         LogLevel::Debug => Level::DEBUG,
         LogLevel::Trace => Level::TRACE,
     };
-    // What pingora and similar crates log at `info` is internal.
+    // Messages that pingora and similar crates log at `info` are internal.
     let others = level.min(if level > Level::INFO { level } else { Level::ERROR });
     Targets::new()
         .with_target("politely", level)

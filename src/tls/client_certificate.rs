@@ -7,7 +7,7 @@ use x509_parser::extensions::GeneralName;
 
 use super::certificate::parse;
 
-/// A client's certificate that has been verified. Its names are read when the first one is asked for.
+/// A client's verified certificate. Its names are read on first use.
 #[derive(Debug)]
 pub struct ClientCertificate {
     der: CertificateDer<'static>,

@@ -83,7 +83,7 @@ mod tests {
         };
         let (_, other) = certificate("x", None);
         let crowd: Vec<_> = (0..20).map(|_| certificate("x", Some(&other)).0).collect();
-        // The error must not be "too many signatures" or "too many paths", which comes only after they were tried.
+        // The errors "too many signatures" and "too many paths" would come only after costly attempts.
         let unknown = Err(Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer));
         assert_eq!(verified(&certificate("client", Some(&other)).0, &crowd), unknown);
         let (middle, issuer) = certificate("middle", Some(&root));

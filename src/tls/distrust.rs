@@ -46,7 +46,7 @@ impl Distrust {
         self.words().0
     }
 
-    /// What the client did, for messages.
+    /// Says what the client did, for messages.
     pub fn what(self) -> &'static str {
         self.words().1
     }
@@ -65,7 +65,7 @@ impl Distrust {
         }
     }
 
-    /// What makes a client of this User-Agent accept the certificate.
+    /// Advice that makes a client of this User-Agent accept the certificate.
     pub fn cure(self, agent: Option<&str>) -> &'static str {
         match self {
             Self::CertificateExpired => "set the client's clock, or this machine's",

@@ -65,7 +65,7 @@ impl LeafCache {
     /// Checks that another authority can sign, for [`adopt`](Self::adopt).
     ///
     /// # Errors
-    /// It cannot sign.
+    /// The authority cannot sign.
     pub fn prepare(&self, ca: Ca) -> Result<Arc<Ca>, UnusableFile> {
         self.try_out(&ca)?;
         Ok(Arc::new(ca))
@@ -78,7 +78,7 @@ impl LeafCache {
     }
 
     /// The TLS configuration for accepting connections as this host: HTTP/2 and HTTP/1.1, with session resumption. All leaves of a day
-    /// (UTC) have the same dates, and none is used on another: they do not tell when anybody first asked for the host.
+    /// (UTC) have the same dates and are used only on that day, so a leaf does not tell when the host was first requested.
     pub fn config_for(&self, host: &Host) -> Arc<ServerConfig> {
         self.config_at(host, OffsetDateTime::now_utc())
     }
@@ -159,15 +159,15 @@ impl LeafCache {
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        // Strict clients (Python 3.13) require it.
+        // Strict clients (Python 3.13) require this extension.
         params.use_authority_key_identifier_extension = true;
         Ok(params.signed_by(&self.key, ca.issuer())?.der().clone())
     }
 }
 
-/// For clients with a slow clock or a wrong time zone.
+/// Time by which leaves are backdated, for clients with a slow clock or a wrong time zone.
 const BACKDATED: Duration = Duration::DAY;
-/// Five days more than a leaf is used for, for open connections and for clients with a fast clock.
+/// Validity of a leaf: five days longer than it is used, for open connections and for clients with a fast clock.
 const LIFE: Duration = Duration::WEEK;
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::tls_words;
 #[derive(Clone, Debug)]
 pub struct Roots {
     pub store: Arc<RootCertStore>,
-    /// The same certificates as PEM.
+    /// The certificates of `store` as PEM.
     pub pem: String,
     /// Source of the public roots.
     pub source: Source,
@@ -38,7 +38,7 @@ pub fn bundle(ca_file: Option<&Path>) -> Result<Roots, UnusableFile> {
     collect(rustls_native_certs::load_native_certs().certs, ca_file)
 }
 
-/// [`bundle`], as configured.
+/// Like [`bundle`], as configured.
 ///
 /// # Errors
 /// As [`bundle`].

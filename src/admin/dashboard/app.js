@@ -1,7 +1,7 @@
 "use strict";
 // Shows the data of /api/v1. Everything is inserted as text, never as markup, because strangers choose the URLs.
 
-// The token may come in the address's fragment, which browsers do not send. It is removed from the history.
+// The token may be in the address's fragment, which browsers do not send. Removes the fragment from the history.
 if (location.hash.length > 1) {
   sessionStorage.setItem("token", decodeURIComponent(location.hash.slice(1)));
   history.replaceState(null, "", location.pathname);

@@ -11,7 +11,7 @@ pub(super) const STYLE: &str = concat!(include_str!("colors.css"), include_str!(
 pub(super) fn served(kind: &'static str, text: &'static str) -> impl IntoResponse + Clone + Send + Sync + 'static {
     let fields = [
         (header::CONTENT_TYPE, kind),
-        // The page shows URLs that crawlers asked for: whatever they contain, only our script runs.
+        // The page shows URLs that crawlers requested. Whatever they contain, only our script runs.
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),

@@ -60,7 +60,7 @@ impl Bill {
         (!items.is_empty()).then(|| Box::new(Self { ledger: ledger.clone(), items, is_reported }))
     }
 
-    /// Why the request is refused, if a budget is already known to be spent.
+    /// The refusal, if a budget is already known to be spent.
     pub fn refusal(&self) -> Option<Refusal> {
         let now = SystemTime::now();
         let refused = |it: &Item| {
@@ -121,10 +121,10 @@ impl Bill {
                 self.ledger.spend(&item.of, item.budget, spend).await;
             }
         };
-        // Without a runtime, the process is ending.
+        // If there is no runtime, the process is ending.
         let Ok(runtime) = Handle::try_current() else { return };
         let mut settled = Box::pin(settled);
-        // Settles at once, before the client's next request, unless other instances have to be told.
+        // The bill is settled at once, before the client's next request, unless other instances have to be told.
         if (&mut settled).now_or_never().is_none() {
             runtime.spawn(settled);
         }

@@ -95,7 +95,7 @@ impl Ledger {
         }
         for (of, per, _) in self.of_now(|known| known.unreported != (0, 0)) {
             let ledger = self.clone();
-            // Runs to its end even if the caller does not, or the spending could be reported twice.
+            // The report runs to its end even if the caller stops waiting; otherwise, the spending could be reported twice.
             let reported = tokio::spawn(async move { ledger.report(&of, per).await });
             if !matches!(reported.await, Ok(Ok(()))) {
                 return;
@@ -124,7 +124,7 @@ impl Ledger {
         let _reporting = self.reporting.lock().await;
         let reported = unreported();
         let (requests, bytes) = reported.unreported;
-        // If the machine's file is new, it has to learn the count of the previous one.
+        // The machine's file may be new, so the report repeats the count heard from the previous file.
         let heard = if self.fleet.has_server() { Spent::default() } else { reported.heard };
         let heard = Spent { ends: reported.heard.ends, ..heard };
         let (_, heard) = self.fleet.spend(of, &Spend { heard, ..Spend::of(per, requests, bytes) }).await?;
@@ -139,7 +139,7 @@ impl Ledger {
         let (mut answer, reach) = (None, self.fleet.reach());
         let part = reach.alone.map_or((1, 0), |phase| (phase.instances.max(1), phase.rank));
         if reach.settled_at.is_none_or(|at| at <= Instant::now()) && self.report(of, spend.per).await.is_ok() {
-            // Repeats the last count heard, as somebody may have removed the file that the processes of this machine share.
+            // The last count heard is repeated, as somebody may have removed the file that the processes of this machine share.
             let is_told = self.fleet.has_server() || spend.requests < 0;
             let heard = || self.known(of, spend.per, SystemTime::now()).heard;
             let spend = if is_told { spend } else { Spend { heard: heard(), ..spend } };
@@ -162,14 +162,14 @@ impl Ledger {
 }
 
 impl KnownBudget {
-    /// The count at this time ([`Spent::at`]).
+    /// The count at `now` ([`Spent::at`]).
     fn at(self, per: Period, now: SystemTime) -> Self {
         let heard = self.heard.at(per, now);
         let unreported = if self.is_current(per, now) { self.unreported } else { (0, 0) };
         Self { heard, most: self.most.at(per, now), unreported, ..self }
     }
 
-    /// Whether its period has not ended.
+    /// Whether the count's period has not ended.
     fn is_current(&self, per: Period, now: SystemTime) -> bool {
         self.heard.ends >= per.end(now).0
     }
@@ -188,9 +188,9 @@ impl KnownBudget {
         self.heard = heard;
     }
 
-    /// Handles the answer to a report. `reported`: the count when it was made.
+    /// Handles the answer to a report. `reported`: the count when the report was made.
     fn hear(&mut self, reported: &Self, heard: Spent) {
-        // If another period has begun, none of its spending was reported.
+        // If another period has begun, the report contained none of its spending.
         if self.heard.ends == reported.heard.ends {
             let unreported =
                 (self.unreported.0 - reported.unreported.0, self.unreported.1.saturating_sub(reported.unreported.1));
@@ -218,7 +218,7 @@ impl KnownBudget {
 }
 
 impl Book {
-    /// Evicts counts if there are too many; rarely, even if all counts are of this period.
+    /// Evicts counts if there are too many. This is rare even if all counts are of this period.
     fn make_room(&mut self, now: SystemTime) {
         if self.known.len() < MOST_KNOWN.max(2 * self.left) {
             return;
@@ -236,7 +236,7 @@ impl Book {
 
 /// Number of counts at which some are evicted.
 const MOST_KNOWN: usize = 65_536;
-/// Most counts of this period that are kept nowhere else.
+/// Maximum number of counts of this period that are kept nowhere else.
 const MOST_LEFT: usize = 4 * MOST_KNOWN;
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ impl EntryBody {
         &self.first
     }
 
-    /// Leaves only this part of the body.
+    /// Restricts the body to this part.
     pub fn select(&mut self, part: Range<u64>) {
         self.part = part;
     }
@@ -67,5 +67,5 @@ impl EntryBody {
     }
 }
 
-/// Bytes read at once, more than the head of a page needs.
+/// Bytes read when the body is opened: more than the head of a page needs.
 const FIRST: u64 = 2 * PIECE;

@@ -56,10 +56,10 @@ impl OpenEntry {
     }
 }
 
-/// An answer being written. Dropped unfinished, it leaves nothing.
+/// An answer being written. If it is dropped unfinished, its file is removed.
 pub struct EntryWriter {
     file: File,
-    /// Its temporary place. `None`: the file has been renamed.
+    /// The file's temporary place. `None`: the file has been renamed.
     path: Option<PathBuf>,
     head: StoredHead,
     body_at: u64,
@@ -78,7 +78,7 @@ impl EntryWriter {
             return Err(io::Error::other("the head is too long"));
         }
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
-        // From here on the file has to be removed on failure.
+        // From here on, dropping the writer removes the file on failure.
         let started = file.write_all(&start);
         let (path, head, body_at) = (Some(path), head.clone(), start.len() as u64);
         let writer = EntryWriter { file, path, head, body_at, body_len: 0, sum: Context::new(&SHA256), length: 0 };
@@ -112,7 +112,7 @@ impl EntryWriter {
         self.end(self.body_len)
     }
 
-    /// Completes the file with the body of another.
+    /// Completes the file with the body of another file.
     pub fn finish_as(&mut self, other: &OpenEntry) -> io::Result<()> {
         let mut from = &other.file;
         from.seek(SeekFrom::Start(other.body_at))?;

@@ -54,7 +54,7 @@ impl PageClaim {
         }
     }
 
-    /// Whether the answer may still be stored. Call under the lock of the index, so that an invalidation comes either before or after.
+    /// Whether the answer may still be stored. Call it under the lock of the index, so that an invalidation comes either before or after.
     pub fn holds(&self) -> bool {
         !self.page.is_invalidated.load(Relaxed)
     }

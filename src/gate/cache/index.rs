@@ -83,13 +83,13 @@ impl EntryIndex {
         self.order.insert(self.tick, id);
     }
 
-    /// The file for a new answer of the URL.
+    /// Returns the file for a new answer of the URL.
     pub fn next(&mut self, key: u128) -> EntryId {
         self.tick += 1;
         EntryId { key, number: self.tick }
     }
 
-    /// The answer that a new one of the URL displaces: the least recently used, if the URL has as many as it may have.
+    /// The answer to evict before a new answer of the URL is stored: the least recently used, if the URL has the maximum number.
     pub fn surplus(&self, key: u128) -> Option<EntryId> {
         let is_full = self.of(key).nth(MOST_ANSWERS - 1).is_some();
         self.of(key).min_by_key(|id| self.rows[id].used).filter(|_| is_full)
@@ -104,7 +104,7 @@ impl EntryIndex {
         is_valid
     }
 
-    /// Call when all files of earlier processes have been found.
+    /// Ends the time in which invalidations are kept for files of earlier processes, as all of those have been found.
     pub fn end_finding(&mut self) {
         self.invalidated = HashSet::new();
     }
@@ -185,7 +185,7 @@ pub fn on_disk(length: u64) -> u64 {
     length.next_multiple_of(4096)
 }
 
-/// Most answers of one URL, which differ by Vary.
+/// Maximum number of answers of one URL, which differ by Vary.
 const MOST_ANSWERS: usize = 8;
 /// Limit on the numbers of files, which is never reached.
 const MOST_NUMBER: u64 = 1 << 48;
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(index.evict(), [id(1)]);
     }
 
-    /// Such as an answer that was written while the files were read.
+    /// For example, an answer written while the files of earlier processes are read is also found among them.
     #[test]
     fn what_is_put_twice_counts_once() {
         let mut index = EntryIndex::new(30);

@@ -190,7 +190,7 @@ mod tests {
         assert_eq!((cache.figures().is_ready, cache.figures().stored), (true, 1));
     }
 
-    /// For example while another process uses the directory.
+    /// The files are found late, for example, while another process uses the directory.
     #[tokio::test]
     async fn what_is_invalidated_before_the_files_are_found_stays_so() {
         let directory = tempfile::tempdir().unwrap();
@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    /// A file is removed later than its row, when a newer answer may be stored.
+    /// A file is removed after its row, when a newer answer may already be stored.
     #[tokio::test]
     async fn what_is_stored_in_the_place_of_what_was_invalidated_stays() {
         let directory = tempfile::tempdir().unwrap();
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!((cache.latest(1), cache.path(id).exists()), (None, false));
     }
 
-    /// There are as many files as entries, and no more of a URL than it may have.
+    /// There are as many files as entries, and each URL has at most the allowed number.
     #[tokio::test]
     async fn a_file_is_removed_with_the_answer_that_it_has() {
         let directory = tempfile::tempdir().unwrap();
@@ -310,7 +310,7 @@ mod tests {
         theirs(&one);
         assert!(cache.find(1, |_| true).await.is_none() && cache.find(2, |_| true).await.is_some());
         assert_eq!((cache.latest(1), one.exists()), (None, true));
-        // Also if the folder is theirs, and was so before the start.
+        // The same holds if the folder belongs to the other user, too, and did so before the start.
         theirs(two.parent().unwrap());
         theirs(&two);
         drop(cache);

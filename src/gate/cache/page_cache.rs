@@ -129,12 +129,12 @@ impl PageCache {
         };
         if created.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             self.begin_anew()?;
-            return Err(io::Error::other("somebody has removed its files, and it begins anew"));
+            return Err(io::Error::other("the cache's files were removed: it starts again, empty"));
         }
         created
     }
 
-    /// Most bytes of one answer.
+    /// Maximum size of one answer in bytes.
     pub fn most_of_one(&self) -> u64 {
         self.index.lock().limit() / LARGEST_PART
     }
@@ -213,7 +213,7 @@ impl PageCache {
     /// Counts and logs a failed write.
     pub(super) fn failed(&self, error: &io::Error) {
         self.figures.lock().failed += 1;
-        // Without an error of the system, the answer is too large, or others leave it no room.
+        // An error without an OS code means that the answer is too large, or that other answers leave no room.
         if error.raw_os_error().is_some() {
             self.is_failing.store(true, Relaxed);
         }
@@ -227,7 +227,7 @@ impl PageCache {
 
 /// The folder of incomplete files.
 pub(super) const UNFINISHED: &str = "unfinished";
-/// Least time between two warnings about the disk.
+/// Minimum time between two warnings about the disk.
 const COMPLAIN: Duration = Duration::from_secs(60);
-/// One answer may take an eighth of the cache.
+/// Divisor: one answer may take an eighth of the cache.
 const LARGEST_PART: u64 = 8;

@@ -40,7 +40,7 @@ impl PageCache {
         Ok(shared)
     }
 
-    /// Starts the thread that makes the cache ready. The receiver gets a message when it is ready, or when that may take long.
+    /// Starts the thread that makes the cache ready. The receiver gets a message when the cache is ready, or when that may take long.
     fn make_ready(self: &Arc<Self>) -> io::Result<mpsc::Receiver<()>> {
         let weak = Arc::downgrade(self);
         let (begun, is_ready) = mpsc::channel();
@@ -54,7 +54,7 @@ impl PageCache {
         let mut has_complained = false;
         let (shared, lock) = loop {
             let Some(shared) = weak.upgrade() else { return };
-            // Opened each time, as the process that had it locked may have removed it.
+            // The file is opened each time, as the process that had locked it may have removed it.
             let lock = open_files(&shared.directory)
                 .and_then(|lock| Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive).map(|()| lock)?));
             let error = match lock {
@@ -67,14 +67,14 @@ impl PageCache {
                     io::ErrorKind::WouldBlock => "another process uses the cache",
                     _ => "cannot open the cache",
                 };
-                tracing::warn!(%error, "{why} {directory}: nothing is cached until that ends");
+                tracing::warn!(%error, "{why} {directory}: nothing is cached until this changes");
             }
             drop(shared);
             let _ = begun.send(());
             thread::park_timeout(RETRY);
         };
         let began = Instant::now();
-        // Cleared before the files are read, so that answers written meanwhile stay.
+        // The index is cleared before the files are read, so that answers written meanwhile stay.
         shared.index.lock().clear();
         remove_all(&shared.directory.join(UNFINISHED));
         let mut found = shared.found();
@@ -139,9 +139,9 @@ fn remove_all(folder: &Path) {
     }
 }
 
-/// How long the start waits for the index.
+/// Time for which the start waits for the index.
 const MOMENT: Duration = Duration::from_millis(500);
 /// Time between attempts to lock the directory.
 const RETRY: Duration = Duration::from_secs(1);
-/// Most bytes that wait to be written, of all answers.
+/// Maximum number of bytes that wait to be written, of all answers.
 const MOST_QUEUED: usize = 64 * 1024 * 1024;

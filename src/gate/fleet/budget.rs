@@ -11,7 +11,7 @@ pub(in crate::gate) struct Spend {
     pub per: Period,
     pub requests: i64,
     pub bytes: u64,
-    /// Limit that is checked first. `None`: already spent.
+    /// The limit to check before adding. `None`: no check, as the amount has already been spent.
     pub within: Option<Budget>,
     /// The last count heard, since the other side may have lost data. Negative requests count only in the period of this count.
     pub heard: Spent,
@@ -48,11 +48,11 @@ impl Spend {
 /// The script's reply: whether there was room, requests, bytes, milliseconds to the end of the period.
 pub(super) type BudgetReply = (u8, u64, u64, u64);
 
-/// Reads the reply. The server's clock may differ from ours, so the period is our period that ends about then.
+/// Reads the reply. The server's clock may differ from ours, so the count is assigned to our period that ends at about the same time.
 pub(super) fn answered(answer: BudgetReply, per: Period, now: SystemTime) -> (bool, Spent) {
     let (goes, requests, bytes, left) = answer;
-    // Computed for the middle of the period, so that clocks that differ by less than half a period agree.
-    // The server's clock may have been set back, and its period be the next one.
+    // The middle of the period is used, so that clocks that differ by less than half a period agree. If the server's clock was set back,
+    // its period may be the next one, so up to two lengths may be left.
     let left = Duration::from_millis(left).min(Duration::from_secs(2 * per.length()));
     let middle = (now + left).checked_sub(Duration::from_secs(per.length() / 2)).unwrap_or(now);
     (goes == 1, Spent { ends: per.end(middle).0, requests, bytes })

@@ -64,7 +64,7 @@ impl ServerClock {
     }
 }
 
-/// Instants may not reach back further than the machine's start.
+/// Returns `at - by`, or `at` if that is before the machine's start and cannot be represented.
 fn before(at: Instant, by: Duration) -> Instant {
     at.checked_sub(by).unwrap_or(at)
 }

@@ -31,7 +31,7 @@ pub(in crate::gate) struct Parcel {
 }
 
 impl Parcel {
-    /// Empty bytes mean no copy. `age`: in milliseconds.
+    /// Makes a parcel, unless the bytes are empty, which means no copy. `age`: in milliseconds.
     fn new(bytes: Vec<u8>, age: u64) -> Option<Self> {
         let sent = SystemTime::now().checked_sub(Duration::from_millis(age)).unwrap_or(SystemTime::UNIX_EPOCH);
         (!bytes.is_empty()).then_some(Self { bytes, sent })
@@ -43,7 +43,7 @@ impl Parcel {
 pub(in crate::gate) struct Right {
     fleet: Arc<Fleet>,
     name: String,
-    /// When it was granted, by the server's clock in milliseconds and by ours. The copy is dated by it, however late it is sent.
+    /// When the right was granted, by the server's clock in milliseconds and by ours. The copy gets this date, however late it is sent.
     granted: (u64, SystemTime),
     on_machine: Option<Arc<Machine>>,
 }
@@ -68,7 +68,7 @@ impl Fleet {
                 let (fleet, name, granted) = (self.clone(), name.clone(), (at, SystemTime::now()));
                 Right { fleet, name, granted, on_machine }
             };
-            // How long another instance has the right, as far as is known.
+            // Time for which another instance has the right, as far as is known.
             let busy = match self.copies() {
                 Some(link) => {
                     let (wanted, age) = (if anew { "anew" } else { "look" }, millis(began.elapsed()));
@@ -83,7 +83,7 @@ impl Fleet {
                 }
                 None => {
                     let machine = self.machine.machine();
-                    // The right is taken before the look in the store, so that no process writes a copy in between.
+                    // Takes the right before looking in the store, so that no process writes a copy in between.
                     let free = machine.take_right(&name).then(|| right(0, Some(machine.clone())));
                     let (age, times) = (began.elapsed(), self.store.times(&name).await);
                     if times.is_some_and(|times| times.are_usable(anew, age)) {
@@ -100,7 +100,7 @@ impl Fleet {
                     LOOK_EVERY
                 }
             };
-            // If the message is lost, this looks again after `busy`.
+            // If the message is lost, the store and the server are asked again after `busy`.
             let is_other = |arrived: &Arc<str>| !arrived.is_empty() && **arrived != *name;
             let arrived = async { while arrivals.recv().await.is_ok_and(|arrived| is_other(&arrived)) {} };
             tokio::select! { () = arrived => {}, () = sleep(busy) => {} }
@@ -170,7 +170,7 @@ impl Right {
         let now = SystemTime::now();
         let Some(copy) = snapshot::pack(&entry, now) else { return };
         let fresh_for = millis(fresh_until(&entry).duration_since(now).unwrap_or_default());
-        // Dropped, so that it can be evicted while this waits for the server.
+        // The entry is dropped, so that it can be evicted while this waits for the server.
         drop(entry);
         let (granted, since) = self.granted;
         let at = granted + millis(now.duration_since(since).unwrap_or_default());
@@ -208,14 +208,14 @@ fn millis(duration: Duration) -> u64 {
 
 /// Upper limit of the times given to the script.
 const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
-/// How long the right outlives its instance.
+/// Time for which the right outlives its instance.
 const HELD: Duration = Duration::from_secs(5);
-/// Margin, as looking a little too early would find the right still held.
+/// Margin: looking a little too early would find the right still held.
 const AFTER: Duration = Duration::from_millis(5);
 const AGAIN: Duration = Duration::from_millis(50);
 /// Time between two looks for a copy in this machine's store.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Most fetches take less. After it, a suspended process with the right is logged.
+/// Wait after which a suspended process that holds the right is logged. Most fetches take less time.
 pub(in crate::gate) const LATE: Duration = Duration::from_secs(2);
-/// Fetches rarely take longer, with all redirects.
+/// Time in which nearly all fetches end, with all redirects.
 pub(in crate::gate) const FETCH_LASTS: Duration = Duration::from_secs(60);

@@ -15,16 +15,16 @@ pub(super) struct Membership {
     pub clock: ServerClock,
 }
 
-/// The reply to a beat (`instances.lua`): connected, all, rank, whether this instance was known, microseconds.
+/// The reply to a registration (`instances.lua`): connected, all, rank, whether this instance was known, microseconds.
 pub(super) type BeatReply = (u32, u32, u32, bool, u64);
 
 impl Membership {
-    /// State before any report. The instance's part of the time is random.
+    /// The state before any report. The instance's part of the time is random.
     pub fn unknown(now: Instant) -> Self {
         Self { connected: 0, instances: 0, rank: 0, clock: ServerClock::unknown(now) }
     }
 
-    /// Adds the reply to a beat that was sent at `asked` and answered at `now`.
+    /// Adds the reply to a registration that was sent at `asked` and answered at `now`.
     pub fn heard(self, (connected, instances, rank, _, micros): BeatReply, asked: Instant, now: Instant) -> Self {
         let clock = self.clock.heard(micros, asked, now);
         Self { connected: connected.max(1), instances: instances.max(1), rank, clock }
@@ -35,7 +35,7 @@ impl Membership {
         self.instances > 0
     }
 
-    /// The numbers of connected and of all instances. `least`: the configured number.
+    /// The number of connected instances and of all instances. `least`: the configured number.
     pub fn shares(&self, least: u32) -> Shares {
         Shares { connected: self.connected.max(1), instances: self.instances.max(least).max(1) }
     }

@@ -3,7 +3,7 @@
 use redis::{FromRedisValue, PushInfo, PushKind};
 use tokio::sync::broadcast::{self, error::RecvError};
 
-/// An event in the fleet. A lost message costs time, or leaves a start where it would have been postponed.
+/// An event in the fleet. If a message is lost, requests wait longer, or a start that should be postponed is not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::gate) enum Message {
     /// The connection to the server was replaced or lost, or messages come too fast; earlier messages may be lost.
@@ -73,7 +73,7 @@ impl Message {
     }
 }
 
-/// Most unread messages: half a megabyte with their names.
+/// Maximum number of unread messages: half a megabyte, with the names in them.
 const MOST_WAITING: usize = 4096;
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ impl Fleet {
         self.paces().map_or_else(|| self.machine.reach(), ServerLink::reach)
     }
 
-    /// Why requests are refused now, if they are.
+    /// The refusal for all requests now, if any.
     #[inline]
     pub fn refusal(&self) -> Option<Refusal> {
         self.reach().refusal()

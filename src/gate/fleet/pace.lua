@@ -3,8 +3,8 @@
 --          moments at which the last start, and the last first fetch of a robots.txt, may leave.
 -- ARGV     1 instance    2 number of the reservation, 0: none    3 its gap    4 how long the answer takes to arrive
 --          5 length of its window    6 1: first fetch of a robots.txt
---          7 end of an unused reservation    8 the end of the one before it
---          9 end of a reservation whose request leaves later    10 when that is
+--          7 end of an unused reservation    8 the end of the reservation before it
+--          9 end of a reservation whose request leaves later    10 when it leaves
 --          11, 12 the instance's last start and first fetch, if the server may not know them    13 for how long nothing may start
 --          14 for how long a request is still in flight, 0: ended, -1: no news    15, 16 backoff as last heard, and now
 --          17, 18 latency    19, 20 consecutive refusals    21 upper limit of a debt    22 round trip of this instance

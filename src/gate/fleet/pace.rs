@@ -23,7 +23,7 @@ pub(in crate::gate) struct PaceCall {
     pub in_flight: Option<Duration>,
     /// The last values heard, and the current ones.
     pub observed: [Observed; 2],
-    /// Upper limit of a debt, that is of the time for which nothing may start.
+    /// Upper limit of a debt, that is, of the time for which nothing may start.
     pub most: Duration,
     /// Round trip of this instance.
     pub way: Duration,

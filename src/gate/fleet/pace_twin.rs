@@ -24,7 +24,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Simulates a clock that was set back by so much.
+    /// Simulates a clock that was set back by `by`.
     #[allow(dead_code, reason = "for the test outside of the library")]
     pub fn set_ahead(&mut self, by: i64) {
         for at in [&mut self.at, &mut self.last, &mut self.fetch, &mut self.hold, &mut self.busy, &mut self.owed] {

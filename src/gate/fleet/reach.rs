@@ -28,7 +28,7 @@ pub(in crate::gate) struct Reach {
 }
 
 impl Reach {
-    /// Why requests are refused, if they are.
+    /// The refusal for all requests, if any.
     pub fn refusal(self) -> Option<Refusal> {
         let is_uncounted = self.is_uncounted;
         (self.link == 0 && self.alone.is_none()).then_some(Refusal::FleetLost { retry_after: COME_BACK, is_uncounted })
@@ -51,5 +51,5 @@ fn since_boot() -> Duration {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct ServerLost;
 
-/// Retry-After: an instance tries to reach the server about as often.
+/// Retry-After: an instance tries to reach the server at about this interval.
 const COME_BACK: Duration = Duration::from_secs(2);

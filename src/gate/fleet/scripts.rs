@@ -21,7 +21,7 @@ pub(super) fn all() -> [&'static Script; 4] {
     [&INSTANCES, &PACE, &COPY, &BUDGET]
 }
 
-/// Milliseconds of silence until an instance is missing: the time between two beats, plus an instance's patience with the server.
+/// Milliseconds of silence until an instance is missing: the time between two registrations, plus an instance's patience with the server.
 const MISSING_AFTER: u64 = 3000;
 /// Milliseconds of silence until an instance is forgotten. Until then it may go on by itself, and the others leave it its share.
 const FORGOTTEN_AFTER: u64 = 3_600_000;

@@ -74,7 +74,7 @@ async fn ask(
     Ok(named())
 }
 
-/// Time between two questions, and for one answer, so that a silent Sentinel delays little.
+/// Time between two questions, and time limit for one answer, so that a silent Sentinel delays little.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 const NONE_NAMED: &str = "the Sentinels name no server that is up";
 

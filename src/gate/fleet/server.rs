@@ -61,7 +61,7 @@ impl ServerConnection {
             let mut server = nodes[0].clone();
             let mut sentinels = None;
             if kind == "sentinel" {
-                // User, password and database are the server's.
+                // The URL's user, password and database are for the server, not for the Sentinels.
                 let plain = RedisConnectionInfo::default().set_skip_set_lib_name();
                 let each = nodes.into_iter().map(|node| client(node.set_redis_settings(plain.clone())));
                 let each = each.collect::<RedisResult<_>>()?;
@@ -135,7 +135,7 @@ impl ServerConnection {
     }
 }
 
-/// The error's text, with advice if known. It contains no password, as the server repeats none.
+/// The error's text, with advice if known. It contains no password, as the server does not repeat passwords.
 pub(super) fn words(error: &RedisError) -> String {
     let hint = match (error.kind(), error.code()) {
         (ErrorKind::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => {
@@ -150,7 +150,7 @@ pub(super) fn words(error: &RedisError) -> String {
 /// The host of the URL, and each `node=` in its query.
 fn nodes(url: &Url, scheme: &str) -> RedisResult<Vec<ConnectionInfo>> {
     let mut first = url.clone();
-    // Cannot fail: the schemes are of one kind.
+    // Cannot fail: the URL standard treats both schemes alike, as not special.
     let _ = first.set_scheme(scheme);
     // Answers to SUBSCRIBE and to commands over one connection need the newer protocol: Redis 6, Valkey.
     first.set_query(Some("protocol=resp3"));
@@ -181,5 +181,5 @@ fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
 
-/// Most calls at a time.
+/// Maximum number of calls at a time.
 const CALLS: usize = 1024;

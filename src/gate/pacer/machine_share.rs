@@ -52,7 +52,7 @@ impl MachineShare {
         now: Instant,
     ) {
         if let Some(machine) = link.instead_of(&self.machine) {
-            // Reads a last time what other processes have written to the old file.
+            // Reads for the last time what other processes have written to the old file.
             self.look(schedule, now);
             *self = Self::new(machine, &name());
         }
@@ -103,7 +103,7 @@ impl MachineShare {
         }
     }
 
-    /// Call when nothing more can start for now. Returns when to act next for a waiting request, if known.
+    /// Gives back an unused turn, when nothing more can start for now. Returns when to act next for a waiting request, if known.
     pub fn settle<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) -> Option<Instant> {
         if schedule.waiting() == 0 && !matches!(self.turn, ShareTurn::Of(_)) {
             self.give_back();
@@ -193,7 +193,7 @@ impl MachineShare {
 
     fn tell<W>(&self, schedule: &mut Schedule<W>, now: Instant) {
         let (has_turn, shares) = (self.turn == ShareTurn::Next, Shares::default());
-        // A start in use belongs to the request before.
+        // A start in use belongs to the previous request.
         let reserved = self.due.filter(|_| !matches!(self.turn, ShareTurn::Of(_)));
         let gap = schedule.longest_gap();
         let next = self.newest.map(|newest| if reserved.is_some() { newest } else { newest + gap });
@@ -209,11 +209,11 @@ impl MachineShare {
     }
 }
 
-/// Looks at a turn per gap, while another process holds it.
+/// Number of looks per gap at a turn that another process holds.
 const LOOKS: u32 = 16;
 const LOOK_LEAST: Duration = Duration::from_millis(10);
 const LOOK_MOST: Duration = Duration::from_millis(100);
-/// Requests rarely hold a turn longer than this; the process that does may have been stopped.
+/// Time after which a suspended process that holds a turn is logged. Requests rarely hold a turn longer.
 const LATE: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_micros(2);
 
@@ -284,7 +284,7 @@ mod tests {
         }
     }
 
-    /// However late a client comes, and however long the others have waited before.
+    /// Nobody is refused however late a client comes, and however long the others have waited before.
     #[test]
     fn nobody_is_refused_who_would_wait_no_longer_than_he_may() {
         let (key, ms) = (PaceKey::from_text("a.example").unwrap(), Duration::from_millis);

@@ -36,7 +36,7 @@ pub(super) struct Pacer {
 #[derive(Default)]
 struct Shard {
     queues: HashTable<Arc<HostQueue>>,
-    /// Unused keys, and until when they have debts. Only in a fleet with a server, which may have to be told.
+    /// Unused keys with debts, and when these end. Only in a fleet with a server, which may have to be told.
     owing: HashMap<PaceKey, Instant>,
     /// Number of queues at which unused ones are dropped.
     sweep_at: usize,
@@ -141,13 +141,13 @@ impl Shard {
         self.sweep_at = MIN_SWEEP.max(self.queues.len() * 2);
     }
 
-    /// The keys of all queues, and unused keys with debts that the server may have to be told of.
+    /// The keys of all queues, and unused keys with debts, which the server may have to be told.
     fn keys(&self) -> Vec<PaceKey> {
         self.queues.iter().map(|queue| queue.key()).chain(self.owing.keys()).cloned().collect()
     }
 }
 
-/// The terms of a subresource that follows its page: without the delay, and with one request in flight less, as the page may still be.
+/// The terms of a subresource that follows its page: without the delay, and with one request in flight less, which may be the page.
 pub(super) fn without_delay(terms: Terms) -> Terms {
     let max_concurrent = (terms.max_concurrent - 1).max(1);
     let of_page = Some(Box::new(terms.clone()));
@@ -156,7 +156,7 @@ pub(super) fn without_delay(terms: Terms) -> Terms {
 }
 
 const SHARDS: usize = 256;
-/// Most hosts that report debts to the fleet at a time.
+/// Maximum number of hosts that report debts to the fleet at a time.
 const MAX_REPORTING: usize = 256;
 const MIN_SWEEP: usize = 8;
 /// Size of a queue with its table row; the key usually shares the authority's memory.
@@ -250,7 +250,7 @@ mod tests {
             left.push(start(pacer.queue(&host), &terms(0, group), PaceOutcome::Success).await);
         }
         rests(&pacer).await;
-        // Then this group's delay is over, but the other group started later.
+        // By then this group's delay is over, but the other group started later.
         tokio::time::sleep_until((left[1] + Duration::from_millis(300) + ARRIVAL).into()).await;
         assert!(matches!(pacer.queue(&host).stand(ClientId(1), &terms(0, 300)), Ok(Stand::Go(_))));
     }

@@ -17,7 +17,7 @@ pub struct PaceFigures {
     pub latency: Duration,
     /// Consecutive refusals, if a breaker counts them.
     pub refusals: u32,
-    /// How long the host is still paused because of them.
+    /// Time for which the host is still paused because of these refusals.
     pub paused: Duration,
 }
 

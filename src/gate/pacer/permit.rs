@@ -108,7 +108,7 @@ impl Permit {
         self.terms.breaker.is_some()
     }
 
-    /// Whether the slot is still valid; to be checked right before the request leaves. If not, call `again`.
+    /// Whether the slot is still valid. Check this right before the request leaves; if the slot is not valid, call `again`.
     #[inline]
     pub fn holds(&self) -> bool {
         self.slot.as_ref().is_none_or(|slot| !is_paced(slot) || self.queue.holds(slot))
@@ -147,11 +147,11 @@ impl Permit {
         Ok(())
     }
 
-    /// Call when the request leaves: the next gap counts from now, not from before the connection. `is_late`: a connection was made first,
+    /// Notes that the request leaves: the next gap counts from now, not from before the connection. `is_late`: a connection was made first,
     /// which may matter to other requests even if this one has no gap.
     pub fn leaves(&mut self, is_late: bool) {
         debug_assert_eq!(self.stage, Stage::Kept, "each start leaves once");
-        // Until an answer says otherwise.
+        // The outcome of a request without an answer.
         self.outcome = PaceOutcome::Failure;
         self.group.iter_mut().for_each(|group| group.leaves(is_late));
         self.note_start(Stage::Leaving);
@@ -160,13 +160,13 @@ impl Permit {
         }
     }
 
-    /// Call if nothing of the request was written after all.
+    /// Reverses [`leaves`](Self::leaves), as nothing of the request was written after all.
     pub fn has_not_left(&mut self) {
         (self.stage, self.outcome) = (Stage::Kept, PaceOutcome::Unused);
         self.group.iter_mut().for_each(|group| group.has_not_left());
     }
 
-    /// Call when the head has left. The gap counts from now, as writing may have taken a while.
+    /// Notes that the head has left. The gap counts from now, as writing may have taken a while.
     pub fn note_left(&mut self) {
         if self.stage == Stage::Leaving {
             self.group.iter_mut().for_each(|group| group.note_left());
@@ -181,7 +181,7 @@ impl Permit {
         }
     }
 
-    /// Allowance for the request's way to the host. Half a percent of a short gap suffices.
+    /// Allowance for the time in which the request reaches the host: 0.5 % of the gap, at most [`ARRIVAL`].
     fn margin(&self) -> Duration {
         let gap = self.gap();
         if gap.is_zero() { ARRIVAL } else { ARRIVAL.min(gap / 200) }

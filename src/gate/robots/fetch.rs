@@ -37,7 +37,7 @@ pub(super) struct FileRequest<'a> {
 /// A final answer.
 #[derive(Debug, Clone)]
 pub(super) struct Reply {
-    /// When the request was sent. The answer is valid as of then, however late it is read.
+    /// When the request was sent. The answer is valid as of that time, however late it is read.
     pub asked: SystemTime,
     pub status: u16,
     pub headers: HeaderMap,
@@ -51,7 +51,7 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// The upstream proxy, if it may have answered itself: proxies deny access with 4xx, which says nothing of the site. 404 and 410 are
+    /// The upstream proxy, if the answer may be its own: proxies deny access with 4xx, which says nothing about the site. 404 and 410 are
     /// taken for the site's answer.
     pub fn maybe_of(&self) -> Option<&str> {
         self.through.as_deref().filter(|_| matches!(self.status, 400..=499) && !matches!(self.status, 404 | 410))
@@ -125,7 +125,7 @@ pub(super) async fn get(
     if let Err(Unanswered { error: GetError::Http2(error), .. }) = &answered
         && asks_for_calm(error)
     {
-        // Counts even if this request was not sent.
+        // The refusal counts even if this request was not sent.
         permit.learn(PaceOutcome::Backoff { retry_after: None });
     }
     let Got { status, headers, body, version, .. } =
@@ -172,8 +172,8 @@ pub(super) fn no_resolver(authority: &Authority) -> FetchError {
     own_limit(&ResolveError::TimedOut { name: authority.host().to_string().into(), is_alone: false })
 }
 
-/// Whether an intermediary generated the answer: it says so (RFC 9209 §2.1.1), or it is Squid, whose error pages and redirects to them have
-/// a field of their own.
+/// Whether an intermediary generated the answer: its Proxy-Status says so (RFC 9209 §2.1.1), or the answer has the field that Squid adds to
+/// its error pages and to redirects to them.
 fn says_a_proxy(headers: &HeaderMap) -> bool {
     if headers.contains_key("x-squid-error") {
         return true;
@@ -186,6 +186,6 @@ pub(super) fn target(url: &Url) -> String {
     url[url::Position::BeforePath..url::Position::AfterQuery].to_owned()
 }
 
-/// Most bytes to read and discard.
+/// Maximum number of bytes to read and discard.
 const DISCARD: usize = 64 * 1024;
 const DISCARD_TIME: Duration = Duration::from_millis(200);

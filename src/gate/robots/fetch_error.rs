@@ -5,7 +5,7 @@ use crate::upstream::{DialError, DialFault, GetError, Want};
 use std::fmt::Display;
 use std::time::Duration;
 
-/// Why a fetch has no reply.
+/// The reason why a fetch has no reply.
 #[derive(Debug)]
 pub(super) enum FetchError {
     /// DNS, TCP, TLS, timeout, truncated body: the site's failure.
@@ -14,11 +14,11 @@ pub(super) enum FetchError {
     NotAsked(Refusal),
 }
 
-/// Why one attempt has no reply.
+/// The reason why one attempt has no reply.
 pub(super) enum TryError {
     Final(FetchError),
-    /// A kept connection was dead, or a shared one closing, which the text says: to be retried in another slot. `None`: the slot expired
-    /// before the request could be sent.
+    /// To be retried in another slot. The text says that a kept connection was dead, or that a shared one was closing. `None`: the slot
+    /// expired before the request could be sent.
     Again(Want, Option<String>),
 }
 

@@ -117,7 +117,7 @@ impl Fetching {
         joined
     }
 
-    /// Returns at the end of the fetch. An error says why the site was not asked, for a reason that is not the site's.
+    /// Returns at the end of the fetch. An error is the reason on our side for which the site was not asked.
     pub async fn end(mut self) -> Result<(), Refusal> {
         match self.0.wait_for(|progress| progress.end.is_some()).await {
             Ok(progress) => progress.end.clone().unwrap_or(Ok(())),

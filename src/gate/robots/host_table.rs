@@ -47,7 +47,7 @@ impl HostEntry {
         self.file.of(&self.authority)
     }
 
-    /// Whether the next slot is for a page, not for a renewal. If not, a copy with a lifetime shorter than the gap would be renewed in
+    /// Whether the next slot is for a page, not for a renewal. Otherwise, a copy with a lifetime shorter than the gap would be renewed in
     /// every slot.
     pub fn owes_page(&self) -> bool {
         !self.page_went.load(Ordering::Relaxed)
@@ -159,7 +159,7 @@ impl HostTable {
         entry
     }
 
-    /// Stores the redirects that an interrupted fetch has followed, for the next fetch. If not, each fetch that gets no slot at a
+    /// Stores the redirects that an interrupted fetch has followed, for the next fetch. Without them, each fetch that gets no slot at a
     /// redirect's target would ask the first host again.
     pub fn set_interrupted(&self, host: &HostEntry, trail: Option<(Trail, Instant)>) {
         self.bytes.fetch_add(trail.as_ref().map_or(0, trail_cost), Ordering::Relaxed);
@@ -191,7 +191,7 @@ impl HostTable {
         &self.shards[(hash >> 32) as usize % SHARDS]
     }
 
-    /// The idle times of the host entries for which `is_one` is true.
+    /// The idle times of the host entries that `is_one` accepts.
     fn idle(&self, now: u32, is_one: impl Fn(&Arc<HostEntry>) -> bool) -> Vec<u32> {
         let mut all = Vec::with_capacity(self.len());
         for shard in &self.shards {

@@ -149,7 +149,7 @@ fn fingerprint(file: SiteFile, options: &ParseOptions) -> u64 {
 /// Length in bytes that takes about 100 µs to parse, and a millisecond at worst. Longer files are parsed on threads that serve no
 /// requests.
 pub(super) const LONG: usize = 16 << 10;
-/// Files read since the last sweep, below which the byte count is not outdated.
+/// Number of files read since the last sweep up to which the byte count is not outdated.
 const LEAST_STALE: usize = 100;
 /// Bytes of a file's row in the table, which is two thirds full on average.
 const ROW: usize = size_of::<(ContentId, Access)>() * 3 / 2;
@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// Both a file that was fetched and one that was stored.
+    /// A long file is compiled at once, whether it was fetched or stored.
     #[test]
     fn a_long_file_is_compiled_before_anybody_asks_and_a_short_one_is_not() {
         let options = ParseOptions::default();

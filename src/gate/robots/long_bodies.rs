@@ -25,7 +25,7 @@ impl LongBodies {
         Self(FairPlaces::new(most(settings)))
     }
 
-    /// Call after the limits may have changed.
+    /// Applies limits that may have changed.
     pub fn resize(&self, settings: &Settings) {
         self.0.resize(most(settings));
     }
@@ -93,10 +93,10 @@ impl LongBodies {
     }
 }
 
-/// Error: there is no place for a long copy now.
+/// The error that there is no place for a long copy now.
 pub(super) struct Crowded;
 
-/// A body in its place.
+/// A long body and its place.
 struct LongBody {
     body: Box<[u8]>,
     _place: FairPlace,
@@ -113,15 +113,15 @@ fn held(body: Vec<u8>, place: FairPlace) -> Bytes {
     Bytes::from_owner(LongBody { body: body.into(), _place: place })
 }
 
-/// Most long bodies at a time.
+/// Maximum number of long bodies at a time.
 fn most(settings: &Settings) -> usize {
     let fit = settings.store.memory / settings.robots.max_size.max(1);
     usize::try_from(fit).unwrap_or(usize::MAX).clamp(LEAST, MOST)
 }
 
-/// Most bytes of a body that needs no place.
+/// Maximum size in bytes of a body that needs no place.
 const SHORT: usize = 16 * 1024;
-/// Least number of places: with fewer, a few sites that stall could hold up all others.
+/// Minimum number of places: with fewer, a few sites that stall could hold up all others.
 const LEAST: usize = 16;
 const MOST: usize = 256;
 

@@ -146,7 +146,7 @@ impl RobotsCache {
     pub fn refresh(self: &Arc<Self>, host: &Arc<HostEntry>, order: Order) -> Fetching {
         let key = (host.file, host.authority.clone());
         let mut is_first = false;
-        // Called if no such fetch is in flight. One may have ended just after the caller looked: then its copy is there.
+        // Called if no such fetch is in flight. A fetch may have ended just after the caller looked: then its copy is there.
         let has_come = || {
             is_first = true;
             order.reason.takes_any_copy() && !is_due(&host.load(), SystemTime::now())
@@ -216,15 +216,15 @@ impl RobotsCache {
         }
     }
 
-    /// Call after the settings have changed.
+    /// Applies changed settings to the limits.
     pub fn resize(&self) {
         let settings = self.settings.load();
         self.places.resize(most_fetches(&settings));
         self.long_bodies.resize(&settings);
     }
 
-    /// Call after the parse options have changed. Drops the parsed files, which are read from the store when they are needed again, or
-    /// fetched without a store.
+    /// Drops the parsed files, after the parse options have changed. They are read from the store when they are needed again, or fetched if
+    /// there is no store.
     pub fn reread(self: &Arc<Self>) {
         let inner = self.clone();
         drop(spawn_blocking(move || {
@@ -257,8 +257,8 @@ impl RobotsCache {
         }
     }
 
-    /// Notes that an answer of the site has linked to a licence file. Returns its robots.txt entry if that is the licence file noted there;
-    /// only one is noted.
+    /// Notes that one of the site's answers links to this licence file, unless another one was noted before. Returns the entry of the
+    /// site's robots.txt if it notes this file, and robots.txt itself names none.
     pub fn link_license(self: &Arc<Self>, authority: &Authority, url: &str) -> Option<Arc<Entry>> {
         let host = self.hosts.find(authority, SiteFile::Robots)?;
         let old = host.load_full();
@@ -269,11 +269,11 @@ impl RobotsCache {
     }
 }
 
-/// Most published copies that are taken at a time. A host whose publication is missed renews its copy when that is due.
+/// Maximum number of published copies that are taken at a time. A host whose publication is missed renews its copy when that is due.
 static TAKING: Semaphore = Semaphore::const_new(1024);
-/// Most fetches that begin at a time while the store is behind. Copies of more fetches would be lost, and fetched again.
+/// Maximum number of fetches that begin at a time while the store is behind. Copies of more fetches would be lost, and fetched again.
 const MOST_UNSTORED: usize = 16;
-/// Most copies read from the store at a time.
+/// Maximum number of copies read from the store at a time.
 const MOST_LOADED: usize = 16;
 /// Number of new host entries, about 100 KB, after which memory is checked.
 const TRIM_EACH: u32 = 256;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// Most concurrent fetches: as configured, but at most a quarter of the limit on open files.
+/// Maximum number of concurrent fetches: as configured, but at most a quarter of the limit on open files.
 pub fn most_fetches(settings: &Settings) -> usize {
     let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
     settings.limits.max_robots_fetches.get().min(files.unwrap_or(usize::MAX) / 4).max(1)
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// However many hosts of one site redirect to this host.
+    /// The turns are the same however many hosts of one site redirect to this host.
     #[tokio::test(start_paused = true)]
     async fn guests_take_turns_by_client_and_by_the_site_whose_file_is_wanted() {
         let (places, queue, terms) = (FairPlaces::new(100), queue(), Terms::default());
@@ -200,7 +200,7 @@ mod tests {
         assert!(at(1, "good") <= 3 && at(2, "bad") <= 2, "{order:?}");
     }
 
-    /// Whatever URLs of this host other sites name, and however often.
+    /// The share is the same whatever URLs of this host other sites name, and however often.
     #[tokio::test]
     async fn guests_leave_nine_of_ten_starts_to_the_host_s_own_clients() {
         let (places, queue, gap) = (FairPlaces::new(100), queue(), Duration::from_millis(20));

@@ -81,7 +81,7 @@ pub(super) fn interpret_response(
         return old.failed(now, "status 206: only a part of the file", None, fastrand::f64());
     }
     if let Some(upstream_proxy) = reply.maybe_of() {
-        let why = format!("status {status}, which may be the word of {upstream_proxy}");
+        let why = format!("status {status}, which may come from {upstream_proxy} itself");
         return old.failed(now, &why, asked_to_wait(headers, now), fastrand::f64());
     }
     let access = match from_status(status) {

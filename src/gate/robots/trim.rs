@@ -67,7 +67,7 @@ impl RobotsCache {
 }
 
 const AGAIN: Duration = Duration::from_millis(200);
-/// How long a fetch that has waited for the store counts as beginning.
+/// Time for which a fetch that has waited for the store keeps its place after it begins.
 const BEGINNING: Duration = Duration::from_millis(250);
 
 #[cfg(test)]

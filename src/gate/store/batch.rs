@@ -47,7 +47,7 @@ impl WriteBatch {
         }
     }
 
-    /// Adds those changes of an earlier batch for which this one has no newer change.
+    /// Adds the changes of an earlier batch for which this batch has no newer change.
     pub fn add_older(&mut self, older: &WriteBatch) {
         for (name, before) in &older.entries {
             match self.entries.get_mut(name) {
@@ -96,5 +96,5 @@ impl QueuedEntry {
 const ROW: usize = 64;
 /// Bytes of memory for an entry without its file.
 const ENTRY: usize = 240;
-/// Most names of outdated entries.
+/// Maximum number of names of outdated entries.
 const MOST_FORGOTTEN: usize = 300_000;

@@ -28,7 +28,7 @@ pub(super) struct Location {
 
 /// An open store. Other processes may have it open, too.
 pub(super) struct Disk {
-    /// Replaced by another index when it grows or is begun anew.
+    /// The index in use: replaced by another one when it grows or is emptied.
     index: RwLock<Arc<RecordIndex>>,
     pub segments: Segments,
 }
@@ -238,7 +238,7 @@ struct NewRecord {
     unless: Unless,
 }
 
-/// When the index must not be changed for a new record.
+/// The condition under which the index must not be changed for a new record.
 enum Unless {
     Never,
     /// If the stored entry was validated later than this one.
@@ -377,7 +377,7 @@ mod tests {
     fn what_one_process_voids_no_other_goes_on_with() {
         let directory = tempfile::tempdir().unwrap();
         let (one, other) = (disk(directory.path()), disk(directory.path()));
-        // The other is ahead by some segments.
+        // The other process is ahead by some segments.
         one.write(&batch(0, "# old"), MIB).unwrap();
         for number in 1..40 {
             other.write(&batch(number, &format!("# {number}{}", "x".repeat(20_000))), MIB).unwrap();

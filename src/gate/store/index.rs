@@ -36,7 +36,7 @@ struct IndexSlot {
 }
 
 impl RecordPlace {
-    /// `None`: the numbers are too large for a place.
+    /// The place at this offset of a segment. `None`: the numbers are too large for a place.
     pub fn new(segment: u32, offset: u64) -> Option<Self> {
         let fits = segment < 1 << (u64::BITS - OFFSET_BITS) && offset < 1 << OFFSET_BITS;
         fits.then_some(Self(u64::from(segment) << OFFSET_BITS | offset))
@@ -66,7 +66,7 @@ impl RecordIndex {
                     }
                     Content::Buckets(_) => drop(begin(&path, FIRST_BUCKETS)?.persist(&path)?),
                     Content::Damaged => {
-                        tracing::warn!("the store's index {} is damaged, and begun anew", path.display());
+                        tracing::warn!("the store's index {} is damaged: it starts again, empty", path.display());
                         begin(&path, FIRST_BUCKETS)?.persist(&path)?;
                     }
                     Content::NoIndex => set_aside(&path, begin(&path, FIRST_BUCKETS)?)?,
@@ -192,7 +192,7 @@ impl RecordIndex {
         self.buckets > FIRST_BUCKETS && self.buckets * BYTES_PER_BUCKET > size
     }
 
-    /// See [`limit::in_force`].
+    /// The size limit in force: see [`limit::in_force`].
     pub fn limit(&self, own: u64, noted: &AtomicU64) -> io::Result<u64> {
         limit::in_force(&self.file, own, noted)
     }
@@ -253,12 +253,12 @@ fn begin(path: &Path, buckets: u64) -> io::Result<NamedTempFile> {
     let mut file = unnamed(directory)?;
     file.write_all(&[&FORMAT[..], &buckets.to_le_bytes()].concat())?;
     file.as_file().set_len(length(buckets))?;
-    // If the system does not let root give it away, the file stays root's.
+    // If the system does not let root change the owner, root keeps the file.
     let _ = give_to_owner(file.as_file(), directory);
     Ok(file)
 }
 
-/// Renames a file that is not an index, and puts `new` in its place, which is written before, so that a full disk loses nothing.
+/// Renames a file that is not an index, and puts `new` in its place. `new` is already written, so that a full disk loses nothing.
 fn set_aside(path: &Path, new: NamedTempFile) -> io::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let aside = path.with_added_extension(format!("broken-{now}-{}", std::process::id()));
@@ -285,12 +285,12 @@ const SLOT: usize = size_of::<IndexSlot>();
 /// Slots of a bucket: enough that most slots of the index are in use before a bucket is full.
 const SLOTS: usize = 16;
 const BUCKET: usize = SLOT * SLOTS;
-/// Least bytes of the store for each bucket of the index, so that the index takes at most a sixteenth of the store.
+/// Minimum size of the store in bytes for each bucket of the index, so that the index takes at most a sixteenth of the store.
 const BYTES_PER_BUCKET: u64 = BUCKET as u64 * 16;
-/// Attempts to lock, one each millisecond: a write takes some milliseconds, growing the index a second for each 2 GiB of the store.
+/// Attempts to lock, one each millisecond: a write takes some ms, and growing the index takes 1 s for each 2 GiB of the store.
 const LOCK_TRIES: u32 = 5000;
 const LOCK_AGAIN: Duration = Duration::from_millis(1);
 const FIRST_BUCKETS: u64 = 16;
 const MOST_BUCKETS: u64 = 1 << 36;
-/// Bits of a place for the offset in a segment, which has less than 64 GiB. The others number 268 million segments.
+/// Bits of a place for the offset in a segment, which has less than 64 GiB. The other bits can number 268 million segments.
 const OFFSET_BITS: u32 = 36;

@@ -239,7 +239,7 @@ impl Drop for Store {
     }
 }
 
-/// Most bytes that may wait for the disk.
+/// Maximum number of bytes that may wait for the disk.
 fn queued(settings: &config::StoreSettings) -> usize {
     usize::try_from(settings.memory / QUEUED_PART).unwrap_or(usize::MAX).max(LEAST_QUEUED)
 }

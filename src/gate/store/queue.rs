@@ -51,5 +51,5 @@ impl WriteQueue {
     }
 }
 
-/// A write that takes longer counts as failed.
+/// Time after which a write counts as failed.
 pub(super) const HUNG: Duration = Duration::from_secs(10);

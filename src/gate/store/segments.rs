@@ -225,5 +225,5 @@ const HEAD: usize = MARK.len() + 4 + 2 * size_of::<FileDigest>();
 const ACCEPTED: usize = 4;
 /// Bytes of the first read; most records are shorter.
 const FIRST: usize = 2048;
-/// Most bytes of a record's content, more than any record has.
+/// Maximum size of a record's content in bytes, more than any record has.
 const LONGEST: usize = 64 << 20;

@@ -155,7 +155,7 @@ struct Snapshot<'a> {
     file: Option<(FileDigest, &'a [u8])>,
 }
 
-/// Instants are in milliseconds since 1970.
+/// An entry without its file, as stored. Instants are in milliseconds since 1970.
 #[derive(Serialize, Deserialize)]
 struct EntryRecord<'a> {
     #[serde(borrow)]
@@ -279,7 +279,7 @@ fn of_this_version<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
 const SAME: Duration = Duration::from_secs(1);
 /// Raised with each change of the records above that another version would misread. Version 1 was a hand-written format.
 const VERSION: u8 = 4;
-/// Compresses well enough, at twice the speed of higher levels.
+/// Compression level: compresses well enough, at twice the speed of higher levels.
 const LEVEL: i32 = 3;
 static COMPRESSOR: Mutex<Option<Compressor<'static>>> = Mutex::new(None);
 // One decompressor for each thread, as requests read copies at the same time.

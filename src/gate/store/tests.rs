@@ -37,7 +37,7 @@ pub(in crate::gate) fn unwritten() -> Store {
 }
 
 impl Store {
-    /// Returns when all queued changes are written, or cannot be.
+    /// Returns when all queued changes are written, or the disk has failed.
     fn flush(&self) {
         let disk = self.disk.as_ref().unwrap();
         let mut queue = disk.queue.lock();
@@ -550,7 +550,7 @@ fn what_was_validated_later_stays() {
     assert_eq!(load(&one, 0).as_deref(), Some("# new"));
 }
 
-/// For example if there was no room for the entry that was to replace it.
+/// An entry is forgotten, for example, if there was no room for the entry that was to replace it.
 #[test]
 fn what_is_forgotten_does_not_come_back_where_the_next_fetch_fails() {
     let directory = tempfile::tempdir().unwrap();
@@ -590,7 +590,7 @@ fn what_others_have_put_there_is_left_alone() {
     assert!(names.iter().all(|name| fs::read(directory.path().join(name)).unwrap() == b"theirs"));
 }
 
-/// Otherwise, places in segments that are gone would be taken for the newest.
+/// If the old index stayed, places in missing segments would be taken for the newest.
 #[test]
 fn where_the_records_are_gone_the_index_is_begun_anew() {
     let directory = tempfile::tempdir().unwrap();

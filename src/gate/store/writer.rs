@@ -18,7 +18,7 @@ pub(super) struct WriterShared {
     pub location: Location,
     /// The size limit that this process last noted in the index.
     noted: AtomicU64,
-    /// Most bytes in memory waiting to be written; may change.
+    /// Maximum number of bytes in memory that wait to be written; may change.
     pub most_queued: AtomicUsize,
     /// `None` while the store cannot be opened.
     pub disk: RwLock<Option<Arc<Disk>>>,
@@ -158,7 +158,7 @@ impl WriterShared {
         queue.is_closing
     }
 
-    /// Closes files that other processes have removed, and that would otherwise take room on the disk until the next read or write.
+    /// Closes files that other processes have removed: they would otherwise take room on the disk until the next read or write.
     pub fn close_removed(&self) {
         match self.opened() {
             // Somebody has removed the store: the next write creates it again.
@@ -170,7 +170,7 @@ impl WriterShared {
         }
     }
 
-    /// Writes the queued changes, reopening the store if necessary; on failure they stay queued. Returns the time that it took.
+    /// Writes the queued changes, reopening the store if necessary; on failure they stay queued. Returns the time that writing took.
     fn attempt(&self) -> io::Result<Duration> {
         let disk = match self.opened().filter(|disk| disk.is_named()) {
             Some(disk) => disk,
@@ -229,13 +229,13 @@ impl WriterShared {
     }
 }
 
-/// Most authorities in the queue.
+/// Maximum number of authorities in the queue.
 const MOST_QUEUED: usize = 200_000;
 /// Time between the beginnings of two writes.
 const BETWEEN: Duration = Duration::from_millis(20);
 /// Time between two looks for removed files, while nothing is written.
 const TIDY: Duration = Duration::from_secs(60);
-/// A disk is slow if a write takes longer.
+/// Duration of a write above which the disk counts as slow.
 pub(super) const SLOW: Duration = Duration::from_secs(1);
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);

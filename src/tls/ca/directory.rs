@@ -90,14 +90,14 @@ impl Ca {
     /// Replaces the authority in this directory by this successor. The old files stay beside it as `ca.pem.old` and `ca.key.old`.
     ///
     /// # Errors
-    /// As [`Self::open_or_create`]; or it is not the prepared successor any more: another process may have put it in place.
+    /// As [`Self::open_or_create`]; or `successor` is not the prepared one any more: another process may have put it in place.
     pub fn finish(directory: &Path, successor: &Trusted) -> Result<Self, UnusableFile> {
         {
             let _lock = settled(directory)?;
             if Self::prepared(directory).as_ref() != Some(successor) {
                 let [certificate, _] = next(directory);
                 let what =
-                    format!("{} is no longer the same: another process has put it in place", certificate.display());
+                    format!("{} has changed: another process has put the successor in place", certificate.display());
                 return Err(UnusableFile::new(what, "`politely ca export` prints what clients have to trust now"));
             }
             put_in_place(directory)?;
@@ -105,8 +105,8 @@ impl Ca {
         Self::open_or_create(directory)
     }
 
-    /// Replaces the authority in this directory, which is missing or has expired, by the prepared successor, or a new one, as
-    /// [`finish`](Self::finish) does. Another process may have done so.
+    /// Replaces the authority in this directory, if it is missing or has expired, by the prepared successor or a new one, as
+    /// [`finish`](Self::finish) does. Then opens the authority.
     ///
     /// # Errors
     /// As [`Self::open_or_create`].
@@ -168,7 +168,7 @@ fn make_next(directory: &Path) -> Result<bool, UnusableFile> {
     }
     let key_pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let made = parameters(OffsetDateTime::now_utc())?.self_signed(&key_pair)?;
-    // In this order: a key without certificate means that a rotation was interrupted.
+    // The certificate is written first: a key without certificate means that a rotation was interrupted.
     secret_file::write(&certificate, made.pem(), 0o644)?;
     secret_file::write(&key, key_pair.serialize_pem(), 0o600)?;
     Ok(true)

@@ -34,7 +34,7 @@ pub struct Ca {
     path: PathBuf,
     /// The content of the certificate file when it was read.
     written: Vec<u8>,
-    /// How to replace the authority, for hints.
+    /// The way to replace the authority, for hints.
     remedy: &'static str,
     /// The open file, with a shared lock while this signs: it shows that the authority is in use, even if the file is renamed.
     _file: File,
@@ -166,8 +166,8 @@ impl Ca {
         &self.anchor_pem
     }
 
-    /// All certificates that clients have to trust: this one, one that has replaced its file, its successor, and its predecessor while
-    /// some process still signs with that.
+    /// All certificates that clients have to trust: this one, one that has replaced its file, its successor, and its predecessor while some
+    /// process still signs with the predecessor.
     pub fn trusted(&self) -> Vec<Trusted> {
         let in_place = self.is_replaced().then(|| trusted_in(&self.path)).flatten();
         let old = self.path.with_added_extension(OLD);

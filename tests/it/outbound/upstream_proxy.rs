@@ -280,7 +280,7 @@ async fn a_parent_s_word_is_not_the_site_s() {
         let proxy = through(&parent, "", "").await;
         let response = proxy.get(&origin.url("/no")).await;
         let problem = assert_refused(&response, 503, "destination_unavailable", "robots-unreachable");
-        let said = format!("status {status}, which may be the word of the upstream proxy http://");
+        let said = format!("status {status}, which may come from the upstream proxy http://");
         assert!(problem["detail"].as_str().unwrap().contains(&said), "{problem}");
     }
     for status in [404, 410] {

@@ -262,7 +262,7 @@ async fn a_page_that_cannot_be_read_is_refused_with_a_cause_of_its_own() {
             Reply::status(200)
                 .field("Content-Type", "text/html; xml")
                 .body("\x1b$B\x1b(B<noscript><!-- </noscript> -->".repeat(2_200)),
-            "it takes too long to read in all the ways",
+            "the body takes too long to read in all the ways",
         ),
     ];
     let rows = answers.each_ref().map(|(target, _, why)| (*target, *why));

@@ -15,7 +15,7 @@ pub(super) struct Live {
     pub server: u64,
     pub settled_at: Option<Instant>,
     pub history: Option<String>,
-    /// This instance ends.
+    /// Whether this instance is leaving the fleet.
     pub leaves: bool,
 }
 

@@ -80,7 +80,7 @@ impl ServerLink {
                     self.calls.fetch_add(1, Ordering::Relaxed);
                     return Ok(answer);
                 }
-                // The answer is of another version.
+                // The answer has the format of another version.
                 Err(error) if error.kind() == ErrorKind::Parse => return Err(ServerLost),
                 // Tries again, as there may be another connection by then.
                 Err(_) => sleep(AGAIN).await,
@@ -88,7 +88,7 @@ impl ServerLink {
         }
     }
 
-    /// Makes [`keep`](Self::keep) end. Returns when the server knows that this instance ends, or cannot be told.
+    /// Ends [`keep`](Self::keep). Returns when the server knows that this instance leaves, or cannot be told.
     pub async fn leave(&self) {
         self.live.send_modify(|live| live.leaves = true);
         let _ = timeout(CONNECTING, self.is_such(|live| live.connection.is_none())).await;
@@ -142,7 +142,7 @@ impl ServerLink {
     }
 
     async fn connect(&self) -> Result<Connected, String> {
-        let url = self.url().ok_or("its URL has gone from the configuration")?;
+        let url = self.url().ok_or("its URL is no longer in the configuration")?;
         let closed = Arc::new(Notify::new());
         let pushes = {
             let (me, messages, closed) = (self.me.clone(), self.messages.clone(), closed.clone());
@@ -160,8 +160,8 @@ impl ServerLink {
         let ca_file = self.settings.load().egress.ca_file.clone();
         let (mut connection, sentinels) = ServerConnection::open(&url, ca_file.as_deref(), pushes, PATIENCE).await?;
         let (mut second, mut third) = (connection.clone(), connection.clone());
-        // The scripts are loaded first, as a call of a missing script takes three round trips. The registration writes, so that a read-only
-        // or full server fails here.
+        // The scripts are loaded first, as a call of a missing script takes three round trips. The registration writes, so connecting to a
+        // read-only or full server fails here.
         let ((), subscribed, registered, history) = tokio::join!(
             biased;
             connection.clone().load(scripts::all()),
@@ -185,13 +185,13 @@ impl ServerLink {
             remembers = live.connection.is_some() && history.is_some() && live.history == history;
             if !remembers {
                 live.server += 1;
-                // An instance that starts has lost no state, and need not wait for others that have.
+                // A starting instance has lost no state, so it does not wait for instances that have.
                 live.settled_at = (live.server > 1).then(|| Instant::now() + SETTLING);
             }
             (live.is_tried, live.connection, live.history) = (true, Some(connection), history);
         });
         let instances = self.live.borrow().membership.connected;
-        // Logged when the connection is in use: a reader of the line can rely on it.
+        // Logged only when the connection is in use, so that a reader of the log can rely on the line.
         match self.keeps {
             _ if remembers => tracing::info!("reconnected to the fleet's server"),
             Keeps::Paces => tracing::info!(instances, "joined the fleet at {url}"),
@@ -200,7 +200,7 @@ impl ServerLink {
         self.announce();
     }
 
-    /// Registers regularly until the server does not answer. Returns why, and since when.
+    /// Registers regularly until the server is lost. Returns why, and when the last call without an answer began.
     async fn beat(&self, url: &SecretUrl, mut connection: ServerConnection) -> (String, Instant) {
         loop {
             sleep(REGISTER_EVERY).await;
@@ -259,7 +259,7 @@ impl ServerLink {
             let then = match self.reach().refusal() {
                 _ if self.keeps == Keeps::Copies => "each instance fetches robots.txt for itself until it is back",
                 Some(Refusal::FleetLost { is_uncounted: true, .. }) => {
-                    "requests are refused until it is there, unless `fleet.instances` says how many instances there are"
+                    "requests are refused until the server answers, unless `fleet.instances` is set"
                 }
                 _ => "`on_fleet_loss` applies until it is back",
             };
@@ -289,7 +289,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const CONNECTING: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_secs(1);
-/// Time in which all instances notice that a server was replaced or is back, and report what they hold: an instance without a server
-/// tries again within one and a half of these pauses.
+/// Time in which all instances notice that a server was replaced or is back, and report what they hold: an instance without a server tries
+/// again after at most one and a half times [`PAUSE`].
 const SETTLING: Duration = PAUSE.saturating_mul(2);
 const REGISTER_EVERY: Duration = Duration::from_secs(1);

@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::Ordering;
 
 impl ServerLink {
-    /// Whether the server can be asked, and from when on starts are reserved.
+    /// Whether the server can be asked, and the time from which starts are reserved.
     pub fn reach(&self) -> Reach {
         let (live, settings) = (self.live.borrow(), self.settings.load());
         let link = if live.connection.is_some() { live.server } else { 0 };
@@ -31,7 +31,7 @@ impl ServerLink {
         Reach { link, clock, settled_at: live.settled_at, shares, slept: slept(), alone, is_uncounted }
     }
 
-    /// Most bytes of a copy: its file, fields of its answer, and why fetches failed.
+    /// Maximum size of a copy in bytes: its file, fields of its answer, and why fetches failed.
     pub fn longest_copy(&self) -> usize {
         let settings = self.settings.load();
         settings.robots.parse_options().max_text() + settings.limits.max_header_size as usize + COPY_REST
@@ -95,7 +95,7 @@ impl ServerLink {
             tracing::info!("no instance of the fleet is missing any more");
         } else if missing != before {
             tracing::warn!(
-                "{missing} of the fleet's {instances} instances are missing: the others leave them their part of each pace"
+                "{missing} of the fleet's {instances} instances are missing: the others leave a part of each pace unused for them"
             );
         }
     }

@@ -45,7 +45,7 @@ fn packed(count: u64, ends: u64) -> u64 {
     period(ends) << COUNT_BITS | count.min(COUNT)
 }
 
-/// The period's end in hours, modulo half a year: no count is kept that long.
+/// The period's end in hours, modulo half a year, as no count is kept that long.
 fn period(ends: u64) -> u64 {
     ends / 3600 % PERIODS
 }
@@ -56,5 +56,5 @@ const BYTES: usize = 5;
 const COUNT_BITS: u32 = 52;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 const PERIODS: u64 = 1 << (64 - COUNT_BITS);
-/// Most hours by which a period may be later than the clock. A later period is taken for one of half a year ago.
+/// Maximum number of hours by which a period may be later than the clock. A later period is taken for one of half a year ago.
 const MOST_SET_BACK: u64 = 72;

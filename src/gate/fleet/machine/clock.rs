@@ -37,7 +37,7 @@ fn nanos(at: Instant) -> u64 {
     }
 }
 
-/// One instant by both clocks, from the quickest of several readings.
+/// The same instant by both clocks, from the quickest of several readings.
 static ZERO: LazyLock<(Instant, u64)> = LazyLock::new(|| {
     let looks = (0..8).map(|_| {
         let (before, time) = (Instant::now(), clock_gettime(ClockId::Monotonic));

@@ -1,5 +1,5 @@
-//! The link to the machine's file. The file cannot be opened while its disk is full, and somebody may remove it, so it is opened again
-//! while requests come. Until then, and if nothing is to be shared, the words are in this process's own memory.
+//! The link to the machine's file of shared words (`slots`). The file cannot be opened while its disk is full, and somebody may remove it,
+//! so it is opened again while requests come. Until then, and if nothing is to be shared, the words are in this process's own memory.
 
 use super::{Machine, warn};
 use crate::gate::fleet::{Reach, ServerLost};
@@ -13,18 +13,18 @@ use std::time::{Duration, Instant};
 pub(in crate::gate) struct MachineLink {
     /// `None`: nothing is to be shared.
     directory: Option<PathBuf>,
-    /// Upper limit of a debt.
+    /// Upper limit of a debt, that is, of the time for which nothing may start.
     most: Duration,
-    /// The words in use.
+    /// The words in use, in the file or in this process's own memory.
     last: ArcSwap<Machine>,
-    /// The words in use before, which may have debts of hosts.
+    /// The words in use before, which may hold debts of hosts.
     before: ArcSwapOption<Machine>,
     /// When this process last looked for the file.
     looked: Mutex<Instant>,
 }
 
 impl MachineLink {
-    /// Opens the file, or memory instead. `directory`: of the file; `None`: nothing is to be shared. `most`: upper limit of a debt.
+    /// Opens the file in `directory`, or memory instead. `None`: nothing is to be shared. `most`: upper limit of a debt.
     pub fn open(directory: Option<&Path>, most: Duration) -> Arc<Self> {
         let directory = directory.map(Path::to_owned);
         let opened = directory.as_deref().and_then(|directory| {
@@ -79,7 +79,7 @@ impl MachineLink {
     }
 }
 
-/// How long the start waits for another process that opens the file.
+/// Time for which the start waits for another process that opens the file.
 const WAIT: Duration = Duration::from_secs(2);
 /// Time between two looks for the file.
 const AGAIN: Duration = Duration::from_secs(1);

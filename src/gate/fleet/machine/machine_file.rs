@@ -52,7 +52,7 @@ impl MachineFile {
         is_at(&self.file, &self.path)
     }
 
-    /// False: another process has locked the byte.
+    /// Locks the byte at `at`. Returns false if another process has locked it.
     pub fn lock(&self, at: u64) -> io::Result<bool> {
         match control_lock(&self.file, libc::F_OFD_SETLK, WRITE, at, 1) {
             Ok(_) => Ok(true),

@@ -47,9 +47,9 @@ pub(in crate::gate) struct Machine {
     /// Number of slots that this process was the first to use.
     used: AtomicUsize,
     is_full_told: AtomicBool,
-    /// Somebody has removed or damaged the file, which has been logged: later processes use another.
+    /// Whether somebody has removed or damaged the file, which has been logged: later processes use another file.
     is_gone: AtomicBool,
-    /// Upper limit of a debt.
+    /// Upper limit of a debt, that is, of the time for which nothing may start.
     most: Duration,
     /// The number of processes when the words were lost, and this one's rank among them.
     parted: OnceLock<(u32, u32)>,
@@ -109,7 +109,7 @@ impl Machine {
     /// Takes the key's turn, a lock: while this process has it, no other process starts a request. Call only without the turn.
     pub fn take(&self, id: u64, start: MachineStart, at: Instant) -> MachineTurn {
         let times = (micros(at), span(self.most));
-        // If the file is gone, nothing starts before this process has looked for another one.
+        // If the file is gone, no request starts before this process has looked for another file.
         if self.is_shared() && !self.is_there() {
             return MachineTurn::Busy;
         }
@@ -209,7 +209,7 @@ impl Machine {
         is_there
     }
 
-    /// This process's part of the time, if the words are lost. Then they are lost for all processes, and each goes on by itself.
+    /// This process's part of the time, if the words are lost: they are then lost for all processes, and each keeps to its part.
     #[inline]
     pub fn part(&self) -> Option<Phase> {
         self.words.is_lost().then(|| {

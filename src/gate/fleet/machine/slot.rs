@@ -24,7 +24,7 @@ pub(super) struct KeySlot<'a> {
     pub(super) words: &'a [AtomicU64],
 }
 
-/// A start under a gap, among the processes of a machine.
+/// A start of one of the machine's processes, and the gap that it has to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct MachineStart {
     pub gap: Duration,
@@ -157,7 +157,7 @@ impl<'a> KeySlot<'a> {
         if !is_gone {
             let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, mine);
         }
-        // Own time is set back before the start is noted, or other processes would take themselves for overtaken.
+        // Own time is set back before the start is noted; otherwise, other processes would conclude that they were overtaken.
         start.own.inspect(|own| self.delay(*own, at));
         self.words[if start.is_fetch { FETCH } else { START }].fetch_max(at, SeqCst);
         self.words[OWED].fetch_max(at.saturating_add(span(start.gap)), SeqCst);
@@ -191,7 +191,7 @@ impl<'a> KeySlot<'a> {
         self.keep(until);
     }
 
-    /// Time at which all data expires, so that another key may take the words.
+    /// The time at which all data expires, so that another key may take the words.
     pub fn over(&self, now: u64) -> u64 {
         // A time further ahead than possible is invalid.
         let sane = |at: &u64| *at <= now.saturating_add(FAR);
@@ -243,8 +243,8 @@ impl<'a> KeySlot<'a> {
         next.max(self.get(HOLD))
     }
 
-    /// Replaces invalid values: a start in the future becomes now, and too long a hold the longest possible. Reads the clock again before:
-    /// this process may have lost the processor after reading it, and others may have started something meanwhile.
+    /// Replaces invalid values: a start in the future becomes now, and too long a hold becomes the longest possible. Before that, reads the
+    /// clock again: this process may have lost the processor since the last reading, and others may have started requests meanwhile.
     fn sanitize(&self, now: u64, most: u64) {
         for (word, latest) in [(START, now), (FETCH, now), (HOLD, now.saturating_add(most))] {
             let value = self.get(word);
@@ -282,13 +282,13 @@ pub(super) const START: usize = 9;
 pub(super) const TAIL: usize = 10;
 /// Mask of the number of refusals.
 const LOW: u64 = 0xffff;
-/// Bit of `TURN` besides the process: the process's request may have left.
+/// Bit of `TURN` beside the process's number: the process's request may have left.
 const LEAVING: u64 = 1 << 32;
-/// By how many µs a noted start may be ahead of the clock, as it is noted for the time of its arrival.
+/// Maximum time in µs by which a noted start may be ahead of the clock, as the noted time is that of the request's arrival.
 const AHEAD: u64 = 10_000;
 /// An hour in µs.
 const HOUR: u64 = 3_600_000_000;
-/// Least time in µs for which a key's data is kept.
+/// Minimum time in µs for which a key's data is kept.
 const KEPT_FOR: u64 = 30_000_000;
 /// Two years, in µs.
 const FAR: u64 = 730 * 24 * HOUR;

@@ -59,7 +59,7 @@ impl Machine {
 
     /// Words in memory, for this process alone.
     pub fn unnamed(most: Duration) -> Self {
-        // As many segments as the process has address space for.
+        // Maps as many segments as the process has address space for.
         let mapped = |segments| Some((SharedWords::unnamed(count(segments)).ok()?, segments));
         let (words, segments) = (1..=SEGMENTS).rev().find_map(mapped).expect("there are 3 MiB, or nothing would run");
         Self::with(None, words, (secret(), 1, segments), 1, most)
@@ -88,8 +88,8 @@ impl Machine {
         (0..self.segments()).find_map(|segment| self.bucket(segment, id).find(|slot| !slot.is_gone()))
     }
 
-    /// The key's slot, or an expired one for it. If there is none, evicts the key that expires first, so that every host gets its turn.
-    /// `None`: another process is adding a key, which takes microseconds.
+    /// The key's slot, or else an expired one for it. If none has expired, evicts the key that expires first, so that every host gets its
+    /// turn. `None`: another process is adding a key, which takes microseconds.
     pub(super) fn find_or_insert(&self, id: u64, now: u64) -> Option<KeySlot<'_>> {
         if let Some(slot) = self.find(id) {
             return Some(slot);
@@ -236,7 +236,7 @@ fn begin(file: &MachineFile, boot: u64) -> io::Result<()> {
         if file.count_locked(PROCESS, PROCESS + 1 + u64::from(PROCESSES))? > 0 {
             return Err(io::Error::other(format!("{FILE} is damaged, and another process uses it")));
         }
-        tracing::warn!("{FILE} is damaged, and begun anew: delays are forgotten");
+        tracing::warn!("{FILE} is damaged: it is replaced by an empty one, and delays are forgotten");
         file.file.set_len(0)?;
     }
     file.allocate(0, size(1))?;
@@ -273,7 +273,7 @@ const KEY_WORD: usize = 2;
 const SEGMENTS_WORD: usize = 3;
 /// First word of the process ids, which follow the head and precede the slots.
 const PIDS: usize = 1024;
-/// Most processes at a time.
+/// Maximum number of processes at a time.
 const PROCESSES: u16 = 1023;
 const BASE: usize = 2 * 1024;
 /// Slots of a bucket.
@@ -282,7 +282,7 @@ const ROWS: usize = 8;
 const SLOT: usize = WORDS + 1;
 /// Slots of the first segment.
 pub(super) const FIRST: usize = 32 * 1024;
-/// Most segments: a million slots.
+/// Maximum number of segments: a million slots.
 pub(super) const SEGMENTS: usize = 5;
 const PAGE: usize = 4096;
 /// Bytes used only for locks, beyond the data.

@@ -1,7 +1,7 @@
 //! A file shared between processes as words in memory, each read and written atomically; without a file, the process's own memory.
 //!
 //! The file's owner may truncate it, and a disk may fail: the kernel answers the next access with SIGBUS, which would end the process.
-//! Here it only ends the sharing: the handler maps empty memory over the file, and the words are lost from then on.
+//! Here a SIGBUS only ends the sharing: the handler maps empty memory over the file, and the words are lost from then on.
 
 use std::fs::File;
 use std::io;
@@ -109,7 +109,7 @@ fn install() -> Result<libc::sigaction, i32> {
     }
 }
 
-/// Uses only what is safe in a signal handler: atomics, and system calls without state.
+/// Handles SIGBUS. Uses only what is safe in a signal handler: atomics, and system calls without state.
 extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel fills in `info` for a handler with SA_SIGINFO.
     let at = unsafe { (*info).si_addr() }.addr();
@@ -139,7 +139,7 @@ extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _co
 }
 
 static HANDLER: OnceLock<Result<libc::sigaction, i32>> = OnceLock::new();
-/// More mappings than a process has, except in tests.
+/// Places for mappings: more than a process needs, except in tests.
 static PLACES: [MappedPlace; 256] = [const {
     MappedPlace { start: AtomicUsize::new(0), length: AtomicUsize::new(0), is_lost: AtomicBool::new(false) }
 }; 256];

@@ -18,7 +18,7 @@ impl FleetShare {
     ) {
         let Some((link, told)) = self.calling.take() else { return };
         if link != self.link {
-            // The call may have gone to another server, whose answer says nothing about this one.
+            // The call may have gone to another server, whose answer does not apply to this server.
             return;
         }
         let Some(answer) = answer else {

@@ -29,7 +29,7 @@ pub(super) struct FleetShare {
     number: Option<u64>,
     /// The call in flight: its link, and the values sent.
     calling: Option<(u64, Observed)>,
-    /// Earliest next reservation, and after a failed call earliest next report.
+    /// Earliest time of the next reservation and, after a failed call, of the next report.
     ask_at: Option<Instant>,
     /// Starts that the fleet knows of.
     told: LastStarts,
@@ -185,7 +185,7 @@ impl FleetShare {
         self.used.is_some_and(|used| used.is(slot) && now <= used.of.latest(self.ways()))
     }
 
-    /// When to act next.
+    /// The time at which the driver has to act next.
     pub fn next<W>(&self, schedule: &Schedule<W>, now: Instant) -> Option<Instant> {
         if self.link == 0 || self.calling.is_some() {
             return None;
@@ -202,7 +202,7 @@ impl FleetShare {
         self.link != 0 && (is_held || self.is_calmer(schedule))
     }
 
-    /// Whether the fleet must be told of starts that a new server may not know.
+    /// Whether starts have to be reported that a new server may not know.
     pub fn owes<W>(&self, schedule: &Schedule<W>, now: Instant) -> bool {
         self.link != 0 && schedule.owed(now).is_some() && schedule.last_starts().max(self.told) != self.told
     }

@@ -540,7 +540,7 @@ fn any_plan(rng: &mut Rng) -> Plan {
     }
 }
 
-/// The share of the starts allowed by the gap that slow connections and answers leave possible.
+/// The share of the starts allowed by the gap that remains possible with slow connections and answers.
 fn ideal(plan: &Plan, rng: &mut Rng) -> f64 {
     let mut up_to = |most: Duration| most.mul_f64(rng.f64());
     let each = (0..1000).map(|_| up_to(plan.connects * 2) + plan.gap.max(up_to(plan.takes * 2)));
@@ -603,7 +603,7 @@ fn nor_is_any_on_a_busy_machine() {
     }
 }
 
-/// The exceptions follow starts that were late and could not be reported.
+/// Early starts follow starts that were late and could not be reported.
 #[test]
 fn but_for_few_when_connections_take_long_as_well() {
     let (mut early, mut all) = (0, 0);
@@ -682,5 +682,5 @@ fn instances_that_die_cost_a_gap_each_and_no_more() {
 
 /// Time until all instances have noticed that the server is lost or back.
 const SETTLING: Duration = Duration::from_secs(2);
-/// Seeds of each run; 400 were run once.
+/// Number of seeds for each run; 400 seeds were run once.
 const SEEDS: u64 = 60;

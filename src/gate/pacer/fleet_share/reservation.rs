@@ -11,7 +11,7 @@ pub(super) struct ReservedStart {
     pub start: Instant,
     pub until: Instant,
     pub gap: Duration,
-    /// Extension of the window, because the previous start was that late.
+    /// Extension of the window: the time by which the previous start was late.
     missed: Duration,
     /// Total postponement at the time of reservation, in microseconds.
     put_off: u64,
@@ -23,12 +23,13 @@ impl ReservedStart {
         Self { window, start, until, gap: gap.max(answer.observed.backoff), missed, put_off: answer.put_off }
     }
 
-    /// Earliest time to leave.
+    /// Earliest time for the request to leave.
     pub fn due(&self, busy: Option<Instant>) -> Instant {
         busy.map_or(self.start, |busy| busy.max(self.start))
     }
 
-    /// Latest time to leave: within the window, or while the next instance can still hear that this start is late.
+    /// Latest time for the request to leave: in its window, or while the next instance can still hear that this start
+    /// is late.
     pub fn latest(&self, ways: Duration) -> Instant {
         self.until + self.gap.saturating_sub(ways)
     }
@@ -97,13 +98,13 @@ impl UsedStart {
         }
     }
 
-    /// By how much the request has missed its window, or will miss it at least.
+    /// The missed window, and the time by which the request has missed it, or will miss it at least.
     pub fn late(&self, now: Instant) -> Option<(StartWindow, Duration)> {
         let by = self.left.unwrap_or(now).saturating_duration_since(self.of.until);
         (!by.is_zero()).then_some((self.of.window, by))
     }
 
-    /// The estimate to report of how long the other instances have to wait.
+    /// The estimate to report: for how long the other instances have to wait.
     pub fn in_flight(&self, now: Instant, ways: Duration) -> Option<Duration> {
         if self.has_ended {
             return self.in_flight.map(|_| Duration::ZERO);
@@ -113,7 +114,7 @@ impl UsedStart {
         is_due.then(|| self.of.gap.max(ways + self.of.gap / 2))
     }
 
-    /// Call when the server has received the report. `None`: nothing is left to report.
+    /// Handles that the server has received the report. `None`: nothing is left to report.
     pub fn told(mut self, call: &PaceCall, asked: Instant) -> Option<Self> {
         if let Some((window, by)) = call.late.filter(|(window, _)| *window == self.of.window) {
             self.of.window = window;

@@ -199,7 +199,7 @@ fn a_refusal_is_told_at_once_and_what_others_have_seen_to_pass_is_not_raised_aga
     assert_eq!(call.starts.hold, Some(instance.now + ms(4000)));
     let slow = Observed { backoff: ms(4000), latency: ms(3000), refusals: 2 };
     instance.answer(&call, ms(5000), slow);
-    // Nothing has changed here; meanwhile the others find that the host has recovered.
+    // Nothing has changed here, but meanwhile the other instances find that the host has recovered.
     instance.now = instance.zero + ms(5000);
     instance.share.hears(None, instance.now);
     let call = instance.call().expect("it asks");

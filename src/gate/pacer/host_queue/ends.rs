@@ -86,7 +86,7 @@ impl HostQueue {
         }
     }
 
-    /// Holds this queue because the host asked another queue for time: the queue of pages follows the queue of their subresources, and a
+    /// Holds this queue because the host asked another queue for a pause: the queue of pages follows the queue of their subresources, and a
     /// group's queue follows the host's.
     pub(super) fn hold(self: &Arc<Self>, until: Instant, observed: Observed) {
         let mut state = self.state.lock();
@@ -105,7 +105,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
-    /// If it did not, the next request would start before the time that the host has asked for.
+    /// If the next process did not know the answer, its request would start before the pause that the host has asked for is over.
     #[tokio::test]
     async fn who_gets_a_turn_next_knows_what_the_answer_in_the_last_one_said() {
         let directory = tempfile::tempdir().unwrap();

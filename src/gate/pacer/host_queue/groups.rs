@@ -107,7 +107,7 @@ impl HostQueue {
         if self.key == *key { Some(self.clone()) } else { self.groups.lock().iter().find(|it| it.key == *key).cloned() }
     }
 
-    /// This queue, and those of its groups; `delay`: that of the groups with this delay alone.
+    /// This queue and the queues of its groups; with `delay`, only the queue of the groups with this delay.
     pub(in crate::gate::pacer) fn with_groups(self: Arc<Self>, delay: Option<Duration>) -> Vec<Arc<Self>> {
         match delay {
             Some(delay) => vec![self.group(delay)],
@@ -115,7 +115,7 @@ impl HostQueue {
         }
     }
 
-    /// Holds the groups' queues because the host has asked for time, which may be too long for requests that wait there.
+    /// Holds the groups' queues because the host has asked for a pause, which may be too long for requests that wait there.
     pub(super) fn hold_groups(self: &Arc<Self>, until: Instant, observed: Observed) {
         let groups = self.groups.lock().clone();
         groups.iter().for_each(|group| group.hold(until, Observed { backoff: Duration::ZERO, ..observed }));
@@ -132,5 +132,5 @@ impl Stand {
     }
 }
 
-/// Above this number, idle queues without debt are dropped: a site may change its delays often.
+/// Number of queues above which idle queues without debt are dropped: a site may change its delays often.
 const MOST_IDLE: usize = 16;

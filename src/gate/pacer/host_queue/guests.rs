@@ -1,5 +1,5 @@
 //! Guests: fetches of files on this host to which other sites redirect or link. One guest at a time is in the queue, behind the requests
-//! for the host itself. If there are any, guests get a tenth of the starts that the delay allows: no site shall use up another site's pace.
+//! for the host itself. Beside these, guests get a tenth of the starts that the delay allows: no site shall use up another site's pace.
 
 use crate::gate::fair_places::{FairPlace, FairPlaces, Taker};
 use parking_lot::Mutex;

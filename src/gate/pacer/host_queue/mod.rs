@@ -170,7 +170,7 @@ impl HostQueue {
         match turn {
             Turn::Go(slot) => {
                 if slot.is_shared {
-                    // Notes which reservation is in use.
+                    // Notes which reservation this slot uses.
                     let HostQueueState { schedule, sharing, .. } = &mut *state;
                     sharing.started(schedule, &slot);
                     self.wake(&mut state);
@@ -218,7 +218,7 @@ impl HostQueue {
         Ok((Stand::Go(Permit::new(self, None, terms)), reported.or_else(held)))
     }
 
-    /// Whether the origin has asked any client for time, or may have done so. Then no burst is allowed.
+    /// Whether the origin has asked any client for a pause, or may have done so. If so, no burst is allowed.
     pub fn is_held_back(&self) -> bool {
         let (state, _) = self.current();
         !state.schedule.backoff().is_zero() || state.schedule.is_unknown()

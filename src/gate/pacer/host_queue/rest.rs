@@ -14,7 +14,7 @@ impl HostQueue {
         }
         let state = self.state.lock();
         let (schedule, owed) = (&state.schedule, state.schedule.owed(now));
-        // Cannot be noted: when a guest last came, and state that a server may have forgotten.
+        // These cannot be noted: when a guest last came, and state that a server may have forgotten.
         let knows_more = self.guests.get().is_some()
             || !schedule.owes_one_gap()
             || self.clamp_logged.load(Ordering::Relaxed) > 0

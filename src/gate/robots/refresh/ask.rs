@@ -49,7 +49,7 @@ impl RobotsCache {
                 let robots = self.hosts.find(authority, SiteFile::Robots).map(|host| host.load_full());
                 let named = robots.as_ref().and_then(|robots| robots.license_url());
                 let named = named.filter(|url| SiteFile::license(url) == file);
-                named.map(str::to_owned).ok_or_else(|| "its robots.txt does not name it any more".to_owned().into())
+                named.map(str::to_owned).ok_or_else(|| "its robots.txt no longer names this file".to_owned().into())
             }
         }
     }

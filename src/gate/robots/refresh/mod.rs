@@ -90,7 +90,7 @@ impl RobotsCache {
                 self.adopt(host, newer);
             }
         }
-        // The site is asked now.
+        // From here on, the site may be asked.
         let was_behind = was_behind || self.store.is_behind();
         // Boxed like the claim: moving the future into another would double its memory, for as long as the site takes.
         let alone = Box::pin(async {
@@ -231,7 +231,7 @@ impl RobotsCache {
     }
 }
 
-/// The message of a panic, which the panic's log line also shows.
+/// The message of a panic, for the log.
 fn words(panic: &(dyn Any + Send)) -> &str {
     let literal = panic.downcast_ref::<&str>().copied();
     literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")

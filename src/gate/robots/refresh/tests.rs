@@ -192,7 +192,7 @@ fn what_is_one_and_the_same_is_neither_older_nor_newer() {
     }
 }
 
-/// The clock was corrected or set back later.
+/// A clock that was ahead was later corrected or set back.
 #[test]
 fn what_a_clock_dated_that_was_ahead_holds_nothing_up_that_comes_now() {
     for ahead in [-60, -10 * DAY] {
@@ -229,7 +229,7 @@ async fn long_files_are_read_at_most_as_many_at_a_time_as_there_are_places() {
     assert!(long.await.is_some());
 }
 
-/// However many sites have long files, fetched or from the fleet.
+/// The limit on places holds however many sites have long files, fetched or from the fleet.
 #[tokio::test]
 async fn a_long_body_has_a_place_until_it_is_compiled() {
     let cache = cache();
@@ -282,7 +282,7 @@ async fn a_copy_of_a_file_that_is_longer_than_any_that_is_fetched_is_none() {
     }
 }
 
-/// Copies of the store and of the fleet.
+/// Copies come from the store or from the fleet.
 #[tokio::test]
 async fn a_long_file_of_a_copy_is_read_in_turn_like_a_fetched_one() {
     let cache = cache();
@@ -413,7 +413,7 @@ async fn a_site_has_not_failed_because_we_have_no_place_for_its_body() {
     drop(held);
 }
 
-/// For example if hundreds of sites with long files are asked at once.
+/// Places are taken, for example, if hundreds of sites with long files are asked at once.
 #[tokio::test]
 async fn the_first_fetch_waits_for_a_place_beyond_its_sites_time() {
     let cache = cache_with(Settings::parse("politely.yaml", "robots: { timeout: 3s }").unwrap());
@@ -442,7 +442,7 @@ async fn a_fetch_under_way_takes_little_memory() {
     assert!(all + alone < 6 * 1024, "{all} and {alone} bytes");
 }
 
-/// Also on file systems that cannot tell what is in memory, such as `/dev/shm`.
+/// One process fetches also on file systems that cannot tell what is in memory, such as `/dev/shm`.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_several_processes_one_fetches_wherever_the_store_is() {
     for place in [std::env::temp_dir(), "/dev/shm".into()].into_iter().filter(|place| place.is_dir()) {

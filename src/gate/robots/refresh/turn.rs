@@ -42,7 +42,7 @@ impl RobotsCache {
         request: &mut FileRequest<'_>,
         left: &mut Duration,
     ) -> Result<Reply, FetchError> {
-        // A slot that expired counts as an attempt, but not as the site's failure.
+        // An expired slot counts as an attempt, but not as the site's failure.
         let (mut retries, mut is_lost) = (0..RETRIES, false);
         loop {
             let (want, why) = match self.once_in_turn(hop, request, left).await {
@@ -56,7 +56,7 @@ impl RobotsCache {
                 (None, Some(why)) if !is_lost => return Err(FetchError::Unreachable(why)),
                 (None, why) => {
                     let last = why.map(|why| format!("; the last try: {why}")).unwrap_or_default();
-                    return Err(hop.comes_back(&format!("a slot expired before it could be sent{last}")));
+                    return Err(hop.comes_back(&format!("a slot expired before the request could be sent{last}")));
                 }
             }
         }

@@ -66,7 +66,7 @@ fn where_there_is_no_room_that_is_forgotten_which_is_over_soonest() {
     assert_eq!(FIRST * ((1 << SEGMENTS) - 1), 1_015_808, "room for a million hosts");
 }
 
-/// Otherwise a site could choose names that share another host's bucket.
+/// If buckets could be predicted, a site could choose names that share another host's bucket.
 #[test]
 fn which_hosts_are_in_one_bucket_is_known_to_nobody_else() {
     let (here, elsewhere) = (place(), place());
@@ -149,7 +149,7 @@ fn nonsense_in_it_holds_nobody_up_for_more_than_a_gap() {
             machine.learn(machine.a(), Observed::default(), None);
             assert!(machine.due(at, 1000) <= ms(1020), "{nonsense}");
         }
-        // Also nonsense in the words of the key itself.
+        // The key's own words get nonsense, too.
         let slot = one.find_or_insert(one.a(), micros(at)).expect("no key is being added");
         (0..super::super::slot::WORDS).for_each(|word| {
             slot.words[word].store(u64::from_le_bytes([nonsense; 8]), Ordering::Relaxed);

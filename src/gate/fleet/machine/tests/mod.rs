@@ -81,7 +81,7 @@ impl Machine {
         self.reserved(self.a(), reserved, at).expect("it is plausible").duration_since(at)
     }
 
-    /// A reserved start, which leaves `later`; it keeps the turn.
+    /// Takes the turn for a reserved start whose head leaves at `later`, and keeps the turn.
     #[track_caller]
     fn leaves_late(&self, reserved: MachineStart, at: Instant, later: Instant) {
         assert_eq!(self.take(self.a(), reserved, at), MachineTurn::Taken);
@@ -104,7 +104,7 @@ impl Machine {
     }
 }
 
-/// Times in the file are microseconds.
+/// Whether two durations are equal up to rounding, as times in the file are microseconds.
 fn is_about(one: Duration, other: Duration) -> bool {
     one.abs_diff(other) <= Duration::from_micros(2)
 }
@@ -130,7 +130,7 @@ fn a_start_is_reserved_behind_those_of_others() {
     assert!(is_about(reserve(&one, 100_000).1, ms(100_000)), "an empty queue");
 }
 
-/// Otherwise all reserved starts would be due at once, and the first process to wake would start.
+/// If the starts kept their reserved times, all would be due at once, and the first process to wake would start.
 #[test]
 fn however_late_a_start_is_the_next_ones_keep_their_distance_from_it_and_their_order() {
     let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
@@ -175,7 +175,7 @@ fn one_that_was_stopped_costs_the_others_a_gap() {
     let at = now + ms(99_699);
     let mut next = other.reserves(at, 1000);
     assert!(is_about(other.waits(&mut next, at), ms(500)));
-    // However often the stopped process looks.
+    // The result is the same however often the stopped process looks.
     for _ in 0..3 {
         assert!(is_about(one.waits(&mut stopped, at), ms(500)), "it goes first");
         assert!(is_about(other.waits(&mut next, at), ms(1500)));
@@ -201,7 +201,7 @@ fn a_start_that_is_never_made_costs_nobody_a_gap() {
     assert!(is_about(other.waits(&mut one.reserves(at, 1000), at), ms(1000)));
 }
 
-/// The gap grows, or the host asks for time, while starts are reserved.
+/// The gap grows, or the host asks for a pause, while starts are reserved.
 #[test]
 fn those_that_have_to_wait_longer_than_reserved_keep_their_order() {
     let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
@@ -216,7 +216,7 @@ fn those_that_have_to_wait_longer_than_reserved_keep_their_order() {
     assert!(is_about(one.waits(&mut third, now), ms(11_000)));
 }
 
-/// The process reserves again.
+/// A process whose reservation is lost reserves again.
 #[test]
 fn reservations_that_are_implausible_are_lost() {
     let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
@@ -335,7 +335,7 @@ fn what_an_origin_has_asked_for_is_known_to_all() {
     assert_eq!(one.due(now + ms(5001), 0), NOW);
 }
 
-/// Without a hold, the time for which it is kept counts from now.
+/// If there is no hold, the time for which refusals are kept counts from now.
 #[test]
 fn a_row_of_refusals_is_remembered_for_an_hour() {
     let ((_directory, one, other), now) = (both(), Instant::now());
@@ -475,7 +475,7 @@ async fn a_claim_does_not_end_an_earlier_right_of_its_own_process() {
 fn of_processes_that_ask_at_once_one_has_the_right_at_most() {
     let (_directory, one, other) = both();
     let arrived = AtomicU64::new(0);
-    // Spinning, as a barrier wakes one of them much later.
+    // The threads spin, because a barrier would wake one of them much later.
     let meet = |count| {
         arrived.fetch_add(1, Relaxed);
         while arrived.load(Relaxed) < count {

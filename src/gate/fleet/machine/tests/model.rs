@@ -9,7 +9,7 @@ struct Plan {
     process: usize,
     after: u64,
     gap: u64,
-    /// How late the process sees that its start is due, in ms.
+    /// Time in ms by which the process is late to see that its start is due.
     sleeps: u64,
     /// Time that the host asks for in its answer, in ms.
     holds: u64,
@@ -260,7 +260,7 @@ fn turns_are_shared_evenly_where_answers_take_longer_than_the_gap() {
     assert!(waits.iter().all(|wait| *wait <= ms(3 * (TAKES + 20))), "{:?}", waits.iter().max());
 }
 
-/// Otherwise all reservations would be in the past, and the first process to wake would start each time.
+/// If reservations did not move, all would be in the past, and the first process to wake would start each time.
 #[test]
 fn turns_are_shared_evenly_where_connecting_takes_longer_than_the_gap() {
     const CONNECTS: u64 = 3 * GAP;
