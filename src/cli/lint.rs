@@ -77,7 +77,8 @@ fn no_file(authority: &Authority, entry: &Entry) -> CommandError {
     let url = authority.robots_url();
     match (&entry.trouble, &entry.answer) {
         (Some(trouble), _) => {
-            CommandError::usage(format!("cannot read {url}: {}", trouble.why), "check the host name and the network")
+            let hint = "check the host name and the network; `egress` in the configuration says what may be reached";
+            CommandError::usage(format!("cannot read {url}: {}", trouble.why), hint)
         }
         (None, Some(answer)) => {
             let hint = "without a file crawlers treat everything as allowed; create one, or lint a local file";

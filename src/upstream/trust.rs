@@ -84,7 +84,10 @@ impl Trust {
                     })?
                 }
             };
-            config.resumption = Resumption::in_memory_sessions(SESSIONS);
+            // Its memory is reserved at once: terms of their own are those of few hosts.
+            if *terms == OriginTls::default() {
+                config.resumption = Resumption::in_memory_sessions(SESSIONS);
+            }
             config.alpn_protocols = vec![b"http/1.1".to_vec()];
             let mut either = config.clone();
             either.alpn_protocols.insert(0, b"h2".to_vec());

@@ -137,7 +137,7 @@ impl<W> Schedule<W> {
     /// The beginning of a forecast: the starts to keep a distance from, and the first possible start.
     pub(super) fn forecast_from(&self, now: Instant, request: SlotRequest) -> (Forecast, Instant) {
         let mut inputs = self.forecast_inputs();
-        if self.in_flight > 0 && self.starts > self.raised_at {
+        if self.in_flight > 0 && self.starts > self.raised_at.max(self.learned) {
             inputs.backoff = halved(inputs.backoff);
         }
         let from = |last, first| (Forecast { last, inputs }, first);

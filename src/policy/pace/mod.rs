@@ -60,6 +60,8 @@ pub struct Schedule<W = ()> {
     /// Number of the newest start at the last raise of the backoff. Requests in flight together are refused together: they make one step,
     /// and their successes say nothing about the raised pace.
     raised_at: u64,
+    /// Number of the newest start of whose request the outcome is known.
+    learned: u64,
     breaker: Option<Breaker>,
     /// The last breaker's limit: this many refusals pause the host, also for requests without a breaker.
     pauses_after: Option<NonZeroU32>,
@@ -85,6 +87,7 @@ impl<W> Default for Schedule<W> {
             last: LastStarts::default(),
             observed: Observed::default(),
             raised_at: 0,
+            learned: 0,
             breaker: None,
             pauses_after: None,
             longest: None,

@@ -52,6 +52,11 @@ impl<W> Schedule<W> {
 
     /// Applies an outcome before the request ends. The slot is later returned with [`Failure`](PaceOutcome::Failure), without effect.
     pub fn learn(&mut self, now: impl Fn() -> Instant, slot: &Slot, outcome: PaceOutcome) {
+        // Forecasts counted on a success.
+        if self.learned < slot.number && !self.observed.backoff.is_zero() {
+            self.pushed_back();
+        }
+        self.learned = self.learned.max(slot.number);
         match outcome {
             PaceOutcome::Success => self.succeeded(slot),
             PaceOutcome::TurnedAway if self.breaker.is_none() => self.succeeded(slot),

@@ -55,7 +55,7 @@ pub struct Counts {
     pub failed: u64,
     /// The client left before it had the whole answer.
     pub client_gone: u64,
-    /// Granted tunnels, which `forwarded` includes.
+    /// Ended tunnels, which `forwarded` includes.
     pub tunnels: u64,
     /// Answered by an origin whose certificate was not verified.
     pub unverified: u64,

@@ -55,6 +55,7 @@ use crate::upstream::Stream;
 use carry::{BodySource, Client, Flow, FlowError, Http1, LocalBody, Side};
 use counters::samples_latency;
 use decide::RequestDecision;
+use http::Version;
 use outcome::{ClientReply, EndedExchange};
 use request::Unread;
 use state::Trip;
@@ -130,7 +131,6 @@ impl Exchange<'_> {
         permit: &ConnectionPermit,
     ) {
         self.trip.status = 200;
-        self.proxy.counters.tunnelled();
         client.grant();
         if flush(&self.settings, client, timer).await {
             let mut ahead = Buffer::new();
@@ -207,13 +207,13 @@ impl Exchange<'_> {
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
         if !self.is_concluded {
-            let is_granted = matches!(self.trip.status, 101 | 200);
-            self.conclude(match (is_granted, self.proxy.is_stopping()) {
+            let switched = if self.request.version == Version::HTTP_2 { 200 } else { 101 };
+            self.conclude(match self.trip.status {
                 // An intercepted CONNECT was concluded earlier.
-                (true, _) if self.request.is_connect() => Outcome::Tunnelled,
-                (true, _) if self.request.is_upgrade => Outcome::Forwarded,
-                (_, true) => Outcome::ProxyStopped,
-                (_, false) => Outcome::ClientGone,
+                200 if self.request.is_connect() => Outcome::Tunnelled,
+                status if self.request.is_upgrade && status == switched => Outcome::Forwarded,
+                _ if self.proxy.is_stopping() => Outcome::ProxyStopped,
+                _ => Outcome::ClientGone,
             });
         }
     }

@@ -159,7 +159,11 @@ impl<'a> EndedExchange<'a> {
         let slug = match outcome {
             // The setup page and the certificate on it are not counted, because no site is involved.
             Outcome::Answered(_) if self.is_for_setup() => None,
-            Outcome::Forwarded | Outcome::Cached | Outcome::Answered(_) | Outcome::Tunnelled => Some(FORWARDED),
+            Outcome::Tunnelled => {
+                self.proxy.counters.tunnelled();
+                Some(FORWARDED)
+            }
+            Outcome::Forwarded | Outcome::Cached | Outcome::Answered(_) => Some(FORWARDED),
             // The client is at fault, so no failure of the host is counted.
             Outcome::Failed(Failure { status, .. }) if status.is_client_error() => Some("failed"),
             Outcome::Failed(Failure { detail: why, .. }) | Outcome::Cut(why) => {

@@ -104,7 +104,7 @@ async fn a_tunnel_in_a_stream_carries_all_of_it_both_ways() {
         assert_eq!(inside.get("/x", &host).await.text(), "page /x", "it is the origin's own certificate");
     }
     assert_eq!(client.connect(&format!("a.localhost:{CLOSED_PORT}")).await.err(), Some(502));
-    assert_eq!(proxy.counts().tunnels, 3);
+    eventually("the ends of the tunnels", || proxy.counts().tunnels == 3).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

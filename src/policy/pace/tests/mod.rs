@@ -567,6 +567,23 @@ fn who_waits_during_a_backoff_is_told_of_the_starts_that_successes_bring() {
 }
 
 #[test]
+fn a_request_in_flight_counts_as_a_success_until_its_answer_is_known() {
+    let (mut host, terms) = (Host::new(), Terms { breaker: Some(breaker_of_five()), ..Terms::default() });
+    host.visit(0, &terms, refused(Some(8000)));
+    let slot = host.go(8000, &terms);
+    assert_eq!(host.open_at(8100, &terms), 12_000);
+    let now = host.at(8200);
+    host.schedule.learn(|| now, &slot, PaceOutcome::TurnedAway);
+    assert_eq!(host.open_at(8200, &terms), 16_000);
+    host.schedule.learn(|| now, &slot, PaceOutcome::Success);
+    assert_eq!(host.open_at(8200, &terms), 12_000, "halved once");
+}
+
+fn breaker_of_five() -> crate::policy::Breaker {
+    crate::policy::Breaker { after: std::num::NonZeroU32::new(5).unwrap(), pause: ms(60_000) }
+}
+
+#[test]
 fn a_request_follows_its_first_robots_fetch_at_once() {
     let fetch = Terms { first_fetch: true, ..Terms::default() };
     let mut host = Host::new();

@@ -27,7 +27,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         if let Some(held) = self.exchange.held.as_ref().filter(|held| held.released.is_none()) {
             return held.until;
         }
-        match self.answered && self.client.is_half_closed() && !self.down.is_held_up {
+        match self.answered && self.is_sent() && self.client.is_half_closed() && !self.down.is_held_up {
             true => self.down.at.min(self.down.at + HALF_CLOSED_TIMEOUT - self.min_rate.over),
             false => self.down.at,
         }
