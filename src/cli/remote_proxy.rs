@@ -26,8 +26,13 @@ pub(super) struct RemoteProxy {
 /// address, which also tells where the proxy listens. `token_file`: that proxy's token; this machine's own is never sent.
 pub(super) fn fetch(url: &str, token_file: Option<&Path>, setup_host: &Host) -> Result<RemoteProxy, CommandError> {
     let text = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-    let parsed = Url::parse(&text).ok().filter(|url| url.scheme() == "http" && url.has_host());
+    let parsed = Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     let parsed = parsed.ok_or_else(|| CommandError::usage(format!("`{url}` is not the URL of a proxy"), FROM_HINT))?;
+    if parsed.scheme() == "https" {
+        let what = format!("this command does not speak TLS to the proxy {}", parsed.host_str().unwrap_or_default());
+        let hint = format!("get the file by `curl --proxy-cacert FILE -x URL http://{setup_host}/ca.pem`");
+        return Err(CommandError::usage(what, hint));
+    }
     let (host, port) = (parsed.host_str().unwrap_or_default(), parsed.port().unwrap_or(80));
     let credentials = match (parsed.username(), parsed.password()) {
         ("", None) => String::new(),
@@ -100,13 +105,14 @@ impl Asked<'_> {
                 proxy: Some((self.host.to_owned(), self.port)),
                 credentials: credentials.clone(),
             }),
-            Ok((407, _)) => Err(Failed {
-                came: RequestStage::ToProxy,
-                why: CommandError::usage(
-                    "the proxy requires a user name and password",
-                    "put them in the URL: http://NAME:PASSWORD@proxy:3128",
-                ),
-            }),
+            Ok((407, _)) => {
+                let what = match credentials.is_empty() {
+                    true => "the proxy requires a user name and password",
+                    false => "the proxy rejects this user name and password",
+                };
+                let why = CommandError::usage(what, "put them in the URL: http://NAME:PASSWORD@proxy:3128");
+                Err(Failed { came: RequestStage::ToProxy, why })
+            }
             Ok(_) | Err(_) => self.admin_at(address),
         }
     }

@@ -41,10 +41,14 @@ pub(super) fn run(args: &StampArgs) -> Result<ExitCode, CommandError> {
     SystemRandom::new().fill(&mut nonce).map_err(|_| io::Error::other("the system has no random numbers"))?;
     let hint = "name an authority that answers RFC 3161 over http, and see whether it can be reached from here";
     let response = ask(&args.tsa, &query(&head, nonce)).explained(format!("no time stamp from {}", args.tsa), hint)?;
-    let stored = check(&response, &head, Some(nonce), &authorities)
-        .and_then(|time| Ok((time, Stamp::store(&directory, verified.head_segment, &head, &response)?)));
-    let hint = "nothing was stored; `--tsa-ca` must contain the authority's certificate, or its issuer's";
-    let (time, path) = stored.explained(format!("the answer of {} cannot be used", args.tsa), hint)?;
+    let hint = match authorities.is_empty() {
+        true => "nothing was stored; name an authority that answers RFC 3161",
+        false => "nothing was stored; `--tsa-ca` must contain the authority's certificate, or its issuer's",
+    };
+    let time = check(&response, &head, Some(nonce), &authorities);
+    let time = time.explained(format!("the answer of {} cannot be used", args.tsa), hint)?;
+    let path = Stamp::store(&directory, verified.head_segment, &head, &response);
+    let path = path.explained("the time stamp cannot be stored", "check the disk and the directory's permissions")?;
     let path = path.map_or(String::new(), |path| format!("\n  stored:  {}", path.display()));
     print(&format!("  head:    {name}\n  stamped: {}{path}\n", rfc3339::millis(time)))
 }

@@ -138,9 +138,10 @@ impl ServerConnection {
 /// The error's text, with advice if known. It contains no password, as the server does not repeat passwords.
 pub(super) fn words(error: &RedisError) -> String {
     let hint = match (error.kind(), error.code()) {
-        (ErrorKind::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => {
+        (ErrorKind::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS")) => {
             "; correct the user and the password in `fleet`"
         }
+        (_, Some("NOPERM")) => "; docs/fleet.md lists the permissions that the user needs",
         (ErrorKind::RESP3NotSupported, _) => "; Redis 6 or Valkey is needed",
         _ => "",
     };

@@ -15,6 +15,8 @@ pub(super) struct Live {
     pub server: u64,
     pub settled_at: Option<Instant>,
     pub history: Option<String>,
+    /// The cause of the loss in the last log line, and when it was logged.
+    pub logged: Option<(Box<str>, Instant)>,
     /// Whether this instance is leaving the fleet.
     pub leaves: bool,
 }
@@ -28,6 +30,7 @@ impl Live {
             server: 0,
             settled_at: None,
             history: None,
+            logged: None,
             leaves: false,
         }
     }

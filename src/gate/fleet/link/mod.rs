@@ -242,7 +242,7 @@ impl ServerLink {
     }
 
     fn part(&self, why: &str) {
-        let mut was_tried = false;
+        let (mut was_tried, mut is_logged) = (false, false);
         // This also ends the calls that wait for a connection.
         let is_news = self.live.send_if_modified(|live| {
             was_tried = std::mem::replace(&mut live.is_tried, true);
@@ -251,10 +251,15 @@ impl ServerLink {
             if was_there {
                 live.settled_at = Some(Instant::now() + SETTLING);
             }
-            was_there || !was_tried
+            let is_news = was_there || !was_tried;
+            let is_other = |(logged, at): &(Box<str>, Instant)| **logged != *why && at.elapsed() >= BETWEEN_CAUSES;
+            is_logged = is_news || live.logged.as_ref().is_none_or(is_other);
+            if is_logged {
+                live.logged = Some((why.into(), Instant::now()));
+            }
+            is_news
         });
-        if is_news {
-            self.lost.fetch_add(u64::from(was_tried), Ordering::Relaxed);
+        if is_logged {
             let url = self.url().map(|url| url.to_string()).unwrap_or_default();
             let then = match self.reach().refusal() {
                 _ if self.keeps == Keeps::Copies => "each instance fetches robots.txt for itself until it is back",
@@ -264,6 +269,9 @@ impl ServerLink {
                 _ => "`on_fleet_loss` applies until it is back",
             };
             tracing::warn!("the fleet's server {url} is unreachable: {why}; {then}");
+        }
+        if is_news {
+            self.lost.fetch_add(u64::from(was_tried), Ordering::Relaxed);
             self.announce();
         }
     }
@@ -288,6 +296,8 @@ fn no_answer() -> String {
 const PATIENCE: Duration = Duration::from_secs(2);
 const CONNECTING: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(50);
+/// Minimum time between two log lines about one loss, whose cause has changed.
+const BETWEEN_CAUSES: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
 /// Time in which all instances notice that a server was replaced or is back, and report what they hold: an instance without a server tries
 /// again after at most one and a half times [`PAUSE`].
