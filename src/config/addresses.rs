@@ -1,4 +1,4 @@
-//! Checks the addresses that the proxy listens on and connects to, one by one and together.
+//! Checks the addresses that the proxy listens on and connects to: each alone, and all together for conflicts.
 
 use std::collections::HashMap;
 
@@ -49,7 +49,7 @@ pub(super) fn listeners(settings: &Settings, check: &mut Sections<'_>) {
     }
 }
 
-/// Whether two addresses are the same. Addresses with port 0 never are: each gets a port of its own.
+/// Whether two addresses are the same. Addresses with port 0 are never the same, as the system chooses a port for each.
 fn is_same(one: &ListenAddress, other: &ListenAddress) -> bool {
     one == other && !matches!(one, ListenAddress::Socket(address) if address.port() == 0)
 }
@@ -60,7 +60,7 @@ pub(super) fn egress(settings: &Settings, check: &mut Sections<'_>) {
     let (key, url) = (["egress", "upstream_proxy"], url.expose());
     let port = url.port_or_known_default();
     if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
-        check.fault(&key, "the URL of a proxy ends with its port", "leave out what follows it");
+        check.fault(&key, "the URL of a proxy must end after its port", "leave out what follows the port");
     }
     let is_own = |address: &ListenAddress| match (address, url.host()) {
         (ListenAddress::Socket(own), _) if own.port() == 0 || Some(own.port()) != port => false,

@@ -15,7 +15,7 @@ pub struct AdminToken {
 }
 
 impl AdminToken {
-    /// The place of the token by these settings.
+    /// The place of the token according to these settings.
     pub fn of(settings: &Settings) -> Self {
         match &settings.admin.token_file {
             Some(path) => Self { path: path.clone(), is_configured: true },
@@ -49,7 +49,7 @@ impl AdminToken {
         let token = data_encoding::HEXLOWER.encode(&bytes);
         match write_once(&self.path, format!("{token}\n").as_bytes())? {
             true => Ok(token),
-            // Another process was faster.
+            // Another process has created the file meanwhile.
             false => self.read(),
         }
     }
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!((mode(&token.path), mode(token.path.parent().unwrap())), (0o600, 0o700));
     }
 
-    /// The first start may be a trial with sudo.
+    /// The operator may try the first start with sudo.
     #[test]
     fn what_root_makes_is_for_the_owner_of_the_directory() {
         if !rustix::process::geteuid().is_root() {
@@ -96,6 +96,6 @@ mod tests {
         let token = AdminToken { path: path.clone(), is_configured: true };
         assert!(token.read_or_make().is_err() && !path.exists());
         fs::write(&path, "\n").unwrap();
-        assert!(token.read_or_make().is_err(), "an empty one is none");
+        assert!(token.read_or_make().is_err(), "an empty file has no token");
     }
 }

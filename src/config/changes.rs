@@ -1,4 +1,4 @@
-//! Applies a reload's settings: those that need a restart keep their old value, and each changed key is named.
+//! Applies the settings of a reload: settings that need a restart keep their old value. Lists the changed keys.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -17,7 +17,8 @@ pub struct Changes {
 }
 
 impl Settings {
-    /// Replaces the settings `before` of a running proxy, as far as it can apply these. `may_join_fleet`: it was started in a fleet.
+    /// Replaces the settings `before` of a running proxy; settings that need a restart keep their old value. `may_join_fleet`: the proxy
+    /// was started in a fleet.
     pub fn in_place_of(mut self, before: &Self, may_join_fleet: bool) -> (Self, Changes) {
         // `disk: 0` means that there is no store, which a reload can neither create nor remove.
         let is_disk_fixed = (self.store.disk == 0) != (before.store.disk == 0);
@@ -31,7 +32,7 @@ impl Settings {
             (&["identity", "instance"], keep(&mut self.identity.instance, &before.identity.instance)),
             (&["store", "directory"], keep(&mut self.store.directory, &before.store.directory)),
             (&["store", "disk"], is_disk_fixed && keep(&mut self.store.disk, &before.store.disk)),
-            // With another key, owed gaps would be lost, and requests in flight would keep another pace.
+            // With a new key, owed gaps would be lost, and requests in flight would count for the old key.
             (&["pace", "key"], keep(&mut self.pace.key, &before.pace.key)),
             (&["cache", "directory"], keep(&mut self.cache.directory, &before.cache.directory)),
             (&["evidence", "directory"], keep(&mut self.evidence.directory, &before.evidence.directory)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::units::{parse_duration, parse_size, show_duration};
 
-/// The path of a key as people write it: `pace.max_wait`, `hosts["a.example"]`. `path`: that of the section, empty at the top.
+/// The path of a key as people write it: `pace.max_wait`, `hosts["a.example"]`. `path`: the path of the section, empty at the top.
 pub(super) fn key_path(path: &str, key: &str) -> String {
     match (path, key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')) {
         ("", _) => key.to_owned(),
@@ -14,7 +14,7 @@ pub(super) fn key_path(path: &str, key: &str) -> String {
     }
 }
 
-/// Values in one unit, so that the same value in another unit is not a change.
+/// Normalizes units, so that the same value in another unit is not a change.
 pub(super) fn plain(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(plain).collect(),

@@ -1,5 +1,4 @@
-//! The configuration in force, as JSON for those who ask a running proxy: the defaults with the written values laid over them, without
-//! secrets.
+//! The configuration in force as JSON, as a running proxy shows it: the defaults overlaid with the written values, without secrets.
 
 use super::read::environment::{KeyArgument, has_prefix, overlay, sets_no_key, variables};
 use super::read::error::{ConfigPlace, Faults};
@@ -67,8 +66,8 @@ fn shown(all: &Value) -> Value {
     shown
 }
 
-/// The variables with our prefix that are withheld from programs that politely runs: those that may hold a secret, or that are unknown.
-/// The others pass, as such a program may run politely itself.
+/// The variables with our prefix that are withheld from programs that politely runs: variables that may hold a secret, and unknown
+/// variables. The other variables pass, as such a program may run politely itself.
 pub fn withheld_variables(environment: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<OsString> {
     let holds_secret = |variable: &KeyArgument| {
         let mut root = YamlNode::new(ConfigPlace::Unwritten, Written::Map(Default::default()));

@@ -1,5 +1,5 @@
-//! Files and directories: opening regular files at configured paths; our own files, which root creates for the owner of their directory;
-//! and the default directories.
+//! Opens regular files at configured paths, and our own files, which root creates for the owner of the directory; and finds the default
+//! directories.
 
 use std::env;
 use std::ffi::OsString;
@@ -25,8 +25,8 @@ pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> 
     open_with(options, path, 0)
 }
 
-/// Like [`open_regular`], for a file of ours in a directory that may be another user's, for whom root then works (`sudo -E`): root follows
-/// no symbolic link there, and gives the file that it creates to the directory's owner. The mode of the file becomes 0600.
+/// Like [`open_regular`], for a file of ours. Root, who may use another user's directory (`sudo -E`), follows no symbolic link there, and
+/// gives the file to the directory's owner. Sets the file's mode to 0600.
 ///
 /// # Errors
 /// As [`open_file`]; or the file is a symbolic link, and we are root; or the file is another user's.
@@ -43,7 +43,7 @@ pub fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether the open file is still the one at this path.
+/// Whether this open file is still at this path.
 ///
 /// # Errors
 /// The file or the path cannot be inspected; `NotFound`: nothing is at the path.
@@ -64,10 +64,10 @@ pub fn open_lock(directory: &Path) -> io::Result<File> {
     opened.map_err(|error| in_its_place(&path, error))
 }
 
-/// Whether [`open_lock`] would find something else in the lock's place. Creates and changes nothing.
+/// Checks that nothing else is in the place of the file that [`open_lock`] opens. Creates and changes nothing.
 ///
 /// # Errors
-/// `ResourceBusy`, as of [`open_lock`].
+/// `ResourceBusy`, as for [`open_lock`].
 pub fn check_lock(directory: &Path) -> io::Result<()> {
     let path = directory.join(LOCK);
     let opened = open_with(OpenOptions::new().read(true).write(true), &path, own_flags());
@@ -75,7 +75,7 @@ pub fn check_lock(directory: &Path) -> io::Result<()> {
     checked.or_else(|error| if error.kind() == io::ErrorKind::ResourceBusy { Err(error) } else { Ok(()) })
 }
 
-/// The error of opening this lock file; `ResourceBusy` if something other than a file of ours is in its place.
+/// Converts the error of opening this lock file: to `ResourceBusy` if something other than a file of ours is at its path.
 fn in_its_place(path: &Path, error: io::Error) -> io::Error {
     let me = rustix::process::geteuid().as_raw();
     let is_ours = |it: Metadata| it.is_file() && it.uid() == me && it.nlink() == 1;
@@ -102,7 +102,7 @@ pub fn check_owner(file: &File, directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a secret for reading. Also returns the file's mode if it gives others than the owner access, except for systemd's credentials.
+/// Opens a secret for reading. Also returns the file's mode if users other than the owner have access, except for systemd's credentials.
 ///
 /// # Errors
 /// As [`open_file`].
@@ -129,7 +129,7 @@ pub fn is_ours(file: &Metadata, directory: &Path) -> bool {
     file.uid() == rustix::process::geteuid().as_raw() || owner.is_ok_and(|owner| file.uid() == owner)
 }
 
-/// Logs a warning about files that are not ours. `what`: the kind of content that they should have.
+/// Logs a warning about files that are not ours. `what`: the kind of content that they should have, for the message.
 pub fn warn_of_foreign(files: &[PathBuf], what: &str) {
     if let Some(first) = files.first() {
         let more = if files.len() > 1 { format!(" and {} more", files.len() - 1) } else { String::new() };
@@ -159,7 +159,7 @@ fn open_with(options: &mut OpenOptions, path: &Path, flags: libc::c_int) -> io::
     }
 }
 
-/// Whether this open file is the one that the path leads to, through symbolic links too.
+/// Whether the path leads to this open file, through symbolic links too.
 pub fn is_same(file: &File, path: &Path) -> bool {
     let number = |found: io::Result<Metadata>| found.map(|it| (it.dev(), it.ino())).ok();
     number(file.metadata()) == number(metadata(path))
@@ -194,7 +194,7 @@ fn create_private(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes our temporary files that are a day old, if nobody else can write to the directory.
+/// Removes our temporary files that are a day old or older, if nobody else can write to the directory.
 fn remove_abandoned(directory: &Path) -> io::Result<()> {
     if metadata(directory)?.mode() & 0o022 != 0 {
         return Ok(());
@@ -221,7 +221,8 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
     is_directory.then_some(()).ok_or_else(|| io::Error::new(io::ErrorKind::NotADirectory, "it is a symbolic link"))
 }
 
-/// Logs a warning if other users can enter this directory. Its mode is not changed, as it may have been chosen. `what`: what is in it.
+/// Logs a warning if other users can enter this directory. Does not change the mode, which the operator may have chosen. `what`: the
+/// content of the directory, for the message.
 pub fn warn_of_others(directory: &Path, what: &str) {
     let mode = metadata(directory).map_or(0, |found| found.permissions().mode() & 0o777);
     if mode & 0o077 != 0 {
@@ -251,7 +252,7 @@ fn choose_cache(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
 
 fn choose(variable: impl Fn(&str) -> Option<OsString>, root: bool) -> PathBuf {
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    // Several directories are separated by colons; the first absolute one is used.
+    // STATE_DIRECTORY may list several directories, separated by colons: uses the first absolute one.
     let systemd = variable("STATE_DIRECTORY").and_then(|all| env::split_paths(&all).find(|path| path.is_absolute()));
     let users = || absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
     match systemd {
@@ -265,7 +266,7 @@ fn choose(variable: impl Fn(&str) -> Option<OsString>, root: bool) -> PathBuf {
 pub const UNNAMED: &str = ".politely-new-";
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 pub const LOCK: &str = "lock";
-/// What to do about a lock that cannot be opened because something else is in its place.
+/// Hint for a lock file that cannot be opened because something else is at its path.
 pub const NO_LOCK: &str =
     "remove it, or give it to the user that the proxy runs as, unless another proxy uses this directory";
 const MACHINE: &str = "/var/lib/politely";
@@ -319,7 +320,7 @@ mod tests {
         choose(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()), root)
     }
 
-    /// A service may first be tried with sudo.
+    /// The operator may first try a service with sudo.
     #[test]
     fn a_directory_that_root_makes_is_its_owners_who_has_the_one_above() {
         let home = tempfile::tempdir().unwrap();
@@ -353,7 +354,7 @@ mod tests {
             [&old, &new, &other].map(|file| file.exists())
         };
         assert_eq!(left(0o777), [true; 3], "anybody may have put them there");
-        assert_eq!(left(0o755), [false, true, true], "another program may have left the last");
+        assert_eq!(left(0o755), [false, true, true], "another program may have left the last file");
     }
 
     #[test]

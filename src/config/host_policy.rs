@@ -1,4 +1,4 @@
-//! The settings for one host, and an entry of `hosts` laid over them.
+//! The settings for one host, and how an entry of `hosts` overrides them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::schema::origin_tls::{OriginTls, TlsVersions};
 use super::schema::values::PathPattern;
 use super::steps::step;
 
-/// The settings for one host, complete.
+/// The complete settings for one host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostPolicy {
     /// The rules for deciding requests.
@@ -35,7 +35,7 @@ impl HostPolicy {
         Refusal::InterceptDenied { key: (*self.intercept_key).into() }
     }
 
-    /// The policy with the entry for `pattern` applied. `key`: its key in `intercept`, if it is not in `hosts`.
+    /// The policy, overridden by the entry for `pattern`. `key`: the entry's key in `intercept`, if it is not in `hosts`.
     pub(super) fn overlaid(&self, pattern: &HostPattern, own: &Override, key: Option<Arc<str>>) -> Self {
         step();
         let before = &self.rules;
@@ -61,7 +61,7 @@ impl HostPolicy {
     }
 }
 
-/// The operator's rules of a less specific entry with this one applied: `allow` and `deny` each replace the list before.
+/// The operator's rules of a less specific entry, overridden by the entry `own`: its `allow` and `deny` each replace the earlier list.
 fn rules_overlaid(before: Option<&OwnRules>, pattern: &HostPattern, own: &Override) -> Option<OwnRules> {
     if own.allow.is_none() && own.deny.is_none() {
         return before.cloned();
@@ -74,7 +74,7 @@ fn rules_overlaid(before: Option<&OwnRules>, pattern: &HostPattern, own: &Overri
     Some(OwnRules::new(&pattern.to_string(), &list(&own.allow, allow), &list(&own.deny, deny)))
 }
 
-/// The TLS terms of a less specific entry with this one applied. `None`: as for all origins.
+/// The TLS terms of a less specific entry, overridden by the entry `own`. `None`: as for all origins.
 fn tls_overlaid(before: Option<&Arc<OriginTls>>, own: &Override) -> Option<Arc<OriginTls>> {
     if !own.sets_tls() {
         return before.cloned();

@@ -21,21 +21,21 @@ pub struct Hosts {
     own: Option<OwnTable>,
 }
 
-/// Everybody's policies. That of an entry is already merged with the less specific entries that match it.
+/// Everybody's policies. An entry's policy already includes the less specific entries that match its hosts.
 #[derive(Clone, Debug, PartialEq)]
 struct PolicyTable {
     by_end: Ends,
-    /// The first is the policy of hosts that match no entry. Many entries may share one policy.
+    /// The first policy is for hosts that match no entry. Many entries may share one policy.
     policies: Vec<HostPolicy>,
 }
 
-/// A user's entries. Each overrides everybody's, however specific.
+/// A user's entries. Each overrides everybody's entries, even more specific ones.
 #[derive(Clone, Debug)]
 struct OwnTable {
     by_end: Ends,
     entries: Vec<(HostPattern, Override)>,
-    /// Hash table by the indices in both lists: everybody's policies with these entries laid over them. A policy is made when a host first
-    /// needs it, as there may be many; the policies of one row are a linked list.
+    /// Hash table of everybody's policies overridden by these entries, keyed by the two indices. A policy is built when a host first needs
+    /// it, as there may be many; the policies of one row form a linked list.
     made: Vec<OnceLock<Box<MadePolicy>>>,
 }
 
@@ -46,8 +46,7 @@ struct MadePolicy {
     next: OnceLock<Box<Self>>,
 }
 
-/// Indices in a list of entries, by the end of the names that an entry matches: `www.example.com` for a host, `.example.com` for
-/// `*.example.com`.
+/// Indices in a list, by the end of the names that an entry matches: `www.example.com` for a host, `.example.com` for `*.example.com`.
 type Ends = HashMap<Box<str>, usize>;
 
 impl Hosts {
@@ -61,7 +60,7 @@ impl Hosts {
         }
     }
 
-    /// Merges entries from less specific to more specific; of two that set the same key, the more specific one counts.
+    /// Merges entries, the less specific ones first; if two set the same key, the more specific one counts.
     pub(super) fn build(
         options: PolicyOptions,
         default: InterceptMode,
@@ -91,7 +90,7 @@ impl Hosts {
         Self { everybodys: table.into(), own: None }
     }
 
-    /// These policies with `entries` laid over them: an entry overrides everything here, however specific.
+    /// These policies, overridden by `entries`. An entry of `entries` overrides every entry here, even a more specific one.
     pub(super) fn overlaid(&self, entries: &HostMap<Override>) -> Self {
         let entries: Vec<_> = entries.clone().into_iter().collect();
         let by_end = entries.iter().enumerate().map(|(place, (pattern, _))| (end(&pattern.to_string()).into(), place));
@@ -130,17 +129,17 @@ impl Hosts {
         self.everybodys.policies.iter().chain(own).filter_map(|policy| policy.tls.as_ref())
     }
 
-    /// Whether a user's entry is about TLS.
+    /// Whether a user's entry sets TLS terms.
     pub fn has_own_tls(&self) -> bool {
         self.own_tls().is_some()
     }
 
-    /// A user's entries, if one of them is about TLS.
+    /// A user's entries, if one of them sets TLS terms.
     fn own_tls(&self) -> Option<&OwnTable> {
         self.own.as_ref().filter(|own| own.entries.iter().any(|(_, entry)| entry.sets_tls()))
     }
 
-    /// All ends that may have TLS terms: those of everybody's entries, and of a user's entries if one of them is about TLS.
+    /// All ends that may have TLS terms: the ends of everybody's entries, and of a user's entries if one of these sets TLS terms.
     fn ends_with_tls(&self) -> impl Iterator<Item = &str> {
         let own = self.own_tls().map(|own| &own.by_end);
         [&self.everybodys.by_end].into_iter().chain(own).flat_map(Ends::keys).map(Box::as_ref)
@@ -166,7 +165,7 @@ impl Hosts {
     }
 }
 
-/// Compares the entries: the policies that are made of them follow from them.
+/// Compares everybody's policies and the user's entries, but not `made`, which follows from both.
 impl PartialEq for Hosts {
     fn eq(&self, other: &Self) -> bool {
         let [own, others] = [self, other].map(|hosts| hosts.own.as_ref().map(|own| &own.entries));
@@ -181,8 +180,9 @@ impl Default for PolicyTable {
 }
 
 impl PolicyTable {
-    /// Lays one entry over the less specific ones. `key`: its key in `intercept`, if it is not in `hosts`. `same`: the indices of policies
-    /// that do not name their entry, by the less specific policy and the entry's content, so that equal ones are shared.
+    /// Adds an entry, which overrides the less specific ones. `key`: its key in `intercept`, if it is not in `hosts`. `same`: indices of
+    /// the policies that do not contain their entry's name, by the less specific policy and the entry's content, so that equal entries
+    /// share one policy.
     fn lay<'a>(
         &mut self,
         pattern: &HostPattern,
@@ -223,7 +223,7 @@ impl OwnTable {
         }
     }
 
-    /// This entry, and the less specific ones that match all that it matches.
+    /// This entry, and the less specific entries that match every host that it matches.
     fn chain(&self, place: usize) -> impl Iterator<Item = &(HostPattern, Override)> {
         let name = self.entries[place].0.to_string();
         let ends: Vec<_> = wider(end(&name)).filter_map(|end| self.by_end.get(end)).collect();
@@ -244,7 +244,7 @@ pub(super) fn end(pattern: &str) -> &str {
     pattern.strip_prefix('*').unwrap_or(pattern)
 }
 
-/// The ends of the patterns that match all names with this end, and more; the most specific first.
+/// The ends of the patterns that match all names with this end and other names, the most specific first.
 pub(super) fn wider(end: &str) -> impl Iterator<Item = &str> {
     let name = end.strip_prefix('.').unwrap_or(end);
     name.match_indices('.').map(|(dot, _)| &name[dot..]).chain(Some("").filter(|_| !end.is_empty()))

@@ -1,4 +1,4 @@
-//! The name of this instance in Via: as configured, or generated once and stored.
+//! The name of this instance in Via: configured, or generated once and stored.
 
 use super::schema::values::InstanceName;
 use super::{Settings, as_line, is_ours, read_file, write_once};
@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// The name that is configured or stored, or else a new one.
+/// The configured or stored name, or else a new one.
 pub fn instance_name(settings: &Settings) -> String {
     let path = path(settings);
     let read = || read_file(&path).and_then(|name| as_line(&name)).ok();
@@ -15,7 +15,7 @@ pub fn instance_name(settings: &Settings) -> String {
     name.map_or_else(made_up, |name| name.as_ref().to_owned())
 }
 
-/// Stores a name for later starts, unless there is one.
+/// Generates and stores a name for later starts, unless a name is configured or stored.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -52,7 +52,7 @@ mod tests {
             let yaml = format!("store: {{ directory: {} }}\n{more}", home.path().join("new").display());
             Settings::parse("", &yaml).unwrap()
         };
-        assert_ne!(instance_name(&settings("")), instance_name(&settings("")), "nothing is made by looking");
+        assert_ne!(instance_name(&settings("")), instance_name(&settings("")), "reading the name stores none");
         keep_instance_name(&settings("")).unwrap();
         let name = instance_name(&settings(""));
         keep_instance_name(&settings("")).unwrap();
@@ -73,7 +73,7 @@ mod tests {
         std::fs::write(&secret, "7f129edd692d5f34").unwrap();
         for link in [std::os::unix::fs::symlink::<&Path, &Path>, std::fs::hard_link::<&Path, &Path>] {
             link(&secret, &path).unwrap();
-            assert!(instance_name(&settings).starts_with("politely-"), "a secret is shown to sites");
+            assert!(instance_name(&settings).starts_with("politely-"), "a secret would be sent to sites");
             std::fs::remove_file(&path).unwrap();
         }
         std::os::unix::fs::symlink("/dev/zero", &path).unwrap();

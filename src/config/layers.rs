@@ -1,5 +1,5 @@
-//! The files, variables and arguments that a configuration is made of, and where each differs from those before it. `politely check` lists
-//! the differences, so that nothing overrides the first file unnoticed.
+//! The sources of a configuration (files, variables, arguments), and where each differs from the earlier ones. `politely check` lists the
+//! differences, so that nothing overrides the first file unnoticed.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ pub struct Layers {
 pub struct Differences {
     pub overrides: Vec<PlacedOverride>,
     pub replaced: Vec<Replaced>,
-    /// Further keys that included files set for everybody, and that the first file leaves at their defaults.
+    /// Other keys that included files set for everybody and the first file leaves at their defaults.
     pub set: Vec<WrittenKey>,
 }
 
@@ -89,7 +89,7 @@ impl Layers {
     }
 }
 
-/// Collects the values in included files that are not the default, of keys that `first` does not have. `listed`: places to leave out.
+/// Collects the values in included files that differ from the default, for keys that `first` does not have. `listed`: places to leave out.
 fn added<'a>(
     path: &mut Vec<&'a str>,
     first: Option<&YamlNode>,

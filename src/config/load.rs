@@ -25,7 +25,7 @@ impl Settings {
     /// Relative paths start at the file's directory.
     ///
     /// # Errors
-    /// The faults of the configuration: of each section the first value that cannot be read, or else all faults in how its keys combine.
+    /// The faults of the configuration: for each section its first unreadable value, or else all faults in how its keys combine.
     pub fn load(
         path: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -36,7 +36,7 @@ impl Settings {
     /// Like [`load`](Self::load), with arguments of the command line laid over the environment, in their order. Returns the layers too.
     ///
     /// # Errors
-    /// The faults of the configuration: of each section the first value that cannot be read, or else all faults in how its keys combine.
+    /// The faults of the configuration: for each section its first unreadable value, or else all faults in how its keys combine.
     pub fn load_in_layers(
         path: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -57,13 +57,13 @@ impl Settings {
     /// Reads `text` as the file `name`, without the environment.
     ///
     /// # Errors
-    /// The faults of the configuration: of each section the first value that cannot be read, or else all faults in how its keys combine.
+    /// The faults of the configuration: for each section its first unreadable value, or else all faults in how its keys combine.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
         Self::build(name, Ok(text.to_owned()), &[], None).map(|(settings, _)| settings)
     }
 
-    /// Reads a configuration that was [`shown`](Self::shown) once, to evaluate it again. It has no passwords, so that nobody can log in,
-    /// and it is complete: includes are merged already, and their present content does not matter.
+    /// Reads the output of [`shown`](Self::shown), to evaluate the configuration again. The output has no passwords, so nobody can log in,
+    /// and already contains the included files, so `include` is ignored.
     ///
     /// # Errors
     /// This version does not accept the configuration.

@@ -1,5 +1,5 @@
-//! The configuration: read strictly from `politely.yaml` and the environment, the faults of all sections reported at once with
-//! their places, and handed on as typed [`Settings`].
+//! The configuration: reads `politely.yaml` and the environment strictly into typed [`Settings`], and reports the faults of all sections at
+//! once, each with its place.
 
 mod addresses;
 mod admin_token;

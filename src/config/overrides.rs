@@ -1,5 +1,5 @@
-//! Overrides: settings that make politely less polite than its defaults, or trust a site unverified. `politely check` shows those in force,
-//! a report those of stored configurations.
+//! Overrides: settings that make politely less polite than its defaults, or trust a site unverified. `politely check` shows the overrides
+//! in force; a report shows the overrides of stored configurations.
 
 use super::display::json;
 use super::schema::defaults::defaults;
@@ -15,7 +15,7 @@ pub struct OverrideInForce {
     pub hosts: Option<String>,
     /// `None`: every user.
     pub user: Option<String>,
-    /// As in the configuration, such as `robots: ignore`.
+    /// The setting as in the configuration, such as `robots: ignore`.
     pub setting: String,
     /// Keys and list indices that lead to the setting.
     #[serde(skip)]
@@ -23,13 +23,13 @@ pub struct OverrideInForce {
 }
 
 impl OverrideInForce {
-    /// Why the setting is less polite, if the setting alone does not show it; begins with a comma.
+    /// Why the setting is less polite, as a clause after a comma; empty if the setting itself shows why.
     pub fn why(&self) -> &'static str {
         let is_delay = self.setting.starts_with("crawl_delay: ");
         if is_delay { ", in place of a site's own Crawl-delay, which may be longer" } else { "" }
     }
 
-    /// The hosts, and the user if it applies to one.
+    /// The hosts, and the user if the setting applies to only one.
     pub fn scope(&self) -> String {
         let hosts = self.hosts.as_deref().unwrap_or("all hosts");
         self.user.as_ref().map_or_else(|| hosts.to_owned(), |user| format!("{hosts}, for the user {user}"))
@@ -65,8 +65,8 @@ pub fn overrides(config: &Value) -> Vec<OverrideInForce> {
     all
 }
 
-/// The overrides in an entry of `hosts` or `intercept.hosts`: the keys that lead there from the entry, and the setting.
-/// `max_delay`: the longest delay that a site can ask for.
+/// The overrides in an entry of `hosts` or `intercept.hosts`, each as the keys that lead from the entry to the setting,
+/// and the setting. `max_delay`: the longest delay that a site can ask for.
 fn of_entry<'a>(entry: &'a Value, declared: &[Purpose], max_delay: &Value) -> Vec<(Vec<&'a str>, String)> {
     let global = |key: &str, value| {
         let polite = GLOBAL.iter().find(|(global, _)| *global == key);
@@ -97,7 +97,7 @@ fn of_entry<'a>(entry: &'a Value, declared: &[Purpose], max_delay: &Value) -> Ve
             "verify" => [Value::Null, true.into(), "on".into()].contains(value),
             "tls" => value.is_null() || value == "current",
             "intercept" => global("intercept.default", value),
-            // Replaces the site's own delay, which may be longer, unless this is the longest delay that a site can ask for.
+            // An override, as the site's own delay may be longer, unless this is the longest delay that a site can ask for.
             "crawl_delay" => value.is_null() || amount(max_delay).is_some_and(|most| amount(value) >= Some(most)),
             _ => true,
         };
@@ -110,13 +110,13 @@ fn of_entry<'a>(entry: &'a Value, declared: &[Purpose], max_delay: &Value) -> Ve
 
 /// The values of a key that are not overrides, besides the default and `null`.
 enum Polite {
-    /// These words.
+    /// These words are not overrides either.
     Also(&'static [&'static str]),
-    /// Durations or numbers below the default.
+    /// Durations or numbers below the default are not.
     UpTo,
-    /// Durations or numbers above the default.
+    /// Durations or numbers above the default are not.
     From,
-    /// All numbers but 0.
+    /// No number except 0 is an override.
     Any,
 }
 
@@ -159,7 +159,7 @@ fn plain(value: &Value) -> String {
 }
 
 const DEFAULT: Polite = Polite::Also(&[]);
-/// The keys that apply to all hosts, with their polite values. Those of `usage` and `intercept` also hold for entries of hosts.
+/// The keys that apply to all hosts, with their polite values. The values for `usage` and `intercept` also apply to entries of hosts.
 const GLOBAL: [(&str, Polite); 19] = [
     ("mode", DEFAULT),
     ("usage.content_usage", DEFAULT),
@@ -179,7 +179,7 @@ const GLOBAL: [(&str, Polite); 19] = [
     ("pace.max_concurrent", Polite::UpTo),
     ("pace.subresources", DEFAULT),
     ("intercept.default", Polite::Also(&["deny"])),
-    // Without the disk, a restart forgets delays that are owed.
+    // Without the disk, a restart forgets owed delays.
     ("store.disk", Polite::Any),
 ];
 

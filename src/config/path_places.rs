@@ -10,7 +10,7 @@ use super::read::tree::YamlNode;
 #[derive(Clone, Debug, Default)]
 pub struct PathPlaces(HashMap<PathBuf, String>);
 
-/// All are equal: it makes no difference to the settings where a value is written.
+/// All places are equal, as settings do not depend on where a value is written.
 impl PartialEq for PathPlaces {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -18,7 +18,7 @@ impl PartialEq for PathPlaces {
 }
 
 impl PathPlaces {
-    /// The places in the tree `whole`. `base`: where relative paths start.
+    /// The places in the tree `whole`. `base`: the directory that relative paths start from.
     pub(super) fn of(whole: &YamlNode, base: &Path, sources: &[ConfigText]) -> Self {
         let mut places = Self::default();
         places.take(whole, base, sources);
@@ -42,6 +42,7 @@ impl PathPlaces {
     }
 }
 
-/// Keys that name files or directories. Some have another meaning elsewhere, where nobody looks up their value as a path.
+/// Keys that name files or directories. In other sections some have another meaning, which does no harm: nobody looks up their value as a
+/// path.
 const KEYS: [&str; 8] =
     ["access", "ca_file", "certificate", "client_ca", "directory", "key", "other_keys", "token_file"];

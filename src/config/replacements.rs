@@ -1,5 +1,5 @@
-//! Lists the values that a file, a variable or an argument replaces: of the same key in an earlier source, or of a key that another file
-//! sets for more hosts or users.
+//! Lists the values that a file, a variable or an argument replaces: values of the same key in an earlier source, or of a key that another
+//! file sets for more hosts or users.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -31,7 +31,7 @@ pub struct WrittenKey {
 pub struct Replaced<K = WrittenKey> {
     #[serde(flatten)]
     pub before: K,
-    /// Further values that `by` replaces, of the same key for other hosts.
+    /// Number of further values that `by` replaces: values of the same key for other hosts.
     pub more: usize,
     pub by: K,
 }
@@ -58,7 +58,7 @@ pub(super) fn replaced(stages: &[YamlNode]) -> Vec<Replaced<WrittenNode<'_>>> {
     all
 }
 
-/// Collects the values of `before` that differ in `after`, or are gone. A list is one value, except that users may be added.
+/// Collects the values of `before` that differ in `after` or are missing there. A list is one value, but added users are not a difference.
 fn compare<'a>(
     path: &mut Vec<&'a str>,
     before: &'a YamlNode,
@@ -69,7 +69,7 @@ fn compare<'a>(
         (Value::Map(entries), Value::Map(others)) => {
             for (key, entry) in entries {
                 path.push(key);
-                // A variable replaces a whole section.
+                // The key is missing if a variable has replaced the whole section.
                 let other = others.get(key).map_or(after, |other| &other.1);
                 compare(path, &entry.1, other, into);
                 path.pop();
@@ -88,7 +88,8 @@ fn compare<'a>(
     }
 }
 
-/// Collects the values of `hosts` and users that differ from those that another file sets for all, or for a pattern that covers theirs.
+/// Collects the values for some hosts or users that differ from the value that another file sets for all, or for a pattern that covers
+/// these hosts.
 fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replaced<WrittenNode<'a>>>) {
     let is_other = |before: &YamlNode, by: &YamlNode| is_elsewhere(before, by) && !is_same(before, by);
     let one = |before: WrittenNode<'a>, by: &WrittenNode<'a>| {
@@ -96,13 +97,13 @@ fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replaced<WrittenNode<'a>>>) {
     };
     let general = Entries::new(vec!["hosts"], root.below("hosts"));
     let of_all = general.leaves();
-    // `own`: the end of the pattern itself, for an entry of a user.
+    // `own`: for a user's entry, the end of its own pattern.
     let of_leaf = |(pattern, keys, by): &PatternLeaf<'a>, own: Option<&str>| {
         let before = own.into_iter().chain(wider(end(pattern))).find_map(|end| general.get(end, keys));
         before.or_else(|| for_all(root, keys)).and_then(|before| one(before, by))
     };
     into.extend(of_all.iter().filter_map(|leaf| of_leaf(leaf, None)));
-    // By the end of a wider pattern: the entries that such a pattern covers.
+    // The entries that a wider pattern covers, by the end of that pattern.
     let mut covered = HashMap::<_, Vec<_>>::new();
     for (pattern, keys, node) in &of_all {
         wider(end(pattern)).for_each(|end| covered.entry((keys, end)).or_default().push((*pattern, node)));
@@ -118,7 +119,7 @@ fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replaced<WrittenNode<'a>>>) {
         let own = Entries::new([&path[..], &["hosts"]].concat(), user.below("hosts"));
         let leaves = own.leaves();
         into.extend(leaves.iter().filter_map(|leaf| of_leaf(leaf, Some(end(leaf.0)))));
-        // A user's pattern overrides entries for fewer hosts, too. One is listed and the others are counted, as each user may override all.
+        // A user's pattern also overrides entries for fewer hosts. Lists one of these and counts the others, as each user may override all.
         for (own_pattern, keys, _) in &leaves {
             let mut found: Option<Replaced<WrittenNode<'a>>> = None;
             for (pattern, before) in covered.get(&(keys, end(own_pattern))).into_iter().flatten() {
@@ -138,7 +139,7 @@ fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replaced<WrittenNode<'a>>>) {
 /// A pattern, and a key in its entry with its value.
 type PatternLeaf<'a> = (&'a str, Vec<&'a str>, WrittenNode<'a>);
 
-/// The entries of a `hosts`, by the end of their pattern, and the keys that lead there.
+/// The entries of a `hosts` map, by the end of their pattern, and the keys that lead to the map.
 struct Entries<'a> {
     path: Vec<&'a str>,
     all: BTreeMap<&'a str, (&'a str, &'a YamlNode)>,
@@ -150,7 +151,7 @@ impl<'a> Entries<'a> {
         Self { path, all: named.map(|(pattern, entry)| (end(pattern), (pattern, entry))).collect() }
     }
 
-    /// Each pattern with each key in it.
+    /// Each pattern with each key in its entry.
     fn leaves(&self) -> Vec<PatternLeaf<'a>> {
         let mut all = Vec::new();
         for (pattern, entry) in self.all.values() {
@@ -173,7 +174,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// The key that sets for all hosts and users what `keys` set for some.
+/// The value that applies to all hosts and users, of the setting that `keys` name in an entry.
 fn for_all<'a>(root: &'a YamlNode, keys: &[&'a str]) -> Option<WrittenNode<'a>> {
     let path = match keys {
         ["usage", ..] => keys.to_vec(),
@@ -185,7 +186,7 @@ fn for_all<'a>(root: &'a YamlNode, keys: &[&'a str]) -> Option<WrittenNode<'a>> 
     Some(WrittenNode { node: root.under(&path)?, path })
 }
 
-/// Whether `by` is from another file than `before`, or from a variable. Values of the first file never count as replacements.
+/// Whether `by` comes from another file than `before`, or from a variable. Values of the first file never count as replacements.
 fn is_elsewhere(before: &YamlNode, by: &YamlNode) -> bool {
     match (&before.at, &by.at) {
         (_, ConfigPlace::Line { file: 0, .. }) => false,

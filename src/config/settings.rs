@@ -20,7 +20,7 @@ use super::schema::text;
 use crate::policy::{Allowlist, Authority, Host, Manners, PolicyOptions, Refusal, Scheme, UsageModes};
 use serde::Deserialize;
 
-/// A whole configuration, valid in itself. `Settings::default()` is what `conf/politely.yaml` says.
+/// A whole, valid configuration. `Settings::default()` has the values of `conf/politely.yaml`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Included files, and directories of such files, which override the first file.
@@ -44,11 +44,11 @@ pub struct Settings {
     pub on_fleet_loss: OnFleetLoss,
     /// The entries of the section `hosts`.
     pub(super) overrides: HostMap<Override>,
-    /// The policies of all hosts, made of `hosts` and `intercept.hosts`.
+    /// The policies of all hosts, built from `hosts` and `intercept.hosts`.
     pub hosts: Hosts,
     pub limits: LimitSettings,
     pub log: LogSettings,
-    /// The places that name files, as faults in files are found only when the files are read.
+    /// The places at which the configuration names files, for faults that are found only when the files are read.
     pub places: PathPlaces,
     pub(super) whole: Whole,
     pub(super) warnings: Vec<Complaint>,
@@ -117,7 +117,7 @@ impl Settings {
         lists.try_for_each(|listed| listed.check(host, method)).map_err(|why| Refusal::EgressDenied { why })
     }
 
-    /// The refusal of every page of this authority, if the configuration alone refuses them.
+    /// The refusal of this authority, if the configuration alone refuses all of its pages.
     pub fn refuses(&self, user: Option<&User>, authority: &Authority, method: &str) -> Option<Refusal> {
         let policy = self.hosts_of(user).get(authority.host());
         let is_denied = policy.intercept == InterceptMode::Deny && authority.scheme() == Scheme::Https;
@@ -127,13 +127,13 @@ impl Settings {
         }
     }
 
-    /// The `User-Agent` that replaces those of this user's clients. `None`: theirs stay.
+    /// The `User-Agent` that replaces the one of this user's clients. `None`: the clients' own is sent.
     pub fn user_agent<'a>(&'a self, user: Option<&'a User>) -> Option<&'a str> {
         user.and_then(|user| user.user_agent.as_deref()).or(self.identity.user_agent.as_deref())
     }
 
-    /// The `User-Agent` of robots.txt fetches by that version: names the crawler, so that the site's owner knows for whom the file is
-    /// read and whom to ask.
+    /// The `User-Agent` of robots.txt fetches. Names the crawler and the contact, so that the site's owner knows for whom the file is read
+    /// and whom to ask. `version`: the version of politely.
     pub fn own_user_agent(&self, version: &str) -> String {
         let identity = &self.identity;
         if let Some(agent) = &identity.user_agent {

@@ -1,4 +1,4 @@
-//! Counts the steps of reading a configuration in tests: they must be proportional to its length, whatever it says.
+//! Counts the steps of reading a configuration in tests. Their number must be proportional to its length, whatever it contains.
 
 /// Counts one step: a value read, a key looked up, or a host compared.
 #[cfg(not(test))]

@@ -1,4 +1,4 @@
-//! Why a file that the configuration names, or one of ours, cannot be used.
+//! The error that a file cannot be used: a file that the configuration names, or one of our own files.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ impl UnusableFile {
         Self { what: what.into(), hint: hint.into(), path: None }
     }
 
-    /// What to do about it.
+    /// What to do about the error.
     pub fn hint(&self) -> &str {
         &self.hint
     }

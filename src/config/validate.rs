@@ -64,7 +64,7 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
         (
             !is_header_size,
             &["limits", "max_header_size"],
-            "the bound on a header block is from 4 KiB to 1 MiB",
+            "the bound on a header block must be from 4 KiB to 1 MiB",
             "write `64KiB`",
         ),
         (
@@ -105,7 +105,7 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
     }
 }
 
-/// The absolute path of a directory, so that different spellings are compared as one. `None` for no directory.
+/// The absolute path of a directory, so that different spellings of a path compare as equal. `None` for no directory.
 fn absolute(directory: &Option<PathBuf>) -> Option<PathBuf> {
     directory.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()))
 }
@@ -178,7 +178,8 @@ fn signature(settings: &Settings, check: &mut Sections<'_>) {
         (Some(_), Some(_)) => {}
     }
     if agent.is_none() && !settings.identity.addresses.is_empty() {
-        let hint = "add `signature: { key: …, agent: https://bot.example }`, below which they are published";
+        let hint =
+            "add `signature: { key: …, agent: https://bot.example }`; the addresses are published below this URL";
         check.fault(&[section[0], "addresses"], "`addresses` requires `signature.agent`", hint);
     }
 }
@@ -189,10 +190,10 @@ fn users(settings: &Settings, check: &mut Sections<'_>) {
         let (name, number) = (user.name.as_ref(), index.to_string());
         let key = ["access", "users", &number, "name"];
         if name.contains(':') {
-            check.fault(&key, "a user's name has no colon (RFC 7617 §2)", "leave the colon out");
+            check.fault(&key, "a user's name must not contain a colon (RFC 7617 §2)", "leave the colon out");
         }
         if user.password.as_ref().is_some_and(|password| password.cost().is_none()) {
-            // The text is not repeated: it may be the password itself.
+            // The message does not repeat the text, which may be the password itself.
             let hint = "make one with `politely hash-password`; it begins with `$argon2id$`";
             check.fault(&["access", "users", &number, "password"], "this is not an Argon2 hash of a password", hint);
         }
@@ -219,7 +220,7 @@ fn users(settings: &Settings, check: &mut Sections<'_>) {
         }
         for list in [&["egress"][..], &["egress", "hosts"], &["egress", "methods"], &["product_tokens"]] {
             // `null` would mean no limit, but the list may just have been lost.
-            check.fault_if_null(&[&key[..3], list].concat(), "leave the key out, or write the list; `[]` is any");
+            check.fault_if_null(&[&key[..3], list].concat(), "leave the key out, or write the list; `[]` allows any");
         }
         check_budget(&["access", "users", &number], check);
         overrides(settings, &["access", "users", &number, "hosts"], &user.overrides, check);
@@ -236,11 +237,11 @@ fn overrides(settings: &Settings, section: &[&str], entries: &HostMap<Override>,
         }
         let hint = "set it for each host that needs it";
         if own.verify == Some(false) {
-            let what = format!("`verify: off` for `{pattern}` would accept any certificate from all of them");
+            let what = format!("`verify: off` for `{pattern}` would accept any certificate from every such host");
             check.fault(&[section, &[&name, "verify"]].concat(), what, hint);
         }
         if own.tls == Some(TlsVersions::Legacy) {
-            let what = format!("`tls: legacy` for `{pattern}` would accept old versions of TLS from all of them");
+            let what = format!("`tls: legacy` for `{pattern}` would accept old versions of TLS from every such host");
             check.fault(&[section, &[&name, "tls"]].concat(), what, hint);
         }
     }
@@ -253,7 +254,7 @@ const FLEET: &str = "write `pace: URL, copies: URL`, or `url: URL` for both";
 const LEAST_STORE: u64 = 1 << 20;
 const LEAST_CACHE: u64 = 1 << 20;
 const LEAST_KEPT: Duration = Duration::from_secs(3600);
-/// Least validity of a signature: half of it must be at least a second.
+/// Least validity of a signature, as half of it must be at least a second.
 const LEAST_VALIDITY: Duration = Duration::from_secs(2);
 /// Longest validity that the drafts advise.
 const MOST_VALIDITY: Duration = Duration::from_secs(86_400);

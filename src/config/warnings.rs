@@ -50,7 +50,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
     let shut_out = (access.require_user && access.users.is_empty()).then(|| {
         Complaint::new(
             "nobody is let in: there is no user, and `access.require_user` is true",
-            "add `access.users`; if they are in files that `include` names, see whether those are there",
+            "add `access.users`; if `include` names files with users, check that these files exist",
         )
     });
     let is_open = !access.needs_user() && access.clients.iter().any(|network| network.0.prefix_len() == 0);
@@ -83,7 +83,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
         .collect()
 }
 
-/// Patterns such as `*.co.uk` and `*.com`, without duplicates: keys and values of whatever section.
+/// The patterns that cover a public suffix, such as `*.co.uk` and `*.com`, in the keys and values of any section, without duplicates.
 fn public_suffixes(value: &Value) -> BTreeSet<String> {
     let here = |text: &str| {
         let Ok(HostPattern::Below(parent)) = HostPattern::parse(text) else { return None };

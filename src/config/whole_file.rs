@@ -1,4 +1,4 @@
-//! Whole files: read up to a length that no valid file has, and written atomically.
+//! Reads whole files, up to a length that no valid file exceeds, and writes whole files atomically.
 
 use super::files::{UNNAMED, give_to_owner, open_file, open_ours, private_directory};
 use std::fs::{self, File, Permissions};
@@ -26,7 +26,7 @@ pub fn read_ours(path: &Path) -> io::Result<Vec<u8>> {
 /// Reads a file named on the command line, which may be a pipe, such as a shell's `<(…)`.
 ///
 /// # Errors
-/// The file cannot be read, or is too long: it may be a device or an image named by mistake.
+/// The file cannot be read, or is too long, such as a device or an image named by mistake.
 pub fn read_argument(path: &Path) -> io::Result<Vec<u8>> {
     read_whole(File::open(path)?)
 }
@@ -53,8 +53,8 @@ pub fn as_line(bytes: &[u8]) -> io::Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// Writes a file of ours atomically and durably, with this mode whatever the umask: until the new content is on the disk, readers find the
-/// old one. A file that already has this content and mode is left alone.
+/// Writes a file of ours atomically and durably, with this mode whatever the umask: readers find the old content until the new one is on
+/// the disk. A file that already has this content and mode is left alone.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -71,11 +71,11 @@ pub fn write_whole(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     File::open(above(path))?.sync_all()
 }
 
-/// Like [`write_whole`], for somebody else's file: it keeps its mode and owner, and a symbolic link to it stays one. If no new file with
-/// that owner can be created, the file is overwritten in place.
+/// Like [`write_whole`], for somebody else's file: the file keeps its mode and owner, and a symbolic link to it stays a link. If no new
+/// file with that owner can be created, the file is overwritten in place.
 ///
 /// # Errors
-/// There is no file, or it cannot be written.
+/// The file does not exist, or cannot be written.
 pub fn rewrite(path: &Path, content: &[u8]) -> io::Result<()> {
     let path = path.canonicalize()?;
     let found = path.metadata()?;
@@ -105,7 +105,8 @@ pub fn write_once(path: &Path, content: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// A temporary file with this content and mode 0600 in the same directory, removed unless it is renamed. `prepare`: sets owner and mode.
+/// A temporary file with this content and mode 0600 in the directory of `path`; removed unless it is renamed. `prepare`: sets owner and
+/// mode.
 fn beside(path: &Path, content: &[u8], prepare: impl FnOnce(&File) -> io::Result<()>) -> io::Result<NamedTempFile> {
     let mut file = unnamed(above(path))?;
     file.as_file_mut().write_all(content)?;
@@ -126,5 +127,5 @@ fn above(path: &Path) -> &Path {
     path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Most bytes of a file that is read.
+/// Most bytes that are read of a file.
 const MOST: usize = 16 << 20;

@@ -1,20 +1,20 @@
-//! A file of a site's, as it was read. Pure.
+//! The parsed content of a site's file. Pure.
 
 use std::sync::Arc;
 
 use crate::robots::{RobotsTxt, RslFile, TdmRep};
 
-/// What an answer says may be crawled.
+/// The content of an answer to the request for a site's file.
 #[derive(Debug, Clone)]
 pub enum Access {
-    /// A file, even if empty.
+    /// A robots.txt, even if empty.
     Rules(RobotsTxt),
-    /// The same, of a tdmrep.json.
+    /// A tdmrep.json.
     Reservations(Arc<TdmRep>),
-    /// And of a licence file.
+    /// A licence file.
     Licenses(Arc<RslFile>),
-    /// There is none: status 400 to 499, or redirects that lead nowhere. What that means is settled when it is decided
-    /// by, so that a changed setting holds at once.
+    /// No file: status 400 to 499, or redirects that lead nowhere. Each decision interprets this by the current
+    /// settings, so that a changed setting applies at once.
     Missing,
 }
 

@@ -1,4 +1,4 @@
-//! Hosts that browsers request on their own, for updates, lists of unsafe sites and the like: such requests belong to no crawl. Pure.
+//! Hosts that browsers request on their own, for updates, lists of unsafe sites and the like. Such requests do not belong to a crawl. Pure.
 
 use super::Authority;
 
@@ -16,7 +16,7 @@ impl Authority {
     }
 }
 
-/// Background hosts. Only names from which pages load no parts: not www.google.com, www.gstatic.com or fonts.googleapis.com.
+/// Background hosts. Only names from which pages load no resources: not www.google.com, www.gstatic.com or fonts.googleapis.com.
 const HOSTS: [&str; 29] = [
     // Chromium
     "accounts.google.com",

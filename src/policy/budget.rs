@@ -1,4 +1,4 @@
-//! Limits on what may be requested in a period, from a host or by a user: requests and bytes. Pure; time is an argument.
+//! Limits on the requests and bytes of a period, from a host or by a user. Pure; time is an argument.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -48,7 +48,7 @@ impl Budget {
         format!("user={user}").into()
     }
 
-    /// Whether one more request may be sent. The bytes of its answer are known, and counted, afterwards.
+    /// Whether one more request may be sent. The bytes of its answer are counted afterwards, when they are known.
     pub fn has_room(&self, spent: &Spent) -> bool {
         self.requests.is_none_or(|most| spent.requests < most) && self.bytes.is_none_or(|most| spent.bytes < most)
     }
@@ -97,8 +97,8 @@ impl Period {
 }
 
 impl Spent {
-    /// The amount that counts now: zero at the beginning of a period. If the clock was set back, what a later period has spent stays spent,
-    /// at most until the next period ends: the clock may have been years ahead.
+    /// The amount that counts now: zero at the beginning of a period. If the clock was set back, the amount of a later period still counts,
+    /// but at most until the end of the next period, as the clock may have been years ahead.
     #[must_use]
     pub fn at(self, per: Period, now: SystemTime) -> Self {
         let (ends, _) = per.end(now);
@@ -110,13 +110,13 @@ impl Spent {
         Duration::from_secs(self.ends).saturating_sub(now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
     }
 
-    /// The amount spent in the period with this end: zero if it is another period.
+    /// The amount spent in the period with this end: zero if `self` is of another period.
     #[must_use]
     pub fn in_period(self, ends: u64) -> Self {
         if self.ends == ends { self } else { Self { ends, ..Self::default() } }
     }
 
-    /// The greater amounts of the two, if `other` is of the same period.
+    /// The greater amount of requests and of bytes, if `other` is of the same period.
     #[must_use]
     pub fn or_more(self, other: Self) -> Self {
         let other = other.in_period(self.ends);
@@ -143,7 +143,7 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
-    /// Which of the requests at these times, one after the other, are allowed.
+    /// Requests at these times, one after the other: `+` if allowed, `-` if not.
     fn go(budget: Budget, times: &[u64]) -> String {
         let mut spent = Spent::default();
         let mut ask = |now: &u64| {
@@ -161,13 +161,13 @@ mod tests {
         assert_eq!(go(hourly, &[0, 1, 2, 3599, 3600, 3601, 3602, 7200]), "++--++-+");
         let daily = Budget { per: Period::Day, ..hourly };
         assert_eq!(go(daily, &[0, 3600, 7200, 86_399, 86_400]), "++--+");
-        assert_eq!(go(Budget { requests: Some(0), ..daily }, &[0, 86_400]), "--", "none at all");
+        assert_eq!(go(Budget { requests: Some(0), ..daily }, &[0, 86_400]), "--", "nothing is allowed");
     }
 
     #[test]
     fn and_so_many_bytes() {
         let budget = Budget { requests: Some(5), bytes: Some(250), ..of(Period::Hour) };
-        assert_eq!(go(budget, &[0, 0, 0, 0, 3600]), "+++-+", "what a request brings is known afterwards");
+        assert_eq!(go(budget, &[0, 0, 0, 0, 3600]), "+++-+", "the bytes of an answer are known only afterwards");
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
     fn a_clock_that_was_set_back_gives_nothing_to_spend_again() {
         let hourly = Budget { requests: Some(2), bytes: None, ..of(Period::Hour) };
         assert_eq!(go(hourly, &[3600, 3601, 3599, 0, 3600, 7199, 7200]), "++----+", "the period goes on until its end");
-        assert_eq!(go(hourly, &[36_000, 36_001, 0, 3600, 7199, 7200]), "++---+", "or until that of the next one");
+        assert_eq!(go(hourly, &[36_000, 36_001, 0, 3600, 7199, 7200]), "++---+", "or until the end of the next period");
         let spent = Spent { ends: 7200, requests: 9, bytes: 9 };
         assert_eq!(spent.at(Period::Hour, at(10)).left(at(10)), Duration::from_secs(7190));
     }

@@ -3,16 +3,16 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
-/// The client that a request counts for, for fairness: a hash of the user name or address. Clients with the same number share their
-/// turns.
+/// The client that a request counts for in the round robin: a hash of the user name or address. Clients with the same number count as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
 impl ClientId {
-    /// The common client of all fetches of other hosts' files that are redirected to a host: the host's own requests go first.
+    /// The common client of all fetches that other hosts redirect to this host. The host's own requests go first.
     pub const GUESTS: Self = Self(u64::MAX - 2);
 
-    /// The client of a request: the user if there is one, otherwise the address; in IPv6 the /64 network, as each machine has one.
+    /// The client of a request: the user if there is one, otherwise the address; in IPv6 the /64 network, as each machine usually has a
+    /// whole /64.
     pub fn of(user: Option<&str>, address: IpAddr) -> Self {
         let mut hasher = DefaultHasher::new();
         match (user, address.to_canonical()) {

@@ -1,13 +1,14 @@
-//! Makes texts from outside fit for logs and answers: cuts long ones, and finds characters that are not seen. Pure.
+//! Prepares texts from outside for logs and answers: cuts long texts, and finds invisible characters. Pure.
 
 use std::borrow::Cow;
 
-/// At most 1,000 bytes of a text, with `…` for the rest.
+/// Cuts a text to at most 1,000 bytes, with `…` for the rest.
 pub fn clipped(text: &str) -> Cow<'_, str> {
     beginning(text, MOST).map_or(text.into(), |begin| format!("{begin}…").into())
 }
 
-/// At most 256 bytes of a text from an unauthenticated client, and its length: a client without a password must not fill a disk.
+/// Cuts a text from an unauthenticated client to at most 256 bytes, and appends its length: a client without a password must not fill a
+/// disk.
 pub fn shortened(text: &str) -> Cow<'_, str> {
     beginning(text, MOST_OF_STRANGERS).map_or(text.into(), |begin| format!("{begin}… ({} bytes)", text.len()).into())
 }

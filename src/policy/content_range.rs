@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-/// The bytes that a Content-Range names, and the length of the whole if it is known: `0..41` and 42 for `bytes 0-40/42`. `None`: the
-/// value is malformed, or has another unit.
+/// The bytes that a Content-Range names, and the length of the whole content if it is known: `0..41` and 42 for `bytes 0-40/42`. `None`:
+/// the value is malformed, or has another unit.
 pub fn content_range(value: &[u8]) -> Option<(Range<u64>, Option<u64>)> {
     let (unit, range) = str::from_utf8(value).ok()?.trim().split_once(' ')?;
     let (bytes, length) = range.trim().split_once('/')?;
@@ -14,7 +14,7 @@ pub fn content_range(value: &[u8]) -> Option<(Range<u64>, Option<u64>)> {
     (!bytes.is_empty() && length.is_none_or(|length| bytes.end <= length)).then_some((bytes, length))
 }
 
-/// The length of the whole, if the range of a Content-Range covers all of it.
+/// The length of the whole content, if a Content-Range covers all of it.
 pub fn whole_range(value: &[u8]) -> Option<u64> {
     let (bytes, length) = content_range(value)?;
     length.filter(|length| bytes == (0..*length))

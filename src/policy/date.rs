@@ -18,14 +18,14 @@ pub(super) fn http_date(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(text).ok().or_else(as_meant)
 }
 
-/// Formats an HTTP date. A time that HTTP dates cannot express becomes 1970: a clock may say anything.
+/// Formats an HTTP date. A time that HTTP dates cannot express becomes 1970, as a clock may be arbitrarily wrong.
 pub fn shown_http_date(at: SystemTime) -> String {
     let seconds = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let seconds = if seconds < YEAR_10000 { seconds } else { 0 };
     httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-/// Whether a date in the format of RFC 9110, RFC 822 or ISO 8601 (day) is past. `None`: it cannot be parsed.
+/// Whether a date in the format of RFC 9110, RFC 822 or ISO 8601 (day) is in the past. `None`: the date cannot be parsed.
 pub(super) fn is_past(date: &str, now: SystemTime) -> Option<bool> {
     let of_mail = date.replace(" UTC", " GMT");
     if let Some(date) = http_date(of_mail.as_bytes()) {

@@ -22,7 +22,8 @@ pub fn is_known(
     }
 }
 
-/// Whether a 304 can be about the stored answer with the first two validators: those that the 304 names, the others, do not differ.
+/// Whether a 304 can be about a stored answer: its validators (the second pair) do not contradict those of the stored answer (the first
+/// pair).
 pub fn is_confirmed([etag, modified]: [Option<&[u8]>; 2], [said_etag, said_modified]: [Option<&[u8]>; 2]) -> bool {
     match said_etag {
         Some(said) => matches(&[said], etag),

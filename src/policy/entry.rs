@@ -10,15 +10,15 @@ use super::entity_tag;
 use super::freshness::{CopyState, Freshness, LAST_GOOD_USE, RETRY_MAX, retry_in};
 use crate::robots::{RobotsTxt, is_license_url};
 
-/// The known state of an authority's file. The default: never fetched.
+/// The known state of an authority's file. The default means that the file was never fetched.
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
     /// The last conclusive answer.
     pub answer: Option<SiteAnswer>,
-    /// Set while all fetches since have failed.
+    /// The failures since the last conclusive answer. `None`: the last fetch was conclusive.
     pub trouble: Option<Box<Trouble>>,
-    /// URL of the licence file that answers of the site linked to first, if robots.txt names none. It applies to those answers alone, and is
-    /// kept in memory only.
+    /// URL of the licence file that an answer of the site linked to first, if robots.txt names none. The file applies only to answers that
+    /// linked to it; the URL is kept in memory only.
     pub linked: Option<Box<str>>,
 }
 
@@ -30,7 +30,7 @@ pub struct SiteAnswer {
     pub status: u16,
     /// Set if this is the second answer, because the first one rejected our request as malformed.
     pub asked_again: Option<AskedAgain>,
-    /// Whether the answer is from another host, to which this one redirects.
+    /// Whether the answer is from another host, to which this host redirects.
     pub is_foreign: bool,
     pub freshness: Freshness,
     /// Validators of the file for the next conditional request.
@@ -62,12 +62,13 @@ impl fmt::Display for HttpVersion {
     }
 }
 
-/// The fields for revalidating a copy (RFC 9110 §8.8), as received. Both are in one string, as a million of these are held.
+/// The fields for revalidating a copy (RFC 9110 §8.8), as received. Both are in one string to save memory, as there may be a million
+/// copies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Validators(Option<Box<str>>);
 
 impl Validators {
-    /// `etag`, `last_modified`: values of the fields, without line ends. An empty value counts as missing.
+    /// Creates validators from the values of the two fields, which must not contain line ends. An empty value counts as missing.
     pub fn new(etag: Option<&str>, last_modified: Option<&str>) -> Self {
         match (etag.unwrap_or_default(), last_modified.unwrap_or_default()) {
             ("", "") => Self(None),
@@ -109,9 +110,9 @@ pub struct Trouble {
     /// When the first fetch of the series failed.
     pub since: SystemTime,
     pub failures: u32,
-    /// No fetch before this time.
+    /// The time before which the file is not fetched again.
     pub retry_at: SystemTime,
-    /// The last failure, for people: `status 503`, `timed out after 10 s`.
+    /// The last failure, as shown to people: `status 503`, `timed out after 10 s`.
     pub why: Box<str>,
 }
 
@@ -129,14 +130,15 @@ impl Entry {
         Self { answer: Some(answer), ..Self::default() }
     }
 
-    /// The validators for a conditional request; only those of a 200, for which a 304 stands (RFC 9110 §13.1). After a failure the whole
+    /// The validators for a conditional request. Only a 200 has them, as a 304 stands for a 200 (RFC 9110 §13.1). After a failure the whole
     /// file is requested, as the failure may have been a 304 about another file.
     pub fn conditions(&self) -> Option<&Validators> {
         let answer = self.answer.as_ref().filter(|answer| answer.status == 200 && self.trouble.is_none())?;
         Some(&answer.validators).filter(|validators| validators.0.is_some())
     }
 
-    /// The entry after a 304: the same file with a new lifetime, which may be the old one. `None`: the 304 is not about the copy.
+    /// The entry after a 304: the same file, with the lifetime that `freshness` computes from the old one. `None`: the 304 is not about the
+    /// copy.
     pub fn confirmed(&self, validators: &Validators, freshness: impl FnOnce(Duration) -> Freshness) -> Option<Self> {
         let own = self.conditions().filter(|own| own.are_confirmed_by(validators))?;
         // A 304 may omit unchanged fields (RFC 9110 §15.4.5, RFC 9111 §3.2).
@@ -150,11 +152,11 @@ impl Entry {
     pub fn failed(&self, now: SystemTime, why: &str, retry_after: Option<Duration>, random: f64) -> Self {
         let (since, before) = self.trouble.as_ref().map_or((now, 0), |trouble| (trouble.since, trouble.failures));
         let failures = before.saturating_add(1);
-        // The earlier failures may have been dated by a clock that was ahead.
+        // An earlier failure may have been dated by a clock that was ahead.
         let since = since.min(now);
         let retry_at = now + retry_in(failures, retry_after, random);
         let trouble = Trouble { since, failures, retry_at, why: clipped(why).into() };
-        // From here on the copy's age counts, which must not begin in the future.
+        // During failures the copy's age counts, so its date must not be in the future.
         let answer =
             self.answer.clone().map(|answer| SiteAnswer { freshness: answer.freshness.sanitized(now), ..answer });
         Self { answer, trouble: Some(Box::new(trouble)), linked: None }
@@ -168,8 +170,8 @@ impl Entry {
         outline
     }
 
-    /// Corrects an entry that was stored, maybe under a wrong clock: ages become non-negative, and a retry further away than any
-    /// failure could set is due.
+    /// Corrects a stored entry, which a wrong clock may have dated: ages become non-negative, and a retry further away than any failure
+    /// could set becomes due.
     #[must_use]
     pub fn sanitized(mut self, now: SystemTime) -> Self {
         if let Some(answer) = &mut self.answer {
@@ -184,7 +186,7 @@ impl Entry {
         self
     }
 
-    /// The entry without the wait after a failure.
+    /// The entry, with the wait after a failure ended.
     #[must_use]
     pub fn due(&self, now: SystemTime) -> Self {
         let mut due = self.clone();
@@ -194,7 +196,7 @@ impl Entry {
         due
     }
 
-    /// Limits the freshness of an entry received from another instance, which may allow more.
+    /// Limits the freshness of an entry from another instance, whose settings may allow more.
     #[must_use]
     pub fn fresh_within(mut self, most: Duration) -> Self {
         if let Some(answer) = &mut self.answer {
@@ -203,13 +205,13 @@ impl Entry {
         self
     }
 
-    /// The answer, and how far it can be used now; `None` if it cannot be used, or there is none.
+    /// The answer, and how it can be used now. `None`: there is no answer, or it cannot be used.
     pub fn usable(&self, now: SystemTime) -> Option<(&SiteAnswer, CopyState)> {
         let answer = self.answer.as_ref()?;
         let failing = self.trouble.is_some();
         let state = match answer.access {
             Access::Rules(_) | Access::Reservations(_) | Access::Licenses(_) => answer.freshness.state(failing, now),
-            // An earlier answer that there is no file must not be used while it is unknown whether there is one now.
+            // An outdated answer that there is no file must not be used while fetches fail, as there may be a file now.
             Access::Missing if failing && now >= answer.freshness.expires_at() => CopyState::Unusable,
             Access::Missing => answer.freshness.state(false, now),
         };
@@ -229,7 +231,7 @@ impl Entry {
         self.robots_txt().is_some_and(RobotsTxt::is_html)
     }
 
-    /// URL of the licence file: the first one that robots.txt names, or else the one that an answer linked to.
+    /// URL of the licence file: the first URL that robots.txt names, or else the URL that an answer linked to.
     pub fn license_url(&self) -> Option<&str> {
         self.named_license().or(self.linked.as_deref())
     }
@@ -250,7 +252,7 @@ impl Entry {
         self.answer.as_ref()?.access.source()
     }
 
-    /// Whether a part is malformed, for each of: the preferences in robots.txt, its licences, tdmrep.json, the licence file.
+    /// Whether each of these is malformed: the preferences in robots.txt, its licences, tdmrep.json, the licence file.
     pub fn malformed(&self) -> [bool; 4] {
         match self.answer.as_ref().map(|answer| &answer.access) {
             Some(Access::Rules(robots)) => [robots.has_unclear_usage(), robots.has_unclear_license(), false, false],
@@ -260,7 +262,7 @@ impl Entry {
         }
     }
 
-    /// Whether the file may be fetched now: not while waiting after a failure.
+    /// Whether the file may be fetched now: no wait after a failure is in force.
     pub fn may_fetch(&self, now: SystemTime) -> bool {
         self.trouble.as_ref().is_none_or(|trouble| trouble.left_alone_for(now).is_none())
     }
@@ -272,7 +274,7 @@ impl Trouble {
         now.duration_since(self.since).is_ok_and(|lasted| lasted >= LAST_GOOD_USE)
     }
 
-    /// The remaining wait after a failure. A time further away than any failure could set was dated by a clock that was ahead, and is
+    /// The remaining wait after a failure. A retry time further away than any failure could set comes from a clock that was ahead, and is
     /// ignored.
     pub fn left_alone_for(&self, now: SystemTime) -> Option<Duration> {
         self.retry_at.duration_since(now).ok().filter(|wait| !wait.is_zero() && *wait <= RETRY_MAX)

@@ -1,4 +1,4 @@
-//! Explains why a URL may or may not be fetched. Renders a decision's evidence, and decides nothing itself. Pure.
+//! Explains why a URL may or may not be fetched: shows the evidence of a decision, and decides nothing itself. Pure.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -20,20 +20,20 @@ pub struct Explanation {
     /// The declared purposes.
     pub purposes: Vec<String>,
     pub allowed: bool,
-    /// The refusal's slug, or the reason for allowing.
+    /// The slug of the refusal, or of the reason for allowing.
     pub reason: &'static str,
     /// The reason as a sentence, for people.
     pub detail: String,
     /// The line of robots.txt that decided, if one did: a rule or a usage preference.
     pub line: Option<LineEvidence>,
-    /// The preferences in robots.txt that refuse some use of an allowed URL, each with this use, whether or not it is declared.
+    /// For an allowed URL: the preferences in robots.txt that refuse a use, each with the use, which need not be declared.
     pub preferences: Vec<(LineEvidence, Box<str>)>,
     /// The entry of tdmrep.json or of the licence file that decided, if one did.
     pub reservation: Option<EntryEvidence>,
     /// The configuration key that refuses the URL, if one does.
     pub setting: Option<String>,
     pub robots: SiteFileState,
-    /// `None`: tdmrep.json does not matter to the verdict. Likewise for the licence file.
+    /// The state of tdmrep.json. `None`: the file does not matter to the verdict. Likewise for the licence file.
     pub tdmrep: Option<SiteFileState>,
     pub license: Option<SiteFileState>,
     pub crawl_delay: Option<Duration>,
@@ -49,17 +49,18 @@ pub struct Explanation {
 #[non_exhaustive]
 pub struct SiteFileState {
     pub url: String,
-    /// HTTP status of the answer; `None`: no answer, or none over HTTP.
+    /// HTTP status of the answer. `None`: there is no usable answer.
     pub status: Option<u16>,
     /// Set if the first answer rejected our request as malformed.
     pub asked_again: Option<AskedAgain>,
-    /// For robots.txt `rules`, `allow-all` or `disallow-all`; for the other files `entries`, `none` or `unknown`.
+    /// The access that the file gives: `rules`, `allow-all` or `disallow-all` for robots.txt; `entries`, `none` or `unknown` for the other
+    /// files.
     pub access: &'static str,
     /// Whether an HTML page stands in the place of robots.txt.
     pub is_html: bool,
     pub fetched_at: Option<SystemTime>,
     pub expires_at: Option<SystemTime>,
-    /// The part that cannot be understood, or why the file could not be fetched; never set for robots.txt.
+    /// The fault in the file, or why it could not be fetched; never set for robots.txt.
     pub fault: Option<String>,
     /// Why the last fetch failed.
     pub failure: Option<String>,
@@ -72,7 +73,7 @@ impl SiteFileState {
         Self { fault, ..self }
     }
 
-    /// A sentence about what is wrong with the file, if anything, for people.
+    /// A sentence for people about what is wrong with the file. `None`: nothing is wrong.
     pub fn note(&self) -> Option<String> {
         let Self { url, status, access, is_html, fault, .. } = self;
         if *is_html {
@@ -170,7 +171,7 @@ pub fn explain<'a>(
 }
 
 impl Allowance {
-    /// The rule that allows the request, if one does. `entry`: the file that was used.
+    /// The rule that allows the request, if a rule does. `entry`: the state of robots.txt that the decision used.
     pub fn rule(self, entry: &Entry) -> Option<LineEvidence> {
         let Self::Rule { place } = self else { return None };
         entry.robots_txt().map(|file| LineEvidence::of_rule(file.rule_at(place), None))
@@ -206,7 +207,7 @@ impl fmt::Display for Allowance {
     }
 }
 
-/// The access that an answer gives, in one word.
+/// The access that an answer gives, as a word for the API.
 pub fn access(answer: &SiteAnswer, options: &PolicyOptions) -> &'static str {
     match answer.access {
         Access::Rules(_) | Access::Reservations(_) | Access::Licenses(_) => "rules",
@@ -227,7 +228,7 @@ fn state(entry: &Entry, authority: &Authority, options: &PolicyOptions, now: Sys
     }
 }
 
-/// The state of a site's file, as for a tdmrep.json or a licence file.
+/// The state of a tdmrep.json or licence file, as shown.
 pub fn site_file(entry: &Entry, url: String, now: SystemTime) -> SiteFileState {
     let answer = entry.usable(now).map(|(answer, _)| answer);
     let failure = entry.trouble.as_ref().map(|trouble| trouble.why.to_string());
@@ -255,8 +256,8 @@ pub fn site_file(entry: &Entry, url: String, now: SystemTime) -> SiteFileState {
     }
 }
 
-/// Most preferences that are listed: people will not read more.
+/// Most preferences that are listed, as people will not read more.
 const MOST_PREFERENCES: usize = 20;
 const DISALLOWED: &str = "it may not be fetched: robots.txt or the configuration disallows it";
-/// The reason if the file has not been fetched.
+/// The slug of the reason if a file has not been fetched.
 pub const UNKNOWN: &str = "robots-unknown";

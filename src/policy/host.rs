@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::authority::AuthorityError;
 
 /// A host in canonical form. Every spelling that a WHATWG URL parser reads as an address (`127.1`, `0x7f.1`, `2130706433`, full-width
-/// digits, …) is an [`Host::Ip`], so that no name can hide an address.
+/// digits, …) becomes a [`Host::Ip`], so that no name can hide an address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Host {
     /// Lower-case A-labels without a trailing dot.
@@ -81,7 +81,7 @@ impl Host {
 }
 
 impl fmt::Display for Host {
-    /// As in a URL: IPv6 in brackets.
+    /// Formats the host as in a URL, with an IPv6 address in brackets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => f.write_str(name),
@@ -129,7 +129,7 @@ fn from_whatwg(raw: &str) -> Result<Host, AuthorityError> {
     }
 }
 
-/// Rejects what the standard accepts but DNS, a Host field or a log line should not contain: `a'b`, `a"b`, `a..b`.
+/// Rejects names that the standard accepts but that DNS, a Host field or a log line should not contain: `a'b`, `a"b`, `a..b`.
 fn whole_name(name: &str) -> Result<Host, AuthorityError> {
     if name.is_empty() {
         return Err(AuthorityError::HostMissing);

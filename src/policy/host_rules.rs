@@ -1,4 +1,4 @@
-//! The operator's settings for deciding about requests to a host. Pure; built by `config`.
+//! The operator's settings for decisions on requests to a host. Built by `config`. Pure.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -30,9 +30,9 @@ pub struct HostRules {
 /// The settings that apply to every host.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PolicyOptions {
-    /// `mode: report`: refused requests are sent, and reported.
+    /// `mode: report`: requests that would be refused are sent, and the refusals are reported.
     pub report_only: bool,
-    /// The crawler for which robots.txt is read. Empty: taken from the request's `User-Agent`.
+    /// The crawler's names in robots.txt. Empty: taken from the request's `User-Agent`.
     pub product_tokens: Vec<ProductToken>,
     /// Replaces the request's `User-Agent`.
     pub user_agent: Option<String>,
@@ -48,7 +48,7 @@ pub struct PolicyOptions {
     pub allow_long_unreachable: bool,
     /// `visit_time: enforce`.
     pub enforce_visit_time: bool,
-    /// `on_unavailable: disallow`: if there is no file, nothing is allowed.
+    /// `on_unavailable: disallow`: if there is no robots.txt, nothing is allowed.
     pub disallow_unavailable: bool,
     /// `on_auth_error: disallow`: likewise if the file requires credentials (401 and 403).
     pub disallow_auth_error: bool,
@@ -74,7 +74,7 @@ impl HostRules {
         }
     }
 
-    /// Replaces the configured tokens and purposes by those given; an empty list changes nothing.
+    /// Replaces the configured tokens and purposes by the given ones; an empty list changes nothing.
     #[must_use]
     pub fn asked_for(mut self, product_tokens: &[ProductToken], purposes: &[Purpose]) -> Self {
         if !product_tokens.is_empty() {
@@ -86,13 +86,13 @@ impl HostRules {
         self
     }
 
-    /// The crawlers for which to read robots.txt: a group matches if it names any of them. Those configured for the
-    /// host, else for the client, else for everybody; if there are none, those in the User-Agent. Empty: the rules for `*`.
+    /// The crawlers for which to read robots.txt: a group matches if it names any of them. Uses the tokens configured for the host, else
+    /// for the client, else for everybody, else those in the User-Agent. Empty: the rules for `*` apply.
     pub fn product_tokens<'a>(&'a self, request: &Request<'a>) -> Cow<'a, [ProductToken]> {
         let clients = Some(request.product_tokens).filter(|tokens| !tokens.is_empty());
         let configured = self.product_tokens.as_deref().or(clients).unwrap_or(&self.options.product_tokens);
         if configured.is_empty() {
-            // The User-Agent that is sent to the site counts.
+            // Uses the User-Agent that is sent to the site.
             return match &self.options.user_agent {
                 Some(agent) => Cow::Owned(ProductToken::from_user_agent(agent.as_bytes())),
                 None => Cow::Borrowed(request.agent_tokens),
@@ -101,7 +101,7 @@ impl HostRules {
         Cow::Borrowed(configured)
     }
 
-    /// The declared purposes: the host's, or everybody's.
+    /// The declared purposes for this host, or else for every host.
     pub fn purposes(&self) -> &[Purpose] {
         self.purposes.as_deref().unwrap_or(&self.options.purposes)
     }
@@ -117,7 +117,7 @@ impl HostRules {
         if self.usage.license == RobotsOverride::Ignore { &[] } else { self.purposes() }
     }
 
-    /// The crawl-delay for requests like this one, of robots.txt or the operator, as far as it is known.
+    /// The crawl-delay for requests like this one: the operator's delay, or else the delay in robots.txt. `None`: no delay is known.
     pub fn crawl_delay(&self, entry: &Entry, request: &Request<'_>) -> Option<Duration> {
         let by_file = || entry.robots_txt()?.rules_for(&self.product_tokens(request)).crawl_delay();
         self.crawl_delay.or_else(by_file)

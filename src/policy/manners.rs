@@ -1,4 +1,4 @@
-//! Limits beyond what a site asks for: how its answers widen the gap between requests, and when it is paused. Built by `config`. Pure.
+//! Limits beyond what a site asks for: a gap that grows with its latency, and pauses after refusals. Built by `config`. Pure.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -36,7 +36,7 @@ pub struct Breaker {
 }
 
 impl Adaptive {
-    /// `factor`: in hundredths.
+    /// Creates the settings. `factor`: in hundredths.
     pub fn new(factor: NonZeroU32, min: Duration, max: Duration) -> Self {
         let [min, max] = [min, max].map(|bound| u32::try_from(bound.as_millis()).unwrap_or(u32::MAX));
         Self { factor, min, max }
@@ -54,7 +54,7 @@ impl Adaptive {
         Duration::from_millis(self.max.into())
     }
 
-    /// The gap between two starts. `latency`: zero if nothing has been answered yet.
+    /// The gap between two starts. `latency`: zero if there was no answer yet.
     pub fn gap(&self, latency: Duration) -> Duration {
         let gap = latency.saturating_mul(self.factor.get()) / 100;
         gap.min(self.max()).max(self.min()).max(LEAST_GAP)
@@ -88,10 +88,10 @@ pub fn challenge<V: AsRef<[u8]>>(field: impl Fn(&'static str) -> Option<V>) -> O
     CHALLENGES.iter().find(says).map(|(name, _)| *name)
 }
 
-/// The fields of Cloudflare and AWS WAF that mark challenges, whatever the status.
+/// The fields by which Cloudflare and AWS WAF mark challenges, whatever the status.
 const CHALLENGES: [(&str, &str); 3] =
     [("cf-mitigated", "challenge"), ("x-amzn-waf-action", "challenge"), ("x-amzn-waf-action", "captcha")];
-/// Ensures that requests go one at a time even before the first answer.
+/// Least gap. Ensures that requests start one at a time even before the first answer.
 const LEAST_GAP: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Amounts of money, as `crawler-price` and the other fields of pay per crawl write them (Cloudflare): `USD 0.01`. Pure.
+//! Amounts of money, in the form of `crawler-price` and the other fields of pay per crawl (Cloudflare): `USD 0.01`. Pure.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! The operator's `allow` and `deny` path patterns for a host. They override robots.txt and are interpreted like its rules. Pure.
-//! Compiled once from the configuration.
+//! The operator's `allow` and `deny` path patterns for a host. They override robots.txt and are interpreted like its rules. Compiled once
+//! from the configuration. Pure.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct OwnRules(Arc<Compiled>);
 struct Compiled {
     host: Box<str>,
     rules: Patterns<RuleRank>,
-    /// As configured: `allow` first, then `deny`.
+    /// The patterns as configured: `allow` first, then `deny`.
     written: Vec<Box<str>>,
     allowed: usize,
 }
@@ -41,7 +41,7 @@ pub enum OwnVerdict {
 }
 
 impl OwnRules {
-    /// `host` is the entry's pattern, for messages.
+    /// Compiles the rules. `host`: the entry's pattern, for messages.
     pub fn new<T: AsRef<str>>(host: &str, allow: &[T], deny: &[T]) -> Self {
         let written: Vec<Box<str>> = allow.iter().chain(deny).map(|pattern| pattern.as_ref().into()).collect();
         let mut rules = PatternsBuilder::new(Arc::from([]), written.len());
@@ -176,7 +176,11 @@ mod tests {
         let rules = OwnRules::new("*", &none, &["/a", &long]);
         assert!(matches!(rules.judge(long.as_bytes(), Paths::AsServed), OwnVerdict::Deny(_)));
         let almost = &long[..long.len() - 1];
-        assert_eq!(rules.judge(almost.as_bytes(), Paths::AsServed), OwnVerdict::Silent, "all of it counts");
+        assert_eq!(
+            rules.judge(almost.as_bytes(), Paths::AsServed),
+            OwnVerdict::Silent,
+            "every byte of the pattern counts"
+        );
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! Recognises fields that make some servers take a request for another one. Pure.
+//! Recognises fields that make some servers treat a request as another one. Pure.
 //!
 //! Rules are applied to the requested URL, so fields that name another URL are removed. robots.txt does not concern methods, so fields
 //! that name another method (`X-HTTP-Method-Override`) pass.
 
-/// Whether a server or application may take a field of this name for a field that names another URL, or because of its spelling for a field
+/// Whether a server or application may read a field of this name as a field that names another URL, or, because of its spelling, as a field
 /// that the proxy evaluates or writes itself.
 #[inline]
 pub fn is_disguised(name: &[u8]) -> bool {
     names_another_url(name) || JUDGED.iter().any(|known| reads_as(name, known.as_bytes()))
 }
 
-/// Whether a server may take the field's value for the requested URL (IIS, Symfony, Zend).
+/// Whether a server may use the field's value as the requested URL (IIS, Symfony, Zend).
 #[inline]
 fn names_another_url(name: &[u8]) -> bool {
     NAMES_ANOTHER_URL.iter().any(|known| reads_as(name, known.as_bytes()))
@@ -30,7 +30,7 @@ fn reads_as(name: &[u8], known: &[u8]) -> bool {
 /// Fields that are removed from every request.
 pub const NAMES_ANOTHER_URL: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-original-uri"];
 
-/// Fields that only the proxy may write. Their proper spelling never gets here.
+/// Fields that only the proxy may write. Their correct spelling is handled before this check.
 const JUDGED: [&str; 3] = ["user-agent", "content-length", "transfer-encoding"];
 
 #[cfg(test)]

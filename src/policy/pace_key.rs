@@ -1,4 +1,4 @@
-//! The key of a pace: which requests share one pace (`pace.key`). Pure.
+//! The key of a pace. Requests with the same key share one pace (`pace.key`). Pure.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,19 +15,19 @@ pub enum KeyBy {
     /// Each host.
     #[default]
     Host,
-    /// Each registrable domain by the public suffix list: `a.example.co.uk` and `b.example.co.uk` share one.
+    /// Each registrable domain by the public suffix list: `a.example.co.uk` and `b.example.co.uk` share a pace.
     Site,
     /// Each dialled address: all domains on one server share a pace.
     Address,
 }
 
-/// The key of a pace. `http` and `https` on their default ports share one; any other port is separate.
+/// The key of a pace. `http` and `https` on their default ports share a key; any other port has its own key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PaceKey {
     place: KeyScope,
     /// `None`: the scheme's default port.
     port: Option<u16>,
-    /// For requests of one group of a robots.txt: the group's delay, in microseconds.
+    /// The delay of a robots.txt group in microseconds, if the key is for requests of such a group.
     group: Option<u64>,
 }
 
@@ -39,8 +39,8 @@ enum KeyScope {
 }
 
 impl PaceKey {
-    /// `dialled` is the address of the connection. While it is unknown (a tunnel through an upstream proxy), [`KeyBy::Address`] falls
-    /// back to the host.
+    /// Creates the key for an authority. `dialled`: the address of the connection. While it is unknown (a tunnel through an upstream
+    /// proxy), [`KeyBy::Address`] falls back to the host.
     pub fn new(by: KeyBy, authority: &Authority, dialled: Option<IpAddr>) -> Self {
         let host = authority.host();
         let place = match by {
@@ -66,7 +66,7 @@ impl PaceKey {
         Self { group: None, ..self.clone() }
     }
 
-    /// The delay of the groups whose key this is. `None`: this is not the key of groups.
+    /// The delay, if this is the key of robots.txt groups.
     pub fn group(&self) -> Option<Duration> {
         self.group.map(Duration::from_micros)
     }
@@ -74,7 +74,7 @@ impl PaceKey {
     /// Whether [`new`](Self::new) would return this key.
     pub fn is_of(&self, by: KeyBy, authority: &Authority, dialled: Option<IpAddr>) -> bool {
         match (by, &self.place) {
-            // Avoids creating a key.
+            // Avoids creating a key for the comparison.
             (KeyBy::Host, KeyScope::Host(host)) => {
                 host == authority.host() && self.port == port(authority) && self.group.is_none()
             }
@@ -82,7 +82,7 @@ impl PaceKey {
         }
     }
 
-    /// Whether [`new`](Self::new) may return such a key.
+    /// Whether [`new`](Self::new) may return a key of this kind for the setting `by`.
     pub fn is_by(&self, by: KeyBy) -> bool {
         match (&self.place, by) {
             (KeyScope::Host(host), KeyBy::Site) => host.domain().is_none(),
@@ -93,7 +93,7 @@ impl PaceKey {
         }
     }
 
-    /// The host, if this is the key of one host. `None`: several hosts may share the key.
+    /// The host. `None`: several hosts may share the key.
     pub fn host(&self) -> Option<&Host> {
         match &self.place {
             KeyScope::Host(host) => Some(host),
@@ -127,8 +127,8 @@ fn port(authority: &Authority) -> Option<u16> {
 }
 
 impl fmt::Display for PaceKey {
-    /// `example.com`, `example.com:8080`, `site=example.com`, `address=192.0.2.1`; `example.com#500000us` for a group. Unique for each
-    /// key.
+    /// `example.com`, `example.com:8080`, `site=example.com`, `address=192.0.2.1`; `example.com#500000us` for a group. Each key has a
+    /// different text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             KeyScope::Host(host) => write!(f, "{host}")?,

@@ -1,14 +1,14 @@
-//! URLs that a site refers to (RFC 3986 §5). Pure.
+//! Resolves references to URLs in answers (RFC 3986 §5). Pure.
 
 use url::Url;
 
-/// Resolves a reference in an answer of `base`. `None`: not a URL, or the host is longer than any spelling of a valid name, as encoding a
-/// non-ASCII label takes time quadratic in its length (RFC 3492 §6.2).
+/// Resolves a reference in an answer from `base`. `None`: the result is not a URL, or the host is longer than any spelling of a valid name.
+/// Such hosts are refused because encoding a non-ASCII label takes time quadratic in its length (RFC 3492 §6.2).
 pub fn resolved(base: &Url, reference: &str) -> Option<Url> {
     let end = reference.find(['?', '#']).unwrap_or(reference.len());
     let has_long_name = reference[..end].split(['/', '\\']).any(|piece| piece.len() > LONGEST_NAME);
     if has_long_name { None } else { base.join(reference).ok() }
 }
 
-/// Most bytes of a host name as written, with credentials and port; an encoded name has at most 253.
+/// Most bytes of a host name as written, with credentials and port; an encoded name has at most 253 bytes.
 const LONGEST_NAME: usize = 3072;

@@ -1,4 +1,4 @@
-//! The parts of a request that a decision depends on, taken once from the client's head. Pure.
+//! The parts of a request that a decision depends on, taken once from the head of the client's request. Pure.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,11 +13,11 @@ pub struct Request<'a> {
     pub authority: &'a Authority,
     /// Path and query as sent.
     pub target: &'a [u8],
-    /// The product tokens in the request's User-Agent, which count if none are configured.
+    /// The product tokens in the request's User-Agent, used if no tokens are configured.
     pub agent_tokens: &'a [ProductToken],
     /// The client's tokens, overriding `identity.product_tokens`. Empty: none.
     pub product_tokens: &'a [ProductToken],
-    /// The client, for fairness.
+    /// The client, for the round robin between clients.
     pub client: ClientId,
     /// The user's name.
     pub user: Option<&'a str>,
@@ -27,9 +27,9 @@ pub struct Request<'a> {
     pub from: Option<IpAddr>,
     /// The address that the request will be sent to, for `pace.key: address`; `None` if unknown.
     pub address: Option<IpAddr>,
-    /// Whether the request will be sent over HTTP/2 if the origin chooses that.
+    /// Whether the request may be sent over HTTP/2, if the origin chooses HTTP/2.
     pub speaks_http2: bool,
-    /// Whether the request is for a part of a page, which may follow the page at once (`subresources: burst`).
+    /// Whether the request is for a subresource of a page, which may follow the page at once (`subresources: burst`).
     pub is_subresource: bool,
     /// Whether the client has few enough waiting requests to add another one.
     pub may_wait: bool,
@@ -40,16 +40,16 @@ pub struct Request<'a> {
     /// Whether some hosts are closed to this client, wholly or partly, that are open to others. The client is not served a robots.txt from
     /// another host, but sees the redirect, and may follow it if allowed.
     pub is_confined: bool,
-    /// What is remembered of the page: delivered recently (`min_revisit`), or reserved.
+    /// How to answer according to earlier answers for the page: delivered recently (`min_revisit`), or reserved.
     pub again: Again<'a>,
-    /// The most that the request offers to pay.
+    /// The highest price that the request offers to pay.
     pub promised: Option<Money>,
-    /// Whether the cache may have an answer to the request, which then asks for a slot only after looking there.
+    /// Whether the cache may have an answer to the request. If so, the cache is consulted before a slot is requested.
     pub asks_cache: bool,
 }
 
 impl<'a> Request<'a> {
-    /// A request of no particular client.
+    /// A request without a particular client.
     pub fn new(authority: &'a Authority, target: &'a [u8]) -> Self {
         Request {
             authority,

@@ -4,9 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use super::date::http_date;
 
-/// The time that Retry-After fields, joined by commas, ask for: the longest that can be parsed, in seconds or as a date; zero for a
-/// date in the past, `None` if none can be parsed. `date`: the Date field, if any, as the origin's clock may differ from ours; `now` is
-/// ours.
+/// The time that Retry-After fields, joined by commas, ask for: the longest value, in seconds or as a date. Zero for a date in the past;
+/// `None` if no value can be parsed. `date`: the Date field, if any, as the origin's clock may differ from ours. `now`: the time by our
+/// clock.
 pub fn retry_after(fields: &[u8], date: Option<&[u8]>, now: SystemTime) -> Option<Duration> {
     let now = date.and_then(http_date).unwrap_or(now);
     let read = |value: &[u8]| {
@@ -14,7 +14,7 @@ pub fn retry_after(fields: &[u8], date: Option<&[u8]>, now: SystemTime) -> Optio
         seconds.or_else(|| Some(http_date(value)?.duration_since(now).unwrap_or(Duration::ZERO)))
     };
     let values: Vec<&[u8]> = fields.split(|&byte| byte == b',').collect();
-    // Most dates contain a comma.
+    // Rejoins neighbouring pieces, as most dates contain a comma.
     let dates = values.windows(2).filter_map(|pair| read(&pair.join(&b','))).max();
     values.iter().filter_map(|value| read(value)).max().max(dates)
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visit {
     at: Instant,
-    /// The fields as lines of HTTP/1.1. `None`: they are too long to be kept, or private.
+    /// The fields as lines of HTTP/1.1. `None`: they are too long to keep, or private.
     fields: Option<Vec<u8>>,
     is_whole_anyway: bool,
 }
@@ -22,17 +22,17 @@ pub struct Conditions<'a> {
     pub modified_since: Option<&'a [u8]>,
 }
 
-/// How to answer a request, by what is remembered of its page.
+/// How to answer a request, according to the last delivery of its page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Again<'a> {
-    /// The page may be fetched.
+    /// Fetch the page.
     Go,
-    /// 304: the client has the page that was delivered last.
+    /// Answer 304, as the client has the page that was delivered last.
     NotModified,
     TooSoon {
         retry_after: Duration,
     },
-    /// The page has said no to a declared purpose.
+    /// Refuse, as the page has said no to a declared purpose.
     Reserved(&'a Reservation),
 }
 
@@ -51,8 +51,8 @@ impl Visit {
         Self { at, fields: Some(Vec::new()), is_whole_anyway: false }
     }
 
-    /// Notes that the whole page was delivered although the request was for a part of it or for another protocol: the next such request
-    /// counts as one for the whole page.
+    /// Records that the whole page was delivered although the request asked for a part or for another protocol. The next such request then
+    /// counts as a request for the whole page.
     pub fn set_whole_anyway(&mut self) {
         self.is_whole_anyway = true;
     }
@@ -73,12 +73,13 @@ impl Visit {
         }
     }
 
-    /// Drops the fields, and all that are added later: the answer was for one client alone, and its fields are not for others.
+    /// Drops the fields, and all fields added later, as the answer was for one client only and must not reach others.
     pub fn keep_private(&mut self) {
         self.fields = None;
     }
 
-    /// The visit after a 304 of the site, completed by the fields of `before`: those that a 304 omits have not changed (RFC 9110 §15.4.5).
+    /// The visit after a 304 of the site, completed with the fields of `before`, as fields that a 304 omits have not changed (RFC 9110
+    /// §15.4.5).
     #[must_use]
     pub fn confirmed(mut self, before: Option<&Self>) -> Self {
         let answer = self.clone();
@@ -90,7 +91,7 @@ impl Visit {
         self
     }
 
-    /// Decides how to answer the next request for the page. `after`: least time between two fetches.
+    /// Decides how to answer the next request for the page. `after`: the least time between two fetches.
     pub fn again(&self, after: Duration, conditions: &Conditions<'_>, now: Instant) -> Again<'static> {
         let since = now.saturating_duration_since(self.at);
         if since >= after {
@@ -129,7 +130,7 @@ impl Visit {
     }
 
     fn is_known_to(&self, Conditions { none_match, modified_since }: &Conditions<'_>) -> bool {
-        // `*` does not show what the client has.
+        // `*` does not show which version the client has.
         let is_any = none_match.iter().any(|value| value.trim_ascii() == b"*");
         !is_any && entity_tag::is_known(none_match, *modified_since, self.value(ETAG), self.value(LAST_MODIFIED))
     }
@@ -157,7 +158,7 @@ fn unescaped(path: &[u8]) -> Cow<'_, [u8]> {
     out.into()
 }
 
-/// Whether a Cache-Control says that the answer is for its client alone (RFC 9111 §5.2.2). The word counts wherever it stands: not to share
+/// Whether a Cache-Control reserves the answer for its client (RFC 9111 §5.2.2). Such a word counts anywhere in the value, as not sharing
 /// an answer is always safe.
 pub fn is_for_one(value: &[u8]) -> bool {
     let control = CacheControl::read([value]);
@@ -168,7 +169,7 @@ const CACHE_CONTROL: &[u8] = b"cache-control";
 const ETAG: &[u8] = b"etag";
 const LAST_MODIFIED: &[u8] = b"last-modified";
 const AGE: &[u8] = b"age";
-/// The fields of a 200 that a 304 repeats (RFC 9110 §15.4.5), and those that are needed to make one.
+/// The fields of a 200 that a 304 repeats (RFC 9110 §15.4.5), and the fields that are needed to create a 304.
 const KEPT: [&[u8]; 8] = [b"date", b"vary", CACHE_CONTROL, b"expires", ETAG, b"content-location", LAST_MODIFIED, AGE];
 /// Most bytes of fields for one page.
 const MOST_FIELDS: usize = 4096;
@@ -257,7 +258,7 @@ mod tests {
             assert_eq!(again(&both, tags, since.map(str::as_bytes), 0), expected, "{tags:?} {since:?}");
         }
         let bare = Visit::new(both.at);
-        assert_eq!(again(&bare, &[b"\"a\""], None, 0), too_soon(3600), "nobody knows what it has");
+        assert_eq!(again(&bare, &[b"\"a\""], None, 0), too_soon(3600), "the version that the client has is unknown");
         assert_eq!(again(&bare, &[], Some(NOON.as_bytes()), 0), too_soon(3600));
     }
 
@@ -312,7 +313,7 @@ mod tests {
         assert_eq!(Visit::new(now + HOUR).confirmed(Some(&before)), Visit { at: now + HOUR, ..before.clone() });
         let mut aged = before.clone();
         aged.field(b"age", b"9");
-        assert_eq!(Visit::new(now).confirmed(Some(&aged)), before, "it is new again");
+        assert_eq!(Visit::new(now).confirmed(Some(&aged)), before, "the age counts from the 304");
         let newer = visit(now + HOUR, &[("Date", LATER), ("Vary", "Accept"), ("Vary", "Origin")]);
         let expected = ["date", "vary", "vary", "etag"];
         let confirmed = newer.clone().confirmed(Some(&before));

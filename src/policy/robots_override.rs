@@ -7,8 +7,8 @@
 pub enum RobotsOverride {
     #[default]
     Enforce,
-    /// robots.txt, or the other signal, is not even fetched.
+    /// robots.txt or the other signal is ignored, and not even fetched.
     Ignore,
-    /// Refused requests are sent, and reported.
+    /// Requests that would be refused are sent, and the refusals are reported.
     Report,
 }

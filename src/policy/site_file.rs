@@ -1,5 +1,5 @@
-//! The files that apply to a whole site. All are fetched, stored and shared in the same way, by authority, a licence file by its URL as
-//! well. Pure.
+//! The files that apply to a whole site. All are fetched, stored and shared in the same way, identified by authority; a licence file also
+//! by its URL. Pure.
 
 use super::Authority;
 use std::fmt;
@@ -8,9 +8,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// A kind of site file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SiteFile {
-    /// robots.txt: what may be fetched (RFC 9309).
+    /// robots.txt: which pages may be fetched (RFC 9309).
     Robots,
-    /// tdmrep.json: what may be mined (W3C TDMRep).
+    /// tdmrep.json: which pages may be mined (W3C TDMRep).
     TdmRep,
     /// The licence file: which uses are licensed (RSL), at a URL that robots.txt names. Holds a digest of this URL, so that a copy from
     /// another URL does not count.
@@ -23,7 +23,7 @@ impl SiteFile {
 
     /// The licence file at this URL.
     pub fn license(url: &str) -> Self {
-        // Another version of Rust may compute another digest: then the file is fetched again.
+        // If another version of Rust computes another digest, the file is fetched again.
         let mut hasher = DefaultHasher::new();
         url.hash(&mut hasher);
         Self::License(hasher.finish().to_be_bytes())
@@ -47,7 +47,7 @@ impl SiteFile {
         }
     }
 
-    /// The name for people.
+    /// The name as shown to people.
     pub fn name(self) -> &'static str {
         match self {
             Self::Robots => "robots.txt",
@@ -61,7 +61,7 @@ impl SiteFile {
         SiteFileName(self, authority)
     }
 
-    /// Parses the name of a stored file. `None`: not such a name.
+    /// Parses the name of a stored file. `None`: the text is not such a name.
     pub fn from_name(name: &str) -> Option<(Self, Authority)> {
         let tdmrep = || Some((Self::TdmRep, name.strip_suffix(TDM_REP)?));
         let license = || {
@@ -89,7 +89,7 @@ impl fmt::Display for SiteFileName<'_> {
 }
 
 const TDM_REP: &str = "/.well-known/tdmrep.json";
-/// Stands for the path in the name of a licence file, which may be anywhere. No path contains it.
+/// Stands for the path in the name of a licence file, which may be at any URL. No path contains this text.
 const LICENSE: &str = "#license-";
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! RFC 9309 §2.3.1: what the status of a robots.txt answer means for access. Pure.
+//! RFC 9309 §2.3.1: maps the status of a robots.txt answer to access. Pure.
 
 /// The access to a site after an attempt to fetch its robots.txt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AccessKind {
-    /// Success (§2.3.1.1): the body's rules decide.
+    /// Success (§2.3.1.1): the rules in the body decide.
     Rules,
     /// A redirect to follow (§2.3.1.2), up to five in a row.
     Redirect,
@@ -18,8 +18,8 @@ pub enum AccessKind {
 /// request, and a 206 with a part of the file.
 pub fn from_status(status: u16) -> AccessKind {
     match status {
-        // WebDAV multi-status (RFC 4918 §11.1, RFC 5842 §7.1) and delta encoding (RFC 3229 §10.4.1): not requested, and the body is not
-        // the file.
+        // WebDAV multi-status (RFC 4918 §11.1, RFC 5842 §7.1) and delta encoding (RFC 3229 §10.4.1): politely did not request these, and
+        // the body is not the file.
         207 | 208 | 226 => AccessKind::DisallowAll,
         200..=299 => AccessKind::Rules,
         // A 304 to a request without conditions brings no file.

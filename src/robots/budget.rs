@@ -1,4 +1,4 @@
-//! The budget of steps for one decision: bounds its time, whatever the site wrote and the client requests. Pure.
+//! The budget of steps for one decision: bounds the time of a decision, whatever the site wrote and the client requests. Pure.
 
 use crate::robots::steps;
 
@@ -9,12 +9,12 @@ pub(crate) struct StepBudget {
     left: usize,
 }
 
-/// The budget is spent: the path could not be judged, so it must not be allowed.
+/// The error that the budget is spent. The path could not be judged, so it must not be allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StepsSpent;
 
 impl StepBudget {
-    /// Steps of one decision: about half a millisecond of work.
+    /// Number of steps of one decision: about half a millisecond of work.
     pub(crate) const STEPS: usize = 100_000;
 
     pub(crate) fn new() -> Self {

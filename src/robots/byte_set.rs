@@ -1,8 +1,8 @@
-//! The set of the kinds of bytes in a path, computed in one pass before anything else. It tells whether the path must be normalised, and
+//! The set of the kinds of bytes in a path, computed in one pass before other work. The set shows whether the path must be normalised, and
 //! which patterns cannot match it. Pure.
 
 /// Bit set of the kinds of bytes in a text. Each byte that needs no normalising is a kind of its own, except that a capital and its small
-/// letter share one. All other bytes share one kind.
+/// letter share a kind. All other bytes share one kind.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ByteSet(u64);
 

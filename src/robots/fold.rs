@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use super::path::{escape, parts, rewritten};
 
-/// Decodes the escapes of bytes that some clients escape and others do not, in a normalised query or pattern: `[]{}|\^`, which no URI
-/// may contain, and `:;,@!'()`, which are reserved. `+&=` separate the parts of a query, so they are decoded only in the first `path`
-/// bytes, which certainly belong to a path. RFC 9309 distinguishes `[` from `%5B`; servers do not.
+/// Decodes the escapes of bytes that some clients escape and others do not, in a normalised query or pattern: `[]{}|\^`, which no URI may
+/// contain, and `:;,@!'()`, which are reserved. `+&=` separate the parts of a query, so they are decoded only in the first `path` bytes,
+/// which belong to a path. RFC 9309 distinguishes `[` from `%5B`; servers do not.
 pub(super) fn fold(text: &[u8], path: usize) -> Cow<'_, [u8]> {
     let folded = |rest: &[u8]| {
         let is_path = text.len() - rest.len() < path;

@@ -1,4 +1,4 @@
-//! RFC 9309 and its de-facto extensions: bytes in, verdicts out. Pure: no I/O, no clock.
+//! RFC 9309 and its de-facto extensions: parses robots.txt files, and judges URLs by them. Pure: no I/O, no clock.
 //!
 //! Where the standard leaves a case open, or parsers disagree, [`ParseOptions`] has a switch for it; `docs/conformance.md`
 //! in the repository describes each switch with an example. [`lint`] reports what is wrong with a file.

@@ -14,12 +14,12 @@
 pub struct ParseOptions {
     /// How a `User-agent` value names a crawler.
     pub user_agent_match: UserAgentMatch,
-    /// Which of several matching rules decides.
+    /// Determines which of several matching rules decides.
     pub precedence: Precedence,
-    /// Most bytes that are read; a line cut off by this limit is dropped. At least [`ParseOptions::MIN_SIZE`] (RFC 9309 §2.5).
+    /// Most bytes that are read; a line that this limit cuts off is dropped. At least [`ParseOptions::MIN_SIZE`] (RFC 9309 §2.5).
     pub max_size: usize,
-    /// Reads Content-Signal and Content-Usage as they were probably meant: `*.pdf` is a path, and `AI-Train = No` says no in both
-    /// (their own grammars leave that unknown).
+    /// Reads Content-Signal and Content-Usage as they were probably meant: `*.pdf` is a path, and `AI-Train = No` says no in both. By their
+    /// own grammars, these would be malformed.
     pub lenient_usage: bool,
     /// If there are several groups for `*`, only the first counts (draft-koster-rep-00 §2.2.1).
     pub first_star_group: bool,
@@ -32,7 +32,7 @@ pub struct ParseOptions {
 }
 
 impl ParseOptions {
-    /// 500 KiB: what every crawler must be able to read (RFC 9309 §2.5).
+    /// 500 KiB: the size that every crawler must be able to read (RFC 9309 §2.5).
     pub const MIN_SIZE: usize = 512_000;
 
     /// Most bytes of a decoded text: UTF-8 can be half as long again as the UTF-16 that [`max_size`](Self::max_size) counts.
@@ -103,7 +103,7 @@ pub enum UserAgentMatch {
     Substring,
 }
 
-/// Which of several matching rules decides.
+/// Determines which of several matching rules decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]

@@ -1,10 +1,10 @@
-//! RFC 9309 §2.2.2: the form in which paths and patterns are compared. Pure.
+//! RFC 9309 §2.2.2: converts paths and patterns to the form in which they are compared. Pure.
 
 use std::borrow::Cow;
 
 use crate::robots::byte_set::ByteSet;
 
-/// The path and query of a request target: of `/a?b#c` it is `/a?b`, of `https://example.com?b` it is `/?b`.
+/// The path and query of a request target: `/a?b` for `/a?b#c`, `/?b` for `https://example.com?b`.
 pub(crate) fn path_and_query(target: &[u8]) -> Cow<'_, [u8]> {
     let target = memchr::memchr(b'#', target).map_or(target, |hash| &target[..hash]);
     if target.first() == Some(&b'/') {
@@ -26,7 +26,7 @@ pub(crate) fn path_and_query(target: &[u8]) -> Cow<'_, [u8]> {
 pub(crate) struct ComparedPath<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) byte_set: ByteSet,
-    /// Whether to compare it with folded patterns.
+    /// Whether to compare the path with folded patterns.
     pub(crate) is_folded: bool,
 }
 
@@ -36,8 +36,8 @@ pub(crate) fn may_have_dot_segment(path: &[u8]) -> bool {
     memchr::memmem::find(path, b"/.").is_some()
 }
 
-/// A path and query in the form that is compared: escapes of unreserved bytes decoded, other escapes in upper
-/// case, bytes that no URI may contain escaped. `%2A` and `%24` are decoded too, since in patterns they mean a literal `*` and `$`.
+/// Converts a path and query to the form that is compared: escapes of unreserved bytes decoded, other escapes in upper case, bytes that no
+/// URI may contain escaped. `%2A` and `%24` are decoded too, since in patterns they mean a literal `*` and `$`.
 pub(crate) fn normalise(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len() + 16);
     for piece in pieces(path) {
@@ -78,7 +78,7 @@ pub(crate) fn pieces(text: &[u8]) -> impl Iterator<Item = PathByte> {
     })
 }
 
-/// The byte of the escape that a text begins with.
+/// Decodes the escape that a text begins with.
 #[inline]
 pub(crate) fn escape(text: &[u8]) -> Option<u8> {
     static TABLE: [u8; 256] = DIGITS;

@@ -1,10 +1,10 @@
 //! The forms of a path (`robots.paths`): the paths that servers make of it, and the spellings that clients give it.
 //!
-//! RFC 9309 compares the path as sent. But servers merge slashes, decode `%2F` and then remove dot segments, so that they serve a
-//! forbidden file for a path that no rule matches: `/public/..%2Fprivate/`. Hence the forms that servers make are judged too, and the
-//! request is refused if one of them is disallowed; this only ever adds refusals. `docs/conformance.md` has the table of forms. At most
-//! seven different forms are judged, the path as sent included; a path with more is refused. Forms that arise from several servers in a
-//! row are not covered. Pure.
+//! RFC 9309 compares the path as sent. But servers merge slashes, decode `%2F` and then remove dot segments, so that they serve a forbidden
+//! file for a path that no rule matches: `/public/..%2Fprivate/`. Therefore the forms that servers make are judged too, and the request is
+//! refused if one of them is disallowed. This can only add refusals. `docs/conformance.md` has the table of forms. At most seven different
+//! forms are judged, including the path as sent; a path with more forms is refused. Forms that arise from several servers in a row are not
+//! covered. Pure.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use super::path::{
 };
 use smallvec::SmallVec;
 
-/// Which forms of a path are judged: `robots.paths`.
+/// The forms of a path that are judged: `robots.paths`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 pub enum Paths {
@@ -31,21 +31,21 @@ pub enum Paths {
 pub(crate) struct JudgedPath<'a> {
     target: &'a [u8],
     paths: Paths,
-    /// Computed on first use, like `forms`.
+    /// The path as sent, computed on first use, like `forms`.
     sent: Option<SentPaths<'a>>,
     forms: Option<Forms>,
     pub budget: StepBudget,
 }
 
 impl<'a> JudgedPath<'a> {
-    /// `target`: path and query as sent.
+    /// Creates a path to judge, with a full budget. `target`: path and query as sent.
     pub fn new(target: &'a [u8], paths: Paths) -> Self {
         JudgedPath { target, paths, sent: None, forms: None, budget: StepBudget::new() }
     }
 
     /// Calls `refuses` with the path as sent, with the path without its dot segments, and with each form that servers make of it. Returns
-    /// the first refusal, with the refused form if it is one that servers make. Allocates nothing for a path that all servers leave
-    /// unchanged and all clients spell the same way.
+    /// the first refusal, and the refused form if servers make it. Allocates nothing for a path that all servers leave unchanged and all
+    /// clients spell the same way.
     #[inline]
     pub fn first_refused<R>(
         &mut self,
@@ -81,7 +81,7 @@ impl<'a> JudgedPath<'a> {
     }
 }
 
-/// The value that `refuses` returned, and the refused form if it is one that servers make.
+/// The value that `refuses` returned, and the refused form if servers make it.
 type FirstRefusal<R> = (R, Option<Box<str>>);
 
 /// The path and query of a target as RFC 9309 compares them; then, if there are dot segments, the path without them.
@@ -107,7 +107,7 @@ fn sent_paths<'a>(target: &'a [u8], budget: &mut StepBudget) -> Result<SentPaths
     Ok(sent)
 }
 
-/// The forms that servers make of a path with its query, without duplicates and without those that compare like the path as sent.
+/// The forms that servers make of a path with its query, without duplicates and without forms that compare like the path as sent.
 type Forms = SmallVec<[Vec<u8>; MOST_FORMS]>;
 /// Most forms of a path that are judged, including the path as sent and the path without dot segments.
 const MOST_FORMS: usize = 7;
@@ -118,7 +118,7 @@ type Prepare = fn(&[u8], &[u8]) -> Vec<u8>;
 /// Steps for each byte: to normalise it, and to remove dot segments.
 const NORMALISED: usize = 3;
 const RESOLVED: usize = 4;
-/// Steps to make forms: for each byte of the path once per form, for each byte of the query once for all forms.
+/// Steps to make forms: for each byte of the path and each form, and for each byte of the query once for all forms.
 const FORMED: (usize, usize) = (5, 4);
 /// Steps for each byte of a path to make the variant of a form that keeps escaped slashes.
 const SLASHES_KEPT: usize = 2;
@@ -144,7 +144,7 @@ fn served_forms(target: &[u8], sent: &SentPaths<'_>, budget: &mut StepBudget) ->
             forms.push(form);
         }
     };
-    // nginx, then each kind of server that may make another form of this path.
+    // The form of nginx, then of each kind of server that may make another form of this path.
     let kinds: [(bool, Prepare); 3] = [
         (true, |_, normal| normal.to_vec()),
         (has_dots || path.starts_with(b"//") || has(b'\\', b'#'), |path, _| node(path)),
@@ -190,7 +190,7 @@ fn node(path: &[u8]) -> Vec<u8> {
     without_dots(normalise(&path))
 }
 
-/// Drops what follows a `;` in each segment, as Tomcat and Jetty do before they continue as nginx does.
+/// Drops the part of each segment from a `;` on, as Tomcat and Jetty do before they continue as nginx does.
 fn tomcat(normal: &[u8]) -> Vec<u8> {
     let mut is_parameter = false;
     let bare = normal.iter().copied().filter(|&byte| {
@@ -207,7 +207,7 @@ fn iis(path: &[u8]) -> Vec<u8> {
     merged(without_dots(decoded(&normalise(&whole), b"/", b'/')))
 }
 
-/// A normalised path with its escapes decoded. `slash`: what replaces an escaped slash; `backslash`: what replaces a backslash.
+/// A normalised path with its escapes decoded. `slash`: the replacement for an escaped slash; `backslash`: the replacement for a backslash.
 fn decoded(path: &[u8], slash: &[u8], backslash: u8) -> Vec<u8> {
     rewritten(path, |rest, out| {
         let (byte, read) = served(rest).map_or((rest[0], 1), |byte| (byte, 3));
@@ -222,8 +222,8 @@ fn decoded(path: &[u8], slash: &[u8], backslash: u8) -> Vec<u8> {
     })
 }
 
-/// The byte to which servers decode the escape at the start of a text; `None` if there is no escape, or it stays. `%25`, `%3F` and `%23`
-/// stay: decoded, they would begin an escape, a query or a fragment. Bytes that no path may contain are compared escaped.
+/// The byte to which servers decode the escape at the start of a text. `None`: there is no escape, or servers keep it. `%25`, `%3F` and
+/// `%23` are kept: decoded, they would begin an escape, a query or a fragment. Bytes that no path may contain are compared escaped.
 fn served(text: &[u8]) -> Option<u8> {
     match escape(text)? {
         b'%' | b'?' | b'#' | b'"' | b'<' | b'>' | b'`' => None,
@@ -240,7 +240,7 @@ fn without_dots(path: Vec<u8>) -> Vec<u8> {
     without_dot_segments(&path).unwrap_or(path)
 }
 
-/// A path with `%uXXXX` (IIS, `unescape` of JavaScript) written as ordinary escapes. Surrogates stay as they are.
+/// A path with `%uXXXX` (IIS, `unescape` of JavaScript) written as ordinary escapes. Escapes of surrogates are not changed.
 fn without_utf16(path: &[u8]) -> Vec<u8> {
     rewritten(path, |rest, out| {
         let &[b'%', b'u' | b'U', a, b, c, d, ..] = rest else { return None };
@@ -252,7 +252,7 @@ fn without_utf16(path: &[u8]) -> Vec<u8> {
 }
 
 /// A path without the bytes, escaped or not, that are not UTF-8 (Bottle). If a segment consists of such bytes only, the path is probably in
-/// another encoding, and all its bytes stay.
+/// another encoding, and all its bytes are kept.
 fn without_ill_formed(path: &[u8]) -> Vec<u8> {
     let bytes = rewritten(path, |rest, out| {
         out.push(escape(rest).filter(|byte| !byte.is_ascii())?);
@@ -304,7 +304,7 @@ mod tests {
     /// Spellings of `/private/x`, one per line; the tests against real servers send them too.
     const SPELLINGS: &str = include_str!("../../tests/support/path_spellings.txt");
 
-    /// Spellings that some other servers take for `/private/x`.
+    /// Spellings that some other servers read as `/private/x`.
     const MORE: &[&str] = &[
         // Node: `new URL(target, base)`.
         "//host/private/x",
@@ -522,7 +522,7 @@ mod tests {
         }
     }
 
-    /// `/x?f[]=a` is longer than `/x?f[]`, however the latter is escaped.
+    /// `/x?f[]=a` is longer than `/x?f[]`, even if the latter is escaped.
     #[test]
     fn rules_are_ranked_by_their_length_in_the_spelling_that_is_compared() {
         for (shorter, longer, targets) in [
@@ -550,8 +550,8 @@ mod tests {
     }
 
     /// All readings of a path, and whether each is compared with folded patterns: as sent, without dot segments, and as each kind of server
-    /// reads it, both with `%2F` decoded and with `%2F` kept (IIS: only decoded). Made as the table in docs/conformance.md says; duplicates
-    /// stay.
+    /// reads it, both with `%2F` decoded and with `%2F` kept (IIS: only decoded). Made as the table in docs/conformance.md says, with
+    /// duplicates.
     fn nine_readings(target: &[u8]) -> [(Vec<u8>, bool); 9] {
         let sent = normalise(&path_and_query(target));
         let resolved = without_dots(sent.clone());
@@ -580,7 +580,8 @@ mod tests {
         [(sent, false), (resolved, false), nginx, kept, node, node_kept, tomcat, tomcat_kept, iis]
     }
 
-    /// The forms of a path that are compared, and whether each is compared with folded patterns. `None`: the path is refused for its forms.
+    /// The forms of a path that are compared, and whether each is compared with folded patterns. `None`: the path is refused because of its
+    /// forms.
     fn judged(target: &[u8]) -> Option<Vec<(Vec<u8>, bool)>> {
         let (mut all, mut path) = (Vec::new(), JudgedPath::new(target, Paths::AsServed));
         let refused = path.first_refused(|path, _| {
@@ -623,7 +624,7 @@ mod tests {
                 assert!(is_judged, "{} as {}", target.escape_ascii(), path.escape_ascii());
             }
         }
-        // Some of these paths, which are odd on purpose, are refused, but fewer than half.
+        // Some of these paths are refused, as they are odd on purpose, but fewer than half of them.
         assert!((1..30_000).contains(&refused), "{refused}");
     }
 
@@ -653,7 +654,7 @@ mod tests {
         }
     }
 
-    /// Forms take at most three times the memory of the target, whatever it is and however long.
+    /// Forms take at most three times the memory of the target, for any target.
     #[test]
     fn no_form_is_much_longer_than_the_target() {
         let pieces = [r"/a%5Cb[%3a{//", r"/a%ff%u005A"];

@@ -23,7 +23,7 @@ pub(crate) struct Preferences {
     owners: Vec<PreferenceOwner>,
 }
 
-/// A group or section, by number, that consecutive lines belong to.
+/// A group or section, identified by its number, and its lines, which are consecutive.
 #[derive(Debug)]
 struct PreferenceOwner {
     number: u32,
@@ -32,16 +32,18 @@ struct PreferenceOwner {
 }
 
 /// The compiled lines of one owner. As with rules, the line with the longest matching path decides; lines with the same path count as one
-/// line (draft-ietf-aipref-attach, "Content-Usage Rule Semantics"). If several matching paths have that length, each of them counts.
+/// line (draft-ietf-aipref-attach, "Content-Usage Rule Semantics"). If several matching paths of different lines have the greatest length,
+/// each of these lines counts.
 #[derive(Debug)]
 struct PreferenceRules {
-    /// The paths, grouped by the set of uses that they refuse: within a group it does not matter which path is found.
+    /// The paths, grouped by the set of uses that they refuse. Within such a group it does not matter which of several matching paths is
+    /// found.
     paths: Vec<Patterns<PreferencePath>>,
-    /// Sorted by the path's number, then in the file's order.
+    /// The refused uses, sorted by the number of the path, then in the file's order.
     unwelcome: Vec<Unwelcome>,
 }
 
-/// Precedence of a matching path. The greatest decides: the longest path, or among equally long ones the first in the file.
+/// Precedence of a matching path. The greatest decides: the longest path, or among equally long paths the first in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct PreferencePath {
     bytes: usize,
@@ -54,7 +56,7 @@ pub(crate) struct Unwelcome {
     path: u32,
     pub(crate) vocabulary: Vocabulary,
     pub(crate) line: Span,
-    /// The path that the line begins with; empty if the line is about everything.
+    /// The path that the line begins with; empty if the line is about all paths.
     pub(crate) pattern: Span,
     pub(crate) purpose: Purpose,
 }
@@ -92,7 +94,7 @@ impl Preferences {
         self.lines.iter().any(|line| read(line).fault.is_some())
     }
 
-    /// The uses that the lines of these owners refuse for a path.
+    /// The uses that the lines of these owners refuse for a path, by the longest matching paths.
     pub(crate) fn unwelcome(
         &self,
         owners: &[u32],
@@ -154,7 +156,7 @@ impl PreferenceRules {
             let read = usage::parse(vocabulary, value, options.lenient_usage);
             let begin = line.start as usize;
             let written = Span::new(begin + read.pattern.start..begin + read.pattern.end);
-            // A line without a path is about everything.
+            // A line without a path is about all paths.
             let pattern = if read.pattern.is_empty() { b"/" } else { source.slice(written) };
             let path = *numbers.entry(Shape::new(pattern)).or_insert_with(|| {
                 patterns.push(pattern);
@@ -194,7 +196,7 @@ impl PreferenceRules {
     }
 }
 
-/// Bytes that the allocator needs besides a text of a few bytes.
+/// Bytes that the allocator needs in addition to a text of a few bytes.
 const ALLOCATION: usize = 16;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! RFC 9309 §2.2.1: the name by which a robots.txt calls a crawler. Pure.
+//! RFC 9309 §2.2.1: the name of a crawler in robots.txt. Pure.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ impl ProductToken {
     /// Names that vendors document as opt-outs only: their crawlers fetch under other names.
     pub const OPT_OUTS: [&str; 2] = ["Google-Extended", "Applebot-Extended"];
 
-    /// Reads a name as an operator gives it.
+    /// Parses a name as an operator writes it.
     pub fn parse(raw: &str) -> Result<Self, TokenError> {
         let name = raw.trim();
         match name {
@@ -31,15 +31,15 @@ impl ProductToken {
         }
     }
 
-    /// The crawlers' names in a User-Agent header, in its order, each once, at most [`Self::MAX_FROM_HEADER`].
+    /// The names of crawlers in a User-Agent header, in the header's order, without duplicates, at most [`Self::MAX_FROM_HEADER`].
     ///
-    /// - A product (`Wget/1.21.3`) gives its name without the version; so does a bare word (`ia_archiver`).
+    /// - A product (`Wget/1.21.3`) counts by its name without the version, and a bare word (`ia_archiver`) counts as a name.
     /// - In a comment, a piece between `;` counts if it is a product with a version (`Googlebot/2.1`), or if it follows
     ///   `compatible` (`Yahoo! Slurp`), then word by word. Addresses of pages and mail (`+http://…`) end a piece.
-    /// - The names that browsers send (`Mozilla`, `AppleWebKit`, `Chrome`, `Safari`, `MSIE`, …) are skipped. A plain browser thus has
-    ///   no token and obeys the rules for `*`. `HeadlessChrome` is a name.
+    /// - The names that browsers send (`Mozilla`, `AppleWebKit`, `Chrome`, `Safari`, `MSIE`, …) are skipped. A plain browser thus has no
+    ///   token and obeys the rules for `*`. `HeadlessChrome` is not skipped.
     /// - Names consist of letters, `_` and `-`. Other visible characters inside a name are kept (`archive.org_bot`, `MJ12bot`), as
-    ///   files write such names whole.
+    ///   robots.txt files contain such names unchanged.
     pub fn from_user_agent(header: &[u8]) -> Vec<Self> {
         let mut tokens = Vec::new();
         let mut rest = header;
@@ -141,7 +141,8 @@ static BROWSERS: LazyLock<Vec<&str>> = LazyLock::new(|| {
         .collect()
 });
 
-/// The text within the parentheses that `header` begins with, and what follows them. Comments nest (RFC 9110 §5.6.5).
+/// Splits off the comment in parentheses that `header` begins with. Returns its text and the rest of the header. Comments nest (RFC 9110
+/// §5.6.5).
 fn split_comment(header: &[u8]) -> (&[u8], &[u8]) {
     let mut depth = 0_usize;
     let mut escaped = false;

@@ -1,4 +1,4 @@
-//! A parsed robots.txt: the rules for each crawler, and what the file says to all. Pure.
+//! A parsed robots.txt: the rules for each crawler, and the lines for all crawlers. Pure.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ use super::verdict::RuleRef;
 pub struct RobotsTxt(Arc<RobotsFile>);
 
 impl RobotsTxt {
-    /// Reads a file by RFC 9309 and its customary extensions. Never fails: what cannot be understood is ignored, with a
+    /// Parses a file by RFC 9309 and its customary extensions. Never fails: malformed lines are ignored, with a
     /// warning.
     pub fn parse(bytes: &[u8]) -> Self {
         Self::parse_with(bytes, &ParseOptions::default())
     }
 
-    /// Reads a file in the dialect that `options` describe.
+    /// Parses a file in the dialect that `options` describe.
     pub fn parse_with(bytes: &[u8], options: &ParseOptions) -> Self {
         Self(Arc::new(parse::parse(bytes, options, options.max_size)))
     }
 
-    /// Parses the [`source`](Self::source) of a parsed file again, without a size limit: the limit counts the bytes as received, which
-    /// may be fewer than the decoded ones (UTF-16).
+    /// Parses the [`source`](Self::source) of a parsed file again, without a size limit: the limit counts the bytes as received, which may
+    /// be fewer than the decoded bytes (UTF-16).
     pub fn parse_again(source: &[u8], options: &ParseOptions) -> Self {
         Self(Arc::new(parse::parse(source, options, usize::MAX)))
     }
@@ -38,26 +38,27 @@ impl RobotsTxt {
         self.0.is_unreadable
     }
 
-    /// The rules for a crawler, by its names: those of all groups that name it, else those for `*`. A group's rules are compiled
-    /// when they are first asked for.
+    /// The rules for a crawler with these names: the rules of all groups that name the crawler, else the rules for `*`. A group's rules are
+    /// compiled on first use.
     pub fn rules_for<T: AsRef<str>>(&self, tokens: &[T]) -> RuleSet {
         self.rules_within(tokens, &mut StepBudget::unlimited())
     }
 
-    /// Like [`rules_for`](Self::rules_for), within the budget of a decision. If that is spent, the rules are those of the groups found
-    /// so far, whose pace counts, and allow nothing.
+    /// Like [`rules_for`](Self::rules_for), within the budget of a decision. If the budget is spent, the result has the pace of the groups
+    /// found so far, and allows nothing.
     pub(crate) fn rules_within<T: AsRef<str>>(&self, tokens: &[T], budget: &mut StepBudget) -> RuleSet {
         RuleSet::new(Arc::clone(&self.0), self.0.groups.select(tokens, &self.0.source, &self.0.options, budget))
     }
 
-    /// The rules of the groups that name this token, without those of `*`, within the budget of a decision. `None`: no group names it.
+    /// The rules of the groups that name this token, without those of `*`, within the budget of a decision. `None`: no group names the
+    /// token.
     pub(crate) fn rules_naming(&self, token: &str, budget: &mut StepBudget) -> Option<RuleSet> {
         let selection = self.0.groups.select_named(token, &self.0.source, &self.0.options, budget)?;
         Some(RuleSet::new(Arc::clone(&self.0), selection))
     }
 
     /// Compiles the rules and preferences of all groups and reads all licences, which takes some tens of milliseconds for the longest
-    /// files. Otherwise each is done on first use.
+    /// files. Otherwise each of these is done on first use.
     pub fn compile(&self) {
         self.0.groups.compile_all(&self.0.source, &self.0.options);
         self.faults();
@@ -73,12 +74,12 @@ impl RobotsTxt {
         self.texts(RecordKey::Sitemap)
     }
 
-    /// The values of the `License` lines: where the terms of use are (RSL).
+    /// The values of the `License` lines: URLs of the terms of use (RSL).
     pub fn licenses(&self) -> impl Iterator<Item = &str> {
         self.texts(RecordKey::License)
     }
 
-    /// The first of the licences that is a URL.
+    /// The first of the licences that is a valid URL.
     pub fn license_url(&self) -> Option<&str> {
         self.faults().license.map(|value| self.0.source.str_at(value))
     }

@@ -1,5 +1,5 @@
-//! A licence file (RSL 1.0, Really Simple Licensing, recommendation of 10 December 2025): which uses of a site's pages its licences
-//! permit and prohibit. Payment, users, regions and reporting are not read: who may use a page on which terms is agreed elsewhere. Pure.
+//! A licence file (RSL 1.0, Really Simple Licensing, recommendation of 10 December 2025): which uses of a site's pages its licences permit
+//! and prohibit. Payment, users, regions and reporting are not read, as such terms are agreed elsewhere. Pure.
 
 use std::cmp::Reverse;
 use std::sync::{Arc, OnceLock};
@@ -25,21 +25,21 @@ pub struct RslFile {
     digest: OnceLock<[u8; 32]>,
 }
 
-/// What is said of one site's paths, by use.
+/// The terms for the paths of one site, by use.
 #[derive(Debug)]
 struct SiteTerms {
-    /// `https://example.com`; `None`: whichever site the file is for.
+    /// The site, such as `https://example.com`. `None`: any site that the file applies to.
     origin: Option<Box<str>>,
     by_use: [Patterns<Said>; USES.len()],
 }
 
-/// What one `content` says of a use. The longest path decides; of two alike the one that says no.
+/// The term of one `content` about a use. The longest path decides; of equally long paths, one that refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Said {
     bytes: usize,
     is_refused: bool,
     place: Reverse<usize>,
-    /// `prohibits` lists the use.
+    /// Whether `prohibits` lists the use.
     is_prohibited: bool,
 }
 
@@ -47,19 +47,19 @@ struct Said {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RslTerm<'a> {
-    /// The place of the `content` in the file, from 1.
+    /// Number of the `content` in the file, from 1.
     pub content: u32,
-    /// Its `url` as written.
+    /// The `url` of the `content`, as written.
     pub location: &'a str,
-    /// `prohibits`, or `permits` which does not list the use.
+    /// `prohibits` if it lists the use, or `permits` if it does not.
     pub element: &'static str,
     /// The uses that the element lists.
     pub uses: &'a str,
 }
 
 impl RslFile {
-    /// Reads a file. Never fails: [`fault`](Self::fault) tells of what cannot be understood, [`unreadable`](Self::unreadable) if that is
-    /// all of it.
+    /// Parses a file. Never fails: [`fault`](Self::fault) returns the first fault, [`unreadable`](Self::unreadable) the fault if the whole
+    /// file is unusable.
     pub fn parse(bytes: &[u8]) -> Self {
         let read = contents(bytes);
         let mut is_unreadable = read.is_err();
@@ -107,7 +107,8 @@ impl RslFile {
         Self { source: bytes.into(), contents, sites, fault, is_unreadable, digest: OnceLock::new() }
     }
 
-    /// Why a page is not licensed for a purpose. `origin`: its site, `https://example.com`. `target`: path and query.
+    /// The term by which a page is not licensed for a purpose. `origin`: the site of the page, such as `https://example.com`. `target`:
+    /// path and query.
     pub fn refusal(&self, purpose: &Purpose, origin: &str, target: &[u8]) -> Option<RslTerm<'_>> {
         let mut path = JudgedPath::new(target, Paths::AsSent);
         path.budget = StepBudget::unlimited();
@@ -115,7 +116,7 @@ impl RslFile {
         Some(found.ok()??.0)
     }
 
-    /// Why this form of the path is not licensed, within the budget of a decision.
+    /// The term by which this form of the path is not licensed, within the budget of a decision.
     pub(crate) fn refusal_at(
         &self,
         purpose: &Purpose,
@@ -123,7 +124,7 @@ impl RslFile {
         path: ComparedPath<'_>,
         budget: &mut StepBudget,
     ) -> Result<Option<RslTerm<'_>>, StepsSpent> {
-        // What RSL has no word for is automated processing all the same.
+        // A purpose that RSL does not name is still automated processing: `all` applies to it.
         let used = USES.iter().position(|used| *used == purpose.as_str()).unwrap_or(USES.len() - 1);
         let mut best: Option<Said> = None;
         for site in &self.sites {
@@ -138,7 +139,7 @@ impl RslFile {
         }))
     }
 
-    /// What it permits and prohibits, as written.
+    /// The uses that the file permits and prohibits, as written.
     pub fn terms(&self) -> impl Iterator<Item = RslTerm<'_>> {
         self.contents.iter().flat_map(|RslContent { number, url, permits, prohibits }| {
             let lists = [("permits", permits), ("prohibits", prohibits)].into_iter();
@@ -148,7 +149,7 @@ impl RslFile {
         })
     }
 
-    /// How many of its `content` elements can be used.
+    /// Number of `content` elements that were read.
     pub fn len(&self) -> usize {
         self.contents.len()
     }
@@ -157,12 +158,12 @@ impl RslFile {
         self.contents.is_empty()
     }
 
-    /// What of it cannot be understood, if anything: the first of it.
+    /// The first fault of the file, if any.
     pub fn fault(&self) -> Option<&str> {
         self.fault.as_deref()
     }
 
-    /// Why nobody knows what it says, if so.
+    /// Why the whole file is unusable, if it is.
     pub fn unreadable(&self) -> Option<&str> {
         self.fault().filter(|_| self.is_unreadable)
     }
@@ -195,7 +196,7 @@ impl RslFile {
     }
 }
 
-/// The uses that a list has, by their names or by one that includes them.
+/// Whether each of [`USES`] is in a list, by its name or by a name that includes it.
 fn covered(uses: &str) -> [bool; USES.len()] {
     steps::count(uses.len());
     let mut covered = [false; USES.len()];
@@ -212,7 +213,7 @@ fn covered(uses: &str) -> [bool; USES.len()] {
     covered
 }
 
-/// The site that a `url` is about, if it names one, and its path pattern.
+/// The site that a `url` names, if any, and its path pattern.
 fn place_of(url: &str) -> Option<(Option<String>, &str)> {
     if url.starts_with(['/', '*']) {
         return Some((None, url));
@@ -223,9 +224,9 @@ fn place_of(url: &str) -> Option<(Option<String>, &str)> {
     path.starts_with('/').then(|| (Some(site.origin().ascii_serialization()), path))
 }
 
-/// The uses that a licence tells apart; the last stands for all others.
+/// The uses that a licence distinguishes; the last one stands for all others.
 const USES: [&str; 5] = ["search", "ai-train", "ai-input", "ai-index", "all"];
-/// Sites of one file.
+/// Most sites of one file.
 const MOST_SITES: usize = 64;
 
 #[cfg(test)]
@@ -248,14 +249,14 @@ mod tests {
         format!(r#"<prohibits type="usage">{uses}</prohibits>"#)
     }
 
-    /// `-`, or the content, its place and what it says.
+    /// The result: `-`, or the number of the content, its `url`, and the term.
     fn ask(file: &RslFile, purpose: &str, target: &str) -> String {
         let purpose = Purpose::parse(purpose).unwrap();
         let found = file.refusal(&purpose, "https://example.com", target.as_bytes());
         found.map_or("-".into(), |it| format!("{} {} {}: {}", it.content, it.location, it.element, it.uses))
     }
 
-    /// The specification's first example: search alone.
+    /// The first example of the specification, which permits only search.
     #[test]
     fn the_specifications_example_is_read_as_it_says() {
         let file = RslFile::parse(
@@ -294,7 +295,7 @@ mod tests {
             (r#"<prohibits type="geo">EU</prohibits>"#, &[("search", true)]),
             ("<payment type=\"crawl\"/>", &[("ai-train", true)]),
             (&prohibits("x:own ai-train"), &[("ai-train", false), ("search", true)]),
-            // As documents before 1.0 have them.
+            // Names of uses as in drafts before RSL 1.0.
             (&prohibits("train-ai, search"), &[("ai-train", false), ("search", false), ("ai-input", true)]),
         ];
         for (terms, uses) in cases {
@@ -356,7 +357,7 @@ mod tests {
             let file = file(&content(url, &prohibits("search")));
             assert_eq!((ask(&file, "search", target) != "-", file.fault()), (matches, None), "{url} {target}");
         }
-        // The longer one of another site hides nothing.
+        // A longer path of another site does not override this path.
         let two = content("/", &prohibits("search")) + &content("https://other.example/art/", &permits("search"));
         assert_eq!(ask(&file(&two), "search", "/art/1"), "1 / prohibits: search");
         for url in ["", "art/", "ftp://example.com/", "https://", "javascript:x", "https://example.com?x"] {
@@ -389,7 +390,7 @@ mod tests {
     ];
 
     proptest::proptest! {
-        /// As the fuzz target `rsl`, for where no fuzzer is.
+        /// Tests like the fuzz target `rsl`, for machines without a fuzzer.
         #[test]
         fn whatever_it_holds_a_refusal_names_a_list_that_says_so(
             pieces in proptest::collection::vec(proptest::sample::select(&PIECES[..]), 0..40),
@@ -408,7 +409,7 @@ mod tests {
         }
     }
 
-    /// However its lists are divided into elements, and however long they are.
+    /// Holds for long lists and for many elements.
     #[test]
     fn a_file_is_read_in_proportion_to_its_length_and_asked_in_few_steps() {
         let long = permits(&"x ".repeat(20_000));
@@ -429,7 +430,7 @@ mod tests {
             (0..70).map(|number| content(&format!("https://a{number}.example/"), &prohibits("all"))).collect();
         let file = file(&all);
         assert_eq!(file.fault(), Some("content 65: there are too many sites"));
-        assert_eq!(file.unreadable(), file.fault(), "what the others say is not known");
+        assert_eq!(file.unreadable(), file.fault(), "the terms of the other sites are unknown");
         assert!(file.heap_size() < 100_000);
     }
 }

@@ -1,5 +1,5 @@
-//! Reads the elements of an RSL file that are about uses, within bounds: no entity of the document is expanded, and elements of other
-//! namespaces are skipped. Pure.
+//! Reads the elements of an RSL file that are about uses, within limits. Does not expand entities of the document, and skips elements of
+//! other namespaces. Pure.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use quick_xml::events::{BytesRef, BytesStart, Event};
 use super::parse::encoding::{Encoding, detect};
 use super::steps;
 
-/// A `content` element with the uses that all its licences list.
+/// A `content` element, with the uses that its licences list, combined.
 #[derive(Debug, Default)]
 pub(super) struct RslContent {
-    /// Number of the element among those of the file, from 1.
+    /// Number of the element in the file, from 1.
     pub number: u32,
     pub url: Box<str>,
     /// The permitted uses, separated by single spaces. `None`: there is no `permits` element.
@@ -21,7 +21,7 @@ pub(super) struct RslContent {
     pub prohibits: Option<String>,
 }
 
-/// The `content` elements of a file, and the fault of the first one that cannot be used.
+/// The `content` elements of a file, and the fault of the first unusable element.
 pub(super) type RslContents = (Vec<RslContent>, Option<Box<str>>);
 
 /// Reads the `content` elements of a file. An error means that nothing of the file is understood.
@@ -31,8 +31,8 @@ pub(super) fn contents(bytes: &[u8]) -> Result<RslContents, Box<str>> {
     Ok((walk.done, walk.fault))
 }
 
-/// Decodes UTF-8, UTF-16 or UTF-32. In any other encoding, each byte becomes one character: names of elements and uses are ASCII, so that
-/// they come out right.
+/// Decodes UTF-8, UTF-16 or UTF-32. In any other encoding, each byte becomes one character, which is right for names of elements and uses,
+/// as these are ASCII.
 fn text(bytes: &[u8]) -> Result<Cow<'_, str>, Box<str>> {
     Ok(match (detect(bytes, false), str::from_utf8(bytes)) {
         (Encoding::Bytes, Ok(text)) => text.into(),
@@ -64,7 +64,7 @@ enum Level {
     License,
     Permits,
     Prohibits,
-    /// The root has ended.
+    /// After the end of the root element.
     End,
 }
 
@@ -95,7 +95,7 @@ impl RslWalk {
         }
     }
 
-    /// The level that this element opens. `None`: the element is skipped, with all that is in it.
+    /// The level that this element opens. `None`: the element and its content are skipped.
     fn level_in(&mut self, element: &BytesStart<'_>) -> Result<Option<Level>, Box<str>> {
         let name = element.name().into_inner();
         if self.level == Level::Document {
@@ -296,8 +296,12 @@ mod tests {
             "1 / +ai-train&<' ai-input -?"
         );
         let elements = list.replace("<content", "&b;<content").replace("&b; ai", "ai");
-        assert_eq!(read(&elements), "(it uses the entity `b`)", "there may be anything in it");
-        assert_eq!(in_root("<other>&b;</other><content url='/'/>"), "1 / +? -?", "it is passed over");
+        assert_eq!(read(&elements), "(it uses the entity `b`)", "the entity may contain any element");
+        assert_eq!(
+            in_root("<other>&b;</other><content url='/'/>"),
+            "1 / +? -?",
+            "the element is skipped, with its entity"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! RFC 9309 §2.2.2, precedence: which of two rules that match decides. Pure.
+//! RFC 9309 §2.2.2, precedence: determines which of several matching rules decides. Pure.
 
 use super::options::Precedence;
 
@@ -21,9 +21,9 @@ impl RuleKind {
 /// Precedence of a matching rule: the greatest decides. Also holds the rule's kind and index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RuleRank {
-    /// Length of the pattern in bytes; with [`Precedence::FirstMatch`] the greater, the earlier the rule is in the file.
+    /// Length of the pattern in bytes; with [`Precedence::FirstMatch`] a number that is greater for rules that come earlier in the file.
     strength: u32,
-    /// Breaks ties: a rule that allows wins, then the first. The highest bit is set if the rule allows.
+    /// Breaks ties: a rule that allows wins, then the first rule. The highest bit is set if the rule allows.
     allows_then_first: u32,
 }
 

@@ -26,8 +26,8 @@ impl RuleSet {
         Self { file, selection }
     }
 
-    /// Decides whether a URL may be fetched. `target` is a path with query, as in a request, or an absolute URL; a fragment is
-    /// ignored. A path with dot segments is judged with and without them: the URL is disallowed if one of the two is.
+    /// Decides whether a URL may be fetched. `target` is a path with query, as in a request, or an absolute URL; a fragment is ignored. A
+    /// path with dot segments is judged with and without them: the URL is disallowed if either path is disallowed.
     ///
     /// Takes bounded time for any file and URL: if the budget is spent, the URL is disallowed with
     /// [`Reason::TooComplex`](super::Reason).
@@ -36,24 +36,24 @@ impl RuleSet {
         self.check_bytes(target.as_bytes())
     }
 
-    /// As [`check`](Self::check), for a target that may not be UTF-8.
+    /// Like [`check`](Self::check), for a target that may not be UTF-8.
     pub fn check_bytes(&self, target: &[u8]) -> Verdict<'_> {
         self.check_bytes_for(target, &[])
     }
 
-    /// As [`check`](Self::check), for a crawler that declares what it will use the content for: a URL that may be fetched is
-    /// disallowed if the most specific preference for one of the purposes says no.
+    /// Like [`check`](Self::check), for a crawler that declares the purposes of its use: a URL that may be fetched is disallowed if the
+    /// most specific preference for one of the purposes says no.
     pub fn check_for(&self, target: &str, purposes: &[Purpose]) -> Verdict<'_> {
         self.check_bytes_for(target.as_bytes(), purposes)
     }
 
-    /// As [`check_for`](Self::check_for), for a target that may not be UTF-8.
+    /// Like [`check_for`](Self::check_for), for a target that may not be UTF-8.
     pub fn check_bytes_for(&self, target: &[u8], purposes: &[Purpose]) -> Verdict<'_> {
         self.check_within(&mut JudgedPath::new(target, Paths::AsSent), purposes).0
     }
 
     /// Judges all forms of a path within its budget. Returns the verdict on the first form that a rule disallows, or else that a preference
-    /// refuses, with this form if it is one that servers make; or else the verdict on the path as sent.
+    /// refuses, and this form if servers make it. If no form is refused, returns the verdict on the path as sent.
     #[inline]
     pub(crate) fn check_within(
         &self,
@@ -97,18 +97,18 @@ impl RuleSet {
         all
     }
 
-    /// Time from one request's start to the next: the larger of `Crawl-delay` and the gap that `Request-rate` implies. `None`
-    /// if the file gives neither (not RFC 9309; Bing, Yandex).
+    /// Time from one request's start to the next: the larger of `Crawl-delay` and the gap that `Request-rate` implies. `None` if the file
+    /// has neither. Both are extensions (Bing, Yandex), not RFC 9309.
     pub fn crawl_delay(&self) -> Option<Duration> {
         self.file.pace(&self.selection).gap()
     }
 
-    /// `Request-rate`, the slowest given.
+    /// The slowest `Request-rate` given.
     pub fn request_rate(&self) -> Option<RequestRate> {
         self.file.pace(&self.selection).request_rate
     }
 
-    /// `Visit-time`, the first given.
+    /// The first `Visit-time` given.
     pub fn visit_time(&self) -> Option<VisitTime> {
         self.file.pace(&self.selection).visit_time
     }
@@ -122,7 +122,7 @@ impl RuleSet {
         lines.into_iter().map(|line| (source.line_of(line.start as usize), source.str_at(line)))
     }
 
-    /// Number of rules, without those that have no path.
+    /// Number of rules, except rules without a path.
     pub fn len(&self) -> usize {
         self.selection.groups.iter().map(|&group| self.file.groups.rules_of(group).len()).sum()
     }
@@ -138,14 +138,14 @@ impl RuleSet {
         self.selection.groups.iter().map(|&group| groups.patterns_of(group, source, options).heap_size()).sum()
     }
 
-    /// A preference against one of the purposes.
+    /// Finds a preference against one of the purposes.
     fn unwelcome_for(
         &self,
         path: ComparedPath<'_>,
         purposes: &[Purpose],
         budget: &mut StepBudget,
     ) -> Result<Option<Verdict<'_>>, StepsSpent> {
-        // robots.txt itself has to be read to learn of any preference.
+        // robots.txt itself must be readable, as it contains the preferences.
         if path.bytes == ROBOTS_TXT {
             return Ok(None);
         }

@@ -1,5 +1,5 @@
-//! Counts the bytes read and comparisons made while reading a file, so that tests can show that the work grows linearly with its
-//! length. Counts only in tests and fuzzing.
+//! Counts the bytes read and comparisons made while reading a file, so that tests can show that the work grows linearly with the length of
+//! the file. Counts only in tests and fuzzing.
 
 /// Counts bytes read or comparisons made.
 #[inline(always)]
@@ -28,11 +28,11 @@ mod tests {
     use crate::robots::budget::StepBudget;
     use crate::robots::{ParseOptions, Reason, RobotsTxt, lint::LintReport};
 
-    /// The repeated piece of a worst-case file, by its number.
+    /// Returns a repeated piece of a worst-case file, by the number of the repetition.
     type Piece = fn(usize) -> String;
     type Text = fn() -> String;
 
-    /// Files built to be expensive. The piece is repeated until the file has the wanted length.
+    /// Files that are expensive to read: a name, a beginning, and a piece that is repeated until the file has the wanted length.
     const WORST: &[(&str, &str, Piece)] = &[
         ("NULs only", "", |_| "\0".into()),
         ("text and NULs", "", |_| "x\0".into()),
@@ -130,7 +130,8 @@ mod tests {
         }
     }
 
-    /// Bytes of the shorter file: more than the longest line that is read, even in UTF-16, so that both files have a line that is too long.
+    /// Length of the shorter file in bytes: more than the longest line that is read, even in UTF-16, so that both files have a line that is
+    /// too long.
     const LEN: usize = 40_000;
 
     #[test]

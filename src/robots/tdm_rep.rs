@@ -1,5 +1,5 @@
-//! `/.well-known/tdmrep.json`: which of a site's pages are reserved from text and data mining (W3C TDMRep, the community group's
-//! final report of 10 May 2024, "TDM File on the Origin Server"). Pure.
+//! `/.well-known/tdmrep.json`: the pages of a site that are reserved from text and data mining (W3C TDMRep, the community group's final
+//! report of 10 May 2024, "TDM File on the Origin Server"). Pure.
 
 use std::cmp::Reverse;
 use std::sync::{Arc, OnceLock};
@@ -27,7 +27,7 @@ struct TdmEntry {
     /// Position in the file, from 1.
     number: u32,
     location: Box<str>,
-    /// `None`: the value is malformed, so nothing is known of the pages.
+    /// Whether the pages are reserved. `None`: the value is malformed, so this is unknown.
     is_reserved: Option<bool>,
     policy: Option<Box<str>>,
 }
@@ -52,7 +52,7 @@ impl TdmEntry {
 }
 
 impl TdmRep {
-    /// Reads a file. Never fails: what cannot be understood reserves nothing, and [`fault`](Self::fault) says so.
+    /// Parses a file. Never fails: a malformed entry reserves nothing, and [`fault`](Self::fault) returns the first fault.
     pub fn parse(bytes: &[u8]) -> Self {
         let (entries, fault) = entries(bytes);
         let mut locations = PatternsBuilder::new(Arc::from([]), entries.len());
@@ -63,8 +63,8 @@ impl TdmRep {
         Self { source: bytes.into(), entries, locations, fault, digest: OnceLock::new() }
     }
 
-    /// The entry that reserves a page: the first whose location matches decides. `target` is a path with query. Where the path
-    /// has dot segments, what they lead to is judged too, and either can be reserved.
+    /// The entry that reserves a page: the first whose location matches decides. `target` is a path with query. A path with dot segments is
+    /// judged with and without them; the page is reserved if either path is reserved.
     pub fn reservation(&self, target: &[u8]) -> Option<TdmReservation<'_>> {
         let mut path = JudgedPath::new(target, Paths::AsSent);
         path.budget = StepBudget::unlimited();
@@ -101,7 +101,7 @@ impl TdmRep {
         self.entries.is_empty()
     }
 
-    /// The first thing in the file that cannot be understood, if any.
+    /// The first fault of the file, if any.
     pub fn fault(&self) -> Option<&str> {
         self.fault.as_deref()
     }
@@ -124,7 +124,7 @@ impl TdmRep {
     }
 }
 
-/// The usable entries, and what is wrong with the first unusable one.
+/// The usable entries, and the first fault in the file.
 fn entries(bytes: &[u8]) -> (Vec<TdmEntry>, Option<Box<str>>) {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let values = match serde_json::from_slice(bytes) {
@@ -188,7 +188,7 @@ mod tests {
         file.fault().map_or(found.clone(), |fault| format!("{found} ({fault})"))
     }
 
-    /// The example in the report.
+    /// The example in the W3C report.
     const SITE: &str = r#"[
         { "location": "/directory-a/", "tdm-reservation": 1 },
         { "location": "/directory-b/html/", "tdm-reservation": 1, "tdm-policy": "https://provider.com/policies/policy.json" },

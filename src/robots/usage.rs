@@ -13,7 +13,7 @@ use std::str::FromStr;
 pub struct Purpose(Box<str>);
 
 impl Purpose {
-    /// Reads a name: letters, digits, `-`, `_`, `.` and `*`, as keys of structured fields (RFC 9651 §3.2).
+    /// Parses a name of letters, digits, `-`, `_`, `.` and `*`, like keys of structured fields (RFC 9651 §3.2).
     pub fn parse(raw: &str) -> Result<Self, PurposeError> {
         let name = raw.trim().to_ascii_lowercase();
         let is_key = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'*');
@@ -34,7 +34,7 @@ impl Purpose {
     /// The purposes that a supported vocabulary or field defines, as [`as_str`](Self::as_str) returns them. Sites may use other names.
     pub const KNOWN: [&str; 4] = ["search", "ai-input", "ai-train", "tdm"];
 
-    /// Whether the purpose is text and data mining, which TDMRep is about.
+    /// Whether the purpose is text and data mining, to which TDMRep applies.
     pub fn is_mining(&self) -> bool {
         matches!(self.as_str(), "ai-train" | "tdm")
     }
@@ -87,11 +87,11 @@ impl Vocabulary {
 /// The preferences of one line, for the paths that its pattern matches.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsageLine {
-    /// Range of the pattern in the value; empty if the line has no pattern, and thus means every path.
+    /// Range of the pattern in the value; empty if the line has no pattern, and thus is about all paths.
     pub(crate) pattern: Range<usize>,
     /// For each purpose that the line names, whether the use is welcome.
     pub(crate) welcome: Vec<(Purpose, bool)>,
-    /// The first thing in the line that cannot be understood, if any.
+    /// The first fault of the line, if any.
     pub(crate) fault: Option<WarningCode>,
 }
 
@@ -101,8 +101,8 @@ impl UsageLine {
     }
 }
 
-/// Reads the value of a line. `lenient`: as it was probably meant, so that patterns may begin with `*`, and the names and values of both
-/// vocabularies are accepted, in capitals too.
+/// Parses the value of a line. `lenient`: reads the value as it was probably meant: patterns may begin with `*`, and the names and values
+/// of both vocabularies are accepted, in capitals too.
 pub(crate) fn parse(vocabulary: Vocabulary, value: &[u8], lenient: bool) -> UsageLine {
     let blank = value.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(value.len());
     let pattern = match value.first() {
@@ -119,7 +119,7 @@ pub(crate) fn parse(vocabulary: Vocabulary, value: &[u8], lenient: bool) -> Usag
     UsageLine { pattern, ..read }
 }
 
-/// Reads an RFC 9651 dictionary whose values are the tokens `y` and `n`. The last value of a repeated key counts, parameters are ignored,
+/// Parses an RFC 9651 dictionary whose values are the tokens `y` and `n`. The last value of a repeated key counts, parameters are ignored,
 /// and a malformed dictionary leaves everything unknown (draft-ietf-aipref-vocab, "Processing Algorithm").
 pub(crate) fn read_usage(stated: &[u8]) -> UsageLine {
     let mut read = UsageLine::default();
@@ -150,8 +150,8 @@ pub(crate) fn read_usage(stated: &[u8]) -> UsageLine {
     read
 }
 
-/// Reads `name=yes`, `name=no`, and `use=`, which names the furthest permitted use: `immediate` keeps nothing, `reference` indexes and links
-/// back, `full` reproduces.
+/// Parses `name=yes`, `name=no`, and `use=`, which names the furthest permitted use: `immediate` keeps nothing, `reference` indexes and
+/// links back, `full` reproduces.
 pub(crate) fn read_signal(stated: &[u8]) -> UsageLine {
     let mut read = UsageLine::default();
     let mut members = members(stated).peekable();
@@ -199,7 +199,7 @@ fn read_lenient(stated: &[u8]) -> UsageLine {
     read
 }
 
-/// Splits a comma-separated list of `name=value`. `None`: an item of another form.
+/// Splits a comma-separated list of `name=value`. `None`: the item has another form.
 fn members(stated: &[u8]) -> impl Iterator<Item = Option<(&str, &str)>> {
     let members = stated.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty());
     members.map(|member| {

@@ -47,7 +47,7 @@ impl<'a> Verdict<'a> {
         Some(rule)
     }
 
-    /// The usage preference that decided.
+    /// The usage preference that decided, if the reason is a preference.
     pub fn preference(&self) -> Option<PreferenceRef<'a>> {
         let VerdictGround::Usage(preference) = self.0 else { return None };
         Some(preference)
@@ -80,7 +80,7 @@ pub struct RuleRef<'a> {
 }
 
 impl<'a> RuleRef<'a> {
-    /// The line of the file, from 1.
+    /// The number of the line, from 1.
     pub fn line(&self) -> u32 {
         self.file.source.line_of(self.offset())
     }
@@ -119,7 +119,7 @@ pub struct PreferenceRef<'a> {
 }
 
 impl<'a> PreferenceRef<'a> {
-    /// The line of the file, from 1.
+    /// The number of the line, from 1.
     pub fn line(&self) -> u32 {
         self.source.line_of(self.said.line.start as usize)
     }
@@ -139,7 +139,7 @@ impl<'a> PreferenceRef<'a> {
         self.source.str_at(self.said.line)
     }
 
-    /// The path pattern that the value begins with, as written; empty if the line is about everything.
+    /// The path pattern that the value begins with, as written; empty if the line is about all paths.
     pub fn path(&self) -> &'a str {
         self.source.str_at(self.said.pattern)
     }

@@ -3,9 +3,9 @@
 /// The severity of a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// Some or all crawlers do not read what is written.
+    /// Some or all crawlers do not read the text as written.
     Error,
-    /// Crawlers read what is written, but hardly as it was meant.
+    /// Crawlers read the text as written, but it probably means something else.
     Warning,
 }
 
@@ -110,8 +110,8 @@ codes! {
     BadUsage = Error "bad-usage", "no preference can be read", "write `Content-Usage: / train-ai=n` (`y` or `n`) or `Content-Signal: ai-train=no` (`yes` or `no`), with commas between several; the preference stays unknown";
     /// A use with a value that its vocabulary does not have.
     UsageValue = Error "usage-value", "a preference with an unknown value", "Content-Usage has `y` and `n`, Content-Signal `yes` and `no`; the preference stays unknown";
-    /// A use by the name that the other vocabulary has for it.
+    /// A use that is named as in the other vocabulary.
     UsageName = Error "usage-name", "the other vocabulary's name for a use", "Content-Usage says `train-ai` and `ai-use`, Content-Signal `ai-train` and `ai-input`; the preference is ignored";
-    /// More warnings than are kept.
+    /// There are more warnings than are kept.
     TooMany = Warning "too-many", "more oddities follow", "they are not listed";
 }

@@ -50,8 +50,8 @@ pub(in crate::config) fn sets_no_key(name: &OsStr) -> bool {
     name.to_str().and_then(|name| name.strip_prefix(PREFIX)).is_some_and(|keys| NO_KEYS.contains(&keys))
 }
 
-/// The variables that set keys, sections before the keys in them; and a warning for each variable that has our prefix but names
-/// no key. Empty variables count as not set. `all_keys`: a configuration with every key.
+/// Returns the variables that set keys, sorted so that a section comes before its keys; and a warning for each variable with our prefix
+/// that names no key. Empty variables count as not set. `all_keys`: a configuration with every key.
 pub(in crate::config) fn variables(
     all: impl IntoIterator<Item = (OsString, OsString)>,
     all_keys: &YamlNode,
@@ -77,17 +77,17 @@ pub(in crate::config) fn variables(
     (variables, warnings)
 }
 
-/// The hint for a name that leads to no key. `None`: it leads to a key, or only reading the value can tell.
+/// The hint for a name that leads to no key. `None`: the name leads to a key, or this is known only when the section is read.
 fn unknown(mut section: &YamlNode, key: &str) -> Option<String> {
     let mut path: Vec<&str> = key.split('.').collect();
     for depth in 0..path.len() {
         let keys = match &section.value {
             Value::Map(keys) => keys,
-            // Whether the section has the key is known when the section is read.
+            // This section is not set by default: reading it reports an unknown key.
             Value::Null if SECTIONS.contains(&&*path[..depth].join(".")) => return None,
             _ => return Some(format!("there are no keys below `{}`", path[..depth].join("."))),
         };
-        // Names below `hosts` and the like cannot contain their keys: `overlay` reports such a variable as an error.
+        // A variable's name cannot contain a key such as a host: `overlay` reports such a variable as an error.
         if keys.is_empty() {
             return None;
         }
@@ -131,8 +131,8 @@ pub(in crate::config) fn overlay(
     }
 }
 
-/// Parses a value. Lists, maps and quoted texts are YAML; of other texts only numbers and words of YAML are recognised, so that
-/// a plain text may contain characters that are special in YAML.
+/// Parses a value. A list, map or quoted text is read as YAML. Any other value is a YAML number or word, or else a plain text, which may
+/// contain characters that are special in YAML.
 fn value(text: &str, key: &str, at: &ConfigPlace, faults: &mut Faults) -> Result<YamlNode, serde_yaml::Error> {
     if text.starts_with(['[', '{', '"', '\'']) {
         return YamlNode::read(text, key, &|_| at.clone(), faults);
@@ -143,7 +143,7 @@ fn value(text: &str, key: &str, at: &ConfigPlace, faults: &mut Faults) -> Result
     })
 }
 
-/// Whether the variable is one that a Kubernetes service named `politely` puts into every pod of its namespace.
+/// Whether Kubernetes sets this variable, as it does in every pod of a namespace with a service named `politely`.
 fn is_service_link(keys: &str) -> bool {
     keys == "PORT" || ["PORT_", "SERVICE_HOST", "SERVICE_PORT"].iter().any(|link| keys.starts_with(link))
 }
@@ -154,7 +154,7 @@ const PREFIX: &str = "POLITELY_";
 /// Variables that set no key: the path of the file, which the command line reads.
 const NO_KEYS: [&str; 1] = ["CONFIG"];
 const SERVICE_LINK: &str =
-    "Kubernetes makes it for a service named `politely`; `enableServiceLinks: false` in the pod keeps it away";
+    "Kubernetes sets it for a service named `politely`; `enableServiceLinks: false` in the pod prevents this";
 const VALUE_FORMS: &str = "lists and maps are written `[80, 443]` and `{key: value}`; other values as they are";
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 
-/// What is wrong with one value, and what to write instead. Passes through serde as text.
+/// A fault of one value: what is wrong, and what to write instead. Passes through serde as text.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Complaint {
     pub what: String,
-    /// May be empty.
+    /// What to write instead. May be empty.
     pub hint: String,
 }
 
@@ -18,7 +18,7 @@ impl Complaint {
         Self { what: what.into(), hint: hint.into() }
     }
 
-    /// Restores a complaint from its text after it passed through serde, or makes one of an error of serde.
+    /// Parses the text of a complaint that has passed through serde, or converts serde's own error.
     pub(in crate::config) fn from_display(text: &dyn fmt::Display) -> Self {
         let text = text.to_string();
         let (what, hint) = text.split_once(HINT).unwrap_or((&text, ""));
@@ -36,18 +36,18 @@ impl fmt::Display for Complaint {
 /// The place of a fault.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConfigPlace {
-    /// A file as a whole: 0, or the number of the included file.
+    /// A file as a whole: 0 for the first file, or the number of the included file.
     File(usize),
-    /// A line and a column, both from 1, the column in characters. `file`: 0, or the number of the included file.
+    /// A line and a column, both from 1, the column in characters. `file`: as for `File`.
     Line { file: usize, line: usize, column: usize },
     /// An environment variable.
     Variable(Arc<str>),
-    /// Nowhere: the value was left at its default.
+    /// No place: the value was left at its default.
     Unwritten,
 }
 
 impl ConfigPlace {
-    /// The place for people, without the column.
+    /// The place as shown to people, without the column.
     pub(in crate::config) fn line(&self, sources: &[ConfigText]) -> String {
         match self {
             Self::Line { file, line, .. } => format!("{}:{line}", sources[*file].name),
@@ -55,7 +55,7 @@ impl ConfigPlace {
         }
     }
 
-    /// The place for people, in a message about another place in the same file; empty if it is nowhere.
+    /// The place as shown to people in a message about another place in the same file; empty if there is no place.
     pub(in crate::config) fn beside(&self) -> String {
         match self {
             Self::Line { line, .. } => format!("line {line}"),
@@ -64,7 +64,7 @@ impl ConfigPlace {
         }
     }
 
-    /// The place for people. `None`: nowhere.
+    /// The place as shown to people. `None`: no place.
     pub(in crate::config) fn shown(&self, sources: &[ConfigText]) -> Option<String> {
         match self {
             Self::Line { file, line, column } => Some(format!("{}:{line}:{column}", sources[*file].name)),
@@ -82,7 +82,7 @@ pub struct ConfigFault {
     pub complaint: Complaint,
 }
 
-/// The first fifty faults, without duplicates: more would help nobody, and reading must stay fast however many there are.
+/// The first fifty faults, without duplicates. More would help nobody, and reading must stay fast however many faults there are.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Faults(Vec<ConfigFault>);
 
@@ -109,7 +109,7 @@ pub(in crate::config) struct ConfigText {
 /// The faults of a configuration, in the order of the files, then of the environment. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
-    /// The file, and those that it includes. Never empty.
+    /// The file and its included files. Never empty.
     sources: Vec<ConfigText>,
     faults: Vec<ConfigFault>,
 }
@@ -125,7 +125,7 @@ impl ConfigErrors {
         &self.faults
     }
 
-    /// Each fault with its place for people, as `file:line:column`.
+    /// Each fault with its place as shown to people: `file:line:column`.
     pub fn with_places(&self) -> impl Iterator<Item = (Option<String>, &Complaint)> {
         self.faults.iter().map(|fault| (fault.place.shown(&self.sources), &fault.complaint))
     }
@@ -167,7 +167,7 @@ impl ConfigText {
             return None;
         }
         let from = content.char_indices().nth(column - 1).map_or(content.len(), |(index, _)| index);
-        // After the last line: show the end of that line.
+        // If the place is after the last line, shows the end of the last line.
         let (first, begin) = match start == self.text.len() && line > 1 {
             true => (line - 1, start - self.text.split_inclusive('\n').next_back().map_or(0, str::len)),
             false => (line, start),
@@ -211,7 +211,7 @@ fn holds_secret(line: &str) -> bool {
     credentials || line.contains("$argon2") || line.split(|c: char| !c.is_alphanumeric()).any(is_password)
 }
 
-/// Length of the key or value that begins `rest`, estimated.
+/// Estimates the length of the key or value that `rest` begins with.
 fn written_length(rest: &str) -> usize {
     let end = match rest.chars().next() {
         Some(quote @ ('"' | '\'')) => rest[1..].find(quote).map(|index| index + 2),

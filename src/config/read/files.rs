@@ -1,4 +1,4 @@
-//! The given file and its includes: read one by one, so that each fault keeps its place, and merged into one tree.
+//! Reads the given file and its included files one by one, so that each fault has its place, and merges them into one tree.
 
 use std::fs;
 use std::io;
@@ -70,8 +70,8 @@ impl ConfigFiles {
         included
     }
 
-    /// Lays included files over the file that names them. Included files are equals: their lists are joined, and none of them
-    /// overrides another.
+    /// Lays included files over the file that names them. Included files have equal rank: their lists are joined, and they must not set the
+    /// same key.
     pub fn join(&mut self, root: &mut YamlNode, included: Vec<YamlNode>) {
         let mut joined = YamlNode::empty();
         for node in included {
@@ -98,7 +98,7 @@ impl ConfigFiles {
         });
     }
 
-    /// `settings`, if nothing is wrong with them.
+    /// Returns `settings`, or the faults if there are any.
     pub fn checked<T>(self, settings: T) -> Result<T, ConfigErrors> {
         ConfigErrors::new(self.sources, self.faults).map_or(Ok(settings), Err)
     }
@@ -133,7 +133,7 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Whether a file is the first file, which an included directory may contain.
+/// Whether `file` is the first file, which an included directory may contain.
 fn is_same(file: &Path, main: &Path) -> bool {
     let [file, main] = [file, main].map(|path| fs::canonicalize(path).ok());
     file.is_some() && file == main

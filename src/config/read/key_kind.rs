@@ -1,5 +1,5 @@
-//! The kinds of keys that a map may have. Keys that the operator chooses, such as hosts, are brought into one spelling, by which
-//! files are joined and duplicates are found.
+//! The kinds of keys that a map may have. Keys that the operator chooses, such as hosts, are converted to one spelling, so that merging
+//! files finds duplicates.
 
 use super::error::Complaint;
 use crate::policy::HostPattern;
@@ -14,10 +14,10 @@ pub(super) enum KeyKind {
 }
 
 impl KeyKind {
-    /// The kind of the keys in the map at this key, wherever the key stands.
+    /// The kind of the keys in the map at this key, in any section.
     pub fn at(key: &str) -> Self {
         match key {
-            // Also `intercept.hosts`, and the `hosts` of a user.
+            // `hosts`, `intercept.hosts`, and the `hosts` of a user.
             "hosts" => Self::Hosts,
             "policy_tokens" => Self::Purposes,
             _ => Self::Settings,
@@ -43,7 +43,8 @@ impl KeyKind {
         }
     }
 
-    /// The noun for such a key, and an example of such a map: for errors about variables whose names cannot contain the key.
+    /// The noun for a key of this kind, and an example of a map with such keys. For errors about variables, whose names cannot contain such
+    /// a key.
     pub fn example(self) -> (&'static str, &'static str) {
         match self {
             Self::Purposes => ("purpose", "{ai-train: [NAME]}"),

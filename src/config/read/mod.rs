@@ -1,4 +1,4 @@
-//! Reading: YAML and variables into a tree whose nodes know their places, the tree into typed values, faults into text.
+//! Reads YAML and variables into a tree whose nodes know their places, converts the tree to typed values, and formats faults.
 
 pub(super) mod environment;
 pub(super) mod error;

@@ -1,4 +1,4 @@
-//! The places and spellings of the values in a YAML text, which serde_yaml does not tell: a scan that numbers values in the order in which
+//! Scans a YAML text for the places and spellings of its values, which serde_yaml does not report. Numbers the values in the order in which
 //! serde_yaml reads them.
 
 use std::collections::HashMap;
@@ -12,7 +12,8 @@ pub(super) fn places(text: &str) -> Vec<(usize, usize)> {
     scan(text).0
 }
 
-/// The values that look like numbers but have more than decimal digits, such as `0x1f` and `+5`, by their index: they are read as text.
+/// The values that look like numbers but have more than decimal digits, such as `0x1f` and `+5`, by their index. Such values are read as
+/// text.
 pub(super) fn odd_numbers(text: &str) -> HashMap<usize, String> {
     if ODD.iter().any(|odd| text.contains(odd)) { scan(text).1 } else { HashMap::new() }
 }
@@ -20,7 +21,7 @@ pub(super) fn odd_numbers(text: &str) -> HashMap<usize, String> {
 fn scan(text: &str) -> (Vec<(usize, usize)>, HashMap<usize, String>) {
     let mut places: Vec<(usize, usize)> = Vec::new();
     let (mut open, mut odd) = (Vec::new(), HashMap::new());
-    // By the anchor's number, which is 0 for values without an anchor: index of the first value, and number of values.
+    // Index of the first value and number of values, by the anchor's number, which is 0 for values without an anchor.
     let mut anchors: HashMap<usize, (usize, usize)> = HashMap::new();
     for (event, span) in Parser::new_from_str(text).map_while(Result::ok) {
         let start = places.len();

@@ -1,4 +1,4 @@
-//! Converts the tree into typed values, through serde. A fault has the place of the value that is wrong.
+//! Converts the tree to typed values, through serde. A fault has the place of the wrong value.
 
 use std::fmt;
 use std::iter::once;
@@ -19,7 +19,7 @@ use crate::config::steps::step;
 #[derive(Clone, Copy)]
 pub(in crate::config) struct Reader<'a> {
     pub node: &'a YamlNode,
-    /// Where relative paths start.
+    /// The directory that relative paths start from.
     pub base: &'a Path,
 }
 
@@ -83,7 +83,7 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
         }
     }
 
-    /// `null` stands for the default, for a key and for a whole section.
+    /// Reads a section. `null` stands for the default of a key or of the whole section.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -97,7 +97,7 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
             return visitor.visit_seq(SeqDeserializer::new(numbers.into_iter()));
         }
         if !matches!(self.node.value, Value::Null | Value::Map(_)) {
-            // serde would take a sequence for the fields in order.
+            // serde would accept a sequence as the fields in order.
             let mut error = ValueError::invalid_type(self.node.unexpected(), &visitor);
             if Complaint::from_display(&(&visitor as &dyn Expected)).hint.is_empty() {
                 error.complaint.hint = format!("write its keys below it, indented: {}", listed(fields, "and"));

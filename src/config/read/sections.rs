@@ -1,4 +1,4 @@
-//! The sections of a configuration, each read by itself, so that the first fault of each is found at once.
+//! Reads the sections of a configuration independently, so that one run reports the first fault of each.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,14 +11,14 @@ use super::reader::{Reader, ValueError};
 use super::tree::{Value, YamlNode};
 use crate::config::schema::defaults::defaults;
 
-/// Reads sections, and takes faults that involve several keys.
+/// Reads sections, and collects their faults and faults that involve several keys.
 pub(in crate::config) struct Sections<'a> {
-    /// What is written, laid over the defaults.
+    /// The written configuration, laid over the defaults.
     pub whole: YamlNode,
-    /// Where relative paths start.
+    /// The directory that relative paths start from.
     base: &'a Path,
     faults: &'a mut Faults,
-    /// Those at fault: their defaults stand in for them.
+    /// Names of the sections with a fault, which are replaced by their defaults.
     unread: BTreeSet<String>,
 }
 
@@ -62,7 +62,8 @@ impl<'a> Sections<'a> {
         })
     }
 
-    /// `path` leads to the key through keys and list indices. The fault stands where it is written, else at its section.
+    /// Adds a fault at the key that `path` leads to through keys and list indices; if the key is not written, at the last written key on
+    /// the path.
     pub fn fault(&mut self, path: &[&str], what: impl Into<String>, hint: impl Into<String>) {
         if !self.is_sure(path[0]) {
             return;
@@ -76,7 +77,7 @@ impl<'a> Sections<'a> {
         self.faults.push(at, Complaint::new(what, hint));
     }
 
-    /// The key that the path leads to must not be there without a value.
+    /// Adds a fault if the key that the path leads to is written without a value.
     pub fn fault_if_null(&mut self, path: &[&str], hint: &str) {
         let node = path.iter().try_fold(&self.whole, |node, step| node.below(step));
         if let (Some(true), Some(key)) = (node.map(YamlNode::is_null), path.last()) {
@@ -89,7 +90,7 @@ impl<'a> Sections<'a> {
         self.whole.under(path).is_some_and(|node| node.at != ConfigPlace::Unwritten)
     }
 
-    /// Whether a section was read. What compares keys would find faults that are none where one of them is misspelt.
+    /// Whether a section was read without a fault. Otherwise, comparing its keys would report faults that do not exist.
     pub fn is_sure(&self, section: &str) -> bool {
         !self.unread.contains(section)
     }

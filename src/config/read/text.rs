@@ -1,4 +1,4 @@
-//! Reads the file's text, and explains texts that are not YAML.
+//! Reads a file's text, and explains why a text is not YAML.
 
 use std::io;
 use std::path::Path;
@@ -28,12 +28,12 @@ pub(in crate::config) fn read_text(path: &Path, is_included: bool) -> Result<Str
     })
 }
 
-/// The fault of a text that is not YAML, and its place in the file with this number, as far as it is known.
+/// The fault of a text that is not YAML, and its place, as far as it is known. `file`: the number of the file.
 pub(in crate::config) fn syntax(text: &str, file: usize, error: &serde_yaml::Error) -> (ConfigPlace, Complaint) {
     let message = error.to_string();
     let message = message.rsplit(OURS).next().unwrap_or_default();
     let what = without_place(message);
-    // The parser does not say where such a character is.
+    // The parser does not report the place of such a character.
     let at = match what.contains("control characters") {
         true => forbidden(text),
         false => error.location().map(|at| (at.line(), at.column())),
@@ -63,7 +63,7 @@ fn forbidden(text: &str) -> Option<(usize, usize)> {
     Some((before.matches('\n').count() + 1, line.chars().count() + 1))
 }
 
-/// A message of the parser without the place that it ends with.
+/// A message of the parser, without the place at its end.
 pub(super) fn without_place(message: &str) -> &str {
     [" at line ", " at position "].iter().fold(message, |what, at| what.split(at).next().unwrap_or_default())
 }

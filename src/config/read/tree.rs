@@ -31,7 +31,7 @@ pub(in crate::config) enum Value {
 }
 
 impl Value {
-    /// The text, or a whole number as text, as names may be made of digits. Not a decimal, which may have been spelt differently.
+    /// The text, or a whole number as text, as names may be made of digits. `None` for a decimal, which may have been spelt differently.
     pub fn name(&self) -> Option<String> {
         match self {
             Self::Text(text) => Some(text.clone()),
@@ -43,9 +43,9 @@ impl Value {
 }
 
 impl YamlNode {
-    /// Reads a whole document; if it has only comments, it is `null`. `at`: returns the place of each value by its index.
-    /// Refuses tags, several documents and alias bombs. A key that stands twice in a map is a fault, and the first one counts.
-    /// `key`: the key whose value the document is, if any.
+    /// Reads a whole document; if it has only comments, it is `null`. `at`: returns the place of each value by its index. Refuses tags,
+    /// several documents and alias bombs. A repeated key in a map is a fault, and its first value counts. `key`: the key whose value the
+    /// document is, if any.
     pub fn read(
         text: &str,
         key: &str,
@@ -75,7 +75,7 @@ impl YamlNode {
         }
     }
 
-    /// The node at this path of keys and indices, or the last one that exists on it.
+    /// The node at this path of keys and indices, or the last existing node on the path.
     pub fn along(&self, path: &[&str]) -> &Self {
         path.split_first().and_then(|(step, rest)| Some(self.below(step)?.along(rest))).unwrap_or(self)
     }
@@ -112,7 +112,7 @@ impl YamlNode {
         entries
     }
 
-    /// Calls `act` for this value and each in it.
+    /// Calls `act` for this value and each value in it.
     pub fn each_value(&mut self, act: &mut impl FnMut(&mut Self)) {
         act(self);
         match &mut self.value {
@@ -128,7 +128,7 @@ impl YamlNode {
         self.put(if is_short { &["fleet", "url"] } else { path }, value);
     }
 
-    /// Puts a value at this path of keys, in place of the value there; creates the maps on the way.
+    /// Sets the value at this path of keys; creates missing maps on the path.
     fn put(&mut self, path: &[&str], value: Self) {
         let Some((step, rest)) = path.split_first() else {
             *self = value;
@@ -144,8 +144,8 @@ impl YamlNode {
         entry.or_insert_with(unset).1.put(rest, value);
     }
 
-    /// Lays another map over this one, key by key. If a key has a value here, `both` decides on the other value, which may be `null`,
-    /// unless both are maps.
+    /// Lays another map over this one, key by key. If a key has a value here, `both` merges the other value, which may be `null`; two maps
+    /// are merged key by key.
     pub fn lay_over(&mut self, over: Self, both: &mut impl FnMut(&mut (Self, Self), (Self, Self))) {
         if over.at != ConfigPlace::Unwritten {
             self.at = over.at;
@@ -197,7 +197,7 @@ impl YamlWalk<'_> {
         Ok(YamlNode::new(self.enter()?, odd.map_or(value, Value::Text)))
     }
 
-    /// A key as text.
+    /// Converts a key to text.
     fn key_text<E: Error>(self, key: &Value) -> Result<String, E> {
         let text = if let Value::Bool(value) = key { Some(value.to_string()) } else { key.name() };
         let text = text.ok_or_else(|| {
@@ -296,5 +296,5 @@ impl<'de> Visitor<'de> for YamlWalk<'_> {
     }
 }
 
-/// Marks the beginning of our own messages, before which serde_yaml puts the path of keys.
+/// Marks the beginning of our own messages, as serde_yaml puts the path of keys before them.
 pub(in crate::config) const OURS: char = '\u{1f}';

@@ -15,13 +15,13 @@ use crate::config::read::error::Complaint;
 use crate::policy::{Allowlist, Budget, HostPattern, ListedBy};
 use crate::robots::ProductToken;
 
-/// The clients and users that may use the proxy. If empty, anybody who can reach it may, which must be loopback only.
+/// The clients and users that may use the proxy. If empty, anybody who can reach the proxy may use it, so it must listen on loopback only.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AccessSettings {
     pub clients: Vec<Network>,
-    /// Only `users` are let in, even if the list is empty.
+    /// Whether only `users` may use the proxy, even if that list is empty.
     pub require_user: bool,
     pub users: Vec<Arc<User>>,
 }
@@ -51,10 +51,10 @@ pub struct User {
     /// Replaces `identity.product_tokens`.
     #[serde(default)]
     pub product_tokens: Vec<ProductToken>,
-    /// Replaces `identity.user_agent`, and thus the client's. `product_tokens` are taken from it, unless they are set.
+    /// Replaces `identity.user_agent` and the client's `User-Agent`. Unless `product_tokens` are set, they are taken from this value.
     #[serde(default, deserialize_with = "text::some")]
     pub user_agent: Option<String>,
-    /// The source of `hosts`.
+    /// The written overrides, from which `hosts` is built.
     #[serde(default, rename = "hosts")]
     pub(in crate::config) overrides: HostMap<Override>,
     /// Replaces `Settings::hosts`, with this user's overrides laid over them. `None`: no overrides.

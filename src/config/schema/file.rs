@@ -1,4 +1,4 @@
-//! The sections of `politely.yaml`. Each key may be left out or `null`, as the file of defaults has it.
+//! The sections of `politely.yaml`. A key that is left out or `null` has its value in the file of defaults.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub struct Listener {
     pub address: ListenAddress,
     /// If set, clients use TLS to the proxy itself.
     pub tls: Option<ListenerTls>,
-    /// Serves the directory of signing keys to anybody.
+    /// Whether the socket also serves the directory of signing keys, to anybody.
     #[serde(default)]
     pub directory: bool,
 }
@@ -62,7 +62,7 @@ pub struct AdminSettings {
     /// The file with the token that callers must send.
     #[serde(default, deserialize_with = "text::some")]
     pub token_file: Option<PathBuf>,
-    /// Host names by which callers reach it, besides `localhost` and IP addresses.
+    /// Host names by which callers reach the admin address, besides `localhost` and IP addresses.
     pub hosts: Vec<HostPattern>,
 }
 
@@ -71,7 +71,7 @@ pub struct AdminSettings {
 #[non_exhaustive]
 pub enum Mode {
     Enforce,
-    /// Nothing is refused or delayed; only what would have been is reported.
+    /// Refuses and delays no request, but reports the refusals and delays that would apply.
     Report,
 }
 
@@ -88,14 +88,14 @@ pub struct IdentitySettings {
     /// If set, replaces every request's `User-Agent`.
     #[serde(default, deserialize_with = "text::some")]
     pub user_agent: Option<String>,
-    /// What the fetched pages are used for, in the vocabulary of `Content-Signal` and `Content-Usage`.
+    /// The purposes for which fetched pages are used, in the vocabulary of `Content-Signal` and `Content-Usage`.
     pub purpose: Vec<Purpose>,
     /// The names of purposes in robots.txt.
     pub policy_tokens: PolicyTokens,
-    /// What this instance is called in `Via`. `None`: a name that is made once and kept.
+    /// The name of this instance in `Via`. `None`: a name that is generated once and stored.
     pub instance: Option<InstanceName>,
     pub signature: SignatureSettings,
-    /// Where requests come from, as it is published.
+    /// The published addresses that requests come from.
     pub addresses: Vec<Network>,
 }
 
@@ -106,31 +106,31 @@ pub struct IdentitySettings {
 pub struct RobotsSettings {
     pub min_ttl: Duration,
     pub max_ttl: Duration,
-    /// Most bytes of one file that are read, after decoding.
+    /// Most bytes that are read of one file, after decoding.
     #[serde(deserialize_with = "text::one")]
     pub max_size: u64,
     /// Time for a whole fetch, including redirects.
     pub timeout: Duration,
-    /// Status 400–499 except 429, or too many redirects.
+    /// What to do after status 400–499 except 429, or too many redirects.
     pub on_unavailable: Fallback,
-    /// Status 401 or 403.
+    /// What to do after status 401 or 403.
     pub on_auth_error: Fallback,
-    /// Unreachable for 30 days without a copy.
+    /// What to do if robots.txt was unreachable for 30 days and there is no copy.
     pub on_long_unreachable: Fallback,
-    /// Status for clients while robots.txt is unreachable: 503 or 403.
+    /// Status of answers to clients while robots.txt is unreachable: 503 or 403.
     pub unreachable_status: u16,
-    /// Status for clients if a rule disallows: 400 to 499.
+    /// Status of answers to clients if a rule disallows the URL: 400 to 499.
     pub deny_status: u16,
     pub user_agent_match: UserAgentMatch,
     pub precedence: Precedence,
     /// The forms of a path to judge.
     pub paths: Paths,
     pub visit_time: OnVisitTime,
-    /// Reads Content-Signal and Content-Usage leniently, as probably meant.
+    /// Whether to read Content-Signal and Content-Usage leniently, as they were probably meant.
     pub lenient_usage: bool,
 }
 
-/// What is allowed on a host without a readable robots.txt.
+/// The access to a host without a readable robots.txt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fallback {
@@ -165,17 +165,17 @@ pub enum OnVisitTime {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PaceSettings {
-    /// What shares a pace: host, authority or address.
+    /// The unit that has a pace of its own: host, site or address.
     pub key: KeyBy,
     /// Least time between the starts of two requests, whatever robots.txt says.
     pub min_delay: Duration,
     pub adaptive: Option<WrittenAdaptive>,
     pub breaker: Option<WrittenBreaker>,
-    /// For each key.
+    /// The budget of each pace key.
     pub budget: Option<WrittenBudget>,
     pub min_revisit: Option<Duration>,
     pub max_crawl_delay: Duration,
-    /// Requests in flight for one key; always 1 if a crawl delay applies.
+    /// Most requests in flight for one key; always 1 if a crawl delay applies.
     pub max_concurrent: NonZeroU32,
     /// Longest time a request is held before it is answered 429.
     pub max_wait: Duration,
@@ -198,18 +198,18 @@ impl PaceSettings {
 #[non_exhaustive]
 pub enum Subresources {
     Pace,
-    /// A page's images, scripts and styles follow it without delay.
+    /// A page's images, scripts and styles follow the page without delay.
     Burst,
 }
 
-/// Where requests may be sent, and how.
+/// The allowed targets of requests, and the way to reach them.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct EgressSettings {
-    /// Allowed although private or special-purpose.
+    /// Networks that are allowed although private or special-purpose.
     pub allow: Vec<Network>,
-    /// Denied although public; overrides `allow`.
+    /// Networks and hosts that are denied although public; overrides `allow`.
     pub deny: Vec<DenyEntry>,
     pub ports: Vec<PortRange>,
     /// Allowed hosts. Empty: any.
@@ -240,11 +240,11 @@ pub struct StoreSettings {
     pub memory: u64,
     #[serde(deserialize_with = "text::one")]
     pub disk: u64,
-    /// Not a configuration key. A host that an earlier process could not reach is retried at once, for a command that somebody waits
+    /// Not a configuration key. Whether to retry a host at once that an earlier process could not reach, for a command that somebody waits
     /// for.
     #[serde(skip)]
     pub is_impatient: bool,
-    /// Not a configuration key. No copy that others have fetched before is used.
+    /// Not a configuration key. Whether to ignore the copies that other processes have fetched before.
     #[serde(skip)]
     pub is_fresh: bool,
 }
@@ -261,7 +261,7 @@ impl StoreSettings {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct CacheSettings {
-    /// `None`: there is none.
+    /// `None`: no cache.
     #[serde(default, deserialize_with = "text::some")]
     pub directory: Option<PathBuf>,
     /// Bytes on disk.
@@ -285,26 +285,26 @@ pub struct EvidenceSettings {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FleetSettings {
-    /// The server shared by all instances. Stands for `pace` and `copies`.
+    /// The server shared by all instances: short for setting both `pace` and `copies`.
     #[serde(default, deserialize_with = "secrets::some_fleet_url")]
     pub(in crate::config) url: Option<SecretUrl>,
-    /// The server of the paces.
+    /// The server for the paces.
     #[serde(default, deserialize_with = "secrets::some_fleet_url")]
     pub(in crate::config) pace: Option<SecretUrl>,
-    /// That of the copies of robots.txt.
+    /// The server for the copies of robots.txt.
     #[serde(default, deserialize_with = "secrets::some_fleet_url")]
     pub(in crate::config) copies: Option<SecretUrl>,
-    /// The least number of instances. `None`: as many as the server has seen.
+    /// The least number of instances. `None`: the number that the server has seen.
     pub instances: Option<NonZeroU32>,
 }
 
 impl FleetSettings {
-    /// The server that has the paces. `None`: no fleet.
+    /// The server for the paces. `None`: no fleet.
     pub fn paces(&self) -> Option<&SecretUrl> {
         self.pace.as_ref().or(self.url.as_ref())
     }
 
-    /// The one that has copies of robots.txt, where that is another.
+    /// The server for the copies of robots.txt, if it is not the server for the paces.
     pub fn copies_apart(&self) -> Option<&SecretUrl> {
         self.copies.as_ref().filter(|copies| Some(*copies) != self.paces())
     }
@@ -318,40 +318,40 @@ pub enum OnFleetLoss {
     Refuse,
 }
 
-/// Limits on every wait and on what a peer may use.
+/// Limits on waits, and on the resources that a peer may use.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct LimitSettings {
-    /// For receiving a request's whole header block.
+    /// Time to receive a request's whole header block.
     pub header_timeout: Duration,
-    /// For a connection without a request.
+    /// Time that a connection without a request stays open.
     pub idle_timeout: Duration,
-    /// For connecting to an origin, including TLS.
+    /// Time to connect to an origin, including TLS.
     pub connect_timeout: Duration,
-    /// Between two reads of a body or an answer.
+    /// Time between two reads of a body or an answer.
     pub read_timeout: Duration,
-    /// For a tunnel or WebSocket without traffic.
+    /// Time that a tunnel or WebSocket without traffic stays open.
     pub tunnel_idle_timeout: Duration,
     /// Least bytes per second of a body, averaged over `read_timeout`.
     #[serde(deserialize_with = "text::one")]
     pub min_rate: u64,
     #[serde(deserialize_with = "text::one")]
     pub max_header_size: u64,
-    /// Concurrent client connections.
+    /// Most concurrent client connections.
     pub max_connections: NonZeroUsize,
-    /// Of these, connections of one client.
+    /// Most concurrent connections of one client.
     pub max_connections_per_client: NonZeroUsize,
-    /// Idle connections to origins, kept for reuse.
+    /// Most idle connections to origins, kept for reuse.
     pub max_idle_connections: usize,
-    /// Of these, connections to one host.
+    /// Most idle connections to one host.
     pub max_idle_connections_per_host: usize,
-    /// Concurrent fetches of robots.txt.
+    /// Most concurrent fetches of robots.txt.
     pub max_robots_fetches: NonZeroUsize,
-    /// Not a configuration key. Threads for bodies that take long to decode and files that take long to compile. `None`: half of the cores.
+    /// Not a configuration key. Number of threads for decoding long bodies and compiling long files. `None`: half of the cores.
     #[serde(skip)]
     pub workers: Option<usize>,
-    /// How long the proxy continues to accept after it is asked to stop; `/readyz` reports the stop at once.
+    /// How long the proxy continues to accept connections after it is asked to stop; `/readyz` reports the stop at once.
     pub shutdown_delay: Duration,
     /// Time for requests in flight to finish when the proxy is stopped.
     pub drain_timeout: Duration,

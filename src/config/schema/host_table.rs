@@ -34,7 +34,7 @@ pub struct Override {
     pub pin: Option<Vec<Pin>>,
     /// The client certificate for the origin.
     pub client_certificate: Option<CertificatePair>,
-    /// Whether the origin's certificate is verified.
+    /// Whether to verify the origin's certificate.
     #[serde(deserialize_with = "text::some")]
     pub verify: Option<bool>,
     /// The allowed versions of TLS.
@@ -56,10 +56,10 @@ impl Override {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum InterceptMode {
-    /// TLS is terminated here; robots.txt is enforced for each request.
+    /// Terminates TLS, and enforces robots.txt for each request.
     #[default]
     Intercept,
-    /// Bytes pass unread; robots.txt cannot be enforced, and pace applies to connections.
+    /// Passes bytes unread: robots.txt cannot be enforced, and the pace applies to connections.
     Tunnel,
     Deny,
 }

@@ -1,4 +1,4 @@
-//! Limits beyond what a site asks for, as written: in `pace` for all hosts, in `hosts` for some.
+//! Limits beyond what a site asks for, as written in `pace` for all hosts and in `hosts` for some.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub struct WrittenBreaker {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct WrittenBudget {
-    /// `None`: unlimited. If `bytes` is `None` too, there is no budget.
+    /// Most requests. `None`: unlimited.
     pub requests: Option<u64>,
     #[serde(default, deserialize_with = "text::some")]
     pub bytes: Option<u64>,
@@ -153,7 +153,7 @@ pub(in crate::config) fn check_budget(section: &[&str], check: &mut Sections<'_>
     }
 }
 
-/// For `#[serde(deserialize_with)]`.
+/// Reads a budget, for `#[serde(deserialize_with)]`.
 pub(in crate::config) fn some_budget<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<policy::Budget>, D::Error> {
@@ -177,5 +177,5 @@ from_text! {
 
 const MOST_FACTOR: f64 = 1000.0;
 const FACTOR_FORMS: &str = "a factor is a number from 0.01 to 1000, such as `5` or `2.5`, or 0 for none";
-/// Longest pause of a host: no delay is owed for longer, whatever clocks say.
+/// Longest pause of a host, as no delay is owed for longer than an hour, whatever clocks say.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);

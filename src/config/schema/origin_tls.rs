@@ -17,9 +17,9 @@ pub struct OriginTls {
     /// Pinned keys; the certificate must have one of them. Empty: no pinning.
     pub pins: Vec<Pin>,
     pub client_certificate: Option<CertificatePair>,
-    /// `false`: the certificate is not verified.
+    /// Whether to verify the certificate.
     pub verify: bool,
-    /// Allows TLS 1.0 and 1.1, and equally old parameters.
+    /// Whether to allow TLS 1.0 and 1.1, and equally old parameters.
     pub legacy: bool,
 }
 
@@ -55,7 +55,7 @@ pub struct Pin(pub [u8; 32]);
 
 impl Pin {
     /// # Errors
-    /// Not `sha256/` and 32 bytes in Base64.
+    /// The text is not `sha256/` and 32 bytes in Base64.
     pub fn parse(text: &str) -> Result<Self, Complaint> {
         let digest = text.strip_prefix("sha256/").and_then(|coded| BASE64_STANDARD.decode(coded).ok());
         let digest = digest.and_then(|digest| digest.try_into().ok());
@@ -76,7 +76,7 @@ from_text! {
     bool, "`on` or `off`", SWITCH_FORMS, parse_switch;
 }
 
-/// For `#[serde(deserialize_with)]`: one pin, or a list of them.
+/// Reads one pin or a list of pins, for `#[serde(deserialize_with)]`.
 pub(in crate::config) fn some_pins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Pin>>, D::Error> {
     text::many(deserializer).map(Some)
 }

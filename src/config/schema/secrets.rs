@@ -1,4 +1,4 @@
-//! Values that may contain a password: neither `Debug` nor `Display` shows it, and no message repeats the text.
+//! Values that may contain a password: neither `Debug` nor `Display` shows the password, and no message repeats the value.
 
 use std::fmt;
 
@@ -80,7 +80,7 @@ impl Secret {
         &self.text
     }
 
-    /// `None`: the hash cannot be used for verification, which is an error of the configuration.
+    /// The cost of verifying. `None`: the hash cannot be used for verification, which is an error of the configuration.
     pub fn cost(&self) -> Option<&HashCost> {
         self.cost.as_ref()
     }
@@ -118,7 +118,7 @@ from_text! {
     FleetUrl, "a URL", FLEET_FORMS, FleetUrl::parse;
 }
 
-/// For `#[serde(deserialize_with)]`: the URL of a Redis or Valkey server.
+/// Reads the URL of a Redis or Valkey server, for `#[serde(deserialize_with)]`.
 pub(in crate::config) fn some_fleet_url<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SecretUrl>, D::Error> {
@@ -137,7 +137,7 @@ impl FleetUrl {
         if !database.is_empty() && database.parse::<u32>().is_err() {
             return Err(Complaint::new("the database must be a number", FLEET_FORMS));
         }
-        // Some clients disable verification by `#insecure`.
+        // A fragment is refused, as `#insecure` makes some clients disable verification.
         let is_many = url.0.scheme().contains('+');
         if url.0.fragment().is_some() || url.0.query().is_some() && !is_many {
             return Err(Complaint::new("nothing may follow the number of the database", FLEET_FORMS));

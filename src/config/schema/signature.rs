@@ -35,7 +35,7 @@ pub struct Agent(String);
 
 impl Agent {
     /// # Errors
-    /// Not an https URL, or it contains a user, a query or a fragment.
+    /// The text is not an https URL, or contains a user, a query or a fragment.
     pub fn parse(text: &str) -> Result<Self, Complaint> {
         let fault = |what: &str| Complaint::new(format!("`{text}` {what}"), AGENT_FORMS);
         let url = Url::parse(text).map_err(|_| fault("is not a URL"))?;
@@ -53,7 +53,7 @@ impl Agent {
         Ok(Self(url))
     }
 
-    /// As sent in `Signature-Agent`: `https://bot.example`.
+    /// The URL as sent in `Signature-Agent`: `https://bot.example`.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Values written as one text: how serde reads them, and messages about anything else.
+//! Values written as one text: how serde reads them, and messages about values of other types.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,17 +19,17 @@ pub(in crate::config) trait FromText: Sized {
     fn from_text(text: &str) -> Result<Self, Complaint>;
 }
 
-/// For `#[serde(deserialize_with)]` on types that serde would read differently.
+/// Reads a value by its [`FromText`]. For `#[serde(deserialize_with)]` on types that serde would read differently.
 pub(in crate::config) fn one<'de, D: Deserializer<'de>, T: FromText>(deserializer: D) -> Result<T, D::Error> {
     Text(PhantomData).deserialize(deserializer)
 }
 
-/// Like [`one`], for an optional value; `null` never gets here.
+/// Like [`one`], for an optional value. Never called for `null`.
 pub(in crate::config) fn some<'de, D: Deserializer<'de>, T: FromText>(deserializer: D) -> Result<Option<T>, D::Error> {
     one(deserializer).map(Some)
 }
 
-/// For `#[serde(deserialize_with)]`: one value, or a list of values.
+/// Reads one value or a list of values, for `#[serde(deserialize_with)]`.
 pub(in crate::config) fn many<'de, D: Deserializer<'de>, T: FromText>(deserializer: D) -> Result<Vec<T>, D::Error> {
     struct Many<T>(PhantomData<T>);
 
@@ -120,7 +120,7 @@ macro_rules! read_from_text {
     };
 }
 
-/// Declares types of checked texts, which can be read as by `read_from_text`. A parser returns the text to keep.
+/// Declares types of checked texts, and implements `Deserialize` like `read_from_text`. A parser returns the text to keep.
 macro_rules! checked_texts {
     ($($(#[$doc:meta])+ $name:ident, $expected:literal, $forms:expr, $parse:expr;)+) => {$(
         $(#[$doc])+

@@ -8,7 +8,7 @@ use crate::config::read::error::Complaint;
 /// Reads `500ms`, `10s`, `5m`, `24h`, `30d` or `0`: a whole number and its unit.
 ///
 /// # Errors
-/// Another form, or longer than [`MAX_DURATION`].
+/// The text has another form, or the duration is longer than [`MAX_DURATION`].
 pub fn parse_duration(text: &str) -> Result<Duration, Complaint> {
     let fault = |what: String| Err(Complaint::new(what, DURATION_FORMS));
     let (number, unit) = split(text);
@@ -33,7 +33,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, Complaint> {
 /// Reads `512KiB`, `1MiB`, `2GiB`, `1TiB` or plain bytes.
 ///
 /// # Errors
-/// Another form, or a size that does not fit into 64 bits.
+/// The text has another form, or the size does not fit into 64 bits.
 pub fn parse_size(text: &str) -> Result<u64, Complaint> {
     let (number, unit) = split(text);
     let fault = || Complaint::new(format!("`{text}` is not a size"), SIZE_FORMS);

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use super::text::{FromText, QUOTES, checked_texts, from_text, read_from_text};
 use crate::config::read::error::Complaint;
 
-/// Source of a listener's socket.
+/// The source of a listener's socket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ListenAddress {
@@ -22,7 +22,7 @@ pub enum ListenAddress {
 
 impl ListenAddress {
     /// # Errors
-    /// Neither `ADDRESS:PORT` nor `fd:NAME`.
+    /// The text is neither `ADDRESS:PORT` nor `fd:NAME`.
     pub fn parse(text: &str) -> Result<Self, Complaint> {
         if let Some(name) = text.strip_prefix("fd:") {
             let good = !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && b != b':');
@@ -31,7 +31,7 @@ impl ListenAddress {
         text.parse().map(Self::Socket).map_err(|_| listen_fault(text))
     }
 
-    /// Whether only this machine can reach it. `None` for an inherited socket, whose address is known only after the start.
+    /// Whether only this machine can reach the address. `None` for an inherited socket, whose address is known only after the start.
     pub fn is_loopback(&self) -> Option<bool> {
         match self {
             Self::Socket(address) => Some(address.ip().to_canonical().is_loopback()),
@@ -69,7 +69,7 @@ pub struct PortRange {
 
 impl PortRange {
     /// # Errors
-    /// Neither `443` nor `8000-9000`.
+    /// The text is neither a port (`443`) nor a range (`8000-9000`).
     pub fn parse(text: &str) -> Result<Self, Complaint> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         match (first.trim().parse(), last.trim().parse()) {
@@ -96,7 +96,7 @@ pub struct Network(pub IpNet);
 
 impl Network {
     /// # Errors
-    /// Neither `10.0.0.0/8` nor an address.
+    /// The text is neither a network (`10.0.0.0/8`) nor an address.
     pub fn parse(text: &str) -> Result<Self, Complaint> {
         let network = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
         let network = network.ok_or_else(|| Complaint::new(format!("`{text}` is not a network"), NETWORK_FORMS))?;
@@ -114,7 +114,7 @@ pub enum DenyEntry {
 
 impl DenyEntry {
     /// # Errors
-    /// Neither a network nor a host or a pattern of hosts.
+    /// The text is neither a network nor a host or a pattern of hosts.
     pub fn parse(text: &str) -> Result<Self, Complaint> {
         match Network::parse(text) {
             Ok(network) => Ok(Self::Network(network)),
@@ -152,7 +152,7 @@ checked_texts! {
     HeaderText, "text", QUOTES, parse_user_name;
     /// The name of an instance in `Via`: a short token (RFC 9110 §5.6.2).
     InstanceName, "a name", INSTANCE_FORMS, parse_instance_name;
-    /// A rule's path in the syntax of robots.txt: `*` is any run of characters, a final `$` is the end.
+    /// A rule's path in the syntax of robots.txt: `*` stands for any run of characters, a final `$` for the end of the path.
     PathPattern, "a path pattern", PATH_FORMS, parse_path_pattern;
     /// A request method.
     MethodName, "a method", METHOD_FORMS, parse_method;
@@ -165,7 +165,7 @@ fn parse_user_name(text: &str) -> Result<&str, Complaint> {
             None => Ok(token),
             Some(bad) => Err(Complaint::new(
                 format!("the character {bad:?} cannot stand in a user's name"),
-                "use printable ASCII: letters, digits, and signs but `:`",
+                "use printable ASCII: letters, digits, and signs other than `:`",
             )),
         },
     }
@@ -179,7 +179,7 @@ fn parse_instance_name(text: &str) -> Result<&str, Complaint> {
     }
 }
 
-/// Begins with `/` or `*`, contains no space or control character, and is not longer than any request's path.
+/// Checks that a pattern begins with `/` or `*`, contains no space or control character, and is not longer than the longest accepted path.
 fn parse_path_pattern(text: &str) -> Result<&str, Complaint> {
     // `#` would begin a comment in a robots.txt, and no request's path contains one.
     let fits =
@@ -261,7 +261,7 @@ from_text! {
 }
 
 const LISTEN_FORMS: &str = "write `127.0.0.1:3128`, `[::1]:3128`, or `fd:NAME` for a socket that systemd passes";
-const PORT_FORMS: &str = "a port is a number from 1 to 65535, a range of them \"8000-9000\"";
+const PORT_FORMS: &str = "a port is a number from 1 to 65535, a range is written \"8000-9000\"";
 const NETWORK_FORMS: &str = "a network is written `10.0.0.0/8`, `2001:db8::/32`, or as one address";
 const ACCESS_LOG_FORMS: &str = "write `off`, `stdout`, `journal`, or a path such as `/var/log/politely/access.log`";
 const PURPOSE_FORMS: &str = "write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-` and `_`";
@@ -287,7 +287,7 @@ fn parse_name(text: &str) -> Result<Host, Complaint> {
 
 impl FromText for PathBuf {
     const EXPECTED: &'static str = "a path";
-    const FORMS: &'static str = "write `/etc/politely/name`, or `name` for what is beside the file";
+    const FORMS: &'static str = "write `/etc/politely/name`, or `name` for a path beside the configuration";
     const IS_PATH: bool = true;
 
     fn from_text(text: &str) -> Result<Self, Complaint> {

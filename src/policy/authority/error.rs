@@ -10,16 +10,16 @@ pub enum AuthorityError {
     /// The text contains user information: `user@host`, `user:password@host`.
     #[error("a user name or password before the host is not accepted")]
     Userinfo,
-    /// There is a space or control character after the host.
+    /// The text has a space or control character after the host.
     #[error("a URL has no spaces or control characters; a space is written %20")]
     Target,
-    /// There is no host.
+    /// The text has no host.
     #[error("the host is missing")]
     HostMissing,
-    /// A byte that no host name has, or a name that IDNA does not allow.
+    /// The host has a byte that is not allowed in host names, or IDNA does not allow the name.
     #[error("the host name has invalid characters")]
     HostCharacters,
-    /// A label is empty or over 63 bytes, or the name is over 253.
+    /// A label is empty or longer than 63 bytes, or the name is longer than 253 bytes.
     #[error("the host name has an empty label, one of over 63 bytes, or more than 253 bytes in all")]
     HostLength,
     /// The last label is a number, and the host is not an IPv4 address.

@@ -97,7 +97,7 @@ impl Authority {
         Self::and_target(url).map(|(authority, _)| authority)
     }
 
-    /// Parses an authority as people write it: `https://example.com:8443`; https if there is no scheme.
+    /// Parses an authority as people write it: `https://example.com:8443`. The scheme may be left out, and is then https.
     pub fn named(text: &str) -> Result<Self, AuthorityError> {
         if text.contains("://") { Self::from_url(text) } else { Self::parse(Scheme::Https, text.as_bytes()) }
     }
@@ -116,7 +116,7 @@ impl Authority {
         Ok((authority, target))
     }
 
-    /// The same host and port with another scheme, once it is known what a CONNECT carries.
+    /// The same host and port with another scheme, for when it becomes known what protocol a CONNECT carries.
     pub fn with_scheme(&self, scheme: Scheme) -> Self {
         Self { scheme, ..self.clone() }
     }
@@ -157,7 +157,7 @@ impl Authority {
         url
     }
 
-    /// Writes the URL of a target at this authority. Avoids the formatter, as clients may be refused thousands of times.
+    /// Writes the URL of a target at this authority. Avoids the slower formatter, as a client may be refused thousands of times.
     pub fn write_url(&self, target: &str, out: &mut impl Write) -> fmt::Result {
         out.write_str(self.scheme.as_str())?;
         out.write_str("://")?;

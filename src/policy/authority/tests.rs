@@ -1,4 +1,4 @@
-//! The authority key, by example.
+//! Tests of authorities, by example.
 
 use super::*;
 use proptest::prelude::*;

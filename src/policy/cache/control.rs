@@ -8,11 +8,11 @@ use crate::policy::retry_after::delta_seconds;
 /// The directives that a shared cache obeys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheControl {
-    /// Set even if the word only occurs in a malformed line: not to store is always safe.
+    /// Set even if the word occurs in a malformed line, as not storing is always safe.
     pub no_store: bool,
-    /// Set even by a malformed line, as `no_store` is. `private` with field names counts as without them (§5.2.2.7).
+    /// Set even by a malformed line, like `no_store`. `private` with field names counts as `private` without them (§5.2.2.7).
     pub private: bool,
-    /// `no-cache` with field names counts as without them (§5.2.2.4).
+    /// Set by `no-cache`, even if the directive has field names (§5.2.2.4).
     pub no_cache: bool,
     pub public: bool,
     /// must-revalidate or proxy-revalidate.
@@ -38,7 +38,7 @@ impl CacheControl {
         control
     }
 
-    /// Applies a directive, which is in lower case.
+    /// Applies a directive. `directive`: in lower case.
     fn take(&mut self, directive: &str) {
         let (name, value) = match directive.split_once('=') {
             Some((name, value)) => (name.trim(), Some(value.trim().trim_matches('"'))),
@@ -59,7 +59,7 @@ impl CacheControl {
     }
 }
 
-/// Sets a lifetime. If it cannot be read, it is zero; of several, the shortest counts, which is safe (§4.2.1).
+/// Sets a lifetime. A lifetime that cannot be parsed is zero; of several, the shortest counts, which is safe (§4.2.1).
 fn shortest(time: &mut Option<Duration>, value: Option<&str>) {
     let value = value.and_then(delta_seconds).unwrap_or(Duration::ZERO);
     *time = Some(time.map_or(value, |other| other.min(value)));

@@ -2,8 +2,8 @@
 //! Pure; time is an argument.
 //!
 //! Not `http-cache-semantics` 3.0: it stores answers with `Private` and `NO-STORE`, as it compares directives case-sensitively; of a field
-//! with several lines it keeps only the last, so that an `X-Robots-Tag` is lost; and it writes Date in a form that HTTP does not have.
-//! Not `pingora-cache` 0.9: its storage and locks have to be `'static`, and it supports neither Age nor the Cache-Control of requests.
+//! with several lines it keeps only the last, so that an `X-Robots-Tag` is lost; and it writes Date in a form that is not an HTTP date. Not
+//! `pingora-cache` 0.9: its storage and locks have to be `'static`, and it supports neither Age nor the Cache-Control of requests.
 
 mod control;
 mod range;

@@ -1,13 +1,13 @@
-//! Serves a part of a stored answer in place of the whole (RFC 9110 §14, RFC 9111 §3.4).
+//! Finds the part of a stored answer that a range request asks for (RFC 9110 §14, RFC 9111 §3.4).
 
 use std::ops::Range;
 
-/// The one range of bytes that a request asks for.
+/// The range of bytes that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteRange {
-    /// The bytes from the first of these numbers to the second, or to the end.
+    /// From the first number to the second, both included, or to the end.
     From(u64, Option<u64>),
-    /// This number of bytes at the end.
+    /// The last bytes, as many as this number.
     Last(u64),
 }
 
@@ -22,7 +22,7 @@ pub enum BodyPart {
 }
 
 impl ByteRange {
-    /// Parses the value of a Range field. `None`: several ranges, another unit, or malformed.
+    /// Parses the value of a Range field. `None`: the value has several ranges or another unit, or is malformed.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let (unit, range) = str::from_utf8(value).ok()?.split_once('=')?;
         let (first, last) = range.trim().split_once('-').filter(|_| unit.trim().eq_ignore_ascii_case("bytes"))?;
@@ -37,7 +37,7 @@ impl ByteRange {
         }
     }
 
-    /// The part of a body of this length, in bytes.
+    /// The part of a body that the range selects. `length`: bytes of the body.
     pub fn part_of(self, length: u64) -> BodyPart {
         let range = match self {
             // The last bytes of an empty body are the whole body.

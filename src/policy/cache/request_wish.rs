@@ -13,7 +13,7 @@ pub struct Wanted {
     pub range: Option<ByteRange>,
     /// The value of If-Range.
     pub if_range: Option<Vec<u8>>,
-    /// Whether the request bypasses the cache: it says `no-store`, or asks for several parts.
+    /// Whether the request bypasses the cache, as it says `no-store` or asks for several parts.
     pub is_past_caches: bool,
 }
 
@@ -50,15 +50,15 @@ impl Wanted {
     }
 }
 
-/// Whether a field of a request may make the answer the client's own: an application may authenticate clients by it, or take its own host
-/// name from it and repeat that in pages (cache poisoning). `name`: in lower case.
+/// Whether a request field may make the answer specific to its client. An application may authenticate clients by the field, or take its
+/// own host name from the field and repeat the name in pages (cache poisoning). `name`: in lower case.
 pub fn is_of_one_client(name: &[u8]) -> bool {
     let is_of_browsers = || OF_BROWSERS.iter().any(|start| name.starts_with(start.as_bytes()));
     !(ANYBODYS.iter().any(|known| known.as_bytes() == name) || is_of_browsers())
 }
 
-/// Fields that browsers, crawlers and HTTP libraries send for anybody: an allowlist, as nobody can list the fields by which applications
-/// know a client.
+/// Fields that browsers, crawlers and HTTP libraries send whoever the client is: an allowlist, as the fields by which applications identify
+/// a client cannot be listed.
 const ANYBODYS: [&str; 28] = [
     "accept",
     "accept-charset",

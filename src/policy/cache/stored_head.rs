@@ -17,7 +17,7 @@ pub struct StoredHead {
     pub status: u16,
     /// The version of HTTP in which the answer came: 10, 11 or 20.
     pub version: u8,
-    /// Names in lower case, and values; without Age, framing and hop-by-hop fields.
+    /// The fields: names in lower case, and values; without Age, framing and hop-by-hop fields.
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
     /// The request's fields that Vary names, and their values. `None`: the request did not have the field.
     pub selected_by: Vec<(Vec<u8>, Option<Vec<u8>>)>,
@@ -42,7 +42,8 @@ pub struct Received<'a> {
 }
 
 impl StoredHead {
-    /// The head of a received answer. `each`: passes the answer's fields. `field`: the request's value of a field, its lines joined.
+    /// The head of a received answer. `each`: passes the answer's fields. `field`: returns the request's value of a field, its lines
+    /// joined.
     pub fn new(
         received: &Received<'_>,
         each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])),
@@ -72,8 +73,8 @@ impl StoredHead {
     }
 
     /// The head after a 304 has confirmed it: the 304's fields replace the stored ones (§3.2), except those that describe content, which a
-    /// 304 does not have. A stored ETag stays, as a strong ETag of the 304 may be that of another encoding (§4.3.4). `field`: the fields of
-    /// the request that was answered 304, as Vary may be another now.
+    /// 304 does not have. A stored ETag stays, as a strong ETag of the 304 may belong to another encoding (§4.3.4). `field`: returns the
+    /// value of a field in the request that was answered 304, as Vary may have changed.
     #[must_use]
     pub fn confirmed(
         &self,
@@ -105,8 +106,8 @@ impl StoredHead {
         self.selected_by.iter().all(|(name, value)| field(name) == *value)
     }
 
-    /// Whether the answer may be used for a request with the Cache-Control `asked`, or has to be confirmed first. `at_least`: it counts as
-    /// fresh for this time whatever its lifetime (`min_revisit`), unless its own Cache-Control forbids stale answers.
+    /// Whether the answer may be used for a request with the Cache-Control `asked`, or has to be confirmed first. `at_least`: time for
+    /// which the answer counts as fresh whatever its lifetime (`min_revisit`), unless its own Cache-Control forbids stale answers.
     pub fn is_fresh_for(&self, asked: &CacheControl, at_least: Duration, now: SystemTime) -> bool {
         let own = self.control();
         let Some(age) = self.age(now).filter(|_| !own.no_cache && !asked.no_cache) else { return false };
@@ -149,8 +150,8 @@ impl StoredHead {
         }
     }
 
-    /// Whether If-Range names exactly this answer (RFC 9110 §13.1.5): it is compared byte for byte, and a date counts only if the answer's
-    /// Date is at least a second after its Last-Modified (§8.8.2.2).
+    /// Whether If-Range names exactly this answer (RFC 9110 §13.1.5). Validators are compared byte for byte, and a date counts only if the
+    /// answer's Date is at least a second after its Last-Modified (§8.8.2.2).
     fn is_exactly(&self, validator: &[u8]) -> bool {
         let (validator, modified) = (validator.trim_ascii(), self.value(b"last-modified"));
         if validator.starts_with(b"\"") {
@@ -161,7 +162,7 @@ impl StoredHead {
         is_strong && modified == Some(validator)
     }
 
-    /// The conditions that ask the site whether the answer is current (§4.3.1); none if a 304 could not confirm it.
+    /// The conditions that ask the site whether the answer is current (§4.3.1); empty if a 304 could not confirm the answer.
     pub fn conditions(&self) -> Vec<(&'static str, Vec<u8>)> {
         let of = |name: &[u8]| self.value(name).filter(|_| self.status == 200).map(<[u8]>::to_vec);
         let tag = of(b"etag").map(|tag| ("If-None-Match", tag));
@@ -169,7 +170,7 @@ impl StoredHead {
         tag.into_iter().chain(date).collect()
     }
 
-    /// Bytes of the fields, written as in HTTP/1.1.
+    /// Size of the fields in bytes, written as in HTTP/1.1.
     pub fn size(&self) -> u64 {
         self.fields.iter().map(|(name, value)| (name.len() + value.len() + ": \r\n".len()) as u64).sum()
     }
@@ -196,7 +197,7 @@ impl StoredHead {
         control.s_maxage.is_some() || control.max_age.is_some() || self.value(b"expires").is_some()
     }
 
-    /// The freshness lifetime (§4.2.1). If it is not stated: a tenth of the time since Last-Modified, up to a day (§4.2.2).
+    /// The freshness lifetime (§4.2.1). Without a stated lifetime: a tenth of the time since Last-Modified, up to a day (§4.2.2).
     pub(super) fn lifetime(&self) -> Duration {
         let control = self.control();
         if let Some(said) = control.s_maxage.or(control.max_age) {
@@ -205,7 +206,7 @@ impl StoredHead {
         let date = self.value(b"date").and_then(http_date);
         let mut expires = self.values(b"expires");
         if let Some(first) = expires.next() {
-            // `0` and other dates that cannot be read are past (§5.3), and so are two that differ.
+            // `0` and other malformed dates are in the past (§5.3), and so are two different dates.
             let is_one = expires.all(|other| other == first);
             let until = http_date(first).filter(|_| is_one).zip(date);
             return until.and_then(|(expires, date)| expires.duration_since(date).ok()).unwrap_or_default();
@@ -216,7 +217,7 @@ impl StoredHead {
         unchanged.filter(|_| may_be).map_or(Duration::ZERO, |unchanged| (unchanged / 10).min(MOST_HEURISTIC))
     }
 
-    /// Adds the fields that are kept. Returns the answer's Age.
+    /// Adds the answer's fields, except Age and framing. Returns the Age.
     fn take(&mut self, each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Option<Duration> {
         let mut age = None;
         each(&mut |name, value| {
@@ -239,7 +240,7 @@ impl StoredHead {
     fn dated(&mut self, at: SystemTime, delay: Duration, age: Option<Duration>) {
         let date = self.value(b"date").and_then(http_date);
         if date.is_none() {
-            // RFC 9110 §6.6.1
+            // RFC 9110 §6.6.1: a recipient that stores an answer without a Date adds the time of receipt.
             self.fields.retain(|(name, _)| name != b"date");
             self.fields.push((b"date".to_vec(), shown_http_date(at).into_bytes()));
         }
@@ -264,7 +265,7 @@ fn whole_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Fields that describe content. A 304 has no content, so that its values may describe nothing.
+/// Fields that describe content. A 304 has no content, so its values of these fields are meaningless.
 const OF_CONTENT: [&str; 4] = ["content-encoding", "content-length", "content-range", "content-type"];
 const MOST_HEURISTIC: Duration = Duration::from_secs(24 * 3600);
 
@@ -294,7 +295,7 @@ pub(super) mod tests {
         StoredHead::new(&received(status), of(fields), |_| None)
     }
 
-    /// The lifetime, and the age when it came, in seconds.
+    /// The lifetime, and the age on arrival, in seconds.
     fn times(fields: &[(&str, &str)]) -> (u64, u64) {
         let head = head(200, fields);
         (head.lifetime().as_secs(), head.age(at(0)).unwrap().as_secs())
@@ -343,7 +344,7 @@ pub(super) mod tests {
         assert_eq!(modified("Sun, 07 Nov 1993 12:00:00 GMT"), 24 * 3600);
         assert_eq!(modified("Sun, 06 Nov 1994 13:00:00 GMT"), 0);
         let created = head(201, &[("last-modified", "Sun, 06 Nov 1994 11:00:00 GMT")]);
-        assert_eq!(created.lifetime(), Duration::ZERO, "not for every status");
+        assert_eq!(created.lifetime(), Duration::ZERO, "a heuristic lifetime is not for every status");
     }
 
     #[test]
@@ -434,7 +435,10 @@ pub(super) mod tests {
         ] {
             assert_eq!(stored.is_known_to(&asks(tags, since)), expected, "{tags:?} {since:?}");
         }
-        assert!(head(200, &[("date", noon)]).is_known_to(&asks(&[], Some(later))), "by Date where nothing else is");
+        assert!(
+            head(200, &[("date", noon)]).is_known_to(&asks(&[], Some(later))),
+            "by Date if there is no other validator"
+        );
         assert!(!head(404, &[("etag", "\"a\"")]).is_known_to(&asks(&["\"a\""], None)));
     }
 
@@ -457,7 +461,7 @@ pub(super) mod tests {
         assert_eq!(values("link"), [b"<z>"]);
         assert_eq!(values("x-robots-tag"), [b"noindex"]);
         assert_eq!((values("content-type"), values("x-kept")), (vec![b"text/html".to_vec()], vec![b"1".to_vec()]));
-        assert_eq!(values("date"), [b"Sun, 06 Nov 1994 12:01:40 GMT"], "that of the 304, which has none");
+        assert_eq!(values("date"), [b"Sun, 06 Nov 1994 12:01:40 GMT"], "the time of the 304, which has no Date");
         assert_eq!(confirmed.age(at(100)), Some(Duration::from_secs(3)));
         assert_eq!(confirmed.fetch, stored.fetch);
     }
@@ -532,7 +536,7 @@ pub(super) mod tests {
         };
         let date = "Sun, 06 Nov 1994 11:00:00 GMT";
         let fresh = head(200, &[("last-modified", date), ("date", date)]);
-        assert_eq!(fresh.part(&wanted(date), 9), BodyPart::Whole, "it may have changed in that second");
+        assert_eq!(fresh.part(&wanted(date), 9), BodyPart::Whole, "the page may have changed again within that second");
         let weak = head(200, &[("etag", "W/\"a\"")]);
         assert_eq!(weak.part(&wanted("W/\"a\""), 9), BodyPart::Whole);
     }

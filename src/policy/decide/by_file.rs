@@ -1,4 +1,4 @@
-//! Decides by a site's robots.txt, or by the fact that it cannot be read. Pure.
+//! Decides by a site's robots.txt, or without one if it is missing or unreachable. Pure.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -27,9 +27,9 @@ impl<'a> Case<'a> {
         Case { rules, request, tokens: rules.product_tokens(request), now, path }
     }
 
-    /// The ruling by robots.txt, and whether it should be fetched again. `file`: the applicable rules, if there is a file.
+    /// The ruling by robots.txt, and whether to fetch the file again. `file`: the file and the rules that apply, if there is a file.
     pub fn by_entry(&mut self, entry: &Entry, file: Option<(&RobotsTxt, &RuleSet)>) -> (Ruling, bool) {
-        // RFC 9309 §2.2.2: implicitly allowed, even if nothing is known or everything is disallowed.
+        // RFC 9309 §2.2.2: robots.txt itself is implicitly allowed, even if its content is unknown or disallows everything.
         if self.request.target == b"/robots.txt" {
             return (Ruling::Allow(Allowance::RobotsTxt), false);
         }
@@ -83,7 +83,8 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// RFC 9309 §2.3.1.4: complete disallow; after a reasonably long time the file may be treated as unavailable.
+    /// The ruling while robots.txt is unreachable. RFC 9309 §2.3.1.4: complete disallow; after a reasonably long time the file may be
+    /// treated as unavailable.
     fn unreachable(&self, trouble: &Trouble) -> (Ruling, bool) {
         let left_alone = trouble.left_alone_for(self.now);
         if trouble.is_long(self.now) && self.rules.options.allow_long_unreachable {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use crate::policy::{Entry, Refusal, SiteFile};
 
-/// What to do with a request.
+/// The decision on a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     pub ruling: Ruling,
-    /// The gap between two starts, as far as it is known, whatever the ruling.
+    /// The gap between two starts, whatever the ruling. `None`: no gap is known.
     pub crawl_delay: Option<Duration>,
     /// The files to fetch again in the background.
     pub refresh: Vec<SiteFile>,
@@ -20,9 +20,9 @@ pub struct Decision {
 pub enum Ruling {
     /// Undecided until this file is fetched.
     Fetch(SiteFile),
-    /// Allowed, in its turn.
+    /// The request may be sent, at the pace of its host.
     Allow(Allowance),
-    /// Refused, but only reported: `report` is configured.
+    /// Refused, but the refusal is only reported, as `report` is configured.
     Report(Box<Refusal>),
     Refuse(Box<Refusal>),
 }
@@ -48,13 +48,13 @@ pub enum Allowance {
     LongUnreachable,
 }
 
-/// What is known of a site.
+/// The known state of a site.
 #[derive(Debug, Clone, Copy)]
 pub struct Known<'a> {
     pub robots: &'a Entry,
-    /// `None`: it is not needed ([`HostRules::mining_purpose`](super::HostRules::mining_purpose)).
+    /// `None`: the file is not needed ([`HostRules::mining_purpose`](super::HostRules::mining_purpose)).
     pub tdmrep: Option<&'a Entry>,
-    /// `None`: the same ([`HostRules::licensed_purposes`](super::HostRules::licensed_purposes)).
+    /// `None`: the file is not needed ([`HostRules::licensed_purposes`](super::HostRules::licensed_purposes)).
     pub license: Option<&'a Entry>,
 }
 

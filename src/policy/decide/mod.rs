@@ -1,5 +1,5 @@
-//! Decides whether a request may be sent, from the configuration and what is known of its site. Nothing else decides. A decision
-//! contains its evidence, which `explain`, refusals and logs render. Pure: time is an argument.
+//! Decides whether a request may be sent, by the configuration and the known state of its site. All such decisions are made here. A
+//! decision contains its evidence, which `explain`, refusals and logs render. Pure: time is an argument.
 //!
 //! An example of one decision:
 //!
@@ -29,15 +29,15 @@
 //!
 //! The steps in order; the first with a ruling decides:
 //!
-//! 1. The operator's `deny`. What `allow` matches is refused by nothing below; robots.txt is still fetched first, for its delay.
+//! 1. The operator's `deny`. If `allow` matches, no step below refuses; robots.txt is still fetched first, for its delay.
 //! 2. `robots: ignore` allows.
 //! 3. `/robots.txt` itself is allowed.
 //! 4. Without a usable copy of robots.txt: fetch it, or refuse while it is unreachable.
-//! 5. Its rules, for the path as it is sent and for each form that servers make of it.
-//! 6. Its usage preferences, and its groups for a purpose, for the declared purposes; then `Visit-time`.
-//! 7. tdmrep.json, then the licence file, of what is still allowed.
+//! 5. The rules of robots.txt, for the path as it is sent and for each form that servers make of it.
+//! 6. The usage preferences of robots.txt and its groups for a purpose, for the declared purposes; then `Visit-time`.
+//! 7. tdmrep.json, then the licence file, if the request is still allowed.
 //!
-//! `mode: report` and `robots: report` turn refusals into reports. Nothing lifts the pace.
+//! `mode: report` and `robots: report` turn refusals into reports. The pace applies in any case.
 
 mod by_file;
 mod decision;
@@ -56,7 +56,8 @@ use super::usage::entries::refused_by_entries;
 use super::{Authority, Refusal, Request, RobotsOverride};
 use by_file::Case;
 
-/// Decides by what is known. The other files are asked of what robots.txt lets go, be it for a report alone.
+/// Decides on a request by the known state of its site. tdmrep.json and the licence file decide only if robots.txt allows the request or
+/// its refusal is only reported.
 pub fn decide<'a>(known: impl Into<Known<'a>>, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Decision {
     let Known { robots, tdmrep, license } = known.into();
     let mut case = Case::new(rules, request, now);
@@ -66,7 +67,7 @@ pub fn decide<'a>(known: impl Into<Known<'a>>, rules: &HostRules, request: &Requ
     {
         decision = case.by_entries(decision, robots, SiteFile::TdmRep, tdmrep);
     }
-    // Neither is waited for before the other is asked for.
+    // Requests both missing files at once, not one after the other.
     if (case.is_open(&decision.ruling) || decision.ruling == Ruling::Fetch(SiteFile::TdmRep))
         && let Some((license, url)) = license.zip(robots.license_url())
     {
@@ -76,7 +77,7 @@ pub fn decide<'a>(known: impl Into<Known<'a>>, rules: &HostRules, request: &Requ
 }
 
 /// Whether a file of the site other than robots.txt may be fetched: judged like a page, as only robots.txt is exempt (RFC 9309 §2.2.2).
-/// Usage preferences do not matter, as it is read only to be obeyed.
+/// Usage preferences do not matter, as the file is read only to obey it.
 pub fn judge_file(robots: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Ruling {
     match Case::new(rules, request, now).by_robots(robots).ruling {
         Ruling::Refuse(why) if matches!(*why, Refusal::UsageDisallowed { .. }) => Ruling::Allow(Allowance::NoRule),
@@ -84,15 +85,15 @@ pub fn judge_file(robots: &Entry, rules: &HostRules, request: &Request<'_>, now:
     }
 }
 
-/// Whether the site's tdmrep.json or licence file may be fetched. If the licence file is on another host, the robots.txt there decides,
-/// before it is fetched.
+/// Whether the site's tdmrep.json or licence file may be fetched. Returns true for a licence file on another host: the robots.txt of that
+/// host decides before the fetch.
 pub fn may_fetch(file: SiteFile, robots: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> bool {
     let Some((at, target)) = place(file, robots, request.authority) else { return false };
     let request = Request { target: target.as_bytes(), ..*request };
     at != *request.authority || !matches!(judge_file(robots, rules, &request, now), Ruling::Refuse(_))
 }
 
-/// What the licence file says of a page whose answer has linked to it.
+/// Decides by the licence file on a page whose answer has linked to that file.
 pub fn judge_linked(
     robots: &Entry,
     license: &Entry,
@@ -107,7 +108,7 @@ pub fn judge_linked(
     }
 }
 
-/// Authority and target of a file of the site. `None`: it has none.
+/// Authority and target of a file of the site. `None`: the site has no such file.
 fn place<'a>(file: SiteFile, robots: &'a Entry, authority: &Authority) -> Option<(Authority, Cow<'a, str>)> {
     match file {
         SiteFile::Robots | SiteFile::TdmRep => Some((authority.clone(), file.path().into())),
@@ -118,7 +119,7 @@ fn place<'a>(file: SiteFile, robots: &'a Entry, authority: &Authority) -> Option
 impl Case<'_> {
     fn by_robots(&mut self, entry: &Entry) -> Decision {
         let rules = self.rules;
-        // First, as judging the file may spend the budget.
+        // The operator's rules come first, as judging the file may spend the budget.
         let own = rules.own_rules.as_ref().map(|own| own.judge_within(&mut self.path));
         let robots = entry.robots_txt().filter(|_| rules.robots != RobotsOverride::Ignore);
         let file = robots.map(|robots| robots.rules_within(&self.tokens, &mut self.path.budget));
@@ -147,7 +148,7 @@ impl Case<'_> {
         }
     }
 
-    /// Adds to the decision what the site's tdmrep.json or licence file says. `known`: the state of that file.
+    /// Adds the ruling of the site's tdmrep.json or licence file to the decision. `known`: the state of that file.
     #[cold]
     fn by_entries(&mut self, mut decision: Decision, robots: &Entry, file: SiteFile, known: &Entry) -> Decision {
         let Self { rules, request, now, .. } = *self;
@@ -160,9 +161,10 @@ impl Case<'_> {
         let may_fetch = || known.may_fetch(now) && may_fetch(file, robots, rules, request, now);
         let is_beside = matches!(decision.ruling, Ruling::Fetch(_));
         let Some((answer, state)) = known.usable(now) else {
-            // Nobody waits for a licence file whose refusals are only reported.
+            // A request does not wait for a licence file whose refusals are only reported.
             let is_optional = matches!(file, SiteFile::License(_)) && self.is_reported(mode);
-            // A page waits once: a site that answers the file with Retry-After each time would have no page fetched.
+            // A page waits for the file only once. Otherwise no page of a site that always answers the file with Retry-After would be
+            // fetched.
             let is_awaited = known.trouble.is_none() && !is_optional && !is_beside;
             match is_awaited {
                 _ if !may_fetch() => {}

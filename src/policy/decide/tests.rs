@@ -1,4 +1,4 @@
-//! Decisions, case by case: configuration, state of robots.txt, result.
+//! Tests of decisions: configuration, state of robots.txt, result.
 
 use super::*;
 use crate::policy::entry::{SiteAnswer, Trouble, Validators};
@@ -51,7 +51,7 @@ fn ask(entry: &Entry, target: &str, after: Duration) -> Said {
     ask_with(entry, target, after, &PolicyOptions::default())
 }
 
-/// A decision, reduced to what most of these tests check.
+/// A decision, reduced to the parts that most of these tests check.
 #[derive(Debug, PartialEq)]
 enum Said {
     Allow { crawl_delay: Option<Duration>, refresh: bool },
@@ -66,7 +66,7 @@ impl Said {
             Ruling::Allow(_) => Self::Allow { crawl_delay, refresh },
             Ruling::Fetch(_) => Self::Fetch,
             Ruling::Refuse(why) => Self::Refuse { why: *why, refresh },
-            Ruling::Report(why) => panic!("told of only: {why}"),
+            Ruling::Report(why) => panic!("only reported: {why}"),
         }
     }
 }
@@ -76,7 +76,7 @@ fn allow(crawl_delay: Option<u64>, refresh: bool) -> Said {
 }
 
 fn example() -> Authority {
-    Authority::from_url("https://example.com").expect("it is one")
+    Authority::from_url("https://example.com").expect("an authority")
 }
 
 fn disallowed(line: u32, pattern: &str) -> Refusal {
@@ -122,7 +122,11 @@ fn robots_txt_itself_is_always_allowed() {
     for entry in [Entry::default(), locked(), fail(&Entry::default(), Duration::ZERO)] {
         assert_eq!(ask(&entry, "/robots.txt", Duration::ZERO), allow(None, false));
     }
-    assert_eq!(ask(&file(), "/robots.txt", Duration::ZERO), allow(Some(2), false), "in its turn, as anything");
+    assert_eq!(
+        ask(&file(), "/robots.txt", Duration::ZERO),
+        allow(Some(2), false),
+        "with its delay, like any other URL"
+    );
 }
 
 #[test]
@@ -146,21 +150,22 @@ fn what_a_missing_file_means_is_as_the_operator_says_now() {
     }
 }
 
-/// The clock was ten days ahead at the failure, and is correct now.
+/// The clock was ten days ahead when the fetch failed, and is correct now.
 #[test]
 fn a_clock_that_was_ahead_leaves_no_site_alone_for_days() {
     for before in [Entry::default(), file()] {
         let ahead = fail(&before, DAY * 10);
-        assert!(ahead.may_fetch(midnight()), "it is no longer left alone than a failure leaves it alone");
+        assert!(ahead.may_fetch(midnight()), "the wait is not longer than after any failure");
         let right = fail(&ahead, Duration::ZERO);
-        assert_eq!(right.trouble.as_ref().unwrap().since, midnight(), "and has not failed since the future");
+        assert_eq!(right.trouble.as_ref().unwrap().since, midnight(), "the failure is not dated in the future");
         assert!(!right.may_fetch(midnight() + Duration::from_secs(59)));
         assert!(right.may_fetch(midnight() + Duration::from_secs(60)));
     }
     assert_eq!(ask(&fail(&Entry::default(), DAY * 10), "/", Duration::ZERO), Said::Fetch);
 }
 
-/// The copy was dated by a clock ten days ahead: it is used, renewed at once, and otherwise valid for thirty days from now.
+/// The copy was dated by a clock ten days ahead. It is used and refreshed at once; if the refresh fails, it stays valid for thirty days
+/// from now.
 #[test]
 fn a_copy_from_the_future_is_renewed_at_once_and_no_longer_good_than_any() {
     let mut entry = file();
@@ -199,8 +204,8 @@ fn a_stale_copy_decides_for_a_day_and_then_no_more() {
 #[test]
 fn a_failed_refresh_leaves_the_copy_in_force_for_thirty_days() {
     let failed = fail(&file(), HOUR);
-    assert_eq!(ask(&failed, "/public", HOUR), allow(Some(2), false), "left alone");
-    assert_eq!(ask(&failed, "/public", HOUR + Duration::from_secs(60)), allow(Some(2), true), "tried again");
+    assert_eq!(ask(&failed, "/public", HOUR), allow(Some(2), false), "waits after a failure");
+    assert_eq!(ask(&failed, "/public", HOUR + Duration::from_secs(60)), allow(Some(2), true), "fetched again");
     assert_eq!(ask(&failed, "/private", DAY * 29), refuse(Some((2, "/private")), true));
     assert_eq!(ask(&failed, "/public", DAY * 30), Said::Fetch);
     let failed = fail(&failed, DAY * 30);
@@ -266,11 +271,11 @@ fn a_confirmed_copy_is_fresh_again() {
     let confirmed = entry.confirmed(&Validators::default(), freshness).unwrap();
     assert_eq!(ask(&confirmed, "/public", DAY), allow(Some(2), false));
     assert_eq!(confirmed.trouble, None);
-    assert_eq!(confirmed.answer.unwrap().validators, tag("\"1\""), "a 304 need not repeat it");
+    assert_eq!(confirmed.answer.unwrap().validators, tag("\"1\""), "a 304 need not repeat the ETag");
     let weak = entry.confirmed(&tag("W/\"1\""), freshness).unwrap();
     assert_eq!(weak.answer.unwrap().validators, tag("W/\"1\""));
     assert!(Entry::default().confirmed(&Validators::default(), freshness).is_none());
-    assert!(fail(&entry, HOUR).confirmed(&tag("\"1\""), freshness).is_none(), "it was not asked for by them");
+    assert!(fail(&entry, HOUR).confirmed(&tag("\"1\""), freshness).is_none(), "the request was not conditional");
 }
 
 #[test]
@@ -326,7 +331,7 @@ fn a_preference_disallows_for_a_declared_purpose_only() {
     assert_eq!(ask("/x/../art/1", &purposes), Said::Refuse { why: unwelcome, refresh: false });
     assert_eq!(ask("/science", &purposes), allow(None, false));
     let Said::Refuse { why, .. } = ask("/private", &purposes) else { panic!("a rule says no") };
-    assert_eq!(why.slug(), "robots-disallowed", "the rule goes first");
+    assert_eq!(why.slug(), "robots-disallowed", "the rule decides before the preference");
     let Said::Refuse { why, .. } = ask("/art/..%2Fprivate/l.xml", &purposes) else { panic!("a rule says no") };
     assert_eq!(why.slug(), "robots-disallowed", "for each form of the path");
     let rules = rules(PolicyOptions { purposes: purposes.to_vec(), ..PolicyOptions::default() });
@@ -431,7 +436,7 @@ fn the_operators_rules_go_before_those_of_robots_txt_and_keep_its_pace() {
     assert_eq!(
         ruling(&rules, &Entry::default(), "/private/mine"),
         Ruling::Fetch(SiteFile::Robots),
-        "its delay is not known yet"
+        "the delay of robots.txt is not known yet"
     );
 }
 
@@ -449,7 +454,7 @@ fn an_ignored_robots_txt_is_not_fetched_and_delays_nothing() {
     assert!(matches!(ruling(&denying, &file(), "/private"), Ruling::Refuse(why) if is_denied(&why)));
 }
 
-/// `robots: report` lifts robots.txt; `mode: report` lifts the operator's rules, too.
+/// `robots: report` only reports refusals by robots.txt; `mode: report` also those by the operator's rules.
 #[test]
 fn what_is_only_reported_goes_and_keeps_its_reason() {
     let here = HostRules { robots: RobotsOverride::Report, ..rules(PolicyOptions::default()) };
@@ -482,7 +487,7 @@ fn the_configured_delay_and_names_hold_in_place_of_the_files() {
     assert_eq!(tokens(&rules(PolicyOptions::default()), &anybody), ["FooBot"]);
     let sent =
         HostRules::new(Arc::new(PolicyOptions { user_agent: Some("Sent/2".into()), ..PolicyOptions::default() }));
-    assert_eq!(tokens(&sent, &anybody), ["Sent"], "what goes out is what is judged");
+    assert_eq!(tokens(&sent, &anybody), ["Sent"], "the User-Agent as sent decides");
     let given = rules(PolicyOptions::default()).asked_for(&own, &[]);
     assert_eq!(tokens(&given, &anybody), ["Own"]);
 }
@@ -512,7 +517,7 @@ fn groups_that_all_name_one_crawler_are_decided_by_within_the_budget() {
                 other => panic!("{other:?}"),
             }
             let has_pace = piece.contains("delay") || piece.contains("rate");
-            assert_eq!(crawl_delay.is_some(), has_pace, "the pace is known all the same");
+            assert_eq!(crawl_delay.is_some(), has_pace, "the pace is known nevertheless");
             crate::robots::steps_of(|| _ = asked("/[y]"))
         });
         assert!(steps[0] < 50_000, "{piece} {steps:?}");
@@ -520,10 +525,10 @@ fn groups_that_all_name_one_crawler_are_decided_by_within_the_budget() {
     }
 }
 
-/// The budget, and the comparisons of names, which tests count too.
+/// The budget, and room for comparisons of names, which tests count in addition.
 const MOST_STEPS: u64 = crate::robots::budget::StepBudget::STEPS as u64 + 5_000;
 
-/// How many patterns that the path nearly matches each source of rules has.
+/// For each source of rules, its number of patterns that nearly match the path.
 #[derive(Debug, Clone, Copy, Default)]
 struct Dear {
     own: usize,
@@ -537,9 +542,9 @@ struct Dear {
 }
 
 impl Dear {
-    /// What is said of the path, as the file whose rules are too complex or `allow`, and the steps.
+    /// Decides on the path. Returns `allow` or the source whose rules are too complex, and the number of steps.
     fn decided(self, target: &str) -> (String, u64) {
-        // No three bytes in a row tell them apart.
+        // These patterns do not differ in any three consecutive bytes, so the index of patterns does not help.
         let digits = |n: usize| n.to_string().chars().map(|digit| format!("*{digit}")).collect::<String>();
         let patterns = |count: usize| (0..count).map(|n| format!("/*aaa{}", digits(n)));
         let lines = |count: usize, key: &str, end: &str| -> String {
@@ -592,7 +597,7 @@ impl Dear {
     }
 }
 
-/// A path that is dear to compare, and one that has more forms.
+/// Two paths that are expensive to compare: the first also has several forms.
 fn dear_paths() -> [String; 2] {
     let path = format!("/{}~b", "a".repeat(100));
     [format!("{path};c\\d?["), path]
@@ -600,7 +605,7 @@ fn dear_paths() -> [String; 2] {
 
 const ROBOTS: &str = "https://example.com/robots.txt";
 
-/// All that rules are compared with a path for, each alone.
+/// Tests each source of rules alone.
 #[test]
 fn whatever_spends_the_budget_of_a_decision_has_it_refused_with_its_own_cause() {
     type Make = fn(usize) -> Dear;
@@ -625,7 +630,7 @@ fn whatever_spends_the_budget_of_a_decision_has_it_refused_with_its_own_cause() 
     }
 }
 
-/// The budget is one: what each source alone would leave enough of, two together spend.
+/// There is one budget for all sources: each of two sources stays within the budget alone, but both together exceed it.
 #[test]
 fn all_sources_of_rules_share_the_budget_of_a_decision() {
     let [_, target] = dear_paths();

@@ -1,7 +1,7 @@
 //! How long a copy of robots.txt is usable (RFC 9309 §2.4, RFC 9111 §4.2), and when to retry a failed fetch. Pure.
 //!
 //! Not `http-cache-semantics`: it stores whole header maps with each copy, supports neither a least lifetime nor long use without
-//! revalidation, and obeys `no-store`, with which a robots.txt could never be kept.
+//! revalidation, and obeys `no-store`, which would prevent keeping a robots.txt at all.
 
 use std::time::{Duration, SystemTime};
 
@@ -71,8 +71,8 @@ impl CacheFields {
         }
     }
 
-    /// How long the response is fresh from `now`, when it was received. Without fields: a day, or as `confirmed` if it is a 304. If the
-    /// fields are malformed or forbid storing, the minimum: robots.txt must be kept for some time to be usable at all.
+    /// How long the response is fresh from `now`, the time of receipt. Without fields: a day, or `confirmed`, the old lifetime, for a 304.
+    /// If the fields are malformed or forbid storing: the minimum, as robots.txt must be kept for some time to be usable at all.
     pub fn lifetime(&self, now: SystemTime, confirmed: Option<Duration>, limits: &FreshnessLimits) -> Duration {
         let Self { control, expires, age, .. } = self;
         let stated = match control.no_cache || control.no_store {
@@ -91,8 +91,8 @@ impl CacheFields {
     }
 }
 
-/// When a copy was validated, and until when it is usable. In milliseconds since 1970, which take half the space of `SystemTime`: a
-/// million of these are held.
+/// When a copy was validated, and until when it is usable. In milliseconds since 1970, which take half the space of `SystemTime`, as there
+/// may be a million copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freshness {
     validated: u64,
@@ -116,7 +116,7 @@ impl Freshness {
         Duration::from_millis(self.expires.saturating_sub(self.validated))
     }
 
-    /// When a request will cause a refresh in the background.
+    /// The time from which a request causes a refresh in the background.
     pub fn refresh_at(&self) -> SystemTime {
         time(self.refresh)
     }
@@ -126,7 +126,7 @@ impl Freshness {
         time(self.expires)
     }
 
-    /// Milliseconds since 1970: validated, to be refreshed, expired.
+    /// The times of validation, refresh and expiry, in milliseconds since 1970.
     pub fn to_millis(&self) -> [u64; 3] {
         [self.validated, self.refresh, self.expires]
     }
@@ -144,21 +144,21 @@ impl Freshness {
         Self { validated: millis(validated_at), refresh: millis(expires_at - ahead), expires: millis(expires_at) }
     }
 
-    /// Corrects a stored value. A copy dated in the future, by a wrong clock, is treated as just fetched, and due for a refresh.
+    /// Corrects a stored value: treats a copy that a wrong clock dated in the future as just fetched and due for a refresh.
     #[must_use]
     pub fn sanitized(self, now: SystemTime) -> Self {
         let now = millis(now);
         if self.validated > now { Self { validated: now, refresh: now, expires: now } } else { self }
     }
 
-    /// Limits the freshness to this time.
+    /// Limits the freshness to this duration after validation.
     #[must_use]
     pub fn within(self, most: Duration) -> Self {
         let latest = millis(self.validated_at() + most.min(FAR));
         Self { refresh: self.refresh.min(latest), expires: self.expires.min(latest), ..self }
     }
 
-    /// The state of the copy now. `failing`: robots.txt was requested since, without success.
+    /// The state of the copy now. `failing`: fetches of robots.txt since then have failed.
     pub fn state(&self, failing: bool, now: SystemTime) -> CopyState {
         let now = millis(now);
         let Some(age) = now.checked_sub(self.validated).map(Duration::from_millis) else {
@@ -219,7 +219,7 @@ pub fn retry_in(failures: u32, retry_after: Option<Duration>, random: f64) -> Du
     }
 }
 
-/// Prevents overflow in `SystemTime` arithmetic, whatever is configured.
+/// Longest lifetime. Prevents overflow in `SystemTime` arithmetic, whatever is configured.
 const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
 
 fn unit(random: f64) -> f64 {

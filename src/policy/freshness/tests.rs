@@ -1,4 +1,4 @@
-//! Freshness and retries (docs/robots-txt-life.md).
+//! Tests of freshness and retries (docs/robots-txt-life.md).
 
 use super::*;
 

@@ -15,8 +15,8 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// Counts a refusal, and pauses the host after too many in a row. After the pause one request goes at a time, as in any backoff: a
-    /// refusal begins another pause, and any other answer ends it all.
+    /// Counts a refusal, and pauses the host after too many in a row. After the pause one request goes at a time, as in any backoff. A
+    /// refusal then begins another pause; any other answer resets the count.
     pub(super) fn turned_away(&mut self, now: &impl Fn() -> Instant, slot: &Slot) {
         let Some(Breaker { after, pause }) = self.breaker else { return };
         if self.observed.refusals >= after.get() && slot.number <= self.raised_at {
@@ -30,8 +30,8 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// Counts a 429 or 503 answer. Nothing starts for a while from now: the answer may come long after the start that gaps are measured
-    /// from. Retry-After may exceed `max_crawl_delay`, which limits what robots.txt asks for at every request; a Retry-After applies once.
+    /// Counts a 429 or 503 answer. Nothing starts until the backoff after the answer has passed, as the answer may come long after the
+    /// start of its request. Retry-After may exceed `max_crawl_delay`, as it applies once, not to every request.
     pub(super) fn refused(&mut self, now: &impl Fn() -> Instant, slot: &Slot, retry_after: Option<Duration>) {
         self.turned_away(now, slot);
         let (of_this_round, before) = (slot.number > self.raised_at, self.observed.backoff);

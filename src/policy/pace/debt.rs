@@ -1,11 +1,11 @@
-//! The debt of a key: the longest gap, the backoff and the hold that later starts have to keep.
+//! The debt of a key: the longest gap, the backoff and the hold that delay later starts.
 
 use super::terms::SlotRequest;
 use super::{Observed, Schedule, terms};
 use std::time::{Duration, Instant};
 
 impl<W> Schedule<W> {
-    /// Until when the host is paused after too many consecutive refusals.
+    /// The end of the pause after too many consecutive refusals. `None`: the host is not paused.
     pub fn paused_until(&self, now: Instant) -> Option<Instant> {
         let is_open = self.pauses_after.is_some_and(|after| self.observed.refusals >= after.get());
         self.last.hold.filter(|hold| is_open && *hold > now)
@@ -23,12 +23,13 @@ impl<W> Schedule<W> {
         terms::MAX_BACKOFF.max(self.max_delay).min(terms::FAR)
     }
 
-    /// The end of the debt: of the longest gap and the hold. `None`: nothing is owed.
+    /// The end of the debt: the later end of the longest gap and the hold. `None`: nothing is owed.
     pub fn owed(&self, now: Instant) -> Option<Instant> {
         self.owed_until().filter(|until| *until > now)
     }
 
-    /// Starts nothing before `until`, as the host has asked for time in another of its schedules.
+    /// Starts nothing before `until`, and adopts the backoff and refusals: the host asked for time in answer to a request of another of its
+    /// schedules.
     pub fn hold(&mut self, until: Instant, Observed { backoff, refusals, .. }: Observed) {
         self.last.hold = self.last.hold.max(Some(until));
         self.observed.backoff = self.observed.backoff.max(backoff);
@@ -41,13 +42,13 @@ impl<W> Schedule<W> {
         self.in_flight == 0 && self.wait_queue.is_none()
     }
 
-    /// Whether the longest gap owed is that of the last start, so that the last start and this gap are the whole debt.
+    /// Whether the longest gap owed follows the last start, so that the last start and this gap are the whole debt.
     pub fn owes_one_gap(&self) -> bool {
         let (start, gap) = (self.last.last_start, self.delay());
         gap.is_zero() || self.longest.is_some_and(|(_, until)| start.is_some_and(|start| until == start + gap))
     }
 
-    /// Adopts the end of the longest gap that a dropped schedule or another process owes, unless this schedule has started something.
+    /// Adopts the end of the longest gap that a dropped schedule or another process owes, unless this schedule has started a request.
     pub fn adopt_owed(&mut self, until: Instant) {
         if let (Some(start), None) = (self.last.last_start, self.longest) {
             let delay = until.duration_since(start);
@@ -55,7 +56,7 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// Records the gap that a start owes. A shorter gap does not replace a longer one still owed.
+    /// Records the gap that a start owes. A shorter gap does not replace a longer gap that is still owed.
     pub(super) fn owe_gap(&mut self, start: Instant, demand: SlotRequest) {
         let gap = demand.gap(self.observed.latency);
         if gap >= self.delay() || self.longest.is_none_or(|(_, until)| until <= start) {
@@ -63,7 +64,7 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// The longest gap still owed, by the host's current latency.
+    /// The longest gap still owed, computed with the host's current latency.
     #[inline]
     pub(super) fn delay(&self) -> Duration {
         self.longest.map_or(Duration::ZERO, |(demand, _)| demand.gap(self.observed.latency))

@@ -1,4 +1,4 @@
-//! Schedules of keys that a fleet shares: the source of their starts, and what the other instances tell of them.
+//! Schedules of keys that a fleet shares: the source of their starts, and the starts and observations of the other instances.
 
 use super::gap::{Forecast, halved};
 use super::terms::{MAX_BACKOFF, SlotRequest};
@@ -20,8 +20,8 @@ impl<W> Schedule<W> {
         matches!(self.source, TurnSource::Fleet { known: false, .. })
     }
 
-    /// Starts requests only in this instance's part of the time from now on. `last_start`: the latest start that the other instances, which
-    /// can no longer be heard, may have made.
+    /// Restricts starts to this instance's part of the time from now on, as contact with the others is lost. `last_start`: the latest start
+    /// that the others may have made before.
     pub fn part(&mut self, phase: Phase, last_start: Option<Instant>) {
         if phase.instances > 1 && !matches!(self.source, TurnSource::Partitioned(_)) {
             self.adopt(LastStarts { last_start, ..LastStarts::default() });
@@ -29,13 +29,14 @@ impl<W> Schedule<W> {
         self.follow(TurnSource::Partitioned(phase));
     }
 
-    /// Whether a request waits for the fleet's turn, which another instance may have.
+    /// Whether a request waits while this instance does not have the fleet's turn.
     pub fn is_behind_another(&self) -> bool {
         self.wait_queue.is_some() && matches!(self.source, TurnSource::Fleet { has_turn: false, .. })
     }
 
     /// Estimates how many instances or processes want the key, including this one: each has reserved one start, and `newest` is the latest
-    /// of these. Time more than a gap ago does not count: nobody wanted the host then, or this instance could not ask.
+    /// of these. Counts the gaps up to `newest`, from the last start or at most one gap ago: before that, nobody wanted the host, or this
+    /// instance could not ask.
     pub fn rivals(&self, newest: Instant, gap: Duration, now: Instant) -> u32 {
         let last = self.last.last_start.unwrap_or(now).min(now);
         let since = now.checked_sub(gap).map_or(last, |before| last.max(before));
@@ -43,12 +44,12 @@ impl<W> Schedule<W> {
         (gaps.round() as u32).clamp(1, MOST_RIVALS)
     }
 
-    /// When the next waiting request is due, by the starts so far.
+    /// When the next waiting request is due, according to the starts so far.
     pub fn head_due(&self) -> Option<Instant> {
         self.due(self.wait_queue.as_ref()?.head()?)
     }
 
-    /// If the next waiting request lacks only the fleet's turn: its gap, and whether it is a first fetch of a robots.txt.
+    /// The gap of the next waiting request, and whether it is a first fetch of a robots.txt, if it lacks only the fleet's turn.
     pub fn head_start(&self, now: Instant) -> Option<(Duration, bool)> {
         let head = self.wait_queue.as_ref()?.head()?;
         let ready = if self.has_room(head) {
@@ -60,16 +61,16 @@ impl<W> Schedule<W> {
         ready.map(|ready| (inputs.between_starts(ready), ready.first_fetch))
     }
 
-    /// The instants that starts have to keep their distance from.
+    /// The instants from which starts keep their distance.
     pub fn last_starts(&self) -> LastStarts {
         self.last
     }
 
-    /// Adopts others' starts.
+    /// Adopts the starts of other instances.
     pub fn adopt(&mut self, others: LastStarts) {
         let last = self.last.max(others);
         if self.last != last {
-            // A request of ours that has not left yet loses its slot to that start.
+            // Our request that has not left yet loses its slot to the other instance's start.
             self.pending.take_if(|_| self.last.last_start != last.last_start);
             self.starts += 1;
             self.last = last;
@@ -77,11 +78,11 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// Replaces the observations by those of other instances.
+    /// Replaces the observations by those of the fleet.
     pub fn adopt_observed(&mut self, observed: Observed) {
         let observed = Observed { backoff: observed.backoff.min(MAX_BACKOFF), ..observed };
         if self.observed != observed {
-            // If the backoff was raised, starts until now say nothing about it.
+            // If the backoff was raised, the outcomes of starts until now must not change it.
             if observed.backoff > self.observed.backoff {
                 self.raised_at = self.starts;
             }
@@ -90,8 +91,8 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// Whether a request that has its slot but has not left may leave now: the source of starts is the same, and nothing has started since.
-    /// `has_turn`: the request still has the fleet's turn.
+    /// Whether a request that has its slot but has not left may leave now: the source of starts is still the same, and no other request has
+    /// started since. `has_turn`: the request still has the fleet's turn.
     pub fn holds(&self, slot: &Slot, has_turn: bool) -> bool {
         let is_there = match (self.source, slot.is_shared) {
             (TurnSource::Own, _) => return true,
@@ -102,15 +103,15 @@ impl<W> Schedule<W> {
         is_there && (slot.gap.is_zero() || self.pending == Some(slot.number))
     }
 
-    /// For a partitioned instance: its part of the time, and the gap that divides it.
+    /// The part of the time of a partitioned instance, and the gap that divides the time. `None`: all of the time is its own.
     fn phase(&self, request: SlotRequest) -> Option<(Phase, Duration)> {
         let TurnSource::Partitioned(phase) = self.source else { return None };
         let gap = self.inputs().between_starts(request);
         (phase.instances > 1 && !gap.is_zero()).then_some((phase, gap))
     }
 
-    /// Whether a new request may start now by this instance's part of the time. A request waits for the part to begin; if it cannot wait
-    /// so long, it may start anywhere in the part.
+    /// Whether this instance's part of the time lets a new request start now. A request waits for the part to begin; if it cannot wait that
+    /// long, it may start anywhere in the part.
     #[inline]
     pub(super) fn is_in_part(&self, now: Instant, request: SlotRequest, max_wait: Duration) -> bool {
         self.phase(request).is_none_or(|(phase, gap)| {
@@ -119,7 +120,8 @@ impl<W> Schedule<W> {
         })
     }
 
-    /// When the next request may start in this instance's part of the time. The time stays reserved for a while: a timer may be late.
+    /// Reserves a start in this instance's part of the time for the next request, and returns the start. It stays reserved for a while, as
+    /// a timer may be late.
     pub(super) fn reserve_part(&mut self, now: Instant, head: SlotRequest) -> Option<Instant> {
         let (phase, gap) = self.phase(head)?;
         let due = self.due(head);
@@ -134,7 +136,7 @@ impl<W> Schedule<W> {
         Some(part.1)
     }
 
-    /// The beginning of a forecast: the starts to keep a distance from, and the first possible start.
+    /// Begins a forecast: returns its inputs and the first possible start.
     pub(super) fn forecast_from(&self, now: Instant, request: SlotRequest) -> (Forecast, Instant) {
         let mut inputs = self.forecast_inputs();
         if self.in_flight > 0 && self.starts > self.raised_at.max(self.learned) {
@@ -147,11 +149,11 @@ impl<W> Schedule<W> {
             (Some((phase, gap)), _) => {
                 let reserved = wait_queue.and_then(|wait_queue| wait_queue.part).map(|(_, at)| at);
                 let first = reserved.unwrap_or_else(|| phase.next(self.due(head).map_or(now, |due| due.max(now)), gap));
-                // The part keeps its distance from these starts already.
+                // `first` already keeps its distance from the last starts.
                 from(LastStarts { last_start: None, last_fetch: None, ..self.last }, first.max(now))
             }
             (None, TurnSource::Fleet { reserved: Some(first), .. }) => {
-                // The reserved start keeps its distance from the last starts, if the starts between are on time.
+                // The reserved start keeps its distance from the last starts, if the starts in between are on time.
                 let first = first.max(now).max(self.due(head).unwrap_or(now));
                 from(LastStarts { hold: self.last.hold, ..LastStarts::default() }, first)
             }
@@ -159,7 +161,7 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// Whether this instance has the fleet's turn, or does not need it.
+    /// Whether this instance has the fleet's turn, or the request does not need the turn.
     #[inline]
     pub(super) fn may_turn(&self, demand: SlotRequest) -> bool {
         matches!(self.source, TurnSource::Fleet { has_turn: true, .. })
@@ -168,5 +170,5 @@ impl<W> Schedule<W> {
 }
 
 const MOST_RIVALS: u32 = 64;
-/// A start that is late by more than this fraction of a gap (a quarter) comes too close to the next instance's.
+/// Divisor of a gap: a start that is late by more than a quarter of a gap comes too close to the next instance's start.
 const LATE: u32 = 4;

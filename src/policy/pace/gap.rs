@@ -1,5 +1,5 @@
-//! The gap between two starts, from robots.txt, the operator, the host's latency and the backoff; and the last starts, from which the
-//! next keeps its distance. Pure.
+//! The gap between two starts, from robots.txt, the operator, the host's latency and the backoff; and the last starts, from which the next
+//! start keeps its distance. Pure.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,14 @@ impl Terms {
         self.asked().min(self.max_crawl_delay).min(FAR)
     }
 
-    /// The delay asked for, if it is cut to `max_crawl_delay`; to be logged once for each robots.txt.
+    /// The requested delay, if it exceeds `max_crawl_delay` and is cut; to be logged once for each robots.txt.
     pub fn clamped(&self) -> Option<Duration> {
         let asked = self.asked();
         (asked > self.max_crawl_delay).then_some(asked)
     }
 
-    /// The terms in the group's schedule: the delay alone. `None`: the group has no delay, or this is a first fetch of robots.txt.
+    /// The terms for the group's schedule, with the group's delay only. `None`: the group has no delay, or this is a first fetch of
+    /// robots.txt.
     pub fn of_group(&self) -> Option<Self> {
         let has_group = !self.group_delay.is_zero() && !self.first_fetch;
         let (crawl_delay, none) = (self.group_delay, Duration::ZERO);
@@ -32,7 +33,7 @@ impl Terms {
         })
     }
 
-    /// The terms in the host's schedule.
+    /// The terms for the host's schedule.
     #[must_use]
     pub fn of_host(&self) -> Self {
         Self { group_delay: Duration::ZERO, ..self.clone() }
@@ -75,13 +76,13 @@ impl GapInputs {
     }
 }
 
-/// The instants that a start has to keep its distance from.
+/// The instants from which a start keeps its distance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LastStarts {
     pub last_start: Option<Instant>,
-    /// The newest first fetch of a robots.txt: other first fetches keep their distance from it, requests need not.
+    /// The newest first fetch of a robots.txt: other first fetches keep their distance from it, but requests do not.
     pub last_fetch: Option<Instant>,
-    /// Nothing starts before this instant: the origin asked for it, or an earlier process owed it.
+    /// The instant before which nothing starts, as the origin asked for time, or as an earlier process owed a gap.
     pub hold: Option<Instant>,
 }
 
@@ -95,7 +96,7 @@ impl LastStarts {
         }
     }
 
-    /// The earliest start; `None`: any time.
+    /// The earliest start of a request. `None`: the request may start at any time.
     pub(super) fn due(&self, request: SlotRequest, inputs: GapInputs) -> Option<Instant> {
         let gap = inputs.between_starts(request);
         if gap.is_zero() {
@@ -118,7 +119,7 @@ pub(super) struct Forecast {
 }
 
 impl Forecast {
-    /// Starts a request, not before `at`. Returns when.
+    /// Starts a request, not before `at`. Returns the time of the start.
     pub fn start(&mut self, demand: SlotRequest, at: Instant) -> Instant {
         let start = self.last.due(demand, self.inputs).map_or(at, |due| due.max(at));
         *self.last.of(demand.first_fetch) = Some(start);
@@ -133,5 +134,5 @@ pub(super) fn halved(backoff: Duration) -> Duration {
     if half < LEAST { Duration::ZERO } else { half }
 }
 
-/// A backoff that is halved to less than this ends.
+/// Least backoff. A backoff that is halved to less ends.
 const LEAST: Duration = Duration::from_millis(100);

@@ -1,5 +1,6 @@
-//! The pace of one host (docs/pace.md): when a request may start, which is next, and which would wait too long. A state machine without
-//! clock, sleep or lock. Each [`PaceKey`](super::PaceKey) has one [`Schedule`], behind a mutex, with a timer while a request waits:
+//! The pace of one host (docs/pace.md): when a request may start, which request is next, and which requests would wait too long. A state
+//! machine without clock, sleep or lock. Each [`PaceKey`](super::PaceKey) has one [`Schedule`], behind a mutex, with a timer while a
+//! request waits:
 //!
 //! ```
 //! # use politely::policy::pace::{ClientId, NextTurn, PaceOutcome, Schedule, Terms, Turn};
@@ -49,7 +50,7 @@ use wait_queue::WaitQueue;
 
 use super::Breaker;
 
-/// One key's slots and queue. `W` is the caller's value for a waiting request, returned with its slot.
+/// The slots and the queue of one key. `W` is the caller's value for a waiting request, returned with its slot.
 ///
 /// An uncontended request touches only numbers; the queue exists only while requests wait.
 #[derive(Debug)]
@@ -57,25 +58,25 @@ use super::Breaker;
 pub struct Schedule<W = ()> {
     last: LastStarts,
     observed: Observed,
-    /// Number of the newest start at the last raise of the backoff. Requests in flight together are refused together: they make one step,
-    /// and their successes say nothing about the raised pace.
+    /// Number of the newest start at the last raise of the backoff. Requests that were in flight then do not change the backoff again:
+    /// their refusals count as one, and their successes do not count.
     raised_at: u64,
     /// Number of the newest start of whose request the outcome is known.
     learned: u64,
     breaker: Option<Breaker>,
-    /// The last breaker's limit: this many refusals pause the host, also for requests without a breaker.
+    /// The limit of the last breaker: the number of refusals that pause the host, also for requests without a breaker.
     pauses_after: Option<NonZeroU32>,
-    /// The longest gap still owed, and until when: the key's debt, and the base of a backoff.
+    /// The longest gap still owed, and its end: the key's debt, and the base of a backoff.
     longest: Option<(SlotRequest, Instant)>,
     max_delay: Duration,
-    /// Counts starts, so that each [`Slot`] has its own number.
+    /// Number of starts. Gives each [`Slot`] its own number.
     starts: u64,
     tickets: u64,
     in_flight: u32,
-    /// Unfinished requests of each client; includes requests that others need not wait for.
+    /// Unfinished requests of each client, including those that no longer count as in flight.
     held: HashMap<ClientId, u32>,
-    /// The number of the start under a gap whose request has not left: until it does, the next start's time is unknown. `None` once
-    /// another instance has started something.
+    /// Number of the start whose request has not left yet, if a gap applies: until it leaves, the time of the next start is unknown. `None`
+    /// once another instance has started a request.
     pending: Option<u64>,
     source: TurnSource,
     wait_queue: Option<Box<WaitQueue<W>>>,
@@ -107,8 +108,8 @@ impl<W> Schedule<W> {
     /// Asks for a slot. `waiter` is called only if the answer is [`Turn::Wait`].
     ///
     /// A request that would wait longer than `max_wait` is refused now, with the time at which it would have started; if it comes back
-    /// then, it waits at most for one start of each other client in the queue. In a full queue, the client with the most requests loses
-    /// one to a client with fewer.
+    /// then, it waits at most for one start of each other client in the queue. If the queue is full, the client with the most requests
+    /// loses its last one to a client with fewer.
     pub fn request(&mut self, now: Instant, client: ClientId, terms: &Terms, waiter: impl FnOnce() -> W) -> Turn {
         let demand = SlotRequest::from(terms);
         self.max_delay = terms.max_crawl_delay;
@@ -128,13 +129,13 @@ impl<W> Schedule<W> {
             return Turn::Refuse(self.wait_refusal(now, retry_after));
         }
         let least = if asks { source::ASKING } else { ARRIVAL };
-        // A request that may not wait may still ask the fleet: other instances' starts decide the answer.
+        // A request that may not wait may still ask the fleet, as the starts of other instances decide the answer.
         let max_wait = if terms.queue == 0 { Duration::ZERO } else { terms.max_wait.min(terms::FAR) };
         let patience = (!terms.is_renewal).then(|| max_wait.max(least));
         let wait_queue = self.wait_queue.get_or_insert_default();
         let queue = terms.queue.max(usize::from(is_nearly_due || asks && wait <= ARRIVAL));
         let is_full = !terms.is_renewal && wait_queue.is_full(queue);
-        // A request that may not wait displaces no other.
+        // A request that may not wait does not displace another request.
         if is_full && (terms.queue == 0 || !wait_queue.make_room(client, retry_after)) {
             self.drop_empty_queue();
             return Turn::Refuse(Refused::Full { retry_after });
@@ -145,7 +146,7 @@ impl<W> Schedule<W> {
         Turn::Wait { ticket, until: (at > now).then_some(at) }
     }
 
-    /// Returns the next request to start or to refuse, or when to ask again. To be called until it returns `WaitUntil` or `Idle`.
+    /// Returns the next request to start or to refuse, or when to call again. Call it until it returns `WaitUntil` or `Idle`.
     pub fn poll(&mut self, now: Instant) -> NextTurn<W> {
         let Some(wait_queue) = &mut self.wait_queue else { return NextTurn::Idle };
         if let Some((waiter, why)) = wait_queue.turned_away() {
@@ -175,27 +176,27 @@ impl<W> Schedule<W> {
             return self.poll(now);
         }
         let deadline = wait_queue.next_deadline();
-        // If all slots are taken, `finished` wakes the queue; if the fleet's turn is missing, its arrival does.
+        // If all slots are taken, `finished` wakes the queue; if the fleet's turn is missing, its arrival wakes the queue.
         let due = due.filter(|_| self.has_room(head) && self.may_turn(head));
-        // A request that is to be lent a place asks for the fleet's turn at that time.
+        // A request that will be lent a place asks for the fleet's turn at the time of lending.
         let asks = self.next_lent(false, part).map(|lent| lent.at).filter(|at| *at > now);
         let lent = lent.map(|lent| lent.at);
         [due, lent, asks, deadline].into_iter().flatten().min().map_or(NextTurn::Idle, NextTurn::WaitUntil)
     }
 
-    /// Removes a waiting request. `None`: the request has been answered already.
+    /// Removes a waiting request. `None`: the request was started or refused already.
     pub fn cancel(&mut self, ticket: Ticket) -> Option<W> {
         let waiter = self.wait_queue.as_mut()?.leave(ticket);
         self.drop_empty_queue();
         waiter
     }
 
-    /// Simulates a request of report mode: returns its wait, and if that is within the limit, reserves the start, so that the next
-    /// request counts it as taken.
+    /// Simulates a request of report mode: returns its wait. If the wait is within `max_wait`, records the start, so that the next request
+    /// keeps its distance from it.
     pub fn dry_run(&mut self, now: Instant, client: ClientId, terms: &Terms) -> Duration {
         let at = self.forecast(now, client, terms);
         let wait = at.duration_since(now);
-        // Only real requests wait in the queue (renewals of robots.txt): a dry run must not delay them.
+        // Only renewals of robots.txt wait in the queue then: a dry run must not delay these real requests.
         if wait <= terms.max_wait && self.wait_queue.is_none() {
             self.owe_gap(at, SlotRequest::from(terms));
             self.starts += 1;
@@ -205,12 +206,12 @@ impl<W> Schedule<W> {
         wait
     }
 
-    /// When a request that came now would start, by gaps, backoff and queue. The start may be later if requests in flight take long or
-    /// other clients' requests come in between, and earlier if waiting requests give up.
+    /// Forecasts the start of a request that comes now, from gaps, backoff and queue. The start may be later if requests in flight take
+    /// long or other clients' requests come meanwhile, and earlier if waiting requests give up.
     pub fn forecast(&self, now: Instant, client: ClientId, terms: &Terms) -> Instant {
         let request = SlotRequest::from(terms);
         let (mut forecast, first) = self.forecast_from(now, request);
-        // A request that may not wait gets no slot in the queue: it could start once the queue is empty.
+        // A request that may not wait does not join the queue, so it could start only once the queue is empty.
         let client = (!terms.max_wait.is_zero()).then_some(client);
         let ahead = self.wait_queue.as_deref().map_or(first, |wait_queue| match terms.is_renewal {
             true => wait_queue.clear_renewals(first, &mut forecast),
@@ -219,7 +220,7 @@ impl<W> Schedule<W> {
         forecast.start(request, ahead)
     }
 
-    /// Why a request that came now would be refused, not counting a full queue.
+    /// Why a request that comes now would be refused, except for a full queue.
     pub fn refusal(&self, now: Instant, client: ClientId, terms: &Terms) -> Option<Refused> {
         let (wait, demand) = (self.forecast(now, client, terms).duration_since(now), SlotRequest::from(terms));
         let is_refused = wait > terms.max_wait.max(ARRIVAL) && !terms.is_renewal && self.may_turn(demand);
@@ -236,7 +237,7 @@ impl<W> Schedule<W> {
         self.in_flight
     }
 
-    /// The part of the gap that is due to the origin's 429 and 503 answers; zero: none.
+    /// The backoff after the origin's 429 and 503 answers, up to `max_delay`; zero: none.
     pub fn backoff(&self) -> Duration {
         self.observed.backoff.min(self.max_delay)
     }
@@ -266,7 +267,7 @@ impl<W> Schedule<W> {
         GapInputs { times: self.source.forecast_times(), ..self.inputs() }
     }
 
-    /// A host in backoff gets one request at a time.
+    /// Most requests in flight: a host in backoff gets one at a time.
     #[inline]
     fn limit(&self, demand: SlotRequest) -> u32 {
         if self.backoff().is_zero() { demand.max_concurrent } else { 1 }

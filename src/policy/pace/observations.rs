@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// Observations of a host. Zero: nothing observed yet, or unused.
+/// Observations of a host. A field is zero if nothing was observed yet, or if it is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Observed {
-    /// The part of the gap that is due to 429 and 503 answers.
+    /// The backoff after 429 and 503 answers.
     pub backoff: Duration,
     /// Time to first byte of an answer, smoothed.
     pub latency: Duration,
@@ -19,7 +19,8 @@ impl Observed {
         self.backoff.is_zero() && self.refusals == 0
     }
 
-    /// Merges these observations with the fleet's, `heard`: a field that has changed here since `seen` stays, the others are the fleet's.
+    /// Merges these observations with those of the fleet, `heard`: keeps the fields that have changed here since `seen`, and takes the
+    /// others from `heard`.
     pub fn told(self, seen: Self, heard: Self) -> Self {
         Self {
             backoff: if self.backoff == seen.backoff { heard.backoff } else { self.backoff },

@@ -4,8 +4,8 @@ use super::{Observed, PaceOutcome, Schedule, Slot};
 use std::time::{Duration, Instant};
 
 impl<W> Schedule<W> {
-    /// Corrects the time of a start to the time when its request leaves. `is_gone`: the request has left. Returns true if the next start
-    /// waited for that.
+    /// Corrects the time of a start to `at`, when its request leaves. `is_gone`: the request has left completely. Returns true if the next
+    /// start waited for this.
     pub fn left(&mut self, slot: &Slot, at: Instant, is_gone: bool) -> bool {
         let gap = self.delay();
         let mark = self.last.of(slot.is_first_fetch);
@@ -25,8 +25,8 @@ impl<W> Schedule<W> {
         self.observed
     }
 
-    /// Counts the latency of an answer to a request with an [`adaptive`](super::Terms::adaptive) gap: the new value has half the weight.
-    /// Unless `may_shorten`, the answer cannot lower the latency, as errors are quick.
+    /// Averages the latency of an answer to a request with an [`adaptive`](super::Terms::adaptive) gap into the host's: the new value has
+    /// half the weight. Unless `may_shorten`, the answer cannot lower the latency, as errors are quick.
     pub fn answered(&mut self, after: Duration, may_shorten: bool) {
         let latency = &mut self.observed.latency;
         let smoothed = if latency.is_zero() { after } else { *latency / 2 + after / 2 };
@@ -42,7 +42,7 @@ impl<W> Schedule<W> {
         (slot.is_in_flight, slot.is_exclusive) = (false, false);
     }
 
-    /// Takes back a request's slot. `now` is called only if needed.
+    /// Takes back the slot of a request that has ended. `now` is called only if needed.
     pub fn finished(&mut self, now: impl Fn() -> Instant, slot: Slot, outcome: PaceOutcome) {
         self.in_flight -= u32::from(slot.is_in_flight);
         self.let_go(&slot);

@@ -13,12 +13,12 @@ struct Arrival {
     after: Duration,
     client: u64,
     terms: Terms,
-    /// Time from start to leaving, for the connection.
+    /// Time from the start until the request leaves, for connecting.
     connects: Duration,
-    /// Time from leaving to the end.
+    /// Time from leaving to the end of the request.
     takes: Duration,
     outcome: PaceOutcome,
-    /// Hangs up this long after arrival, if still waiting.
+    /// Time after arrival at which a client that still waits hangs up.
     patience: Option<Duration>,
 }
 
@@ -52,13 +52,13 @@ struct World {
     slots: HashMap<usize, Slot>,
     fates: HashMap<usize, Fate>,
     starts: Vec<(Instant, usize)>,
-    /// Starts in a place beyond `max_concurrent`.
+    /// Requests that started in a lent place, beyond `max_concurrent`.
     lent: HashSet<usize>,
-    /// Requests as the origin sees them: later than the starts, and without those that never left.
+    /// The times at which requests left, as the origin sees them. Requests that never left are missing.
     heads: Vec<(Instant, usize)>,
     /// The start forecast on arrival.
     told: HashMap<usize, Instant>,
-    /// Nothing may start before this instant, by the answers seen.
+    /// The instant before which nothing may start, according to the answers so far.
     hold: Option<Instant>,
 }
 
@@ -191,14 +191,14 @@ impl World {
         let client = |i: &usize| self.arrivals[*i].client;
         let has_one = self.slots.keys().any(|other| *other != i && client(other) == client(&i));
         let is_within = self.slots.len() as u32 <= self.limit(i) || !has_one && self.limit(i) > 1;
-        prop_assert!(is_within, "never more in flight than allowed, but for one of each client");
+        prop_assert!(is_within, "never more in flight than allowed, except one lent place for each client");
         if self.slots.len() as u32 > self.limit(i) {
             self.lent.insert(i);
         }
         self.starts.push((self.now, i));
         prop_assert!(self.fates.insert(i, Fate::Started(self.now)).is_none());
         let Arrival { connects, outcome, .. } = self.arrivals[i];
-        // Without a gap, nobody reports when a request leaves.
+        // Without a gap, callers do not report when a request leaves.
         let connects = if has_gap { connects } else { Duration::ZERO };
         let next = if outcome == PaceOutcome::Unused { Event::Ends(i) } else { Event::Leaves(i) };
         if connects.is_zero() && next == Event::Leaves(i) {
@@ -225,7 +225,7 @@ impl World {
         prop_assert!(!retry_after.is_zero());
         prop_assert!(
             self.now <= self.came[&i] + self.arrivals[i].terms.max_wait.max(ARRIVAL),
-            "refused no later than promised"
+            "refused no later than max_wait"
         );
         prop_assert!(self.fates.insert(i, Fate::Refused(self.now)).is_none());
         Ok(())
@@ -237,8 +237,8 @@ impl World {
         if delayed { 1 } else { terms.max_concurrent }
     }
 
-    /// Work-conserving: if all have the same terms, then while a request waits either the slots are full or the gap has not passed, and
-    /// then the timer is set no later than its end.
+    /// Checks that the schedule is work-conserving, if all requests have the same terms: while a request waits, either the slots are full
+    /// or the gap has not passed, and the timer fires no later than the end of the gap.
     fn nothing_idles(&self) -> Result<(), TestCaseError> {
         let Some(i) = self.waiting.keys().next().copied() else {
             return Ok(());
@@ -251,12 +251,12 @@ impl World {
         }
         let gap = self.arrivals[i].terms.gap().max(self.schedule.backoff());
         let due = self.heads.last().map(|(last, _)| *last + gap).max(self.schedule.last.hold);
-        prop_assert!(due > Some(self.now), "a free slot with a waiter");
+        prop_assert!(due > Some(self.now), "a slot is free while a request waits");
         prop_assert!(self.timer <= due, "woken in time");
         Ok(())
     }
 
-    /// Each request has one outcome, none starts after `max_wait`, and each client's requests start in order.
+    /// Checks that each request has one outcome, no request starts after `max_wait`, and each client's requests start in order.
     fn all_served_in_order(&self) -> Result<(), TestCaseError> {
         prop_assert_eq!(self.fates.len(), self.arrivals.len());
         prop_assert_eq!(self.schedule.in_flight(), 0);
@@ -270,15 +270,15 @@ impl World {
         Ok(())
     }
 
-    /// Between a request's arrival and start, another client gets at most one start for each of this client's, and one more. Lent places
-    /// do not count.
+    /// Checks that between a request's arrival and start, another client gets at most one start more than this client. Lent places do not
+    /// count.
     fn turns_are_shared(&self) -> Result<(), TestCaseError> {
         for (at, i) in &self.starts {
             let since = self.came[i];
             let meanwhile = self.starts.iter().filter(|(start, j)| *start >= since && start <= at && j != i);
             let mut turns = HashMap::<u64, usize>::new();
             for (start, j) in meanwhile {
-                // A start at the same instant before its arrival does not count.
+                // A start at the instant of arrival, but before the arrival, does not count.
                 let client = self.arrivals[*j].client;
                 let counts = client == self.arrivals[*i].client || !self.lent.contains(j);
                 if counts && *start > since && self.position(*j) < self.position(*i) {
@@ -296,7 +296,7 @@ impl World {
     }
 }
 
-/// Whole milliseconds, so that events often coincide.
+/// Durations in whole milliseconds, so that events often coincide.
 fn millis(range: std::ops::Range<u64>) -> impl Strategy<Value = Duration> {
     range.prop_map(Duration::from_millis)
 }
@@ -352,12 +352,12 @@ fn arrival(terms: impl Strategy<Value = Terms>) -> impl Strategy<Value = Arrival
     )
 }
 
-/// One host in the usual case: all requests have the same delay.
+/// Arrivals at one host in the usual case: all requests have the same delay.
 fn one_host() -> impl Strategy<Value = Vec<Arrival>> {
     terms().prop_flat_map(|terms| proptest::collection::vec(arrival(Just(terms)), 1..80))
 }
 
-/// One key for several hosts, or product tokens with their own delays.
+/// Arrivals at one key with different delays, as of several hosts or product tokens.
 fn mixed() -> impl Strategy<Value = Vec<Arrival>> {
     proptest::collection::vec(arrival(terms()), 1..80)
 }
@@ -410,7 +410,7 @@ proptest! {
     }
 }
 
-/// Answers within the instant, without effect on the pace, to a client that stays.
+/// An arrival that is answered at once, without effect on the pace, and whose client stays.
 fn quick(arrival: Arrival) -> Arrival {
     Arrival {
         connects: Duration::ZERO,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::terms::SlotRequest;
 
-/// The source that grants starts. In each case the schedule's own last starts apply as well.
+/// The source that grants starts. In each case the gap to the schedule's own last starts applies as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TurnSource {
     /// This schedule alone.
@@ -12,26 +12,26 @@ pub enum TurnSource {
     Own,
     /// The fleet: while a gap or a backoff is in force, each start is reserved.
     Fleet {
-        /// The fleet has told the key's state, which still holds. Until then, every start is reserved.
+        /// Whether the key's state in the fleet is known and current. Otherwise, every start is reserved.
         known: bool,
-        /// The start reserved for the next waiting request is due, or the turn is free.
+        /// Whether the start reserved for the next waiting request is due, or the turn is free.
         has_turn: bool,
         /// Instances that want the key now, including this one.
         rivals: u32,
-        /// The start reserved for the next waiting request: none starts before.
+        /// The start reserved for the next waiting request. Nothing starts before it.
         reserved: Option<Instant>,
         shares: Shares,
     },
-    /// This schedule, as the fleet cannot be asked: it starts only in its own part of the time.
+    /// This schedule, only in its own part of the time, as the fleet cannot be asked.
     Partitioned(Phase),
 }
 
-/// The number of instances, and of those that share starts. Missing instances may go on by themselves, so the others leave them their
-/// part of the rate.
+/// The number of instances, and of the connected ones. Missing instances may continue alone, so the connected instances leave the missing
+/// ones their part of the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
     pub instances: u32,
-    /// At least 1.
+    /// Number of instances that share starts, at least 1.
     pub connected: u32,
 }
 
@@ -59,7 +59,7 @@ impl TurnSource {
         }
     }
 
-    /// Like [`times`](Self::times), as expected when a waiting request starts.
+    /// Like [`times`](Self::times), as expected for the start of a waiting request.
     pub(super) fn forecast_times(&self) -> (u32, u32) {
         match self {
             Self::Own => (1, 1),
@@ -73,11 +73,11 @@ impl TurnSource {
 /// instance owns one gap of each period: with a gap of 2 s, the second of three starts at 2, 8, 14 s …
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Phase {
-    /// Number of instances. With 1, all of the time is this instance's.
+    /// Number of instances. If it is 1, all of the time belongs to this instance.
     pub instances: u32,
-    /// Counted from 0.
+    /// Rank of this instance, from 0.
     pub rank: u32,
-    /// When the common clock showed 0, by the local clock.
+    /// The local time at which the common clock showed 0.
     pub epoch: Instant,
 }
 
@@ -145,11 +145,11 @@ mod tests {
         assert_eq!(
             schedule.poll(now),
             NextTurn::WaitUntil(now + Terms::default().max_wait),
-            "whatever gives the turn wakes the line"
+            "the arrival of the turn wakes the queue"
         );
         schedule.follow(fleet(true, true));
         assert_eq!(schedule.head_start(now), None);
-        let NextTurn::Start("it", slot) = schedule.poll(now) else { panic!("it has its turn") };
+        let NextTurn::Start("it", slot) = schedule.poll(now) else { panic!("the request has its turn") };
         assert!(slot.is_shared && slot.is_exclusive);
         schedule.finished(|| now, slot, PaceOutcome::Success);
         // The schedule keeps the gap itself while the fleet is connected.
@@ -179,8 +179,8 @@ mod tests {
             (schedule.head_start(now + ms(200)), schedule.poll(now + ms(200))),
             (None, NextTurn::WaitUntil(lent))
         );
-        assert_eq!(schedule.head_start(lent), Some((ms(100), false)), "it asks for the turn");
-        assert_eq!(schedule.poll(lent), NextTurn::WaitUntil(now + ms(3200)), "the turn wakes the line");
+        assert_eq!(schedule.head_start(lent), Some((ms(100), false)), "the lent request asks for the turn");
+        assert_eq!(schedule.poll(lent), NextTurn::WaitUntil(now + ms(3200)), "the arrival of the turn wakes the queue");
         schedule.follow(fleet(true, true));
         assert!(matches!(schedule.poll(lent), NextTurn::Start("lent", _)));
     }
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(schedule.head_start(now), Some((ms(0), false)));
         schedule.follow(fleet(true, false));
         assert_eq!(schedule.head_start(now), None);
-        let NextTurn::Start("it", first) = schedule.poll(now) else { panic!("it has its turn") };
+        let NextTurn::Start("it", first) = schedule.poll(now) else { panic!("the request has its turn") };
         let Turn::Go(slot) = schedule.request(now, A, &delay(0), || "") else { panic!("at once") };
         assert!(!slot.is_shared);
         [first, slot].into_iter().for_each(|slot| schedule.finished(|| now, slot, PaceOutcome::Success));
@@ -228,7 +228,7 @@ mod tests {
         assert!(matches!(schedule.request(now, A, &delay(0), || "it"), Turn::Wait { until: Some(_), .. }));
         assert!(schedule.head_start(now).is_some());
         schedule.adopt_observed(backoff(0));
-        assert_eq!(schedule.head_start(now), None, "and its end makes them its own");
+        assert_eq!(schedule.head_start(now), None, "without a backoff the schedule grants the starts itself");
     }
 
     #[test]
@@ -251,11 +251,11 @@ mod tests {
         assert_eq!(
             schedule.request(told, A, &terms, || "it"),
             Turn::Refuse(Refused::TooLong { retry_after: ms(5000) }),
-            "and no more once it is known to be in vain"
+            "a request that would wait in vain is refused without asking"
         );
     }
 
-    /// Holds however long other instances have the turn, and whatever they start.
+    /// Holds for any time that other instances keep the turn, and any starts of theirs.
     #[test]
     fn who_waits_for_a_turn_waits_no_longer_than_max_wait_or_a_second() {
         for (max_wait, at_most) in [(ms(5000), ms(5000)), (ms(300), ASKING), (ms(0), ASKING)] {
@@ -288,7 +288,7 @@ mod tests {
         let others = LastStarts { last_fetch: Some(now), last_start: Some(now - ms(5)), hold: Some(now + ms(3000)) };
         schedule.adopt(others);
         assert!(schedule.holds(&slot, true));
-        assert!(!schedule.holds(&slot, false), "it is over");
+        assert!(!schedule.holds(&slot, false), "the turn is over");
         let longest = LastStarts { last_start: Some(now + ms(10_000)), ..LastStarts::default() };
         schedule.adopt(longest);
         assert!(!schedule.holds(&slot, true));
@@ -317,7 +317,7 @@ mod tests {
         schedule.follow(TurnSource::Partitioned(Phase { instances: 3, rank: 0, epoch: now - ms(2500) }));
         // A start half a second from now would be within a gap of the last one.
         assert_eq!(schedule.forecast(now, A, &delay(1000)), now + ms(3500));
-        // Back in the fleet, its own last start still counts.
+        // Back in the fleet, the instance's own last start still counts.
         schedule.follow(fleet(true, true));
         assert!(matches!(schedule.request(now, A, &delay(1000), || "it"), Turn::Wait { until: Some(_), .. }));
     }
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(schedule.poll(now), NextTurn::Refuse("next", Refused::TooLong { retry_after: ms(5000) }));
     }
 
-    /// Starts of others before a reserved start do not move it.
+    /// Starts of other instances before a reserved start do not move it.
     #[test]
     fn a_start_that_is_reserved_is_the_first_and_else_one_of_each_rival_comes_before() {
         let (mut schedule, now) = schedule(fleet(true, false));

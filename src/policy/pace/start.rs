@@ -7,11 +7,11 @@ use super::{NextTurn, Schedule, Slot};
 use crate::policy::client_id::ClientId;
 use std::time::{Duration, Instant};
 
-/// A place beyond `max_concurrent` that is to be lent.
+/// A place beyond `max_concurrent`, to be lent to a request.
 #[derive(Clone, Copy)]
 pub(super) struct LentPlace {
     pub at: Instant,
-    /// `None`: lent to a renewal of robots.txt.
+    /// The client. `None`: the place is lent to a renewal of robots.txt.
     pub client: Option<ClientId>,
     pub demand: SlotRequest,
 }
@@ -34,7 +34,7 @@ impl<W> Schedule<W> {
         self.owe_gap(now, demand);
         let mark = self.last.of(demand.first_fetch);
         let before = *mark;
-        // Callers read the clock before they lock the schedule, so it may be a little behind.
+        // Callers read the clock before they lock the schedule, so `now` may be a little before the last start.
         *mark = before.max(Some(now));
         let is_shared = self.source.is_shared(demand, self.backoff());
         let (is_exclusive, is_in_flight) = (self.limit(demand) == 1, true);
@@ -56,8 +56,8 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// The next place to lend: if `has_turn`, to a client that has the fleet's turn or does not need it, otherwise to one that lacks the
-    /// turn. No place is lent under a crawl-delay or a backoff. `part`: not before this instant.
+    /// The next place to lend. `has_turn`: to a client that has the fleet's turn or does not need it, otherwise to a client that lacks the
+    /// turn. Lends no place under a crawl-delay or a backoff. `part`: lends no place before this instant.
     pub(super) fn next_lent(&self, has_turn: bool, part: Option<Instant>) -> Option<LentPlace> {
         // Requests lack the turn only while they wait for another instance.
         let may_be = self.pending.is_none() && (has_turn || self.is_behind_another());

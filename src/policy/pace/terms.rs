@@ -5,22 +5,22 @@ use std::time::{Duration, Instant};
 use crate::policy::client_id::ClientId;
 use crate::policy::{Adaptive, Breaker, Refusal};
 
-/// The pace settings for one request. The default is the configuration's default.
+/// The pace settings for one request. The default has the configuration's defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
-    /// The operator's delay for this host, of all crawlers together; zero: none.
+    /// The operator's delay for this host, shared by all crawlers; zero: none.
     pub crawl_delay: Duration,
     /// The delay of the crawler's group in robots.txt: the group has its own schedule besides the host's.
     pub group_delay: Duration,
     /// The operator's delay for all hosts.
     pub min_delay: Duration,
-    /// The delay that follows the host's latency.
+    /// The gap that depends on the host's latency.
     pub adaptive: Option<Adaptive>,
     /// When to pause the host.
     pub breaker: Option<Breaker>,
     /// Upper limit of these delays and of a backoff.
     pub max_crawl_delay: Duration,
-    /// Requests in flight while no crawl-delay or backoff is in force; otherwise 1.
+    /// Most requests in flight while no crawl-delay or backoff is in force; otherwise 1.
     pub max_concurrent: u32,
     /// How long the request may wait.
     pub max_wait: Duration,
@@ -30,10 +30,10 @@ pub struct Terms {
     pub max_waiting: usize,
     /// Whether this is the fetch of an unknown robots.txt: the fetch leaves its slot to the request that needs the file.
     pub first_fetch: bool,
-    /// Whether this is a later fetch of robots.txt: it waits without limit (`max_wait` and `queue` do not apply, and it takes no place from
-    /// others), and goes before other requests.
+    /// Whether this is a later fetch of robots.txt. Such a fetch waits without limit (`max_wait` and `queue` do not apply, and it takes no
+    /// place from others), and goes before other requests.
     pub is_renewal: bool,
-    /// For a subresource without the delay: the terms if the delay applies after all.
+    /// For a subresource that is exempt from the delay: the terms to use if the delay applies after all.
     pub of_page: Option<Box<Terms>>,
 }
 
@@ -65,7 +65,7 @@ pub enum Turn {
     /// The request waits until [`NextTurn`] starts or refuses it.
     Wait {
         ticket: Ticket,
-        /// Earliest start; `None`: when a request in flight finishes.
+        /// Earliest start. `None`: the start depends on when a request in flight finishes.
         until: Option<Instant>,
     },
     /// The wait would be too long, or the queue is full.
@@ -79,13 +79,13 @@ pub enum NextTurn<W> {
     Start(W, Slot),
     /// This request could no longer start in time.
     Refuse(W, Refused),
-    /// Nothing before this instant, unless a request finishes or gives up.
+    /// There is nothing to do before this instant, unless a request finishes or gives up.
     WaitUntil(Instant),
     /// No request waits.
     Idle,
 }
 
-/// Why a request does not wait (any longer).
+/// Why a request may not wait, or not any longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// The request would start after `max_wait`, namely in `retry_after`.
@@ -97,8 +97,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// The refusal for the client. Its `retry_after` leaves out the margin for arrival, unless it would then not exceed `max_wait`, the longest
-    /// wait.
+    /// The refusal for the client. Its `retry_after` omits the margin for arrival, unless the result would then not exceed `max_wait`.
     pub fn into_refusal(self, max_wait: Duration) -> Refusal {
         match self {
             Self::TooLong { retry_after: wait } => {
@@ -114,21 +113,21 @@ impl Refused {
     }
 }
 
-/// A place in the queue, to be given back with [`Schedule::cancel`](super::Schedule::cancel).
+/// A place in the queue, to be returned with [`Schedule::cancel`](super::Schedule::cancel).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     pub(super) client: ClientId,
     pub(super) number: u64,
 }
 
-/// The right to one request in flight. It must go back with [`Schedule::finished`](super::Schedule::finished), or the schedule counts it
-/// for ever.
+/// The right to one request in flight. It must be returned with [`Schedule::finished`](super::Schedule::finished); otherwise the schedule
+/// counts it for ever.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a slot that is not given back is in flight for ever"]
+#[must_use = "a slot that is not returned is in flight for ever"]
 pub struct Slot {
     /// The number of the start, counted from 1 in each schedule.
     pub number: u64,
-    /// `None`: the proxy itself.
+    /// The client. `None`: the proxy itself.
     pub(super) client: Option<ClientId>,
     /// Whether this is the first fetch of a robots.txt.
     pub is_first_fetch: bool,
@@ -140,7 +139,7 @@ pub struct Slot {
     pub is_exclusive: bool,
     /// Whether the request counts as in flight, so that others wait for it.
     pub is_in_flight: bool,
-    /// Time to the next start, as far as is known.
+    /// Time to the next start, as known at this start.
     pub gap: Duration,
     /// The gap of the request's group, which has its own schedule.
     pub group_gap: Duration,
@@ -150,7 +149,7 @@ pub struct Slot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PaceOutcome {
-    /// The origin answered in another way than below.
+    /// The origin answered, without any of the refusals below.
     Success,
     /// The origin answered 429 or 503.
     Backoff {
@@ -159,7 +158,7 @@ pub enum PaceOutcome {
     },
     /// The origin refused without naming a time: 403, or a bot check. Without a breaker, this counts as a success.
     TurnedAway,
-    /// No answer: no effect on the pace.
+    /// There was no answer. Has no effect on the pace.
     Failure,
     /// The request was never sent, as its client has gone.
     Unused,
@@ -187,7 +186,7 @@ impl From<&Terms> for SlotRequest {
         Self {
             delay: terms.gap(),
             adaptive: terms.adaptive,
-            // At least 1, or no request would ever start.
+            // At least 1, as otherwise no request could ever start.
             max_concurrent: match terms.crawl_delay.is_zero() && terms.adaptive.is_none() {
                 true => terms.max_concurrent.max(1),
                 false => 1,
@@ -197,9 +196,10 @@ impl From<&Terms> for SlotRequest {
     }
 }
 
-/// How much longer one request may take to arrive than the next: the gap is promised to the origin, which sees arrivals.
+/// Margin for the time that requests take to arrive: by as much, one may take longer than the next. The gap must hold for arrivals, as the
+/// origin sees these.
 pub const ARRIVAL: Duration = Duration::from_millis(2);
-/// Longer than any process runs; keeps `Instant` arithmetic from overflowing.
+/// A duration longer than any process runs; prevents overflow in `Instant` arithmetic.
 pub(super) const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
 /// Upper limit for an obeyed Retry-After and for a backoff.
 pub(super) const MAX_BACKOFF: Duration = Duration::from_secs(3600);

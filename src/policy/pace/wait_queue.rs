@@ -1,4 +1,4 @@
-//! The queue of one schedule: first come first served within a client, round robin between clients.
+//! The queue of one schedule: first come, first served within a client; round robin between clients.
 
 use std::collections::VecDeque;
 use std::mem::take;
@@ -15,11 +15,11 @@ pub(super) struct WaitQueue<W> {
     renewals: VecDeque<QueuedWaiter<W>>,
     /// The clients with waiting requests, in the order of service.
     ring: VecDeque<ClientQueue<W>>,
-    /// Clients in a row that were queued before the waiting guests.
+    /// Number of clients in a row that were queued before the waiting guests.
     let_by: u32,
-    /// Some requests may now start after their deadlines.
+    /// Whether some requests may now start after their deadlines.
     pushed_back: bool,
-    /// For a partitioned instance: the gap, and the next start in its part of the time.
+    /// The gap and the next start of a partitioned instance, in its part of the time.
     pub part: Option<(Duration, Instant)>,
     /// Requests that could not start in time, to be refused.
     turned_away: Vec<(W, Refused)>,
@@ -38,7 +38,7 @@ struct QueuedWaiter<W> {
     number: u64,
     demand: SlotRequest,
     deadline: Instant,
-    /// When the request is lent a place, if its client has none.
+    /// When the request is lent a place, if its client has no request in flight.
     lent: Instant,
     payload: W,
 }
@@ -62,7 +62,7 @@ impl<W> WaitQueue<W> {
         self.waiting() + self.renewals.len()
     }
 
-    /// Whether the queue is full. Renewals take no place.
+    /// Whether the queue is full. Renewals do not count.
     pub fn is_full(&self, queue: usize) -> bool {
         self.waiting() >= queue
     }
@@ -94,7 +94,7 @@ impl<W> WaitQueue<W> {
         self.pushed_back = true;
     }
 
-    /// `patience`: how long the request may wait. `None`: a renewal, which waits without limit, before all others.
+    /// Adds a request. `patience`: how long it may wait. `None`: the request is a renewal, which waits without limit and before all others.
     pub fn join(
         &mut self,
         Ticket { client, number }: Ticket,
@@ -115,7 +115,7 @@ impl<W> WaitQueue<W> {
         self.pushed_back |= self.ring.len() > 1 || patience.is_none();
     }
 
-    /// Takes the first request, of client `of` or of all, with its client unless it is a renewal.
+    /// Removes the first request of client `of`, or of the queue. Returns its client, unless it is a renewal, and its payload.
     pub fn pop(&mut self, of: Option<ClientId>) -> Option<(Option<ClientId>, W)> {
         self.part = None;
         if let Some(renewal) = self.renewals.pop_front_if(|_| of.is_none()) {
@@ -131,7 +131,7 @@ impl<W> WaitQueue<W> {
         Some((Some(client), waiter.payload))
     }
 
-    /// The first request of each client: the client unless it is a renewal, and when to lend a place.
+    /// The first request of each client and the first renewal: the client (`None` for a renewal), the demand, and when to lend a place.
     pub fn fronts(&self) -> impl Iterator<Item = (Option<ClientId>, SlotRequest, Instant)> {
         let renewal = self.renewals.front().map(|waiter| (None, waiter.demand, waiter.lent));
         let of = |queue: &ClientQueue<W>| {
@@ -140,7 +140,7 @@ impl<W> WaitQueue<W> {
         renewal.into_iter().chain(self.ring.iter().filter_map(of))
     }
 
-    /// Queues a client last, or before waiting guests, up to `LET_BY` times in a row.
+    /// Queues a client last, or up to `LET_BY` times in a row before the waiting guests.
     fn push(&mut self, queue: ClientQueue<W>) {
         let goes_first = self.ring.back().is_some_and(|last| last.client == ClientId::GUESTS) && self.let_by < LET_BY;
         self.let_by = if goes_first { self.let_by + 1 } else { 0 };
@@ -161,7 +161,8 @@ impl<W> WaitQueue<W> {
         Some(waiter.payload)
     }
 
-    /// Refuses the last request of the client with the most waiting requests, unless that one would then have fewer than `client`.
+    /// Refuses the last request of the client with the most waiting requests, if that client has at least two more than `client`. Returns
+    /// whether a request was refused.
     pub fn make_room(&mut self, client: ClientId, retry_after: Duration) -> bool {
         let own = self.ring.iter().find(|queue| queue.client == client).map_or(0, |queue| queue.waiters.len());
         let Some(greediest) = self.ring.iter_mut().max_by_key(|queue| queue.waiters.len()) else {
@@ -201,8 +202,8 @@ impl<W> WaitQueue<W> {
         self.renewals.iter().fold(now, |at, waiter| forecast.start(waiter.demand, at))
     }
 
-    /// Refuses all requests that cannot start in time, if that may have changed. To be called only when the head cannot start. True: a
-    /// request was refused. `first`: earliest possible start.
+    /// Refuses all requests that can no longer start in time. To be called only when the head cannot start. Returns whether a request was
+    /// refused. `first`: earliest possible start.
     pub fn sweep(&mut self, now: Instant, first: Instant, mut forecast: Forecast) -> bool {
         if !self.pushed_back && self.next_deadline().is_none_or(|deadline| deadline > now) {
             return false;
@@ -229,7 +230,7 @@ impl<W> WaitQueue<W> {
         }
         self.ring.retain(|queue| !queue.waiters.is_empty());
         let any = !too_late.is_empty();
-        // Each gets a different time after the remaining starts, so that they do not all come back at once.
+        // Each refused request gets a different time after the remaining starts, so that they do not all come back at once.
         for waiter in too_late {
             at = forecast.start(waiter.demand, at);
             let retry_after = retry_after(at.duration_since(now), forecast.inputs.between_starts(waiter.demand));
@@ -239,14 +240,14 @@ impl<W> WaitQueue<W> {
     }
 }
 
-/// Most clients in a row that are queued before waiting guests: guests cost the host's own requests little, and none waits for ever.
+/// Most clients in a row that are queued before waiting guests. Guests thus delay the host's own requests little, but do not wait for ever.
 const LET_BY: u32 = 8;
 
 /// How long a client without a request in flight waits before it is lent a place; at most half of its patience.
 const LENT_AFTER: Duration = Duration::from_secs(10);
 
-/// The Retry-After for a computed wait. The computed wait is zero while the requests in flight take longer than the gap. Their end is
-/// unknown, so the answer is the gap, and at least a second.
+/// The Retry-After for a computed wait. The wait is zero while the requests in flight take longer than the gap. As their end is unknown,
+/// returns the gap then, but at least a second.
 pub(super) fn retry_after(wait: Duration, gap: Duration) -> Duration {
     if wait.is_zero() { gap.max(Duration::from_secs(1)) } else { wait }
 }

@@ -1,4 +1,4 @@
-//! Why a target must not be reached through this proxy. Pure.
+//! Why this proxy must not connect to a target. Pure.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ pub enum EgressReason {
     /// `egress.deny` contains the host.
     Host {
         host: Box<str>,
-        /// The entry that matches.
+        /// The entry that matches the host.
         pattern: Box<str>,
     },
     /// `egress.hosts` does not contain the host.
@@ -35,7 +35,7 @@ pub enum ListedBy {
     /// The operator: `egress`, which applies to everybody.
     #[default]
     All,
-    /// One of the `access.users`: `egress` of that user.
+    /// A user in `access.users`: `egress` of that user.
     User,
 }
 
@@ -54,7 +54,7 @@ impl EgressReason {
     /// The `pattern` of the host that is `intercept.setup_host`, in place of an entry of `egress.deny`.
     pub const SETUP_HOST: &str = "intercept.setup_host";
 
-    /// The key of the configuration that decides.
+    /// The configuration key that decides.
     pub fn setting(&self) -> String {
         match self {
             Self::Address { source, .. } if **source == *Self::DENY => Self::DENY.to_owned(),

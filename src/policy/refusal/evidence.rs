@@ -1,4 +1,4 @@
-//! The basis of a refusal as written in its source: a rule or preference in robots.txt, an entry of tdmrep.json, a field of an answer.
+//! The evidence for a refusal, as written in its source: a rule or preference in robots.txt, an entry of tdmrep.json, a field of an answer.
 //! Pure.
 
 use std::fmt::{self, Write};
@@ -16,7 +16,7 @@ pub struct LineEvidence {
     pub key: &'static str,
     /// The path pattern as written; for a preference the line's value, such as `/ train-ai=n`.
     pub value: Box<str>,
-    /// The form of the path that the line matches, if it is not the path as sent but one that servers make of it.
+    /// The form of the path that the line matches, if this is not the path as sent but a form that servers make of it.
     pub matched_path: Option<Box<str>>,
 }
 
@@ -30,7 +30,7 @@ impl LineEvidence {
         Self { line: preference.line(), key: preference.key(), value: preference.value().into(), matched_path }
     }
 
-    /// Writes the evidence without the formatter, as clients may be refused thousands of times.
+    /// Writes the evidence without the slower formatter, as a client may be refused thousands of times.
     pub(super) fn write(&self, f: &mut impl Write) -> fmt::Result {
         f.write_str("line ")?;
         f.write_str(itoa::Buffer::new().format(self.line))?;
@@ -65,11 +65,12 @@ pub struct EntryEvidence {
     pub entry: u32,
     /// The path pattern as written; in a licence file the `url` of a `content`.
     pub location: Box<str>,
-    /// For a licence file: `prohibits: ai-train`, or `permits: search`, which does not list the purpose. `None`: the file is a tdmrep.json.
+    /// The term of a licence file: `prohibits: ai-train`, or `permits: search`, which does not list the purpose. `None`: the file is a
+    /// tdmrep.json.
     pub term: Option<Box<str>>,
-    /// For a tdmrep.json: URL of the terms under which the page may be mined nevertheless.
+    /// URL in a tdmrep.json of the terms under which the page may be mined nevertheless.
     pub policy: Option<Box<str>>,
-    /// The form of the path that the entry matches, if it is not the path as sent but one that servers make of it.
+    /// The form of the path that the entry matches, if this is not the path as sent but a form that servers make of it.
     pub matched_path: Option<Box<str>>,
 }
 

@@ -1,5 +1,5 @@
-//! Why a request is not forwarded, one variant for each reason, with the evidence. Pure; does not know HTTP statuses, which only
-//! `proxy::respond::status` chooses.
+//! Why a request is not forwarded: one variant for each reason, with the evidence. HTTP statuses are chosen by `proxy::respond::status`.
+//! Pure.
 
 mod egress_reason;
 mod evidence;
@@ -21,9 +21,9 @@ use crate::robots::VisitTime;
 pub enum Refusal {
     /// A rule in robots.txt forbids the URL.
     Disallowed {
-        /// The authority whose robots.txt it is.
+        /// The authority of the robots.txt.
         authority: Authority,
-        /// The product tokens used, separated by commas.
+        /// The product tokens for which robots.txt was read, separated by commas.
         product_tokens: Arc<str>,
         /// `None`: everything is disallowed without a rule (`on_unavailable: disallow` and the like).
         rule: Option<LineEvidence>,
@@ -36,9 +36,9 @@ pub enum Refusal {
         purpose: Box<str>,
         preference: LineEvidence,
     },
-    /// The site's tdmrep.json reserves the URL from the declared purpose, or its licence file does not license the URL for that.
+    /// The site's tdmrep.json reserves the URL from the declared purpose, or its licence file does not license the URL for that purpose.
     EntryReserved(Box<EntryEvidence>),
-    /// The origin's answer says no to the declared purpose: its body is not delivered.
+    /// The origin's answer says no to the declared purpose, so its body is not delivered.
     AnswerReserved(Box<Reservation>),
     /// A page or file that may say no to the declared purpose exists, but cannot be read.
     UsageUnreadable {
@@ -46,7 +46,7 @@ pub enum Refusal {
         of: Box<str>,
         why: Box<str>,
     },
-    /// robots.txt could not be read, and no copy is good enough: complete disallow (RFC 9309 §2.3.1.4).
+    /// robots.txt could not be read, and there is no usable copy: complete disallow (RFC 9309 §2.3.1.4).
     RobotsUnreachable {
         /// Time until robots.txt is fetched again.
         retry_after: Duration,
@@ -56,9 +56,9 @@ pub enum Refusal {
     },
     /// The request's slot would come later than the request may wait.
     CrawlDelay {
-        /// Time until its slot would have come.
+        /// Time until the request's slot would have come.
         retry_after: Duration,
-        /// How long the request may wait. `None`: it waited for robots.txt, and the time of its slot is unknown.
+        /// How long the request may wait. `None`: the request waited for robots.txt, so the time of its slot is unknown.
         max_wait: Option<Duration>,
     },
     /// The host has refused so many requests in a row that it is paused for longer than the request may wait.
@@ -67,7 +67,7 @@ pub enum Refusal {
     RevisitTooSoon { retry_after: Duration },
     /// The budget of this period is used up.
     BudgetSpent {
-        /// Time until the next period. `None`: no period allows it.
+        /// Time until the next period. `None`: the budget does not allow this request in any period.
         retry_after: Option<Duration>,
         /// The key of the budget: a pace key, or `user=NAME`.
         of: Box<str>,
@@ -75,12 +75,12 @@ pub enum Refusal {
     },
     /// The site is closed at this time of day (`Visit-time`, if enforced).
     Closed {
-        /// Time until it opens.
+        /// Time until the site opens.
         retry_after: Duration,
         authority: Authority,
         hours: VisitTime,
     },
-    /// Too many requests wait, for the host or in all.
+    /// Too many requests are waiting, for this host, in all, or of this user.
     QueueFull { retry_after: Duration },
     /// The user has the maximum number of connections to this proxy.
     ConnectionLimit { limit: usize },
@@ -88,7 +88,7 @@ pub enum Refusal {
     EgressDenied { why: EgressReason },
     /// The client may not use this proxy.
     ClientDenied {
-        /// Whether credentials would help (or other ones than those sent).
+        /// Whether credentials, or other credentials than those sent, would help.
         credentials: bool,
         /// `no credentials`, `address 192.0.2.1 is not in access.clients`, …; never the credentials themselves.
         why: Box<str>,
@@ -102,7 +102,7 @@ pub enum Refusal {
     },
     /// The request is malformed or ambiguous.
     BadRequest { detail: Box<str> },
-    /// The request addresses the proxy as an origin: a browser was pointed at its address.
+    /// The request addresses the proxy as an origin, as when a user opens its address in a browser.
     NotAProxyRequest,
     /// The request head is over the limit, in bytes.
     HeadTooLarge { limit: usize },
@@ -117,10 +117,10 @@ pub enum Refusal {
     /// The fleet's server is unreachable, and nothing may be sent without it.
     FleetLost {
         retry_after: Duration,
-        /// The server has never been reached, so that the number of instances sharing the pace is unknown.
+        /// Whether the server was never reached, so that the number of instances sharing the pace is unknown.
         is_uncounted: bool,
     },
-    /// This machine lacks descriptors, memory or a working resolver. Says nothing about the host.
+    /// This machine lacks descriptors, memory or a working resolver. The host is not at fault.
     OwnLimit {
         retry_after: Duration,
         /// The system's error message.
@@ -132,7 +132,7 @@ pub enum Refusal {
         host: Box<str>,
         /// The path pattern as configured.
         pattern: Box<str>,
-        /// The form of the path that the pattern matches, if it is not the path as sent but one that servers make of it.
+        /// The form of the path that the pattern matches, if this is not the path as sent but a form that servers make of it.
         matched_path: Option<Box<str>>,
     },
     /// The operator denies https to the host (`intercept: deny`).
@@ -140,7 +140,7 @@ pub enum Refusal {
         /// The configuration key.
         key: Box<str>,
     },
-    /// The client wants a stored answer and no other (`only-if-cached`), and there is none for it.
+    /// The client accepts only a stored answer (`only-if-cached`), and there is no usable one.
     NotStored,
     /// Comparing rules with this URL takes more steps than one decision may.
     RulesTooComplex {
@@ -200,7 +200,7 @@ impl Refusal {
         Some(evidence)
     }
 
-    /// The key of the configuration that decided, if one did for this target.
+    /// The configuration key that decided, if one refuses this target.
     pub fn setting(&self) -> Option<String> {
         Some(match self {
             Self::EgressDenied { why } => why.setting(),
@@ -210,7 +210,7 @@ impl Refusal {
         })
     }
 
-    /// When to retry, if only time is needed.
+    /// Time until a retry makes sense, if waiting is all that is needed.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::RobotsUnreachable { retry_after, .. }

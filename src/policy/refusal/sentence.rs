@@ -43,7 +43,7 @@ impl Refusal {
                 f,
                 "{authority}/robots.txt could not be read ({why}), so nothing is allowed; next attempt in {wait}"
             ),
-            // The slot would have come in time, but others did not finish.
+            // The forecast slot was within `max_wait`, but other requests did not finish.
             Self::CrawlDelay { retry_after, max_wait: Some(max_wait) } if retry_after <= max_wait => {
                 let most = Seconds(*max_wait);
                 write!(f, "crawl-delay: no slot within max_wait {most}: others are in flight or ahead; try again in {wait}")
@@ -87,7 +87,7 @@ impl Refusal {
             ),
             Self::HeadTooLarge { limit } => write!(f, "the request head is larger than {limit} bytes"),
             Self::HeadTimeout { limit } => write!(f, "the request head was not complete within {}", Seconds(*limit)),
-            Self::ExpectationFailed => f.write_str("the only value of Expect that is supported is one `100-continue`"),
+            Self::ExpectationFailed => f.write_str("the only supported value of Expect is a single `100-continue`"),
             Self::Loop => f.write_str("the request is for the proxy itself, or would come back to it"),
             Self::Draining { .. } => write!(f, "the proxy is shutting down; try again in {wait}"),
             Self::FleetLost { is_uncounted: true, .. } => write!(
@@ -129,7 +129,7 @@ impl fmt::Display for Refusal {
 /// The path of an authority's rules.
 const ROBOTS_TXT: &str = "/robots.txt";
 
-/// The crawlers concerned, for people.
+/// The names of the crawlers concerned, as shown to people.
 fn named(product_tokens: &str) -> &str {
     if product_tokens.is_empty() { "every crawler" } else { product_tokens }
 }

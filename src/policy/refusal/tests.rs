@@ -1,4 +1,4 @@
-//! Each refusal's slug and sentence.
+//! Tests of each refusal's slug and sentence.
 
 use super::*;
 use crate::policy::Period;

@@ -1,5 +1,5 @@
-//! What an answer's head says about the use of its content: Content-Usage (draft-ietf-aipref-attach-05), Content-Signal
-//! (contentsignals.org), Robots-Tag and X-Robots-Tag, and TDM-Reservation (W3C TDMRep). What cannot be read is unknown, and refuses
+//! Reads what the head of an answer says about the use of its content: Content-Usage (draft-ietf-aipref-attach-05), Content-Signal
+//! (contentsignals.org), Robots-Tag and X-Robots-Tag, and TDM-Reservation (W3C TDMRep). A malformed field counts as unknown, and refuses
 //! nothing. Pure.
 
 use super::field::{UsageField, Use};
@@ -8,12 +8,12 @@ use crate::policy::{Reservation, RobotsOverride, resolved};
 use crate::robots::{Purpose, UsageLine, read_signal, read_usage, steps_count};
 use url::Url;
 
-/// The field lines of an answer that matter here, as they came.
+/// The field lines of an answer that are about its use, as received.
 #[derive(Debug, Default)]
 pub struct UsageLines {
     lines: Vec<(UsageField, Vec<u8>)>,
     pub(super) links: Vec<Vec<u8>>,
-    /// What a page's links are relative to: the first `href` of a `base`.
+    /// The base of a page's relative links: the first `href` of a `base` element.
     pub(super) base: Option<Vec<u8>>,
     pub(super) price: Option<Vec<u8>>,
     pub(super) charged: Option<Vec<u8>>,
@@ -22,7 +22,7 @@ pub struct UsageLines {
 }
 
 impl UsageLines {
-    /// Takes one field of the head. Fields about other things are ignored.
+    /// Adds a field of the head, if it is about the use of the content.
     pub fn take(&mut self, name: &[u8], value: &[u8]) {
         let known = UsageField::OF_HEADS.into_iter();
         if let Some(field) = known.into_iter().find(|field| name.eq_ignore_ascii_case(field.as_str().as_bytes())) {
@@ -50,7 +50,7 @@ impl UsageLines {
         }
     }
 
-    /// Adds the URL of the terms under which a reserved page may be mined nevertheless.
+    /// Adds the URL of the terms under which a reserved page may be mined.
     pub(super) fn add_policy(&mut self, policy: &[u8]) {
         let reserved = self.lines.iter_mut().find(|(field, value)| *field == UsageField::MetaTdm && value == b"1");
         if let Some((_, value)) = reserved.filter(|_| policy.len() <= LONGEST) {
@@ -58,7 +58,7 @@ impl UsageLines {
         }
     }
 
-    /// Reads each line, once.
+    /// Reads each line once.
     pub(super) fn read<'a>(&self, to: &Use<'a>) -> Vec<LineRead<'a>> {
         let read = |(field, value): &(UsageField, Vec<u8>)| {
             steps_count(value.len());
@@ -88,7 +88,7 @@ impl UsageLines {
         self.lines.iter().map(read).collect()
     }
 
-    /// Resolves a link in these lines. `url`: the answer's.
+    /// Resolves a link in these lines. `url`: the URL of the answer.
     pub fn resolved(&self, url: &str, link: &str) -> Option<Url> {
         let url = Url::parse(url).ok()?;
         let base = self.base.as_deref().and_then(|base| resolved(&url, str::from_utf8(base).ok()?));
@@ -101,24 +101,25 @@ impl UsageLines {
         values.peek().is_some() && values.all(|(_, value)| value.trim_ascii() == b"0")
     }
 
-    /// The first line that says no to a declared purpose, and whether that is enforced or only reported.
+    /// The first line that says no to a declared purpose, and whether the refusal is enforced or only reported. Enforced refusals come
+    /// first.
     pub fn reservation(&self, to: &Use<'_>) -> Option<(Reservation, RobotsOverride)> {
         reservation_in(&self.read(to), to)
     }
 }
 
-/// What one line says.
+/// The content of one field line.
 pub(super) struct LineRead<'a> {
     pub field: UsageField,
     /// The beginning of the line.
     pub value: Box<str>,
     /// Whether the line says no to some use for this crawler. `None`: the line is malformed.
     pub says_no: Option<bool>,
-    /// The declared purpose that it says no to.
+    /// The declared purpose that the line says no to.
     pub purpose: Option<&'a Purpose>,
 }
 
-/// [`UsageLines::reservation`].
+/// Like [`UsageLines::reservation`], for lines that were read already.
 pub(super) fn reservation_in(lines: &[LineRead<'_>], to: &Use<'_>) -> Option<(Reservation, RobotsOverride)> {
     let found = |wanted: RobotsOverride| {
         let mut lines = lines.iter().filter(|line| to.modes.of(line.field) == wanted);
@@ -130,7 +131,7 @@ pub(super) fn reservation_in(lines: &[LineRead<'_>], to: &Use<'_>) -> Option<(Re
     found(RobotsOverride::Enforce).or_else(|| found(RobotsOverride::Report))
 }
 
-/// All lines of a field are one value (RFC 9110 §5.2): two prices are none.
+/// Joins the lines of a field to one value (RFC 9110 §5.2), so that two prices are malformed.
 fn add_line(lines: &mut Option<Vec<u8>>, value: &[u8]) {
     match lines {
         Some(lines) => lines.extend([b", ", value].concat()),
@@ -152,12 +153,12 @@ fn reservation(value: &[u8]) -> &[u8] {
     value[..end].trim_ascii()
 }
 
-/// The beginning of a value, for messages, on one line. Bounded, as a hundred thousand of them are remembered.
+/// The beginning of a value on one line, for messages. Limited in length, as a hundred thousand of these may be held in memory.
 fn shown(value: &[u8]) -> Box<str> {
     String::from_utf8_lossy(&value[..value.len().min(LONGEST)]).replace(char::is_control, " ").into()
 }
 
-/// Bytes of a field's value that are shown.
+/// Most bytes of a field's value that are shown.
 const LONGEST: usize = 200;
 
 #[cfg(test)]
@@ -167,10 +168,10 @@ mod tests {
     use crate::robots::ProductToken;
     use std::time::{Duration, SystemTime};
 
-    /// 2026-03-01.
+    /// The time of the tests: 2026-03-01.
     const NOW: Duration = Duration::from_secs(1_772_323_200);
 
-    /// What opposes the purposes, by `name: value` lines.
+    /// The purpose that a line says no to, and the field; or `-`. `lines`: each as `name: value`.
     fn opposed(purposes: &str, lines: &[&str]) -> String {
         let purposes: Vec<_> = purposes.split(' ').map(|name| Purpose::parse(name).unwrap()).collect();
         let product_tokens = [ProductToken::parse("ExampleBot").unwrap()];
@@ -243,7 +244,11 @@ mod tests {
             assert_eq!(opposed(purpose, &[&format!("X-Robots-Tag: {line}")]), expected, "{purpose}: {line}");
         }
         let lines = ["x-robots-tag: otherbot: nofollow", "x-robots-tag: noindex"];
-        assert_eq!(opposed("search", &lines), "search X-Robots-Tag", "each line begins unscoped");
+        assert_eq!(
+            opposed("search", &lines),
+            "search X-Robots-Tag",
+            "a line begins without the scope of the line before"
+        );
     }
 
     #[test]
@@ -283,7 +288,7 @@ mod tests {
         }
     }
 
-    /// Whatever is asked of it.
+    /// Each line is read only once, however many purposes and signals are looked for.
     #[test]
     fn each_line_is_read_once() {
         let purposes = ["search", "ai-train", "tdm"].map(|name| Purpose::parse(name).unwrap());
@@ -301,7 +306,7 @@ mod tests {
         assert!(steps <= bytes, "{steps} steps for {bytes} bytes");
     }
 
-    /// They are bounded by their message (`limits.max_header_size`).
+    /// No limit is needed, as `limits.max_header_size` bounds all lines of a message.
     #[test]
     fn all_lines_are_read_to_their_end() {
         for (name, filler, last) in [

@@ -1,6 +1,6 @@
-//! Whether an entry of a site's tdmrep.json, or of the licence file that its robots.txt or its answer names (RSL 1.0), refuses a page for the
-//! declared purposes. A file that does not exist or cannot be fetched refuses nothing, as robots.txt allows it. One that cannot be read
-//! reserves nothing (TDMRep), and licenses nothing (RSL). Pure.
+//! Refuses a page for the declared purposes by an entry of a site's tdmrep.json, or of the licence file that robots.txt or an answer names
+//! (RSL 1.0). If the file does not exist or cannot be fetched, the page stays allowed. A malformed tdmrep.json reserves nothing; a
+//! malformed licence file licenses nothing. Pure.
 
 use crate::policy::entry::Entry;
 use crate::policy::{Access, EntryEvidence, HostRules, Refusal, Request, SiteFile, clipped};
@@ -58,7 +58,7 @@ pub(in crate::policy) fn refused_by_entries(
     }
 }
 
-/// The refusal of the first form of the path that an entry refuses. `url`: the URL of the file.
+/// The refusal of the first form of the path that `refuses` refuses. `url`: the URL of the file.
 fn first_refusal(
     path: &mut JudgedPath<'_>,
     url: &str,
@@ -133,7 +133,7 @@ mod tests {
             (RobotsOverride::Enforce, "search", "/art/1", "allow"),
             (RobotsOverride::Enforce, "ai-train", "/", "allow"),
             (RobotsOverride::Enforce, "ai-train", "/private", "refuse robots-disallowed"),
-            // Servers take it for that.
+            // Servers read this path as `/art/1`.
             (RobotsOverride::Enforce, "ai-train", "/x/..%2fart/1", "refuse usage-disallowed"),
             (RobotsOverride::Enforce, "ai-train", "/robots.txt", "allow"),
         ] {
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(told(RobotsOverride::Report), ("allow".to_owned(), vec![SiteFile::license(URL)]));
         let failed = unknown.failed(SystemTime::UNIX_EPOCH, "status 500", None, 0.5);
         let failed = ask(&file, &failed, &rules(RobotsOverride::Enforce, "ai-train"), "/art/1");
-        assert_eq!(failed, ("allow".to_owned(), vec![]), "what is not known says nothing");
+        assert_eq!(failed, ("allow".to_owned(), vec![]), "a file that could not be fetched refuses nothing");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::policy::RobotsOverride;
 use crate::robots::{ProductToken, Purpose};
 use std::time::SystemTime;
 
-/// A field that can say no, or a tag in a page's head.
+/// A field that can say no to a use, or a tag in a page's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UsageField {
@@ -17,8 +17,8 @@ pub enum UsageField {
     MetaTdm,
 }
 
-/// How refusals of a declared purpose are handled, whether in an answer, the site's tdmrep.json or its licence file. By default all are
-/// enforced, a licence file's too, which the configuration's default only reports. `M`: an `Option` in `hosts`; `None`: as for all hosts.
+/// How to treat refusals of a declared purpose, for each place that may refuse. `Default` enforces all of them; the configuration's default
+/// only reports refusals by licence files. `M`: an `Option` in `hosts`, where `None` means as for all hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(deny_unknown_fields))]
 pub struct UsageModes<M = RobotsOverride> {
@@ -27,15 +27,15 @@ pub struct UsageModes<M = RobotsOverride> {
     /// Robots-Tag and X-Robots-Tag.
     pub x_robots_tag: M,
     pub tdm_reservation: M,
-    /// What a page itself says in its head.
+    /// Tags in the head of the page itself.
     pub page: M,
-    /// The site's tdmrep.json, which is read before anything is asked for.
+    /// The site's tdmrep.json, which is read before a page is requested.
     pub tdmrep: M,
-    /// The licence file that its robots.txt names, likewise.
+    /// The licence file that robots.txt names, which is also read before a page is requested.
     pub license: M,
 }
 
-/// For whom and for which purposes an answer is read.
+/// The crawler and the purposes for which an answer is read.
 #[derive(Debug, Clone, Copy)]
 pub struct Use<'a> {
     /// The declared purposes. Empty: nothing can be refused.
@@ -46,7 +46,7 @@ pub struct Use<'a> {
     pub now: SystemTime,
 }
 
-/// What an answer can say about the use of its content, well formed or malformed.
+/// The kinds of signals about the use of its content that an answer can give, well-formed or malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Signal {
@@ -62,7 +62,7 @@ pub enum Signal {
 }
 
 impl UsageField {
-    /// The fields of heads; the others are tags of pages.
+    /// The fields of heads; the other variants are tags of pages.
     pub(super) const OF_HEADS: [Self; 5] =
         [Self::ContentUsage, Self::ContentSignal, Self::RobotsTag, Self::XRobotsTag, Self::TdmReservation];
 
@@ -70,7 +70,7 @@ impl UsageField {
         self.names().0
     }
 
-    /// In a sentence, and as a label in metrics.
+    /// The name in a sentence, and the label in metrics.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::ContentUsage => ("Content-Usage", "content-usage"),

@@ -1,5 +1,5 @@
-//! What a site says about the use of its content, beside what crawlers may fetch: in groups of robots.txt
-//! for a purpose, in the heads of its answers and of its pages, and in its tdmrep.json. Pure.
+//! Reads what a site says about the use of its content: in robots.txt groups for a purpose, in the heads of answers and
+//! pages, in tdmrep.json and in licence files. Pure.
 
 mod answer;
 pub(super) mod entries;

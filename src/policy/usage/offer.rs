@@ -1,19 +1,19 @@
-//! What a site asks for in return: a licence (`Link: <…>; rel="license"`, RSL 1.0 and RFC 8288) and a price (`crawler-price`,
-//! Cloudflare's pay per crawl). Only reported. Pure.
+//! Reads what a site asks for in return for its content: a licence (`Link: <…>; rel="license"`, RSL 1.0 and RFC 8288) and a price
+//! (`crawler-price`, Cloudflare's pay per crawl). These are only reported. Pure.
 
 use crate::policy::Money;
 
 /// A link to a licence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LicenseLink<'a> {
-    /// As written.
+    /// The URL reference as written.
     pub target: &'a str,
-    /// By its `type` an RSL file is there.
+    /// Whether the `type` of the link says that the target is an RSL file.
     pub is_rsl: bool,
 }
 
-/// A Link line's links whose relation is `license`, but for those of other pages. `line`: U+FFFD replaces what is not UTF-8. `None`:
-/// the line is malformed.
+/// The links in a Link line that have the relation `license` and are about the page itself. `line`: with U+FFFD in place of bytes that are
+/// not UTF-8. `None`: the line is malformed.
 pub fn licenses(line: &str) -> Option<Vec<LicenseLink<'_>>> {
     let mut rest = line.trim();
     let mut found = Vec::new();
@@ -31,7 +31,7 @@ pub fn licenses(line: &str) -> Option<Vec<LicenseLink<'_>>> {
     Some(found)
 }
 
-/// Whether a link's parameters, up to the next link, make it a licence, and one in RSL; and that next link.
+/// Reads the parameters of a link. Returns whether the link is a licence, whether it is in RSL, and the text from the next link on.
 fn parameters(text: &str) -> Option<(bool, bool, &str)> {
     let (mut rest, mut relation, mut media_type, mut anchor) = (text.trim_start(), None, None, None);
     while let Some(after) = rest.strip_prefix(';') {
@@ -41,7 +41,7 @@ fn parameters(text: &str) -> Option<(bool, bool, &str)> {
             Some(after) => value(after.trim_start())?,
             None => ("", after),
         };
-        // RFC 8288 §3.3: of several the first counts.
+        // RFC 8288 §3.3: the first of several counts.
         if name.eq_ignore_ascii_case("rel") {
             relation.get_or_insert(value);
         } else if name.eq_ignore_ascii_case("type") {
@@ -51,7 +51,7 @@ fn parameters(text: &str) -> Option<(bool, bool, &str)> {
         }
         rest = after.trim_start();
     }
-    // RFC 8288 §3.2: the link is about the page that `anchor` names; `#…` is a part of this one.
+    // RFC 8288 §3.2: the link is about the page that `anchor` names; `#…` names a part of this page.
     let is_own = anchor.is_none_or(|it| it.is_empty() || it.starts_with('#'));
     let is_license =
         is_own && relation.is_some_and(|it| it.split_ascii_whitespace().any(|it| it.eq_ignore_ascii_case("license")));
@@ -62,7 +62,7 @@ fn parameters(text: &str) -> Option<(bool, bool, &str)> {
     }
 }
 
-/// A token or a quoted string, and what follows it.
+/// Splits off a token or a quoted string. Returns its content and the rest of the text.
 fn value(text: &str) -> Option<(&str, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([';', ',']).unwrap_or(text.len());
@@ -77,13 +77,13 @@ fn value(text: &str) -> Option<(&str, &str)> {
     end.map(|end| (&quoted[..end], &quoted[end + 1..]))
 }
 
-/// `USD 0.01`: a currency (ISO 4217) and an amount.
+/// Parses a price: a currency (ISO 4217) and an amount, such as `USD 0.01`.
 pub fn price(value: &[u8]) -> Option<&str> {
     let text = str::from_utf8(value).ok()?.trim();
     Money::parse(text).map(|_| text)
 }
 
-/// Why a site has not taken a price: `InvalidCrawlerMaxPrice`, one word.
+/// Parses the reason why a site has not accepted a price: one word, such as `InvalidCrawlerMaxPrice`.
 pub fn crawler_error(value: &[u8]) -> Option<&str> {
     let text = str::from_utf8(value).ok()?.trim();
     let is_word = (1..=64).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_alphanumeric());

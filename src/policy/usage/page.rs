@@ -1,6 +1,6 @@
-//! What a page says about its use: `<meta name="robots">` and those with a crawler's own name (draft-illyes-repext-03, Google),
-//! `<meta name="tdm-reservation">` and `<meta name="tdm-policy">` (W3C TDMRep), `<link rel="license">` (RSL 1.0). They belong into its
-//! head; one that stands behind it counts if it has come with it. Pure.
+//! Reads what a page says about its use: `<meta name="robots">` and `<meta>` with a crawler's own name (draft-illyes-repext-03, Google),
+//! `<meta name="tdm-reservation">` and `<meta name="tdm-policy">` (W3C TDMRep), `<link rel="license">` (RSL 1.0). Such tags belong in the
+//! head of the page; a tag after the head counts if it was received together with the head. Pure.
 
 use super::answer::UsageLines;
 use super::field::UsageField;
@@ -14,22 +14,23 @@ use html5gum::{Span, Tokenizer, naive_next_state};
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
-/// Bytes of a page that are read, without its content coding.
+/// Most bytes of a decoded page that are read.
 pub const LONGEST_HEAD: usize = 64 * 1024;
 
-/// Whether some client may take an answer for a page. `content_type`: its lines, joined. Types that are missing, unknown or malformed are
-/// guessed from the content (WHATWG MIME Sniffing §7). Parts of a page (RFC 9110 §14.6) are read as one.
+/// Whether some client may treat an answer as a page. `content_type`: the lines of Content-Type, joined. Includes missing, unknown and
+/// malformed types, as clients guess the type from the content then (WHATWG MIME Sniffing §7), and multipart answers with parts of a page
+/// (RFC 9110 §14.6).
 pub fn is_page(content_type: &[u8]) -> bool {
     let mut types = content_type.split(|byte| *byte == b',').map(media_type).filter(|kind| !kind.is_empty()).peekable();
     types.peek().is_none() || types.any(|kind| may_be_page(&kind.to_ascii_lowercase()))
 }
 
-/// What a Content-Type names, without its parameters; it has no case (RFC 9110 §8.3.1).
+/// The media type in a Content-Type, without parameters. Its case does not matter (RFC 9110 §8.3.1).
 pub fn media_type(content_type: &[u8]) -> &[u8] {
     content_type.split(|byte| matches!(byte, b';' | b',')).next().unwrap_or_default().trim_ascii()
 }
 
-/// `kind`: in lower case.
+/// Whether an answer of this media type may be a page. `kind`: in lower case.
 fn may_be_page(kind: &[u8]) -> bool {
     let is_token =
         |it: &[u8]| !it.is_empty() && it.iter().all(|byte| byte.is_ascii_alphanumeric() || MARKS.contains(byte));
@@ -44,36 +45,35 @@ fn may_be_page(kind: &[u8]) -> bool {
 /// How a page is read, and for whom.
 #[derive(Debug)]
 pub struct PageForm {
-    /// As its answer has it.
+    /// The Content-Type of the answer.
     pub content_type: Vec<u8>,
-    /// Content-Encoding's list.
+    /// The list in Content-Encoding.
     pub codings: String,
-    /// Whose rules are wanted besides those for everybody.
+    /// The names of the crawler, whose rules count besides those for everybody.
     pub product_tokens: Vec<ProductToken>,
 }
 
-/// A page that was read.
+/// The result of reading a page.
 #[derive(Debug)]
 pub struct PageRead {
     pub lines: UsageLines,
-    /// All of its head has come ([`PageForm::shows_head`]).
+    /// Whether all of the head has been received; false unless [`PageForm::shows_head`].
     pub has_head: bool,
-    /// Bytes read in all ways, and what else took time.
+    /// Steps taken: the bytes read in all readings, and other work.
     pub steps: usize,
 }
 
-/// Most steps to read a page, in all the ways in which some client may read it: some 3 ms.
+/// Most steps to read a page in all the ways in which some client may read it: about 3 ms.
 pub const MOST_STEPS: usize = 4 * LONGEST_HEAD;
 
 impl PageForm {
-    /// Whether it can be seen that all of the head has come, however a client reads it. XML and the parts of a page are read up to their
-    /// bound.
+    /// Whether the end of the head can be recognised, however a client reads the page. XML and multipart answers are read up to the limit.
     pub fn shows_head(&self) -> bool {
         media_type(&self.content_type).eq_ignore_ascii_case(b"text/html") && !self.content_type.contains(&b',')
     }
 
-    /// What a page says in each of the ways in which some client may read it. `texts`: without its content codings, or some of them.
-    /// `None`: it would take more than `most` steps.
+    /// Reads a page in each way in which some client may read it. `texts`: the page without its content codings, or without some of them.
+    /// `None`: reading would take more than `most` steps.
     pub fn read(&self, texts: &[impl AsRef<[u8]>], most: usize) -> Option<PageRead> {
         let PageForm { content_type, product_tokens, .. } = self;
         let says_xml = memchr::memmem::find(&content_type.to_ascii_lowercase(), b"xml").is_some();
@@ -87,9 +87,9 @@ impl PageForm {
         let (mut lines, mut has_head) = (UsageLines::default(), self.shows_head());
         for (is_xml, text) in &texts {
             let seen = PageReading::new(&mut lines, product_tokens).html(text, false);
-            // In UTF-16 more may come.
+            // A text with a zero may be in UTF-16, where the head may go on.
             has_head &= seen.has_come && memchr::memchr(0, text).is_none();
-            // Browsers, which run scripts, read no tags in `noscript`, and so may see one behind what looks like its end.
+            // To clients that run scripts, `noscript` is text, which may end elsewhere than for others, so that they see other tags.
             if seen.differs_with_scripts(text) {
                 steps.take(cost(text))?;
                 PageReading::new(&mut lines, product_tokens).html(text, true);
@@ -102,7 +102,8 @@ impl PageForm {
     }
 }
 
-/// The steps to read a text as HTML: a step is a byte. A named character is compared with up to 60 names, one of XML with up to 14.
+/// The steps to read a text as HTML: one for each byte, and more for each named character. A named character is compared with up to 60
+/// names, or if XML has it too, with up to 14.
 fn cost(text: &[u8]) -> usize {
     let named = |at: usize| match &text[at + 1..] {
         [first, ..] if !first.is_ascii_alphabetic() => 0,
@@ -138,7 +139,8 @@ impl<'a> PageReading<'a> {
         PageReading { lines, policy: None, product_tokens }
     }
 
-    /// `scripts`: whether they run. Behind the head, nothing is read that cannot say anything: most of most pages.
+    /// Reads a text as HTML. `scripts`: as a client that runs scripts. After the head, stops behind the last tag that may be about use, so
+    /// that most of most pages is not read.
     fn html(mut self, text: &[u8], scripts: bool) -> HeadSeen {
         let (mut seen, mut tag, last) = (HeadSeen::default(), OpenTag::default(), last_tag(text));
         let emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, span: Span| {
@@ -157,7 +159,7 @@ impl<'a> PageReading<'a> {
                     }
                     let state = match &tag.name[..] {
                         b"noframes" => naive_next_state(b"style"),
-                        // Crawlers run no scripts, so that they see what is in it.
+                        // A crawler that runs no scripts sees the tags in `noscript`.
                         NOSCRIPT if !scripts => None,
                         name => naive_next_state(name),
                     };
@@ -176,8 +178,8 @@ impl<'a> PageReading<'a> {
         seen
     }
 
-    /// In XML the content of `script` and `title` is markup like others, `<script/>` is all of it, and names may have a prefix. Up to
-    /// where it is ill-formed.
+    /// Reads a text as XML, up to the point where it is ill-formed. In XML the content of `script` and `title` is markup, `<script/>` is a
+    /// whole element, and names may have a prefix.
     fn xml(mut self, text: &[u8]) {
         let text = String::from_utf8_lossy(text);
         let mut reader = Reader::from_str(&text);
@@ -203,7 +205,7 @@ impl<'a> PageReading<'a> {
         }
     }
 
-    /// `attribute`: the value of the one with this name, without the space around it.
+    /// Reads a tag. `attribute`: returns the value of the attribute with this name, without white space around it.
     fn tag(&mut self, tag: &[u8], attribute: impl Fn(&str) -> Option<Vec<u8>>) {
         match tag {
             b"meta" => {
@@ -244,7 +246,7 @@ impl<'a> PageReading<'a> {
     }
 }
 
-/// Where the name ends of the last tag that may say something, if there is one.
+/// Offset of the end of the name in the last tag that may be about use, if there is one.
 fn last_tag(text: &[u8]) -> Option<usize> {
     let is_tag = |end: &usize| {
         let name = text.get(end - "meta".len()..*end);
@@ -253,7 +255,7 @@ fn last_tag(text: &[u8]) -> Option<usize> {
     memchr::memrchr_iter(b'<', text).map(|at| at + "<meta".len()).find(is_tag)
 }
 
-/// Steps to find a named character, and one of XML.
+/// Additional steps for a named character, and for one that XML has too.
 const NAMED: (usize, usize) = (15, 4);
 const XML_NAMES: [&[u8]; 5] = [b"lt;", b"gt;", b"amp;", b"quot;", b"apos;"];
 /// Characters of a token besides letters and digits (RFC 9110 §5.6.2).
@@ -266,7 +268,7 @@ mod tests {
     use crate::robots::Purpose;
     use std::time::{Duration, SystemTime};
 
-    /// What a page says no to, for ExampleBot.
+    /// The purposes that a page says no to, for ExampleBot.
     fn said_as(content_type: &str, page: &[u8]) -> String {
         let product_tokens = [ProductToken::parse("ExampleBot").unwrap()];
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_772_323_200);
@@ -290,7 +292,7 @@ mod tests {
         said_as("text/html", page.as_bytes())
     }
 
-    /// draft-illyes-repext-03, "HTML Meta Element", and pages as they are.
+    /// Examples of draft-illyes-repext-03, "HTML Meta Element", and of real pages.
     #[test]
     fn the_rules_for_everybody_and_ones_own_are_united() {
         for (head, expected) in [
@@ -340,18 +342,19 @@ mod tests {
         }
     }
 
-    /// In its head, behind that, and in its body: who misplaces a tag says no as well.
+    /// A tag counts in the head, after the head and in the body, as its meaning does not depend on its place.
     #[test]
     fn it_is_read_up_to_its_bound() {
         let tag = "<meta name=robots content=noindex>";
         for before in ["", "<head></head>", "<body><p>", "<html><frameset>", "<template></head>", "<noscript><body>"] {
             assert_eq!(said(&format!("{before}{tag}")), "search", "{before}");
             let far = format!("{before}{}{tag}", " ".repeat(LONGEST_HEAD));
-            assert_eq!(said(&far), "", "no more of a page is read");
+            assert_eq!(said(&far), "", "the rest of a page is not read");
         }
     }
 
-    /// One without attributes says nothing, but as it stands at the end, all is read.
+    /// Asserts that a `meta` tag without attributes at the end of a page changes nothing: it is not about use, but makes the reader read
+    /// the whole page.
     fn assert_reads_as_with_a_tag_at_its_end(page: &str) {
         let whole = format!("{page}<meta>");
         for kind in ["text/html", "application/xhtml+xml"] {
@@ -379,7 +382,7 @@ mod tests {
         }
     }
 
-    /// A page of which the head says all is not read any further.
+    /// If no tag after the head may be about use, the page is not read beyond the head.
     #[test]
     fn few_bytes_are_read_behind_a_head() {
         let head = "<!doctype html><head><meta name=robots content=all></head><body>";
@@ -392,7 +395,7 @@ mod tests {
         assert_eq!(seen.read, Some(tag.len() - named.len() - "<p>".len()));
     }
 
-    /// All of it, however it is read.
+    /// The head is complete only if its end is recognised in every way of reading.
     #[test]
     fn a_head_has_come_where_its_end_has() {
         let has = |kind: &str, page: &str| read(&[page.as_bytes()], kind, &[]).unwrap().has_head;
@@ -414,7 +417,7 @@ mod tests {
                 for other in ["", "text/html, text/xml", "application/xhtml+xml", "multipart/mixed"] {
                     assert!(!has(other, &page), "{other}");
                 }
-                assert!(!has("text/html", &format!("\0{page}")), "it may be in UTF-16");
+                assert!(!has("text/html", &format!("\0{page}")), "the page may be in UTF-16");
             }
         }
         for (page, is_whole) in [
@@ -427,7 +430,10 @@ mod tests {
         ] {
             assert_eq!(has("text/html", page), is_whole, "{page}");
         }
-        assert!(!read(&[b"<head></head>", b"<head>"], "text/html", &[]).unwrap().has_head, "in one of two codings");
+        assert!(
+            !read(&[b"<head></head>", b"<head>"], "text/html", &[]).unwrap().has_head,
+            "the head is incomplete in one of two codings"
+        );
     }
 
     #[test]
@@ -439,7 +445,7 @@ mod tests {
         }
     }
 
-    /// WHATWG MIME Sniffing §5.1, §7: what browsers show as a document with elements, or guess.
+    /// WHATWG MIME Sniffing §5.1, §7: the types that browsers show as a document with elements, or guess.
     #[test]
     fn what_some_client_may_take_for_a_page_is_one() {
         for kind in [
@@ -510,10 +516,10 @@ mod tests {
     fn xhtml_is_read_as_xml() {
         let page = b"<html><head><script src='x'/><meta name='robots' content='noindex'/></head>";
         assert_eq!(said_as("application/xhtml+xml; charset=utf-8", page), "search");
-        assert_eq!(said_as("text/html", page), "", "in HTML nothing ends that script");
+        assert_eq!(said_as("text/html", page), "", "in HTML the script does not end");
         let declared = [b"<?xml version='1.0'?>", &page[..]].concat();
         assert_eq!(said_as("text/html", &declared), "");
-        // Browsers guess it by its declaration.
+        // Browsers recognise XML by its declaration.
         for kind in ["", "*/*", "unknown/unknown", "text", "multipart/related"] {
             assert_eq!(said_as(kind, &declared), "search", "{kind}");
             assert_eq!(said_as(kind, page), "", "{kind}");
@@ -532,7 +538,7 @@ mod tests {
         assert!(noted.malformed.is_empty());
     }
 
-    /// Whatever it claims to be, and in however many ways it may be read: what would take more is not known.
+    /// Holds for pages that may be read in many ways. A page that would take more steps is not read.
     #[test]
     fn a_page_takes_few_steps() {
         let tags = "<noscript></noscrip t><meta name=robots content=all a b c d e f>".repeat(1_024);
@@ -545,12 +551,12 @@ mod tests {
         }
         let plain = "<noscript><p>text&amp;text</noscript><script>'text'</script>".repeat(2_000);
         let steps = crate::robots::steps_of(|| assert!(read(&[plain.as_bytes()], "text/html", &[]).is_some()));
-        assert!(steps <= 3 * LONGEST_HEAD as u64 / 2, "a page that is one is read once: {steps} steps");
+        assert!(steps <= 3 * LONGEST_HEAD as u64 / 2, "an ordinary page is read once: {steps} steps");
         let names = "&No".repeat(20_000);
-        assert!(read(&[names.as_bytes()], "text/html", &[]).is_none(), "each is compared with many names");
+        assert!(read(&[names.as_bytes()], "text/html", &[]).is_none(), "each `&No` is compared with many names");
     }
 
-    /// Blogs escape the HTML of their posts in Atom and RSS.
+    /// Atom and RSS feeds of blogs contain escaped HTML.
     #[test]
     fn a_long_feed_of_escaped_posts_is_read() {
         let prose = "&lt;p&gt;Some words, and &lt;a href=&quot;https://a.example/&quot;&gt;a link&lt;/a&gt;.&lt;/p&gt;";

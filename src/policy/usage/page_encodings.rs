@@ -1,12 +1,13 @@
-//! The encodings in which a client may read a page. Marks and labels say different things to different clients, but markup in UTF-16 and
-//! UTF-32 has zeros, and ISO-2022-JP has escapes before characters that look like markup; all other encodings that are in use write
-//! names and rules as ASCII does. Pure.
+//! Decodes a page in each encoding in which a client may read it. Clients disagree about byte order marks and charset labels, so the bytes
+//! decide: markup in UTF-16 and UTF-32 has zeros, and ISO-2022-JP has escapes before characters that look like markup. All other encodings
+//! in use write names and rules as in ASCII. Pure.
 
 use std::borrow::Cow;
 
 use crate::robots::Layout;
 
-/// The page as it is, unless it has markup in UTF-16 or UTF-32 alone, and as each other encoding that it has markup in has it.
+/// The page decoded in each wide encoding in which it has markup, without the two-byte characters of ISO-2022-JP, and as it is. The last is
+/// left out if all markup is in UTF-16 or UTF-32.
 pub(super) fn in_encodings(page: &[u8]) -> Vec<Cow<'_, [u8]>> {
     let mut texts = Vec::new();
     if memchr::memchr(0, page).is_some() {
@@ -27,7 +28,7 @@ pub(super) fn in_encodings(page: &[u8]) -> Vec<Cow<'_, [u8]>> {
     texts
 }
 
-/// Whether a tag in this encoding begins with the `<` there: a letter follows, and all bytes between are zero.
+/// Whether the `<` at this offset begins a tag in this layout: a letter follows, and all bytes between them are zero.
 fn is_tag(page: &[u8], at: usize, layout: Layout) -> bool {
     let Layout { width, at: letter } = layout;
     let Some(start) = at.checked_sub(letter).filter(|start| start.is_multiple_of(width)) else { return false };
@@ -38,7 +39,7 @@ fn is_tag(page: &[u8], at: usize, layout: Layout) -> bool {
     page.get(start..start + 2 * width).is_some_and(|units| units.iter().enumerate().all(is_in_place))
 }
 
-/// Without the characters of two bytes in ISO-2022-JP (RFC 1468).
+/// Removes the two-byte characters of ISO-2022-JP (RFC 1468).
 fn without_jis(page: &[u8]) -> Vec<u8> {
     let (mut rest, mut is_wide, mut text) = (page, false, Vec::with_capacity(page.len()));
     while let Some((byte, more)) = rest.split_first() {

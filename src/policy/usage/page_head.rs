@@ -1,29 +1,31 @@
-//! Whether all of a page's head has come, and whether clients that run scripts read the page otherwise, by its tags. Pure.
+//! Finds out from the tags of a page whether all of its head has been received, and whether clients that run scripts see other tags. Pure.
 
-/// What the tags of a page tell, read as by a client that runs no scripts.
+/// State of reading the tags of a page, as a client does that runs no scripts.
 #[derive(Default)]
 pub(super) struct HeadSeen {
     pub has_come: bool,
-    /// Bytes that were read. `None`: all.
+    /// Number of bytes that were read. `None`: all.
     pub read: Option<usize>,
     has_noscript: bool,
-    /// End tags of `noscript`.
+    /// Number of end tags of `noscript`.
     noscript_ends: usize,
-    // Open `template` and `noscript` elements, in which tags neither end the head nor begin the body.
+    // Numbers of open `template` and `noscript` elements, in which tags neither end the head nor begin the body.
     templates: usize,
     noscripts: usize,
-    /// Behind a doctype or `</head>`, and in no `<head>`.
+    /// Whether a doctype or `</head>` has been read, and no `<head>` since.
     is_outside: bool,
 }
 
 impl HeadSeen {
-    /// In HTML both tags of a head may be left out: it ends where something begins that belongs into none ("the in head insertion mode"),
-    /// as Google reads it too. In a `<head>` that is misplaced, and a head goes on; so it does where warnings stand before the doctype.
+    /// Takes a doctype. Both tags of a head may be left out: the head then ends before the first element that does not belong in a head
+    /// (HTML, "the in head insertion mode"; Google does the same). In an explicit `<head>`, such an element counts as misplaced, and the
+    /// head goes on; likewise before the doctype, where servers print warnings.
     pub fn doctype(&mut self) {
         self.is_outside = true;
     }
 
-    /// Behind `</head>`, what belongs into a head still goes there, until the body begins (HTML, "the after head insertion mode").
+    /// Takes a start tag. After `</head>`, elements that belong in a head still go there, until the body begins (HTML, "the after head
+    /// insertion mode").
     pub fn start(&mut self, tag: &[u8]) {
         match tag {
             b"template" => self.templates += 1,
@@ -49,8 +51,8 @@ impl HeadSeen {
         }
     }
 
-    /// Whether a client that runs scripts, which reads no tags in `noscript`, sees tags that others do not: not where each end of one is
-    /// the end for all.
+    /// Whether clients that run scripts may see other tags: to them, `noscript` is text that ends at `</noscript`. They see the same tags
+    /// if each `</noscript` is an end tag for other clients too.
     pub fn differs_with_scripts(&self, text: &[u8]) -> bool {
         let text = self.read.and_then(|read| text.get(..read)).unwrap_or(text);
         let is_end = |at: &usize| text[*at..].get(..END.len()).is_some_and(|it| it.eq_ignore_ascii_case(END));

@@ -1,4 +1,4 @@
-//! The tags of a page that is read as HTML. Pure.
+//! Reads the tags of an HTML page. Pure.
 
 use html5gum::{Emitter, ForwardingEmitter};
 
@@ -7,7 +7,7 @@ use html5gum::{Emitter, ForwardingEmitter};
 pub(super) struct OpenTag {
     pub name: Vec<u8>,
     values: [Option<Vec<u8>>; ATTRIBUTES.len()],
-    /// The attribute whose value may follow.
+    /// Index of the attribute whose value may follow.
     at: Option<usize>,
 }
 
@@ -17,7 +17,7 @@ impl OpenTag {
         (self.values, self.at) = Default::default();
     }
 
-    /// Of several alike the first counts.
+    /// Begins an attribute. The first of several with the same name counts.
     pub fn attribute(&mut self, name: &[u8]) {
         let known = ATTRIBUTES.iter().position(|known| known.as_bytes() == name);
         self.at = known.filter(|at| self.values[*at].is_none());
@@ -37,7 +37,7 @@ impl OpenTag {
     }
 }
 
-/// Leaves out text, comments and errors: to look for them takes nearly a third of the time.
+/// An emitter without text, comments and errors, which would take nearly a third of the time.
 pub(super) struct TagsOnly<E>(pub E);
 
 impl<E: Emitter> ForwardingEmitter for TagsOnly<E> {
@@ -56,5 +56,5 @@ impl<E: Emitter> ForwardingEmitter for TagsOnly<E> {
     fn push_comment(&mut self, _: &[u8]) {}
 }
 
-/// Attributes that are read.
+/// Names of the attributes that are read.
 const ATTRIBUTES: [&str; 5] = ["name", "content", "rel", "href", "type"];

@@ -1,6 +1,7 @@
-//! Groups of robots.txt whose User-agent line names a purpose and not a crawler (draft-kelley-aipref-training-preference-signal-00):
-//! what they disallow is not for that purpose, whatever the crawler's own group allows. Each token's groups are asked for
-//! themselves, so that none allows what another disallows; the group of `*` is nobody's. Pure.
+//! Decides by groups of robots.txt whose User-agent line names a purpose, not a crawler
+//! (draft-kelley-aipref-training-preference-signal-00). A page that such a group disallows is refused for the purpose, whatever the
+//! crawler's own group allows. The groups of each token decide separately, so that no token allows what another disallows; the group of `*`
+//! is not a group for a purpose. Pure.
 
 use crate::policy::{HostRules, LineEvidence, PolicyToken, Refusal, Request};
 use crate::robots::RobotsTxt;
@@ -32,7 +33,7 @@ pub(in crate::policy) fn disallowed_for_purpose(
     })
 }
 
-/// What would be refused for some purpose, whatever is declared.
+/// The rules that refuse a page for some purpose, each with the purpose, which need not be declared.
 pub(in crate::policy) fn reserved_purposes(
     robots: &RobotsTxt,
     policy_tokens: &[PolicyToken],
@@ -94,7 +95,7 @@ Disallow: /star
         }))
     }
 
-    /// `allow`, `report`, or a slug with the token and the line.
+    /// The ruling: `allow`, `report`, the token and the line that refuse, or a slug.
     fn ask(file: &Entry, rules: &HostRules, target: &str) -> String {
         let authority = Authority::new(Scheme::Https, "example.com", None).unwrap();
         let request = Request::new(&authority, target.as_bytes());
@@ -108,7 +109,7 @@ Disallow: /star
                 }
                 _ => why.slug().into(),
             },
-            Ruling::Fetch(_) => panic!("it is there"),
+            Ruling::Fetch(_) => panic!("robots.txt is known"),
         }
     }
 
@@ -120,11 +121,11 @@ Disallow: /star
         for (purposes, target, expected) in [
             (&["ai-train"][..], "/a", "No-Training @7 Disallow: /"),
             (&["search", "ai-train"], "/a", "No-Training @7 Disallow: /"),
-            // Longest match, as in any group; what the group allows, the crawler's own may still disallow.
+            // The longest match decides, as in any group; the crawler's own group may still disallow what this group allows.
             (&["ai-train"], "/free/a", "allow"),
             (&["ai-train"], "/free/vendor/a", "Vendor-Extended @12 Disallow: /free/vendor"),
             (&["ai-train"], "/private", "robots-disallowed"),
-            // Servers take it for that.
+            // Servers read this path as `/a`.
             (&["ai-train"], "/free/..%2fa", "No-Training @7 Disallow: /"),
             (&["ai-train"], "/robots.txt", "allow"),
             (&["search"], "/a", "allow"),

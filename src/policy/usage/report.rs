@@ -1,20 +1,20 @@
-//! What an answer's head says about use, to be reported whatever purpose is declared. Pure.
+//! Reports what an answer says about the use of its content, whatever purpose is declared. Pure.
 
 use super::answer::{LineRead, UsageLines, reservation_in};
 use super::field::{Signal, UsageField, Use};
 use super::offer;
 use crate::policy::{Money, Reservation, RobotsOverride};
 
-/// What one answer says about the use of its content.
+/// A report on what one answer says about the use of its content.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UsageReport {
     /// The field lines that say no to some use, as received.
     pub reserved: Vec<(UsageField, Box<str>)>,
     /// URLs of the terms of use.
     pub licenses: Vec<Box<str>>,
-    /// The first of these that is a licence file by its media type.
+    /// The first of these URLs whose link has the media type of a licence file.
     pub rsl: Option<Box<str>>,
-    /// Status 402.
+    /// Whether the status is 402.
     pub payment_required: bool,
     pub price: Option<Box<str>>,
     /// The amount charged for the request.
@@ -26,7 +26,7 @@ pub struct UsageReport {
 }
 
 impl UsageReport {
-    /// What the lines say, and [`UsageLines::reservation`]. `status`: of the answer.
+    /// Judges the lines of an answer. Returns the report, and [`UsageLines::reservation`]. `status`: the status of the answer.
     pub fn judged(lines: &UsageLines, status: u16, to: &Use<'_>) -> (Self, Option<(Reservation, RobotsOverride)>) {
         let mut noted = UsageReport { payment_required: status == 402, ..UsageReport::default() };
         let read = lines.read(to);
@@ -49,7 +49,7 @@ impl UsageReport {
                     noted.rsl = noted.rsl.or(rsl);
                     noted.licenses.extend(licenses.into_iter().map(|license| Box::from(license.target)));
                 }
-                // Of a line that is about something else nothing is wanted.
+                // A malformed Link line that does not mention a licence does not matter.
                 None if memchr::memmem::find(&line.to_ascii_lowercase(), b"license").is_none() => {}
                 None => noted.malformed.push(Signal::License),
             }
@@ -72,13 +72,13 @@ impl UsageReport {
         (noted, reservation)
     }
 
-    /// Adds what an earlier part of the same answer says.
+    /// Adds the report on an earlier part of the same answer.
     pub fn join_before(&mut self, earlier: Self) {
         self.reserved.splice(0..0, earlier.reserved);
         self.licenses.splice(0..0, earlier.licenses);
         self.licenses.truncate(MOST_LICENSES);
         self.rsl = earlier.rsl.or(self.rsl.take());
-        // Only heads have these.
+        // Only the head of an answer has these, and it comes first.
         (self.price, self.charged, self.crawler_error) = (earlier.price, earlier.charged, earlier.crawler_error);
         self.malformed.splice(0..0, earlier.malformed);
     }
@@ -99,13 +99,13 @@ impl UsageReport {
         Signal::ALL.into_iter().filter(move |signal| has(*signal))
     }
 
-    /// The lines that say no, joined for people. `None`: there are none.
+    /// The lines that say no, joined, as shown to people. `None`: there are no such lines.
     pub fn reserved_text(&self) -> Option<String> {
         let lines: Vec<_> = self.reserved.iter().map(|(field, value)| format!("{}: {value}", field.as_str())).collect();
         Some(lines.join("; ")).filter(|text| !text.is_empty())
     }
 
-    /// The licence and price that the answer asks for, for people.
+    /// The licence and price that the answer asks for, as shown to people.
     pub fn offer_text(&self) -> Option<String> {
         let licenses = self.licenses.iter().map(|license| format!("its licence is at {license}"));
         let price = self.price.iter().map(|price| format!("it asks for {price}"));
@@ -185,8 +185,8 @@ mod tests {
         for line in ["X-Robots-Tag: index", "Content-Usage: train-ai=y", "TDM-Reservation: 0", "Link: </l>; rel=next"] {
             assert!(noted(200, &[line]).is_empty(), "{line}");
         }
-        assert!(noted(200, &["crawler-price: USD 1"]).is_empty(), "a price of what is paid for");
-        assert!(noted(200, &["X-Robots-Tag: otherbot: noindex"]).is_empty(), "it is for another");
+        assert!(noted(200, &["crawler-price: USD 1"]).is_empty(), "a price counts only with status 402");
+        assert!(noted(200, &["X-Robots-Tag: otherbot: noindex"]).is_empty(), "the rule is for another crawler");
     }
 
     #[test]
@@ -210,11 +210,7 @@ mod tests {
         assert_eq!(signals, ["payment-required", "crawler-error"]);
         assert_eq!(noted(200, &["crawler-charged: much"]).malformed, [Signal::Charged]);
         let twice = noted(200, &["crawler-charged: USD 0", "crawler-charged: USD 0.50"]);
-        assert_eq!(
-            (twice.charged, twice.malformed),
-            (None, vec![Signal::Charged]),
-            "nobody knows which of them counts"
-        );
+        assert_eq!((twice.charged, twice.malformed), (None, vec![Signal::Charged]), "two amounts are ambiguous");
         let twice = noted(402, &["crawler-price: USD 0", "crawler-price: USD 0.50"]);
         assert_eq!((twice.price, twice.malformed), (None, vec![Signal::PaymentRequired]));
         assert_eq!(noted(400, &["crawler-error: a b"]).malformed, [Signal::CrawlerError]);
@@ -237,8 +233,8 @@ mod tests {
         }
         let many: Vec<_> = (0..100).map(|number| format!("X-Robots-Tag: noindex, x{number}")).collect();
         let said = noted(200, &many.iter().map(String::as_str).collect::<Vec<_>>());
-        assert_eq!((said.reserved.len(), said.malformed.len()), (16, 0), "not all are shown");
+        assert_eq!((said.reserved.len(), said.malformed.len()), (16, 0), "at most 16 are shown");
         let said = noted(200, &["TDM-Reservation: yes", "Content-Usage: ?", "TDM-Reservation: no"]);
-        assert_eq!(said.malformed.len(), 2, "each is counted once");
+        assert_eq!(said.malformed.len(), 2, "each signal is counted once");
     }
 }

@@ -1,5 +1,5 @@
-//! The rules of `Robots-Tag` (draft-illyes-repext-03) and `X-Robots-Tag` for one crawler, as those who define them document them:
-//! Google (`noindex`, `nosnippet`, `max-snippet:0`), Bing (`noarchive`, `nocache`), DeviantArt (`noai`, `noimageai`). Pure.
+//! The rules of `Robots-Tag` (draft-illyes-repext-03) and `X-Robots-Tag` for one crawler, as documented by their authors: Google
+//! (`noindex`, `nosnippet`, `max-snippet:0`), Bing (`noarchive`, `nocache`), DeviantArt (`noai`, `noimageai`). Pure.
 
 use std::time::SystemTime;
 
@@ -8,20 +8,20 @@ use crate::policy::date::is_past;
 use crate::robots::Purpose;
 use sfv::{BareItem, Item, List, ListEntry, Parser};
 
-/// What the rules for one crawler come to.
+/// The combined rules for one crawler.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct RobotsTag {
     noindex: bool,
     noimageindex: bool,
     noai: bool,
     noimageai: bool,
-    /// Nothing may be shown of it: Google keeps it out of AI answers.
+    /// Forbids showing any of the text. Google keeps the page out of AI answers, too.
     nosnippet: bool,
-    /// Bing: neither in its answers, nor to train on;
+    /// Bing: forbids both AI answers and training.
     noarchive: bool,
-    /// no more of it than the title and a snippet, whatever `noarchive` says.
+    /// Bing: forbids training, and limits answers to title and snippet, even if `noarchive` is set.
     nocache: bool,
-    /// A date, or all of it, cannot be read.
+    /// Whether a date or the whole value is malformed.
     pub(super) is_malformed: bool,
 }
 
@@ -30,8 +30,8 @@ impl RobotsTag {
         if field == UsageField::RobotsTag { Self::read_list(value, to) } else { Self::read(value, to) }
     }
 
-    /// draft-illyes-repext-03: a List (RFC 9651) of product tokens and `*`, whose rules are parameters. All that are for this crawler
-    /// are united.
+    /// Parses Robots-Tag (draft-illyes-repext-03): a List (RFC 9651) of product tokens and `*`, with the rules as parameters. Combines all
+    /// rules for this crawler.
     fn read_list(value: &[u8], to: &Use<'_>) -> Self {
         let mut tag = Self::default();
         let value = value.trim_ascii();
@@ -71,7 +71,8 @@ impl RobotsTag {
         tag
     }
 
-    /// Each line begins unscoped; `name:` scopes what follows to one crawler, unless it is a rule with a value.
+    /// Parses a line of X-Robots-Tag. `name:` limits the following rules to one crawler, unless `name` is a rule with a value; rules before
+    /// any name are for all crawlers.
     pub(super) fn read(line: &[u8], to: &Use<'_>) -> Self {
         let mut tag = Self::default();
         let line = String::from_utf8_lossy(line);
@@ -79,7 +80,7 @@ impl RobotsTag {
         let mut pieces = line.split(',').peekable();
         while let Some(piece) = pieces.next() {
             let mut rule = piece.trim();
-            // A name, and behind it a rule that may have a value.
+            // The piece has a crawler's name before a rule, or a rule with a value.
             while let Some((name, rest)) = rule.split_once(':') {
                 rule = rest.trim();
                 match name.trim().to_ascii_lowercase().as_str() {
@@ -89,7 +90,8 @@ impl RobotsTag {
                     }
                     "max-image-preview" | "max-video-preview" => rule = "",
                     "unavailable_after" => {
-                        // `Wed, 03 Dec 2025 13:09:53 GMT` holds a comma. What is no day is a rule of its own.
+                        // A date such as `Wed, 03 Dec 2025 13:09:53 GMT` contains a comma. If no day of the month follows, the next piece
+                        // is another rule.
                         let is_day = |piece: &&str| piece.trim_start().starts_with(|it: char| it.is_ascii_digit());
                         let is_weekday = !rule.is_empty() && rule.bytes().all(|it| it.is_ascii_alphabetic());
                         let date = match pieces.next_if(|piece| is_weekday && is_day(piece)) {
@@ -134,14 +136,14 @@ impl RobotsTag {
         }
     }
 
-    /// Whether it says no to any use.
+    /// Whether the rules say no to any use.
     pub(super) fn says_no(self, is_image: bool) -> bool {
         let Self { noindex, noimageindex, noai, noimageai, nosnippet, noarchive, nocache, is_malformed: _ } = self;
         noindex || noai || nosnippet || noarchive || nocache || is_image && (noimageindex || noimageai)
     }
 }
 
-/// In lower case, but for strings.
+/// Converts to lower case, except in quoted strings.
 fn without_case(value: &[u8]) -> Vec<u8> {
     let (mut is_string, mut is_escaped) = (false, false);
     let lower = |byte: &u8| {
@@ -152,12 +154,13 @@ fn without_case(value: &[u8]) -> Vec<u8> {
     value.iter().map(lower).collect()
 }
 
-/// The crawler's own name, or `*`: everybody's in the standard form, and in the other where sites mix them.
+/// Whether the name is one of the crawler's, or `*`, which names all crawlers in Robots-Tag. Sites that mix the forms write `*` in
+/// X-Robots-Tag too.
 fn is_named(name: &str, to: &Use<'_>) -> bool {
     name == "*" || to.product_tokens.iter().any(|token| token.as_str().eq_ignore_ascii_case(name))
 }
 
-/// Since 1970.
+/// Seconds since 1970.
 fn seconds(time: SystemTime) -> i64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
@@ -170,7 +173,7 @@ mod tests {
     use crate::robots::ProductToken;
     use std::time::Duration;
 
-    /// The purposes that the lines of a field say no to, for ExampleBot on 2026-03-01; `?`: they cannot be read, or not all.
+    /// The purposes that the lines of a field say no to, for ExampleBot on 2026-03-01; `?`: some line is malformed.
     fn said(field: &str, lines: &[&str]) -> String {
         let product_tokens = [ProductToken::parse("ExampleBot").unwrap()];
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_772_323_200);
@@ -191,7 +194,7 @@ mod tests {
     #[test]
     fn robots_tag_is_a_list_of_names_with_rules() {
         for (value, expected) in [
-            // The draft's example, in which the rules of both are ours.
+            // The draft's example: the rules of both members are for ExampleBot.
             ("*;nosnippet, ExampleBot;noindex", "search ai-input"),
             ("*;nosnippet, OtherBot;noindex", "ai-input"),
             ("OtherBot;noindex;nosnippet", ""),
@@ -221,12 +224,16 @@ mod tests {
         ] {
             assert_eq!(said("Robots-Tag", &[value]), expected, "{value}");
         }
-        assert_eq!(said("robots-tag", &["OtherBot;noindex", "*;noai"]), "ai-train ai-input", "its lines are one list");
+        assert_eq!(
+            said("robots-tag", &["OtherBot;noindex", "*;noai"]),
+            "ai-train ai-input",
+            "the lines of the field are one list"
+        );
         assert_eq!(said("Robots-Tag", &["*;noindex", "=nonsense"]), "?");
     }
 
-    /// Google: `nosnippet` and `max-snippet:0` keep content out of AI Overviews and AI Mode. Bing (September 2023): `noarchive` is neither
-    /// for answers nor for training, of `nocache` only title and snippet are, and of both the latter holds.
+    /// Google: `nosnippet` and `max-snippet:0` keep content out of AI Overviews and AI Mode. Bing (September 2023): `noarchive` forbids
+    /// answers and training; `nocache` forbids training, but allows answers with title and snippet; if both are set, `nocache` counts.
     #[test]
     fn rules_of_search_engines_for_ai_are_kept() {
         for (rules, expected) in [

@@ -1,4 +1,4 @@
-//! Findings about delays that crawlers read differently than meant, or ignore. Pure.
+//! Finds delays that crawlers read differently than meant, or ignore. Pure.
 
 use std::time::Duration;
 

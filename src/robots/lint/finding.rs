@@ -11,7 +11,7 @@ use crate::robots::warning::{Severity, TextPlace, WarningCode};
 pub struct Finding {
     pub place: TextPlace,
     pub severity: Severity,
-    /// The stable name, such as `misspelt-key`.
+    /// The stable name of the kind of finding, such as `misspelt-key`.
     pub code: &'static str,
     pub message: Cow<'static, str>,
     pub hint: Cow<'static, str>,
@@ -40,7 +40,7 @@ pub struct Related {
     pub message: &'static str,
 }
 
-/// In the file's order; the last says that there are more than are shown.
+/// Sorts findings in the file's order. If there are more than the maximum, the last one says that others are not shown.
 pub(super) fn in_order(mut findings: Vec<Finding>) -> Vec<Finding> {
     // Findings about the whole file come first, at line 1; the sort is stable.
     findings.sort_by_key(|finding| finding.place.line);
@@ -50,5 +50,5 @@ pub(super) fn in_order(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings
 }
 
-/// Most warnings that are shown; a hostile file could otherwise cause one for every two bytes.
+/// Most warnings that are shown, as a hostile file could cause one for every two bytes.
 pub(super) const MOST_WARNINGS: usize = 1_000;

@@ -14,7 +14,7 @@ pub(super) struct Findings<'a> {
 }
 
 impl<'a> Findings<'a> {
-    /// Begins with the findings about single lines.
+    /// Creates a list that begins with the findings about single lines.
     pub(super) fn new(outline: &'a Outline<'a>) -> Self {
         Self { outline, list: outline.warnings.clone() }
     }

@@ -1,4 +1,4 @@
-//! Findings about groups that say less, or more, than they seem to (RFC 9309 §2.2.1). Pure.
+//! Finds groups that say less, or more, than they seem to (RFC 9309 §2.2.1). Pure.
 
 use std::collections::HashMap;
 
@@ -36,13 +36,13 @@ pub(super) fn find(outline: &Outline<'_>, policy_tokens: &[ProductToken], findin
     without_blank_line(outline, findings);
 }
 
-/// A crawler's name in the form in which names are compared.
+/// The form of a crawler's name in which names are compared.
 fn name(value: &[u8]) -> Vec<u8> {
     let token = leading_token(value);
     if token.is_empty() { value } else { token }.to_ascii_lowercase()
 }
 
-/// Finds lines between two user agents that look as if they ended the first one's group.
+/// Finds lines between two user agents that seem to end the group of the first user agent, but do not.
 fn interrupted(group: &[OutlineEntry], findings: &mut Findings<'_>) {
     let mut above: Option<&OutlineEntry> = None;
     for pair in group.windows(2) {
@@ -79,7 +79,7 @@ fn without_rules(group: &[OutlineEntry], findings: &mut Findings<'_>) {
     }
 }
 
-/// Finds pace lines in a group that names policy tokens only: no crawler fetches under such a name.
+/// Finds pace lines in a group that names only policy tokens: no crawler fetches under such a name.
 fn for_no_crawler(
     group: &[OutlineEntry],
     outline: &Outline<'_>,

@@ -1,5 +1,5 @@
-//! Lists what is wrong or surprising about a robots.txt, line by line: lines that cannot be read as meant, and legal lines that were hardly
-//! meant. Reads the file a second time, as the parser keeps no columns. Pure.
+//! Lists what is wrong or surprising about a robots.txt, line by line: lines that cannot be read as meant, and valid lines that are
+//! probably mistakes. Reads the file a second time, as the parser keeps no columns. Pure.
 
 mod delays;
 mod finding;
@@ -34,7 +34,8 @@ pub struct LintReport {
 }
 
 impl LintReport {
-    /// `host`: the host that serves the file, if known. Sitemaps on other hosts are not checked against its rules.
+    /// Checks a file. `host`: the host that serves the file, if known; sitemaps on other hosts are not checked against the rules of the
+    /// file.
     pub fn new(robots: &RobotsTxt, host: Option<&str>) -> Self {
         Self::with_policy_tokens(robots, host, &[])
     }

@@ -1,4 +1,4 @@
-//! Reads a file a second time, with care: its records with their places, and warnings about its lines. Pure.
+//! Reads a file a second time, to find the places of its records and to warn about its lines. Pure.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub(super) struct Outline<'a> {
     pub(super) text: &'a [u8],
     options: &'a ParseOptions,
     pub(super) records: Vec<OutlineEntry>,
-    /// At most one more than are shown.
+    /// The warnings, at most one more than are shown.
     pub(super) warnings: Vec<Finding>,
     /// Offset of each line's first byte.
     pub(super) lines: Vec<usize>,
@@ -58,7 +58,8 @@ impl<'a> Outline<'a> {
         }
         let (mut before, mut last) = (0_u32, 0);
         for line in SourceLines::new(text) {
-            // A piece after a NUL continues the column count. Counting again from the first byte would be slow: each byte may be a piece.
+            // A piece after a NUL continues the column count. Counting from the first byte for each piece would be slow, as each byte may
+            // be a piece.
             let is_first = line.start == line.first;
             before = if is_first { 0 } else { before.saturating_add(chars(&text[last..line.start])) };
             last = line.start;
@@ -166,7 +167,8 @@ impl<'a> Outline<'a> {
         }
     }
 
-    /// The groups: user agents with everything up to the next user agent after a rule. Lines before the first user agent are in none.
+    /// The groups: user agents with everything up to the next user agent after a rule. Lines before the first user agent do not belong to a
+    /// group.
     pub(super) fn groups(&self) -> Vec<&[OutlineEntry]> {
         let mut groups = Vec::new();
         let first =
@@ -231,7 +233,7 @@ fn why_no_delay(value: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Whether the number is followed by another unit than seconds, or by the rest of a time of day: `10 minutes`, `1:30`.
+/// Whether a unit other than seconds or the rest of a time of day follows the number: `10 minutes`, `1:30`.
 pub(super) fn has_other_unit(value: &[u8]) -> bool {
     let digits = value.iter().take_while(|byte| matches!(byte, b'0'..=b'9' | b'.')).count();
     let rest = value[digits..].trim_ascii_start().to_ascii_lowercase();

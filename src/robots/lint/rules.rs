@@ -1,5 +1,5 @@
-//! Findings about rules that never decide: wherever such a rule matches, another rule of its group overrides it (RFC 9309 §2.2.2). A finding
-//! holds for every crawler and every path; the absence of findings proves nothing. Pure.
+//! Finds rules that never decide, as another rule of the group overrides them for every path that they match (RFC 9309 §2.2.2). A finding
+//! holds for every crawler, but not every such rule is found. Pure.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use crate::robots::patterns::pattern::{STAR, Shape};
 use crate::robots::{ParseOptions, Precedence, steps};
 
 pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut Findings<'_>) {
-    // Under the precedence of 1996 the first rule decides, and none of these findings would hold.
+    // Under the precedence of 1996 the first rule decides, so these findings would be wrong.
     if options.precedence != Precedence::MostSpecific {
         return;
     }
@@ -49,7 +49,7 @@ impl<'a> LintRule<'a> {
         Self { entry, allows: entry.key == RecordKey::Allow, shape }
     }
 
-    /// Whether this rule decides where both match.
+    /// Whether this rule decides on a path that both rules match.
     fn goes_before(&self, other: &Self) -> bool {
         let priority = |rule: &Self| (rule.shape.bytes, rule.allows);
         priority(self) > priority(other)
@@ -74,7 +74,7 @@ enum Why {
     Longer,
 }
 
-/// Rules for the same paths: only one of them can decide.
+/// Finds rules for the same paths, of which only one can decide.
 fn same(rules: &[LintRule<'_>]) -> Vec<Dead> {
     let mut strongest: HashMap<(&[u8], bool), usize> = HashMap::new();
     let mut dead = Vec::new();
@@ -104,10 +104,10 @@ fn same(rules: &[LintRule<'_>]) -> Vec<Dead> {
     dead
 }
 
-/// Rules that a longer rule covers. Only a pattern with stars can be longer than one that it covers.
+/// Finds rules that a longer rule covers. Only a pattern with stars can be longer than a pattern that it covers.
 fn covered(rules: &[LintRule<'_>], alive: &[bool], budget: &mut usize) -> Vec<Dead> {
     let mut starred: Vec<usize> = (0..rules.len()).filter(|&rule| rules[rule].shape.text.contains(&STAR)).collect();
-    // Longest first; equally long ones in the file's order.
+    // Sorts the longest rules first, and equally long rules in the file's order.
     starred.sort_by_key(|&rule| Reverse(rules[rule].shape.bytes));
     let mut dead = Vec::new();
     for (rule, weaker) in rules.iter().enumerate().filter(|(rule, _)| alive[*rule]) {
@@ -129,7 +129,7 @@ fn report(rule: &LintRule<'_>, because: &LintRule<'_>, why: Why, outline: &Outli
     let (dead, alive) = (rule.entry, because.entry);
     let literally = outline.value(dead) == outline.value(alive);
     let (code, message, hint, note) = match why {
-        Why::Same if literally => ("same-rule-twice", "the rule is there twice", "leave it out", "the other rule"),
+        Why::Same if literally => ("same-rule-twice", "the rule appears twice", "leave it out", "the other rule"),
         Why::Same => (
             "same-when-decoded",
             "the rule differs from another only by its encoding",
@@ -144,7 +144,7 @@ fn report(rule: &LintRule<'_>, because: &LintRule<'_>, why: Why, outline: &Outli
         ),
         Why::Longer => (
             "never-decides",
-            "the rule never decides: a longer one matches all that it matches",
+            "the rule never decides: a longer rule matches all its paths",
             "leave it out, or shorten the other: the longest rule that matches decides (RFC 9309 §2.2.2)",
             "this one decides",
         ),

@@ -1,4 +1,4 @@
-//! For each finding, a file that has it and files that nearly do.
+//! Tests of each finding: a file that has it, and files that nearly have it.
 
 use super::*;
 use crate::robots::ParseOptions;

@@ -1,4 +1,4 @@
-//! Findings about sitemaps that cannot be found, or may not be fetched (RFC 9309 §2.2.4), and licences that are not URLs (RSL 1.0). Pure.
+//! Finds sitemaps that are not URLs or may not be fetched (RFC 9309 §2.2.4), and licences that are not URLs (RSL 1.0). Pure.
 
 use url::Url;
 

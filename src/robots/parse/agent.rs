@@ -1,4 +1,4 @@
-//! Tells in each dialect whether the value of a `User-agent` line names a crawler. RFC 9309 §2.2.1. Pure.
+//! Decides in each dialect whether the value of a `User-agent` line names a crawler. RFC 9309 §2.2.1. Pure.
 
 use crate::robots::product_token::is_token_byte;
 use crate::robots::steps;

@@ -1,5 +1,5 @@
-//! The pace a file asks for: Crawl-delay, Request-rate, Visit-time. Not RFC 9309; Bing, Yandex and the 1996 extended
-//! standard. Pure.
+//! The pace a file asks for: Crawl-delay, Request-rate, Visit-time. Defined not by RFC 9309, but by Bing, Yandex and
+//! the extended standard of 1996. Pure.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -47,7 +47,7 @@ impl StatedPace {
     }
 }
 
-/// Longest delay that is represented: a year. Longer ones are cut to a year.
+/// The longest delay: a year. Longer delays are cut to this.
 const MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The value of a line such as `Request-rate: 1/10s 0900-1700`: `requests` in each `time`.
@@ -55,7 +55,7 @@ const MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 pub struct RequestRate {
     pub requests: u32,
     pub time: Duration,
-    /// The time of day for which the rate is meant. The rate is applied all day, as slower does no harm.
+    /// The time of day for which the rate is meant. The rate is applied all day, as a slower pace does no harm.
     pub during: Option<VisitTime>,
 }
 
@@ -89,14 +89,14 @@ impl RequestRate {
 /// The value of a line such as `Visit-time: 0600-0845`: the part of the day, UTC, in which the site wants to be crawled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VisitTime {
-    /// Minutes after midnight.
+    /// Start, in minutes after midnight.
     pub from: u16,
-    /// Minutes after midnight; before `from` if midnight lies between them.
+    /// End, in minutes after midnight; less than `from` if midnight lies between them.
     pub to: u16,
 }
 
 impl VisitTime {
-    /// Time until the site opens; `None` if it is open.
+    /// Time until the site opens. `None`: the site is open.
     pub(crate) fn opens_in(self, now: SystemTime) -> Option<Duration> {
         const DAY: u64 = 24 * 3600;
         let since_epoch = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);

@@ -1,5 +1,5 @@
-//! Detects the encoding of a file: one byte for each letter, as RFC 9309 §2.3 requires, or two or four bytes (UTF-16, UTF-32), as some
-//! editors save what they call "Unicode". Pure.
+//! Detects the encoding of a file: one byte for each letter, as RFC 9309 §2.3 requires, or two or four bytes (UTF-16, UTF-32), as editors
+//! write if asked for "Unicode". Pure.
 
 /// The detected encoding.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,12 +12,12 @@ pub(crate) enum Encoding {
     Unknown,
 }
 
-/// How the ASCII letters of a file are laid out: one byte each, with NULs between them.
+/// The layout of the ASCII letters in a file of a wide encoding: one byte for each letter, with NULs between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// Bytes from one letter to the next: 2, 4, or a width that no encoding has.
     pub(crate) width: usize,
-    /// Offset of the letter in its unit: the first byte (little-endian) or the last (big-endian). No encoding has others.
+    /// Offset of the letter in its unit: the first byte (little-endian) or the last (big-endian). In all real encodings it is one of these.
     pub(crate) at: usize,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn detect(bytes: &[u8], is_cut: bool) -> Encoding {
     decoded.map_or(Encoding::Unknown, |text| Encoding::Wide(text.into_bytes()))
 }
 
-/// The layouts in which a word of four letters occurs: single-byte text has no NULs in such places.
+/// The layouts in which a word of four letters occurs. Single-byte text has no NULs between letters.
 fn layouts(bytes: &[u8]) -> Vec<Layout> {
     let mut found = Vec::new();
     for width in 2..=8 {

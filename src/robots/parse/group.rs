@@ -1,4 +1,4 @@
-//! RFC 9309 §2.2: the groups of a file, and what belongs to each. Pure.
+//! RFC 9309 §2.2: the groups of a file, with their rules, pace and preferences. Pure.
 
 use std::ops::Range;
 
@@ -16,12 +16,13 @@ use std::sync::OnceLock;
 
 /// The groups of a file.
 ///
-/// A *section* is a run of user-agent lines with all that follows them; pace belongs to it. A *group* is a run of
-/// sections up to the first that has rules; rules belong to it, as they alone end a group (§2.2.4: other records must
-/// not interfere). A Content-Usage line is a rule (draft-ietf-aipref-attach-05: `rule =/ content-usage`).
+/// A *section* is a run of user-agent lines with all lines that follow them; pace belongs to a section. A *group* is a
+/// run of sections up to the first section with rules; rules belong to a group, as only rules end a group (§2.2.4:
+/// other records must not interfere). A Content-Usage line is a rule (draft-ietf-aipref-attach-05: `rule =/
+/// content-usage`).
 #[derive(Debug)]
 pub(crate) struct Groups {
-    /// Sorted by token for look-up; in the file's order in the dialects that search inside values.
+    /// The names in user-agent lines, sorted by token for look-up; in the file's order in the dialects that search inside values.
     pub(super) names: Vec<GroupName>,
     pub(super) sections: Vec<Section>,
     /// The sections of `*`, in the file's order.
@@ -40,7 +41,7 @@ pub(crate) struct Groups {
     section_ended: bool,
 }
 
-/// A run of user agents.
+/// A run of user-agent lines.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Section {
     pub(super) group: u32,
@@ -90,7 +91,7 @@ impl Groups {
         (self.group_ended, self.section_ended) = (false, false);
         let section = index(self.sections.len() - 1);
         match text {
-            // `* anything` is `*` to Google; RFC 9309 leaves it undefined.
+            // Google reads `* anything` as `*`; RFC 9309 leaves this undefined.
             [b'*'] | [b'*', b' ' | b'\t', ..] if self.stars.last() == Some(&section) => {}
             [b'*'] | [b'*', b' ' | b'\t', ..] => self.stars.push(section),
             _ => self.names.push(GroupName { value, section }),
@@ -132,7 +133,7 @@ impl Groups {
         self.sections.is_empty()
     }
 
-    /// Makes names ready for look-up. Call once, after all lines are read.
+    /// Prepares names for look-up. To be called once, after all lines are read.
     pub(crate) fn finish(&mut self, text: &[u8], options: &ParseOptions) {
         if self.groups.is_empty() {
             let is_for_all = options.rules_without_agent && !self.rules.is_empty();
@@ -150,7 +151,7 @@ impl Groups {
                     let by_value = || compare(value(a), value(b)).then(a.section.cmp(&b.section));
                     compare(token(a), token(b)).then_with(by_value)
                 });
-                // Keeps each name once in a section.
+                // Removes repeated names of a section.
                 self.names.dedup_by(|a, b| a.section == b.section && compare(value(a), value(b)).is_eq());
                 self.names.shrink_to_fit();
             }
@@ -168,7 +169,7 @@ impl Groups {
         self.groups[group as usize].compiled.get_or_init(|| self.compile(group, source, options).into())
     }
 
-    /// Compiles everything that is otherwise compiled on first use.
+    /// Compiles the rules and preferences that are otherwise compiled on first use.
     pub(crate) fn compile_all(&self, source: &FileSource, options: &ParseOptions) {
         (0..index(self.groups.len())).for_each(|group| _ = self.patterns_of(group, source, options));
         self.usages.compile_all(source, options);

@@ -1,4 +1,4 @@
-//! The keys of records, and how they are misspelt. RFC 9309 §2.2 and the extensions. Pure.
+//! The keys of records, and known misspellings. RFC 9309 §2.2 and the extensions. Pure.
 
 /// The key of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) enum RecordKey {
     License,
 }
 
-/// A key that was understood, and whether it was spelt correctly.
+/// A recognised key, and whether its spelling is correct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spelt {
     pub(crate) key: RecordKey,
@@ -69,7 +69,7 @@ const KEYS: &[(&str, RecordKey)] = &[
     ("License", RecordKey::License),
 ];
 
-/// Misspellings that Google's parser accepts, and two of delays.
+/// Misspellings that Google's parser accepts, and two of `Crawl-delay`.
 const TYPOS: &[(&str, RecordKey)] = &[
     ("useragent", RecordKey::UserAgent),
     ("user agent", RecordKey::UserAgent),

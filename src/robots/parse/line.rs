@@ -6,17 +6,17 @@ use super::key;
 use crate::robots::rule::RuleKind;
 use crate::robots::steps;
 
-/// The lines of a text. LF, CR and CR LF end them; NUL ends a line too, but is not counted as one.
+/// The lines of a text. LF, CR and CR LF end a line. NUL ends a line too, but does not increase the line number.
 pub(crate) struct SourceLines<'a> {
     text: &'a [u8],
     next: usize,
     number: u32,
     /// Offset at which the line with the current number begins.
     first: usize,
-    /// Whether the last line ended at a NUL, so that the next one has the same number.
+    /// Whether the last line ended at a NUL, so that the next line has the same number.
     after_nul: bool,
-    /// Whether the text has a NUL, so that each line must be searched for one. The search for a line end stops at the NUL; otherwise it
-    /// would run through the rest of the file for each NUL.
+    /// Whether the text has a NUL, so that each line must be searched for one. The search for a line end then stops at the NUL, as it would
+    /// otherwise read the rest of the file for each NUL.
     has_nul: bool,
 }
 
@@ -81,8 +81,8 @@ impl Iterator for SourceLines<'_> {
     }
 }
 
-/// Length of the byte order marks at the start. A truncated mark is skipped too, as Google does. So are several marks in a row, which
-/// arise when each of several tools adds one. The mark of UTF-16 or UTF-32 means nothing in a text of single bytes, and is skipped.
+/// Length of the byte order marks at the start. A truncated mark counts too, as with Google, and so do several marks in a row, which arise
+/// when several tools each add a mark. A mark of UTF-16 or UTF-32 has no meaning in a text of single bytes, but is skipped as well.
 pub(crate) fn byte_order_mark(text: &[u8]) -> usize {
     if let Some(wide) = WIDE_MARKS.iter().find(|mark| text.starts_with(mark)) {
         return wide.len();
@@ -99,7 +99,7 @@ pub(crate) enum LineContent {
     /// Nothing, or a comment only.
     Empty,
     Record(Record),
-    /// Text without a colon that cannot be split into key and value: it has no gap, or more than one.
+    /// Text without a colon that cannot be split into key and value, as it has no gap or several gaps.
     Text(Range<usize>),
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct Record {
     pub(crate) colon: bool,
 }
 
-/// Reads a line: strips comment and white space, then splits at the first colon, or without a colon at the only gap.
+/// Reads a line: removes comment and white space, then splits at the first colon, or if there is no colon, at the only gap.
 pub(crate) fn read(text: &[u8], line: &SourceLine) -> LineContent {
     let end = line.content_end.min(line.start + MAX_LINE);
     let content = trim(text, line.start..end);
@@ -136,7 +136,7 @@ pub(crate) fn read(text: &[u8], line: &SourceLine) -> LineContent {
     LineContent::Record(Record { key: content.start..gap, value, colon: false })
 }
 
-/// Fast path for the usual form of a rule: nothing before its key, and a colon right after it.
+/// Reads a rule in its usual form, without anything before its key and with a colon right after the key. Fast path.
 #[inline]
 pub(crate) fn read_rule(text: &[u8], line: &SourceLine) -> Option<(RuleKind, Record)> {
     let content = &text[line.start..line.content_end];

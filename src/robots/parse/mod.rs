@@ -1,4 +1,4 @@
-//! RFC 9309 §2.2: reads a robots.txt, whatever it holds. Pure.
+//! RFC 9309 §2.2: parses a robots.txt, with any content. Pure.
 
 mod agent;
 pub(crate) mod delay;
@@ -32,7 +32,7 @@ use span::{RuleSpan, Span};
 #[derive(Debug)]
 pub(crate) struct RobotsFile {
     pub(crate) options: ParseOptions,
-    /// Whether the encoding is unknown: there may be rules that were not read.
+    /// Whether the encoding is unknown, so that the file may have rules that were not read.
     pub(crate) is_unreadable: bool,
     pub(crate) source: FileSource,
     pub(crate) groups: Groups,
@@ -46,11 +46,12 @@ pub(crate) struct RobotsFile {
     pub(crate) is_wide: bool,
     /// Content digest, computed on first use.
     pub(crate) digest: OnceLock<[u8; 32]>,
-    /// Computed on first use.
+    /// The faults of preferences and licences, computed on first use.
     pub(crate) faults: OnceLock<FileFaults>,
 }
 
-/// Facts about a file's preferences and licences that the proxy needs at each fetch. Computing them takes a pass over all of their lines.
+/// Facts about a file's preferences and licences that the proxy needs at each fetch. Computing these takes a pass over all lines of
+/// preferences and licences.
 #[derive(Debug)]
 pub(crate) struct FileFaults {
     /// The first value of a `License` line that is a URL.
@@ -68,12 +69,12 @@ impl RobotsFile {
     }
 }
 
-/// Reads at most `limit` bytes of a file as `options` say. Finding oddities is left to `lint`.
+/// Parses at most `limit` bytes of a file in the dialect of `options`. Does not warn about faults, which `lint` finds.
 pub(crate) fn parse(bytes: &[u8], options: &ParseOptions, limit: usize) -> RobotsFile {
     let limit = limit.clamp(ParseOptions::MIN_SIZE, MAX_SIZE);
     let is_cut = bytes.len() > limit;
     let encoding = encoding::detect(&bytes[..bytes.len().min(limit)], is_cut);
-    // The limit counts the encoded bytes, so a decoded text is read whole, even if it is longer.
+    // The limit counts the encoded bytes, so the decoded text is read completely, even if it is longer.
     let (read, limit) = match &encoding {
         Encoding::Wide(text) => (&text[..], text.len()),
         Encoding::Bytes | Encoding::Unknown => (bytes, limit),
@@ -137,7 +138,7 @@ impl Parser<'_> {
                 self.groups.add_pace(pace);
             }
             RecordKey::Sitemap | RecordKey::License => self.values.push((spelt.key, Span::new(record.value))),
-            // Keys of Yandex, which ask nothing of a crawler.
+            // Keys of Yandex, which do not affect a crawler.
             RecordKey::Host | RecordKey::CleanParam => {}
             RecordKey::ContentSignal => self.groups.add_usage(Vocabulary::Signal, Span::new(record.value)),
             RecordKey::ContentUsage => self.groups.add_usage(Vocabulary::Usage, Span::new(record.value)),
@@ -154,11 +155,11 @@ impl Parser<'_> {
     }
 }
 
-/// Longest text. An offset must fit into 31 bits, next to one bit for the kind of rule, although UTF-8 can be half as long again as the
-/// UTF-16 that it was decoded from. A normalised pattern, up to three times as long, must fit into 32 bits.
+/// Most bytes of a text. An offset must fit into 31 bits, as one bit holds the kind of a rule, although UTF-8 can be half as long again as
+/// the UTF-16 that it was decoded from. A normalised pattern, up to three times as long, must fit into 32 bits.
 const MAX_SIZE: usize = (1 << 30) / 3 * 2;
 
-/// The part of a truncated text up to the end of the last line that fits into `limit`.
+/// Length of a truncated text up to the end of the last line that fits into `limit`.
 fn last_whole_line(bytes: &[u8], limit: usize) -> usize {
     if bytes.get(limit).is_some_and(|next| matches!(next, b'\n' | b'\r' | 0)) {
         return limit;
@@ -182,7 +183,7 @@ mod tests {
         robots.rules_for(&["ExampleBot"]).check("/last").is_allowed()
     }
 
-    /// A line that ends before the limit is whole, whatever ends it.
+    /// A line that ends before the limit is read, whatever ends it.
     #[test]
     fn the_lines_of_a_file_that_is_too_long_are_read_up_to_the_last_end_of_one() {
         for end in [&b"\n"[..], b"\r", b"\0", b"\r\n"] {

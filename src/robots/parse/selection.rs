@@ -1,4 +1,4 @@
-//! RFC 9309 §2.2.1: which groups of a file a crawler obeys. Pure.
+//! RFC 9309 §2.2.1: selects the groups of a file that a crawler obeys. Pure.
 
 use super::agent::{compare, is_prefix, is_substring, is_token};
 use super::group::{GroupName, Groups, slice};
@@ -13,14 +13,15 @@ use smallvec::SmallVec;
 pub(crate) struct GroupSelection {
     pub(crate) sections: GroupNumbers,
     pub(crate) groups: GroupNumbers,
-    /// Whether the budget of the decision was spent before all were found.
+    /// Whether the budget of the decision was spent before all groups were found.
     pub(crate) is_cut: bool,
 }
 
 type GroupNumbers = SmallVec<[u32; 4]>;
 
 impl Groups {
-    /// Selects the sections that a crawler with these names obeys, in the file's order: all that name it, or else all of `*`.
+    /// Selects the sections that a crawler with these names obeys, in the file's order: all sections that name the crawler, or else all
+    /// sections of `*`.
     pub(crate) fn select<T: AsRef<str>>(
         &self,
         tokens: &[T],
@@ -42,7 +43,7 @@ impl Groups {
         selection
     }
 
-    /// Selects the groups that name this token; `*` does not count as its name. `None`: no group names it.
+    /// Selects the groups that name this token; `*` does not count as its name. `None`: no group names the token.
     pub(crate) fn select_named(
         &self,
         token: &str,
@@ -67,7 +68,7 @@ impl Groups {
         GroupSelection { sections, groups, is_cut }
     }
 
-    /// The sections that name one of the tokens, and whether the budget was spent before all were found.
+    /// The sections that name one of the tokens, and whether the budget was spent before all sections were found.
     fn sections_naming<T: AsRef<str>>(
         &self,
         tokens: &[T],
@@ -87,8 +88,8 @@ impl Groups {
                 UserAgentMatch::Substring => is_substring,
                 UserAgentMatch::Exact => {
                     let (named, are_cut) = affordable(self.names_beginning(leading_token(token), text, budget), budget);
-                    // A name with other characters matches only where exactly that name is written (RFC 9309 §2.2.1, crawler-commons:
-                    // the token ends at the first other character).
+                    // A name with other characters matches only a value that equals it (RFC 9309 §2.2.1, crawler-commons: the token ends at
+                    // the first other character).
                     let is_any = is_token(token);
                     let is_meant = |name: &&GroupName| is_any || value(name).eq_ignore_ascii_case(token);
                     found.extend(named.iter().filter(is_meant).map(|name| name.section));
@@ -115,7 +116,7 @@ impl Groups {
     /// The names whose token is `wanted`, found by binary search.
     fn names_beginning(&self, wanted: &[u8], text: &[u8], budget: &mut StepBudget) -> &[GroupName] {
         _ = budget.spend(self.names.len().ilog2() as usize * (1 + wanted.len() / 2));
-        // Bytes after these cannot change the order.
+        // Compares one byte more than `wanted` has, as further bytes cannot change the order.
         let order = |name: &GroupName| {
             let value = slice(text, name.value);
             compare(leading_token(&value[..value.len().min(wanted.len() + 1)]), wanted)

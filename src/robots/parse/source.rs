@@ -11,7 +11,7 @@ pub(crate) struct FileSource {
     text: Arc<[u8]>,
     /// For each full block of the text, the line of its first byte: finding a line number reads only one block.
     marks: Box<[u32]>,
-    /// Readable forms of the values that are not UTF-8, by offset.
+    /// Readable forms of the values that are not valid UTF-8, by offset.
     repaired: BTreeMap<u32, Box<str>>,
 }
 
@@ -72,7 +72,7 @@ impl Marks {
 
 const BLOCK: usize = 256;
 
-/// Number of line ends in `text[from..to]`; a CR LF is one, at its LF.
+/// Number of line ends in `text[from..to]`; a CR LF counts once, at its LF.
 fn line_ends(text: &[u8], from: usize, to: usize) -> u32 {
     let block = &text[from..to];
     let lf = memchr::memchr_iter(b'\n', block).count();

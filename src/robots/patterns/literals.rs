@@ -1,4 +1,4 @@
-//! Patterns without a star, sorted: binary search finds those that are prefixes of a path. Pure.
+//! Patterns without a star, sorted, so that a binary search finds the patterns that are prefixes of a path. Pure.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -19,12 +19,12 @@ pub(super) struct Literal<T> {
     parent: u32,
     /// Whether the literal matches only a path that equals it.
     is_exact: bool,
-    /// The greatest value of this literal and its ancestors, which match wherever it matches.
+    /// The greatest value of this literal and its ancestors, which match every path that it matches.
     value: T,
 }
 
 const NONE: u32 = u32::MAX;
-/// Steps that each look-up costs besides its comparisons: in a file with thousands of groups, each look-up is a cache miss.
+/// Steps of each look-up besides its comparisons, as each look-up is a cache miss in a file with thousands of groups.
 const LOOK_UP: usize = 16;
 
 impl<T> Literal<T> {
@@ -38,7 +38,7 @@ impl<T: Ord + Copy> Literals<T> {
     pub(super) fn new(literals: Vec<Literal<T>>, text: &PatternText) -> Self {
         let mut literals = literals;
         sort(&mut literals, text);
-        // `sort` has put the one with the greatest value first among equal literals.
+        // Among equal literals, `sort` has put the literal with the greatest value first.
         literals.dedup_by(|b, a| {
             a.is_exact == b.is_exact && a.place.len == b.place.len && bytes(text, a) == bytes(text, b)
         });

@@ -19,17 +19,17 @@ use pattern::{PatternForm, normalise, path_bytes};
 use star_patterns::{Star, Starred};
 use text::{PatternPlace, PatternText};
 
-/// Compiled patterns. A look-up returns the greatest value of the patterns that match a path: values are ordered by precedence.
+/// Compiled patterns. A look-up returns the greatest value of the patterns that match a path, as values are ordered by precedence.
 ///
-/// Patterns without a star are sorted literals: only the last one that does not sort after the path, and the literals that are its
-/// prefixes, can match. Patterns with stars are tried in descending order of value; if there are many, only those whose rarest three
-/// bytes occur in the path.
+/// Patterns without a star are sorted literals: only the last literal that does not sort after the path, and the literals that are prefixes
+/// of it, can match. Patterns with stars are tried in descending order of value; if there are many, only patterns whose rarest three bytes
+/// occur in the path.
 #[derive(Debug)]
 pub(crate) struct Patterns<T> {
     text: PatternText,
     literals: Literals<T>,
     starred: Starred<T>,
-    /// The same patterns after [`fold`]; `None` if it changes nothing.
+    /// The same patterns after [`fold`]. `None`: folding changes none of them.
     folded: Option<Box<Self>>,
 }
 

@@ -17,8 +17,8 @@ pub(crate) enum PatternForm {
     Starred { is_anchored: bool },
 }
 
-/// Normalises a pattern. Returns its text, with `STAR` for each star and without an anchor or trailing stars; its form; and the number
-/// of bytes that count for precedence: those of the normalised pattern, `*` and `$` included.
+/// Normalises a pattern. Returns its text, with `STAR` for each star and without an anchor or trailing stars; its form; and the number of
+/// bytes that count for precedence: the length of the normalised pattern, with `*` and `$`.
 pub(crate) fn normalise(written: &[u8]) -> (Vec<u8>, PatternForm, usize) {
     let Shape { mut text, anchored: is_anchored, bytes } = Shape::new(written);
     text.truncate(text.iter().rposition(|&byte| byte != STAR).map_or(0, |last| last + 1));
@@ -42,7 +42,7 @@ pub(crate) fn path_bytes(text: &[u8]) -> usize {
 pub(crate) struct Shape {
     /// The normalised pattern, with `STAR` for each star, and without an anchor.
     pub(crate) text: Vec<u8>,
-    /// Whether the pattern must match up to the end of the path. A pattern without an anchor is as if it ended with one more star.
+    /// Whether the pattern must match up to the end of the path. A pattern without an anchor matches as if it ended with one more star.
     pub(crate) anchored: bool,
     /// The bytes that count for precedence.
     pub(crate) bytes: usize,
@@ -61,7 +61,7 @@ impl Shape {
         }
         let is_anchored = body.len() < written.len();
         let bytes = text.len() + usize::from(is_anchored);
-        // After a star, an anchor means nothing.
+        // After a star, an anchor has no effect.
         let anchored = is_anchored && text.last() != Some(&STAR);
         Self { text, anchored, bytes }
     }
@@ -89,7 +89,7 @@ impl Shape {
         let Some(mut rest) = text.strip_prefix(first) else { return false };
         let mut last = None;
         for piece in pieces {
-            // The leftmost match is best for all pieces but the last, which may have to end the path.
+            // The leftmost match is best for all pieces except the last, which may have to match at the end of the path.
             if let Some(before) = last.replace(piece) {
                 let Some(at) = memchr::memmem::find(rest, before) else { return false };
                 rest = &rest[at + before.len()..];

@@ -1,5 +1,4 @@
-//! Patterns with stars. Between stars there are only literals, so that the leftmost match of each literal is enough: no backtracking.
-//! Pure.
+//! Patterns with stars. Between stars there are only literals, so the leftmost match of each literal is enough, without backtracking. Pure.
 
 use std::cmp::Reverse;
 
@@ -16,7 +15,7 @@ use smallvec::SmallVec;
 #[derive(Debug)]
 pub(super) struct Starred<T> {
     patterns: Box<[Star<T>]>,
-    /// Built only if there are many patterns.
+    /// The index, built only if there are many patterns.
     index: Option<Box<Index>>,
 }
 
@@ -25,13 +24,13 @@ pub(super) struct Star<T> {
     pub(super) value: T,
     /// The kinds of bytes that every matching path has.
     byte_set: ByteSet,
-    /// Literals, with stars between them; no star at the end.
+    /// The literals, with stars between them, and no star at the end.
     place: PatternPlace,
     /// Number of bytes before the first star.
     first_star: u32,
     /// Whether a matching path must end with the last literal.
     is_anchored: bool,
-    /// See [`has_separators`].
+    /// Whether [`has_separators`] is true of the pattern.
     has_separators: bool,
 }
 
@@ -95,7 +94,7 @@ impl<T: Ord + Copy> Starred<T> {
 }
 
 impl<T> Star<T> {
-    /// `text`: the text at `place`.
+    /// Creates a pattern. `text`: the text at `place`.
     pub(super) fn new(value: T, text: &[u8], place: PatternPlace, is_anchored: bool) -> Self {
         let (literal, pieces) = text.split_at(memchr::memchr(STAR, text).unwrap_or(text.len()));
         let has_separators = has_separators(literal, pieces);
@@ -194,7 +193,7 @@ struct Index {
     /// Index in `members` at which each bucket begins; the last entry is the end of the last bucket.
     starts: Box<[u32]>,
     members: Box<[u32]>,
-    /// The patterns without a trigram that every matching path has.
+    /// The patterns that have no trigram in every matching path.
     short: Box<[u32]>,
 }
 
@@ -253,5 +252,5 @@ fn bucket(window: u32, buckets: usize) -> usize {
     (window.wrapping_mul(0x9E37_79B1) >> (32 - buckets.trailing_zeros())) as usize
 }
 
-/// Up to this number of patterns they are tried one by one, without an index.
+/// Most patterns that are tried one by one, without an index.
 const MOST_WITHOUT_INDEX: usize = 64;

@@ -1,9 +1,9 @@
-//! The storage of patterns' text. Pure.
+//! Stores the text of patterns. Pure.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The text of all patterns: the shared text, followed by the patterns that are not pieces of it.
+/// The text of all patterns: the shared text, followed by the patterns that are not pieces of the shared text.
 #[derive(Debug, Clone)]
 pub(super) struct PatternText {
     pub(super) shared: Arc<[u8]>,

@@ -35,7 +35,7 @@ warning[bad-escape]: `%` is not followed by two hexadecimal digits
   |              ^^^
 hint: write `%25` for a percent sign
 
-warning[never-decides]: the rule never decides: a longer one matches all that it matches
+warning[never-decides]: the rule never decides: a longer rule matches all its paths
   --> FILE:10:11
    |
 10 | Disallow: /b
@@ -65,7 +65,7 @@ FILE: 1 error, 2 warnings
         },
         {
             "file": name, "line": 10, "column": 11, "code": "never-decides", "severity": "warning",
-            "message": "the rule never decides: a longer one matches all that it matches",
+            "message": "the rule never decides: a longer rule matches all its paths",
             "hint": "leave it out, or shorten the other: the longest rule that matches decides (RFC 9309 §2.2.2)",
             "related": { "line": 3, "column": 11, "message": "this one decides" },
         },

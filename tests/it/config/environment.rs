@@ -77,8 +77,8 @@ fn a_variable_that_names_no_key_is_warned_of_and_stops_nothing() {
         [
             "the environment variable `POLITELY_MODE__X` is not a setting | there are no keys below `mode`",
             "the environment variable `POLITELY_PACE__MAX_WIAT` is not a setting | did you mean `POLITELY_PACE__MAX_WAIT`?",
-            "the environment variable `POLITELY_PORT` is not a setting | Kubernetes makes it for a service named `politely`; \
-             `enableServiceLinks: false` in the pod keeps it away",
+            "the environment variable `POLITELY_PORT` is not a setting | Kubernetes sets it for a service named `politely`; \
+             `enableServiceLinks: false` in the pod prevents this",
             "the environment variable `POLITELY_TEAM` is not a setting | each key is `POLITELY_` and its name, with `__` \
              between section and key",
         ]

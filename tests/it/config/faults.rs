@@ -145,7 +145,7 @@ hosts:
             "1:34 duplicate key `queue` | already set in line 1; keep one of them",
             "2:7 `enforced` is not a valid value here | did you mean `enforce`?",
             "4:19 expected a list, found `Foo` | a list is written in brackets: [Foo]",
-            "7:15 `0` is not a port | a port is a number from 1 to 65535, a range of them \"8000-9000\"",
+            "7:15 `0` is not a port | a port is a number from 1 to 65535, a range is written \"8000-9000\"",
             "8:1 unknown key `robot` | did you mean `robots`?",
             "10:5 unknown key `adress` | did you mean `address`?",
             "13:16 unknown key `crawl_dely` | did you mean `crawl_delay`?",
@@ -157,7 +157,7 @@ hosts:
 
 #[test]
 fn each_fault_says_what_may_stand_there() {
-    let ports = "a port is a number from 1 to 65535, a range of them \"8000-9000\"";
+    let ports = "a port is a number from 1 to 65535, a range is written \"8000-9000\"";
     let purposes = "write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-` and `_`";
     for (yaml, fault) in [
         ("pace: { queue: -1 }", "1:16 expected a whole number, found `-1` | write 0 or more"),
@@ -366,7 +366,7 @@ fn a_file_full_of_faults_shows_the_first_fifty() {
 
 #[test]
 fn addresses_are_published_below_an_agent() {
-    let hint = "add `signature: { key: …, agent: https://bot.example }`, below which they are published";
+    let hint = "add `signature: { key: …, agent: https://bot.example }`; the addresses are published below this URL";
     assert_eq!(
         short("identity: { addresses: [192.0.2.0/24] }"),
         [format!("1:24 `addresses` requires `signature.agent` | {hint}")]
@@ -492,7 +492,7 @@ fn a_users_name_is_not_called_a_url() {
     assert_eq!(
         short(&format!("access: {{ users: [{{ name: José, password: \"{hash}\" }}] }}")),
         [
-            "1:27 the character 'é' cannot stand in a user's name | use printable ASCII: letters, digits, and signs but `:`"
+            "1:27 the character 'é' cannot stand in a user's name | use printable ASCII: letters, digits, and signs other than `:`"
         ]
     );
 }

@@ -60,7 +60,7 @@ fn keys_that_do_not_fit_each_other_are_shown_where_they_are_written() {
         ),
         (
             "limits: { max_header_size: 1GiB }",
-            "1:28 the bound on a header block is from 4 KiB to 1 MiB | write `64KiB`",
+            "1:28 the bound on a header block must be from 4 KiB to 1 MiB | write `64KiB`",
         ),
         ("intercept: { ca: { key: k.pem } }", "1:25 this key lacks its certificate | add `certificate: …` beside it"),
         ("intercept: { ca: { certificate: c.pem } }", "1:33 this certificate lacks its key | add `key: …` beside it"),
@@ -82,15 +82,15 @@ fn keys_that_do_not_fit_each_other_are_shown_where_they_are_written() {
         ),
         (
             "egress: { upstream_proxy: 'http://user:pw@proxy.example:3128/path' }",
-            "1:27 the URL of a proxy ends with its port | leave out what follows it",
+            "1:27 the URL of a proxy must end after its port | leave out what follows the port",
         ),
         (
             "hosts: { '*.example.com': { verify: off } }",
-            "1:37 `verify: off` for `*.example.com` would accept any certificate from all of them | set it for each host that needs it",
+            "1:37 `verify: off` for `*.example.com` would accept any certificate from every such host | set it for each host that needs it",
         ),
         (
             "access: { users: [{ name: a, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b27rA',\n  hosts: { '*.b.example': { verify: off } } }] }",
-            "2:37 `verify: off` for `*.b.example` would accept any certificate from all of them | set it for each host that needs it",
+            "2:37 `verify: off` for `*.b.example` would accept any certificate from every such host | set it for each host that needs it",
         ),
     ] {
         assert_eq!(short(yaml), [fault], "{yaml}");

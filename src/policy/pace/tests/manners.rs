@@ -1,4 +1,4 @@
-//! The gap that follows a host's latency, and the pause of a host.
+//! Tests of the gap that depends on a host's latency, and of the pause of a host.
 
 use std::num::NonZeroU32;
 
@@ -22,7 +22,7 @@ fn paused(retry_after: u64, refusals: u32) -> Turn {
 }
 
 impl Host {
-    /// The request starts at `at`, its answer begins `after` later, and it ends then.
+    /// Runs a request that starts at `at`; its answer begins `after` later, when the request also ends.
     #[track_caller]
     fn answered(&mut self, at: u64, terms: &Terms, after: u64, is_good: bool) {
         let slot = self.go(at, terms);
@@ -31,7 +31,7 @@ impl Host {
     }
 }
 
-/// When each request of a sequential crawl starts, given the latencies.
+/// The starts of the requests of a sequential crawl, given the latencies.
 fn starts(terms: &Terms, latencies: &[u64]) -> Vec<u64> {
     let (mut host, mut at) = (Host::new(), 0);
     let start = |latency: &u64| {
@@ -46,7 +46,7 @@ fn starts(terms: &Terms, latencies: &[u64]) -> Vec<u64> {
 #[test]
 fn the_gap_follows_the_hosts_latency_up_and_down() {
     let starts = starts(&adaptive(0, 30_000), &[100, 100, 300, 700, 150, 100, 100]);
-    // Smoothed: 100, 100, 200, 450, 300, 200; the next gap is five times each.
+    // Smoothed latencies: 100, 100, 200, 450, 300, 200 ms. The next gap is five times as long.
     assert_eq!(starts, [0, 500, 1000, 2000, 4250, 5750, 6750]);
 }
 
@@ -59,7 +59,7 @@ fn what_is_owed_shrinks_with_the_gap() {
         at = host.open_at(now, &terms);
         let owed = host.schedule.owed(host.at(now)).unwrap_or(host.at(now));
         let owed = owed.duration_since(host.zero).as_millis() as u64;
-        assert_eq!(owed, at, "a request goes then, after an answer in {latency} ms");
+        assert_eq!(owed, at, "the debt ends when the next request may start, after a latency of {latency} ms");
     }
 }
 
@@ -97,7 +97,7 @@ fn an_error_is_quick_and_shortens_nothing() {
     host.answered(5000, &terms, 10, false);
     assert_eq!(host.open_at(5010, &terms), 10_000);
     host.answered(10_000, &terms, 3000, false);
-    assert_eq!(host.open_at(13_000, &terms), 20_000, "but one that takes long says as much as any");
+    assert_eq!(host.open_at(13_000, &terms), 20_000, "but a slow error raises the latency like any answer");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_host_that_turns_away_so_many_in_a_row_is_left_alone_and_then_asked_once() {
     }
     assert_eq!(host.ask(300, A, &terms, ""), paused(59_900, 3));
     assert_eq!(host.ask(40_000, A, &terms, ""), paused(20_200, 3));
-    // Requests that may wait so long do. The first one goes alone, and its outcome decides.
+    // Requests that may wait for the end of the pause do. The first one starts alone, and its outcome decides about the others.
     host.wait(55_000, A, &terms, "probe", Some(60_200));
     host.wait(55_000, A, &terms, "next", Some(60_700));
     let probe = host.starts(60_200, "probe");
@@ -126,12 +126,16 @@ fn a_host_that_turns_away_so_many_in_a_row_is_left_alone_and_then_asked_once() {
     // The first success ends the pause.
     assert_eq!(host.open_at(60_300, &terms), 120_300);
     host.visit(120_300, &terms, OK);
-    assert_eq!((host.schedule.observed().refusals, host.schedule.backoff()), (0, ms(500)), "as any backoff ends");
+    assert_eq!(
+        (host.schedule.observed().refusals, host.schedule.backoff()),
+        (0, ms(500)),
+        "a success halves the backoff"
+    );
     host.visit(120_800, &terms, AWAY);
     assert_eq!(
         (host.schedule.observed().refusals, host.open_at(120_801, &terms)),
         (1, 121_300),
-        "and they are counted anew"
+        "refusals are counted from zero again"
     );
 }
 
@@ -153,7 +157,7 @@ fn those_under_way_together_make_one_pause() {
     for (slot, at) in slots.into_iter().zip([10, 20, 30, 40, 50]) {
         host.end(at, slot, if at == 50 { OK } else { AWAY });
     }
-    assert_eq!(host.open_at(50, &terms), 60_020, "nor does a late success end it");
+    assert_eq!(host.open_at(50, &terms), 60_020, "a late success does not end the pause");
 }
 
 #[test]
@@ -187,7 +191,11 @@ fn who_comes_after_a_restart_still_leaves_it_alone() {
     let mut next = Host { zero: host.zero, schedule: host.schedule.again(host.at(1000)) };
     assert_eq!(next.ask(1000, A, &terms, ""), paused(59_000, 2));
     next.visit(60_000, &terms, AWAY);
-    assert_eq!(next.ask(60_000, A, &terms, ""), paused(60_000, 3), "the first that goes then is the one that counts");
+    assert_eq!(
+        next.ask(60_000, A, &terms, ""),
+        paused(60_000, 3),
+        "the first request after the pause begins another pause"
+    );
 }
 
 #[test]

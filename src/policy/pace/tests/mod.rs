@@ -1,4 +1,4 @@
-//! The pace, case by case (docs/pace.md). Times are milliseconds from the start of the test.
+//! Tests of the pace (docs/pace.md). Times are milliseconds from the start of the test.
 
 use super::*;
 use crate::policy::Refusal;
@@ -18,7 +18,7 @@ struct Host {
 }
 
 impl<W> Schedule<W> {
-    /// The schedule after a restart, restored from what is stored of it.
+    /// The schedule after a restart, restored from its stored state.
     pub(super) fn again(&self, now: Instant) -> Self {
         let mut again = Self::default();
         again.adopt(self.last_starts());
@@ -49,14 +49,14 @@ impl Host {
         }
     }
 
-    /// A request that starts at `at` and ends at once.
+    /// Runs a request that starts at `at` and ends at once.
     #[track_caller]
     fn visit(&mut self, at: u64, terms: &Terms, outcome: PaceOutcome) {
         let slot = self.go(at, terms);
         self.end(at, slot, outcome);
     }
 
-    /// A request that waits until `until`.
+    /// Asks for a slot for a request that has to wait until `until`.
     #[track_caller]
     fn wait(&mut self, at: u64, client: ClientId, terms: &Terms, name: &'static str, until: Option<u64>) -> Ticket {
         match self.ask(at, client, terms, name) {
@@ -68,7 +68,7 @@ impl Host {
         }
     }
 
-    /// When a request that came at `at` would start.
+    /// The time at which a request that comes at `at` would start.
     fn open_at(&self, at: u64, terms: &Terms) -> u64 {
         self.schedule.forecast(self.at(at), A, terms).duration_since(self.zero).as_millis() as u64
     }
@@ -192,12 +192,12 @@ fn under_a_gap_nothing_starts_before_the_one_before_has_left() {
     host.wait(1, A, &terms, "next", Some(500));
     // The connection takes 470 ms: if the gap counted from the slot, the next request would leave 30 ms later.
     host.sleeps(500, 60_001);
-    assert!(!host.schedule.left(&slow, host.at(460), false), "it is still being written");
-    assert!(host.schedule.left(&slow, host.at(470), true), "the next has waited for that");
+    assert!(!host.schedule.left(&slow, host.at(460), false), "the request is still being written");
+    assert!(host.schedule.left(&slow, host.at(470), true), "the next request has waited until this one left");
     host.sleeps(470, 970);
     let next = host.starts(970, "next");
     host.end(980, slow, OK);
-    // A request that ends without leaving makes room as well, and leaving twice counts once.
+    // A request that ends without leaving also frees its slot, and leaving twice counts once.
     host.wait(981, A, &terms, "third", Some(1470));
     host.end(990, next, OK);
     host.sleeps(990, 1470);
@@ -289,9 +289,12 @@ fn who_comes_back_when_it_was_told_to_waits_out_the_rest_even_with_no_max_wait()
     let too_early = host.ask(1999, A, &terms, "");
     assert_eq!(too_early, Turn::Refuse(Refused::TooLong { retry_after: ms(3) }));
     host.wait(2001, A, &terms, "back", Some(2002));
-    assert!(matches!(host.ask(2001, B, &terms, ""), Turn::Refuse(Refused::TooLong { .. })), "one of them");
+    assert!(
+        matches!(host.ask(2001, B, &terms, ""), Turn::Refuse(Refused::TooLong { .. })),
+        "only one request may wait for the margin"
+    );
     let back = host.starts(2002, "back");
-    assert!(matches!(host.ask(4003, B, &terms, ""), Turn::Refuse(_)), "the one before has not left");
+    assert!(matches!(host.ask(4003, B, &terms, ""), Turn::Refuse(_)), "the earlier request has not left");
     host.end(4003, back, OK);
 }
 
@@ -324,7 +327,11 @@ fn prefer_wait_zero_never_waits() {
     host.visit(0, &terms, OK);
     assert_eq!(host.ask(400, A, &terms, ""), Turn::Refuse(too_long(600)));
     let _slot = host.go(1000, &terms);
-    assert_eq!(host.ask(2500, A, &terms, ""), Turn::Refuse(too_long(1000)), "nobody knows: a second");
+    assert_eq!(
+        host.ask(2500, A, &terms, ""),
+        Turn::Refuse(too_long(1000)),
+        "the end of the request in flight is unknown: a second"
+    );
     assert_eq!(host.schedule.waiting(), 0);
 }
 
@@ -370,8 +377,12 @@ fn a_full_line_is_refused() {
     assert_eq!(host.schedule.waiting(), 2);
     assert_eq!(full(3000).into_refusal(ms(1)), Refusal::QueueFull { retry_after: ms(3000) });
     let late = |after| Refusal::CrawlDelay { retry_after: ms(after), max_wait: Some(ms(1000)) };
-    assert_eq!(too_long(3000).into_refusal(ms(1000)), late(2998), "the margin is not the client's");
-    assert_eq!(too_long(1001).into_refusal(ms(1000)), late(1001), "but no less than it may wait");
+    assert_eq!(too_long(3000).into_refusal(ms(1000)), late(2998), "without the margin for arrival");
+    assert_eq!(
+        too_long(1001).into_refusal(ms(1000)),
+        late(1001),
+        "with the margin, as the result must exceed max_wait"
+    );
 }
 
 #[test]
@@ -392,7 +403,7 @@ fn a_full_line_of_one_client_has_room_for_another() {
     host.wait(0, A, &terms, "second", Some(2000));
     host.wait(0, B, &terms, "other", Some(2000));
     host.turns_away(0, "second", full(2000));
-    assert_eq!(host.ask(0, B, &terms, ""), Turn::Refuse(full(3000)), "both have one now");
+    assert_eq!(host.ask(0, B, &terms, ""), Turn::Refuse(full(3000)), "both clients have one request now");
 }
 
 #[test]
@@ -407,7 +418,7 @@ fn who_hangs_up_gives_the_place_back() {
     host.end(1000, slot, OK);
     assert_eq!(host.schedule.cancel(second), None);
     let last = host.wait(1000, B, &delay(1000), "last", Some(2000));
-    assert_eq!(host.schedule.cancel(second), None, "a spent ticket is nobody else's");
+    assert_eq!(host.schedule.cancel(second), None, "a used ticket does not name another request");
     assert_eq!(host.schedule.cancel(last), Some("last"));
     host.idles(1000);
 }
@@ -449,7 +460,7 @@ fn retry_after_is_capped_at_an_hour_and_not_by_max_crawl_delay() {
     let mut host = Host::new();
     host.visit(0, &Terms::default(), refused(Some(86_400_000)));
     assert_eq!(host.open_at(0, &Terms::default()), 3_600_000);
-    assert_eq!(host.schedule.backoff(), ms(300_000), "as a gap it is clamped like any other");
+    assert_eq!(host.schedule.backoff(), ms(300_000), "the backoff itself is limited by max_crawl_delay");
 }
 
 #[test]
@@ -470,11 +481,11 @@ fn without_retry_after_the_backoff_doubles_from_a_longer_gap() {
     let mut host = Host::new();
     let slot = host.go(0, &delay(5000));
     host.end(4000, slot, refused(None));
-    assert_eq!(host.open_at(4000, &delay(5000)), 9000, "from the answer, not from the start");
+    assert_eq!(host.open_at(4000, &delay(5000)), 9000, "the gap counts from the answer, not from the start");
     host.visit(9000, &delay(5000), refused(None));
     assert_eq!(host.open_at(9000, &delay(5000)), 19_000);
     host.visit(19_000, &delay(5000), OK);
-    assert_eq!(host.open_at(19_000, &delay(5000)), 24_000, "half of ten is the gap again");
+    assert_eq!(host.open_at(19_000, &delay(5000)), 24_000, "half of the backoff of 10 s is the gap again");
 }
 
 #[test]
@@ -512,7 +523,7 @@ fn requests_refused_together_make_one_step() {
     assert_eq!(
         (host.open_at(40, &Terms::default()), host.schedule.backoff()),
         (7040, ms(7000)),
-        "but advice is advice"
+        "a Retry-After counts nevertheless"
     );
 }
 
@@ -549,7 +560,7 @@ fn backoff_refuses_at_once_requests_that_cannot_wait_for_its_end() {
     let _slot = host.starts(30_100, "patient");
 }
 
-/// Each success halves the backoff, so that all of these wait for 80 s and not for 20 minutes.
+/// Each success halves the backoff, so that all of these requests wait for 80 s and not for 20 minutes.
 #[test]
 fn who_waits_during_a_backoff_is_told_of_the_starts_that_successes_bring() {
     let (mut host, terms) = (Host::new(), Terms { max_wait: ms(600_000), ..Terms::default() });
@@ -598,10 +609,10 @@ fn first_fetches_on_one_key_keep_their_distance() {
     let mut host = Host::new();
     host.visit(0, &fetch, OK);
     host.visit(10, &delay(1000), OK);
-    assert_eq!(host.open_at(10, &fetch), 110, "it counts the request");
+    assert_eq!(host.open_at(10, &fetch), 110, "a first fetch keeps its distance from the request");
     host.visit(110, &fetch, OK);
-    assert_eq!(host.open_at(110, &fetch), 210, "and the fetch");
-    assert_eq!(host.open_at(110, &delay(1000)), 1010, "which the request does not");
+    assert_eq!(host.open_at(110, &fetch), 210, "and from the first fetch");
+    assert_eq!(host.open_at(110, &delay(1000)), 1010, "the request does not keep its distance from the fetch");
 }
 
 #[test]
@@ -709,7 +720,7 @@ fn what_is_owed_goes_by_the_longest_gap_still_owed() {
     assert_eq!(host.open_at(5000, &delay(30_000)), 35_000);
     assert_eq!(host.schedule.owed(host.at(5000)), Some(host.at(35_000)));
     host.visit(30_000, &delay(1000), OK);
-    assert_eq!(host.schedule.owed(host.at(30_000)), Some(host.at(31_000)), "nobody has asked for it since");
+    assert_eq!(host.schedule.owed(host.at(30_000)), Some(host.at(31_000)), "the longer gap is over");
 }
 
 #[test]
@@ -722,7 +733,7 @@ fn a_schedule_is_unused_when_nothing_waits_or_is_in_flight() {
     host.visit(5000, &delay(1000), OK);
     assert_eq!(host.schedule.owed(host.at(5999)), Some(host.at(6000)));
     let ticket = host.wait(5999, A, &delay(1000), "", Some(6000));
-    assert!(!host.schedule.is_unused(), "somebody waits");
+    assert!(!host.schedule.is_unused(), "a request waits");
     host.schedule.cancel(ticket);
     assert!(host.schedule.is_unused());
 }
@@ -737,7 +748,7 @@ fn absurd_durations_do_not_overflow() {
     };
     let mut host = Host::new();
     let slot = host.go(0, &terms);
-    assert_eq!(slot.gap, terms.gap(), "or each turn would be too early for its terms");
+    assert_eq!(slot.gap, terms.gap(), "a shorter gap would make each start too early");
     host.end(0, slot, PaceOutcome::Backoff { retry_after: Some(Duration::MAX) });
     assert!(matches!(host.ask(0, A, &terms, ""), Turn::Wait { .. }));
     assert!(matches!(host.schedule.poll(host.zero), NextTurn::WaitUntil(_)));
@@ -756,7 +767,7 @@ fn rehearsals_do_not_put_off_a_renewal() {
     assert!(matches!(host.schedule.poll(host.at(10_000)), NextTurn::Start("renewal", _)));
 }
 
-/// Guests are fetches that were redirected here.
+/// Guests are fetches that other hosts have redirected to this host.
 #[test]
 fn guests_let_a_host_s_own_requests_go_first_but_not_for_ever() {
     for own in [vec!["a"; 12], ["a", "b"].repeat(6)] {
@@ -767,7 +778,7 @@ fn guests_let_a_host_s_own_requests_go_first_but_not_for_ever() {
         let mut order = Vec::new();
         for (turn, name) in (1..).zip(own) {
             let client = if name == "a" { A } else { B };
-            // For each request that starts, another comes.
+            // Each time that a request starts, another one arrives.
             assert!(matches!(host.ask(turn * 1000 - 1, client, &terms, name), Turn::Wait { .. }));
             let NextTurn::Start(name, slot) = host.schedule.poll(host.at(turn * 1000)) else { panic!("it is due") };
             order.push(name);
@@ -776,7 +787,7 @@ fn guests_let_a_host_s_own_requests_go_first_but_not_for_ever() {
         assert_eq!(order.iter().position(|name| *name == "guest"), Some(8), "{order:?}");
         assert_eq!(order.iter().filter(|name| **name == "guest").count(), 1, "{order:?}");
     }
-    // Guests use the whole pace if nobody else waits.
+    // Guests get all starts if nobody else waits.
     let (mut host, terms) = (Host::new(), delay(1000));
     host.visit(0, &terms, OK);
     host.wait(1, ClientId::GUESTS, &terms, "guest", Some(1000));
@@ -784,7 +795,7 @@ fn guests_let_a_host_s_own_requests_go_first_but_not_for_ever() {
     host.end(1000, slot, OK);
 }
 
-/// Requests in flight may never end: another client gets a place all the same, and one only.
+/// Requests in flight may never end: another client gets a place nevertheless, but only one.
 #[test]
 fn a_client_without_a_place_is_lent_one() {
     let terms = Terms { max_concurrent: 2, ..delay(0) };
@@ -826,7 +837,7 @@ fn it_is_lent_in_half_the_time_that_it_may_wait_and_never_beside_a_crawl_delay()
     let _its_turn = host.starts(2000, "B");
 }
 
-/// A request that goes on without its slot still counts for its client, which would be lent another place otherwise.
+/// A request that continues without its slot still counts for its client, which would otherwise be lent another place.
 #[test]
 fn what_goes_on_without_its_turn_is_held_by_its_client() {
     let terms = Terms { max_concurrent: 2, ..delay(0) };
@@ -854,7 +865,7 @@ fn a_renewal_is_lent_a_place() {
     host.idles(11_000);
 }
 
-/// Holds however often the schedule is dropped and restored, and though each request leaves a little after its start.
+/// Holds even if the schedule is dropped and restored after each request, and although each request leaves a little after its start.
 #[test]
 fn a_longer_gap_that_is_over_is_no_longer_owed() {
     for rests in [false, true] {

@@ -1,4 +1,4 @@
-//! Partitioned instances in simulated time, each with its own estimate of the common clock.
+//! Tests of partitioned instances in simulated time, each with its own estimate of the common clock.
 
 use super::*;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ const OFF: u64 = 30;
 
 struct Instance {
     schedule: Schedule<Instant>,
-    /// In reverse order.
+    /// Future arrivals, in reverse order.
     arrivals: Vec<Instant>,
     timer: Option<Instant>,
     starts: Vec<Instant>,
@@ -17,8 +17,8 @@ struct Instance {
     waited: Duration,
 }
 
-/// `clocks`: each instance's clock error in milliseconds, plus [`OFF`]. `arrivals`: each instance's arrivals, in milliseconds after the one
-/// before.
+/// Runs the instances until no event is left. `clocks`: each instance's clock error in milliseconds, plus [`OFF`]. `arrivals`: for each
+/// instance, the milliseconds from one arrival to the next.
 fn run(gap: u64, clocks: &[u64], arrivals: &[Vec<u64>]) -> Vec<Instance> {
     let zero = Instant::now();
     let instances = clocks.len() as u32;
@@ -114,7 +114,7 @@ proptest! {
         }
     }
 
-    /// The forecast that decides a refusal or a Retry-After is right.
+    /// The forecast that determines a refusal or a Retry-After is right.
     #[test]
     fn who_waits_starts_when_it_was_told((gap, clocks, _) in fleets(0), ahead in 0..5_u64, at in 0..100_000_u64) {
         let zero = Instant::now();
@@ -172,7 +172,7 @@ fn a_timer_that_is_late_costs_no_turn_unless_the_next_instance_is_nearly_due() {
     host.wait(0, A, &terms, "it", Some(1000));
     host.wait(0, A, &terms, "next", Some(4000));
     assert_eq!(host.schedule.poll(host.at(0)), NextTurn::WaitUntil(host.at(1000)));
-    let NextTurn::Start("it", slot) = host.schedule.poll(host.at(1250)) else { panic!("it has its turn") };
+    let NextTurn::Start("it", slot) = host.schedule.poll(host.at(1250)) else { panic!("the request has its turn") };
     host.end(1250, slot, OK);
     assert_eq!(host.schedule.poll(host.at(1250)), NextTurn::WaitUntil(host.at(4000)));
     assert_eq!(host.schedule.poll(host.at(4251)), NextTurn::WaitUntil(host.at(7000)));
