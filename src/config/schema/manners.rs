@@ -149,7 +149,7 @@ pub(in crate::config) fn check_budget(section: &[&str], check: &mut Sections<'_>
     let [per, requests, bytes] = ["per", "requests", "bytes"].map(|name| [section, &["budget", name]].concat());
     if check.is_written(&per) && !check.is_written(&requests) && !check.is_written(&bytes) {
         let hint = "add `requests: …` or `bytes: …`; money has a period of its own: `money: { USD: 5, per: day }`; `{}` means no budget";
-        check.fault(&per, "this budget has no limit", hint);
+        check.fault(&per, "`per` is the period of `requests` and `bytes`, and neither is set", hint);
     }
 }
 

@@ -92,7 +92,7 @@ impl<'a> Outline<'a> {
         let OutlineEntry { line, name, value, .. } = &entry;
         for (is_so, code, at) in [
             (!colon, WarningCode::MissingColon, name.end..name.end + 1),
-            (!spelt.rightly, WarningCode::MisspeltKey, name.clone()),
+            (!spelt.is_exact, WarningCode::MisspeltKey, name.clone()),
             (name.start > line.start, WarningCode::LeadingSpace, line.start..name.start),
             (str::from_utf8(self.value(&entry)).is_err(), WarningCode::NotUtf8, value.clone()),
         ] {

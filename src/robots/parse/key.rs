@@ -21,15 +21,15 @@ pub(crate) enum RecordKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spelt {
     pub(crate) key: RecordKey,
-    pub(crate) rightly: bool,
+    pub(crate) is_exact: bool,
 }
 
 impl RecordKey {
     /// Reads a key without regard to case.
     pub(crate) fn recognise(name: &[u8]) -> Option<Spelt> {
-        let of = |keys: &[(&str, Self)], rightly| {
+        let of = |keys: &[(&str, Self)], is_exact| {
             let found = keys.iter().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()));
-            found.map(|&(_, key)| Spelt { key, rightly })
+            found.map(|&(_, key)| Spelt { key, is_exact })
         };
         of(KEYS, true).or_else(|| of(TYPOS, false))
     }
@@ -105,7 +105,7 @@ mod tests {
         ];
         for name in keys {
             let spelt = RecordKey::recognise(name.as_bytes());
-            assert!(spelt.is_some_and(|spelt| spelt.rightly), "{name}");
+            assert!(spelt.is_some_and(|spelt| spelt.is_exact), "{name}");
             assert_eq!(RecordKey::recognise(name.to_uppercase().as_bytes()), spelt, "{name}");
         }
     }
@@ -114,7 +114,7 @@ mod tests {
     fn google_accepts_frequent_typos() {
         for &(name, key) in TYPOS {
             let spelt = RecordKey::recognise(name.to_uppercase().as_bytes());
-            assert_eq!(spelt, Some(Spelt { key, rightly: false }), "{name}");
+            assert_eq!(spelt, Some(Spelt { key, is_exact: false }), "{name}");
         }
     }
 

@@ -392,7 +392,7 @@ fn a_file_of_many_keys_that_are_all_at_fault_is_answered() {
         ),
         (
             format!("hosts:\n{}", many(&|number| format!("  h{number}.example: {{ budget: {{ per: day }} }}\n"))),
-            "2:32 this budget has no limit | ",
+            "2:32 `per` is the period of `requests` and `bytes`, and neither is set | ",
         ),
         (
             format!("hosts:\n{}", many(&|number| format!("  H.example{}: {{}}\n", ["", "."][number % 2]))),
@@ -403,7 +403,7 @@ fn a_file_of_many_keys_that_are_all_at_fault_is_answered() {
                 "access:\n  users:\n{}",
                 many(&|number| format!("  - {{ name: u{number}, password: '{HASH}', budget: {{ per: day }} }}\n"))
             ),
-            "3:107 this budget has no limit | ",
+            "3:107 `per` is the period of `requests` and `bytes`, and neither is set | ",
         ),
         (
             format!("access:\n  users:\n{}", many(&|_| format!("  - {{ name: u, password: '{HASH}' }}\n"))),

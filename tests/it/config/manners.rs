@@ -102,7 +102,7 @@ hosts:
                 &format!("4:31 a host is paused for up to 1h, not for 2h | {pause}"),
                 &format!("6:33 `max` (2m) is longer than `pace.max_crawl_delay` (1m) | {longer}"),
                 &format!("6:57 a host is paused for up to 1h, not for 0 | {pause}"),
-                "7:31 this budget has no limit | add `requests: …` or `bytes: …`; money has a period of its own: `money: { USD: 5, per: day }`; `{}` means no budget",
+                "7:31 `per` is the period of `requests` and `bytes`, and neither is set | add `requests: …` or `bytes: …`; money has a period of its own: `money: { USD: 5, per: day }`; `{}` means no budget",
             ][..],
         ),
         ("pace: { adaptive: { factor: -1 } }", &[&format!("1:29 `-1` is not a factor | {factor}")]),
@@ -132,7 +132,7 @@ fn a_users_budget_needs_a_limit_too() {
         format!("access: {{ users: [{{ name: a, password: \"{hash}\", budget: {budget} }}] }}")
     };
     assert!(good(&user("{ requests: 0 }")).access.users[0].budget.is_some_and(|budget| budget.requests == Some(0)));
-    let fault = "this budget has no limit | add `requests: …` or `bytes: …`; money has a period of its own: `money: { USD: 5, per: day }`; `{}` means no budget";
+    let fault = "`per` is the period of `requests` and `bytes`, and neither is set | add `requests: …` or `bytes: …`; money has a period of its own: `money: { USD: 5, per: day }`; `{}` means no budget";
     assert!(short(&user("{ per: day }")).iter().all(|said| said.ends_with(fault)));
     assert_eq!(short(&user("{ per: day }")).len(), 1);
 }
