@@ -2,7 +2,7 @@
 
 use crate::gate::fleet::membership::Membership;
 use crate::gate::fleet::server::ServerConnection;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[derive(Clone)]
 pub(super) struct Live {
@@ -34,4 +34,17 @@ impl Live {
             leaves: false,
         }
     }
+
+    /// Whether to log this cause of a loss: it is news, or differs from the last one.
+    pub fn logs(&mut self, why: &str, is_news: bool) -> bool {
+        let is_other = |(logged, at): &(Box<str>, Instant)| **logged != *why && at.elapsed() >= BETWEEN_CAUSES;
+        let is_logged = is_news || self.logged.as_ref().is_none_or(is_other);
+        if is_logged {
+            self.logged = Some((why.into(), Instant::now()));
+        }
+        is_logged
+    }
 }
+
+/// Minimum time between two log lines about one loss whose cause has changed.
+const BETWEEN_CAUSES: Duration = Duration::from_secs(10);

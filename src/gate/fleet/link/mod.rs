@@ -252,11 +252,7 @@ impl ServerLink {
                 live.settled_at = Some(Instant::now() + SETTLING);
             }
             let is_news = was_there || !was_tried;
-            let is_other = |(logged, at): &(Box<str>, Instant)| **logged != *why && at.elapsed() >= BETWEEN_CAUSES;
-            is_logged = is_news || live.logged.as_ref().is_none_or(is_other);
-            if is_logged {
-                live.logged = Some((why.into(), Instant::now()));
-            }
+            is_logged = live.logs(why, is_news);
             is_news
         });
         if is_logged {
@@ -296,8 +292,6 @@ fn no_answer() -> String {
 const PATIENCE: Duration = Duration::from_secs(2);
 const CONNECTING: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(50);
-/// Minimum time between two log lines about one loss, whose cause has changed.
-const BETWEEN_CAUSES: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
 /// Time in which all instances notice that a server was replaced or is back, and report what they hold: an instance without a server tries
 /// again after at most one and a half times [`PAUSE`].
