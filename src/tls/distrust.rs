@@ -2,6 +2,7 @@
 
 use rustls::AlertDescription as Alert;
 use std::io;
+use std::net::SocketAddr;
 
 /// How a client rejected a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,9 +66,13 @@ impl Distrust {
         }
     }
 
-    /// Advice that makes a client of this User-Agent accept the certificate.
-    pub fn cure(self, agent: Option<&str>) -> &'static str {
+    /// Advice that makes a client of this User-Agent accept the certificate of this host, or of a listener at this address.
+    pub fn cure(self, host: &str, agent: Option<&str>) -> &'static str {
         match self {
+            _ if host.parse::<SocketAddr>().is_ok() => {
+                "that is the certificate of `listen[].tls`: renew it if it has expired, or give the client its authority by the option \
+                 for proxies, such as curl's `--proxy-cacert`"
+            }
             Self::CertificateExpired => "set the client's clock, or this machine's",
             Self::UnknownCa | Self::CertificateUnknown | Self::BadCertificate | Self::Closed => {
                 agent.and_then(known).unwrap_or(
@@ -148,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_cure_is_that_of_the_client() {
-        let cure = |agent| Distrust::UnknownCa.cure(agent);
+        let cure = |agent| Distrust::UnknownCa.cure("a.example", agent);
         for (agent, part) in [
             ("curl/7.88.1", "--cacert"),
             ("Wget/1.21.3", "--ca-certificate"),
@@ -170,7 +175,8 @@ mod tests {
             assert!(cure(Some(agent)).contains(part), "{agent}: {}", cure(Some(agent)));
         }
         assert!(cure(None).contains("politely ca path"));
-        assert!(Distrust::CertificateExpired.cure(Some("curl/8")).contains("clock"));
+        assert!(Distrust::CertificateExpired.cure("a.example", Some("curl/8")).contains("clock"));
+        assert!(Distrust::UnknownCa.cure("127.0.0.1:3128", None).contains("--proxy-cacert"));
     }
 
     #[test]

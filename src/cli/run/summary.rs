@@ -62,7 +62,7 @@ impl Summary<'_> {
 
     /// Advice for a client that rejects the certificate, by its User-Agent, or else by the command: most clients send none with CONNECT.
     fn cure_of(&self, one: &Distrusted) -> &'static str {
-        one.how.cure(one.agent.as_deref().or(Some(&self.program_name())))
+        one.how.cure(&one.host, one.agent.as_deref().or(Some(&self.program_name())))
     }
 
     fn unknown_purposes(&self) -> Vec<&str> {

@@ -42,7 +42,7 @@ pub struct Distrusted {
 impl Distrusted {
     /// The remedy for this client.
     pub fn cure(&self) -> &'static str {
-        self.how.cure(self.agent.as_deref())
+        self.how.cure(&self.host, self.agent.as_deref())
     }
 }
 
@@ -87,7 +87,7 @@ impl Proxy {
         }
         self.counters.distrusted(how.slug());
         if self.distrusted.add(client, host, agent, how) && !is_background(host) {
-            let (what, cure) = (how.what(), how.cure(agent));
+            let (what, cure) = (how.what(), how.cure(host, agent));
             tracing::warn!(%client, host, agent, "a client rejects the certificate for this host: {what}; {cure}");
         }
     }
