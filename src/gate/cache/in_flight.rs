@@ -34,17 +34,20 @@ impl PageClaim {
         Self { page: all.row(&key), _fetch: None }
     }
 
-    /// The claim of the request that fetches the page for others, unless another request already does.
-    pub(super) fn fetching(all: &PagesInFlight, key: u128) -> Result<Self, OthersFetch> {
+    /// The claim of a request, unless another one fetches the page. `is_fetch`: others wait for this request.
+    pub(super) fn unless_fetched(all: &PagesInFlight, key: u128, is_fetch: bool) -> Result<Self, OthersFetch> {
         let page = all.row(&key);
         let mut fetch = page.fetch.lock();
         if let Some(others) = fetch.as_ref().filter(|others| others.has_changed().is_ok()) {
             return Err(OthersFetch(others.clone()));
         }
-        let (ends, others) = watch::channel(());
-        *fetch = Some(others);
+        let ends = is_fetch.then(|| {
+            let (ends, others) = watch::channel(());
+            *fetch = Some(others);
+            ends
+        });
         drop(fetch);
-        Ok(Self { page, _fetch: Some(ends) })
+        Ok(Self { page, _fetch: ends })
     }
 
     /// Ends the claims to this URL. Call before its stored answers are removed.
@@ -74,16 +77,17 @@ mod tests {
     #[tokio::test]
     async fn others_wait_until_it_is_over() {
         let all = PagesInFlight::default();
-        let own = PageClaim::fetching(&all, 1).ok().expect("no other request fetches it");
+        let own = PageClaim::unless_fetched(&all, 1, true).ok().expect("no other request fetches it");
         let beside = PageClaim::new(&all, 1);
-        let Err(others) = PageClaim::fetching(&all, 1) else { panic!("a second request fetches the page") };
-        assert!(PageClaim::fetching(&all, 2).is_ok());
+        let Err(others) = PageClaim::unless_fetched(&all, 1, true) else { panic!("a second request fetches the page") };
+        assert!(PageClaim::unless_fetched(&all, 1, false).is_err(), "nor a request that nobody waits for");
+        assert!(PageClaim::unless_fetched(&all, 2, false).is_ok() && PageClaim::unless_fetched(&all, 2, true).is_ok());
         let waiting = tokio::spawn(others.end());
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
         drop(own);
         waiting.await.unwrap();
-        assert!(PageClaim::fetching(&all, 1).is_ok());
+        assert!(PageClaim::unless_fetched(&all, 1, true).is_ok());
         drop(beside);
         assert_eq!(all.len(), 0);
     }
@@ -91,13 +95,13 @@ mod tests {
     #[test]
     fn who_asks_after_an_invalidation_does_not_wait_for_what_was_asked_before() {
         let all = PagesInFlight::default();
-        let own = PageClaim::fetching(&all, 1).ok().expect("no other request");
-        assert!(PageClaim::fetching(&all, 1).is_err());
+        let own = PageClaim::unless_fetched(&all, 1, true).ok().expect("no other request");
+        assert!(PageClaim::unless_fetched(&all, 1, true).is_err());
         PageClaim::end_all(&all, 1);
-        let next = PageClaim::fetching(&all, 1).ok().expect("the earlier fetch is outdated");
+        let next = PageClaim::unless_fetched(&all, 1, true).ok().expect("the earlier fetch is outdated");
         assert!(!own.holds() && next.holds());
         drop(own);
-        assert!(PageClaim::fetching(&all, 1).is_err());
+        assert!(PageClaim::unless_fetched(&all, 1, true).is_err());
     }
 
     #[test]

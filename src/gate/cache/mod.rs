@@ -81,12 +81,12 @@ impl PageCache {
         PageClaim::new(&self.in_flight, key)
     }
 
-    /// Like [`claim`](Self::claim), for a request that others wait for.
+    /// Like [`claim`](Self::claim), unless another request fetches the page. `is_fetch`: others wait for this request.
     ///
     /// # Errors
-    /// Another request already fetches the page for others.
-    pub fn fetch(&self, key: u128) -> Result<PageClaim, OthersFetch> {
-        PageClaim::fetching(&self.in_flight, key)
+    /// The other request's fetch.
+    pub fn fetch(&self, key: u128, is_fetch: bool) -> Result<PageClaim, OthersFetch> {
+        PageClaim::unless_fetched(&self.in_flight, key, is_fetch)
     }
 
     /// Begins to store an answer, if the cache is ready.
@@ -161,12 +161,12 @@ mod tests {
     }
 
     async fn store(cache: &Arc<PageCache>, key: u128) {
-        let claim = cache.fetch(key).ok().expect("nobody else fetches it");
+        let claim = cache.fetch(key, true).ok().expect("nobody else fetches it");
         let order = StoreOrder { key, replaces: None, claim };
         let mut storing = cache.store(head(), order).expect("the cache is ready");
         storing.push(Bytes::from_static(b"page"));
         storing.finish();
-        if let Err(others) = cache.fetch(key) {
+        if let Err(others) = cache.fetch(key, true) {
             others.end().await;
         }
     }

@@ -38,10 +38,10 @@ impl Exchange<'_> {
                     cached.stale = stale;
                 }
             }
-            let claim = match request.method {
-                "GET" if cached.wanted.range.is_none() => cached.cache.fetch(cached.key),
-                _ => Ok(cached.cache.claim(cached.key)),
-            };
+            let is_whole = request.method == "GET" && cached.wanted.range.is_none();
+            let claim = cached.cache.fetch(cached.key, is_whole);
+            // A fetch brings what others ask for when it ends, which may be long after they could have a part from the site.
+            let longest = if is_whole { longest } else { LEAST };
             match claim {
                 // Another request has stored an answer since the lookup: look again.
                 Ok(_) if cached.cache.latest(cached.key) != cached.seen => {}
