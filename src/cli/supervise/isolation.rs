@@ -147,8 +147,16 @@ mod tests {
             ("sys/kernel/apparmor_restrict_unprivileged_userns", "1\n", "a profile with `userns`"),
             ("self/status", "Name:\tx\nSeccomp:\t2\n", "seccomp=unconfined"),
             ("self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t000001ff7fffffff\n", "CAP_SETFCAP"),
-            ("self/status", "Uid:\t7\t7\t7\t7\nCapEff:\t0000000000000000\n", "a kernel with user and network namespaces"),
-            ("self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\n", "a kernel with user and network namespaces"),
+            (
+                "self/status",
+                "Uid:\t7\t7\t7\t7\nCapEff:\t0000000000000000\n",
+                "a kernel with user and network namespaces",
+            ),
+            (
+                "self/status",
+                "Uid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\n",
+                "a kernel with user and network namespaces",
+            ),
             ("sys/user/max_user_namespaces", "15000\n", "a kernel with user and network namespaces"),
         ] {
             let proc = tempfile::tempdir().unwrap();
