@@ -223,8 +223,7 @@ fn may_differ(kind: DialFault) -> bool {
         | DialFault::Ended
         | DialFault::Tls
         | DialFault::Malformed
-        | DialFault::Declined
-        | DialFault::DeclinedInTime => true,
+        | DialFault::Declined => true,
         DialFault::Certificate
         | DialFault::Alert
         | DialFault::Alpn

@@ -128,12 +128,11 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
     fn decode_next(&mut self) -> Result<bool, BodyError> {
         while !self.input.is_empty() && !self.body.is_done() {
             let piece = self.body.decode(self.input.bytes())?;
-            self.content = piece.data.len();
+            self.content = piece.len();
+            self.drop_front(piece.start);
             if self.content > 0 {
-                self.drop_front(piece.data.start);
                 return Ok(true);
             }
-            self.drop_front(piece.consumed);
         }
         Ok(false)
     }

@@ -103,7 +103,7 @@ impl<'a> Http1Client<'a> {
     fn is_whole(&self) -> Result<bool, BodyError> {
         let (mut body, mut bytes) = (Body::of_request(self.framing), self.side.input.bytes());
         while !self.began && !body.is_done() {
-            match body.decode(bytes)?.consumed {
+            match body.decode(bytes)?.end {
                 0 => return Ok(false),
                 n => bytes = &bytes[n..],
             }
