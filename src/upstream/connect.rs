@@ -202,8 +202,9 @@ impl Route {
         let place = self.place(want.first);
         loop {
             match self.0.endpoint.http2.take(place, want.uploads) {
-                FoundConnection::Link(link, address) => {
-                    return Some(OriginConnection { reused: true, address, link: HttpLink::Http2(link) });
+                FoundConnection::Link(link) => {
+                    let (address, link) = (link.address(), HttpLink::Http2(link));
+                    return Some(OriginConnection { reused: true, address, link });
                 }
                 FoundConnection::Soon(connection) => connection.soon_known().await,
                 FoundConnection::None => return None,
