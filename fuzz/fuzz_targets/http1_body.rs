@@ -17,7 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
         let (mut whole, mut end, mut is_good) = (begin(framing), 0, true);
         while end < bytes.len() && !whole.is_done() && is_good {
             match whole.decode(&bytes[end..]) {
-                Ok(piece) => end += piece.consumed,
+                Ok(piece) => end += piece.end,
                 Err(_) => is_good = false,
             }
         }
@@ -28,12 +28,12 @@ fuzz_target!(|bytes: &[u8]| {
             let there = &bytes[at..bytes.len().min(at + most)];
             match decoding.decode(there) {
                 Ok(piece) => {
-                    assert!(piece.consumed > 0 && piece.consumed <= there.len() && piece.data.end <= piece.consumed);
-                    at += piece.consumed;
-                    content += piece.data.len();
-                    if !piece.data.is_empty() {
-                        put_chunk_head(&mut out, piece.data.len());
-                        out.extend_from_slice(&there[piece.data]);
+                    assert!(piece.end > 0 && piece.end <= there.len());
+                    at += piece.end;
+                    content += piece.len();
+                    if !piece.is_empty() {
+                        put_chunk_head(&mut out, piece.len());
+                        out.extend_from_slice(&there[piece]);
                         out.extend_from_slice(b"\r\n");
                     }
                 }
@@ -50,9 +50,9 @@ fuzz_target!(|bytes: &[u8]| {
         let (mut at, mut found) = (0, 0);
         while !again.is_done() {
             let piece = again.decode(&out[at..]).expect("our own");
-            assert!(piece.consumed > 0, "it is whole");
-            at += piece.consumed;
-            found += piece.data.len();
+            assert!(piece.end > 0, "it is whole");
+            at += piece.end;
+            found += piece.len();
         }
         assert_eq!((at, found), (out.len(), content));
         assert!(again.trailers().eq(decoding.trailers()));

@@ -39,8 +39,8 @@ pub(super) fn exchange(
         };
         while !body.is_done() && !bytes.is_empty() {
             let piece = body.decode(&bytes).map_err(|error| invalid(&format!("the answer has a {error}")))?;
-            content.extend_from_slice(&bytes[piece.data]);
-            bytes.drain(..piece.consumed);
+            content.extend_from_slice(&bytes[piece.clone()]);
+            bytes.drain(..piece.end);
         }
         if content.len() > most {
             return Err(invalid("the answer is too long"));

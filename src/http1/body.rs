@@ -17,9 +17,7 @@ pub enum Framing {
 
 /// The decoder of one body.
 #[derive(Debug)]
-pub struct Body {
-    left: Left,
-}
+pub struct Body(Left);
 
 #[derive(Debug)]
 enum Left {
@@ -37,15 +35,6 @@ pub enum BodyError {
     CutShort,
 }
 
-/// The result of one [`Body::decode`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BodyPiece {
-    /// Number of input bytes that were processed.
-    pub consumed: usize,
-    /// The content, as a range of the input.
-    pub data: Range<usize>,
-}
-
 impl Body {
     /// The body of a request. Chunks must follow the grammar exactly, and trailers that would change the meaning of the message are
     /// refused.
@@ -59,33 +48,31 @@ impl Body {
     }
 
     fn new(framing: Framing, strict: bool) -> Self {
-        let left = match framing {
+        Body(match framing {
             Framing::None => Left::Bytes(0),
             Framing::Length(length) => Left::Bytes(length),
             Framing::Chunked => Left::Chunks(Chunked::new(strict)),
             Framing::UntilClose => Left::UntilClose,
-        };
-        Body { left }
+        })
     }
 
     #[inline]
     pub fn is_done(&self) -> bool {
-        match &self.left {
+        match &self.0 {
             Left::Bytes(left) => *left == 0,
             Left::Chunks(chunks) => chunks.is_done(),
             Left::UntilClose => false,
         }
     }
 
-    /// Returns the next piece of content; it ends at `consumed`. Call again with the bytes after it, until the body is done or the
-    /// input is used up. A piece without content is framing or trailers.
+    /// Returns the next piece of content, as a range of the input, which was processed up to its end. Call again with the bytes after it,
+    /// until the body is done or the input is used up. An empty range ends framing or trailers.
     #[inline]
-    pub fn decode(&mut self, bytes: &[u8]) -> Result<BodyPiece, BodyError> {
-        let whole = |length| BodyPiece { consumed: length, data: 0..length };
-        match &mut self.left {
-            Left::Bytes(left) => Ok(whole(take(left, bytes.len()))),
+    pub fn decode(&mut self, bytes: &[u8]) -> Result<Range<usize>, BodyError> {
+        match &mut self.0 {
+            Left::Bytes(left) => Ok(0..take(left, bytes.len())),
             Left::Chunks(chunks) => chunks.decode(bytes),
-            Left::UntilClose => Ok(whole(bytes.len())),
+            Left::UntilClose => Ok(0..bytes.len()),
         }
     }
 
@@ -94,8 +81,8 @@ impl Body {
     /// # Errors
     /// The body was not done, and does not end with the stream.
     pub fn on_end_of_stream(&mut self) -> Result<(), BodyError> {
-        match self.left {
-            Left::UntilClose => self.left = Left::Bytes(0),
+        match self.0 {
+            Left::UntilClose => self.0 = Left::Bytes(0),
             _ if self.is_done() => {}
             _ => return Err(BodyError::CutShort),
         }
@@ -104,7 +91,7 @@ impl Body {
 
     /// The trailers of a chunked body, once it is done. Fields that must not be trailers are left out.
     pub fn trailers(&self) -> impl Iterator<Item = Field<'_>> {
-        let chunks = match &self.left {
+        let chunks = match &self.0 {
             Left::Chunks(chunks) => Some(chunks),
             Left::Bytes(_) | Left::UntilClose => None,
         };

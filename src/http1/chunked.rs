@@ -1,8 +1,9 @@
 //! The chunked coding (RFC 9112 §7.1): read byte by byte between chunks, and by length within them. Keeps only the trailers.
 
+use super::BodyError;
 use super::fields::{Field, FieldKind};
 use super::scan::{is_token, trim};
-use super::{BodyError, BodyPiece};
+use std::ops::Range;
 
 #[derive(Debug)]
 pub(super) struct Chunked {
@@ -54,14 +55,14 @@ impl Chunked {
     }
 
     /// The next run of content, and the framing before it.
-    pub fn decode(&mut self, bytes: &[u8]) -> Result<BodyPiece, BodyError> {
+    pub fn decode(&mut self, bytes: &[u8]) -> Result<Range<usize>, BodyError> {
         let mut at = 0;
         while at < bytes.len() && self.state != ChunkState::Done {
             match self.state {
                 ChunkState::Data { left } => {
                     let start = at;
                     at += self.data(left, bytes.len() - at);
-                    return Ok(BodyPiece { consumed: at, data: start..at });
+                    return Ok(start..at);
                 }
                 state => {
                     self.state = self.step(state, bytes[at]).map_err(BodyError::Malformed)?;
@@ -69,7 +70,7 @@ impl Chunked {
                 }
             }
         }
-        Ok(BodyPiece { consumed: at, data: at..at })
+        Ok(at..at)
     }
 
     /// The trailers, once the body is done.

@@ -74,10 +74,10 @@ impl BodyStream {
                         }
                     }
                     let piece = body.decode(input)?;
-                    let mut consumed = input.split_to(piece.consumed);
+                    let content = input.split_to(piece.end).split_off(piece.start);
                     self.carried.keep_if_done();
-                    if !piece.data.is_empty() {
-                        return Ok(Some(consumed.split_off(piece.data.start).split_to(piece.data.len()).freeze()));
+                    if !content.is_empty() {
+                        return Ok(Some(content.freeze()));
                     }
                 }
                 ReplyBody::Http1 { link: None, .. } => self.carried = ReplyBody::Ended,

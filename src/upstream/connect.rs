@@ -2,7 +2,6 @@
 
 use super::dial_error::{DialError, DialFault};
 use super::endpoint::Idle;
-use super::hop::is_tls;
 use super::http2::{self, FoundConnection, Http2Link};
 use super::private::PrivateConnections;
 use super::route::Route;
@@ -158,7 +157,7 @@ impl Route {
     /// Prefers HTTP/1.1 to HTTP/2, unless HTTP/2 is known without TLS: the origin may then support nothing else.
     pub fn http1_first(&self, versions: Versions) -> Versions {
         match versions {
-            Versions::Http2First | Versions::Http2Known if is_tls(&self.0.authority) => Versions::Http1First,
+            Versions::Http2First | Versions::Http2Known if self.0.authority.is_https() => Versions::Http1First,
             versions => versions,
         }
     }
@@ -177,7 +176,7 @@ impl Route {
             Versions::Http1First => shared.is_only.load(Relaxed),
             Versions::Http1Only => false,
         };
-        may_be && is_tls(&self.0.authority)
+        may_be && self.0.authority.is_https()
     }
 
     /// Whether to try HTTP/2 with an origin that closed a new connection without an answer: some origins that support only HTTP/2 do
@@ -185,14 +184,14 @@ impl Route {
     pub fn may_be_only_http2(&self, versions: Versions) -> bool {
         let shared = &self.0.endpoint.http2;
         self.versions(versions) == Versions::Http1First
-            && is_tls(&self.0.authority)
+            && self.0.authority.is_https()
             && shared.chose_none.load(Relaxed)
             && !shared.is_http1.load(Relaxed)
             && !shared.is_only.swap(true, Relaxed)
     }
 
     pub(super) fn is_known_http2(&self, versions: Versions) -> bool {
-        versions == Versions::Http2Known && !is_tls(&self.0.authority) && self.asks().is_none()
+        versions == Versions::Http2Known && !self.0.authority.is_https() && self.asks().is_none()
     }
 
     /// Takes an existing connection; if pace is kept by address, one to the wanted address.
@@ -203,8 +202,9 @@ impl Route {
         let place = self.place(want.first);
         loop {
             match self.0.endpoint.http2.take(place, want.uploads) {
-                FoundConnection::Link(link, address) => {
-                    return Some(OriginConnection { reused: true, address, link: HttpLink::Http2(link) });
+                FoundConnection::Link(link) => {
+                    let (address, link) = (link.address(), HttpLink::Http2(link));
+                    return Some(OriginConnection { reused: true, address, link });
                 }
                 FoundConnection::Soon(connection) => connection.soon_known().await,
                 FoundConnection::None => return None,
@@ -257,7 +257,7 @@ impl Route {
     async fn open_now(&self, want: Want, may_be_http2: bool) -> Result<OriginConnection, DialError> {
         let way = &*self.0;
         let limits = way.by.limits();
-        let (stream, address) = self.dial(is_tls(&way.authority), may_be_http2, want.first).await?;
+        let (stream, address) = self.dial(way.authority.is_https(), may_be_http2, want.first).await?;
         let chosen = stream.chose_http2();
         let is_http2 = chosen == Some(true) || self.is_known_http2(want.versions);
         way.endpoint.http2.chose_none.store(chosen.is_none(), Relaxed);

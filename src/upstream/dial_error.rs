@@ -21,6 +21,7 @@ pub struct DialError {
 pub enum DialFault {
     Refused,
     Unroutable,
+    /// Also: the upstream proxy timed out.
     TimedOut,
     /// The connection was closed, reset or truncated.
     Ended,
@@ -37,8 +38,6 @@ pub enum DialFault {
     Loop,
     /// The upstream proxy refuses to connect there.
     Declined,
-    /// The upstream proxy timed out.
-    DeclinedInTime,
     /// This machine has no descriptor, memory or port left.
     OwnLimit,
     /// This proxy could not compute a handshake in time.

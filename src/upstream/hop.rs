@@ -2,13 +2,13 @@
 //! requested name.
 
 use super::dial_error::{DialError, DialFault};
-use super::endpoint::Endpoint;
-use super::race::{FailedAddresses, race};
+use super::race::race;
+use super::route::{Route, RouteInner};
 use super::stream::Stream;
-use super::upstream_proxy::UpstreamProxy;
-use super::wide::{ThreadWait, WideTls};
+use super::wide::ThreadWait;
 use crate::fair_places::Taker;
-use crate::policy::{Authority, Host, Scheme};
+use crate::policy::Host;
+use crate::policy::pace::ClientId;
 use pingora_core::protocols::TcpKeepalive;
 use pingora_core::protocols::l4::ext;
 use rustls::ClientConfig;
@@ -19,85 +19,146 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::task::yield_now;
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
-/// How to connect to where a request can be sent.
-#[derive(Clone)]
-pub(super) struct Hop {
-    pub authority: Authority,
-    pub upstream_proxy: Option<Through>,
-    /// TLS with the origin.
-    pub tls: Option<HopTls>,
-    /// Time limit for all steps together.
-    pub limit: Duration,
-}
-
-/// TLS with the origin: rustls first, unless OpenSSL is known to be needed.
-#[derive(Clone)]
-pub(super) struct HopTls {
-    pub usual: Arc<ClientConfig>,
-    pub wide: Arc<WideTls>,
-    /// For whom OpenSSL's threads are used.
-    pub taker: Taker,
-    /// Whether to offer HTTP/2.
-    pub http2: bool,
-    /// The endpoint that remembers which kind of TLS works.
-    pub endpoint: Arc<Endpoint>,
-}
-
-/// The upstream proxy.
-#[derive(Clone)]
-pub(super) struct Through {
-    pub upstream_proxy: Arc<UpstreamProxy>,
-    /// TLS settings for the proxy itself, if it uses TLS.
-    pub tls: Arc<ClientConfig>,
-    /// Whether to open a tunnel with CONNECT; otherwise requests are sent to the proxy itself.
-    pub connect: bool,
-    pub via: Arc<str>,
+/// How to connect for a route.
+struct Hop<'a> {
+    way: &'a RouteInner,
+    /// Through an upstream proxy, whether to open a tunnel with CONNECT; otherwise requests are sent to the proxy itself.
+    connect: bool,
+    /// The lines of Via in the client's CONNECT.
+    via: Option<&'a str>,
+    /// TLS with the origin, by rustls first, unless OpenSSL is known to be needed: for whom OpenSSL's threads are used, and
+    /// whether to offer HTTP/2.
+    tls: Option<(Taker, bool)>,
 }
 
 /// How far dialling has come, for when it times out.
 #[derive(Default)]
-pub(super) struct DialProgress {
+struct DialProgress {
     /// The address that TCP has connected to.
-    pub reached: OnceLock<SocketAddr>,
-    pub wait: ThreadWait,
+    reached: OnceLock<SocketAddr>,
+    wait: ThreadWait,
 }
 
-impl Hop {
-    pub fn too_slow(&self, progress: &DialProgress) -> DialError {
+impl Route {
+    /// Opens an exclusive HTTP/1.1 connection to the origin itself, TLS included, for an upgrade to another protocol. `first`: the
+    /// address to try before the others.
+    pub async fn open(&self, first: Option<SocketAddr>) -> Result<(Stream, SocketAddr), DialError> {
+        self.dial(true, false, first).await
+    }
+
+    /// Opens a connection without TLS of ours, for a tunnel. `via`: the lines of Via in the client's CONNECT.
+    pub async fn tunnel(
+        &self,
+        via: Option<&str>,
+        first: Option<SocketAddr>,
+    ) -> Result<(Stream, SocketAddr), DialError> {
+        Hop { way: &self.0, connect: true, via, tls: None }.open(first).await
+    }
+
+    /// Connects to where a request can be sent, TLS included. `connect`: through an upstream proxy, with a tunnel.
+    pub(super) async fn dial(
+        &self,
+        connect: bool,
+        http2: bool,
+        first: Option<SocketAddr>,
+    ) -> Result<(Stream, SocketAddr), DialError> {
+        let Self(way, client) = self;
+        let taker = Taker::new(client.unwrap_or(ClientId::GUESTS), &way.authority);
+        let tls = way.authority.is_https().then_some((taker, http2));
+        Hop { way, connect, via: None, tls }.open(first).await
+    }
+}
+
+impl Hop<'_> {
+    /// Opens a connection. If this machine is at its limits, closes idle connections and retries once. `first`: the address to try
+    /// before the others.
+    async fn open(&self, first: Option<SocketAddr>) -> Result<(Stream, SocketAddr), DialError> {
+        let dialler = &self.way.by.dialler;
+        let deadline = Instant::now() + self.limit();
+        let opened = match self.by_any_address(first, deadline).await {
+            Err(error) if error.kind == DialFault::OwnLimit => {
+                dialler.close_idle();
+                yield_now().await;
+                self.by_any_address(first, deadline).await
+            }
+            opened => opened,
+        };
+        dialler.count(self.tls.is_some(), opened.as_ref().err());
+        opened
+    }
+
+    async fn by_any_address(
+        &self,
+        first: Option<SocketAddr>,
+        deadline: Instant,
+    ) -> Result<(Stream, SocketAddr), DialError> {
+        let failed = &self.way.by.dialler.failed;
+        let mut addresses = failed.order(&self.way.addresses, first);
+        let mut failure = None;
+        loop {
+            let progress = DialProgress::default();
+            let opened = timeout_at(deadline, self.dial(&addresses, &progress)).await;
+            let error = match opened.unwrap_or_else(|_| Err(self.too_slow(&progress))) {
+                Ok(stream) => return Ok((stream, progress.reached.get().copied().unwrap_or(addresses[0]))),
+                Err(error) => error,
+            };
+            // A failure after TCP connected is specific to this address: another one may work.
+            let Some(&address) = progress.reached.get().filter(|_| may_differ(error.kind)) else {
+                return Err(failure.unwrap_or(error));
+            };
+            failed.note(address);
+            addresses.retain(|&it| it != address);
+            // The first failure is the preferred address's, which is the most informative.
+            let error = failure.unwrap_or(error);
+            if addresses.is_empty() || deadline <= Instant::now() {
+                return Err(error);
+            }
+            failure = Some(error);
+        }
+    }
+
+    /// Time limit for all steps together.
+    fn limit(&self) -> Duration {
+        self.way.by.limits().connect_timeout
+    }
+
+    fn too_slow(&self, progress: &DialProgress) -> DialError {
         if progress.wait.is_long() {
             return DialError::new(DialFault::Busy, "this proxy's threads for old kinds of TLS are busy");
         }
-        let where_to = match &self.upstream_proxy {
-            Some(through) => through.upstream_proxy.to_string(),
-            None => self.authority.to_string(),
-        };
-        let detail = format!("connecting to {where_to} timed out after {:?}", self.limit);
+        let detail = format!("{} timed out after {:?}", self.doing(), self.limit());
         DialError::new(DialFault::TimedOut, detail)
+    }
+
+    /// The attempted action, for errors.
+    fn doing(&self) -> String {
+        match &self.way.by.upstream_proxy {
+            Some(upstream_proxy) => format!("connecting to {upstream_proxy}"),
+            None => format!("connecting to {}", self.way.authority),
+        }
     }
 
     /// Connects to the first reachable address, and stores it in `progress`. If the origin rejects the parameters of rustls, retries
     /// once with OpenSSL at the same address. The caller enforces the limit.
-    pub async fn dial(
-        &self,
-        addresses: &[SocketAddr],
-        failed: &FailedAddresses,
-        progress: &DialProgress,
-    ) -> Result<Stream, DialError> {
+    async fn dial(&self, addresses: &[SocketAddr], progress: &DialProgress) -> Result<Stream, DialError> {
         let DialProgress { reached, wait } = progress;
-        let stream = self.reach(addresses, failed, reached).await?;
-        let Some(tls) = &self.tls else { return Ok(stream) };
-        let host = self.authority.host();
-        let known = &tls.endpoint.tls;
-        if tls.wide.legacy || known.needs_wide() {
-            let opened = tls.wide.connect(stream, host, tls.http2, tls.taker, wait).await;
+        let stream = self.reach(addresses, reached).await?;
+        let Some((taker, http2)) = self.tls else { return Ok(stream) };
+        let (terms, known) = (&self.way.tls, &self.way.endpoint.tls);
+        let host = self.way.authority.host();
+        if terms.wide.legacy || known.needs_wide() {
+            let opened = terms.wide.connect(stream, host, http2, taker, wait).await;
             if opened.as_ref().is_err_and(|error| error.kind.is_of_tls()) {
                 known.forget();
             }
             return opened;
         }
-        let usual = async || encrypt(stream, &tls.usual, server_name(host)?).await;
+        let usual = if http2 { &terms.either } else { &terms.http1 };
+        let usual = async || encrypt(stream, usual, server_name(host)?).await;
         let error = match usual().await {
             Ok(stream) => return Ok(stream),
             Err(error) => DialError::of_handshake(&error),
@@ -106,8 +167,8 @@ impl Hop {
         if let Some(wider) = known.refusal(address) {
             return Err(wider);
         }
-        let Ok(stream) = self.reach(&[address], failed, reached).await else { return Err(error) };
-        match tls.wide.connect(stream, host, tls.http2, tls.taker, wait).await {
+        let Ok(stream) = self.reach(&[address], reached).await else { return Err(error) };
+        match terms.wide.connect(stream, host, http2, taker, wait).await {
             Ok(stream) => {
                 known.note_wide();
                 Ok(stream)
@@ -123,16 +184,9 @@ impl Hop {
     }
 
     /// Connects up to the point where TLS with the origin begins.
-    async fn reach(
-        &self,
-        addresses: &[SocketAddr],
-        failed: &FailedAddresses,
-        reached: &OnceLock<SocketAddr>,
-    ) -> Result<Stream, DialError> {
-        let doing = match &self.upstream_proxy {
-            Some(through) => format!("connecting to {}", through.upstream_proxy),
-            None => format!("connecting to {}", self.authority),
-        };
+    async fn reach(&self, addresses: &[SocketAddr], reached: &OnceLock<SocketAddr>) -> Result<Stream, DialError> {
+        let way = self.way;
+        let doing = self.doing();
         let during = |error: io::Error| DialError::from_io(&error, &doing);
         let of_tcp = |address, error: io::Error| match error.kind() {
             io::ErrorKind::AddrNotAvailable if is_routable(address) => {
@@ -141,20 +195,42 @@ impl Hop {
             _ => during(error),
         };
         let dial = |address| async move { tcp(address).await.map_err(|error| of_tcp(address, error)) };
-        let (tcp, address) = race(addresses, failed, dial).await?;
+        let (tcp, address) = race(addresses, &way.by.dialler.failed, dial).await?;
         let _ = reached.set(address);
         let mut stream = Stream::Tcp(tcp);
-        if let Some(Through { upstream_proxy, tls, connect, via }) = &self.upstream_proxy {
-            if is_tls(&upstream_proxy.at) {
+        if let Some(upstream_proxy) = &way.by.upstream_proxy {
+            if upstream_proxy.at.is_https() {
                 let name = server_name(upstream_proxy.at.host()).map_err(during)?;
-                stream = encrypt(stream, tls, name).await.map_err(during)?;
+                stream = encrypt(stream, &way.by.trust.plain.http1, name).await.map_err(during)?;
             }
-            if *connect {
-                let ahead = upstream_proxy.connect(&mut stream, &self.authority, via).await?;
+            if self.connect {
+                let own = format!("1.1 {}", way.name);
+                let via = self.via.map_or(own.clone(), |before| format!("{before}, {own}"));
+                let ahead = upstream_proxy.connect(&mut stream, &way.authority, &via).await?;
                 stream = stream.ahead(ahead);
             }
         }
         Ok(stream)
+    }
+}
+
+/// Whether another address may succeed.
+fn may_differ(kind: DialFault) -> bool {
+    match kind {
+        DialFault::Refused
+        | DialFault::Unroutable
+        | DialFault::TimedOut
+        | DialFault::Ended
+        | DialFault::Tls
+        | DialFault::Malformed
+        | DialFault::Declined => true,
+        DialFault::Certificate
+        | DialFault::Alert
+        | DialFault::Alpn
+        | DialFault::Credentials
+        | DialFault::Loop
+        | DialFault::Busy
+        | DialFault::OwnLimit => false,
     }
 }
 
@@ -182,11 +258,6 @@ fn of_system(error: &pingora_core::Error) -> io::Error {
         at = error.source();
     }
     io::Error::other(error.to_string())
-}
-
-/// Whether this scheme uses TLS with the origin.
-pub(super) fn is_tls(authority: &Authority) -> bool {
-    authority.scheme() == Scheme::Https
 }
 
 /// The name for SNI and certificate verification: always exactly the requested name.

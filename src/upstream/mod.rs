@@ -238,7 +238,7 @@ impl Upstream {
         };
         let everybodys = reach.made_of.hosts.get(authority.host()).tls.as_ref();
         let terms =
-            key.1.as_ref().or(everybodys).filter(|terms| hop::is_tls(authority) && ***terms != OriginTls::default());
+            key.1.as_ref().or(everybodys).filter(|terms| authority.is_https() && ***terms != OriginTls::default());
         // Another task may have found the route meanwhile: all must share one endpoint.
         let _one_at_a_time = self.noting.lock();
         let endpoint = known().map_or_else(|| reach.dialler.pool.endpoint(), |known| known.route.0.endpoint.clone());

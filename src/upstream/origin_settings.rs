@@ -2,7 +2,6 @@
 
 use super::dialler::Dialler;
 use super::egress::Guard;
-use super::hop;
 use super::trust::{OriginRoots, Trust};
 use super::upstream_proxy::UpstreamProxy;
 use crate::config::{DenyEntry, Hosts, LimitSettings, OriginTls, PortRange, Settings, UnusableFile};
@@ -83,7 +82,7 @@ impl OriginSettings {
     /// The TLS terms of a user for this authority, if they differ from everybody's.
     pub fn own_terms(&self, own: Option<&Hosts>, authority: &Authority) -> Option<Arc<OriginTls>> {
         let terms = &own?.get(authority.host()).tls;
-        let differ = hop::is_tls(authority) && *terms != self.made_of.hosts.get(authority.host()).tls;
+        let differ = authority.is_https() && *terms != self.made_of.hosts.get(authority.host()).tls;
         differ.then(|| terms.clone().unwrap_or_default())
     }
 }

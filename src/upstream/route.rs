@@ -1,15 +1,11 @@
 //! A screened route to one authority.
 
-use super::dial_error::DialError;
 use super::endpoint::Endpoint;
-use super::hop::{Hop, HopTls, Through, is_tls};
 use super::origin_settings::OriginSettings;
 use super::private::PrivateConnections;
-use super::stream::Stream;
 use super::trust::TlsTerms;
 use super::upstream_proxy::UpstreamProxy;
 use crate::config::OriginTls;
-use crate::fair_places::Taker;
 use crate::policy::pace::ClientId;
 use crate::policy::{Authority, Host, KeyBy, Scheme};
 use crate::signing::RequestSigner;
@@ -74,59 +70,11 @@ impl Route {
     pub fn asks(&self) -> Option<&UpstreamProxy> {
         self.0.by.upstream_proxy.as_deref().filter(|_| self.0.authority.scheme() == Scheme::Http)
     }
-
-    /// Opens an exclusive HTTP/1.1 connection to the origin itself, TLS included, for an upgrade to another protocol. `first`: the
-    /// address to try before the others.
-    pub async fn open(&self, first: Option<SocketAddr>) -> Result<(Stream, SocketAddr), DialError> {
-        self.dial(true, false, first).await
-    }
-
-    /// Opens a connection without TLS of ours, for a tunnel. `via`: the lines of Via in the client's CONNECT.
-    pub async fn tunnel(
-        &self,
-        via: Option<&str>,
-        first: Option<SocketAddr>,
-    ) -> Result<(Stream, SocketAddr), DialError> {
-        let mut hop = self.0.hop_to(true, None);
-        if let (Some(through), Some(before)) = (&mut hop.upstream_proxy, via) {
-            through.via = format!("{before}, {}", through.via).into();
-        }
-        self.0.by.dialler.open(&hop, &self.0.addresses, first).await
-    }
-
-    /// Connects to where a request can be sent, TLS included. `connect`: through an upstream proxy, with a tunnel.
-    pub(super) async fn dial(
-        &self,
-        connect: bool,
-        may_be_http2: bool,
-        first: Option<SocketAddr>,
-    ) -> Result<(Stream, SocketAddr), DialError> {
-        let Self(way, client) = self;
-        let tls = is_tls(&way.authority).then(|| HopTls {
-            usual: if may_be_http2 { &way.tls.either } else { &way.tls.http1 }.clone(),
-            wide: way.tls.wide.clone(),
-            taker: Taker::new(client.unwrap_or(ClientId::GUESTS), &way.authority),
-            http2: may_be_http2,
-            endpoint: way.endpoint.clone(),
-        });
-        way.by.dialler.open(&way.hop_to(connect, tls), &way.addresses, first).await
-    }
 }
 
 impl RouteInner {
     /// The host whose name was resolved: the origin or the upstream proxy.
     pub fn resolved(&self) -> &Host {
         self.by.upstream_proxy.as_ref().map_or(self.authority.host(), |upstream_proxy| upstream_proxy.at.host())
-    }
-
-    fn hop_to(&self, connect: bool, tls: Option<HopTls>) -> Hop {
-        let through = |upstream_proxy: &Arc<UpstreamProxy>| Through {
-            upstream_proxy: upstream_proxy.clone(),
-            tls: self.by.trust.plain.http1.clone(),
-            connect,
-            via: format!("1.1 {}", self.name).into(),
-        };
-        let upstream_proxy = self.by.upstream_proxy.as_ref().map(through);
-        Hop { authority: self.authority.clone(), upstream_proxy, tls, limit: self.by.limits().connect_timeout }
     }
 }

@@ -90,7 +90,7 @@ impl UpstreamProxy {
                 }
                 100 | 102..200 => DialFault::Malformed,
                 407 => return Err(self.wants_credentials()),
-                504 => DialFault::DeclinedInTime,
+                504 => DialFault::TimedOut,
                 508 => DialFault::Loop,
                 _ => DialFault::Declined,
             };
@@ -167,7 +167,7 @@ mod tests {
             ("HTTP/1.1 407 Who\r\nProxy-Authenticate: Basic\r\n\r\n", DialFault::Credentials),
             ("HTTP/1.1 403 No\r\n\r\n", DialFault::Declined),
             ("HTTP/1.1 502 No\r\n\r\n", DialFault::Declined),
-            ("HTTP/1.1 504 Slow\r\n\r\n", DialFault::DeclinedInTime),
+            ("HTTP/1.1 504 Slow\r\n\r\n", DialFault::TimedOut),
             ("HTTP/1.1 508 Loop\r\n\r\n", DialFault::Loop),
             ("HTTP/1.1 101 Other\r\n\r\n", DialFault::Declined),
             ("SSH-2.0-x\r\n", DialFault::Malformed),

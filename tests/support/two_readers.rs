@@ -52,8 +52,8 @@ fn body(raw: &[u8], strict: bool) {
     let (mut content, mut at) = (Vec::new(), 0);
     while !body.is_done() && at < raw.len() {
         let Ok(piece) = body.decode(&raw[at..]) else { break };
-        content.extend_from_slice(&raw[at..][piece.data]);
-        at += piece.consumed;
+        content.extend_from_slice(&raw[at..][piece.clone()]);
+        at += piece.end;
     }
     let read = body.is_done().then_some((content, at));
     assert_eq!(read, second::chunked(raw, strict), "{}", raw.escape_ascii());

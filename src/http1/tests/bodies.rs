@@ -17,7 +17,7 @@ fn passed(strict: bool, bytes: &[u8]) -> Result<(usize, bool), BodyError> {
 fn advance(body: &mut Body, bytes: &[u8]) -> Result<usize, BodyError> {
     let mut at = 0;
     while at < bytes.len() && !body.is_done() {
-        at += body.decode(&bytes[at..])?.consumed;
+        at += body.decode(&bytes[at..])?.end;
     }
     Ok(at)
 }
@@ -28,9 +28,9 @@ fn decoded(mut body: Body, bytes: &[u8], most: usize) -> Result<(Vec<u8>, usize,
     while !body.is_done() && at < bytes.len() {
         let there = &bytes[at..bytes.len().min(at + most)];
         let piece = body.decode(there)?;
-        assert!(piece.consumed > 0 && piece.data.end <= piece.consumed, "{piece:?}");
-        content.extend_from_slice(&there[piece.data]);
-        at += piece.consumed;
+        assert!(piece.end > 0, "{piece:?}");
+        content.extend_from_slice(&there[piece.clone()]);
+        at += piece.end;
     }
     body.on_end_of_stream()?;
     let mut trailers = Vec::new();

@@ -126,6 +126,10 @@ impl Authority {
         self.scheme
     }
 
+    pub fn is_https(&self) -> bool {
+        self.scheme == Scheme::Https
+    }
+
     /// The host in canonical form.
     pub fn host(&self) -> &Host {
         &self.host

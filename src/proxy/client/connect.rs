@@ -7,16 +7,15 @@ use super::super::exchange::request::Request;
 use super::super::exchange::{Exchange, Outcome};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::total::ConnectionPermit;
-use super::Tunnel;
 use super::connection::Connection;
-use super::wire::{LINGER_BYTES, LINGER_TIME, NOT_HTTP, TLS_HANDSHAKE, Wire};
+use super::wire::{LINGER_TIME, NOT_HTTP, TLS_HANDSHAKE, Wire};
+use super::{Tunnel, tls};
 use crate::config::InterceptMode;
 use crate::http1::Framing;
 use crate::policy::{Authority, Host, Refusal, Scheme};
 use crate::tls::{Distrust, UNRECOGNIZED_NAME};
 use crate::upstream::OutgoingFields;
 use http::Version;
-use rustls::server::Acceptor;
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::io;
@@ -25,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
-use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::StartHandshake;
 
 /// How a CONNECT ended.
 pub enum ConnectResult {
@@ -128,20 +127,7 @@ async fn intercept(
         Some(Some(TLS_HANDSHAKE)) => {
             let (address, host) = (connection.peer.address, authority.to_string());
             let log = |how| proxy.log_distrust(address, &host, agent.as_deref(), how);
-            let decrypted = decrypt(proxy, connection, authority).await;
-            proxy.counters.handshake(decrypted.is_ok());
-            let mut inside = match decrypted {
-                Ok(inside) => inside,
-                Err(ClientTlsError { error, saw_leaf, io }) => {
-                    if let Some(how) = Distrust::of(&error).filter(|_| saw_leaf) {
-                        log(how);
-                    }
-                    if let Some(mut io) = io {
-                        io.lingering_close(&mut Timer::new(), LINGER_TIME, LINGER_BYTES).await;
-                    }
-                    return Err(error);
-                }
-            };
+            let mut inside = decrypt(proxy, connection, authority, log).await?;
             // Some clients check the certificate only after the handshake, and close without an alert.
             let at = Instant::now() + LEAF_CHECK_TIME;
             let first = first_byte(proxy, &mut inside, at).await;
@@ -195,29 +181,15 @@ async fn first_byte(proxy: &Proxy, connection: &mut Connection, at: Instant) -> 
     first
 }
 
-/// Why a TLS handshake with a client failed.
-struct ClientTlsError {
-    error: io::Error,
-    /// The client had received the certificate.
-    saw_leaf: bool,
-    /// The connection, if an alert must still be delivered.
-    io: Option<Wire>,
-}
-
+/// Performs the TLS handshake with a leaf certificate for the host. `connected`: the authority of the CONNECT.
 async fn decrypt(
     proxy: &Proxy,
-    connection: Box<Connection>,
+    outside: Box<Connection>,
     connected: Authority,
-) -> Result<Box<Connection>, ClientTlsError> {
-    let Connection { wire, input, peer, mut timer, permit, place, .. } = *connection;
-    let failed = |error, saw_leaf, io| ClientTlsError { error, saw_leaf, io };
-    permit.waits(Instant::now());
-    let handshake = async {
-        let mut acceptor = LazyConfigAcceptor::new(Acceptor::default(), wire.prefixed(input));
-        let mut hello = match (&mut acceptor).await {
-            Ok(hello) => hello,
-            Err(error) => return Err(failed(error, false, acceptor.take_io())),
-        };
+    log: impl Fn(Distrust),
+) -> io::Result<Box<Connection>> {
+    let address = outside.peer.address.ip();
+    let choose = async |hello: &mut StartHandshake<Wire>, permit: &ConnectionPermit| {
         let name = hello.client_hello().server_name().map(str::to_owned);
         let tunnel = tunnel_target(connected, name.as_deref());
         // The leaf has the name in the ClientHello, so that the client accepts it and can read the 421 for a wrong name.
@@ -225,37 +197,28 @@ async fn decrypt(
             Some(name) => match Host::parse(name) {
                 Ok(host) => host,
                 Err(error) => {
-                    let told = hello.io.write_all(UNRECOGNIZED_NAME).await;
-                    let io = told.is_ok().then_some(hello.io);
-                    return Err(failed(io::Error::new(io::ErrorKind::InvalidData, error), false, io));
+                    hello.io.write_all(UNRECOGNIZED_NAME).await?;
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, error));
                 }
             },
             None => tunnel.authority.host().clone(),
         };
         if proxy.leaves.is_new(&host) {
             let mut ahead = Buffer::new();
-            let turn = proxy.leaf_rate.turn(peer.address.ip());
+            let turn = proxy.leaf_rate.turn(address);
             let mut client = Http1Client::not_http(&mut hello.io, &mut ahead);
             permit.busy();
             if client.wait(&mut Timer::new(), pin!(turn)).await.is_none() {
-                return Err(failed(io::ErrorKind::UnexpectedEof.into(), false, None));
+                return Err(io::ErrorKind::UnexpectedEof.into());
             }
             hello.io.unread(ahead);
             permit.waits(Instant::now());
         }
-        let config = proxy.leaves.config_for(&host);
-        let tls = hello.into_stream(config).into_fallible().await;
-        tls.map(|tls| (tls, tunnel)).map_err(|(error, io)| failed(error, true, Some(io)))
+        Ok((proxy.leaves.config_for(&host), tunnel))
     };
-    let at = Instant::now() + proxy.settings.load().limits.header_timeout;
-    let handshake = Box::pin(handshake);
-    let finished = tokio::select! {
-        finished = timer.limit(at, handshake) => finished,
-        () = proxy.stopped_after_grace() => None,
-    };
-    let (tls, tunnel) = finished.unwrap_or_else(|| Err(failed(io::ErrorKind::TimedOut.into(), false, None)))?;
-    let peer = peer.within(tunnel);
-    Ok(Connection::new(Wire::Tls(Box::new(tls)), Buffer::new(), peer, timer, permit, place))
+    let (mut inside, tunnel) = tls::accept(proxy, outside, choose, log).await?;
+    inside.peer = inside.peer.within(tunnel);
+    Ok(inside)
 }
 
 /// Combines the authority of the CONNECT with the name in the ClientHello. If the CONNECT has an IP address, the name

@@ -1,4 +1,4 @@
-//! TLS between clients and the proxy itself (`listen.tls`).
+//! TLS with clients: with the proxy itself (`listen.tls`), and inside a CONNECT.
 
 use super::super::Proxy;
 use super::super::io::{Buffer, Timer};
@@ -8,14 +8,13 @@ use super::connection::Connection;
 use super::wire::{LINGER_BYTES, LINGER_TIME, Wire};
 use crate::tls::{ClientCertificate, Distrust};
 use rustls::ServerConfig;
+use rustls::server::Acceptor;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
+use tokio::time::{Instant, timeout};
+use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 
 /// The TLS settings of one listener.
 pub struct Tls {
@@ -27,68 +26,90 @@ pub struct Tls {
 /// Performs the TLS handshake and returns the decrypted connection. `None`: the handshake failed, or the proxy stops.
 pub(super) async fn decrypted(
     proxy: &Proxy,
-    tcp: TcpStream,
-    mut peer: Peer,
+    mut tcp: TcpStream,
+    peer: Peer,
     permit: ConnectionPermit,
     tls: &Tls,
 ) -> Option<Box<Connection>> {
-    let address = peer.address;
-    let wire = tokio::select! {
-        wire = decrypt(proxy, tcp, address, tls.config.clone()) => wire,
+    let (address, here) = (peer.address, tcp.local_addr().ok()?.to_string());
+    let limit = proxy.settings.load().limits.header_timeout;
+    let mut first = [0];
+    tokio::select! {
+        peeked = timeout(limit, tcp.peek(&mut first)) => drop(peeked.ok()?.ok()?),
         () = proxy.stopped_after_grace() => return None,
+    }
+    if first[0].is_ascii_alphabetic() {
+        tracing::info!(client = %address, "plain HTTP on a TLS listener: write https:// in the client's proxy URL");
+        timeout(limit, tcp.write_all(NOT_TLS)).await.ok()?.ok()?;
+        Wire::Tcp(tcp).lingering_close(&mut Timer::new(), LINGER_TIME, LINGER_BYTES).await;
+        return None;
+    }
+    let outside = Connection::new(Wire::Tcp(tcp), Buffer::new(), peer, Timer::new(), permit, None);
+    let choose = async |_: &mut StartHandshake<Wire>, _: &ConnectionPermit| Ok((tls.config.clone(), ()));
+    let log = |how| match how {
+        // A client that closes at once has not seen the certificate.
+        Distrust::Closed => {}
+        how => proxy.log_distrust(address, &here, None, how),
     };
-    let wire = match wire {
-        Ok(wire) => wire,
-        Err(error) if tls.identifies && is_about_certificate(&error) => {
-            tracing::info!(client = %address, %error, "a client's certificate was refused (`client_ca`)");
-            return None;
-        }
-        Err(error) => {
-            tracing::debug!(client = %address, %error, "the TLS handshake with a client failed");
-            return None;
-        }
+    let failed = |error: &io::Error| match tls.identifies && is_about_certificate(error) {
+        true => tracing::info!(client = %address, %error, "a client's certificate was refused (`client_ca`)"),
+        false => tracing::debug!(client = %address, %error, "the TLS handshake with a client failed"),
     };
-    let shown = wire.get_ref().1.peer_certificates().and_then(<[_]>::first);
-    peer.certificate = shown.map(|der| Arc::new(ClientCertificate::new(der.clone())));
-    Some(Connection::new(Wire::Tls(wire), Buffer::new(), peer, Timer::new(), permit, None))
+    let (mut inside, ()) = accept(proxy, outside, choose, log).await.inspect_err(failed).ok()?;
+    if let Wire::Tls(wire) = &inside.wire {
+        let shown = wire.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        inside.peer.certificate = shown.map(|der| Arc::new(ClientCertificate::new(der.clone())));
+    }
+    Some(inside)
+}
+
+/// Performs the TLS handshake, and counts it. `choose`: the settings for this ClientHello, and what else it says. `log`:
+/// called if the client rejects the certificate.
+pub(super) async fn accept<T>(
+    proxy: &Proxy,
+    outside: Box<Connection>,
+    choose: impl AsyncFnOnce(&mut StartHandshake<Wire>, &ConnectionPermit) -> io::Result<(Arc<ServerConfig>, T)>,
+    log: impl Fn(Distrust),
+) -> io::Result<(Box<Connection>, T)> {
+    let Connection { wire, input, peer, mut timer, permit, place, .. } = *outside;
+    permit.waits(Instant::now());
+    let handshake = Box::pin(async {
+        let mut acceptor = LazyConfigAcceptor::new(Acceptor::default(), wire.prefixed(input));
+        let mut hello = (&mut acceptor).await.map_err(|error| (error, acceptor.take_io()))?;
+        let (config, said) = match choose(&mut hello, &permit).await {
+            Ok(chosen) => chosen,
+            Err(error) => return Err((error, Some(hello.io))),
+        };
+        let finished = hello.into_stream(config).into_fallible().await;
+        finished.map(|tls| (tls, said)).map_err(|(error, io)| {
+            Distrust::of(&error).into_iter().for_each(&log);
+            (error, Some(io))
+        })
+    });
+    let at = Instant::now() + proxy.settings.load().limits.header_timeout;
+    let finished = tokio::select! {
+        finished = timer.limit(at, handshake) => finished,
+        () = proxy.stopped_after_grace() => None,
+    };
+    proxy.counters.handshake(matches!(finished, Some(Ok(_))));
+    match finished.unwrap_or_else(|| Err((io::ErrorKind::TimedOut.into(), None))) {
+        Ok((tls, said)) => {
+            let wire = Wire::Tls(Box::new(tls));
+            Ok((Connection::new(wire, Buffer::new(), peer, timer, permit, place), said))
+        }
+        Err((error, io)) => {
+            if let Some(mut io) = io {
+                io.lingering_close(&mut timer, LINGER_TIME, LINGER_BYTES).await;
+            }
+            Err(error)
+        }
+    }
 }
 
 /// Whether the handshake failed because the client presented no certificate, or an invalid one.
 fn is_about_certificate(error: &io::Error) -> bool {
     let error = error.get_ref().and_then(|error| error.downcast_ref());
     matches!(error, Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented))
-}
-
-async fn decrypt(
-    proxy: &Proxy,
-    tcp: TcpStream,
-    address: SocketAddr,
-    config: Arc<ServerConfig>,
-) -> io::Result<Box<TlsStream<Wire>>> {
-    let limit = proxy.settings.load().limits.header_timeout;
-    let here = tcp.local_addr();
-    let mut first = [0];
-    let is_plain = timeout(limit, tcp.peek(&mut first)).await?? == 1 && first[0].is_ascii_alphabetic();
-    let mut wire = Wire::Tcp(tcp);
-    if is_plain {
-        timeout(limit, wire.write_all(NOT_TLS)).await??;
-        wire.lingering_close(&mut Timer::new(), LINGER_TIME, LINGER_BYTES).await;
-        tracing::info!(client = %address, "plain HTTP on a TLS listener: write https:// in the client's proxy URL");
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let handshake = timeout(limit, TlsAcceptor::from(config).accept(wire).into_fallible()).await;
-    proxy.counters.handshake(matches!(handshake, Ok(Ok(_))));
-    match handshake? {
-        Ok(tls) => Ok(Box::new(tls)),
-        Err((error, mut io)) => {
-            // A client that closes at once has not seen the certificate.
-            if let Some(how) = Distrust::of(&error).filter(|how| *how != Distrust::Closed) {
-                proxy.log_distrust(address, &here?.to_string(), None, how);
-            }
-            io.lingering_close(&mut Timer::new(), LINGER_TIME, LINGER_BYTES).await;
-            Err(error)
-        }
-    }
 }
 
 const NOT_TLS: &[u8] =

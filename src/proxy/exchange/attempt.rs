@@ -1,7 +1,7 @@
 //! One attempt to have a request answered over one connection. If the attempt breaks off, decides between a retry and a
 //! failure.
 
-use super::carry::{Client, Http1, Http1Origin, Http2, Http2Origin, Origin, Sending, SideError};
+use super::carry::{BodySource, Client, Http1, Http1Origin, Http2, Http2Origin, Origin, Sending, SideError};
 use super::carry_error::CarryError;
 use super::{Exchange, Outcome, tunnel};
 use crate::gate::{PaceOutcome, Permit};
@@ -37,7 +37,7 @@ impl Exchange<'_> {
         let (_, reused) = upstream;
         let mut input = Buffer::of_answer();
         let mut origin = Http1Origin::new(Http1::new(stream, &mut input), reused);
-        if !client.begin_body(reused) {
+        if !self.begin_body(client) {
             return (AttemptResult::Done(Outcome::Failed(Failure::ended("the request cannot be sent again"))), false);
         }
         self.outgoing(route, |outgoing| origin.side.out.put_with(|out| outgoing.write_http1(route, out)));
@@ -70,7 +70,7 @@ impl Exchange<'_> {
         upstream: (SocketAddr, bool),
         want: Want,
     ) -> AttemptResult {
-        if !client.begin_body(true) {
+        if !self.begin_body(client) {
             return AttemptResult::Done(Outcome::Failed(Failure::ended("the request cannot be sent again")));
         }
         let Ok(request) = self.outgoing(route, |outgoing| outgoing.to_http2(route)) else {
@@ -113,6 +113,15 @@ impl Exchange<'_> {
                 self.after_error(broken, link.is_shared(), !link.is_alive(), unanswered, want, route)
             }
         }
+    }
+
+    /// Starts the request's body, from its beginning. Returns false if the beginning is no longer available.
+    fn begin_body<C: Client>(&mut self, client: &mut C) -> bool {
+        client.begin_body();
+        // The rest of the piece that an earlier attempt was sending was kept with it.
+        let side = client.side();
+        side.consume(side.bytes().len());
+        self.replay.begin()
     }
 
     /// Records that the request is about to leave. `reused`: the connection was opened earlier.

@@ -10,7 +10,7 @@ use super::usage::looks_into_pages;
 use crate::config::{HostPolicy, InterceptMode, User};
 use crate::gate::cache::StoredAnswer;
 use crate::gate::{Admitted, LastHost, Reported};
-use crate::policy::{self, Again, Refusal, Scheme};
+use crate::policy::{self, Again, Refusal};
 use crate::proxy::Proxy;
 use crate::proxy::limits::per_client::Place;
 use crate::proxy::respond::{Answer, not_modified, robots_copy, setup};
@@ -137,7 +137,7 @@ impl Exchange<'_> {
         let user = peer.user.as_deref();
         let policy @ HostPolicy { rules, intercept, .. } = settings.hosts_of(user).get(authority.host());
         // A denied host gets here without a CONNECT, if the TLS name replaced the CONNECT's address, or after a reload.
-        if (peer.tunnel.is_some() || authority.scheme() == Scheme::Https) && *intercept == InterceptMode::Deny {
+        if (peer.tunnel.is_some() || authority.is_https()) && *intercept == InterceptMode::Deny {
             return Err(policy.https_denied());
         }
         // Checked before a DNS query, which would reveal the name.
@@ -168,8 +168,7 @@ impl Exchange<'_> {
         let user = peer.user.as_deref();
         let (_waiting, may_wait) = proxy.place_in_line(user);
         let wanted = policy::Request {
-            speaks_http2: request.version == Version::HTTP_2
-                && (peer.tunnel.is_some() || authority.scheme() == Scheme::Https),
+            speaks_http2: request.version == Version::HTTP_2 && (peer.tunnel.is_some() || authority.is_https()),
             is_subresource: request.is_subresource.unwrap_or_else(|| self.follows_page()),
             reads_robots: request.reads_robots(),
             is_confined: user.is_some_and(|user| user.hosts.is_some() || !user.listed.hosts.is_empty()),

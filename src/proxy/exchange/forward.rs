@@ -6,7 +6,6 @@ use super::request::Request;
 use super::state::MAX_TRIES;
 use super::{Exchange, Outcome};
 use crate::gate::Permit;
-use crate::policy::Scheme;
 use crate::proxy::io::Timer;
 use crate::proxy::respond::Failure;
 use crate::upstream::{HttpLink, OriginConnection, Route, Versions, Want};
@@ -35,7 +34,7 @@ impl Exchange<'_> {
         };
         let (once, uploads) = (!self.request.is_idempotent(), self.request.has_body());
         // Some HTTP/2 servers end the whole connection because of one large head: such a request uses its own connection.
-        let may_be_http2 = versions == Versions::Http2Known || self.request.authority.scheme() == Scheme::Https;
+        let may_be_http2 = versions == Versions::Http2Known || self.request.authority.is_https();
         let alone = may_be_http2 && has_large_head(self.request);
         let shared = self.cached.is_some();
         let mut want = Want { versions, once, uploads, alone, shared, ..Want::default() };

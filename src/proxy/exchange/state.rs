@@ -1,7 +1,7 @@
 //! The state of a request in flight.
 
 use super::cache::{CacheTrace, CacheUse};
-use super::carry::Moved;
+use super::carry::{Moved, Replay};
 use super::page_buffer::HeldPage;
 use super::request::Request;
 use crate::config::Settings;
@@ -40,6 +40,7 @@ pub struct Exchange<'a> {
     pub(super) cached: Option<Box<CacheUse>>,
     /// Whether the client accepts only a stored answer (`only-if-cached`).
     pub(super) only_stored: bool,
+    pub(super) replay: Replay,
     pub(super) trip: Trip,
     pub(super) is_concluded: bool,
 }
@@ -124,6 +125,7 @@ impl<'a> Exchange<'a> {
             held: None,
             cached,
             only_stored,
+            replay: Replay::default(),
             trip,
             is_concluded: false,
         }

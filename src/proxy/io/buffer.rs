@@ -76,14 +76,6 @@ impl Buffer {
         write(&mut self.memory)
     }
 
-    /// Puts bytes in front.
-    pub fn unread(&mut self, bytes: &[u8]) {
-        let mut all = Buffer::new();
-        all.put(bytes);
-        all.put(self.bytes());
-        *self = all;
-    }
-
     /// Moves the bytes of `other` behind its first `end` bytes into this buffer.
     pub fn put_rest(&mut self, other: &mut Buffer, end: usize) {
         let rest = other.start + end;
@@ -236,8 +228,7 @@ mod tests {
         while poll_fn(|cx| buffer.poll_fill(cx, &mut source)).await.unwrap() > 0 {}
         assert_eq!(buffer.bytes(), whole);
         buffer.consume(10);
-        buffer.unread(b"abc");
-        assert_eq!((buffer.len(), &buffer.bytes()[..4]), (29_993, &b"abc\x0a"[..]));
+        assert_eq!((buffer.len(), buffer.bytes()[0]), (29_990, 10));
     }
 
     /// Models a reader that is always one piece behind the writer.

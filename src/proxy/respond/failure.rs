@@ -26,7 +26,7 @@ impl Failure {
         let (status, name) = match error.kind {
             DialFault::Refused => (Status::BAD_GATEWAY, "connection_refused"),
             DialFault::Unroutable => (Status::BAD_GATEWAY, "destination_ip_unroutable"),
-            DialFault::TimedOut | DialFault::DeclinedInTime => (Status::GATEWAY_TIMEOUT, "connection_timeout"),
+            DialFault::TimedOut => (Status::GATEWAY_TIMEOUT, "connection_timeout"),
             DialFault::Ended => (Status::BAD_GATEWAY, "connection_terminated"),
             DialFault::Certificate => (Status::BAD_GATEWAY, "tls_certificate_error"),
             DialFault::Alert | DialFault::Alpn => (Status::BAD_GATEWAY, "tls_alert_received"),

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 
 /// The hint for a refusal, with keys and commands in backticks. `wait`: seconds until a retry makes sense.
 pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) -> Cow<'static, str> {
-    let wait = wait.unwrap_or_default();
-    Cow::Borrowed(match refusal {
+    // `#` stands for the seconds.
+    let text = match refusal {
         Refusal::Disallowed { .. } => {
             "Do not try this URL again, and use another page or source: `politely explain` with the URL shows how the rule was \
              chosen, and if the site's owner agrees, the proxy's operator can allow it in `hosts`."
@@ -21,38 +21,19 @@ pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) ->
              from the purpose that the proxy declares (`identity.purpose`)."
         }
         Refusal::RobotsUnreachable { .. } => {
-            return format!(
-                "Wait {wait} s, then try again, or use another source: the proxy fetches robots.txt again by itself, and \
-                 `politely refresh` with the host does so now."
-            )
-            .into();
+            "Wait # s, then try again, or use another source: the proxy fetches robots.txt again by itself, and `politely \
+             refresh` with the host does so now."
         }
         Refusal::CrawlDelay { .. } | Refusal::HostPaused { .. } => {
-            return format!(
-                "Wait {wait} s, then try again, or let the proxy hold requests for longer (`pace.max_wait`, \
-                 `politely run --max-wait`)."
-            )
-            .into();
+            "Wait # s, then try again, or let the proxy hold requests for longer (`pace.max_wait`, `politely run --max-wait`)."
         }
-        Refusal::RevisitTooSoon { .. } => {
-            return format!("Use the copy that you have, or wait {wait} s, then try again (`min_revisit`).").into();
-        }
+        Refusal::RevisitTooSoon { .. } => "Use the copy that you have, or wait # s, then try again (`min_revisit`).",
         Refusal::BudgetSpent { retry_after: None, .. } => "Ask the proxy's operator for a larger `budget`.",
-        Refusal::BudgetSpent { .. } => {
-            return format!("Wait {wait} s, then try again, or ask the proxy's operator for a larger `budget`.").into();
-        }
-        Refusal::Closed { .. } => {
-            return format!("Wait {wait} s, until the site's hours begin, then try again (`robots.visit_time`).")
-                .into();
-        }
-        Refusal::QueueFull { .. } => {
-            return format!("Wait {wait} s, then try again, with fewer requests at a time.").into();
-        }
+        Refusal::BudgetSpent { .. } => "Wait # s, then try again, or ask the proxy's operator for a larger `budget`.",
+        Refusal::Closed { .. } => "Wait # s, until the site's hours begin, then try again (`robots.visit_time`).",
+        Refusal::QueueFull { .. } => "Wait # s, then try again, with fewer requests at a time.",
         Refusal::Draining { .. } | Refusal::FleetLost { .. } | Refusal::OwnLimit { .. } => {
-            return format!(
-                "Wait {wait} s, then try again; if it lasts, tell the proxy's operator: the site has nothing to do with it."
-            )
-            .into();
+            "Wait # s, then try again; if it lasts, tell the proxy's operator: the site has nothing to do with it."
         }
         Refusal::ConnectionLimit { .. } => "Close some connections, then try again, with fewer at a time.",
         Refusal::EgressDenied { why: EgressReason::UnlistedHost { by: ListedBy::All, .. } } => {
@@ -94,7 +75,11 @@ pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) ->
         Refusal::RulesTooComplex { .. } => {
             "Do not try this URL again: the proxy's operator can set rules of their own for the host in `hosts`."
         }
-    })
+    };
+    match text.split_once('#') {
+        Some((before, after)) => format!("{before}{}{after}", wait.unwrap_or_default()).into(),
+        None => text.into(),
+    }
 }
 
 /// The first hosts of the allowlist.

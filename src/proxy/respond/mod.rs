@@ -164,7 +164,7 @@ impl Problem<'_> {
         let kind = if is_html { HTML } else { JSON };
         text.extend_from_slice(kind);
         text.extend_from_slice(b"proxy-status: ");
-        let is_plain = put_proxy_status(&mut text, Some(error), Some(detail));
+        put_proxy_status(&mut text, Some(error), Some(detail));
         text.extend_from_slice(b"\r\n");
         if let Some(wait) = wait {
             text.extend_from_slice(b"retry-after: ");
@@ -179,11 +179,7 @@ impl Problem<'_> {
             page::page(&mut text, self, url, refusal);
         } else {
             let mut members = Object::begin(&mut text, slug, title, status);
-            if is_plain {
-                members.plain("detail", detail)
-            } else {
-                members.text("detail", [detail])
-            }
+            members.text("detail", [detail]);
             hint.iter().for_each(|&hint| members.text("hint", [hint]));
             url.iter().for_each(|&url| members.text("url", [url]));
             if let Some(refusal) = refusal {
@@ -207,18 +203,18 @@ pub fn proxy_status(error: Option<&str>, details: Option<&str>) -> String {
     String::from_utf8(status).expect("Proxy-Status is ASCII")
 }
 
-/// Appends a Proxy-Status member. Returns whether the details needed no escaping.
-fn put_proxy_status(out: &mut Vec<u8>, error: Option<&str>, details: Option<&str>) -> bool {
+/// Appends a Proxy-Status member.
+fn put_proxy_status(out: &mut Vec<u8>, error: Option<&str>, details: Option<&str>) {
     out.extend_from_slice(b"politely");
     if let Some(error) = error {
         out.extend_from_slice(b"; error=");
         out.extend_from_slice(error.as_bytes());
     }
-    let Some(details) = details else { return true };
-    out.extend_from_slice(b"; details=\"");
-    let is_plain = put_field_text(out, details, MAX_DETAILS);
-    out.push(b'"');
-    is_plain
+    if let Some(details) = details {
+        out.extend_from_slice(b"; details=\"");
+        put_field_text(out, details, MAX_DETAILS);
+        out.push(b'"');
+    }
 }
 
 /// A short title, for the body and the status line.

@@ -20,13 +20,6 @@ impl<'a> Object<'a> {
         Object(out)
     }
 
-    /// Adds text that needs no escaping.
-    pub fn plain(&mut self, name: &str, text: &str) {
-        self.name(name, b"\":\"");
-        self.0.extend_from_slice(text.as_bytes());
-        self.0.push(b'"');
-    }
-
     /// Adds the concatenated `pieces`.
     #[inline]
     pub fn text<'b>(&mut self, name: &str, pieces: impl IntoIterator<Item = &'b str>) {
@@ -65,12 +58,10 @@ impl<'a> Object<'a> {
 const USUAL: usize = 1024;
 
 /// Writes a string of a structured field (RFC 9651 §3.3.3), which is printable ASCII, of up to `most` characters.
-/// Returns whether no escaping was needed, which then holds for JSON too.
-pub(super) fn put_field_text(out: &mut Vec<u8>, text: &str, most: usize) -> bool {
+pub(super) fn put_field_text(out: &mut Vec<u8>, text: &str, most: usize) {
     let escaped = |word| below(word, b' ') | equal(word, b'"') | equal(word, b'\\');
     if holds_none(text, |word| escaped(word) | equal(word, 0x7f) | below(!word, 0x80)) {
-        out.extend_from_slice(&text.as_bytes()[..text.len().min(most)]);
-        return true;
+        return out.extend_from_slice(&text.as_bytes()[..text.len().min(most)]);
     }
     for c in text.chars().take(most) {
         match c {
@@ -79,7 +70,6 @@ pub(super) fn put_field_text(out: &mut Vec<u8>, text: &str, most: usize) -> bool
             _ => out.push(b'?'),
         }
     }
-    false
 }
 
 /// Text escaped for an HTML element or attribute. Characters that hide text or change its direction are shown as escapes.

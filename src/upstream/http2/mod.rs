@@ -63,6 +63,11 @@ impl Http2Link {
         Err(DialError::new(DialFault::Malformed, "the origin does not speak HTTP/2 without TLS"))
     }
 
+    /// The address of the origin or the upstream proxy.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.connection.address
+    }
+
     /// Whether the connection accepts another stream.
     pub fn is_alive(&self) -> bool {
         self.connection.is_alive()
@@ -104,7 +109,7 @@ pub(super) struct EndpointConnections {
 
 /// Result of looking for a connection.
 pub(super) enum FoundConnection {
-    Link(Http2Link, SocketAddr),
+    Link(Http2Link),
     /// A new connection that has not announced its stream limit yet.
     Soon(Arc<Http2Connection>),
     None,
@@ -132,8 +137,7 @@ impl EndpointConnections {
         connections.retain(|connection| connection.is_alive());
         let there = || connections.iter().filter(|connection| place.is_none_or(|place| connection.address == place));
         if let Some(link) = there().find_map(|connection| connection.begin(uploads)) {
-            let address = link.connection.address;
-            return FoundConnection::Link(link, address);
+            return FoundConnection::Link(link);
         }
         // If one connection has not announced its limit for long, do not wait for any.
         let is_mute = there().any(|connection| connection.is_mute());
@@ -217,42 +221,26 @@ impl Http2Connection {
     }
 
     async fn known(&self, limit: Duration) {
+        // Created before the look, so that no notification is missed.
         let known = self.vitals.known.notified();
-        tokio::pin!(known);
-        known.as_mut().enable();
         if !self.vitals.is_known.load(Relaxed) && !self.vitals.is_over.load(Relaxed) {
             let _ = timeout_at(self.vitals.began + limit, known).await;
         }
     }
 
-    /// Takes a place for one more stream, if there is room.
-    fn begin_stream(&self) -> bool {
+    /// Takes a place for one more stream, if there is room. Called by one task at a time.
+    fn begin(self: &Arc<Self>, uploads: bool) -> Option<Http2Link> {
         let vitals = &self.vitals;
+        if uploads && vitals.uploads.load(Relaxed) {
+            return None;
+        }
         let most = match vitals.is_known.load(Relaxed) {
             true => self.send.current_max_send_streams().min(MAX_STREAMS),
             false => 1,
         };
-        let Some(before) = vitals.begin_stream(most) else { return false };
-        if before == 0 {
-            vitals.all.fetch_sub(1, Relaxed);
-            vitals.turned.notify_one();
-        }
-        vitals.is_shared.store(true, Relaxed);
-        vitals.come_alone.store(0, Relaxed);
-        true
-    }
-
-    fn begin(self: &Arc<Self>, uploads: bool) -> Option<Http2Link> {
-        if uploads && self.vitals.uploads.swap(true, Relaxed) {
-            return None;
-        }
-        if self.begin_stream() {
-            return Some(Http2Link { connection: self.clone(), uploads });
-        }
-        if uploads {
-            self.vitals.uploads.store(false, Relaxed);
-        }
-        None
+        vitals.begin_stream(most)?;
+        vitals.uploads.fetch_or(uploads, Relaxed);
+        Some(Http2Link { connection: self.clone(), uploads })
     }
 
     fn is_alive(&self) -> bool {

@@ -21,17 +21,15 @@ pub(in crate::upstream) struct Vitals {
     pub known: Notify,
     /// Wakes the carrier: the first stream began, the last one ended, or another window size fits.
     pub turned: Notify,
-    /// Bytes received for a stream while it was the only one.
-    pub come_alone: AtomicU64,
-    /// Bytes received while there was no stream.
-    come_idle: AtomicU64,
+    /// Bytes received since a stream began or ended.
+    come: AtomicU64,
     pub began: Instant,
     /// When bytes last arrived, in milliseconds since `began`.
     heard: AtomicU64,
     /// When the last stream ended, in milliseconds since `began`.
     idle_since: AtomicU64,
     /// The number of idle connections of all endpoints, which includes this one while it is idle.
-    pub all: Arc<AtomicUsize>,
+    all: Arc<AtomicUsize>,
     pub turns: TaskTurns,
 }
 
@@ -46,8 +44,7 @@ impl Vitals {
             is_over: AtomicBool::new(false),
             known: Notify::new(),
             turned: Notify::new(),
-            come_alone: AtomicU64::new(0),
-            come_idle: AtomicU64::new(0),
+            come: AtomicU64::new(0),
             began: Instant::now(),
             heard: AtomicU64::new(0),
             idle_since: AtomicU64::new(0),
@@ -60,10 +57,16 @@ impl Vitals {
         self.streams.load(Relaxed) & !EXCLUSIVE
     }
 
-    /// Takes a place for one more stream, if there are fewer than `most`. Returns how many there were.
-    pub fn begin_stream(&self, most: usize) -> Option<usize> {
+    /// Takes a place for one more stream. `None`: there are `most`, or one that keeps others out.
+    pub fn begin_stream(&self, most: usize) -> Option<()> {
         let add = |streams: usize| (streams < most).then_some(streams + 1);
-        self.streams.fetch_update(Relaxed, Relaxed, add).ok()
+        if self.streams.fetch_update(Relaxed, Relaxed, add).ok()? == 0 {
+            self.all.fetch_sub(1, Relaxed);
+            self.turned.notify_one();
+        }
+        self.is_shared.store(true, Relaxed);
+        self.come.store(0, Relaxed);
+        Some(())
     }
 
     /// Reserves the connection for its only stream. `false`: it does not have exactly one stream.
@@ -73,7 +76,7 @@ impl Vitals {
 
     /// Whether the reader of the only stream keeps up with its window.
     pub fn keeps_up(&self) -> bool {
-        self.come_alone.load(Relaxed) >= KEPT_UP
+        self.come.load(Relaxed) >= KEPT_UP
     }
 
     pub fn let_others_in(&self) {
@@ -82,7 +85,7 @@ impl Vitals {
 
     pub fn end_stream(&self) {
         self.idle_since.store(self.began.elapsed().as_millis() as u64, Relaxed);
-        self.come_idle.store(0, Relaxed);
+        self.come.store(0, Relaxed);
         // Counted before it is idle, so that the count never underflows when it is taken.
         self.all.fetch_add(1, Relaxed);
         if self.streams.fetch_sub(1, Relaxed) & !EXCLUSIVE == 1 {
@@ -100,18 +103,14 @@ impl Vitals {
     /// Accounts for received bytes. `false`: too many arrived without a stream.
     pub fn come(&self, bytes: usize) -> bool {
         self.heard.store(self.began.elapsed().as_millis() as u64, Relaxed);
+        let before = self.come.fetch_add(bytes as u64, Relaxed);
         match self.streams.load(Relaxed) {
-            1 => {
-                let before = self.come_alone.fetch_add(bytes as u64, Relaxed);
-                if before / KEPT_UP < (before + bytes as u64) / KEPT_UP {
-                    self.turned.notify_one();
-                }
-            }
+            1 if before / KEPT_UP < (before + bytes as u64) / KEPT_UP => self.turned.notify_one(),
             // These bytes may confirm the last window size, so that another can be set.
             EXCLUSIVE => self.turned.notify_one(),
             _ => {}
         }
-        self.streams() > 0 || self.come_idle.fetch_add(bytes as u64, Relaxed) < UNWANTED
+        self.streams() > 0 || before < UNWANTED
     }
 
     pub fn heard(&self) -> Instant {

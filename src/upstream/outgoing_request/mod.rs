@@ -1,7 +1,6 @@
 //! A request as the next hop receives it. All outgoing requests, clients' and our own, are written here, in both versions of
 //! HTTP. Removes hop-by-hop fields, adds our own fields, and addresses the message (RFC 9110 §7.6).
 
-use super::hop::is_tls;
 use super::route::Route;
 use crate::http1::{Field, FieldKind, FieldLines, Framing, RequestHead, list, put_field, put_number};
 use crate::policy::override_fields::is_disguised;
@@ -113,7 +112,7 @@ impl Outgoing<'_> {
     pub fn to_http2(&self, route: &Route) -> Result<Request<()>, NotForHttp2> {
         let mut uri = http::uri::Parts::default();
         let way = &*route.0;
-        uri.scheme = Some(if is_tls(&way.authority) { Scheme::HTTPS } else { Scheme::HTTP });
+        uri.scheme = Some(if way.authority.is_https() { Scheme::HTTPS } else { Scheme::HTTP });
         uri.authority = Some(Authority::try_from(way.host.as_bytes()).map_err(|_| NotForHttp2)?);
         uri.path_and_query = Some(self.path()?);
         let mut request = Request::new(());

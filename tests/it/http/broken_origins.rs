@@ -1,7 +1,12 @@
 //! Origins that close, reset, or send what is no head: every client that is still there is told, in its own version of HTTP.
 
+use crate::support::client::get;
 use crate::support::h2_client::request;
-use crate::support::{Alpn, Client, Origin, Proxy, Reply, at_once};
+use crate::support::{Alpn, Client, H2Client, Origin, Proxy, RawOrigin, Reply, at_once};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
 
 const CONDUCTS: [&str; 4] = ["/closes", "/half-a-line", "/nonsense", "/resets"];
 
@@ -76,5 +81,71 @@ async fn so_is_a_client_that_sends_all_of_a_long_body_before_it_reads() {
             None => proxy.client().await,
         };
         assert_eq!(ask(&mut client, &origin, "/x", &vec![b'x'; 12 << 20]).await, (502, true), "{alpn:?}");
+    }
+}
+
+/// A kept connection ends in the middle of a body; the client sends the rest of the body only then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_broke_off_is_sent_again_from_its_beginning() {
+    const BODY: usize = 60_000;
+    let body: Vec<u8> = (0..BODY).map(|n| (n % 251) as u8).collect();
+    let (first, rest) = body.split_at(40_000);
+    for is_h2 in [false, true] {
+        let (puts, again) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let (counted, told, whole) = (puts.clone(), again.clone(), body.clone());
+        let origin = RawOrigin::start(move |mut stream, _| {
+            let (puts, again, whole) = (counted.clone(), told.clone(), whole.clone());
+            async move {
+                let mut heard = Vec::new();
+                while let Ok(1..) = stream.read_buf(&mut heard).await {
+                    let Some(end) = heard.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4) else {
+                        continue;
+                    };
+                    let mut answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+                    if heard.starts_with(b"PUT") {
+                        let is_cut = puts.fetch_add(1, Ordering::Relaxed) == 0;
+                        while heard.len() - end < if is_cut { 1000 } else { BODY } {
+                            if !is_cut {
+                                again.notify_one();
+                            }
+                            assert!(stream.read_buf(&mut heard).await.unwrap() > 0, "the rest comes");
+                        }
+                        if is_cut {
+                            return;
+                        }
+                        if heard[end..] != whole {
+                            answer = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother";
+                        }
+                    }
+                    heard.clear();
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                }
+            }
+        })
+        .await;
+        let proxy = Proxy::start("hosts: { '*': { robots: ignore } }").await;
+        let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
+        let mut client = proxy.client().await;
+        client.send(get(&url, &host)).await;
+        assert_eq!(client.response().await.status(), 200);
+        let answer = if is_h2 {
+            let client = H2Client::known(proxy.client().await).await;
+            let mut put = request("PUT", &url);
+            put.headers_mut().insert("content-length", BODY.into());
+            let mut pending = client.send(put, false).await;
+            pending.body(first).await.unwrap();
+            again.notified().await;
+            pending.body(rest).await.unwrap();
+            pending.end().unwrap();
+            pending.response().await.unwrap()
+        } else {
+            client.send(format!("PUT {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {BODY}\r\n\r\n")).await;
+            client.send(first).await;
+            again.notified().await;
+            client.send(rest).await;
+            client.response().await
+        };
+        assert_eq!((answer.status(), answer.text().as_str()), (200, "ok"), "{is_h2}");
+        assert_eq!(puts.load(Ordering::Relaxed), 2);
     }
 }

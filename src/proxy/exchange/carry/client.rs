@@ -15,9 +15,8 @@ pub trait Client {
 
     fn side(&mut self) -> &mut Self::Side;
 
-    /// Starts reading the request's body from its beginning. `replayable`: keep it for a retry. Returns false if the
-    /// beginning is no longer available.
-    fn begin_body(&mut self, replayable: bool) -> bool;
+    /// Notes that the request's body is read from now on.
+    fn begin_body(&mut self) {}
 
     /// Whether the whole request has been read.
     fn is_received(&self) -> bool;

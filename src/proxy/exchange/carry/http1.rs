@@ -26,8 +26,6 @@ pub struct Http1<'a, T> {
     is_unflushed: bool,
     /// Output has ended: shut down after the flush.
     is_shut: bool,
-    /// Consumed input of the body, kept for a retry while it is short enough.
-    consumed: Option<Vec<u8>>,
 }
 
 /// Framing of outgoing content.
@@ -61,7 +59,6 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
             chunk: 0,
             is_unflushed: false,
             is_shut: false,
-            consumed: None,
         }
     }
 
@@ -84,36 +81,11 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
         self.sending = sending;
     }
 
-    /// Keeps the body for a retry while it is short enough.
-    pub fn keep_replay(&mut self) {
-        self.consumed = Some(Vec::new());
-    }
-
-    /// Rewinds to the beginning of the body. Returns false if not all of it was kept.
-    pub fn rewind(&mut self) -> bool {
-        let Some(consumed) = self.consumed.take() else { return false };
-        if !consumed.is_empty() {
-            self.input.unread(&consumed);
-        }
-        true
-    }
-
     /// Ready when TLS holds back no output.
     #[inline]
     pub fn poll_flushed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // An error shows in the next operation.
         if self.is_unflushed { Pin::new(&mut *self.io).poll_flush(cx).map(drop) } else { Poll::Ready(()) }
-    }
-
-    fn drop_front(&mut self, n: usize) {
-        if let Some(consumed) = &mut self.consumed {
-            if consumed.len() + n <= MAX_REPLAY {
-                consumed.extend_from_slice(&self.input.bytes()[..n]);
-            } else {
-                self.consumed = None;
-            }
-        }
-        self.input.consume(n);
     }
 
     /// Reads once. A TLS end without close_notify is an end; framing shows whether it is premature.
@@ -128,12 +100,11 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
     fn decode_next(&mut self) -> Result<bool, BodyError> {
         while !self.input.is_empty() && !self.body.is_done() {
             let piece = self.body.decode(self.input.bytes())?;
-            self.content = piece.data.len();
+            self.content = piece.len();
+            self.input.consume(piece.start);
             if self.content > 0 {
-                self.drop_front(piece.data.start);
                 return Ok(true);
             }
-            self.drop_front(piece.consumed);
         }
         Ok(false)
     }
@@ -159,7 +130,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> BodySource for Http1<'_, T> {
     #[inline]
     fn consume(&mut self, n: usize) {
         self.content -= n;
-        self.drop_front(n);
+        self.input.consume(n);
     }
 
     fn take(&mut self, n: usize) -> Bytes {
@@ -200,10 +171,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin> BodySource for Http1<'_, T> {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
-    fn drop_replay(&mut self) {
-        self.consumed = None;
-    }
-
     #[inline]
     fn poll_send<S: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), SideError>> {
         self.is_unflushed = true;
@@ -262,8 +229,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
     }
 }
 
-/// Maximum number of body bytes kept for a retry.
-const MAX_REPLAY: usize = 64 * 1024;
 /// Maximum number of bytes gathered for one write.
 const MAX_GATHERED: usize = 16 * 1024;
 /// Maximum bytes of a chunk that is copied; larger chunks are written in place.

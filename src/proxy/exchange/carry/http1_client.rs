@@ -103,7 +103,7 @@ impl<'a> Http1Client<'a> {
     fn is_whole(&self) -> Result<bool, BodyError> {
         let (mut body, mut bytes) = (Body::of_request(self.framing), self.side.input.bytes());
         while !self.began && !body.is_done() {
-            match body.decode(bytes)?.consumed {
+            match body.decode(bytes)?.end {
                 0 => return Ok(false),
                 n => bytes = &bytes[n..],
             }
@@ -159,17 +159,8 @@ impl<'a> Client for Http1Client<'a> {
         &mut self.side
     }
 
-    fn begin_body(&mut self, replayable: bool) -> bool {
-        let has_body = !matches!(self.framing, Framing::None | Framing::Length(0));
-        if self.began && has_body && !self.side.rewind() {
-            return false;
-        }
+    fn begin_body(&mut self) {
         self.began = true;
-        self.side.receive(Body::of_request(self.framing));
-        if replayable && has_body {
-            self.side.keep_replay();
-        }
-        true
     }
 
     fn is_received(&self) -> bool {

@@ -6,7 +6,6 @@ use super::side::{BodySource, Side, SideError};
 use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream};
 use http::HeaderMap;
-use std::collections::VecDeque;
 use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot;
 
@@ -21,39 +20,13 @@ pub struct Http2 {
     current: Bytes,
     /// Pieces received after it.
     queue: ReceiveQueue,
-    /// The current piece is replayed: its window was released before.
-    is_replayed: bool,
     trailers: Option<HeaderMap>,
-    /// Consumed content, kept for a retry while it is short enough.
-    consumed: Option<Vec<Bytes>>,
-    /// Its bytes.
-    consumed_len: usize,
-    replay: VecDeque<Bytes>,
     fault: Option<h2::Error>,
     /// Output has ended.
     ended: bool,
 }
 
 impl Http2 {
-    pub fn keep_replay(&mut self) {
-        (self.consumed, self.consumed_len) = (Some(Vec::new()), 0);
-    }
-
-    /// Rewinds to the beginning of the body. Returns false if not all of it was kept.
-    pub fn rewind(&mut self) -> bool {
-        let Some(consumed) = self.consumed.take() else { return false };
-        let rest = std::mem::take(&mut self.current);
-        // The window of the unconsumed rest has not been released.
-        if !rest.is_empty() && !self.is_replayed {
-            self.release(rest.len());
-        }
-        // Goes before the rest of an earlier replay.
-        let later = std::mem::take(&mut self.replay);
-        self.replay = consumed.into_iter().chain((!rest.is_empty()).then_some(rest)).chain(later).collect();
-        self.is_replayed = true;
-        true
-    }
-
     pub fn reset(&mut self, reason: Reason) {
         if let Some(sending) = &mut self.sending {
             sending.send_reset(reason);
@@ -127,23 +100,11 @@ impl BodySource for Http2 {
 
     fn take(&mut self, n: usize) -> Bytes {
         let taken = self.current.split_to(n);
-        if !self.is_replayed {
-            self.release(n);
-        }
-        self.consumed_len += n;
-        match &mut self.consumed {
-            Some(consumed) if self.consumed_len <= MAX_REPLAY => consumed.push(taken.clone()),
-            kept => *kept = None,
-        }
+        self.release(n);
         taken
     }
 
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
-        if let Some(next) = self.replay.pop_front() {
-            self.current = next;
-            return Poll::Ready(Ok(true));
-        }
-        self.is_replayed = false;
         let Some(receiving) = &mut self.receiving else { return Poll::Ready(Ok(false)) };
         loop {
             let next = match self.queue.pop() {
@@ -171,11 +132,11 @@ impl BodySource for Http2 {
     }
 
     fn has_ended(&self) -> bool {
-        self.current.is_empty() && self.replay.is_empty() && self.trailers.is_none() && self.is_received()
+        self.current.is_empty() && self.trailers.is_none() && self.is_received()
     }
 
     fn is_complete(&self) -> bool {
-        let is_empty = self.current.is_empty() && self.replay.is_empty() && self.queue.is_empty();
+        let is_empty = self.current.is_empty() && self.queue.is_empty();
         is_empty && (self.remaining == Some(0) || self.is_received())
     }
 
@@ -195,10 +156,6 @@ impl BodySource for Http2 {
 }
 
 impl Side for Http2 {
-    fn drop_replay(&mut self) {
-        self.consumed = None;
-    }
-
     fn poll_send<S: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), SideError>> {
         let n = ready!(self.poll_room(cx, from.bytes().len()))?;
         let Some(sending) = &mut self.sending else { return Poll::Ready(Err(SideError::Ended)) };
@@ -236,7 +193,5 @@ impl AsRef<[u8]> for Mark {
     }
 }
 
-/// Bytes of a request body kept for a retry.
-const MAX_REPLAY: usize = 64 * 1024;
 /// Most bytes of one stream that wait to be written.
 const MAX_UNWRITTEN: usize = 32 * 1024;

@@ -20,11 +20,9 @@ use tokio::time::{Instant, timeout};
 pub struct Http2Client {
     pub side: Http2,
     respond: SendResponse<Bytes>,
-    has_body: bool,
     /// Shared by all streams of the connection.
     turns: TaskTurns,
     is_head: bool,
-    began: bool,
     answered: bool,
     /// The stream was reset before the answer began.
     is_gone: bool,
@@ -36,16 +34,13 @@ pub struct Http2Client {
 
 impl Http2Client {
     pub fn new(receiving: Option<RecvStream>, respond: SendResponse<Bytes>, turns: TaskTurns, is_head: bool) -> Self {
-        let has_body = receiving.is_some();
         let mut side = Http2::default();
         side.receiving = receiving;
         Http2Client {
             side,
             respond,
-            has_body,
             turns,
             is_head,
-            began: false,
             answered: false,
             is_gone: false,
             is_cut: false,
@@ -115,17 +110,6 @@ impl Client for Http2Client {
 
     fn side(&mut self) -> &mut Self::Side {
         &mut self.side
-    }
-
-    fn begin_body(&mut self, replayable: bool) -> bool {
-        if self.began && self.has_body && !self.side.rewind() {
-            return false;
-        }
-        self.began = true;
-        if replayable {
-            self.side.keep_replay();
-        }
-        true
     }
 
     fn is_received(&self) -> bool {

@@ -15,6 +15,7 @@ mod narrow;
 mod origin;
 mod proxy_status;
 mod receive_queue;
+mod replay;
 mod side;
 mod trailers;
 
@@ -27,6 +28,7 @@ pub use http2::Http2;
 pub use http2_client::Http2Client;
 pub use local_body::LocalBody;
 pub use origin::{Http1Origin, Http2Origin, Origin};
+pub use replay::Replay;
 pub use side::{BodySource, Side, SideError};
 
 use std::time::Duration;

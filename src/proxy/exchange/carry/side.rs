@@ -46,9 +46,6 @@ pub trait BodySource {
 
 /// The client or the origin, which both send and receive content.
 pub trait Side: BodySource {
-    /// Stops keeping content for a retry.
-    fn drop_replay(&mut self);
-
     /// Sends pending output and at least some of the current piece of `from`.
     fn poll_send<S: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), SideError>>;
 

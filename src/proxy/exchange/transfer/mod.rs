@@ -3,7 +3,7 @@
 mod deadlines;
 
 use super::Exchange;
-use super::carry::{AfterHead, AnswerHead, Client, Flow, FlowError, Moved, Origin, Side, SideError};
+use super::carry::{AfterHead, AnswerHead, BodySource, Client, Flow, FlowError, Moved, Origin, Side, SideError};
 use super::carry_error::{Carried, CarryError};
 use crate::gate::Permit;
 use crate::http1::MAX_INTERIM;
@@ -30,6 +30,8 @@ impl Exchange<'_> {
         // Stalls within the pacing gap delay nobody: the next start waits for the gap anyway.
         let stall = self.permit.as_deref().map_or(Duration::ZERO, Permit::gap).max(limits.read_timeout / STALL_PART);
         let began = *self.trip.sent.insert(Instant::now());
+        let mut up = Flow::new(began + min_rate.over);
+        up.moved = self.replay.bytes().len() as u64;
         let mut carry = Carry {
             exchange: self,
             client,
@@ -37,7 +39,7 @@ impl Exchange<'_> {
             route,
             began,
             now: began,
-            up: Flow::new(began + min_rate.over),
+            up,
             down: Flow::new(began + min_rate.over),
             send_stopped: None,
             answered: false,
@@ -167,8 +169,17 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
 
     /// Forwards the request's body.
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<(), CarryError> {
-        let (from, to) = (self.client.side(), self.origin.side());
-        let polled = self.up.poll(cx, from, to, self.min_rate, self.now, |_| Ok(()));
+        let (from, to, replay) = (self.client.side(), self.origin.side(), &mut self.exchange.replay);
+        let mut polled = Poll::Ready(Ok(()));
+        if !replay.bytes().is_empty() {
+            polled = self.up.poll_piece(cx, replay, to, self.min_rate, self.now);
+        }
+        if matches!(polled, Poll::Ready(Ok(()))) {
+            polled = self.up.poll(cx, from, to, self.min_rate, self.now, |from| {
+                replay.keep(from.bytes());
+                Ok(())
+            });
+        }
         if self.awaits_continue && self.up.moved > 0 {
             self.start_body();
         }
@@ -229,7 +240,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                     self.answered = true;
                     self.window = (self.now, self.up.moved);
                     self.down.at = self.now + self.min_rate.over;
-                    self.client.side().drop_replay();
+                    self.exchange.replay.end();
                     self.origin.begin_body();
                 }
                 Poll::Ready(Ok(Ok(AfterHead::Confirmed))) => {

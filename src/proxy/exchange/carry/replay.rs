@@ -1,0 +1,96 @@
+//! The beginning of a request's body, kept for another attempt while it is short enough.
+
+use super::side::{BodySource, SideError};
+use bytes::Bytes;
+use std::task::{Context, Poll};
+
+/// As a source, this is what the current attempt has yet to send again.
+#[derive(Default)]
+pub struct Replay {
+    kept: Vec<u8>,
+    /// Bytes of `kept` that the current attempt has sent.
+    sent: usize,
+    /// The body is too long, or needs no other attempt.
+    is_over: bool,
+}
+
+impl Replay {
+    /// Starts an attempt. Returns false if the beginning of the body is no longer available.
+    pub fn begin(&mut self) -> bool {
+        self.sent = 0;
+        !self.is_over
+    }
+
+    /// Keeps a piece that is about to be sent, after all that was sent again.
+    pub fn keep(&mut self, piece: &[u8]) {
+        if self.is_over || self.kept.len() + piece.len() > MAX_REPLAY {
+            return self.end();
+        }
+        self.kept.extend_from_slice(piece);
+        self.sent = self.kept.len();
+    }
+
+    /// No other attempt follows.
+    pub fn end(&mut self) {
+        self.is_over = true;
+        if self.bytes().is_empty() {
+            (self.kept, self.sent) = (Vec::new(), 0);
+        }
+    }
+}
+
+impl BodySource for Replay {
+    fn bytes(&self) -> &[u8] {
+        &self.kept[self.sent..]
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.sent += n;
+    }
+
+    fn take(&mut self, n: usize) -> Bytes {
+        let taken = Bytes::copy_from_slice(&self.bytes()[..n]);
+        self.consume(n);
+        taken
+    }
+
+    fn poll_more(&mut self, _: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
+        Poll::Ready(Ok(false))
+    }
+}
+
+/// Maximum number of body bytes kept for a retry.
+const MAX_REPLAY: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_attempt_sends_all_from_the_beginning() {
+        let mut replay = Replay::default();
+        assert!(replay.begin() && replay.bytes().is_empty());
+        replay.keep(b"abc");
+        assert!(replay.bytes().is_empty(), "this attempt has it");
+        assert!(replay.begin());
+        replay.consume(2);
+        assert!(replay.begin());
+        assert_eq!(replay.take(3), "abc");
+        replay.keep(b"d");
+        assert!(replay.begin());
+        replay.end();
+        assert_eq!(replay.bytes(), b"abcd", "an early answer does not cut the request");
+        assert!(!replay.begin());
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_kept() {
+        let mut replay = Replay::default();
+        replay.keep(&[0; MAX_REPLAY]);
+        assert!(replay.begin());
+        replay.consume(MAX_REPLAY);
+        replay.keep(b"x");
+        assert!(!replay.begin() && replay.bytes().is_empty());
+        assert_eq!(replay.kept.capacity(), 0);
+    }
+}
