@@ -268,7 +268,7 @@ async fn a_fleet_is_left_by_reload_and_joined_by_a_restart() {
     let leaves = Binary::serve(&fleet).await;
     eventually("it is in", || says(&leaves, "joined the fleet")).await;
     leaves.reconfigure("");
-    eventually("it knows", || says(&leaves, "has gone from the configuration")).await;
+    eventually("it knows", || says(&leaves, "is no longer in the configuration")).await;
     let joins = Binary::serve("").await;
     joins.reconfigure(&fleet);
     eventually("it says so", || says(&joins, "fleet.url needs a restart")).await;

@@ -280,7 +280,7 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
     ("rsa", "-tls1_2 -cipher NULL-SHA256:@SECLEVEL=0", "none of the TLS parameters offered", NONE),
     ("p256", "-tls1_2 -groups secp256k1", "none of the TLS parameters offered", NONE),
     ("p256", "-servername b -servername_fatal -cert2 p256.pem -key2 p256.key", "no site of this name", NONE),
-    ("p256", "-alpn spdy/1", "none of the offered versions of HTTP", NONE),
+    ("p256", "-alpn spdy/1", "any offered version of HTTP", NONE),
 ];
 
 /// A server that answers each ClientHello like this, and closes: what is wrong with it.
