@@ -69,7 +69,9 @@ pub(super) fn egress(settings: &Settings, check: &mut Sections<'_>) {
         (ListenAddress::Socket(own), Some(url::Host::Domain(name))) => name == "localhost" && own.ip().is_loopback(),
         (ListenAddress::Socket(_), None) | (ListenAddress::Inherited(_), _) => false,
     };
-    if settings.listen.iter().map(|listener| &listener.address).chain(&settings.admin.address).any(is_own) {
+    let listens = settings.listen.iter().map(|listener| &listener.address).filter(|_| check.is_sure("listen"));
+    let admin = settings.admin.address.iter().filter(|_| check.is_sure("admin"));
+    if listens.chain(admin).any(is_own) {
         check.fault(&key, "this proxy itself listens at this address", "name another proxy, or leave it out");
     }
 }

@@ -125,7 +125,7 @@ impl WrittenManners {
             if min > max {
                 let what = format!("`min` ({shown_min}) is longer than `max` ({shown_max})");
                 check.fault(&key(["adaptive", "min"]), what, "lower the one or raise the other");
-            } else if max > max_delay {
+            } else if max > max_delay && check.is_sure("pace") {
                 let what = format!("`max` ({shown_max}) is longer than `pace.max_crawl_delay` ({most})");
                 check.fault(&key(["adaptive", "max"]), what, "lower the one or raise the other");
             }

@@ -131,9 +131,6 @@ impl FleetUrl {
     fn parse(text: &str) -> Result<Self, Complaint> {
         let url = SecretUrl::parse(text, FLEET_SCHEMES, FLEET_FORMS)?;
         let database = url.0.path().trim_start_matches('/');
-        if url.0.scheme().ends_with("+cluster") && !matches!(database, "" | "0") {
-            return Err(Complaint::new("a cluster has no other database than 0", FLEET_FORMS));
-        }
         if !database.is_empty() && database.parse::<u32>().is_err() {
             return Err(Complaint::new("the database must be a number", FLEET_FORMS));
         }

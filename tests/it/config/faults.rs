@@ -373,6 +373,19 @@ fn addresses_are_published_below_an_agent() {
     );
 }
 
+/// The defaults that stand in for the section at fault are not compared with what is written elsewhere.
+#[test]
+fn a_mistake_in_one_section_accuses_no_other() {
+    for (section, other) in [
+        ("listen: [{ address: 127.0.0.1:8080, x: 1 }]", "egress: { upstream_proxy: 'http://127.0.0.1:3128' }"),
+        ("admin: { address: 127.0.0.1:8081, x: 1 }", "egress: { upstream_proxy: 'http://127.0.0.1:3129' }"),
+        ("pace: { max_crawl_delay: 1h, x: 1 }", "hosts: { a.example: { adaptive: { factor: 2, max: 30m } } }"),
+    ] {
+        let found = short(&format!("{section}\n{other}\n"));
+        assert!(found.len() == 1 && found[0].starts_with("1:"), "{section}: {found:?}");
+    }
+}
+
 /// Else the names of one of them would be left out without a word.
 #[test]
 fn a_purpose_in_two_spellings_is_there_twice() {
