@@ -83,6 +83,12 @@ fn text(status: &Value) -> String {
         counted(files, "different file"),
         number("/robots/memory") / 1024
     );
+    if status["fleet"]["up"] == true {
+        let (instances, missing) = (counted(number("/fleet/instances"), "instance"), number("/fleet/missing"));
+        let _ = writeln!(out, "fleet: {instances}, {missing} missing");
+    } else if !status["fleet"].is_null() {
+        out.push_str("warning: the fleet's server cannot be reached; the log says why\n");
+    }
     let is_failing = status["cache"]["failing"] == true;
     if status["cache"]["up"] == true || is_failing {
         let _ = writeln!(
@@ -193,6 +199,7 @@ mod tests {
             "requests": { "forwarded": 10, "failed": 1, "refused": { "robots-disallowed": 3 } },
             "cache": { "up": true, "entries": 3, "bytes": 5 << 20, "max_bytes": 10 << 20, "hits": 4, "misses": 9 },
             "robots": { "authorities": 1, "files": 1, "memory": 2048 },
+            "fleet": { "up": true, "instances": 3, "missing": 1 },
             "budgets": [{ "of": "user=bob\u{1b}", "per": "hour", "bytes": 9, "max_bytes": 10 }, {
                 "of": "user=alice", "per": "day", "requests": 7, "max_requests": 10, "bytes": 512, "max_bytes": null,
             }, { "of": "host=b.example", "per": "hour", "bytes": 1_677_721, "max_bytes": 2 << 20 }],
@@ -215,6 +222,7 @@ mod tests {
             "warning: not reloaded, and the older configuration is in force (2026-01-02T03:04:05Z): politely.yaml:3:5: unknown key `\\u{1b}`\n",
             "10 forwarded, 1 failed, 3 robots-disallowed",
             "waiting: 2",
+            "fleet: 3 instances, 1 missing\n",
             "cache: 3 pages, 5 of 10 MiB; 4 answered, 0 confirmed by the site, 9 not in it\n",
             "1 authority, 1 different file, 2 KiB",
             "budget of user=alice: 7 of 10 requests in the current day\n",
