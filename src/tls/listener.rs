@@ -22,6 +22,9 @@ pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, UnusableF
     let chain = certificates(&tls.certificate)?;
     let key = read_file(&tls.key).map_err(pem::Error::Io).and_then(|text| PrivateKeyDer::from_pem_slice(&text));
     let key = key.map_err(|error| not_pem(&tls.key, "a PEM key", &error))?;
+    if chain.is_empty() {
+        return Err(not_pem(&tls.certificate, "PEM certificates", &pem::Error::NoItemsFound));
+    }
     let pair = |error| {
         let (certificate, key) = (tls.certificate.display(), tls.key.display());
         let what = format!("{certificate} and {key} cannot be used: {}", tls_words::in_plain(error));
