@@ -17,7 +17,7 @@ use super::schema::file::{
 use super::schema::host_table::{HostMap, InterceptMode, Override};
 use super::schema::intercept::Intercept;
 use super::schema::text;
-use crate::policy::{Allowlist, Authority, Host, Manners, PolicyOptions, Refusal, Scheme, UsageModes};
+use crate::policy::{Allowlist, Authority, Host, Manners, PolicyOptions, Refusal, UsageModes};
 use serde::Deserialize;
 
 /// A whole, valid configuration. `Settings::default()` has the values of `conf/politely.yaml`.
@@ -120,7 +120,7 @@ impl Settings {
     /// The refusal of this authority, if the configuration alone refuses all of its pages.
     pub fn refuses(&self, user: Option<&User>, authority: &Authority, method: &str) -> Option<Refusal> {
         let policy = self.hosts_of(user).get(authority.host());
-        let is_denied = policy.intercept == InterceptMode::Deny && authority.scheme() == Scheme::Https;
+        let is_denied = policy.intercept == InterceptMode::Deny && authority.is_https();
         match is_denied {
             true => Some(policy.https_denied()),
             false => self.check_listed(user, authority.host(), method).err(),

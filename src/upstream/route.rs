@@ -7,7 +7,7 @@ use super::trust::TlsTerms;
 use super::upstream_proxy::UpstreamProxy;
 use crate::config::OriginTls;
 use crate::policy::pace::ClientId;
-use crate::policy::{Authority, Host, KeyBy, Scheme};
+use crate::policy::{Authority, Host, KeyBy};
 use crate::signing::RequestSigner;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl Route {
 
     /// The upstream proxy, if requests are sent to it rather than through a tunnel: it needs the whole URL.
     pub fn asks(&self) -> Option<&UpstreamProxy> {
-        self.0.by.upstream_proxy.as_deref().filter(|_| self.0.authority.scheme() == Scheme::Http)
+        self.0.by.upstream_proxy.as_deref().filter(|_| !self.0.authority.is_https())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::admin;
 use crate::config::{InterceptMode, Settings};
 use crate::policy::explain::{Explanation, SiteFileState, explain};
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, Authority, Entry, EntryEvidence, HostRules, LineEvidence, Request, Scheme, SiteAnswer};
+use crate::policy::{Access, Authority, Entry, EntryEvidence, HostRules, LineEvidence, Request, SiteAnswer};
 use crate::robots::{ProductToken, Purpose, RobotsTxt};
 use crate::server;
 use serde_json::Value;
@@ -70,7 +70,7 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
     let max_crawl_delay = settings.pace.max_crawl_delay;
     let refused = settings.refuses(user.as_deref(), &authority, "GET");
     let policy = settings.hosts_of(user.as_deref()).get(authority.host());
-    let is_tunnelled = policy.intercept == InterceptMode::Tunnel && authority.scheme() == Scheme::Https;
+    let is_tunnelled = policy.intercept == InterceptMode::Tunnel && authority.is_https();
     let tunnelled = is_tunnelled.then(|| policy.intercept_key.clone());
     let (explanation, of_runs) = match &args.robots {
         Some(file) => {

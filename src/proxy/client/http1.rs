@@ -13,7 +13,7 @@ use super::other_protocol;
 use super::wire::Wire;
 use super::{Tunnel, connect};
 use crate::http1::{self, FieldRoom, Framing};
-use crate::policy::{Authority, Refusal, Scheme};
+use crate::policy::{Authority, Refusal};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -149,7 +149,7 @@ impl Connection {
                 input.put_rest(head, end);
                 return Ok(Next::Head);
             }
-            let is_plain = |tunnel: &Tunnel| tunnel.authority.scheme() == Scheme::Http;
+            let is_plain = |tunnel: &Tunnel| !tunnel.authority.is_https();
             if self.peer.tunnel.as_ref().is_some_and(is_plain) && other_protocol::is_no_request(input.bytes()) {
                 return Ok(Next::OtherProtocol);
             }

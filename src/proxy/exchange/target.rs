@@ -146,7 +146,7 @@ fn asterisk(method: &str, target: &[u8]) -> Result<(), Refusal> {
 }
 
 fn stands_for(named: &Authority, inside: &Authority) -> bool {
-    let is_plain = inside.scheme() == Scheme::Http;
+    let is_plain = !inside.is_https();
     is_plain && inside.host().ip().is_some() && named.host().name().is_some() && named.port() == inside.port()
 }
 

@@ -23,9 +23,11 @@ impl Exchange<'_> {
         let at_least = self.fresh_at_least();
         let (request, sent) =
             (self.request, SentFields::of(self.request.head, &self.settings, self.peer.user.as_deref()));
-        let longest =
-            self.settings.pace.max_wait.min(request.prefer_wait.unwrap_or(Duration::MAX)).clamp(LEAST, PATIENCE);
+        let max_wait = self.settings.pace.max_wait.min(request.prefer_wait.unwrap_or(Duration::MAX));
         let Some(cached) = &mut self.cached else { return CacheLookup::Absent };
+        let is_whole = request.method == "GET" && cached.wanted.range.is_none();
+        // A fetch brings what others ask for when it ends, which may be long after they could have a part from the site.
+        let longest = if is_whole { max_wait.clamp(LEAST, PATIENCE) } else { LEAST };
         let control = cached.wanted.control;
         loop {
             cached.seen = cached.cache.latest(cached.key);
@@ -38,11 +40,7 @@ impl Exchange<'_> {
                     cached.stale = stale;
                 }
             }
-            let is_whole = request.method == "GET" && cached.wanted.range.is_none();
-            let claim = cached.cache.fetch(cached.key, is_whole);
-            // A fetch brings what others ask for when it ends, which may be long after they could have a part from the site.
-            let longest = if is_whole { longest } else { LEAST };
-            match claim {
+            match cached.cache.fetch(cached.key, is_whole) {
                 // Another request has stored an answer since the lookup: look again.
                 Ok(_) if cached.cache.latest(cached.key) != cached.seen => {}
                 Err(others) if !cached.has_waited && !control.no_cache => {
