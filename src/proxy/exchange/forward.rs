@@ -6,6 +6,7 @@ use super::request::Request;
 use super::state::MAX_TRIES;
 use super::{Exchange, Outcome};
 use crate::gate::Permit;
+use crate::http1::FieldKind;
 use crate::proxy::io::Timer;
 use crate::proxy::respond::Failure;
 use crate::upstream::{HttpLink, OriginConnection, Route, Versions, Want};
@@ -33,9 +34,11 @@ impl Exchange<'_> {
             false => Versions::of(self.request.version, self.peer.tunnel.is_some()),
         };
         let (once, uploads) = (!self.request.is_idempotent(), self.request.has_body());
-        // Some HTTP/2 servers end the whole connection because of one large head: such a request uses its own connection.
+        // Some HTTP/2 servers end the whole connection because of one large head: such a request uses HTTP/1.1, or else its own
+        // connection.
         let may_be_http2 = versions == Versions::Http2Known || self.request.authority.is_https();
         let alone = may_be_http2 && has_large_head(self.request);
+        let versions = if alone && !wants_trailers(self.request) { route.http1_first(versions) } else { versions };
         let shared = self.cached.is_some();
         let mut want = Want { versions, once, uploads, alone, shared, ..Want::default() };
         let (mut tries, mut unprocessed) = (0, 0);
@@ -162,6 +165,13 @@ fn has_large_head(request: &Request<'_>) -> bool {
         is_large |= length > LARGE_FIELD;
     });
     is_large || all > LARGE_HEAD
+}
+
+/// Whether the client accepts trailers, as gRPC does, which needs HTTP/2.
+fn wants_trailers(request: &Request<'_>) -> bool {
+    let mut has_te = false;
+    request.head.each(|field, _| has_te |= field.kind == FieldKind::Te);
+    has_te
 }
 
 /// A field or target with more bytes is large. `LARGE_HEAD`: the bound for the whole head.

@@ -5,6 +5,7 @@ use crate::support::h2_client::{H2Client, request};
 use crate::support::{Alpn, Client, Origin, Protocol, Proxy, Reply, eventually, test_ca, within};
 use bytes::Bytes;
 use futures_util::future::join_all;
+use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -645,31 +646,43 @@ async fn an_origin_that_ends_the_connection_of_all_for_a_request_does_so_once() 
 
 /// nginx ends the connection for a field of more than 4 or 8 KiB, as it is set up by default.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_large_head_goes_where_it_can_end_nobody_elses_connection() {
-    let origin = Origin::tls_site(Alpn::Both, "").await;
-    let proxy = Proxy::start(FREE).await;
-    let client = proxy.h2(&origin, "a.localhost").await;
-    let large = |target: &str, count: usize, length: usize| {
-        let mut request = request("GET", &origin.url_at("a.localhost", target));
-        for number in 0..count {
-            let name: http::HeaderName = format!("x-{number}").parse().unwrap();
-            request.headers_mut().insert(name, "x".repeat(length).parse().unwrap());
+async fn large_head_uses_kept_http1_connection_or_own_http2_connection() {
+    for alpn in [Alpn::Both, Alpn::H2] {
+        let origin = Origin::tls_site(alpn, "").await;
+        let proxy = Proxy::start(FREE).await;
+        let client = proxy.h2(&origin, "a.localhost").await;
+        let large = |target: &str, count: usize, length: usize| {
+            let mut request = request("GET", &origin.url_at("a.localhost", target));
+            for number in 0..count {
+                let name: http::HeaderName = format!("x-{number}").parse().unwrap();
+                request.headers_mut().insert(name, "x".repeat(length).parse().unwrap());
+            }
+            request
+        };
+        let mut grpc = large("/g", 1, 4000);
+        grpc.headers_mut().insert("te", "trailers".parse().unwrap());
+        let has_http1 = alpn == Alpn::Both;
+        let (mut shared, mut http1) = (HashSet::new(), HashSet::new());
+        for (request, is_large, needs_http2) in [
+            (large("/a", 1, 3000), false, false),
+            (large("/b", 1, 4000), true, false),
+            (large("/c", 7, 2000), true, false),
+            (large(&format!("/d?{}", "x".repeat(4000)), 0, 0), true, false),
+            (large("/e", 3, 2000), false, false),
+            (grpc, true, true),
+        ] {
+            let target = request.uri().path_and_query().unwrap().to_string();
+            assert_eq!(client.send(request, true).await.response().await.unwrap().status(), 200, "{target:.4}");
+            let at = origin.log.one(&target);
+            let is_http2 = !is_large || needs_http2 || !has_http1;
+            assert_eq!(at.protocol == Protocol::Http2, is_http2, "{target:.4}");
+            match (is_http2, is_large) {
+                (true, true) => assert!(!shared.contains(&at.connection), "{target:.4}"),
+                (true, false) => _ = shared.insert(at.connection),
+                (false, _) => _ = http1.insert(at.connection),
+            }
         }
-        request
-    };
-    let mut seen = std::collections::HashSet::new();
-    for (request, is_alone) in [
-        (large("/a", 1, 3000), false),
-        (large("/b", 1, 4000), true),
-        (large("/c", 7, 2000), true),
-        (large(&format!("/d?{}", "x".repeat(4000)), 0, 0), true),
-        (large("/e", 3, 2000), false),
-    ] {
-        let target = request.uri().path_and_query().unwrap().to_string();
-        assert_eq!(client.send(request, true).await.response().await.unwrap().status(), 200, "{target:.4}");
-        let at = origin.log.one(&target);
-        assert_eq!(at.protocol, Protocol::Http2, "{target:.4}");
-        assert_eq!(seen.insert(at.connection), is_alone || target == "/a", "{target:.4}");
+        assert_eq!((shared.len(), http1.len()), (1, usize::from(has_http1)), "{alpn:?}");
     }
 }
 
