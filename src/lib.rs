@@ -96,6 +96,8 @@ pub mod server;
 pub mod signing;
 #[cfg(feature = "proxy")]
 mod telemetry;
+#[cfg(test)]
+mod tests;
 #[cfg(feature = "proxy")]
 #[doc(hidden)]
 pub mod tls;

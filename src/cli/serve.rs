@@ -6,6 +6,7 @@ use super::{CommandError, orphans};
 use crate::config::{Settings, read_argument};
 use crate::server::{self, Running, StartError};
 use crate::telemetry;
+use serde::de::IgnoredAny;
 use serde_json::json;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -110,7 +111,7 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
 /// must not take such a file for a wish for all defaults, unless it was empty at the start.
 fn is_empty(path: &Path) -> bool {
     let text = if path.is_file() { read_argument(path).unwrap_or_default() } else { return false };
-    serde_yaml::from_slice::<serde_yaml::Value>(&text).is_ok_and(|value| value.is_null())
+    serde_yaml::from_slice::<Option<IgnoredAny>>(&text).is_ok_and(|value| value.is_none())
 }
 
 fn load(args: &ServeArgs) -> Result<Settings, CommandError> {

@@ -41,14 +41,14 @@ impl Settings {
             (&["fleet", "copies"], is_fleet_fixed && keep(&mut self.fleet.copies, &before.fleet.copies)),
         ];
         let fixed: Vec<_> = fixed.into_iter().filter(|(_, is_different)| *is_different).map(|(path, _)| path).collect();
-        let mut all = self.whole.all;
+        let (mut all, earlier) = (self.whole.all(), before.whole.all());
         for path in &fixed {
             *path.iter().fold(&mut all, |value, key| &mut value[key]) =
-                path.iter().fold(&before.whole.all, |value, key| &value[key]).clone();
+                path.iter().fold(&earlier, |value, key| &value[key]).clone();
         }
-        self.whole = Whole::of(all);
         let mut changed = Vec::new();
-        compare(&plain(&before.whole.all), &plain(&self.whole.all), "", &mut changed);
+        compare(&earlier, &all, "", &mut changed);
+        self.whole = Whole::of(all);
         let needs_restart = fixed.iter().map(|path| path.join(".")).collect();
         (self, Changes { changed, needs_restart })
     }
@@ -66,7 +66,7 @@ fn keep<T: PartialEq + Clone>(now: &mut T, before: &T) -> bool {
 /// Collects the keys that differ; a list is one value.
 fn compare(before: &Value, now: &Value, path: &str, into: &mut Vec<String>) {
     let (Value::Object(before), Value::Object(now)) = (before, now) else {
-        if before != now {
+        if plain(before) != plain(now) {
             into.push(path.to_owned());
         }
         return;

@@ -12,26 +12,39 @@ use std::slice;
 use std::sync::Arc;
 use url::Url;
 
-/// The whole configuration in the form of the file, including secrets.
+/// The whole configuration in the form of the file. Kept as text, which takes a tenth of the memory of values.
 #[derive(Clone, Default, PartialEq)]
 pub(super) struct Whole {
-    pub all: Value,
-    /// The shown configuration as text, and its SHA-256, which identifies it in evidence.
+    /// The configuration as JSON, including secrets.
+    text: Arc<str>,
+    /// The same without secrets, and its SHA-256, which identifies it in evidence.
     pub kept: (Arc<str>, [u8; 32]),
 }
 
 impl Whole {
-    pub fn of(all: Value) -> Self {
-        let text: Arc<str> = shown(&all).to_string().into();
-        let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    pub fn of(mut all: Value) -> Self {
+        let text: Arc<str> = all.to_string().into();
+        hide_secrets(&mut all);
+        let shown = all.to_string();
+        let shown = if *shown == *text { text.clone() } else { shown.into() };
+        let digest = ring::digest::digest(&ring::digest::SHA256, shown.as_bytes());
         let digest = digest.as_ref().try_into().expect("SHA-256 has 32 bytes");
-        Self { all, kept: (text, digest) }
+        Self { text, kept: (shown, digest) }
+    }
+
+    /// The configuration including secrets.
+    pub fn all(&self) -> Value {
+        value(&self.text)
     }
 
     /// The configuration without secrets.
     pub fn shown(&self) -> Value {
-        shown(&self.all)
+        value(&self.kept.0)
     }
+}
+
+fn value(text: &str) -> Value {
+    if text.is_empty() { Value::Null } else { serde_json::from_str(text).expect("this process wrote it") }
 }
 
 impl fmt::Debug for Whole {

@@ -60,15 +60,14 @@ impl Hosts {
         }
     }
 
-    /// Merges entries, the less specific ones first; if two set the same key, the more specific one counts.
+    /// Merges the entries `all`, the less specific ones first; if two set the same key, the more specific one counts.
     pub(super) fn build(
         options: PolicyOptions,
         default: InterceptMode,
-        entries: &HostMap<Override>,
+        mut all: HostMap<Override>,
         intercept: &HostMap<InterceptMode>,
         check: &mut Sections<'_>,
     ) -> Self {
-        let mut all = entries.clone();
         for (pattern, mode) in intercept {
             let name = pattern.to_string();
             let entry = all.entry(pattern.clone()).or_default();
@@ -91,8 +90,8 @@ impl Hosts {
     }
 
     /// These policies, overridden by `entries`. An entry of `entries` overrides every entry here, even a more specific one.
-    pub(super) fn overlaid(&self, entries: &HostMap<Override>) -> Self {
-        let entries: Vec<_> = entries.clone().into_iter().collect();
+    pub(super) fn overlaid(&self, entries: HostMap<Override>) -> Self {
+        let entries: Vec<_> = entries.into_iter().collect();
         let by_end = entries.iter().enumerate().map(|(place, (pattern, _))| (end(&pattern.to_string()).into(), place));
         let rows = entries.len() + self.everybodys.policies.len().min(MOST_ROWS);
         let made = (0..rows).map(|_| OnceLock::new()).collect();

@@ -48,7 +48,7 @@ impl Differences {
 impl Layers {
     /// Lists the differences. `settings`: the settings that were loaded from these layers.
     pub fn differences(&self, settings: &Settings) -> Differences {
-        let overrides = overrides(&settings.whole.all);
+        let overrides = overrides(&settings.whole.all());
         let replaced = replaced(&self.stages);
         let listed = replaced.iter().map(|it| &it.by.node.at).chain(overrides.iter().map(|set| self.at(&set.path)));
         let listed = listed.collect();

@@ -1,6 +1,7 @@
 //! Loads [`Settings`] from files and the environment: reads, checks and derives values.
 
 use std::ffi::OsString;
+use std::mem::take;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -107,7 +108,7 @@ impl Settings {
             environment::overlay(&mut root, variables, defaults(), &mut files.faults);
         }
         layers.stages.push(root.clone());
-        root.each_value(&mut |node| locate_credential(node, credentials, &mut files.faults));
+        root.each_text(CREDENTIAL, &mut |node| locate_credential(node, credentials, &mut files.faults));
 
         let base = Path::new(name).parent().unwrap_or(Path::new(""));
         let mut sections = Sections::new(root, base, &mut files.faults);
@@ -115,11 +116,12 @@ impl Settings {
         if let AccessLog::File(path) = &mut settings.log.access {
             *path = base.join(&*path);
         }
-        settings.derive(&mut sections);
         validate::check(&settings, &mut sections);
+        settings.derive(&mut sections);
         let whole = sections.whole;
-        settings.whole = Whole::of(json(&whole));
-        settings.warnings = warnings::warnings(&settings);
+        let all = json(&whole);
+        settings.warnings = warnings::warnings(&settings, &all);
+        settings.whole = Whole::of(all);
         settings.places = PathPlaces::of(&whole, base, &files.sources);
         layers.sources.clone_from(&files.sources);
         files.checked((settings, layers))
@@ -128,11 +130,11 @@ impl Settings {
     /// Sets the values that are derived from the keys.
     fn derive(&mut self, sections: &mut Sections<'_>) {
         self.listed = self.egress.listed();
-        self.hosts =
-            Hosts::build(self.options(), self.intercept.default, &self.overrides, &self.intercept.hosts, sections);
+        let overrides = take(&mut self.overrides);
+        self.hosts = Hosts::build(self.options(), self.intercept.default, overrides, &self.intercept.hosts, sections);
         for user in self.access.users.iter_mut().map(Arc::make_mut) {
             if !user.overrides.is_empty() {
-                user.hosts = Some(self.hosts.overlaid(&user.overrides));
+                user.hosts = Some(self.hosts.overlaid(take(&mut user.overrides)));
             }
             if let Some(agent) = user.user_agent.as_ref().filter(|_| user.product_tokens.is_empty()) {
                 user.product_tokens = ProductToken::from_user_agent(agent.as_bytes());
@@ -149,7 +151,7 @@ impl Default for Settings {
 
 /// Replaces `credential:NAME` by the path of that credential.
 fn locate_credential(node: &mut YamlNode, directory: Option<&Path>, faults: &mut Faults) {
-    let Some(name) = node.text().and_then(|text| text.strip_prefix("credential:")) else { return };
+    let Some(name) = node.text().and_then(|text| text.strip_prefix(CREDENTIAL)) else { return };
     let fault = match directory {
         Some(directory) if !name.is_empty() && !name.contains('/') => {
             node.value = Value::Text(directory.join(name).display().to_string());
@@ -168,5 +170,6 @@ fn locate_credential(node: &mut YamlNode, directory: Option<&Path>, faults: &mut
     faults.push(&node.at, fault);
 }
 
+const CREDENTIAL: &str = "credential:";
 /// A password hash that no password matches.
 const NOBODYS: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA";

@@ -67,7 +67,7 @@ fn compare<'a>(
 ) {
     let is_kept = match (&before.value, &after.value) {
         (Value::Map(entries), Value::Map(others)) => {
-            for (key, entry) in entries {
+            for (key, entry) in &**entries {
                 path.push(key);
                 // The key is missing if a variable has replaced the whole section.
                 let other = others.get(key).map_or(after, |other| &other.1);
@@ -77,7 +77,7 @@ fn compare<'a>(
             return;
         }
         (Value::List(items), Value::List(others)) if path.last() == Some(&"users") => {
-            items.len() <= others.len() && items.iter().zip(others).all(|(one, other)| is_same(one, other))
+            items.len() <= others.len() && items.iter().zip(&**others).all(|(one, other)| is_same(one, other))
         }
         (Value::Null, _) => true,
         _ => is_same(before, after),

@@ -42,7 +42,7 @@ pub struct Settings {
     pub evidence: EvidenceSettings,
     pub fleet: FleetSettings,
     pub on_fleet_loss: OnFleetLoss,
-    /// The entries of the section `hosts`.
+    /// The entries of the section `hosts`, until the policies are built from them.
     pub(super) overrides: HostMap<Override>,
     /// The policies of all hosts, built from `hosts` and `intercept.hosts`.
     pub hosts: Hosts,

@@ -12,6 +12,7 @@ mod tests {
     use std::cell::Cell;
 
     use crate::config::Settings;
+    use crate::tests::memory::{peak, taken as allocated};
 
     thread_local!(static TAKEN: Cell<u64> = const { Cell::new(0) });
 
@@ -67,6 +68,23 @@ mod tests {
         for (name, shape) in shapes {
             let [few, ten_times] = [200, 2000].map(|count| taken(&shape(count)));
             assert!(few >= 200 && ten_times <= 11 * few, "{name}: {few} and {ten_times} steps");
+        }
+    }
+
+    /// The tree of a large configuration is freed once its settings are built.
+    #[test]
+    fn host_entry_takes_hundreds_of_bytes_while_loaded_and_fewer_afterwards() {
+        drop(Settings::default());
+        for count in [100, 1000, 10_000] {
+            let hosts = |i| format!("  host-{i}.example: {{ crawl_delay: {}s }}\n", i % 20 + 1);
+            let yaml = format!("hosts:\n{}", (0..count).map(hosts).collect::<String>());
+            let begin = allocated();
+            let (settings, most) = peak(|| Settings::parse("politely.yaml", &yaml).unwrap());
+            let kept = allocated() - begin;
+            // Beside the hosts: the other sections.
+            let room = 100_000;
+            assert!(kept < 400 * count + room && most < 3000 * count + room, "{count}: {kept}, at most {most}");
+            drop(settings);
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::policy::HostPattern;
-use crate::robots::ParseOptions;
+use crate::robots::{ParseOptions, ProductToken};
 
 use super::addresses::{egress, listeners};
 use super::read::sections::Sections;
@@ -214,7 +214,8 @@ fn users(settings: &Settings, check: &mut Sections<'_>) {
                 check.fault(&key, format!("the user `{name}` appears twice"), "leave out one of them");
             }
         }
-        if user.user_agent.is_some() && user.product_tokens.is_empty() {
+        let names_nobody = |agent: &String| ProductToken::from_user_agent(agent.as_bytes()).is_empty();
+        if user.product_tokens.is_empty() && user.user_agent.as_ref().is_some_and(names_nobody) {
             let hint = "begin it with the crawler's name, such as `ExampleBot/1.0 (+https://bot.example)`, or add `product_tokens`";
             check.fault(&["access", "users", &number, "user_agent"], "no product token can be read from this", hint);
         }

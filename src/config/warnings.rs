@@ -13,7 +13,8 @@ use super::schema::file::Listener;
 use super::schema::units::show_duration;
 use super::settings::Settings;
 
-pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
+/// `all`: the whole configuration as JSON.
+pub(super) fn warnings(settings: &Settings, all: &Value) -> Vec<Complaint> {
     let Settings { pace, hosts, access, .. } = settings;
     let own = hosts.longest_delay();
     let delays = [("pace.min_delay", pace.min_delay), ("a host's `crawl_delay`", own.min(pace.max_crawl_delay))];
@@ -32,7 +33,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
         let known = || format!("known are {}", Purpose::KNOWN.map(|name| format!("`{name}`")).join(", "));
         Complaint::new(what, did_you_mean(purpose, &Purpose::KNOWN).unwrap_or_else(known))
     });
-    let suffixes = public_suffixes(&settings.whole.all).into_iter().map(|pattern| {
+    let suffixes = public_suffixes(all).into_iter().map(|pattern| {
         Complaint::new(
             format!("`{pattern}` covers every site below a public suffix"),
             "name the domain itself, such as `*.example.co.uk`, if these sites are not all meant",

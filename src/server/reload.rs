@@ -15,6 +15,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use time::OffsetDateTime;
 
+/// Returns freed memory to the system: what is freed of a large configuration's tree lies between what is kept.
+pub(super) fn return_freed_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: any argument is valid; glibc locks each arena.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Reads the configuration; an error says what is wrong with it.
 pub(super) type Load = Box<dyn Fn() -> Result<Settings, String> + Send + Sync>;
 
@@ -80,6 +89,7 @@ impl Reloadable {
                 Err(error) => Some(in_one_line(error)),
             });
         }
+        return_freed_memory();
         Some(done)
     }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::error::{Complaint, ConfigErrors, ConfigPlace, ConfigText, Faults};
 use super::places::places;
@@ -76,7 +77,7 @@ impl ConfigFiles {
         let mut joined = YamlNode::empty();
         for node in included {
             joined.lay_over(node, &mut |(first, here), (key, over)| match (&mut here.value, over.value) {
-                (Value::List(items), Value::List(others)) => items.extend(others),
+                (Value::List(items), Value::List(others)) => extend(items, others),
                 (_, Value::Null) => {}
                 _ => {
                     let what = format!("duplicate key `{}`", key.text().unwrap_or_default());
@@ -93,7 +94,7 @@ impl ConfigFiles {
                 self.faults.push(&over.at, Complaint::new(what, hint));
             }
             // `access.users` are appended, as each has a name.
-            (Value::List(items), Value::List(others)) if key.text() == Some("users") => items.extend(others),
+            (Value::List(items), Value::List(others)) if key.text() == Some("users") => extend(items, others),
             (value, other) => (here.at, *value) = (over.at, other),
         });
     }
@@ -102,6 +103,10 @@ impl ConfigFiles {
     pub fn checked<T>(self, settings: T) -> Result<T, ConfigErrors> {
         ConfigErrors::new(self.sources, self.faults).map_or(Ok(settings), Err)
     }
+}
+
+fn extend(items: &mut Arc<Vec<YamlNode>>, others: Arc<Vec<YamlNode>>) {
+    Arc::make_mut(items).extend(Arc::unwrap_or_clone(others));
 }
 
 /// Parses the text of the file with this number into a tree, with `fleet: URL` in its long form.

@@ -10,3 +10,4 @@ pub(super) mod reader;
 pub(super) mod sections;
 pub(super) mod text;
 pub(super) mod tree;
+mod visitor;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use super::error::{Complaint, ConfigPlace};
-use super::tree::OURS;
+use super::visitor::OURS;
 use crate::config::{hint_for, read_argument, read_file};
 
 /// Reads the text of the first file, which may be named on the command line, or of an included file.

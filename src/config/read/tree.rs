@@ -1,14 +1,9 @@
-//! Parses YAML text into a tree in which each value knows its place.
+//! A tree of YAML values in which each value knows its place.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap, btree_map::Entry};
-use std::fmt;
+use std::collections::{BTreeMap, btree_map::Entry};
+use std::sync::Arc;
 
-use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
-
-use super::error::{ConfigPlace, Faults};
-use super::key_kind::KeyKind;
-use super::places::{MOST_VALUES, odd_numbers};
+use super::error::ConfigPlace;
 use crate::config::steps::step;
 
 #[derive(Clone, Debug)]
@@ -25,9 +20,10 @@ pub(in crate::config) enum Value {
     Signed(i64),
     Decimal(f64),
     Text(String),
-    List(Vec<YamlNode>),
-    /// Each key with its place, and its value. Boxed, as each map reserves room for eleven entries, and most have one.
-    Map(BTreeMap<String, Box<(YamlNode, YamlNode)>>),
+    List(Arc<Vec<YamlNode>>),
+    /// Each key with its place, and its value. Boxed, as each map reserves room for eleven entries, and most have one. Lists and maps are
+    /// copied on write, as each layer of a configuration has most of the one below it.
+    Map(Arc<BTreeMap<String, Box<(YamlNode, YamlNode)>>>),
 }
 
 impl Value {
@@ -43,27 +39,13 @@ impl Value {
 }
 
 impl YamlNode {
-    /// Reads a whole document; if it has only comments, it is `null`. `at`: returns the place of each value by its index. Refuses tags,
-    /// several documents and alias bombs. A repeated key in a map is a fault, and its first value counts. `key`: the key whose value the
-    /// document is, if any.
-    pub fn read(
-        text: &str,
-        key: &str,
-        at: &dyn Fn(usize) -> ConfigPlace,
-        faults: &mut Faults,
-    ) -> Result<Self, serde_yaml::Error> {
-        let (seen, faults, odd) = (&Cell::new(0), &RefCell::new(faults), &odd_numbers(text));
-        let walk = YamlWalk { at, seen, faults, odd, keys: KeyKind::at(key) };
-        walk.deserialize(serde_yaml::Deserializer::from_str(text))
-    }
-
     pub fn new(at: ConfigPlace, value: Value) -> Self {
         Self { at, value }
     }
 
     /// An empty map.
     pub fn empty() -> Self {
-        Self::new(ConfigPlace::Unwritten, Value::Map(BTreeMap::new()))
+        Self::new(ConfigPlace::Unwritten, Value::Map(Arc::default()))
     }
 
     /// The value at this key of a map, or at this index of a list.
@@ -93,7 +75,7 @@ impl YamlNode {
     /// The keys of a map and their values, sorted by key; empty for other values.
     pub fn named(&self) -> impl Iterator<Item = (&str, &Self)> {
         let entries = if let Value::Map(entries) = &self.value { Some(entries) } else { None };
-        entries.into_iter().flatten().map(|(name, entry)| (name.as_str(), &entry.1))
+        entries.into_iter().flat_map(|entries| entries.iter()).map(|(name, entry)| (name.as_str(), &entry.1))
     }
 
     pub fn text(&self) -> Option<&str> {
@@ -112,13 +94,25 @@ impl YamlNode {
         entries
     }
 
-    /// Calls `act` for this value and each value in it.
-    pub fn each_value(&mut self, act: &mut impl FnMut(&mut Self)) {
-        act(self);
+    /// Calls `act` for each text in this value that begins with `prefix`.
+    pub fn each_text(&mut self, prefix: &str, act: &mut impl FnMut(&mut Self)) {
+        if !self.has_text(prefix) {
+            return;
+        }
         match &mut self.value {
-            Value::List(items) => items.iter_mut().for_each(|value| value.each_value(act)),
-            Value::Map(entries) => entries.values_mut().for_each(|entry| entry.1.each_value(act)),
-            _ => {}
+            Value::List(items) => Arc::make_mut(items).iter_mut().for_each(|value| value.each_text(prefix, act)),
+            Value::Map(entries) => {
+                Arc::make_mut(entries).values_mut().for_each(|entry| entry.1.each_text(prefix, act));
+            }
+            _ => act(self),
+        }
+    }
+
+    fn has_text(&self, prefix: &str) -> bool {
+        match &self.value {
+            Value::List(items) => items.iter().any(|item| item.has_text(prefix)),
+            Value::Map(entries) => entries.values().any(|entry| entry.1.has_text(prefix)),
+            _ => self.text().is_some_and(|text| text.starts_with(prefix)),
         }
     }
 
@@ -136,10 +130,10 @@ impl YamlNode {
         };
         let new = |value_here| Self::new(value.at.clone(), value_here);
         if !matches!(self.value, Value::Map(_)) {
-            *self = new(Value::Map(BTreeMap::new()));
+            *self = new(Value::Map(Arc::default()));
         }
         let Value::Map(entries) = &mut self.value else { return };
-        let entry = entries.entry((*step).to_owned());
+        let entry = Arc::make_mut(entries).entry((*step).to_owned());
         let unset = || Box::new((new(Value::Text((*step).to_owned())), new(Value::Null)));
         entry.or_insert_with(unset).1.put(rest, value);
     }
@@ -151,7 +145,12 @@ impl YamlNode {
             self.at = over.at;
         }
         let (Value::Map(entries), Value::Map(others)) = (&mut self.value, over.value) else { return };
-        for (name, other) in others {
+        if entries.is_empty() {
+            *entries = others;
+            return;
+        }
+        let entries = Arc::make_mut(entries);
+        for (name, other) in Arc::unwrap_or_clone(others) {
             step();
             match entries.entry(name) {
                 Entry::Vacant(place) => drop(place.insert(other)),
@@ -165,136 +164,3 @@ impl YamlNode {
         }
     }
 }
-
-/// State of reading one value.
-#[derive(Clone, Copy)]
-struct YamlWalk<'a> {
-    at: &'a dyn Fn(usize) -> ConfigPlace,
-    seen: &'a Cell<usize>,
-    faults: &'a RefCell<&'a mut Faults>,
-    odd: &'a HashMap<usize, String>,
-    /// The kind of the keys, if the value is a map.
-    keys: KeyKind,
-}
-
-impl YamlWalk<'_> {
-    fn below(self, key: &str) -> Self {
-        Self { keys: KeyKind::at(key), ..self }
-    }
-
-    fn enter<E: Error>(self) -> Result<ConfigPlace, E> {
-        step();
-        let number = self.seen.get();
-        self.seen.set(number + 1);
-        if number == MOST_VALUES {
-            return Err(E::custom(format!("{OURS}the file unfolds to more than a million values")));
-        }
-        Ok((self.at)(number))
-    }
-
-    fn leaf<E: Error>(self, value: Value) -> Result<YamlNode, E> {
-        let odd = self.odd.get(&self.seen.get()).cloned();
-        Ok(YamlNode::new(self.enter()?, odd.map_or(value, Value::Text)))
-    }
-
-    /// Converts a key to text.
-    fn key_text<E: Error>(self, key: &Value) -> Result<String, E> {
-        let text = if let Value::Bool(value) = key { Some(value.to_string()) } else { key.name() };
-        let text = text.ok_or_else(|| {
-            E::custom(format!("{OURS}a key is one word or a text (a number such as `1.10` in quotes)"))
-        })?;
-        Ok(self.keys.one_spelling(text))
-    }
-
-    fn repeated(self, name: &str, at: &ConfigPlace, first: &ConfigPlace) {
-        let mut complaint = self.keys.repeated(name);
-        complaint.hint = complaint.hint.replace("{}", &first.beside());
-        self.faults.borrow_mut().push(at, complaint);
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for YamlWalk<'_> {
-    type Value = YamlNode;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<YamlNode, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for YamlWalk<'_> {
-    type Value = YamlNode;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value without a tag")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<YamlNode, E> {
-        self.leaf(Value::Null)
-    }
-
-    /// An empty document.
-    fn visit_none<E: Error>(self) -> Result<YamlNode, E> {
-        self.leaf(Value::Null)
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<YamlNode, E> {
-        self.leaf(Value::Bool(value))
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<YamlNode, E> {
-        self.leaf(Value::Unsigned(number))
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<YamlNode, E> {
-        self.leaf(Value::Signed(number))
-    }
-
-    /// A number larger than any key accepts. Kept as text, to be shown as written.
-    fn visit_u128<E: Error>(self, number: u128) -> Result<YamlNode, E> {
-        self.leaf(Value::Text(number.to_string()))
-    }
-
-    fn visit_i128<E: Error>(self, number: i128) -> Result<YamlNode, E> {
-        self.leaf(Value::Text(number.to_string()))
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<YamlNode, E> {
-        self.leaf(Value::Decimal(number))
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<YamlNode, E> {
-        self.leaf(Value::Text(text.to_owned()))
-    }
-
-    fn visit_enum<A: EnumAccess<'de>>(self, access: A) -> Result<YamlNode, A::Error> {
-        let (tag, _) = access.variant::<String>()?;
-        Err(A::Error::custom(format!("{OURS}a tag such as `!{tag}` is not allowed here")))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<YamlNode, A::Error> {
-        let at = self.enter()?;
-        let mut items = Vec::new();
-        while let Some(item) = access.next_element_seed(self.below(""))? {
-            items.push(item);
-        }
-        Ok(YamlNode::new(at, Value::List(items)))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<YamlNode, A::Error> {
-        let at = self.enter()?;
-        let mut entries = BTreeMap::<_, Box<_>>::new();
-        while let Some(mut key) = access.next_key_seed(self.below(""))? {
-            let name = self.key_text::<A::Error>(&key.value)?;
-            let value = access.next_value_seed(self.below(&name))?;
-            key.value = Value::Text(name.clone());
-            match entries.entry(name) {
-                Entry::Vacant(place) => drop(place.insert((key, value).into())),
-                Entry::Occupied(first) => self.repeated(first.key(), &key.at, &first.get().0.at),
-            }
-        }
-        Ok(YamlNode::new(at, Value::Map(entries)))
-    }
-}
-
-/// Marks the beginning of our own messages, as serde_yaml puts the path of keys before them.
-pub(in crate::config) const OURS: char = '\u{1f}';

@@ -54,7 +54,7 @@ pub struct User {
     /// Replaces `identity.user_agent` and the client's `User-Agent`. Unless `product_tokens` are set, they are taken from this value.
     #[serde(default, deserialize_with = "text::some")]
     pub user_agent: Option<String>,
-    /// The written overrides, from which `hosts` is built.
+    /// The written overrides, until `hosts` is built from them.
     #[serde(default, rename = "hosts")]
     pub(in crate::config) overrides: HostMap<Override>,
     /// Replaces `Settings::hosts`, with this user's overrides laid over them. `None`: no overrides.

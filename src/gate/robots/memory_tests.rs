@@ -1,4 +1,4 @@
-//! Compares the memory counted against `store.memory` with the memory allocated, by a counting allocator.
+//! Compares the memory counted against `store.memory` with the memory allocated.
 
 use super::*;
 use crate::gate::fleet::{Fleet, MachineLink};
@@ -6,38 +6,9 @@ use crate::gate::pacer::Pacer;
 use crate::gate::store::tests::unwritten;
 use crate::policy::pace::{ClientId, PaceOutcome, Terms};
 use crate::policy::{Access, KeyBy, PaceKey};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use crate::tests::memory::taken;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-thread_local! {
-    /// Bytes that this thread has allocated and not freed.
-    static TAKEN: Cell<isize> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-/// Counts an allocation as glibc makes it: eight bytes more, in steps of sixteen.
-fn count(bytes: isize) {
-    let taken = (bytes.abs() + 8 + 15) / 16 * 16;
-    let _ = TAKEN.try_with(|all| all.set(all.get() + taken * bytes.signum()));
-}
 
 fn body(number: usize) -> Vec<u8> {
     let mut text = format!("# of {number}\nUser-agent: *\n");
@@ -52,7 +23,7 @@ async fn files_and_paces_are_counted_as_they_are_taken() {
     let cache = super::refresh::tests::cache();
     let RobotsCache { hosts, files, pacer, .. } = &*cache;
     let mut counted = (0, 0, 0);
-    let begin = TAKEN.get();
+    let begin = taken();
     for kind in ["files", "paces"] {
         for number in 0..4000 {
             let authority = Authority::from_url(&format!("https://www.host-{number}.example")).unwrap();
@@ -62,7 +33,7 @@ async fn files_and_paces_are_counted_as_they_are_taken() {
             }
         }
         files.sweep();
-        let now = (TAKEN.get() - begin, hosts.bytes() + files.bytes(), pacer.bytes());
+        let now = (taken() - begin, hosts.bytes() + files.bytes(), pacer.bytes());
         let taken = (now.0 - counted.0) as f64;
         let said = (now.1 + now.2 - counted.1 - counted.2) as f64;
         assert!((0.77..1.3).contains(&(said / taken)), "{kind}: counted {said}, taken {taken}");
@@ -80,7 +51,7 @@ async fn a_host_that_owes_a_delay_takes_a_few_words_of_the_machine_and_nothing_e
     for (crawl_delay, group_delay) in [(delay, Duration::ZERO), (Duration::ZERO, delay)] {
         let pacer = Pacer::new(fleet.clone());
         let terms = Terms { crawl_delay, group_delay, max_crawl_delay: delay, ..Terms::default() };
-        let (begin, mut before) = (TAKEN.get(), (0, 0));
+        let (begin, mut before) = (taken(), (0, 0));
         for count in [100, 2000, 20_000] {
             for number in before.1..count {
                 let key = PaceKey::from_text(&format!("host-{number}.example{}", group_delay.as_secs())).unwrap();
@@ -93,7 +64,7 @@ async fn a_host_that_owes_a_delay_takes_a_few_words_of_the_machine_and_nothing_e
                 tokio::task::yield_now().await;
             }
             pacer.sweep();
-            let taken = TAKEN.get() - begin;
+            let taken = taken() - begin;
             let each = (taken - before.0) / (count - before.1);
             eprintln!("{count} hosts that owe a delay: {taken} bytes, {each} for each further one");
             before = (taken, count);
@@ -164,9 +135,9 @@ fn long_files_are_counted_as_they_are_taken_whatever_they_are_full_of() {
             }
         }));
         body += end;
-        let (files, options, before) = (Intern::default(), Default::default(), TAKEN.get());
+        let (files, options, before) = (Intern::default(), Default::default(), taken());
         let read = files.intern(file, body.as_bytes(), &options);
-        let ratio = files.bytes() as f64 / (TAKEN.get() - before) as f64;
+        let ratio = files.bytes() as f64 / (taken() - before) as f64;
         eprintln!("{ratio:.2} {} times: {piece:?}", files.bytes() / body.len());
         if !(0.77..1.3).contains(&ratio) {
             faults.push((ratio, piece));
@@ -206,13 +177,13 @@ fn long_body(number: usize, length: usize) -> Vec<u8> {
 #[tokio::test]
 async fn a_file_that_waits_for_the_disk_is_counted_once() {
     let cache = super::refresh::tests::cache_of(Settings::default(), unwritten(), None);
-    let begin = TAKEN.get();
+    let begin = taken();
     for number in 0..50 {
         let authority = Authority::from_url(&format!("https://host-{number}.example")).unwrap();
         cache.insert(&authority, 200, &HeaderMap::new(), &long_body(number, 40 << 10));
     }
     cache.files.sweep();
-    let (taken, said) = ((TAKEN.get() - begin) as f64, cache.figures().bytes() as f64);
+    let (taken, said) = ((taken() - begin) as f64, cache.figures().bytes() as f64);
     assert!(cache.store.queued_bytes() > 50 * (40 << 10), "the files wait to be written");
     assert!((0.77..1.3).contains(&(said / taken)), "counted {said}, taken {taken}");
 }

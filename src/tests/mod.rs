@@ -1,0 +1,3 @@
+//! Support for unit tests.
+
+pub mod memory;
