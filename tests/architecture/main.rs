@@ -25,7 +25,7 @@ const LAYERS: [&[&str]; 10] = [
 ];
 
 #[test]
-fn imports_go_down_only() {
+fn modules_import_only_lower_layers() {
     let mut faults = Vec::new();
     for file in sources(Path::new("src")) {
         let Some(module) = module_of(&file) else { continue };
@@ -43,14 +43,14 @@ fn imports_go_down_only() {
 
 /// An owner and what it gives out may know each other: a pair on the list.
 #[test]
-fn no_files_import_each_other_in_a_circle() {
+fn files_have_no_import_cycles() {
     let imports: BTreeMap<_, _> = CODE.iter().map(|module| (module.file.as_path(), &module.imports)).collect();
     assert!(CIRCLES.iter().all(|circle| circle.split(' ').count() == 2), "a circle of more than two");
     assert_just(circles(&imports), CIRCLES.iter().map(|circle| circle.split(' ').map(Path::new).collect()));
 }
 
 #[test]
-fn a_name_is_one_type() {
+fn type_names_are_unique() {
     let mut defined: BTreeMap<&str, Vec<&Path>> = BTreeMap::new();
     for module in CODE.iter() {
         module.types.iter().for_each(|name| defined.entry(name).or_default().push(&module.file));
@@ -65,19 +65,19 @@ fn a_file_has_at_most_300_lines_without_tests() {
 }
 
 #[test]
-fn a_module_with_a_folder_is_the_mod_rs_in_it() {
+fn module_with_folder_is_its_mod_rs() {
     let beside = |file: &PathBuf| file.with_extension("").is_dir();
     assert_none(&sources(Path::new("src")).into_iter().filter(beside).collect::<Vec<_>>());
 }
 
 #[test]
-fn tests_stand_last_in_a_file() {
+fn tests_are_last_in_each_file() {
     let faults = CODE.iter().filter(|module| module.has_tests_before_code).map(|module| &module.file);
     assert_none(&faults.collect::<Vec<_>>());
 }
 
 #[test]
-fn the_pure_engine_knows_no_runtime() {
+fn pure_modules_do_not_use_the_runtime() {
     let pure = |file: &Path| ["src/robots", "src/policy", "src/http1"].iter().any(|folder| file.starts_with(folder));
     for module in CODE.iter().filter(|module| pure(&module.file)) {
         let code = module.text.split("#[cfg(test)]").next().unwrap();
@@ -99,14 +99,14 @@ fn the_parser_of_robots_txt_makes_no_warnings() {
 }
 
 #[test]
-fn only_the_answers_choose_a_status() {
+fn gate_and_policy_do_not_choose_http_statuses() {
     for file in sources(Path::new("src/gate")).into_iter().chain(sources(Path::new("src/policy"))) {
         assert!(!fs::read_to_string(&file).unwrap().contains("StatusCode"), "{}", file.display());
     }
 }
 
 #[test]
-fn every_module_opens_with_its_purpose() {
+fn each_module_begins_with_a_doc_comment() {
     let silent = CODE.iter().filter(|module| !module.text.starts_with("//! ")).map(|module| &module.file);
     assert_none(&silent.collect::<Vec<_>>());
 }
