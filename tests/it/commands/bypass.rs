@@ -23,7 +23,7 @@ async fn run(flags: &[&str], script: &str) -> (String, Value) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_child_that_bypasses_the_proxy_is_warned_of_while_others_use_it() {
+async fn bypassing_child_causes_a_warning_although_others_use_the_proxy() {
     let origin = site().await;
     let [page, silent] = ["/page", "/silent"].map(|path| origin.url(path));
     for (flags, direct, cure) in [
@@ -48,7 +48,7 @@ async fn a_child_that_bypasses_the_proxy_is_warned_of_while_others_use_it() {
 
 /// Its connection to the proxy is open for seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_command_that_uses_the_proxy_is_not_warned_of() {
+async fn command_that_uses_the_proxy_causes_no_bypass_warning() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 1\n").await;
     let urls = ["/1", "/2", "/3"].map(|path| format!(" -o page {}", origin.url(path))).concat();
     let (said, report) = run(&[], &format!("curl -q -s{urls}")).await;
@@ -58,7 +58,7 @@ async fn a_command_that_uses_the_proxy_is_not_warned_of() {
 
 /// That one applies robots.txt, and says what bypasses it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_within_a_run_is_no_bypass() {
+async fn nested_run_is_not_reported_as_a_bypass() {
     let origin = site().await;
     let politely = env!("CARGO_BIN_EXE_politely");
     let script = format!("{politely} run -q curl -q -s {}", origin.url("/page"));

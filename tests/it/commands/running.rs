@@ -51,7 +51,7 @@ async fn the_summary_lists_rules_waits_and_failures() {
 
 /// Other settings are for a politely that the command starts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_secret_of_the_configuration_is_in_the_environment_of_the_command() {
+async fn environment_of_the_command_contains_no_secrets_of_the_configuration() {
     let mut variables = open();
     variables.extend([
         ("POLITELY_EGRESS__UPSTREAM_PROXY", "http://a:s3cret@127.0.0.1:9"),
@@ -72,7 +72,7 @@ async fn no_secret_of_the_configuration_is_in_the_environment_of_the_command() {
 
 /// Of an earlier run, however the site answers now.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fresh_run_goes_by_no_copy_that_was_there_before() {
+async fn fresh_run_ignores_stored_copies_whatever_the_site_answers() {
     let answer = Arc::new(AtomicU16::new(200));
     let status = answer.clone();
     let origin = Origin::http(move |seen| match (seen.path().as_str(), status.load(Ordering::Relaxed)) {
@@ -96,7 +96,7 @@ async fn a_fresh_run_goes_by_no_copy_that_was_there_before() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_summary_names_what_was_refused_for_waiting_and_the_cure() {
+async fn summary_lists_urls_refused_for_max_wait_with_a_hint() {
     let origin = Origin::site(SLOW).await;
     let pages = ["/1", "/2"].map(|path| origin.url(path));
     let ended = run(&["--max-wait", "1s"], &fetch(&pages)).await;
@@ -107,7 +107,7 @@ async fn the_summary_names_what_was_refused_for_waiting_and_the_cure() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_without_trust_is_in_the_summary_with_its_cure() {
+async fn summary_lists_rejected_certificates_with_a_hint() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let script =
         format!("curl -q -s --cacert /etc/hostname {0}; curl -q -s --cacert /dev/null {0}; exit 0", origin.url("/x"));
@@ -120,7 +120,7 @@ async fn a_client_without_trust_is_in_the_summary_with_its_cure() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_script_gets_the_end_as_json() {
+async fn report_json_contains_the_summary() {
     let origin = Origin::site(SLOW).await;
     let script = fetch(&["/private", "/1", "/2"].map(|path| origin.url(path))) + "exit 7";
     let ended = run(&["--report", "json"], &script).await;
@@ -148,7 +148,7 @@ async fn a_script_gets_the_end_as_json() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_report_to_an_open_descriptor_follows_what_the_command_writes_there() {
+async fn report_to_an_open_descriptor_is_appended_after_the_commands_output() {
     for (to, redirected) in [
         ("/dev/stdout", ">"),
         ("/dev/stdout", ">>"),
@@ -171,7 +171,7 @@ async fn a_report_to_an_open_descriptor_follows_what_the_command_writes_there() 
 
 /// A crawl may take days.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_report_that_cannot_be_written_is_refused_before_the_command_runs() {
+async fn unwritable_report_is_refused_before_the_command_runs() {
     for to in ["/dev/fd/3", "/dev/stdin", "$HOME/in", "$HOME"] {
         let script = format!(
             "echo before > \"$HOME/in\"; \"$0\" run -q --report \"json={to}\" sh -c 'echo ran' 3< \"$HOME/in\" < \"$HOME/in\"; \
@@ -185,7 +185,7 @@ async fn a_report_that_cannot_be_written_is_refused_before_the_command_runs() {
 
 /// It prefers the proxy in its own file to that of a variable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_users_curlrc_does_not_lead_past_the_proxy() {
+async fn curlrc_of_the_user_does_not_bypass_the_proxy() {
     let origin = Origin::site(SLOW).await;
     let home = tempfile::tempdir().expect("a temporary directory");
     for line in ["proxy = http://127.0.0.1:9", "noproxy = *"] {
@@ -199,7 +199,7 @@ async fn the_users_curlrc_does_not_lead_past_the_proxy() {
 
 /// It had no time to go round anything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_somebody_ends_is_not_taken_for_one_that_went_round() {
+async fn run_ended_by_a_signal_is_not_reported_as_a_bypass() {
     for (script, code) in [
         ("kill -TERM $PPID; exec sleep 60", 143),
         ("kill -INT $$", 130),
@@ -217,7 +217,7 @@ async fn a_run_that_somebody_ends_is_not_taken_for_one_that_went_round() {
 
 /// It went on for as long as it liked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_goes_on_after_a_signal_was_not_ended_by_it() {
+async fn run_that_continues_after_a_signal_is_not_reported_as_ended() {
     for signal in ["HUP", "INT", "TERM"] {
         // Its parent's parent is `run`.
         let run_itself = "$(cut -d ' ' -f 4 /proc/$PPID/stat)";
@@ -232,7 +232,7 @@ async fn a_run_that_goes_on_after_a_signal_was_not_ended_by_it() {
 
 /// Where the environment names a proxy, whoever set it is to know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_proxy_that_is_not_used_is_warned_of() {
+async fn unused_proxy_causes_a_warning() {
     let variable = ("HTTPS_PROXY", "http://proxy.example:3128");
     for (flags, variables, is_told) in [
         (&[][..], &[variable][..], true),
@@ -249,7 +249,7 @@ async fn a_proxy_that_is_not_used_is_warned_of() {
 
 /// No wait that may be asked for opens it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_site_that_is_closed_is_shown_with_its_hours() {
+async fn summary_shows_the_visit_time_of_a_closed_site() {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     let opens = (since_epoch.as_secs() / 3600 + 8) % 24;
     let hours = format!("{opens:02}00-{opens:02}30");
@@ -261,7 +261,7 @@ async fn a_site_that_is_closed_is_shown_with_its_hours() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_logged_while_a_request_is_held_has_a_line_to_itself() {
+async fn log_line_does_not_mix_with_the_progress_line() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 6\n").await;
     let [first, second] = ["/1", "/2"].map(|path| fetch(&[origin.url(path)]));
     let foreign = "curl -q -s --noproxy '' --proxy socks4://${http_proxy#http://} http://a.localhost/";
@@ -275,7 +275,7 @@ async fn what_is_logged_while_a_request_is_held_has_a_line_to_itself() {
 
 /// Where there is a terminal to rewrite a line on, or somebody has asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_for_a_held_request_sees_why_and_how_long() {
+async fn progress_line_shows_host_delay_and_wait() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 5\n").await;
     let script = fetch(&["/1", "/2"].map(|path| origin.url(path)));
     let host = origin.url("").replace("http://", "");
@@ -301,7 +301,7 @@ async fn who_waits_for_a_held_request_sees_why_and_how_long() {
 
 /// The command shares the terminal: what it writes of an answer has a line to itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_line_is_gone_before_the_command_writes_of_its_answer() {
+async fn progress_line_is_cleared_before_the_answer_is_delivered() {
     let pages = |path: &str| Reply::text(path).after(Duration::from_secs(2));
     let origin = Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 5\n"),
@@ -317,7 +317,7 @@ async fn the_line_is_gone_before_the_command_writes_of_its_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_estimate_fits_a_terminal_of_80_columns() {
+async fn progress_line_fits_80_columns() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 30\n").await;
     let [first, others @ ..] =
         ["/1", "/2", "/3", "/4"].map(|path| format!("curl -q -s -m 4 -o /dev/null {}", origin.url(path)));
@@ -333,7 +333,7 @@ async fn an_estimate_fits_a_terminal_of_80_columns() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_leaves_the_queue_is_told_as_that_with_what_helps() {
+async fn summary_reports_clients_that_left_the_queue_with_a_hint() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 30\n").await;
     let first = fetch(&[origin.url("/1")]);
     let impatient = format!("curl -q -s -m 2 -o /dev/null {}", origin.url("/2"));
@@ -350,7 +350,7 @@ async fn a_client_that_leaves_the_queue_is_told_as_that_with_what_helps() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waits_side_by_side_are_told_as_one_time() {
+async fn overlapping_waits_are_reported_as_elapsed_time() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 2\n").await;
     let others = ["/2", "/3"].map(|path| format!("({}) &", fetch(&[origin.url(path)])));
     let ended = run(&["--report", "json"], &format!("{} {} wait", fetch(&[origin.url("/1")]), others.join(" "))).await;
@@ -361,7 +361,7 @@ async fn waits_side_by_side_are_told_as_one_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_purpose_that_is_missing_or_unknown_is_told() {
+async fn summary_reports_missing_and_unknown_purposes() {
     let origin = Origin::site("User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n").await;
     let script = fetch(&[origin.url("/1")]);
     let missing = "\n  1 site with preferences on use, which were not applied: no purpose is declared\n  hint: `--purpose ai-train`";
@@ -386,7 +386,7 @@ async fn a_purpose_that_is_missing_or_unknown_is_told() {
 
 /// What failed then may be well by now: somebody waits for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_could_not_be_read_in_an_earlier_run_is_asked_again_at_once() {
+async fn failed_robots_fetch_of_an_earlier_run_is_retried_at_once() {
     let origin = Origin::tls_site(Alpn::Both, "User-agent: *\nDisallow: /private\n").await;
     let cache = tempfile::tempdir().expect("a temporary directory");
     let kept = ("XDG_CACHE_HOME", cache.path().to_str().expect("UTF-8"));
@@ -403,7 +403,7 @@ async fn what_could_not_be_read_in_an_earlier_run_is_asked_again_at_once() {
 
 /// As cron starts it, for one page each time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_of_one_request_asks_for_what_is_out_of_date() {
+async fn run_with_one_request_renews_a_stale_robots_txt() {
     let is_closed = Arc::new(AtomicBool::new(false));
     let closed = is_closed.clone();
     let robots = move || if closed.load(Ordering::Relaxed) { "User-agent: *\nDisallow: /\n" } else { "" };
@@ -422,7 +422,7 @@ async fn a_run_of_one_request_asks_for_what_is_out_of_date() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fresh_run_uses_no_copy_that_an_earlier_one_kept() {
+async fn fresh_run_fetches_robots_txt_again() {
     let origin = Origin::site("User-agent: *\nDisallow: /private\n").await;
     let home = tempfile::tempdir().expect("a temporary directory");
     let state = home.path().join("state");
@@ -438,7 +438,7 @@ async fn a_fresh_run_uses_no_copy_that_an_earlier_one_kept() {
 
 /// On a machine where there is no authority, nor a configuration.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_machine_takes_the_certificate_from_the_running_proxy() {
+async fn ca_env_from_fetches_the_certificate_from_a_running_proxy() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start("admin: { address: '127.0.0.1:0' }").await;
     let state = tempfile::tempdir().expect("a temporary directory");
@@ -463,7 +463,7 @@ async fn another_machine_takes_the_certificate_from_the_running_proxy() {
 
 /// Whoever answers there is not to learn what opens ours.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_machines_proxy_hears_its_own_token_alone() {
+async fn ca_env_from_does_not_send_our_token_to_another_proxy() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let [ours, theirs] = ["ours", "theirs"].map(|name| {
         let file = directory.path().join(name);
@@ -485,7 +485,7 @@ async fn another_machines_proxy_hears_its_own_token_alone() {
 
 /// What the user has set up for wget and apt may hold passwords.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_ca_env_copies_is_the_users_alone() {
+async fn files_copied_by_ca_env_are_readable_only_by_the_user() {
     let proxy = Proxy::start("admin: { address: '127.0.0.1:0' }").await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (own, state) = (directory.path().join("own"), directory.path().join("state"));
@@ -506,7 +506,7 @@ async fn what_ca_env_copies_is_the_users_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_is_for_the_crawler_of_the_last_run() {
+async fn explain_uses_the_crawler_of_the_last_run() {
     let robots = "User-agent: ExampleBot\nDisallow: /private\n";
     let origin = Origin::site(robots).await;
     let state = tempfile::tempdir().expect("a temporary directory");
@@ -528,7 +528,7 @@ async fn explain_is_for_the_crawler_of_the_last_run() {
 
 /// Whoever starts it: the shell is not asked what it runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_browser_that_a_script_starts_trusts_the_authority_while_it_runs() {
+async fn run_lends_trust_to_browsers_started_by_a_script() {
     let tools = tempfile::tempdir().expect("a temporary directory");
     let path = format!("{}:{}", tools.path().display(), std::env::var("PATH").expect("it is set"));
     let home = tools.path().to_str().expect("UTF-8");
@@ -544,7 +544,7 @@ async fn a_browser_that_a_script_starts_trusts_the_authority_while_it_runs() {
 
 /// Ctrl-C goes to the whole group, at whatever moment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_interrupt_leaves_no_browser_trusting_the_authority() {
+async fn interrupted_run_removes_trust_from_browsers() {
     for (step, code) in [("-A", 130), ("-D", 0)] {
         let tools = tempfile::tempdir().expect("a temporary directory");
         // Written by another process: while a child of ours had them open, they could not be run.
@@ -572,7 +572,7 @@ END
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_of_tunnels_alone_is_summed_up_as_that() {
+async fn summary_reports_a_run_with_only_tunnels() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let variables = [&open()[..], &[("POLITELY_INTERCEPT__HOSTS", "{\"a.localhost\": tunnel}")]].concat();
     let url = origin.url("/x");
@@ -583,7 +583,7 @@ async fn a_run_of_tunnels_alone_is_summed_up_as_that() {
 
 /// What the command has left behind is let finish, unless somebody is tired of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_signal_after_the_end_of_the_command_ends_the_run() {
+async fn signal_after_the_commands_end_ends_the_run() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let begun = directory.path().to_owned();
     let origin = Origin::http(move |seen| match seen.path().as_str() {
@@ -610,7 +610,7 @@ async fn a_signal_after_the_end_of_the_command_ends_the_run() {
 
 /// A program's own, or another's, is no reason to stop it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn node_starts_whatever_the_proxy_variables_say() {
+async fn node_starts_with_invalid_proxy_variables() {
     if tokio::process::Command::new("node").arg("--version").output().await.is_err() {
         return eprintln!("skipped: there is no Node.js here");
     }
@@ -623,7 +623,7 @@ async fn node_starts_whatever_the_proxy_variables_say() {
 
 /// With an agent of its own, with none, and where it asks the proxy itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn node_uses_the_proxy_whatever_agent_it_has() {
+async fn node_uses_the_proxy_with_any_http_agent() {
     if tokio::process::Command::new("node").arg("--version").output().await.is_err() {
         return eprintln!("skipped: there is no Node.js here");
     }
@@ -645,7 +645,7 @@ async fn node_uses_the_proxy_whatever_agent_it_has() {
 
 /// One list for both.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ca_env_sets_what_run_sets() {
+async fn ca_env_and_run_set_the_same_variables() {
     let env = politely_with(&["ca", "env"], &[]).await;
     let exported =
         env.stdout.lines().filter_map(|line| line.strip_prefix("export ")?.split_once('=')).map(|(name, _)| name);
@@ -666,7 +666,7 @@ async fn ca_env_sets_what_run_sets() {
 
 /// Enough for most, without a file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn arguments_set_keys_and_stand_over_the_environment() {
+async fn arguments_of_run_override_the_environment() {
     let origin = Origin::site("User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n").await;
     let home = tempfile::tempdir().expect("a temporary directory");
     let kept = home.path().join("kept");
@@ -688,7 +688,7 @@ async fn arguments_set_keys_and_stand_over_the_environment() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_still_waited_when_the_run_was_ended_is_told() {
+async fn summary_counts_requests_still_held_when_the_run_was_ended() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 90\n").await;
     let [first, others @ ..] = ["/1", "/2", "/3", "/4"].map(|path| fetch(&[origin.url(path)]));
     let script = format!("{first} {} wait", others.map(|other| format!("({other}) &")).join(" "));
@@ -718,7 +718,7 @@ async fn what_still_waited_when_the_run_was_ended_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_run_makes_for_its_command_is_nobody_elses_to_write() {
+async fn files_made_by_run_are_writable_only_by_the_user() {
     let script = format!(
         "umask 000; {} run sh -c 'find \"$(dirname $SSL_CERT_FILE)\" ! -type l -printf \"%m %y\\n\" | sort -u'",
         env!("CARGO_BIN_EXE_politely")
@@ -731,7 +731,7 @@ async fn what_a_run_makes_for_its_command_is_nobody_elses_to_write() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_killed_run_made_for_its_command_is_removed_by_the_next() {
+async fn next_run_removes_the_files_of_a_killed_run() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let variables = [("TMPDIR", directory.path().to_str().expect("UTF-8"))];
     let kept = || std::fs::read_dir(directory.path()).expect("it is there").count();
@@ -744,7 +744,7 @@ async fn what_a_killed_run_made_for_its_command_is_removed_by_the_next() {
 
 /// The machine's file is read, and what it says of the service's directories left to the service.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn evidence_and_cache_that_a_variable_asks_for_are_kept_beside_the_machines_file() {
+async fn run_applies_evidence_and_cache_variables_but_not_the_services_directories() {
     let ask = |variable: &str| {
         let script = format!(
             "cd \"$HOME\" && mkdir -p etc/politely && \
@@ -764,7 +764,7 @@ async fn evidence_and_cache_that_a_variable_asks_for_are_kept_beside_the_machine
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn evidence_goes_to_no_other_directory_than_the_one_that_is_named() {
+async fn evidence_directory_that_is_not_utf8_is_refused() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let script = "cd \"$0\"; \"$1\" run --evidence \"$(printf 'ev\\377il')\" true; echo $? >&2; ls -A \"$0\"";
     let mut command = tokio::process::Command::new("sh");
@@ -778,7 +778,7 @@ async fn evidence_goes_to_no_other_directory_than_the_one_that_is_named() {
 
 /// Everybody may read what trusts the authority, as the command may become another user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_run_copies_of_the_users_is_the_users_alone() {
+async fn user_files_copied_by_run_are_readable_only_by_the_user() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let [own, policies] = ["own", "policies.json"].map(|name| directory.path().join(name));
     std::fs::write(&own, "password = secret\n").expect("it is writable");
@@ -792,7 +792,7 @@ async fn what_a_run_copies_of_the_users_is_the_users_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_in_the_place_of_robots_txt_is_warned_of_once_and_summed_up() {
+async fn html_robots_txt_is_warned_of_once_and_listed_in_the_summary() {
     let origin = Origin::site("<!DOCTYPE html>\n<title>Not found</title>\n").await;
     let script = fetch(&["/1", "/2", "/3"].map(|path| origin.url(path)));
     let (text, json) = tokio::join!(run(&[], &script), run(&["-q", "--report", "json"], &script));
@@ -807,7 +807,7 @@ async fn a_page_in_the_place_of_robots_txt_is_warned_of_once_and_summed_up() {
 
 /// Whichever of the two ways to speak TLS has found fault with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_that_is_not_trusted_comes_with_what_to_set() {
+async fn untrusted_origin_certificate_is_reported_with_a_hint() {
     let own =
         "openssl req -x509 -key key.pem -subj /CN=a.localhost -addext subjectAltName=DNS:a.localhost -out cert.pem";
     let first =
@@ -827,7 +827,7 @@ async fn a_certificate_that_is_not_trusted_comes_with_what_to_set() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_browser_asks_by_itself_is_one_line_of_what_is_said() {
+async fn summary_groups_background_requests_of_browsers_in_one_line() {
     let nobody = ("POLITELY_EGRESS__UPSTREAM_PROXY", "http://127.0.0.1:9");
     let ask = |hosts: &[&str]| fetch(&hosts.iter().map(|host| format!("http://{host}/x")).collect::<Vec<_>>());
     let hosts = ["update.googleapis.com", "connectivitycheck.gstatic.com", "detectportal.firefox.com"];
@@ -848,7 +848,7 @@ async fn what_a_browser_asks_by_itself_is_one_line_of_what_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn this_machine_is_refused_with_what_opens_it() {
+async fn refusal_of_loopback_suggests_the_egress_setting() {
     let script =
         "curl -q -s --noproxy '' -o /dev/null http://127.0.0.1:8000/; curl -q -s -o /dev/null http://10.1.2.3/";
     let ended =
@@ -870,7 +870,7 @@ async fn this_machine_is_refused_with_what_opens_it() {
 
 /// The inner one does not see the process of the outer one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_in_an_isolated_run_may_go_through_its_proxy() {
+async fn run_inside_an_isolated_run_can_use_its_proxy_as_upstream() {
     let origin = Origin::site("User-agent: *\nDisallow: /private\nCrawl-delay: 0.5\n").await;
     let state = tempfile::tempdir().unwrap();
     let variables = [("STATE_DIRECTORY", state.path().to_str().unwrap())];
@@ -891,7 +891,7 @@ async fn a_run_in_an_isolated_run_may_go_through_its_proxy() {
 
 /// Each would wait for what the other has reserved.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_may_go_through_a_proxy_that_has_the_same_state_directory() {
+async fn run_can_use_an_upstream_proxy_with_the_same_state_directory() {
     let origin = Origin::site("User-agent: *\nDisallow: /private\nCrawl-delay: 0.5\n").await;
     let proxy = Binary::serve("").await;
     let (store, way) = (proxy.directory().join("store"), format!("http://{}", proxy.address()));

@@ -65,7 +65,7 @@ const THREE: &str = "echo $$ >> pids; setsid sh -c 'echo $$ >> pids; sleep 300; 
                      sh -c 'echo $$ >> pids; exec sleep 300'; true";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_signal_to_run_alone_ends_it_and_all_that_it_has_started() {
+async fn signal_to_run_ends_all_processes_that_it_started() {
     for isolate in [&[][..], &["--isolate"]] {
         for (signal, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143), (libc::SIGHUP, 129)] {
             let run = Run::start(isolate, THREE);
@@ -86,7 +86,7 @@ async fn a_signal_to_run_alone_ends_it_and_all_that_it_has_started() {
 
 /// There is nobody left to pass anything on, so that its command has to notice by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_left_where_run_is_killed() {
+async fn killed_run_leaves_no_processes() {
     let run = Run::start(&[], THREE);
     let pids = run.pids(3).await;
     run.signal(libc::SIGKILL);
@@ -96,7 +96,7 @@ async fn nothing_is_left_where_run_is_killed() {
 
 /// On a busy machine the command is at work before its supervisor has said so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_left_where_run_is_killed_before_it_hears_that_the_command_has_started() {
+async fn run_killed_before_the_start_report_leaves_no_processes() {
     let (mut ours, theirs) = UnixStream::pair().expect("two ends");
     ours.write_all(&[0]).expect("there is room");
     let mut command = Command::new("env");
@@ -118,7 +118,7 @@ async fn nothing_is_left_where_run_is_killed_before_it_hears_that_the_command_ha
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_outlives_the_command_is_ended_and_named() {
+async fn process_outliving_the_command_is_ended_and_named() {
     let script = "setsid sh -c 'echo $$ >> pids; exec sleep 300' & echo $$ >> pids; sleep 0.2; exit 3";
     let run = Run::start(&[], script);
     let pids = run.pids(2).await;
@@ -133,7 +133,7 @@ async fn what_outlives_the_command_is_ended_and_named() {
 
 /// It may be writing the last of the output.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_ends_by_itself_soon_is_waited_for() {
+async fn background_process_about_to_end_is_waited_for() {
     let run = Run::start(&[], "(sleep 1; echo done > last) & exit 0");
     let last = run.home.path().join("last");
     let home = tempfile::tempdir().expect("a temporary directory");
@@ -150,7 +150,7 @@ async fn what_ends_by_itself_soon_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_does_not_listen_is_killed_and_who_is_impatient_need_not_wait() {
+async fn process_ignoring_sigterm_is_killed_or_at_once_on_a_second_signal() {
     let stubborn = "sh -c \"trap '' TERM INT; echo \\$\\$ >> pids; while :; do sleep 1; done\" & sleep 0.2; exit 5";
     let run = Run::start(&[], stubborn);
     let pids = run.pids(1).await;
@@ -168,7 +168,7 @@ const STUBBORN: &str = "sh -c 'trap \"\" TERM INT HUP; until [ $(cut -d\" \" -f4
                         echo $$ >> pids; while :; do sleep 1; done' $$ & exit 3";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_signal_after_the_commands_end_ends_what_is_left_at_once() {
+async fn signal_after_the_commands_end_kills_leftover_processes_at_once() {
     for flags in [&[][..], &["--isolate"]] {
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
             let run = Run::start(flags, STUBBORN);
@@ -188,7 +188,7 @@ async fn a_signal_after_the_commands_end_ends_what_is_left_at_once() {
 
 /// `run` and what the command has left behind get that from the terminal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_does_ctrl_c_on_a_terminal() {
+async fn ctrl_c_after_the_commands_end_kills_leftover_processes_at_once() {
     for isolate in ["", "--isolate"] {
         let inner = STUBBORN.replace('\'', "'\\''");
         let shell = format!("exec {} run {isolate} sh -c '{inner}' 2> said", env!("CARGO_BIN_EXE_politely"));
@@ -208,7 +208,7 @@ async fn so_does_ctrl_c_on_a_terminal() {
 
 /// Where /proc hides processes, they are there all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_proc_does_not_show_is_waited_for_too() {
+async fn processes_hidden_by_hidepid_are_waited_for() {
     // SAFETY: it takes nothing.
     if unsafe { libc::geteuid() } != 0 {
         return eprintln!("skipped: only root can mount such a /proc");
@@ -255,7 +255,7 @@ const COUNTING: &str = "n=0; trap 'n=$((n+1))' INT; echo $$ >> pids; i=0; \
 
 /// Scrapy takes a second one for impatience.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_interrupt_is_one_interrupt() {
+async fn command_receives_sigint_once() {
     let run = Run::start(&["-q"], COUNTING);
     run.pids(1).await;
     run.signal(libc::SIGINT);
@@ -276,7 +276,7 @@ async fn one_interrupt_is_one_interrupt() {
 
 /// The terminal's Ctrl-C reaches the command by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ctrl_c_on_a_terminal_is_heard_once_by_the_command() {
+async fn command_receives_ctrl_c_once() {
     for isolate in ["", "--isolate"] {
         let inner = COUNTING.replace('\'', "'\\''");
         let shell = format!("exec {} run -q {isolate} sh -c '{inner}'", env!("CARGO_BIN_EXE_politely"));
@@ -290,7 +290,7 @@ async fn ctrl_c_on_a_terminal_is_heard_once_by_the_command() {
 
 /// Its own group gets the signal as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn under_timeout_it_ends_with_its_command() {
+async fn run_under_timeout_ends_with_its_command() {
     let mut command = Command::new("env");
     let timeout = ["--default-signal=INT,QUIT,HUP", "timeout", "300", env!("CARGO_BIN_EXE_politely")];
     command.args(timeout).args(["run", "sh", "-c", THREE]);
@@ -305,7 +305,7 @@ async fn under_timeout_it_ends_with_its_command() {
 
 /// `timeout` and others send a signal to their whole group, of which only `run` is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_signal_to_the_group_is_heard_once_by_the_command() {
+async fn command_receives_a_group_signal_once() {
     let counting = "import os, signal, sys, time\nn = 0\ndef count(*_):\n    global n\n    n += 1\n\
                     signal.signal(signal.SIGINT, count)\nif sys.argv[1:]: os.setpgid(0, 0)\n\
                     print(os.getpid(), file=open('pids', 'a'), flush=True)\n\
@@ -330,7 +330,7 @@ async fn a_signal_to_the_group_is_heard_once_by_the_command() {
 
 /// A crowd of processes is found and ended as one is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn five_hundred_are_ended_too() {
+async fn five_hundred_processes_are_ended() {
     let script = "for i in $(seq 500); do setsid sleep 300 & echo $! >> pids; done; echo $$ >> pids; wait";
     let run = Run::start(&[], script);
     let pids = run.pids(501).await;
@@ -342,7 +342,7 @@ async fn five_hundred_are_ended_too() {
 
 /// As an interactive shell does; what it leaves behind may, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_command_in_a_group_of_its_own_is_waited_for() {
+async fn command_in_its_own_process_group_is_waited_for() {
     for flags in [&["-q"][..], &["-q", "--isolate"]] {
         let run = Run::start(flags, "exec setsid -w sh -c 'setsid sh -c \"exit 2\" & sleep 0.2; exit 6'");
         let (ended, said) = run.ended().await;
