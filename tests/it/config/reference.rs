@@ -10,7 +10,7 @@ struct Key {
 }
 
 #[test]
-fn the_reference_is_what_file_and_program_say() {
+fn configuration_reference_matches_file_and_program() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
     let made = reference(CONF);
     if std::env::var_os("UPDATE").is_some() {
