@@ -31,7 +31,7 @@ async fn send<S: AsyncRead + AsyncWrite + Unpin>(stream: S, sent: Arc<AtomicUsiz
 
 /// How much of the window is used shows how far the origin gets ahead.
 #[tokio::test]
-async fn who_reads_on_alone_gets_a_large_window_and_shares_the_connection_with_nobody() {
+async fn fast_lone_reader_gets_a_large_window_on_an_unshared_connection() {
     let sent = Arc::new(AtomicUsize::new(0));
     let counted = sent.clone();
     let (url, connections) = serve(move |number, stream| {
@@ -72,7 +72,7 @@ async fn who_reads_on_alone_gets_a_large_window_and_shares_the_connection_with_n
 }
 
 #[tokio::test]
-async fn who_comes_while_a_large_window_is_not_confirmed_yet_freezes_nobody() {
+async fn new_streams_during_an_unacknowledged_window_change_do_not_stall_others() {
     let (url, _) = serve(|_, stream| async {
         let (mut read, write) = tokio::io::split(stream);
         let (mut late, delayed) = tokio::io::duplex(1 << 20);
