@@ -30,7 +30,7 @@ async fn deaf_to_bodies() -> RawOrigin {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_body_becomes_another_clients_answer() {
+async fn request_body_taken_for_a_request_does_not_reach_another_client() {
     let mut siege = Siege::default();
     let hidden = "GET /poison HTTP/1.1\r\nX: ";
     let of_length = format!("Content-Length: {}\r\n\r\n{hidden}", hidden.len());

@@ -373,7 +373,7 @@ const KEYCTL_INVALIDATE: i32 = 21;
 
 /// Nothing leads out, and what is made belongs to who has called.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_leads_out_of_an_isolated_command() {
+async fn isolated_command_cannot_escape() {
     let is_root = rustix_is_root();
     let users = if is_root { vec![None, Some(61_184)] } else { vec![None] };
     for user in users {
@@ -424,7 +424,7 @@ while True:
 
 /// Whatever it does to its supervisor, `run` ends with it and takes all with it, and so does the end of `run`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_isolated_command_cannot_hold_its_supervisor_to_outlive_run() {
+async fn isolated_command_tracing_its_supervisor_still_ends_with_run() {
     let users = if rustix_is_root() { vec![None, Some("61184")] } else { vec![None] };
     let ways = ["attach", "seize"].map(|how| [libc::SIGTERM, libc::SIGKILL].map(|signal| (how, signal)));
     let cases =
@@ -439,7 +439,7 @@ async fn an_isolated_command_cannot_hold_its_supervisor_to_outlive_run() {
 
 /// Its supervisor may be stuck for another reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_process_1_does_not_end_by_itself_it_is_killed() {
+async fn stopped_process_1_is_killed_with_run() {
     let Some(mut run) = isolated(None, &["sh", "-c", "setsid sleep 77 & echo ready; sleep 77"]).await else { return };
     let first = child_of(run.pid()).and_then(child_of).expect("process 1");
     // SAFETY: two numbers; it is a descendant of a child that is not waited for yet.
@@ -511,7 +511,7 @@ fn child_of(pid: i32) -> Option<i32> {
 const MASK: &str = "mount --bind /dev/null /proc/kallsyms";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_proc_is_masked_root_is_isolated_as_well() {
+async fn root_is_isolated_despite_a_masked_proc() {
     if !rustix_is_root() {
         return eprintln!("skipped: only root can mask it");
     }
@@ -540,7 +540,7 @@ os.execvp(sys.argv[4], sys.argv[4:])
 
 /// With less than all of it nothing is run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_isolated_as_documented_is_not_run() {
+async fn command_is_not_run_if_isolation_is_incomplete() {
     if !rustix_is_root() || cfg!(not(target_arch = "x86_64")) {
         return eprintln!("skipped: this takes root, and the numbers of x86-64");
     }
@@ -598,7 +598,7 @@ async fn sockets_in_the_file_system_stay_open_as_documented() {
 
 /// Files and pipes that a caller hands over are for the command, as a shell's `<(…)`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_and_pipes_are_handed_on() {
+async fn isolated_command_inherits_files_and_pipes() {
     let home = tempfile::tempdir().expect("a temporary directory");
     fs::write(home.path().join("file"), "file ").expect("it is writable");
     let script = "\"$0\" run -q --isolate bash -c 'cat /proc/self/fd/9 \"$0\"; unshare -U true || [ $(id -u) = 0 ]' <(echo pipe) 9< \"$HOME/file\"";

@@ -48,7 +48,7 @@ const CODINGS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_two_framings_agree_to_differ() {
+async fn ambiguous_framing_is_refused() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
     let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
@@ -177,7 +177,7 @@ async fn a_body_is_never_read_as_a_request() {
 
 /// A refused request in the middle of a row hides nothing of its neighbours.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_of_a_row_of_requests_is_judged_by_itself() {
+async fn pipelined_requests_are_judged_one_by_one() {
     let origin = Origin::site("User-agent: *\nDisallow: /secret\n").await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");

@@ -10,7 +10,7 @@ use crate::support::{Alpn, Binary, Client, H2Client, Origin, Proxy, Reply};
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn malformed_requests_reach_nobody() {
+async fn malformed_h2_requests_are_not_forwarded() {
     let origin = Origin::tls_site(Alpn::Both, "User-agent: *\nDisallow: /secret\n").await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");
@@ -115,7 +115,7 @@ async fn malformed_requests_reach_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn malformed_frames_end_the_connection() {
+async fn malformed_h2_frames_end_the_connection() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");
@@ -156,7 +156,7 @@ async fn malformed_frames_end_the_connection() {
 const ROOM: u64 = 48 * 1024;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn floods_cost_no_memory_and_nobody_s_service() {
+async fn h2_floods_neither_use_memory_nor_delay_others() {
     let origin = Origin::https(Alpn::Both, |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         "/wait" => Reply::silence(),
