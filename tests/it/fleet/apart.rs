@@ -45,7 +45,7 @@ fn all_say(fleet: &[Binary], what: &str, times: usize) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_server_has_its_own_and_no_more() {
+async fn separate_servers_hold_only_paces_or_only_copies() {
     let (Some(paces), Some(copies)) = (Redis::start().await, Redis::start().await) else { return };
     let origin = site().await;
     let fleet = instances(&paces, &copies, 3).await;
@@ -62,7 +62,7 @@ async fn each_server_has_its_own_and_no_more() {
 
 /// A server that answers one registration and nothing after it: the clock that others would settle by more of them is of no use here.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_clock_of_a_server_for_copies_alone_is_not_read() {
+async fn clock_of_a_copies_only_server_is_not_needed() {
     let (Some(paces), Some(copies)) = (Redis::start().await, Redis::start().await) else { return };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let (address, server) = (listener.local_addr().expect("it is bound"), copies.address());
@@ -100,7 +100,7 @@ async fn until_the_second_call(client: TcpStream, server: SocketAddr) {
 
 /// Killed, then hung: nobody is refused, and each fetches for itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_copies_server_the_pace_is_kept_and_each_fetches_robots_txt() {
+async fn lost_copies_server_keeps_the_pace_and_each_instance_fetches() {
     let (Some(paces), Some(mut copies)) = (Redis::start().await, Redis::start().await) else { return };
     let origins = [site().await, site().await, site().await];
     let fleet = instances(&paces, &copies, 2).await;
@@ -127,7 +127,7 @@ async fn without_the_copies_server_the_pace_is_kept_and_each_fetches_robots_txt(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_paces_server_copies_are_shared_still() {
+async fn lost_pace_server_still_shares_copies() {
     let (Some(mut paces), Some(copies)) = (Redis::start().await, Redis::start().await) else { return };
     let origin = site().await;
     let fleet = instances(&paces, &copies, 2).await;
@@ -144,7 +144,7 @@ async fn without_the_paces_server_copies_are_shared_still() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn copies_that_are_evicted_are_fetched_again_and_no_pace_is_lost() {
+async fn evicted_copies_are_fetched_again_and_paces_are_kept() {
     let options = ["--maxmemory", "4mb", "--maxmemory-policy", "allkeys-random"];
     let (Some(paces), Some(copies)) = (Redis::start().await, Redis::with_options(&options).await) else { return };
     let origin = Origin::http(|seen| match seen.path().as_str() {

@@ -23,7 +23,7 @@ async fn origin(robots: impl Fn(usize, bool) -> Reply + Send + Sync + 'static) -
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_fetch_for_all_requests_at_once_and_all_that_come_later() {
+async fn fleet_fetches_robots_txt_once() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|_, _| Reply::text(KEEP_OUT).after(Duration::from_millis(700))).await;
     let fleet = instances(&redis, 3, "").await;
@@ -37,7 +37,7 @@ async fn one_fetch_for_all_requests_at_once_and_all_that_come_later() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failed_fetch_is_everybodys_too() {
+async fn fleet_shares_a_failed_fetch() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|_, _| Reply::status(503).field("Retry-After", "600")).await;
     let fleet = instances(&redis, 3, "").await;
@@ -50,7 +50,7 @@ async fn a_failed_fetch_is_everybodys_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_revalidation_for_all() {
+async fn fleet_revalidates_a_copy_once() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|_, conditional| match conditional {
         true => Reply::status(304),
@@ -71,7 +71,7 @@ async fn one_revalidation_for_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_is_fresh_for_no_longer_than_the_instance_that_uses_it_has_it() {
+async fn shared_copy_obeys_the_max_ttl_of_the_reading_instance() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|_, _| Reply::text(KEEP_OUT)).await;
     let (long, short) =
@@ -88,7 +88,7 @@ async fn a_copy_is_fresh_for_no_longer_than_the_instance_that_uses_it_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refresh_reaches_all_who_use_the_copy() {
+async fn refresh_reaches_all_instances() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|before, _| Reply::text(if before == 0 { "" } else { KEEP_OUT })).await;
     let fleet = instances(&redis, 3, WITH_ADMIN).await;
@@ -103,7 +103,7 @@ async fn a_refresh_reaches_all_who_use_the_copy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_for_anothers_fetch_looks_again_when_its_link_is_back() {
+async fn waiter_for_another_instances_fetch_checks_again_after_reconnecting() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|_, _| Reply::text(KEEP_OUT).after(Duration::from_millis(1500))).await;
     let fleet = behind_relays(&redis, 2, "").await;
@@ -126,7 +126,7 @@ async fn who_waits_for_anothers_fetch_looks_again_when_its_link_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn if_the_one_that_fetches_dies_another_does_it() {
+async fn another_instance_fetches_after_the_fetching_one_dies() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|before, _| match before {
         0 => Reply::text(KEEP_OUT).after(Duration::from_secs(60)),
@@ -145,7 +145,7 @@ async fn if_the_one_that_fetches_dies_another_does_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_kill_a_newer_copy_of_ones_own_holds_against_an_older_one_of_the_fleet() {
+async fn newer_stored_copy_wins_over_the_fleets_older_copy_after_a_kill() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|before, _| Reply::text(if before == 0 { "" } else { KEEP_OUT })).await;
     let yaml = format!("fleet: '{}'\nadmin: {{ address: '127.0.0.1:0' }}", redis.url());
@@ -167,7 +167,7 @@ async fn after_a_kill_a_newer_copy_of_ones_own_holds_against_an_older_one_of_the
 
 /// The server hangs between the claim and the copy, which lies in its socket until it goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_that_the_server_reads_late_is_no_newer_for_that() {
+async fn copy_delayed_at_the_server_is_dated_by_its_fetch() {
     let Some(redis) = Redis::start().await.map(Arc::new) else { return };
     let hangs = redis.clone();
     let origin = origin(move |before, _| match before {
@@ -194,7 +194,7 @@ async fn a_copy_that_the_server_reads_late_is_no_newer_for_that() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_its_instance_reads_late_is_no_newer_for_that() {
+async fn answer_read_late_by_its_instance_is_dated_by_its_fetch() {
     let Some(redis) = Redis::start().await else { return };
     let (asked, is_asked) = std::sync::mpsc::channel();
     let origin = origin(move |before, _| match before {
@@ -239,7 +239,7 @@ async fn while_it_is_lost(redis: &Redis, fleet: &[Binary], what: impl Future<Out
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_copies_that_were_fetched_apart_the_later_one_holds_however_often_the_other_was_renewed() {
+async fn later_of_two_separately_fetched_copies_wins() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|before, _| Reply::text(if before < 4 { "" } else { KEEP_OUT })).await;
     let fleet = instances(&redis, 2, WITH_ADMIN).await;
@@ -258,7 +258,7 @@ async fn of_two_copies_that_were_fetched_apart_the_later_one_holds_however_often
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_published_while_a_fetch_of_ones_own_fails_is_taken() {
+async fn copy_published_during_our_failing_fetch_is_used() {
     const FAILS_AFTER: Duration = Duration::from_secs(9);
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|before, _| match before {
@@ -317,7 +317,7 @@ async fn refresh(instance: &Binary, origin: &Origin) {
 
 /// Whoever can write to the server can write anything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_that_unpacks_to_more_than_a_robots_txt_may_have_is_fetched_afresh() {
+async fn compression_bomb_as_shared_copy_is_fetched_again() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|_, _| Reply::text(KEEP_OUT)).await;
     let url = origin.url("/private");

@@ -6,7 +6,7 @@ use crate::support::{Client, Origin, Reply, eventually};
 use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn its_request_in_flight_holds_the_others_up_for_seconds_only() {
+async fn request_in_flight_of_a_killed_instance_blocks_others_only_for_seconds() {
     let Some(redis) = Redis::start().await else { return };
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 1\n"),
@@ -26,7 +26,7 @@ async fn its_request_in_flight_holds_the_others_up_for_seconds_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn its_place_in_the_line_does_so_too() {
+async fn queued_request_of_a_killed_instance_blocks_others_only_for_seconds() {
     let Some(redis) = Redis::start().await else { return };
     let origin = Origin::site("User-agent: *\nCrawl-delay: 3\n").await;
     let mut fleet = instances(&redis, 2, "").await;

@@ -112,19 +112,19 @@ async fn keeps_apart(count: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_start_is_early_when_links_break() {
+async fn gap_is_kept_while_links_break() {
     keeps_apart(60).await;
 }
 
 /// A quarter of an hour.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a quarter of an hour: cargo test --test it fleet::faults -- --ignored"]
-async fn no_start_of_a_thousand_is_early_when_links_break() {
+async fn gap_is_kept_over_1000_starts_while_links_break() {
     keeps_apart(1000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_a_quarter_of_a_second_away_is_not_lost() {
+async fn server_250_ms_away_is_not_treated_as_lost() {
     let Some(redis) = Redis::start().await else { return };
     let origin = quick_site(Duration::from_millis(100)).await;
     let fleet = behind_relays(&redis, 2, "").await;
@@ -140,7 +140,7 @@ async fn a_server_a_quarter_of_a_second_away_is_not_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cut_connection_is_made_again_and_loses_no_request() {
+async fn cut_connection_to_the_server_is_reopened_without_losing_requests() {
     let Some(redis) = Redis::start().await else { return };
     let origin = quick_site(Duration::from_millis(100)).await;
     let fleet = behind_relays(&redis, 1, "on_fleet_loss: refuse").await;
@@ -156,7 +156,7 @@ async fn a_cut_connection_is_made_again_and_loses_no_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_comes_late_is_no_new_turn() {
+async fn late_reply_of_the_server_does_not_grant_an_extra_slot() {
     let Some(redis) = Redis::start().await else { return };
     let origin = slow_site(Duration::from_millis(800)).await;
     let fleet = behind_relays(&redis, 2, "on_fleet_loss: refuse").await;
@@ -183,7 +183,7 @@ async fn an_answer_that_comes_late_is_no_new_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_behind_a_link_that_is_lost_does_not_start_on_its_own() {
+async fn waiting_request_does_not_start_alone_when_its_link_is_lost() {
     let Some(redis) = Redis::start().await else { return };
     let origin = slow_site(Duration::from_secs(6)).await;
     let fleet = behind_relays(&redis, 2, "on_fleet_loss: refuse").await;
@@ -204,7 +204,7 @@ async fn who_waits_behind_a_link_that_is_lost_does_not_start_on_its_own() {
 
 /// Where the server is far away, a short delay's turn is over before that comes which the host gives while it asks for time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_short_delay_behind_a_long_backoff_costs_nobody_an_answer() {
+async fn distant_server_with_a_short_delay_loses_no_request_during_a_backoff() {
     let Some(redis) = Redis::start().await else { return };
     let asked = AtomicUsize::new(0);
     let origin = Origin::http(move |seen| match seen.path().as_str() {
@@ -231,7 +231,7 @@ async fn a_short_delay_behind_a_long_backoff_costs_nobody_an_answer() {
 
 /// The one or the other is the longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_does_one_beside_the_operators_own() {
+async fn distant_server_with_a_short_delay_loses_no_request_beside_min_delay() {
     for own in ["200ms", "300ms", "450ms"] {
         let Some(redis) = Redis::start().await else { return };
         let origin = quick_site(Duration::from_millis(300)).await;
@@ -251,7 +251,7 @@ async fn nor_does_one_beside_the_operators_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_url_is_taken_by_reload() {
+async fn reload_switches_to_another_fleet_url() {
     let (Some(one), Some(other)) = (Redis::start().await, Redis::start().await) else { return };
     let instance = Binary::serve(&format!("fleet: '{}'", one.url())).await;
     eventually("the first", || says(&instance, &format!("joined the fleet at {}", one.url()))).await;
@@ -261,7 +261,7 @@ async fn another_url_is_taken_by_reload() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fleet_is_left_by_reload_and_joined_by_a_restart() {
+async fn reload_leaves_a_fleet_and_a_restart_joins_it() {
     let Some(redis) = Redis::start().await else { return };
     let origin = quick_site(Duration::from_millis(100)).await;
     let fleet = format!("fleet: '{}'", redis.url());

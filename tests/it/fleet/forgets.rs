@@ -13,7 +13,7 @@ async fn info(redis: &Redis, section: &str) -> String {
 
 /// To a server far away that would make three round trips of the first call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_script_is_called_before_the_server_has_it() {
+async fn scripts_are_loaded_before_their_first_call() {
     let Some(redis) = Redis::start().await else { return };
     let origin = site("0.1").await;
     let fleet = instances(&redis, 1, "pace: { budget: { requests: 10 } }").await;
@@ -25,7 +25,7 @@ async fn no_script_is_called_before_the_server_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_may_evict_what_is_owed_is_warned_of() {
+async fn server_with_an_evicting_maxmemory_policy_causes_a_warning() {
     let Some(redis) = Redis::start().await else { return };
     for (name, value) in [("maxmemory", "100mb"), ("maxmemory-policy", "volatile-lru")] {
         let mut set = redis::cmd("CONFIG");
@@ -38,7 +38,7 @@ async fn one_that_may_evict_what_is_owed_is_warned_of() {
 
 /// By hand, or to make room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_was_deleted_is_made_again_with_the_start_before() {
+async fn deleted_pace_key_is_restored_with_the_last_start() {
     const GAP: Duration = Duration::from_secs(6);
     let Some(redis) = Redis::start().await else { return };
     let origin = site("6").await;
@@ -66,7 +66,7 @@ async fn a_key_that_was_deleted_is_made_again_with_the_start_before() {
 
 /// Most of them have no queue any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_many_hosts_are_owed_is_told_to_a_server_that_has_forgotten_it() {
+async fn debts_of_3000_hosts_are_reported_to_a_server_that_lost_its_data() {
     const HOSTS: usize = 3000;
     let of_operator = "hosts: { '*.localhost': { robots: ignore, crawl_delay: 290s } }";
     for (site, owed, keys) in [

@@ -186,7 +186,7 @@ fn url_of(sentinel: &Redis) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_name_the_server_and_its_successor() {
+async fn sentinel_failover_is_followed() {
     let Some((mut master, replica, sentinel)) = watched().await else { return };
     let origin = site("8").await;
     let fleet = fleet(&url_of(&sentinel), 2).await;
@@ -202,7 +202,7 @@ async fn sentinels_name_the_server_and_its_successor() {
 
 /// As one is that is cut off from its Sentinels, and not from its clients.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_successor_is_used_though_the_one_before_still_answers() {
+async fn sentinel_successor_is_used_although_the_old_master_still_answers() {
     let Some((master, replica, sentinel)) = watched().await else { return };
     let fleet = fleet(&url_of(&sentinel), 2).await;
     let mut connection = master.connection().await;
@@ -226,7 +226,7 @@ async fn the_successor_is_used_though_the_one_before_still_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn to_ask_the_sentinels_costs_the_server_no_connection() {
+async fn asking_sentinels_keeps_the_servers_connection() {
     let Some((master, _replica, sentinel)) = watched().await else { return };
     let _fleet = fleet(&url_of(&sentinel), 2).await;
     let (mut to_master, mut to_sentinel) = (master.connection().await, sentinel.connection().await);
@@ -251,7 +251,7 @@ async fn stat(connection: &mut redis::aio::MultiplexedConnection, section: &str,
 
 /// FLUSHALL, or a restart from an empty disk behind a proxy of its own: nothing else says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_has_forgotten_everything_hears_what_is_owed() {
+async fn emptied_server_receives_the_debts_again() {
     let Some(redis) = Redis::start().await else { return };
     let origin = site("8").await;
     let fleet = fleet(&redis.url(), 2).await;

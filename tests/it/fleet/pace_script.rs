@@ -66,7 +66,7 @@ fn any(now: i64, known: &[i64]) -> [i64; 21] {
 }
 
 #[tokio::test]
-async fn it_does_what_its_twin_does() {
+async fn lua_script_matches_its_rust_model() {
     let Some(server) = Redis::start().await else { return };
     let redis = &mut server.connection().await;
     let client = redis::Client::open(server.url()).expect("a good URL");
@@ -106,7 +106,7 @@ async fn it_does_what_its_twin_does() {
 }
 
 #[tokio::test]
-async fn a_key_is_kept_for_the_longest_gap_that_is_owed_and_no_longer() {
+async fn key_expires_after_the_longest_gap() {
     let Some(server) = Redis::start().await else { return };
     let redis = &mut server.connection().await;
     for (number, gap) in [(1, 300 * SECOND), (2, SECOND / 10)] {
@@ -122,7 +122,7 @@ async fn a_key_is_kept_for_the_longest_gap_that_is_owed_and_no_longer() {
 
 /// Each has one start reserved, which nobody uses.
 #[tokio::test]
-async fn instances_that_are_killed_cost_a_gap_each() {
+async fn each_killed_instance_costs_one_gap() {
     let Some(server) = Redis::start().await else { return };
     let redis = &mut server.connection().await;
     let reserve = |number: i64| [&[number, SECOND][..], &NOTHING[2..]].concat().try_into().expect("21");

@@ -53,7 +53,7 @@ fn assert_no_faster(starts: &[Instant], instances: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_starts_without_the_server_goes_on_if_it_knows_how_many_they_are() {
+async fn instance_starting_without_the_server_serves_if_instances_is_set() {
     let Some(mut redis) = Redis::start().await else { return };
     redis.kill().await;
     let origin = site("0.2").await;
@@ -87,7 +87,7 @@ async fn who_starts_without_the_server_goes_on_if_it_knows_how_many_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_that_start_without_the_server_are_no_faster_than_one() {
+async fn three_instances_starting_without_the_server_keep_one_pace_in_total() {
     let Some(mut redis) = Redis::start().await else { return };
     redis.kill().await;
     let origin = site("0.5").await;
@@ -100,7 +100,7 @@ async fn three_that_start_without_the_server_are_no_faster_than_one() {
 
 /// They do not fire in lockstep, but one after the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn those_that_lose_the_server_together_have_a_gap_each() {
+async fn instances_losing_the_server_together_start_one_gap_apart() {
     const GAP: Duration = Duration::from_millis(1000);
     let Some(mut redis) = Redis::start().await else { return };
     let origin = site("1").await;
@@ -156,17 +156,17 @@ async fn one_is_cut_off(of: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_two_that_is_cut_off_has_its_part_of_the_pace_and_no_more() {
+async fn one_of_two_instances_cut_off_keeps_its_share_of_the_pace() {
     one_is_cut_off(2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn and_one_of_three() {
+async fn one_of_three_instances_cut_off_keeps_its_share_of_the_pace() {
     one_is_cut_off(3).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_three_that_are_configured_two_leave_the_third_its_part() {
+async fn two_running_of_three_configured_instances_leave_the_third_its_share() {
     let Some(redis) = Redis::start().await else { return };
     let origin = site("0.5").await;
     let fleet = of(3, &redis, 2).await;
@@ -177,7 +177,7 @@ async fn of_three_that_are_configured_two_leave_the_third_its_part() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_is_started_again_or_ends_in_order_costs_nothing() {
+async fn restarted_or_stopped_instance_is_not_counted_as_missing() {
     let Some(redis) = Redis::start().await else { return };
     let yaml = format!("fleet: '{}'", redis.url());
     let mut fleet = of(1, &redis, 2).await;
