@@ -377,7 +377,7 @@ fn go_away(last: u32, reason: h2::Reason) -> Vec<u8> {
 const FREE: &str = "hosts: { '*': { robots: ignore } }\npace: { max_concurrent: 50 }";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_not_processed_is_sent_again_posts_too() {
+async fn unprocessed_requests_are_retried_including_posts() {
     for way in [Way::GoAway(3), Way::One, Way::Refuse, Way::Http1] {
         let origin = Odd::start(way).await;
         let proxy = Arc::new(Proxy::start(FREE).await);
@@ -421,7 +421,7 @@ async fn what_was_not_processed_is_sent_again_posts_too() {
 
 /// However many connections it takes: a request that was not processed is none, neither a try nor a turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_says_nothing_to_http1_is_asked_over_http2() {
+async fn origin_silent_over_http1_is_asked_over_http2() {
     for rules in ["robots: { timeout: 10s }", FREE] {
         let origin = Odd::start(Way::Silent).await;
         let proxy = Proxy::start(rules).await;
@@ -434,7 +434,7 @@ async fn one_that_says_nothing_to_http1_is_asked_over_http2() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_connection_leaves_goes_to_the_next_until_it_is_served() {
+async fn streams_left_unprocessed_by_goaway_move_to_the_next_connection() {
     let origin = Odd::start(Way::Leave).await;
     let proxy = Arc::new(Proxy::start(FREE).await);
     let host = origin.authority();
@@ -460,7 +460,7 @@ async fn what_a_connection_leaves_goes_to_the_next_until_it_is_served() {
 /// What one client asks for must not cost the others theirs: a GET without an answer goes to a connection of its own. A POST
 /// may have been acted upon.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_shares_a_connection_that_is_hung_up_on_asks_again() {
+async fn gets_but_not_posts_on_a_dropped_shared_connection_are_retried() {
     let origin = Odd::start(Way::HangUp).await;
     let proxy = Arc::new(Proxy::start(FREE).await);
     let host = origin.authority();
@@ -484,7 +484,7 @@ async fn who_shares_a_connection_that_is_hung_up_on_asks_again() {
 
 /// A head that has left is a request, whatever the origin says of it: what is sent again leaves in its turn, and not for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_passed_over_again_and_again_keeps_the_gap() {
+async fn retries_of_an_unprocessed_request_keep_the_gap() {
     let gap = Duration::from_millis(200);
     let origin = Odd::start(Way::PassOver(h2::Reason::NO_ERROR)).await;
     let proxy = Arc::new(Proxy::start("hosts: { '*': { robots: ignore, crawl_delay: 200ms } }").await);
@@ -504,7 +504,7 @@ async fn what_is_passed_over_again_and_again_keeps_the_gap() {
 
 /// Also where it keeps no gap: a connection that has served nothing is worth no more tries than one that breaks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_passes_over_the_first_request_of_each_connection_is_asked_four_times() {
+async fn origin_ignoring_the_first_request_of_each_connection_is_asked_four_times() {
     let origin = Odd::start(Way::PassOver(h2::Reason::NO_ERROR)).await;
     let proxy = Proxy::start("hosts: { '*': { robots: ignore } }").await;
     let client = Client::connect(proxy.address(), &origin.authority()).await;
@@ -515,7 +515,7 @@ async fn who_passes_over_the_first_request_of_each_connection_is_asked_four_time
 
 /// A head that has to wait for a stream has not left, and what its connection allows it later is no reason to hurry after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_waits_for_a_stream_of_its_connection_has_not_left() {
+async fn request_waiting_for_a_free_stream_does_not_count_as_sent() {
     let gap = Duration::from_millis(300);
     let (listener, heads) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), Arc::new(Mutex::new(Vec::new())));
     let host = format!("a.localhost:{}", listener.local_addr().unwrap().port());
@@ -579,7 +579,7 @@ const PING: u8 = 0x6;
 
 /// ENHANCE_YOUR_CALM is the 429 of a connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_origin_that_asks_for_calm_is_left_alone_for_a_while() {
+async fn enhance_your_calm_pauses_the_host() {
     let origin = Odd::start(Way::PassOver(h2::Reason::ENHANCE_YOUR_CALM)).await;
     let proxy = Proxy::start("hosts: { '*': { robots: ignore } }\npace: { max_wait: 500ms }").await;
     let host = origin.authority();
@@ -594,7 +594,7 @@ async fn an_origin_that_asks_for_calm_is_left_alone_for_a_while() {
 
 /// The client has all that it was told of and asks on: it must not find its connection closed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_follows_a_whole_answer_costs_the_client_nothing() {
+async fn data_after_a_complete_h2_answer_keeps_the_client_connection() {
     let origin = Odd::start(Way::TooMuch).await;
     let proxy = Proxy::start(FREE).await;
     let host = origin.authority();
@@ -609,7 +609,7 @@ async fn what_follows_a_whole_answer_costs_the_client_nothing() {
 /// A field that HTTP/2 may not carry ends the connection for all who share it. That must not be done to them again and again by
 /// whoever finds a page with one: from then on, it is HTTP/1.1 that is spoken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_that_ends_the_connection_of_all_does_so_once() {
+async fn page_with_a_field_invalid_in_http2_ends_the_shared_connection_only_once() {
     let origin = Odd::start(Way::BadField).await;
     let proxy = Proxy::start(FREE).await;
     let (host, url) = (origin.authority(), format!("https://{}/x", origin.authority()));
@@ -630,7 +630,7 @@ async fn a_page_that_ends_the_connection_of_all_does_so_once() {
 
 /// Where a request ends it, by the origin's word, the next ones cannot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_origin_that_ends_the_connection_of_all_for_a_request_does_so_once() {
+async fn origin_ending_the_shared_connection_for_a_request_does_so_only_once() {
     let origin = Odd::start(Way::Offended).await;
     let proxy = Proxy::start(FREE).await;
     let (host, url) = (origin.authority(), format!("https://{}/x", origin.authority()));
@@ -645,7 +645,7 @@ async fn an_origin_that_ends_the_connection_of_all_for_a_request_does_so_once() 
 
 /// nginx ends the connection for a field of more than 4 or 8 KiB, as it is set up by default.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_large_head_goes_where_it_can_end_nobody_elses_connection() {
+async fn request_with_a_large_head_gets_its_own_connection() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start(FREE).await;
     let client = proxy.h2(&origin, "a.localhost").await;
@@ -674,7 +674,7 @@ async fn a_large_head_goes_where_it_can_end_nobody_elses_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upload_that_is_not_read_stops_no_other() {
+async fn upload_that_is_not_read_does_not_stall_others() {
     let origin = Odd::start(Way::One).await;
     let shared = Odd::start(Way::GoAway(1000)).await;
     for origin in [&shared, &origin] {
@@ -700,7 +700,7 @@ async fn an_upload_that_is_not_read_stops_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_does_a_robots_txt() {
+async fn robots_txt_with_a_field_invalid_in_http2_is_retried_over_http1() {
     let origin = Odd::start(Way::BadField).await;
     // The second, by its count.
     origin.asked.store(1, Ordering::Relaxed);
@@ -714,7 +714,7 @@ async fn so_does_a_robots_txt() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_http2_may_not_carry_is_called_malformed_where_there_is_nothing_else() {
+async fn field_invalid_in_http2_from_an_h2_only_origin_is_reported_as_malformed() {
     let origin = Odd::start(Way::BadFieldAlone).await;
     let proxy = Proxy::start(FREE).await;
     let host = origin.authority();
@@ -730,7 +730,7 @@ async fn what_http2_may_not_carry_is_called_malformed_where_there_is_nothing_els
 
 /// It has not closed anything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_contradicts_itself_is_malformed() {
+async fn contradictory_h2_answer_is_malformed() {
     for has_status in [false, true] {
         let origin = Odd::start(Way::Cut { has_status }).await;
         let proxy = Proxy::start(FREE).await;
@@ -767,7 +767,7 @@ async fn a_101_over_http2_is_malformed() {
 
 /// The h2 crate takes them for nothing, where RFC 9113 §8.1 has the whole answer for malformed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_status_in_trailers_goes_no_further() {
+async fn status_in_h2_trailers_is_not_forwarded() {
     let origin = Odd::start(Way::TrailingStatus).await;
     let proxy = Proxy::start(FREE).await;
     let host = origin.authority();
@@ -785,7 +785,7 @@ async fn a_status_in_trailers_goes_no_further() {
 
 /// Some origins end the connection, which is everybody's, for a value that white space surrounds (RFC 9113 §8.2.1).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn white_space_around_a_client_s_values_goes_no_further() {
+async fn white_space_around_field_values_is_not_forwarded() {
     let origin = Origin::tls_site(Alpn::H2, "").await;
     let proxy = Proxy::start(FREE).await;
     let mut asked = request("POST", &origin.url("/x"));
@@ -798,7 +798,7 @@ async fn white_space_around_a_client_s_values_goes_no_further() {
 
 /// Over HTTP/1.1 what follows it would be the answer to the next request, whichever site that is for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_follows_an_answer_without_content_goes_no_further() {
+async fn content_after_a_204_or_304_over_http2_is_not_forwarded() {
     let site = Origin::site("").await;
     let proxy = Proxy::start(FREE).await;
     for (in_table, status, lengths) in [(0x89, 204, vec![]), (0x8b, 304, vec!["6"])] {
@@ -819,7 +819,7 @@ const FORGED: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged";
 
 /// It has all that it was told of, as it leaves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn curl_that_has_all_of_its_answer_is_not_recorded_as_gone() {
+async fn client_that_leaves_with_a_complete_answer_is_not_recorded_as_gone() {
     let origin = Odd::start(Way::LateEnd).await;
     let proxy = Proxy::start(FREE).await;
     for version in ["--http2", "--http1.1"] {
@@ -833,7 +833,7 @@ async fn curl_that_has_all_of_its_answer_is_not_recorded_as_gone() {
 
 /// This origin sends content and trailers back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_retry_has_the_trailers_too() {
+async fn retry_includes_the_trailers() {
     let origin = Odd::start(Way::Refuse).await;
     let proxy = Proxy::start("hosts: { '*': { robots: ignore } }").await;
     let host = origin.authority();
@@ -849,7 +849,7 @@ async fn a_retry_has_the_trailers_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_retry_that_would_wait_too_long_learns_when_its_turn_is() {
+async fn retry_over_max_wait_is_refused_with_retry_after() {
     let origin = Odd::start(Way::Refuse).await;
     let proxy = Proxy::start("hosts: { '*': { robots: ignore, crawl_delay: 30s } }\npace: { max_wait: 1s }").await;
     let host = origin.authority();
@@ -862,7 +862,7 @@ async fn a_retry_that_would_wait_too_long_learns_when_its_turn_is() {
 
 /// Those that stop reading take no other's window: neither at the origin nor at the client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_that_stop_freeze_nobody_else() {
+async fn stalled_readers_do_not_stall_others() {
     let origin = Origin::https(Alpn::H2, |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         "/huge" => Reply::pattern(1 << 30),
@@ -893,7 +893,7 @@ async fn readers_that_stop_freeze_nobody_else() {
 /// Its settings say how many streams it takes, whether it answers PINGs or not; where they say one, each of the others has a
 /// connection of its own. Nobody waits for the end of another's stream.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_answers_no_ping_holds_nobody_up() {
+async fn origin_that_answers_no_ping_does_not_block_streams() {
     for one in [false, true] {
         let origin = Odd::start(Way::Mute { one }).await;
         let proxy = Proxy::start(FREE).await;

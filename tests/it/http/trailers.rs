@@ -48,7 +48,7 @@ fn chunked(url: &str, host: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn trailers_on_http_1_leave_bodies_and_connections_in_order() {
+async fn trailers_on_http1_keep_bodies_and_connections_intact() {
     let origin = Origin::http(with_trailers).await;
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
@@ -85,7 +85,7 @@ async fn trailers_pass_from_http_1() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn http_1_0_knows_no_trailers() {
+async fn http_1_0_client_gets_no_trailers() {
     let origin = Origin::http(with_trailers).await;
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
@@ -106,7 +106,7 @@ const FORBIDDEN: [(&str, &str); 7] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_no_trailer_may_say_goes_no_further() {
+async fn forbidden_trailers_are_not_forwarded() {
     let answer = |seen: &Seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => {
@@ -166,7 +166,7 @@ async fn what_no_trailer_may_say_goes_no_further() {
 
 /// Those of a request's head, behind its body. Where they follow other fields, the request is malformed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pseudo_fields_in_the_trailers_of_a_request_go_no_further() {
+async fn pseudo_fields_in_request_trailers_are_not_forwarded() {
     let origin = Origin::https(Alpn::Both, with_trailers).await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");
