@@ -23,7 +23,7 @@ fn by_version(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_status_that_blames_the_request_is_asked_again_over_http1() {
+async fn robots_answer_400_or_408_is_retried_over_http1() {
     let proxy = Proxy::start("").await;
     for status in [400, 408, 412, 421, 426, 431, 494, 505] {
         let origin = Origin::https(Alpn::Both, by_version(status, |_| Reply::text(KEEP_OUT))).await;
@@ -36,7 +36,7 @@ async fn a_status_that_blames_the_request_is_asked_again_over_http1() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_if_the_second_answer_is_the_same_the_rule_for_4xx_holds() {
+async fn robots_4xx_allows_only_if_the_retry_confirms_it() {
     let proxy = Proxy::start("admin: { address: '127.0.0.1:0' }").await;
     for (second, means) in [
         (Reply::status(400), Means::AllowAll),
@@ -62,7 +62,7 @@ async fn only_if_the_second_answer_is_the_same_the_rule_for_4xx_holds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_there_is_only_http1_it_is_asked_again_all_the_same() {
+async fn robots_400_or_408_is_retried_on_http1_only_origins() {
     let fetches = AtomicUsize::new(0);
     let origin = origin(move |_| match fetches.fetch_add(1, Ordering::SeqCst) {
         0 => Reply { then: Then::Close, ..Reply::status(408) },
@@ -75,7 +75,7 @@ async fn where_there_is_only_http1_it_is_asked_again_all_the_same() {
 
 /// Some servers, and firewalls before them, take a question for a change to be one that cannot be met.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_whose_validators_are_refused_is_fetched_without_them() {
+async fn refused_conditional_robots_fetch_is_retried_unconditionally() {
     let proxy = Proxy::start("robots: { min_ttl: 1s, max_ttl: 1s }").await;
     for status in [400, 412] {
         let origin = origin(move |seen| match seen.field("if-none-match") {
@@ -112,7 +112,7 @@ fn gaps(origin: &Origin) -> Vec<Duration> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewal_waits_longer_than_any_request_may() {
+async fn renewal_may_wait_longer_than_max_wait() {
     for mode in ["enforce", "report"] {
         let old = "User-agent: *\nCrawl-delay: 2\nDisallow: /private\n";
         let new = "User-agent: *\nCrawl-delay: 2\nDisallow: /open\n";
@@ -132,7 +132,7 @@ async fn a_renewal_waits_longer_than_any_request_may() {
 
 /// While others wait, the renewal is the next.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewal_starts_ahead_of_waiting_requests() {
+async fn renewal_starts_before_waiting_requests() {
     let robots = "User-agent: *\nCrawl-delay: 1\nDisallow: /private\n";
     let origin = one_by_one(vec![Reply::text(robots)]).await;
     let proxy = Arc::new(Proxy::start(&format!("robots: {{ {SHORT} }}")).await);
@@ -150,7 +150,7 @@ async fn a_renewal_starts_ahead_of_waiting_requests() {
 
 /// A copy that lives no longer than a gap is not renewed in every turn, whether pages wait for theirs or have to come back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn renewals_leave_turns_for_pages() {
+async fn renewals_leave_slots_for_pages() {
     for max_wait in ["50ms", "60s"] {
         let origin = one_by_one(vec![Reply::text("User-agent: *\nCrawl-delay: 0.5\n")]).await;
         let yaml = format!("pace: {{ max_wait: {max_wait} }}\nrobots: {{ min_ttl: 200ms, max_ttl: 200ms }}");
@@ -173,7 +173,7 @@ async fn renewals_leave_turns_for_pages() {
 
 /// Whoever causes it: a page that is refused, the client's own robots.txt, and with the operator's own delay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_fetch_keeps_the_gap() {
+async fn robots_fetches_keep_the_gap() {
     for (delay, yaml, target) in [
         ("1", "", "/private"),
         ("1", "", "/robots.txt"),
@@ -195,7 +195,7 @@ async fn every_fetch_keeps_the_gap() {
 
 /// A crawler with a delay of its own asks, which no other has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewal_keeps_the_delay_that_is_everybodys_and_holds_up_nobody_else() {
+async fn renewal_keeps_the_general_delay_and_does_not_delay_other_groups() {
     let robots = "User-agent: SlowBot\nCrawl-delay: 30\n\nUser-agent: *\nDisallow: /no\n";
     let origin = Origin::site(robots).await;
     let proxy = Proxy::start(
@@ -217,7 +217,7 @@ async fn a_renewal_keeps_the_delay_that_is_everybodys_and_holds_up_nobody_else()
 
 /// A redirect to a host that has just been asked for a page waits there, and the first one's page does not wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_hop_keeps_the_gap_of_the_host_it_goes_to() {
+async fn each_redirect_hop_keeps_the_gap_of_its_host() {
     let other = Origin::site("User-agent: *\nCrawl-delay: 2\n").await;
     let target = other.url_at("b.localhost", "/robots.txt");
     let here = origin(move |_| Reply::redirect(target.clone())).await;
@@ -230,7 +230,7 @@ async fn each_hop_keeps_the_gap_of_the_host_it_goes_to() {
 
 /// The gap counts from when the request for robots.txt has left, not from when its connection was begun.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gap_after_a_renewal_counts_from_its_request() {
+async fn gap_after_a_renewal_counts_from_its_request() {
     let robots = "User-agent: *\nCrawl-delay: 1\nDisallow: /private\n";
     let origin = Origin::https_after(Duration::from_millis(600), site(move |_| Reply::text(robots))).await;
     let proxy = Proxy::start(&format!("robots: {{ {SHORT} }}")).await;
@@ -245,7 +245,7 @@ async fn a_gap_after_a_renewal_counts_from_its_request() {
 
 /// Lifting the verdict does not lift the pace.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_operator_lets_through_keeps_the_crawl_delay() {
+async fn requests_allowed_by_the_operator_keep_the_crawl_delay() {
     for host in ["{ allow: [/private] }", "{ robots: report }"] {
         let origin = Origin::site("User-agent: *\nCrawl-delay: 1\nDisallow: /private\n").await;
         let proxy = Proxy::start(&format!("hosts: {{ 'a.localhost': {host} }}")).await;
@@ -258,7 +258,7 @@ async fn what_the_operator_lets_through_keeps_the_crawl_delay() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_reads_only_robots_txt_gets_it_fresh() {
+async fn request_for_a_stale_robots_txt_gets_a_fresh_copy() {
     let origin = one_by_one(vec![Reply::text(KEEP_OUT), Reply::text("new")]).await;
     let proxy = Proxy::start(&format!("robots: {{ {SHORT} }}")).await;
     assert_eq!(proxy.get(&origin.url("/robots.txt")).await.text(), KEEP_OUT);
@@ -268,7 +268,7 @@ async fn who_reads_only_robots_txt_gets_it_fresh() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_reads_it_while_it_is_out_of_reach_gets_the_last_good_copy() {
+async fn request_for_an_unreachable_robots_txt_gets_the_last_good_copy() {
     let origin = one_by_one(vec![Reply::text(KEEP_OUT), Reply::status(500)]).await;
     let proxy = Proxy::start(&format!("robots: {{ {SHORT} }}")).await;
     assert_eq!(proxy.get(&origin.url("/robots.txt")).await.text(), KEEP_OUT);
@@ -280,7 +280,7 @@ async fn who_reads_it_while_it_is_out_of_reach_gets_the_last_good_copy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_changed_setting_for_missing_files_holds_at_once() {
+async fn reloaded_on_unavailable_applies_to_known_files() {
     let gone = origin(|_| Reply::status(404)).await;
     let locked = origin(|_| Reply::status(403)).await;
     let proxy = Proxy::start("").await;
@@ -297,7 +297,7 @@ async fn a_changed_setting_for_missing_files_holds_at_once() {
 
 /// What came with a file is told to whom it came from, and to nobody who redirects there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn validators_go_only_to_the_server_that_they_came_from() {
+async fn validators_are_sent_only_to_the_server_that_issued_them() {
     let there = origin(|_| Reply::text(KEEP_OUT).field("ETag", "\"there\"")).await;
     let target = there.url_at("b.localhost", "/robots.txt");
     let here = origin(move |_| Reply::redirect(target.clone())).await;
@@ -312,7 +312,7 @@ async fn validators_go_only_to_the_server_that_they_came_from() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redirect_loop_is_an_ordinary_absence_for_a_client_that_asks_for_robots_txt() {
+async fn request_for_robots_txt_in_a_redirect_loop_is_answered_as_missing() {
     let circle = origin(|_| Reply::redirect("/robots.txt")).await;
     let nowhere = origin(|_| Reply::status(302)).await;
     let proxy = Proxy::start("").await;
@@ -327,7 +327,7 @@ async fn a_redirect_loop_is_an_ordinary_absence_for_a_client_that_asks_for_robot
 
 /// A client with less patience than the site takes would otherwise never get anywhere, and the site be asked each time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fetch_that_has_begun_ends_and_is_kept_though_nobody_waits() {
+async fn fetch_continues_and_is_stored_after_its_client_left() {
     for (reply, status) in [(Reply::text(KEEP_OUT).after(Duration::from_secs(2)), 200), (Reply::silence(), 503)] {
         let origin = origin(move |_| reply.clone()).await;
         let proxy = Proxy::start("robots: { timeout: 4s }\nadmin: { address: '127.0.0.1:0' }").await;
@@ -353,7 +353,7 @@ async fn endless_interim_answers_end_the_fetch() {
 
 /// Missing a turn says nothing about the site: it is refused as any request is, and asked when there is a turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_not_had_is_no_failure_of_the_site() {
+async fn robots_fetch_refused_by_pacing_is_not_recorded_as_a_failure() {
     let origin = Origin::site(KEEP_OUT).await;
     let proxy = Proxy::start("pace: { key: address, min_delay: 3s, max_wait: 100ms }").await;
     assert_eq!(proxy.get(&origin.url_at("a.localhost", "/open")).await.status(), 200);
@@ -388,7 +388,7 @@ async fn a_request_that_waits_for_robots_txt_counts_as_waiting() {
 
 /// What this machine has run out of is no fault of the site's, which is asked as soon as there is enough again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_descriptor_left_the_site_is_not_blamed() {
+async fn robots_fetch_without_free_descriptors_is_not_recorded_as_a_failure() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(KEEP_OUT).then_close(),
         _ => Reply::text("page").then_close(),
