@@ -24,7 +24,7 @@ fn assert_paused(response: &super::Response, at_least: u64, at_most: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_so_many_refusals_it_is_left_alone_and_clients_are_told_until_when() {
+async fn host_is_paused_after_consecutive_refusals_with_retry_after() {
     let (origin, _) = with_status(403).await;
     let proxy = Proxy::start(&format!("{BREAKER}\n{ADMIN}")).await;
     turned_away(proxy.address(), &origin, 3, 403).await;
@@ -42,7 +42,7 @@ async fn after_so_many_refusals_it_is_left_alone_and_clients_are_told_until_when
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn then_one_request_goes_and_what_comes_of_it_decides() {
+async fn one_trial_request_after_the_pause_decides() {
     let (origin, status) = with_status(503).await;
     let proxy = Proxy::start("pace: { breaker: { after: 2, pause: 1s }, max_wait: 0 }").await;
     let goes = async || {
@@ -70,7 +70,7 @@ async fn then_one_request_goes_and_what_comes_of_it_decides() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_challenge_counts_whatever_its_status_and_other_answers_break_the_row() {
+async fn challenges_count_as_refusals_and_other_answers_reset_the_count() {
     let origin = pages(|seen| match seen.path().as_str() {
         "/challenge" => Reply::text("who are you?").field("cf-mitigated", "challenge"),
         "/waf" => Reply::status(202).field("x-amzn-waf-action", "challenge"),
@@ -87,7 +87,7 @@ async fn a_challenge_counts_whatever_its_status_and_other_answers_break_the_row(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn for_some_hosts_it_is_otherwise_and_report_mode_refuses_nothing() {
+async fn breaker_can_be_set_per_host_and_only_reports_in_report_mode() {
     let (origin, _) = with_status(403).await;
     let yaml = "hosts: { a.localhost: { breaker: { after: 0 } }, b.localhost: { breaker: { after: 1 } } }";
     let proxy = Proxy::start(&format!("{BREAKER}\n{yaml}")).await;
@@ -108,7 +108,7 @@ async fn for_some_hosts_it_is_otherwise_and_report_mode_refuses_nothing() {
 
 /// Why it is off by default: pages that a site keeps for others say nothing of its load, and a row of them would stop everybody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pages_that_a_site_keeps_for_others_stop_nobody_unless_it_is_switched_on() {
+async fn breaker_is_off_by_default() {
     let origin = pages(|seen| match seen.path().starts_with("/members/") {
         true => Reply::status(403),
         false => Reply::text("page"),
@@ -124,7 +124,7 @@ async fn pages_that_a_site_keeps_for_others_stop_nobody_unless_it_is_switched_on
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pause_outlives_the_process() {
+async fn pause_survives_a_restart() {
     let (origin, _) = with_status(403).await;
     let proxy = Binary::serve(BREAKER).await;
     turned_away(proxy.address(), &origin, 3, 403).await;
@@ -136,7 +136,7 @@ async fn a_pause_outlives_the_process() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_of_a_machine_leave_it_alone_together() {
+async fn processes_of_a_machine_share_the_pause() {
     let (origin, status) = with_status(200).await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let processes = processes(directory.path(), 2, BREAKER).await;
@@ -147,7 +147,7 @@ async fn processes_of_a_machine_leave_it_alone_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_do_instances_of_a_fleet() {
+async fn instances_of_a_fleet_share_the_pause() {
     let Some(redis) = Redis::start().await else { return };
     let (origin, status) = with_status(200).await;
     let fleet = fleet(&redis, 3, BREAKER).await;

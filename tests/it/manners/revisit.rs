@@ -28,7 +28,7 @@ async fn with(client: &mut Client, origin: &Origin, method: &str, path: &str, fi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_is_fetched_once_and_who_has_it_hears_that_it_is_the_same() {
+async fn repeated_request_is_refused_or_answered_304() {
     let origin = site().await;
     let proxy = Proxy::start(REVISIT).await;
     let client = &mut proxy.client().await;
@@ -57,7 +57,7 @@ async fn a_page_is_fetched_once_and_who_has_it_hears_that_it_is_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_304_has_the_fields_that_caches_go_by() {
+async fn min_revisit_304_contains_the_caching_fields() {
     let repeated = [
         ("Date", MODIFIED),
         ("Vary", "Accept"),
@@ -93,7 +93,7 @@ async fn the_304_has_the_fields_that_caches_go_by() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_no_delivery_of_the_page_may_be_asked_again() {
+async fn failed_head_and_partial_requests_do_not_count_as_visits() {
     let origin = site().await;
     let proxy = Proxy::start(REVISIT).await;
     let client = &mut proxy.client().await;
@@ -108,7 +108,7 @@ async fn what_was_no_delivery_of_the_page_may_be_asked_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_over_http2() {
+async fn min_revisit_applies_to_http2() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start(REVISIT).await;
     let client = proxy.h2(&origin, "a.localhost").await;
@@ -119,7 +119,7 @@ async fn the_same_over_http2() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn for_some_hosts_it_is_otherwise_and_report_mode_refuses_nothing() {
+async fn min_revisit_can_be_set_per_host_and_only_reports_in_report_mode() {
     let origin = site().await;
     let proxy = Proxy::start(&format!("{REVISIT}\nhosts: {{ b.localhost: {{ min_revisit: 0 }} }}")).await;
     for (host, again) in [("a.localhost", 429), ("b.localhost", 200)] {
@@ -137,7 +137,7 @@ async fn for_some_hosts_it_is_otherwise_and_report_mode_refuses_nothing() {
 
 /// What another has fetched is told to nobody who may not fetch it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_forbids_a_page_comes_first() {
+async fn disallowed_client_gets_the_refusal_before_min_revisit() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: kept-out\nDisallow: /page\n"),
         _ => Reply::text("page").field("ETag", "\"a\""),
@@ -166,7 +166,7 @@ async fn what_forbids_a_page_comes_first() {
 
 /// One who has declared no purpose has fetched it; what it reserves is not known then, and is not handed to one who has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_that_reserves_a_use_is_not_shown_by_what_is_remembered_of_it() {
+async fn remembered_visit_does_not_reveal_a_page_to_a_refused_purpose() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => Reply::text("its content").field("ETag", "\"a\"").field("X-Robots-Tag", "noai"),
@@ -186,7 +186,7 @@ async fn a_page_that_reserves_a_use_is_not_shown_by_what_is_remembered_of_it() {
 
 /// It is not sent: it neither waits for a turn, nor takes one, nor costs anything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_answered_without_the_site_takes_no_turn_of_it() {
+async fn min_revisit_answer_uses_neither_slot_nor_budget() {
     let origin = site().await;
     let hosts = "hosts: { a.localhost: { crawl_delay: 2s, budget: { requests: 2 } } }";
     let proxy = Proxy::start(&format!("pace: {{ min_revisit: 1h, max_wait: 3s }}\n{hosts}")).await;
@@ -207,7 +207,7 @@ async fn what_is_answered_without_the_site_takes_no_turn_of_it() {
 
 /// All that wait for their turn look again when it comes, and give it back unused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_waited_for_a_turn_does_not_fetch_what_was_delivered_meanwhile() {
+async fn waiting_request_is_not_sent_if_the_page_was_delivered_meanwhile() {
     let origin = site().await;
     let hosts = "hosts: { a.localhost: { crawl_delay: 1s, budget: { requests: 2 } } }";
     let proxy = Proxy::start(&format!("pace: {{ min_revisit: 1h, max_wait: 30s }}\n{hosts}")).await;
@@ -225,7 +225,7 @@ async fn who_has_waited_for_a_turn_does_not_fetch_what_was_delivered_meanwhile()
 
 /// A site that knows no ranges, or no such protocol, answers with the page: it was delivered, however it was asked for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_whole_page_is_one_whatever_was_asked_for() {
+async fn whole_page_sent_for_a_range_or_upgrade_counts_as_a_visit() {
     let origin = site().await;
     let proxy = Proxy::start(REVISIT).await;
     let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
@@ -243,7 +243,7 @@ async fn a_whole_page_is_one_whatever_was_asked_for() {
 
 /// On a connection that an origin has authenticated, no request says who asks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_hears_of_what_was_sent_on_anothers_authenticated_connection() {
+async fn visits_on_an_authenticated_connection_are_not_remembered() {
     let origin = site().await;
     let proxy = Proxy::start(REVISIT).await;
     let alice = &mut proxy.client().await;
@@ -261,7 +261,7 @@ async fn nobody_hears_of_what_was_sent_on_anothers_authenticated_connection() {
 
 /// What others were sent says nothing of the page that a client of its own name would get.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_says_who_asks_hears_nothing_of_the_page_that_others_had() {
+async fn request_with_credentials_gets_no_304_from_visits_of_others() {
     let origin = site().await;
     let proxy = Proxy::start(REVISIT).await;
     assert_eq!(with(&mut proxy.client().await, &origin, "GET", "/page", "").await.status(), 200);
@@ -275,7 +275,7 @@ async fn who_says_who_asks_hears_nothing_of_the_page_that_others_had() {
 
 /// So was one that was sent as a range of all its bytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_range_of_all_bytes_is_the_whole_page() {
+async fn range_of_all_bytes_counts_as_a_visit() {
     for range in ["bytes=0-", "bytes=0-99"] {
         let origin = site().await;
         let proxy = Proxy::start(REVISIT).await;
@@ -297,7 +297,7 @@ async fn a_range_of_all_bytes_is_the_whole_page() {
 
 /// RFC 9110 §14.2: a Range in a unit that is not known is ignored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn neither_an_unknown_range_unit_nor_dot_segments_make_another_page() {
+async fn unknown_range_units_and_dot_segments_count_as_the_same_page() {
     let origin = site().await;
     let proxy = Proxy::start(REVISIT).await;
     let client = &mut proxy.client().await;
