@@ -37,7 +37,7 @@ async fn openssl(arguments: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_rejects_our_certificate_is_logged_once_with_what_helps() {
+async fn client_rejecting_our_certificate_is_logged_once_with_a_hint() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Binary::serve(ON).await;
     let (url, address) = (proxy.url(), proxy.address());
@@ -65,7 +65,7 @@ async fn a_client_that_rejects_our_certificate_is_logged_once_with_what_helps() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn distrust_is_counted_and_shown() {
+async fn rejected_certificates_are_counted_and_shown_in_status() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start(ON).await;
     let admin = proxy.admin_address();
@@ -95,7 +95,7 @@ async fn distrust_is_counted_and_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_hears_why_its_handshake_failed() {
+async fn failed_handshake_ends_with_the_right_alert() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start("").await;
     let (proxy, target) = (proxy.address().to_string(), origin.authority("a.localhost"));
@@ -112,7 +112,7 @@ async fn a_client_hears_why_its_handshake_failed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_listener_that_wants_a_certificate_says_so() {
+async fn missing_client_certificate_ends_with_the_right_alert() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let files = ["certificate.pem", "key.pem"].map(|name| directory.path().join(name));
     let (certificate, key) = test_ca().pem_pair("proxy.localhost");

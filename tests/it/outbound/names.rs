@@ -26,7 +26,7 @@ async fn ask(proxy: &Proxy, origin: &Origin, alpn: &[u8], target: &str) -> Respo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_underscore_stays_one_wherever_the_name_goes() {
+async fn underscore_in_a_name_is_kept_everywhere() {
     let parent = Parent::start(Conduct::Serve).await;
     for alpn in [Alpn::Both, Alpn::H1] {
         let right = Origin::https_as(test_ca(), &[NAME], alpn, answer).await;
@@ -86,7 +86,7 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
 
 /// As at the limit on processes of a user or a container.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_are_looked_up_where_no_thread_can_be_started_any_more() {
+async fn names_are_looked_up_without_new_threads() {
     let origin = Origin::http(answer).await;
     let directory = tempfile::tempdir().unwrap();
     let (library, limit) = (preload(directory.path(), NO_THREADS), directory.path().join("no-threads"));

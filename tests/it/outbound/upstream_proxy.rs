@@ -12,7 +12,7 @@ async fn through(parent: &Parent, user: &str, yaml: &str) -> Proxy {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn http_is_asked_for_in_absolute_form_with_credentials() {
+async fn http_requests_use_absolute_form_with_the_upstream_credentials() {
     let origin = Origin::site(ROBOTS).await;
     for parent in [Parent::start(Conduct::Ask("alice:a secret")).await, Parent::start_tls(Conduct::Serve).await] {
         let proxy = through(&parent, USER, "").await;
@@ -31,7 +31,7 @@ async fn http_is_asked_for_in_absolute_form_with_credentials() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_client_shows_us_stays_here() {
+async fn client_proxy_credentials_are_not_sent_to_the_upstream_proxy() {
     let origin = Origin::site(ROBOTS).await;
     let parent = Parent::start(Conduct::Serve).await;
     let proxy = through(&parent, "", "").await;
@@ -45,7 +45,7 @@ async fn what_the_client_shows_us_stays_here() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn https_goes_through_connect_robots_txt_too() {
+async fn https_pages_and_robots_txt_use_connect_to_the_upstream_proxy() {
     for (tls, alpn) in [(false, Alpn::H1), (false, Alpn::Both), (true, Alpn::Both)] {
         let origin = Origin::tls_site(alpn, ROBOTS).await;
         let conduct = Conduct::Ask("alice:a secret");
@@ -67,7 +67,7 @@ async fn https_goes_through_connect_robots_txt_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_connection_to_the_parent_serves_two_origins() {
+async fn upstream_connections_are_not_shared_between_origins() {
     let first = Origin::tls_site(Alpn::H1, ROBOTS).await;
     let (plain, other) = (Origin::site(ROBOTS).await, Origin::site("").await);
     let parent = Parent::start(Conduct::Serve).await;
@@ -85,7 +85,7 @@ async fn no_connection_to_the_parent_serves_two_origins() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn other_credentials_open_other_connections() {
+async fn changed_upstream_credentials_open_new_connections() {
     let origin = Origin::site("").await;
     let parent = Parent::start(Conduct::Serve).await;
     let proxy = through(&parent, "alice:1@", "hosts: { '*': { robots: ignore } }").await;
@@ -100,7 +100,7 @@ async fn other_credentials_open_other_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_hop_of_a_redirected_robots_txt_goes_that_way() {
+async fn each_hop_of_a_redirected_robots_txt_uses_the_upstream_proxy() {
     let last = Origin::tls_site(Alpn::H1, ROBOTS).await;
     let to = last.url("/robots.txt");
     let first = Origin::http(move |seen| match seen.path().as_str() {
@@ -119,7 +119,7 @@ async fn each_hop_of_a_redirected_robots_txt_goes_that_way() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_that_only_the_parent_knows_are_its_to_resolve() {
+async fn names_are_resolved_by_the_upstream_proxy() {
     let origin = Origin::site(ROBOTS).await;
     let parent = Parent::start(Conduct::Serve).await;
     let proxy = through(&parent, "", "").await;
@@ -128,7 +128,7 @@ async fn names_that_only_the_parent_knows_are_its_to_resolve() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_closed_stays_closed() {
+async fn egress_rules_apply_with_an_upstream_proxy() {
     let origin = Origin::site("").await;
     let parent = Parent::start(Conduct::Serve).await;
     let closed = "egress: { allow: [], deny: ['*.closed.invalid'] }";
@@ -150,7 +150,7 @@ async fn what_is_closed_stays_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tunnels_go_through_connect() {
+async fn tunnels_use_connect_to_the_upstream_proxy() {
     let origin = Origin::tls_site(Alpn::H1, ROBOTS).await;
     let parent = Parent::start(Conduct::Ask("alice:a secret")).await;
     let proxy = through(&parent, USER, "intercept: { default: tunnel }").await;
@@ -162,7 +162,7 @@ async fn tunnels_go_through_connect() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn websockets_go_through_connect() {
+async fn websockets_use_connect_to_the_upstream_proxy() {
     let handler = |seen: &crate::support::Seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(ROBOTS),
         _ => Reply::websocket(),
@@ -197,7 +197,7 @@ const BAD: [(Conduct, u16, &str); 9] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bad_parent_is_named_without_its_credentials() {
+async fn upstream_proxy_failures_are_reported_without_credentials() {
     let origin = Origin::tls_site(Alpn::H1, ROBOTS).await;
     for (conduct, status, error) in BAD {
         let parent = Parent::start(conduct.clone()).await;
@@ -228,7 +228,7 @@ async fn a_bad_parent_is_named_without_its_credentials() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_parent_that_cannot_be_reached_or_trusted() {
+async fn unreachable_and_untrusted_upstream_proxies_are_reported() {
     let origin = Origin::tls_site(Alpn::H1, ROBOTS).await;
     let ignore = "hosts: { '*': { robots: ignore } }";
     let gone = Parent::start(Conduct::Serve).await;
@@ -256,7 +256,7 @@ async fn a_parent_that_cannot_be_reached_or_trusted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_parent_s_word_is_not_the_site_s() {
+async fn errors_of_the_upstream_proxy_are_not_taken_for_robots_txt() {
     let origin = Origin::site(ROBOTS).await;
     // As a page of the site either would mean that everything is allowed.
     for said in [
@@ -298,7 +298,7 @@ async fn a_parent_s_word_is_not_the_site_s() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_parent_that_is_ourselves_is_a_loop() {
+async fn upstream_proxy_that_is_our_own_address_is_a_loop() {
     let (plain, tls) = (Origin::site("").await, Origin::tls_site(Alpn::H1, "").await);
     let proxy = Proxy::start("").await;
     let own = format!("egress: {{ upstream_proxy: 'http://{}' }}", proxy.address());
@@ -323,7 +323,7 @@ async fn a_parent_that_is_ourselves_is_a_loop() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn politely_may_be_the_parent_of_politely() {
+async fn politely_can_be_an_upstream_proxy_of_politely() {
     let (plain, tls) = (Origin::site(ROBOTS).await, Origin::tls_site(Alpn::Both, ROBOTS).await);
     let parent = Proxy::start("").await;
     // The child trusts the parent's authority.
@@ -345,7 +345,7 @@ async fn politely_may_be_the_parent_of_politely() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_the_address_is_not_known_each_host_has_its_own_pace() {
+async fn pace_key_address_falls_back_to_the_host_behind_an_upstream_proxy() {
     let origin = Origin::site("").await;
     let parent = Parent::start(Conduct::Serve).await;
     let pace = "pace: { key: address, min_delay: 60s, max_wait: 0 }\nhosts: { '*': { robots: ignore } }";

@@ -204,7 +204,7 @@ fn has_spoken(page: &str, expected: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_openssl_serves_is_reached_and_what_is_not_says_why() {
+async fn openssl_servers_are_reached_or_the_refusal_names_the_reason() {
     let certificates = Certificates::make();
     // Both sides of all of them compute on one machine.
     let patient = "\nlimits: { connect_timeout: 30s }";
@@ -361,7 +361,7 @@ async fn faults(proxies: &[(&str, Proxy)], port: u16, said: &str, helps: &str, r
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_setting_that_a_refusal_names_helps_and_where_none_does_it_says_so() {
+async fn setting_suggested_by_a_tls_refusal_works() {
     let certificates = Certificates::make();
     let proxies = with_each_setting(&certificates).await;
     let (proxies, certificates) = (&proxies, &certificates);
@@ -403,7 +403,7 @@ async fn refuse(mut stream: TcpStream, says: &[u8]) {
 
 /// Whoever stands in between can send it: what comes then is verified as before, and has no older version.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_forged_refusal_lowers_nothing() {
+async fn forged_tls_refusal_does_not_weaken_verification_or_version() {
     let certificates = Certificates::make();
     for (kind, terms, status, said) in [
         ("p256", "", 200, "TLSv1.3"),
@@ -430,7 +430,7 @@ async fn a_forged_refusal_lowers_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn old_versions_are_for_the_hosts_they_are_written_for() {
+async fn legacy_tls_applies_only_to_its_hosts() {
     let certificates = Certificates::make();
     let proxy = Proxy::start(
         &certificates.trusted("a.localhost: { robots: ignore, tls: legacy }, odd-.localhost: { robots: ignore }"),
@@ -523,7 +523,7 @@ async fn front_named(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn robots_txt_pages_and_web_sockets_go_that_way_alike_and_it_is_remembered() {
+async fn openssl_fallback_serves_robots_txt_pages_and_websockets_and_is_remembered() {
     let certificates = Certificates::make();
     let origin = Origin::http(answer).await;
     let (port, counts) = front(&origin, &certificates, "p256", false).await;
@@ -552,7 +552,7 @@ async fn robots_txt_pages_and_web_sockets_go_that_way_alike_and_it_is_remembered
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn terms_of_a_host_hold_there_too() {
+async fn tls_settings_of_a_host_apply_to_the_openssl_fallback() {
     let certificates = Certificates::make();
     let origin = Origin::http(answer).await;
     let (port, _) = front(&origin, &certificates, "p256", true).await;
@@ -582,7 +582,7 @@ async fn terms_of_a_host_hold_there_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_way_of_an_upstream_proxy_it_is_two_tunnels_at_first() {
+async fn openssl_fallback_through_an_upstream_proxy_opens_a_second_tunnel_once() {
     let certificates = Certificates::make();
     let origin = Origin::http(answer).await;
     let (port, counts) = front(&origin, &certificates, "p256", false).await;
@@ -600,7 +600,7 @@ async fn by_way_of_an_upstream_proxy_it_is_two_tunnels_at_first() {
 
 /// rustls takes no key of P-521.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn http2_goes_that_way_too() {
+async fn openssl_fallback_supports_http2() {
     let certificates = Certificates::make();
     let mut acceptor = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls_server()).unwrap();
     acceptor.set_certificate_chain_file(certificates.file("p521.pem")).unwrap();
@@ -630,7 +630,7 @@ async fn http2_goes_that_way_too() {
 
 /// The servers end a handshake whose SNI is another than that which they are told to expect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_underscore_is_sent_and_verified_that_way_too() {
+async fn openssl_fallback_sends_and_verifies_names_with_underscores() {
     const NAME: &str = "a_b.c.localhost";
     let certificates = Certificates::make();
     let origin = Origin::http(answer).await;
@@ -658,7 +658,7 @@ async fn an_underscore_is_sent_and_verified_that_way_too() {
 
 /// An origin that rustls can speak to is spoken to by rustls alone: what it lacks for another reason is asked for once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_that_is_read_and_found_wrong_is_not_asked_for_again() {
+async fn wrong_certificate_is_not_fetched_again_by_the_openssl_fallback() {
     let other = crate::support::TestCa::new("an authority that nobody trusts");
     for origin in [
         Origin::https_as(&other, &["a.localhost"], Alpn::Both, answer).await,
@@ -673,7 +673,7 @@ async fn a_certificate_that_is_read_and_found_wrong_is_not_asked_for_again() {
 
 /// rustls takes no name with a hyphen at the end of a label; browsers and curl do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_name_that_rustls_does_not_take_is_sent_as_it_is() {
+async fn name_that_rustls_rejects_uses_the_openssl_fallback() {
     let certificates = Certificates::make();
     let origin = Origin::http(answer).await;
     let (port, _) = front(&origin, &certificates, "p256", false).await;
