@@ -32,7 +32,7 @@ async fn get(proxy: &Proxy, url: &str, user: &str) -> crate::support::Response {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_s_own_overrides_hold_for_her_alone() {
+async fn host_overrides_of_a_user_apply_only_to_her() {
     let origin = Origin::site(ROBOTS).await;
     let yaml = "hosts: { '*.localhost': { robots: ignore, deny: [/mine/] }, b.localhost: { intercept: deny } }";
     let proxy = Proxy::start(&format!("{}\nhosts: {{ a.localhost: {{ deny: [/ours/] }} }}", users(yaml))).await;
@@ -59,7 +59,7 @@ async fn a_user_s_own_overrides_hold_for_her_alone() {
 
 /// The crawler that the site sees is the one whose rules are kept, and the one on record.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_s_own_user_agent_is_sent_and_names_the_group_that_is_obeyed() {
+async fn user_agent_of_a_user_is_sent_and_selects_the_robots_group() {
     let origin = Origin::site("User-agent: AliceBot\nDisallow: /alice\nUser-agent: MainBot\nDisallow: /main\n").await;
     let own = users("user_agent: 'AliceBot/2 (+https://alice.example)'");
     let yaml = format!(
@@ -89,7 +89,7 @@ async fn a_user_s_own_user_agent_is_sent_and_names_the_group_that_is_obeyed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_user_may_ask_is_listed() {
+async fn egress_lists_of_a_user_are_enforced() {
     let origin = Origin::site(ROBOTS).await;
     let proxy = Proxy::start(&users("egress: { hosts: [a.localhost], methods: [HEAD, GET] }")).await;
     for (host, alice) in [("a.localhost", 200), ("b.localhost", 403)] {
@@ -119,7 +119,7 @@ pub fn holding(seen: &Seen) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_s_connections_in_use_are_bounded_and_given_back() {
+async fn max_connections_of_a_user_counts_connections_in_use() {
     let origin = Origin::http(holding).await;
     let proxy = Proxy::start(&users("max_connections: 2")).await;
     let open = async |user: &str| {
@@ -154,7 +154,7 @@ async fn a_user_s_connections_in_use_are_bounded_and_given_back() {
 
 /// The streams of a connection may be of several users: each counts while one of theirs is open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_user_s_stream_does_not_give_a_user_s_place_away() {
+async fn user_places_on_a_shared_h2_connection_are_counted_separately() {
     let origin = Origin::http(holding).await;
     let proxy = Proxy::start(&users("max_connections: 1")).await;
     let shared = H2Client::known(proxy.client().await).await;
@@ -176,7 +176,7 @@ async fn another_user_s_stream_does_not_give_a_user_s_place_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_s_intercepted_tunnels_count_while_they_are_in_use() {
+async fn intercepted_tunnels_count_for_their_user_while_in_use() {
     let origin = Origin::https(Alpn::H1, holding).await;
     let proxy = Proxy::start(&users("max_connections: 1")).await;
     let host = origin.authority("a.localhost");
@@ -202,7 +202,7 @@ async fn a_user_s_intercepted_tunnels_count_while_they_are_in_use() {
 
 /// A client may open them ahead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_s_silent_tunnels_make_room() {
+async fn silent_tunnels_of_a_user_make_room_for_new_ones() {
     let origin = Origin::http(holding).await;
     for how in ["intercept", "tunnel"] {
         let limits = "{ header_timeout: 1h, idle_timeout: 1s }";
@@ -221,7 +221,7 @@ async fn a_user_s_silent_tunnels_make_room() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_has_ended_is_not_counted() {
+async fn closed_connection_does_not_count_for_its_user() {
     let origin = Origin::site(ROBOTS).await;
     let proxy = Proxy::start(&users("max_connections: 1")).await;
     for _ in 0..3 {
@@ -239,7 +239,7 @@ async fn a_connection_that_has_ended_is_not_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_s_waiting_requests_are_bounded() {
+async fn max_waiting_of_a_user_is_enforced() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 30\n"),
         _ => Reply::text("page"),
@@ -278,7 +278,7 @@ async fn a_user_s_waiting_requests_are_bounded() {
 
 /// Of a robots.txt that is redirected, a user is shown what that user could have asked for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_another_host_gives_for_a_robots_txt_is_not_shown_to_who_may_not_ask_there() {
+async fn redirected_robots_txt_is_hidden_from_users_denied_its_host() {
     for confined in ["egress: { hosts: [a.localhost] }", "hosts: { b.localhost: { deny: [/] } }"] {
         let inner = Origin::site("User-agent: *\nDisallow: /inner\n").await;
         let target = inner.url_at("b.localhost", "/robots.txt");
@@ -303,7 +303,7 @@ async fn what_another_host_gives_for_a_robots_txt_is_not_shown_to_who_may_not_as
 
 /// Guesses are judged 5 s apart under one name: those of clients that have left are not judged at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_left_takes_no_turn_of_who_waits_for_a_password_to_be_judged() {
+async fn password_checks_of_departed_clients_are_skipped() {
     let origin = Origin::site(ROBOTS).await;
     let proxy = Proxy::start(&users("")).await;
     let (url, guesses) = (origin.url("/x"), 8);

@@ -10,7 +10,7 @@ async fn get(proxy: &Binary, url: &str) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn refusals_are_logged_a_few_at_a_time() {
+async fn logged_refusals_are_rate_limited() {
     let origin = Origin::site("User-agent: *\nDisallow: /private\n").await;
     let proxy = Binary::serve("").await;
     for number in 0..30 {
@@ -55,7 +55,7 @@ async fn journal(log: &str, stream: impl Fn(u64, u64) -> String) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_journal_gets_its_own_severities_and_no_second_time() {
+async fn journal_lines_have_severities_and_no_timestamps() {
     let text = journal("access: journal", |device, inode| format!("{device}:{inode}")).await;
     assert!(text.lines().all(|line| line.starts_with("<6>")), "{text}");
     assert!(text.contains("<6>listening on 127.0.0.1:") && text.contains("\n<6>id="), "{text}");

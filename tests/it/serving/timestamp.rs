@@ -159,7 +159,7 @@ async fn faults(directory: &Path, more: &[&str]) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_time_stamp_of_the_head_is_stored_and_verified_by_us_and_by_openssl() {
+async fn time_stamp_of_the_head_is_stored_and_verified_by_openssl() {
     let (tsa, directory) = (Tsa::start(), example());
     let [ca, another] = ["ca.pem", "another.pem"].map(|name| tsa.file(name));
     let ended = tsa.stamp(directory.path(), "/tsr", &["--tsa-ca", &ca]).await;
@@ -192,7 +192,7 @@ async fn a_time_stamp_of_the_head_is_stored_and_verified_by_us_and_by_openssl() 
 }
 
 #[tokio::test]
-async fn a_chain_that_was_rewritten_no_longer_has_the_line_that_was_stamped() {
+async fn rewritten_chain_fails_its_time_stamp() {
     let (tsa, directory) = (Tsa::start(), example());
     assert_eq!(tsa.stamp(directory.path(), "/tsr", &[]).await.code, 0);
     let (file, stamp) = (segment(directory.path()), stamps(directory.path()).pop().unwrap());
@@ -241,7 +241,7 @@ async fn a_chain_that_was_rewritten_no_longer_has_the_line_that_was_stamped() {
 }
 
 #[tokio::test]
-async fn what_is_no_time_stamp_of_this_head_is_not_stored() {
+async fn invalid_time_stamp_answers_are_not_stored() {
     let (tsa, directory) = (Tsa::start(), example());
     let ca = tsa.file("ca.pem");
     assert_eq!(tsa.stamp(example().path(), "/tsr", &[]).await.code, 0, "so that it has answered once");
