@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_this_machine_and_the_address_that_is_configured_hear_our_token() {
+    fn token_is_sent_only_to_this_machine_or_the_configured_address() {
         for (address, is_given, is_configured, hears) in [
             ("127.0.0.1:3129", true, false, true),
             ("127.0.0.1:3129", true, true, true),

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_fault_of_a_file_or_program_has_the_hint_of_the_limit() {
+    fn resource_errors_get_the_hint_of_their_limit() {
         let failed = |number, hint| CommandError::usage(io::Error::from_raw_os_error(number), hint).message;
         for number in [libc::EFBIG, libc::ENOSPC, libc::EDQUOT] {
             assert!(failed(number, "correct the path").contains("\nhint: make room on the disk, "), "{number}");

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_steers_a_terminal_or_hides_is_not_passed_on() {
+    fn control_and_invisible_characters_are_escaped() {
         let unseen: String = (0..=0xffff).filter_map(char::from_u32).filter(|c| is_unseen(*c)).collect();
         let shown_of = |c: char| {
             [

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_addresses_of_a_name_the_first_that_is_a_proxys_is_taken() {
+    fn first_address_of_a_name_that_is_a_proxy_is_used() {
         let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let (other, proxy) = (site("404 Not Found", false), site("200 OK", true));
         for addresses in [&[proxy, other][..], &[other, proxy], &[nobody, other, proxy]] {
@@ -220,7 +220,7 @@ mod tests {
 
     /// The proxy's host goes into JAVA_TOOL_OPTIONS, where a space begins another option.
     #[test]
-    fn what_is_no_host_name_is_no_proxys() {
+    fn invalid_proxy_host_in_proxy_pac_is_refused() {
         for pac in ["return \"PROXY 127.0.0.1 -XX:OnOutOfMemoryError=x:3128\"", "return \"PROXY a\tb:3128\""] {
             let said = ask(&[site_with("200 OK", true, pac)]).err().expect("an error");
             assert!(said.contains("neither a politely proxy"), "{said}");

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_named_from_here_is_below_this_one() {
+    fn nearest_existing_parent_of_a_relative_path_is_the_current_directory() {
         assert_eq!(existing(Path::new("not/there")), Ok(std::env::current_dir().unwrap()));
         assert!(existing(Path::new("/dev/null/below")).unwrap_err().ends_with("/dev/null is not a directory"));
     }

@@ -243,7 +243,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn what_a_site_has_written_does_not_steer_the_terminal() {
+    fn control_characters_of_a_site_are_escaped() {
         let file = "User-agent: *\nDisallow: /\x1b[2J\nSitemap: \u{9b}31m\n";
         let entry = as_fetched(RobotsTxt::parse(file.as_bytes()), SystemTime::now());
         let (authority, rules) = (Authority::from_url("http://a.example").unwrap(), HostRules::new(Arc::default()));

@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_date_and_a_second_are_meant_as_a_whole() {
+    fn date_or_second_means_its_last_instant() {
         let read = |text: &str| rfc3339::millis(at_end(text).unwrap());
         assert_eq!(read("2026-11-20"), "2026-11-20T23:59:59.999Z");
         assert_eq!(read("2026-11-20T00:00:00Z"), "2026-11-20T00:00:00.999Z");

@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_of_an_unknown_authority_comes_with_what_to_set() {
+    fn unknown_authority_gets_a_hint_with_the_setting() {
         let said = "it could not be read (the certificate is a CA certificate, as self-signed ones often are, and is not trusted)";
         let hint = certificate_hint("https://a.example:8443/robots.txt", said).unwrap();
         assert!(hint.contains("'hosts={\"a.example\": {verify: off}}'"), "{hint}");
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_that_is_advised_is_the_whole_one() {
+    fn suggested_max_wait_covers_the_whole_wait() {
         let advised = |max_wait, longest| at_least(Duration::from_secs(max_wait), Duration::from_secs(longest));
         assert_eq!(advised(10, 60), "61s");
         assert_eq!(advised(600, 900), "16m");

@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_of_what_is_left_fits_into_a_pipe() {
+    fn message_about_leftover_processes_fits_into_one_pipe_write() {
         let said = |program: &str| String::from_utf8(left_behind(program.as_ref(), "sleep (7)", "is killed")).unwrap();
         assert_eq!(said("sh"), "politely: sh left behind: sleep (7): is killed\n");
         for letter in ["x", "é", "\u{1b}"] {

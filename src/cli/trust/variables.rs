@@ -226,7 +226,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn what_is_set_already_is_kept_and_added_to_once() {
+    fn existing_variables_are_extended_once() {
         let home = tempfile::tempdir().unwrap();
         let ca = Ca::open_or_create(&home.path().join("ca")).unwrap();
         let roots = roots::bundle(None).unwrap();
@@ -292,7 +292,7 @@ mod tests {
 
     /// A program may be reading the files.
     #[test]
-    fn no_file_is_changed_under_who_has_it_open_and_none_is_replaced_without_need() {
+    fn files_are_replaced_atomically_and_only_if_changed() {
         let home = tempfile::tempdir().unwrap();
         let ca = Ca::open_or_create(&home.path().join("ca")).unwrap();
         let roots = roots::bundle(None).unwrap();
@@ -328,7 +328,7 @@ mod tests {
 
     /// The programs use the last setting.
     #[test]
-    fn settings_of_wget_apt_and_curl_do_not_lead_past_the_proxy_and_are_written_anew_for_another() {
+    fn wget_apt_and_curl_settings_are_rewritten_to_use_the_proxy() {
         let home = tempfile::tempdir().unwrap();
         let ca = Ca::open_or_create(&home.path().join("ca")).unwrap();
         let roots = roots::bundle(None).unwrap();
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_is_not_known_is_not_named() {
+    fn proxy_settings_are_left_out_without_a_known_proxy() {
         let home = tempfile::tempdir().unwrap();
         let ca = Ca::open_or_create(&home.path().join("ca")).unwrap();
         let roots = roots::bundle(None).unwrap();
