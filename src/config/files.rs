@@ -278,7 +278,7 @@ mod tests {
     use std::time::SystemTime;
 
     #[test]
-    fn root_follows_no_link_in_anothers_directory_and_leaves_it_what_it_makes() {
+    fn root_does_not_follow_links_in_directories_of_other_users() {
         let home = tempfile::tempdir().unwrap();
         let (link, target, file) = (home.path().join("link"), home.path().join("target"), home.path().join("file"));
         symlink(&target, &link).unwrap();
@@ -294,7 +294,7 @@ mod tests {
 
     /// Anybody can put a file into a directory such as /tmp before we do.
     #[test]
-    fn what_another_user_has_put_there_is_not_opened_and_what_is_ours_is_ours_alone() {
+    fn files_of_other_users_are_not_opened() {
         let home = tempfile::tempdir().unwrap();
         let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         let open = |path: &Path| open_own(OpenOptions::new().read(true).write(true).create(true).truncate(false), path);
@@ -322,7 +322,7 @@ mod tests {
 
     /// The operator may first try a service with sudo.
     #[test]
-    fn a_directory_that_root_makes_is_its_owners_who_has_the_one_above() {
+    fn directory_created_by_root_belongs_to_the_owner_of_its_parent() {
         let home = tempfile::tempdir().unwrap();
         let made = home.path().join("one/two");
         private_directory(&made).unwrap();
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_has_left_half_written_is_removed_after_a_day() {
+    fn half_written_files_are_removed_after_a_day() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         let [old, new, other] = [".politely-new-a", ".politely-new-b", ".tmpabcD3f"].map(at);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_the_users() {
+    fn cache_directory_is_below_xdg_cache_home_or_home() {
         let home = |name: &str| (name == "HOME").then(|| "/home/a".into());
         assert_eq!(choose_cache(home), PathBuf::from("/home/a/.cache/politely"));
         let both = |name: &str| Some(OsString::from(if name == "HOME" { "/home/a" } else { "/cache" }));
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn systemd_overrides_the_user_and_root_has_the_machines() {
+    fn state_directory_is_systemds_then_the_users_or_the_machines_for_root() {
         let user = [("HOME", "/home/a"), ("XDG_DATA_HOME", "/home/a/data")];
         assert_eq!(
             chosen(&[("STATE_DIRECTORY", "/var/lib/x:/var/lib/y"), user[0]], false),
