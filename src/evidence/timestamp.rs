@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_says_which_line_it_is_for() {
+    fn time_stamp_file_name_identifies_its_line() {
         let (head, name) = ([0xab; 32], "ab".repeat(32));
         assert_eq!(stamped(Path::new(&format!("/x/00000012-{name}.tsr"))), Some((12, head)));
         for other in [format!("12-{name}.tsr"), format!("00000012-{name}.jsonl"), "00000012-ab.tsr".to_owned()] {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_time_stamp_is_refused_in_its_own_words() {
+    fn invalid_time_stamps_are_refused_with_the_reason() {
         let head = [7; 32];
         let said = |response: &[u8]| check(response, &head, None, &[]).unwrap_err().to_string();
         assert_eq!(said(b"<html>"), "malformed time stamp: it is not DER");

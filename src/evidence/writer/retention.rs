@@ -55,14 +55,14 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_is_as_old_as_the_time_since_the_next_began() {
+    fn age_of_a_segment_counts_from_the_start_of_the_next() {
         assert_eq!(days(&[1000, 1001, 1002, 1003], 1010), [9, 8, 7]);
         assert_eq!(days(&[1000, 1020, 1045], 1060), [40, 15], "weeks without a record are time that has passed");
         assert_eq!((days(&[1000], 2000), days(&[], 2000)), (vec![], vec![]));
     }
 
     #[test]
-    fn a_jump_of_the_clock_counts_for_a_third_of_keep_whenever_it_came() {
+    fn clock_jump_counts_for_at_most_a_third_of_keep() {
         assert_eq!(days(&[1000, 1001, 1002, 1003], 5000), [32, 31, 30], "the jump came after the last start");
         assert_eq!(days(&[1000, 1001, 5000, 5001], 5002), [32, 2, 1], "the jump came before the last start");
         assert_eq!(days(&[1000, 5000, 1001, 1002], 1003), [2, 2, 1], "the clock was put back since");
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_that_was_put_back_makes_nothing_young() {
+    fn reverted_clock_jump_does_not_reduce_ages() {
         assert_eq!(
             days(&[1000, 5000, 1001, 1041, 1081], 1121),
             [90, 90, 60, 30],
@@ -82,13 +82,13 @@ mod tests {
     }
 
     #[test]
-    fn segments_of_a_day_each_are_believed_however_short_they_are_kept() {
+    fn daily_segments_are_counted_in_full_with_a_short_keep() {
         let at = |day: u32| SystemTime::UNIX_EPOCH + day * DAY;
         assert_eq!(ages(&[at(1), at(2), at(3)], DAY / 24, at(4)), [2 * DAY, DAY]);
     }
 
     #[test]
-    fn a_clock_that_is_behind_makes_nothing_old() {
+    fn clock_that_is_behind_does_not_increase_ages() {
         assert_eq!(days(&[1000, 1001, 5, 1003], 1004), [3, 3, 1], "the clock was corrected");
         assert_eq!(days(&[1000, 1001, 5, 1002, 6, 1003], 1004), [3, 3, 2, 2, 1], "at each start again");
         assert_eq!(days(&[1000, 1001, 1002], 5), [0, 0]);
