@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_certificate_is_a_sentence() {
+    fn certificate_fault_is_a_sentence() {
         let name = |presented: &[&str]| Fault::NotValidForNameContext {
             expected: ServerName::try_from("a.example").unwrap(),
             presented: presented.iter().map(ToString::to_string).collect(),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_a_handshake_is_a_sentence() {
+    fn handshake_failure_is_a_sentence() {
         for alert in 0..=u8::MAX {
             said(Error::AlertReceived(AlertDescription::from(alert)));
         }
