@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tunnel_stays_its_opener_s_while_each_of_the_credentials_does() {
+    fn tunnel_keeps_its_user_while_her_credentials_are_unchanged() {
         let hash = users()[0].password.as_ref().unwrap().expose().to_owned();
         let other = hash.replace("m=8", "m=16");
         let access = |keys: &str| {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_no_password_is_known_by_none() {
+    async fn user_without_a_password_cannot_log_in_with_one() {
         let other = ", { name: b, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA' }";
         for (others, hashes) in [("", 0), (other, 1)] {
             let yaml = format!("access: {{ users: [{{ name: a, certificate: x }}{others}] }}");

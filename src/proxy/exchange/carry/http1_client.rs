@@ -306,7 +306,7 @@ mod tests {
 
     /// Before a request, the proxy cannot send a probe.
     #[tokio::test]
-    async fn who_ends_its_input_before_a_request_has_gone_however_much_it_has_sent() {
+    async fn half_close_before_a_request_means_the_client_has_gone() {
         for sent in [0, 10, 100_000] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let mut theirs = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
