@@ -151,7 +151,6 @@ async fn a_refresh_fetches_again_at_once() {
     assert_eq!(fetches.load(Ordering::SeqCst), 2);
 }
 
-/// That is no failure of the site's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refresh_refused_by_egress_does_not_mark_the_site_unreachable() {
     let origin = origin(|_| Reply::text(KEEP_OUT)).await;
@@ -164,7 +163,7 @@ async fn refresh_refused_by_egress_does_not_mark_the_site_unreachable() {
     assert_eq!(origin.log.count("/robots.txt"), 1);
 }
 
-/// With a token of the operator's own, too: a page that has guessed or been told it is another site's all the same.
+/// Also with the operator's own token: a page of another site may have learnt it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_from_other_origins_and_with_unknown_host_names_are_refused() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
@@ -202,7 +201,6 @@ async fn requests_from_other_origins_and_with_unknown_host_names_are_refused() {
     }
 }
 
-/// Names are read where they are used: a reload brings them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reload_can_add_admin_hosts_but_not_a_wildcard_for_all() {
     let proxy = Binary::serve(ON).await;
@@ -276,7 +274,7 @@ async fn missing_admin_token_is_created_and_found_by_commands() {
     proxy.stop().await;
 }
 
-/// As where the disk is full: here a folder has its name.
+/// A directory with the token's file name prevents storing it, like a full disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_could_not_be_stored_is_made_at_a_reload() {
     let store = tempfile::tempdir().expect("a temporary directory");
@@ -295,7 +293,7 @@ async fn a_token_that_could_not_be_stored_is_made_at_a_reload() {
     assert_eq!(asked(admin, "GET", "/api/v1/status", &shown(token.trim())).await.status(), 200);
 }
 
-/// While the proxy does not run, its port is free to everybody of the machine.
+/// While the proxy does not run, any user of the machine can take its port.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commands_do_not_send_the_token_to_another_users_process() {
     use std::io::{Read, Write};

@@ -18,7 +18,7 @@ async fn incomplete_request_head_times_out() {
     }
 }
 
-/// Each byte in time, the head not.
+/// No single byte is late, but the head as a whole is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dripping_request_head_times_out() {
     let proxy = Proxy::start(IMPATIENT).await;
@@ -60,7 +60,7 @@ async fn new_client_is_served_although_others_hold_all_connections() {
     assert_eq!(asked(proxy.admin_address(), "GET", "/healthz", "").await.status(), 200);
 }
 
-/// They would have an hour.
+/// Their timeout is an hour.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn incomplete_heads_are_closed_to_make_room_for_a_new_client() {
     let proxy = Proxy::start(&format!("{ON}\nlimits: {{ header_timeout: 1h }}")).await;

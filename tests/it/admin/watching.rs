@@ -281,7 +281,7 @@ async fn explain_endpoint_applies_the_settings_of_the_host() {
     }
 }
 
-/// As `politely explain` does.
+/// Like `politely explain`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_endpoint_fails_if_robots_txt_cannot_be_fetched() {
     let directory = tempfile::tempdir().unwrap();
@@ -299,7 +299,7 @@ async fn explain_endpoint_fails_if_robots_txt_cannot_be_fetched() {
     proxy.stop().await;
 }
 
-/// As `politely explain --user` does.
+/// Like `politely explain --user`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_endpoint_applies_the_users_settings() {
     let origin =
@@ -384,7 +384,7 @@ async fn held_requests_are_listed_with_client_and_remaining_wait() {
     assert_eq!(json(admin, "GET", "/api/v1/authorities").await[0]["crawl_delay"], 200.0);
 }
 
-/// A part of a page does not wait for the pages' gap.
+/// A subresource does not wait for the gap of pages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn held_subresource_is_listed_with_its_reason() {
     let origin = origin(|seen| match seen.path().as_str() {
