@@ -71,7 +71,7 @@ fn expired_authority_is_replaced_by_the_command_in_the_hint() {
     assert!(home.path().join("state/ca/ca.pem.old").exists() && home.path().join("state/ca/ca.key.old").exists());
 }
 
-/// `politely ca rotate` refuses that.
+/// `politely ca rotate` refuses to replace it.
 #[test]
 fn expired_authority_of_the_operator_is_left_for_them_to_replace() {
     let home = TempDir::new().unwrap();
@@ -111,7 +111,7 @@ fn at_once(home: &Path, arguments: &[&str], count: usize) -> Vec<Output> {
     processes.into_iter().map(|process| process.wait_with_output().unwrap()).collect()
 }
 
-/// A second one would put an authority in place that no client trusts.
+/// A second finish would install an authority that no client trusts.
 #[test]
 fn concurrent_rotate_finish_succeeds_once() {
     let home = TempDir::new().unwrap();
@@ -140,7 +140,7 @@ fn concurrent_rotate_replaces_an_expired_authority_once() {
     assert_eq!(file("ca.pem.old"), expired);
 }
 
-/// Shells may start at once, and one without these variables reaches sites without the proxy.
+/// Several shells may start at once, and a shell without these variables would bypass the proxy.
 #[test]
 fn concurrent_ca_env_commands_print_the_same() {
     let home = TempDir::new().unwrap();
@@ -150,7 +150,7 @@ fn concurrent_ca_env_commands_print_the_same() {
     }
 }
 
-/// Whoever gives up a rotation takes its certificate away; the key in use is not the one that was to follow.
+/// An operator abandons a rotation by deleting its certificate.
 #[test]
 fn abandoned_rotation_keeps_the_current_key() {
     let home = TempDir::new().unwrap();
@@ -263,7 +263,7 @@ hint: if nobody can have read it, chmod 600 HOME/state/ca/ca.key; otherwise dele
     assert_eq!(run(home.path(), &["steal"]).0, Some(2));
 }
 
-/// The machine may have those of a state directory that is lost.
+/// The machine may trust authorities of a lost state directory.
 #[test]
 fn uninstall_does_not_create_an_authority() {
     let home = TempDir::new().unwrap();
