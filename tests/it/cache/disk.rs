@@ -131,7 +131,7 @@ async fn client_leaving_during_storing_leaves_no_entry() {
     assert_eq!(files(directory.path()).len(), 0);
 }
 
-/// Nothing but their names, sizes and times is read.
+/// Building the index reads only names, sizes and times of the files.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn index_of_100_000_pages_is_built_without_delaying_requests() {
     const PAGES: u32 = 100_000;
@@ -155,7 +155,7 @@ async fn index_of_100_000_pages_is_built_without_delaying_requests() {
     assert!(is_hit(&with(&mut client, &origin, "GET", "/other", "").await));
 }
 
-/// A limit on the size of files stands for the full disk: it can be set and lifted from outside, without root.
+/// A limit on the file size stands for the full disk: it can be set and lifted from outside, without root.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_disk_pages_are_served_without_being_stored() {
     let origin = pages(|_| Reply::pattern(1 << 20).field("Cache-Control", "max-age=600")).await;
@@ -197,7 +197,7 @@ async fn cache_evicts_least_recently_used_entries_beyond_its_size() {
     }
 }
 
-/// On a small disk of its own, where the system lets a test have one.
+/// Uses a small file system of its own, if the machine allows a test to mount one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_disk_evicts_least_recently_used_entries() {
     let origin = pages(|_| Reply::text("x".repeat(100_000)).field("Cache-Control", "max-age=600")).await;

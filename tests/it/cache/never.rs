@@ -221,7 +221,7 @@ async fn ask(client: &mut Client, origin: &Origin, path: &str, fields: &str, bod
     client.response().await
 }
 
-/// Its next request does not say who asks.
+/// After authentication, the next request on the connection does not name its user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn authenticated_connections_bypass_the_cache() {
     for is_https in [false, true] {
@@ -250,7 +250,7 @@ async fn authenticated_connections_bypass_the_cache() {
     }
 }
 
-/// The site may take a part of the body for the next request.
+/// The site may read part of the body as the next request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_to_store_do_not_use_connections_that_carried_a_body() {
     let origin = pages(|_| fresh("page")).await;
@@ -266,7 +266,7 @@ async fn answers_to_store_do_not_use_connections_that_carried_a_body() {
     assert_eq!(origin.log.one("/form").connection, origin.log.one("/own").connection);
 }
 
-/// By what the site has seen, whatever Connection removes and the configuration replaces.
+/// Connection may remove fields, and the configuration may replace them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn vary_compares_the_fields_sent_to_the_site() {
     let site = |seen: &Seen| {

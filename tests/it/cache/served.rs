@@ -166,7 +166,7 @@ async fn ranges_of_a_long_stored_page_match_those_of_the_site() {
     assert_eq!(origin.log.count("/page"), 1);
 }
 
-/// What has no whole page stored goes to the site, and what comes of it is no page either.
+/// If no whole page is stored, a range request goes to the site, and its answer is not stored as a page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn partial_answer_of_the_site_is_not_stored() {
     let site = |seen: &Seen| {
@@ -276,7 +276,7 @@ async fn cache_status_shows_forward_reason_and_stored() {
     }
 }
 
-/// RFC 9111 §5.2.1.7: nor does a request with which the cache has nothing to do.
+/// RFC 9111 §5.2.1.7, also for requests that bypass the cache.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_if_cached_never_contacts_the_site() {
     let origin = pages(|_| fresh("page")).await;
@@ -451,7 +451,7 @@ async fn min_revisit_serves_the_stored_page_or_refuses() {
     assert_eq!((origin.log.count("/page"), origin.log.count("/unstored")), (1, 1));
 }
 
-/// `limits.max_header_size` is for what a client is sent as well.
+/// `limits.max_header_size` applies to heads sent to clients as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stored_head_grown_beyond_the_limit_by_304s_is_dropped() {
     let origin = pages(|seen| {
@@ -479,7 +479,7 @@ async fn stored_head_grown_beyond_the_limit_by_304s_is_dropped() {
     assert!(unconditional.count() > 1, "it is fetched again");
 }
 
-/// The site has answered: who reads what is stored slowly holds back nobody.
+/// The site has answered, so a slow reader of the stored page delays nobody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_reader_of_a_revalidated_page_holds_no_pacing_slot() {
     let origin = pages(|seen| match (seen.path().as_str(), seen.field("if-none-match")) {

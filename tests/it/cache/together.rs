@@ -93,7 +93,6 @@ async fn cache_directory_is_used_by_one_process_at_a_time() {
     assert!(is_hit(&get(second.address(), &origin.url("/page")).await));
 }
 
-/// What is under way for one site is ended by what changes it, and by nothing that others do at theirs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unsafe_request_during_a_fetch_prevents_storing_only_at_its_own_site() {
     let (go, held) = mpsc::channel();

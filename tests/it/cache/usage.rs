@@ -38,7 +38,7 @@ async fn stored_page_is_not_served_after_a_304_with_an_opt_out() {
     }
 }
 
-/// What others would still get from the cache, one has seen to be no longer true.
+/// Other requests would otherwise still get the page from the cache.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn opt_out_seen_by_one_request_invalidates_the_stored_page() {
     let is_closed = Arc::new(AtomicBool::new(false));
@@ -111,7 +111,7 @@ async fn page_with_an_opt_out_in_its_html_head_is_not_stored() {
     assert_eq!(origin.log.count("/page"), 2);
 }
 
-/// What Connection removes says nothing: what the site then refuses is not remembered for who sends it, and it opens no page.
+/// A refusal by the site is therefore not remembered for the removed name, and a removed licence opens no page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fields_removed_by_connection_do_not_count_as_user_agent_or_licence() {
     let site = |seen: &Seen| match (seen.path().as_str(), seen.field("user-agent")) {
@@ -134,7 +134,7 @@ async fn fields_removed_by_connection_do_not_count_as_user_agent_or_licence() {
     }
 }
 
-/// RFC 9111 §4.4: what an answer has changed is changed, whatever the client gets of the answer.
+/// RFC 9111 §4.4: the page has changed, whether or not the client gets the answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refused_answer_to_an_unsafe_method_still_invalidates() {
     let site = |seen: &Seen| match (seen.method.as_str(), seen.path().as_str()) {
