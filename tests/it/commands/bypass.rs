@@ -56,7 +56,7 @@ async fn command_that_uses_the_proxy_causes_no_bypass_warning() {
     assert_eq!(report["requests"]["forwarded"], 3, "{report}");
 }
 
-/// That one applies robots.txt, and says what bypasses it.
+/// The inner run applies robots.txt and reports bypasses itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nested_run_is_not_reported_as_a_bypass() {
     let origin = site().await;

@@ -34,7 +34,7 @@ async fn run_exits_with_the_status_of_its_command() {
     assert!(missing.stderr.contains("/no/such/command"), "{}", missing.stderr);
 }
 
-/// Whichever file it is that cannot be opened, no other place helps.
+/// Holds for any file that cannot be opened: another path would not help.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lack_of_descriptors_is_reported_with_the_ulimit_hint() {
     let mut failed = 0;
@@ -64,7 +64,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *with, void *(*run)(v
 }
 "#;
 
-/// One thread is for the log, four for the runtime, and one for what would block them.
+/// The proxy needs one thread for the log, four for the runtime, and one for blocking work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lack_of_threads_is_reported_with_the_ulimit_hint() {
     let directory = tempfile::tempdir().unwrap();
@@ -122,7 +122,7 @@ async fn a_clock_before_1970_is_an_error_in_words() {
     }
 }
 
-/// Who uses a cache, or keeps evidence, locks a file in its directory.
+/// The cache and the evidence each lock a file in their directory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn foreign_file_at_the_lock_path_is_reported_with_a_hint() {
     let is_root = rustix::process::geteuid().is_root();
@@ -174,7 +174,7 @@ async fn status_reports_an_address_that_is_not_an_admin_address() {
     }
 }
 
-/// What is stopped still has its connections accepted, by the system.
+/// The system accepts connections even for a stopped process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn status_and_reload_time_out_with_a_hint() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -187,7 +187,7 @@ async fn status_and_reload_time_out_with_a_hint() {
     }
 }
 
-/// The terminal is closed: the command does not stay behind.
+/// If the terminal is closed, the command must not stay behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_forwards_sighup() {
     let nohup = "trap '' HUP; exec \"$0\" run -q sh -c 'kill -HUP $PPID; kill -HUP $$; sleep 0.2; exit 7'";
@@ -200,7 +200,7 @@ async fn run_forwards_sighup() {
     assert_eq!(ended.code, 9, "{}", ended.stderr);
 }
 
-/// They are the command's: what they would end is the proxy that it goes through.
+/// By default, they would end the proxy that the command uses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_forwards_user_defined_signals() {
     for name in ["USR1", "USR2", "ALRM"] {
@@ -216,7 +216,7 @@ async fn run_forwards_user_defined_signals() {
     }
 }
 
-/// In a container it is process 1, which inherits what the command's processes leave behind.
+/// In a container, `run` may be process 1, which inherits orphaned processes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_as_process_1_leaves_no_zombies() {
     let first = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"];
@@ -278,7 +278,7 @@ async fn run_sets_proxy_and_trust_variables() {
     assert!(!ended.stdout.contains("PRIVATE KEY"), "never the key");
 }
 
-/// Browsers are steered on this machine; the proxy goes there for nobody, unless it is opened.
+/// Browsers are controlled over loopback, which the proxy refuses unless egress allows it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_sets_no_proxy_for_loopback_unless_egress_allows_it() {
     let shown = ["run", "sh", "-c", "echo $NO_PROXY $no_proxy; echo $JAVA_TOOL_OPTIONS"];
@@ -300,7 +300,7 @@ async fn run_accepts_a_command_with_options_without_double_dash() {
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "page /open"), "{}", ended.stderr);
 }
 
-/// What is written for a service's clients is not about a command of one's own.
+/// These settings are for the clients of a service.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_ignores_the_services_access_log_and_listeners() {
     let origin = Origin::site(ROBOTS).await;
@@ -334,7 +334,6 @@ async fn run_warns_if_no_request_used_the_proxy() {
     assert!(quiet.code == 0 && quiet.stderr.starts_with(said), "warnings are said all the same: {}", quiet.stderr);
 }
 
-/// What goes round the proxy gets nowhere; what asks it is served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn isolated_command_reaches_sites_only_through_the_proxy() {
     let plain = Origin::site(ROBOTS).await;
@@ -365,7 +364,6 @@ async fn isolated_command_reaches_sites_only_through_the_proxy() {
     assert!(missing.code == 127 && missing.stderr.contains("/no/such/command"), "{}: {}", missing.code, missing.stderr);
 }
 
-/// Longer than a service holds anybody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_holds_requests_longer_than_serve_unless_max_wait_is_set() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 3\n").await;
@@ -381,7 +379,7 @@ async fn run_holds_requests_longer_than_serve_unless_max_wait_is_set() {
     assert!(wrong.code == 2 && wrong.stderr.contains("soon"), "{}", wrong.stderr);
 }
 
-/// wget built on GnuTLS, as Debian has it, reads its roots from its start-up file alone.
+/// wget with GnuTLS, as in Debian, reads its roots only from its start-up file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_adds_to_the_users_settings_of_wget() {
     let own = tempfile::NamedTempFile::new().expect("a temporary file");

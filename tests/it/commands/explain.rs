@@ -74,7 +74,7 @@ async fn explain_fetches_the_file_itself() {
     assert!(closed.code != 0 && origin.log.targets().len() == 1, "the guard stands here too");
 }
 
-/// The shape that scripts rely on, whole.
+/// The complete shape, as scripts rely on it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_in_json_has_the_documented_shape() {
     let directory = tempfile::tempdir().unwrap();
@@ -160,7 +160,7 @@ async fn explain_shows_the_fetch_result_of_robots_txt() {
     }
 }
 
-/// An answer that blames the request is retried over HTTP/1.1: what came of it is told.
+/// An answer 400 or 408 is retried over HTTP/1.1, and both results are reported.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_and_lint_report_the_retry_over_http1() {
     for (second, code) in [(200, 1), (400, 0)] {
@@ -184,7 +184,7 @@ async fn explain_and_lint_report_the_retry_over_http1() {
     }
 }
 
-/// "No" would be an answer.
+/// Exit code 1 would mean "disallowed".
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_exits_2_if_robots_txt_cannot_be_fetched() {
     let directory = tempfile::tempdir().unwrap();
@@ -254,7 +254,7 @@ async fn explain_names_the_configuration_key_of_a_refusal() {
     assert!(origin.log.targets().iter().all(|target| target == "/robots.txt"), "{:?}", origin.log.targets());
 }
 
-/// Only https is denied, and what is in a tunnel nobody sees.
+/// `deny` applies to https only, and the proxy does not see the requests in a tunnel.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_shows_the_effect_of_intercept() {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -323,7 +323,7 @@ async fn capped_crawl_delay_is_shown_with_its_original() {
     assert_eq!((&told["crawl_delay"], &told["max_crawl_delay"]), (&json!(900.0), &json!(300.0)));
 }
 
-/// It is judged by the file as it is now; a run, by its copy.
+/// `explain` judges by the current file, `run` by its stored copy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_shows_the_stored_copy_that_run_would_use() {
     let is_closed = Arc::new(AtomicBool::new(false));
@@ -359,7 +359,7 @@ async fn explain_shows_the_stored_copy_that_run_would_use() {
     assert_eq!(politely_with(&fresh, &variables).await.stdout, "403");
 }
 
-/// What a run goes by beside robots.txt: its copy where it has one, or the file as it is now.
+/// `run` uses its stored copies, and fetches only files without one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_shows_the_stored_tdmrep_and_licence_copies_of_run() {
     let is_reserved = Arc::new(AtomicBool::new(true));

@@ -49,7 +49,7 @@ async fn the_summary_lists_rules_waits_and_failures() {
     assert!(ended.stderr.contains(&unread), "{}", ended.stderr);
 }
 
-/// Other settings are for a politely that the command starts.
+/// Other settings are passed on, for a `politely` that the command may start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn environment_of_the_command_contains_no_secrets_of_the_configuration() {
     let mut variables = open();
@@ -70,7 +70,6 @@ async fn environment_of_the_command_contains_no_secrets_of_the_configuration() {
     }
 }
 
-/// Of an earlier run, however the site answers now.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fresh_run_ignores_stored_copies_whatever_the_site_answers() {
     let answer = Arc::new(AtomicU16::new(200));
@@ -169,7 +168,7 @@ async fn report_to_an_open_descriptor_is_appended_after_the_commands_output() {
     }
 }
 
-/// A crawl may take days.
+/// A crawl may take days, so the error must not come at its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unwritable_report_is_refused_before_the_command_runs() {
     for to in ["/dev/fd/3", "/dev/stdin", "$HOME/in", "$HOME"] {
@@ -183,7 +182,7 @@ async fn unwritable_report_is_refused_before_the_command_runs() {
     }
 }
 
-/// It prefers the proxy in its own file to that of a variable.
+/// curl prefers a proxy in its own file to one in a variable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curlrc_of_the_user_does_not_bypass_the_proxy() {
     let origin = Origin::site(SLOW).await;
@@ -197,7 +196,7 @@ async fn curlrc_of_the_user_does_not_bypass_the_proxy() {
     }
 }
 
-/// It had no time to go round anything.
+/// The command had no time to make a request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_ended_by_a_signal_is_not_reported_as_a_bypass() {
     for (script, code) in [
@@ -215,7 +214,6 @@ async fn run_ended_by_a_signal_is_not_reported_as_a_bypass() {
     }
 }
 
-/// It went on for as long as it liked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_that_continues_after_a_signal_is_not_reported_as_ended() {
     for signal in ["HUP", "INT", "TERM"] {
@@ -230,7 +228,7 @@ async fn run_that_continues_after_a_signal_is_not_reported_as_ended() {
     }
 }
 
-/// Where the environment names a proxy, whoever set it is to know.
+/// The environment may name a proxy, and whoever set it should know that it is not used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unused_proxy_causes_a_warning() {
     let variable = ("HTTPS_PROXY", "http://proxy.example:3128");
@@ -247,7 +245,7 @@ async fn unused_proxy_causes_a_warning() {
     }
 }
 
-/// No wait that may be asked for opens it.
+/// No `--max-wait` would help.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn summary_shows_the_visit_time_of_a_closed_site() {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
@@ -273,7 +271,7 @@ async fn log_line_does_not_mix_with_the_progress_line() {
     assert!(shown.contains("1 page each") && !begun.contains("1 page each"), "{shown}");
 }
 
-/// Where there is a terminal to rewrite a line on, or somebody has asked.
+/// It is shown on terminals, which can rewrite it, and with `-v`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn progress_line_shows_host_delay_and_wait() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 5\n").await;
@@ -299,7 +297,7 @@ async fn progress_line_shows_host_delay_and_wait() {
     assert!(verbose.stderr.contains(&line) && !verbose.stderr.contains('\u{1b}'), "{}", verbose.stderr);
 }
 
-/// The command shares the terminal: what it writes of an answer has a line to itself.
+/// The command shares the terminal, and its output must start on an empty line.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn progress_line_is_cleared_before_the_answer_is_delivered() {
     let pages = |path: &str| Reply::text(path).after(Duration::from_secs(2));
@@ -384,7 +382,7 @@ async fn summary_reports_missing_and_unknown_purposes() {
     assert!(!ended.stderr.contains("purpose"), "{}", ended.stderr);
 }
 
-/// What failed then may be well by now: somebody waits for it.
+/// The failure may be over, and a user is waiting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failed_robots_fetch_of_an_earlier_run_is_retried_at_once() {
     let origin = Origin::tls_site(Alpn::Both, "User-agent: *\nDisallow: /private\n").await;
@@ -401,7 +399,7 @@ async fn failed_robots_fetch_of_an_earlier_run_is_retried_at_once() {
     assert_eq!(origin.log.pages(), ["/open"]);
 }
 
-/// As cron starts it, for one page each time.
+/// For example, cron may start a run for one page each time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_with_one_request_renews_a_stale_robots_txt() {
     let is_closed = Arc::new(AtomicBool::new(false));
@@ -436,7 +434,7 @@ async fn fresh_run_fetches_robots_txt_again() {
     }
 }
 
-/// On a machine where there is no authority, nor a configuration.
+/// The machine has neither an authority nor a configuration.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ca_env_from_fetches_the_certificate_from_a_running_proxy() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
@@ -461,7 +459,6 @@ async fn ca_env_from_fetches_the_certificate_from_a_running_proxy() {
     }
 }
 
-/// Whoever answers there is not to learn what opens ours.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ca_env_from_does_not_send_our_token_to_another_proxy() {
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -483,7 +480,7 @@ async fn ca_env_from_does_not_send_our_token_to_another_proxy() {
     assert!(!shown().is_empty() && shown().iter().all(|token| token == "Bearer theirs"), "{:?}", shown());
 }
 
-/// What the user has set up for wget and apt may hold passwords.
+/// The user's settings for wget and apt may contain passwords.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_copied_by_ca_env_are_readable_only_by_the_user() {
     let proxy = Proxy::start("admin: { address: '127.0.0.1:0' }").await;
@@ -526,7 +523,7 @@ async fn explain_uses_the_crawler_of_the_last_run() {
     assert!(other.code == 0 && !other.stdout.contains("last `politely run`"), "{}", other.stdout);
 }
 
-/// Whoever starts it: the shell is not asked what it runs.
+/// The name of the command, `sh`, does not tell what it starts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_lends_trust_to_browsers_started_by_a_script() {
     let tools = tempfile::tempdir().expect("a temporary directory");
@@ -542,7 +539,7 @@ async fn run_lends_trust_to_browsers_started_by_a_script() {
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "-N -L -A "), "{}", ended.stderr);
 }
 
-/// Ctrl-C goes to the whole group, at whatever moment.
+/// Ctrl-C reaches the whole process group, at any moment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn interrupted_run_removes_trust_from_browsers() {
     for (step, code) in [("-A", 130), ("-D", 0)] {
@@ -581,7 +578,7 @@ async fn summary_reports_a_run_with_only_tunnels() {
     assert!(ended.stderr.contains("only tunnels") && !ended.stderr.contains("bypassed"), "{}", ended.stderr);
 }
 
-/// What the command has left behind is let finish, unless somebody is tired of it.
+/// Without a signal, processes that the command left behind may finish.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn signal_after_the_commands_end_ends_the_run() {
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -608,7 +605,7 @@ async fn signal_after_the_commands_end_ends_the_run() {
     }
 }
 
-/// A program's own, or another's, is no reason to stop it.
+/// The program or another tool may have set them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_starts_with_invalid_proxy_variables() {
     if tokio::process::Command::new("node").arg("--version").output().await.is_err() {
@@ -621,7 +618,7 @@ async fn node_starts_with_invalid_proxy_variables() {
     }
 }
 
-/// With an agent of its own, with none, and where it asks the proxy itself.
+/// With an agent of its own, without one, and with the proxy requested explicitly.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_uses_the_proxy_with_any_http_agent() {
     if tokio::process::Command::new("node").arg("--version").output().await.is_err() {
@@ -643,7 +640,6 @@ async fn node_uses_the_proxy_with_any_http_agent() {
     assert_eq!(ended.stdout, "200 true,200 true,200 true\n", "{}", ended.stderr);
 }
 
-/// One list for both.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ca_env_and_run_set_the_same_variables() {
     let env = politely_with(&["ca", "env"], &[]).await;
@@ -664,7 +660,7 @@ async fn ca_env_and_run_set_the_same_variables() {
     assert!(exported.contains("NODE_OPTIONS") && exported.contains("WGETRC") && exported.contains("https_proxy"));
 }
 
-/// Enough for most, without a file.
+/// Most uses need no configuration file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn arguments_of_run_override_the_environment() {
     let origin = Origin::site("User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n").await;
@@ -742,7 +738,7 @@ async fn next_run_removes_the_files_of_a_killed_run() {
     assert_eq!((ended.code, kept()), (0, 0), "{}", ended.stderr);
 }
 
-/// The machine's file is read, and what it says of the service's directories left to the service.
+/// The machine's configuration file is read, except its directories, which belong to the service.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_applies_evidence_and_cache_variables_but_not_the_services_directories() {
     let ask = |variable: &str| {
@@ -776,7 +772,7 @@ async fn evidence_directory_that_is_not_utf8_is_refused() {
     assert!(output.stdout.is_empty() && said.contains("is not UTF-8") && said.ends_with("\n2\n"), "{output:?}");
 }
 
-/// Everybody may read what trusts the authority, as the command may become another user.
+/// Files with the authority's certificate are readable by everybody, as the command may become another user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn user_files_copied_by_run_are_readable_only_by_the_user() {
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -805,7 +801,7 @@ async fn html_robots_txt_is_warned_of_once_and_listed_in_the_summary() {
     assert!(explained.contains(&format!("note:{}", line.trim_end().trim_start_matches("\n "))), "{explained}");
 }
 
-/// Whichever of the two ways to speak TLS has found fault with it.
+/// Whether rustls or OpenSSL rejects it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn untrusted_origin_certificate_is_reported_with_a_hint() {
     let own =
@@ -868,7 +864,7 @@ async fn refusal_of_loopback_suggests_the_egress_setting() {
     assert!(ended.stderr.contains("`--set 'egress.ports=[80, 8000-8002, 81]'` opens them"), "{}", ended.stderr);
 }
 
-/// The inner one does not see the process of the outer one.
+/// The inner run does not see the process of the outer one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_inside_an_isolated_run_can_use_its_proxy_as_upstream() {
     let origin = Origin::site("User-agent: *\nDisallow: /private\nCrawl-delay: 0.5\n").await;
@@ -889,7 +885,7 @@ async fn run_inside_an_isolated_run_can_use_its_proxy_as_upstream() {
     assert_eq!(ended.stdout, "200 200 403 ", "{}", ended.stderr);
 }
 
-/// Each would wait for what the other has reserved.
+/// Each of the two would otherwise wait for slots reserved by the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_can_use_an_upstream_proxy_with_the_same_state_directory() {
     let origin = Origin::site("User-agent: *\nDisallow: /private\nCrawl-delay: 0.5\n").await;

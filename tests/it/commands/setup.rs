@@ -86,7 +86,7 @@ async fn setup_host_is_configurable_and_requires_credentials() {
     assert!(status.code == 0 && !status.stdout.contains("bad-request"), "{}{}", status.stdout, status.stderr);
 }
 
-/// Another machine has nothing but the proxy's address: no admin address, no file of the proxy's.
+/// The other machine knows only the proxy's address: no admin address, no files.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ca_env_on_another_machine_gets_the_certificate_through_the_proxy() {
     let origin = Origin::https(Alpn::Both, pages("")).await;
@@ -234,7 +234,7 @@ async fn signal_during_the_password_prompt_restores_the_terminal() {
     }
 }
 
-/// With what was typed not shown, and the terminal as before in the end.
+/// The typed password is not echoed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn password_prompt_asks_twice_and_restores_the_terminal() {
     let binary = env!("CARGO_BIN_EXE_politely");

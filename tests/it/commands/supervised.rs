@@ -84,7 +84,7 @@ async fn signal_to_run_ends_all_processes_that_it_started() {
     }
 }
 
-/// There is nobody left to pass anything on, so that its command has to notice by itself.
+/// Nothing can forward the signal, so the supervisor has to notice the end of `run`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_run_leaves_no_processes() {
     let run = Run::start(&[], THREE);
@@ -94,7 +94,7 @@ async fn killed_run_leaves_no_processes() {
     eventually("their end", || !pids.iter().any(|pid| is_there(*pid))).await;
 }
 
-/// On a busy machine the command is at work before its supervisor has said so.
+/// On a busy machine, the command runs before its supervisor has reported its start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_killed_before_the_start_report_leaves_no_processes() {
     let (mut ours, theirs) = UnixStream::pair().expect("two ends");
@@ -131,7 +131,7 @@ async fn process_outliving_the_command_is_ended_and_named() {
     assert!(ended == Some(3) && !said.contains("left behind"), "{ended:?}: {said}");
 }
 
-/// It may be writing the last of the output.
+/// The process may be writing the last of the output.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn background_process_about_to_end_is_waited_for() {
     let run = Run::start(&[], "(sleep 1; echo done > last) & exit 0");
@@ -186,7 +186,7 @@ async fn signal_after_the_commands_end_kills_leftover_processes_at_once() {
     }
 }
 
-/// `run` and what the command has left behind get that from the terminal.
+/// The terminal sends the signal to `run` and to the leftover processes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ctrl_c_after_the_commands_end_kills_leftover_processes_at_once() {
     for isolate in ["", "--isolate"] {
@@ -206,7 +206,6 @@ async fn ctrl_c_after_the_commands_end_kills_leftover_processes_at_once() {
     }
 }
 
-/// Where /proc hides processes, they are there all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_hidden_by_hidepid_are_waited_for() {
     // SAFETY: it takes nothing.
@@ -253,7 +252,7 @@ fn is_orphan(pid: u32) -> bool {
 const COUNTING: &str = "n=0; trap 'n=$((n+1))' INT; echo $$ >> pids; i=0; \
                         while [ $i -lt 30 ]; do sleep 0.1; i=$((i+1)); done; exit $((40+n))";
 
-/// Scrapy takes a second one for impatience.
+/// Scrapy takes a second SIGINT for impatience.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn command_receives_sigint_once() {
     let run = Run::start(&["-q"], COUNTING);
@@ -274,7 +273,7 @@ async fn command_receives_sigint_once() {
     assert_eq!(run.ended().await.0, Some(41));
 }
 
-/// The terminal's Ctrl-C reaches the command by itself.
+/// The terminal sends Ctrl-C to the command itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn command_receives_ctrl_c_once() {
     for isolate in ["", "--isolate"] {
@@ -288,7 +287,7 @@ async fn command_receives_ctrl_c_once() {
     }
 }
 
-/// Its own group gets the signal as well.
+/// `timeout` signals its own process group as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_under_timeout_ends_with_its_command() {
     let mut command = Command::new("env");
@@ -303,7 +302,7 @@ async fn run_under_timeout_ends_with_its_command() {
     assert!(!pids.iter().any(|pid| is_there(*pid)), "{pids:?}: {said}");
 }
 
-/// `timeout` and others send a signal to their whole group, of which only `run` is.
+/// `timeout` and others signal their whole group, to which `run` belongs, but not its command.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn command_receives_a_group_signal_once() {
     let counting = "import os, signal, sys, time\nn = 0\ndef count(*_):\n    global n\n    n += 1\n\
@@ -328,7 +327,6 @@ async fn command_receives_a_group_signal_once() {
     }
 }
 
-/// A crowd of processes is found and ended as one is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_hundred_processes_are_ended() {
     let script = "for i in $(seq 500); do setsid sleep 300 & echo $! >> pids; done; echo $$ >> pids; wait";
@@ -340,7 +338,7 @@ async fn five_hundred_processes_are_ended() {
     assert!(!pids.iter().any(|pid| is_there(*pid)), "{said}");
 }
 
-/// As an interactive shell does; what it leaves behind may, too.
+/// For example, an interactive shell. Its leftover processes may have their own groups, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn command_in_its_own_process_group_is_waited_for() {
     for flags in [&["-q"][..], &["-q", "--isolate"]] {
