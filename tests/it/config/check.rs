@@ -137,7 +137,7 @@ fn check_lists_each_override_with_its_place() {
     );
 }
 
-/// Whatever the main file says: nobody takes it back unseen.
+/// A team's file can replace any setting of the main file, but not unseen.
 #[test]
 fn check_lists_replaced_settings_with_both_places() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
@@ -187,8 +187,7 @@ fn check_lists_replaced_settings_with_both_places() {
     );
 }
 
-/// What holds for every team and is neither an override nor replaces anything, such as that an unreachable robots.txt is waited for
-/// for longer.
+/// These settings apply to every team, but are neither overrides nor replacements: for example, a longer wait for a robots.txt.
 #[test]
 fn check_lists_global_settings_of_included_files() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
@@ -225,7 +224,7 @@ fn check_lists_global_settings_of_included_files() {
     }
 }
 
-/// Each user may replace what each host has.
+/// Each user can replace settings of each host.
 #[test]
 fn check_counts_settings_replaced_for_many_hosts() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
@@ -292,7 +291,7 @@ fn check_warns_of_a_proxy_that_is_open_to_every_address() {
     }
 }
 
-/// And no network has to be named: without any user it admits none.
+/// `access.clients` is not required then, as nobody is admitted.
 #[test]
 fn check_warns_if_a_user_is_required_but_none_exists() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
@@ -387,7 +386,7 @@ fn check_shows_each_users_settings_with_their_place() {
     assert!(code == Some(2) && told.contains("there is no user `reserch` in access.users"), "{told}");
 }
 
-/// A list may have been lost on its way into the file.
+/// The list may have been lost by mistake.
 #[test]
 fn check_shows_any_host_for_a_user_without_a_host_list() {
     let (_home, file) = written("");
@@ -560,7 +559,7 @@ hint: if nobody can have read it, chmod 600 HOME/state/ca/ca.key; otherwise dele
     assert_eq!(check(&file, &[]), (Some(2), String::new(), open.to_owned()));
 }
 
-/// What it accepts starts, as systemd asks it before.
+/// systemd runs `check` before the start, so a file that it accepts must start.
 #[test]
 fn check_refuses_each_file_that_serve_would_refuse() {
     let listen = "listen: [{ address: 127.0.0.1:0, tls: { certificate: c.pem, key: k.pem } }]";

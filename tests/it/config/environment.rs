@@ -253,7 +253,7 @@ fn fleet_accepts_a_url_or_a_map_with_instances() {
     }
 }
 
-/// Unlike a variable, it is nobody's by mistake.
+/// Unlike a variable, an argument is always meant for politely.
 #[test]
 fn fault_in_an_argument_names_the_argument() {
     for (key, value, told) in [

@@ -16,7 +16,7 @@ hint: did you mean `crawl_delay`?"
     );
 }
 
-/// A slip that names a device, which has no end.
+/// A slip may name a device without an end.
 #[test]
 fn endless_file_named_in_the_configuration_is_refused() {
     let home = tempfile::tempdir().unwrap();
@@ -46,7 +46,7 @@ fn endless_file_named_in_the_configuration_is_refused() {
     assert!(told.contains("it is larger than 16 MiB\n  --> /dev/zero\nhint: check that"), "{told}");
 }
 
-/// Nobody may ever write to the other end.
+/// Nobody may ever write to the pipe.
 #[test]
 fn pipe_named_in_the_configuration_is_refused_without_waiting() {
     let home = tempfile::tempdir().unwrap();
@@ -69,7 +69,6 @@ fn pipe_named_in_the_configuration_is_refused_without_waiting() {
     }
 }
 
-/// What is ours, and lies in our directories, is no more waited for than what the configuration names.
 #[test]
 fn pipe_in_the_state_directory_does_not_block_start_or_shutdown() {
     let home = tempfile::tempdir().unwrap();
@@ -112,7 +111,7 @@ fn serve_that_fails(file: &Path, home: &Path) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// As a shell's `<(…)` is one.
+/// For example, `<(…)` in a shell.
 #[test]
 fn configuration_can_be_read_from_a_pipe() {
     let script = "\"$0\" check --config <(echo 'pace: { max_wait: 7s }'; echo 'include: [/dev/null]')";
@@ -120,7 +119,7 @@ fn configuration_can_be_read_from_a_pipe() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Of a section the first, as the others may follow from it: a missing key from a misspelt one.
+/// Later faults of a section may follow from its first: a missing key from a misspelt one.
 #[test]
 fn the_first_fault_of_each_section_is_shown_in_the_order_of_the_file() {
     let yaml = "\
@@ -272,7 +271,7 @@ fn invalid_method_names_are_refused() {
     }
 }
 
-/// Joined to the file's directory, it would be that directory.
+/// Joined to the directory of the configuration file, it would be that directory.
 #[test]
 fn an_empty_path_is_refused_wherever_a_path_is_written() {
     for yaml in [
@@ -373,7 +372,7 @@ fn addresses_require_an_agent() {
     );
 }
 
-/// The defaults that stand in for the section at fault are not compared with what is written elsewhere.
+/// The defaults that replace the faulty section are not compared with the other sections.
 #[test]
 fn mistake_in_one_section_causes_no_faults_in_others() {
     for (section, other) in [
@@ -386,14 +385,14 @@ fn mistake_in_one_section_causes_no_faults_in_others() {
     }
 }
 
-/// Else the names of one of them would be left out without a word.
+/// The tokens of one of the two would otherwise be dropped silently.
 #[test]
 fn purpose_in_two_spellings_is_a_duplicate() {
     let yaml = "identity:\n  policy_tokens:\n    train-ai: [GPTBot]\n    search: [X]\n    AI-Train: [CCBot]\n";
     assert_eq!(short(yaml), ["5:5 the purpose `ai-train` appears twice | add these names to the list in line 3"]);
 }
 
-/// What a fault costs does not grow with the file: with a look at the whole file for each, these would take hours.
+/// Searching the whole file for each fault would take hours.
 #[test]
 fn file_with_20_000_faulty_keys_shows_the_first_50() {
     const HASH: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b27rA";
@@ -480,7 +479,7 @@ fn faults_do_not_show_secrets() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever is typed into the file we ship, the answer is settings, or faults that can be shown.
+    /// Any edit of the shipped file gives settings, or faults that can be shown.
     #[test]
     fn edited_configuration_never_panics(at in 0..CONF.len(), cut in 0usize..40, typed in "[ -~\t\n\r\u{85}\u{2028}é\u{feff}]{0,12}") {
         let (from, to) = (CONF.floor_char_boundary(at), CONF.floor_char_boundary((at + cut).min(CONF.len())));

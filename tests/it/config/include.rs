@@ -125,7 +125,7 @@ fn fault_in_an_included_file_is_reported_although_a_variable_overrides_it() {
     assert_eq!(with_environment(Some(&main), &[]).unwrap().mode, Mode::Report, "its own directory");
 }
 
-/// Its own directory it may name: that is where others are.
+/// A file may include its own directory, which contains other files.
 #[test]
 fn a_file_that_includes_itself_is_an_error() {
     for name in ["politely.yaml", "./politely.yaml", "conf.d/../politely.yaml"] {
@@ -208,7 +208,7 @@ fn same_host_key_in_two_included_files_is_a_duplicate_in_any_spelling() {
     assert!(told.ends_with("hint: already set in HOME/conf.d/a.yaml:3; keep one of them"), "{told}");
 }
 
-/// Joining them looks each key up once.
+/// Merging looks each key up once.
 #[test]
 fn included_files_with_many_hosts_are_merged() {
     let many = |from: usize| {
@@ -224,7 +224,7 @@ fn included_files_with_many_hosts_are_merged() {
     assert_eq!(settings.shown()["hosts"].as_object().unwrap().len(), 50_000);
 }
 
-/// It could mean either; `null` is the default elsewhere.
+/// The empty key could mean the main file's value or the default.
 #[test]
 fn empty_key_in_an_included_file_is_an_error_if_the_main_file_sets_it() {
     let (home, main) = files(&[
@@ -245,7 +245,7 @@ fn empty_key_in_an_included_file_is_an_error_if_the_main_file_sets_it() {
     assert_eq!(settings.pace.budget, None, "alone it is the default");
 }
 
-/// It would be no limit at all.
+/// An empty list would set no limit.
 #[test]
 fn empty_list_of_a_user_in_an_included_file_is_an_error() {
     let place = |keys: &str| {

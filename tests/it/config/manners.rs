@@ -17,7 +17,7 @@ fn breaker(after: u32, pause: u64) -> Option<Breaker> {
     Some(Breaker { after: NonZeroU32::new(after).unwrap(), pause: Duration::from_secs(pause) })
 }
 
-/// `max` has a default, which may be longer than what a site can have.
+/// The default of `max` may be longer than `max_crawl_delay`.
 #[test]
 fn adaptive_factor_0_is_off_with_any_max_crawl_delay() {
     for yaml in [

@@ -53,7 +53,7 @@ fn shipped_files_are_listed_in_makefile_and_cargo_toml() {
     }
 }
 
-/// A wheel has no directory for documents.
+/// A Python wheel has no directory for such files.
 #[test]
 fn print_command_outputs_the_embedded_files() {
     let print = |what| {
