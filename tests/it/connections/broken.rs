@@ -150,7 +150,7 @@ async fn untrusted_certificate_is_refused_in_any_http_version() {
     }
 }
 
-/// In a process of its own, for the limit is the process'.
+/// Runs in its own process, as the limit applies to a process.
 #[tokio::test]
 async fn idle_connections_are_closed_when_descriptors_run_out() {
     let origin = Origin::site("").await;

@@ -91,7 +91,7 @@ async fn connection_authenticated_by_ntlm_is_not_shared() {
     }
 }
 
-/// As an origin may that takes itself for a proxy.
+/// Some origins send the challenge of a proxy, 407.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_challenged_for_ntlm_is_not_shared() {
     for (status, name) in [(401, "WWW-Authenticate"), (407, "Proxy-Authenticate")] {
@@ -153,7 +153,7 @@ async fn authenticated_connection_belongs_to_the_http2_client_connection() {
     assert_eq!(alice.get(&origin.url("/x")).await.text(), "alice");
 }
 
-/// To the proxy itself, where each stream says whose it is.
+/// On an HTTP/2 connection to the proxy itself, each stream has its own user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn authenticated_connection_belongs_to_client_connection_and_user_in_http2_to_the_proxy() {
     use crate::support::h2_client::{H2Client, request};
@@ -224,7 +224,6 @@ async fn private_idle_connections_of_many_clients_stay_within_the_limit() {
     eventually("all are closed with their clients", || origin.open_connections() == 0).await;
 }
 
-/// However many one user has, another's idle connection stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn private_idle_connections_of_one_client_do_not_evict_anothers() {
     let origin = Origin::http(|_| Reply::text("x")).await;

@@ -44,7 +44,7 @@ async fn connection_opened_for_robots_txt_carries_the_first_page() {
     }
 }
 
-/// An origin that closes a kept connection with the next request on it has not failed.
+/// An origin that closes a reused connection at the next request has not failed.
 #[tokio::test]
 async fn robots_fetch_on_a_dead_reused_connection_is_retried() {
     let asked = Arc::new(AtomicUsize::new(0));

@@ -163,7 +163,7 @@ async fn readers_that_stall_hold_up_nobody_else() {
     assert_eq!(origin.connections(), 1);
 }
 
-/// The clock runs ahead as soon as nothing is left to do.
+/// The paused clock advances as soon as all tasks wait.
 #[tokio::test]
 async fn a_connection_on_which_nothing_comes_back_is_ended() {
     let (url, connections) = serve(|number, stream| async move {

@@ -29,7 +29,7 @@ async fn send<S: AsyncRead + AsyncWrite + Unpin>(stream: S, sent: Arc<AtomicUsiz
     }
 }
 
-/// How much of the window is used shows how far the origin gets ahead.
+/// How far the origin gets ahead shows the size of the window.
 #[tokio::test]
 async fn fast_lone_reader_gets_a_large_window_on_an_unshared_connection() {
     let sent = Arc::new(AtomicUsize::new(0));
