@@ -64,7 +64,7 @@ async fn requests_without_the_password_are_refused() {
     assert_eq!(origin.connections(), 0, "not even for robots.txt");
 }
 
-/// Nobody knows which of them counts.
+/// It is ambiguous which of the credentials counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_proxy_authorization_is_refused_in_any_order() {
     let origin = Origin::site("").await;
@@ -113,7 +113,7 @@ async fn each_request_needs_credentials_and_a_tunnel_keeps_its_openers_user() {
     assert!(origin.log.all().iter().all(|seen| seen.all("proxy-authorization").is_empty()));
 }
 
-/// Under one name at one address, one guess after the other is judged, seconds apart.
+/// Guesses for one name at one address are verified one by one, seconds apart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrong_passwords_are_delayed() {
     let origin = Origin::site("").await;
@@ -151,7 +151,7 @@ async fn right_password_is_admitted_despite_guesses_from_the_same_address() {
     assert_eq!(ask("alice:correct horse").await, Some(200));
 }
 
-/// Otherwise each would hold up everybody at the address for five seconds.
+/// Each guess would otherwise delay all logins from the address by five seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn socks5_guesser_that_disconnects_does_not_delay_other_logins() {
     let origin = Origin::site("").await;
@@ -173,7 +173,7 @@ async fn socks5_guesser_that_disconnects_does_not_delay_other_logins() {
     assert_eq!(answer.map(|answer| answer.status()), Some(200));
 }
 
-/// Tries on one HTTP/2 connection wait for each other, and one of them for those of other connections.
+/// Guesses on one HTTP/2 connection wait for each other, and only one of them waits beside those of other connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn guesses_on_one_http2_connection_do_not_lock_others_out() {
     let origin = Origin::site("").await;

@@ -113,7 +113,7 @@ async fn special_addresses_are_not_dialled() {
     assert_eq!(origin.connections(), 0);
 }
 
-/// SNI is no way to name an address that CONNECT may not.
+/// A client cannot reach an address by SNI that CONNECT refuses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn egress_rules_apply_to_the_sni_name() {
     let origin = Origin::tls_site(crate::support::Alpn::Both, "").await;
@@ -130,8 +130,7 @@ async fn egress_rules_apply_to_the_sni_name() {
     assert_eq!(origin.connections(), 0);
 }
 
-/// A name whose addresses change is dialled at those that were screened, and no others: the answer that is screened
-/// is the one that is kept.
+/// Only checked addresses are dialled: the lookup that was checked is the one that is cached.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn allowed_address_does_not_allow_its_neighbour() {
     let Ok(neighbour) = Origin::try_http_on("127.0.0.2:0", crate::support::origin::pages("")).await else {

@@ -102,7 +102,7 @@ async fn intercepted_h2_connection_refuses_other_hosts() {
     assert_eq!(h2.get(&origin.url("/mine")).await.status(), 200, "and goes on serving it");
 }
 
-/// Other sites may share its address.
+/// Other sites may share the address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tunnel_with_the_sni_of_another_host_is_refused() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
@@ -150,7 +150,7 @@ async fn scheme_http_is_refused_inside_intercepted_h2() {
     assert_eq!(origin.log.pages(), Vec::<String>::new());
 }
 
-/// A handshake that is not what it looks like ends the connection, and nothing reaches anybody.
+/// Nothing of it reaches an origin.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_tls_handshakes_end_the_connection() {
     let origin = Origin::tls_site(Alpn::Both, "").await;

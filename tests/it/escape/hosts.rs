@@ -53,7 +53,7 @@ async fn repeated_or_invalid_host_fields_are_refused() {
     assert_eq!(origin.connections() + other.connections(), 0);
 }
 
-/// There a client speaks as to the origin: all that names the host has to agree.
+/// Inside CONNECT, a client addresses the origin: every field that names the host has to agree.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn host_field_inside_connect_must_match() {
     let (plain, tls) = (Origin::site("").await, Origin::tls_site(Alpn::Both, "").await);
@@ -81,7 +81,7 @@ async fn host_field_inside_connect_must_match() {
     assert_eq!(plain.connections() + tls.connections() + other.connections(), 0);
 }
 
-/// RFC 9113 §8.3.1: there a request with two names is malformed, to the proxy and inside a CONNECT.
+/// RFC 9113 §8.3.1: such a request is malformed, to the proxy and inside a CONNECT.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http2_host_that_differs_from_authority_is_refused() {
     let (plain, tls) = (Origin::site("").await, Origin::tls_site(Alpn::Both, "").await);

@@ -371,7 +371,7 @@ const SESSION_KEYRING: i32 = -3;
 const KEYCTL_SETPERM: i32 = 5;
 const KEYCTL_INVALIDATE: i32 = 21;
 
-/// Nothing leads out, and what is made belongs to who has called.
+/// Files that the command creates belong to the caller.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn isolated_command_cannot_escape() {
     let is_root = rustix_is_root();
@@ -422,7 +422,7 @@ while True:
     time.sleep(1)
 "#;
 
-/// Whatever it does to its supervisor, `run` ends with it and takes all with it, and so does the end of `run`.
+/// `run` ends if its supervisor is killed, and all processes end with `run`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn isolated_command_tracing_its_supervisor_still_ends_with_run() {
     let users = if rustix_is_root() { vec![None, Some("61184")] } else { vec![None] };
@@ -437,7 +437,7 @@ async fn isolated_command_tracing_its_supervisor_still_ends_with_run() {
     .await;
 }
 
-/// Its supervisor may be stuck for another reason.
+/// Models a supervisor that is stuck for any other reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stopped_process_1_is_killed_with_run() {
     let Some(mut run) = isolated(None, &["sh", "-c", "setsid sleep 77 & echo ready; sleep 77"]).await else { return };
@@ -538,7 +538,6 @@ assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program) == 0, ctyp
 os.execvp(sys.argv[4], sys.argv[4:])
 "#;
 
-/// With less than all of it nothing is run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn command_is_not_run_if_isolation_is_incomplete() {
     if !rustix_is_root() || cfg!(not(target_arch = "x86_64")) {
@@ -577,7 +576,7 @@ fn rustix_is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// What SECURITY.md says stays open: sockets that have a name in the file system.
+/// SECURITY.md names them as the documented exception.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sockets_in_the_file_system_stay_open_as_documented() {
     let home = tempfile::tempdir().expect("a temporary directory");
@@ -596,7 +595,7 @@ async fn sockets_in_the_file_system_stay_open_as_documented() {
     assert!(listener.accept().is_ok());
 }
 
-/// Files and pipes that a caller hands over are for the command, as a shell's `<(…)`.
+/// A caller hands them over for the command, for example by `<(…)` in a shell.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn isolated_command_inherits_files_and_pipes() {
     let home = tempfile::tempdir().expect("a temporary directory");

@@ -72,7 +72,7 @@ async fn request_with_our_via_is_refused_as_a_loop() {
     assert_eq!(origin.log.pages(), ["/first"]);
 }
 
-/// Each through the other, for ever, if nothing ends it.
+/// The fetches would otherwise cause each other without end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_robots_txt_that_points_at_the_proxy_is_not_followed() {
     let proxy = Proxy::start("").await;
@@ -87,7 +87,7 @@ async fn a_robots_txt_that_points_at_the_proxy_is_not_followed() {
     assert_eq!(origin.log.pages(), Vec::<String>::new());
 }
 
-/// The upstream proxy is a forwarder of TCP that leads back here: robots.txt is asked for first, and comes back like anything else.
+/// The upstream proxy forwards TCP back to us, so the fetch of robots.txt comes back as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn loop_through_a_forwarding_upstream_proxy_ends_at_once() {
     let forwarder = TcpListener::bind("127.0.0.1:0").await.unwrap();

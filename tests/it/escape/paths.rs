@@ -106,7 +106,7 @@ async fn respelled_disallowed_paths_are_refused() {
     assert_eq!((plain.log.pages(), tls.log.pages()), (vec![], vec![]));
 }
 
-/// No other way than HTTP/1 can carry them.
+/// Only HTTP/1 can carry such bytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn disallowed_paths_with_non_utf8_bytes_are_refused() {
     let latin = b"User-agent: *\nDisallow: /\xe9tudes/\nDisallow: /%FF/\n";
@@ -200,7 +200,7 @@ async fn request_fields_do_not_lift_a_refusal() {
     assert_eq!(origin.log.pages(), Vec::<String>::new());
 }
 
-/// Some servers serve what these fields name. What names another method is passed on: rules hold for every method.
+/// Some servers serve the URL in these fields. Method override fields pass, as rules apply to every method.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn url_override_fields_are_removed() {
     let origin = Origin::site(ROBOTS).await;
@@ -218,7 +218,7 @@ async fn url_override_fields_are_removed() {
     assert_eq!(seen.field("x-http-method-override"), Some("PUT"));
 }
 
-/// To CGI and WSGI `User_Agent` is User-Agent.
+/// CGI and WSGI read `User_Agent` as User-Agent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fields_read_as_user_agent_by_applications_are_removed() {
     let origin = Origin::tls_site(Alpn::Both, ROBOTS).await;
@@ -264,7 +264,7 @@ async fn configured_product_token_overrides_the_user_agent() {
     assert_eq!(origin.log.pages(), Vec::<String>::new());
 }
 
-/// Without a configured name the User-Agent that goes out is the one that is judged: several are all of them.
+/// Without a configured name, the User-Agent that is sent is judged, including repeated fields.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_user_agent_fields_are_all_judged() {
     let robots =

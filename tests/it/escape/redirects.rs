@@ -55,7 +55,7 @@ async fn robots_redirects_to_special_addresses_are_not_followed() {
     siege.withstood(24);
 }
 
-/// A redirect that is followed carries nothing of the client's.
+/// Following a redirect of robots.txt sends no fields of the client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redirect_carries_no_credentials() {
     let second = Origin::site("User-agent: *\nDisallow: /secret\n").await;
@@ -82,7 +82,7 @@ async fn a_redirect_carries_no_credentials() {
     }
 }
 
-/// A robots.txt is fetched wherever it is redirected, but for where the operator says no.
+/// Other redirects of a robots.txt are followed anywhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn robots_redirects_to_denied_urls_are_not_followed() {
     let other = Origin::site("SECRET").await;

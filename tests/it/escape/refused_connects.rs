@@ -64,7 +64,7 @@ async fn bytes_after_a_refused_socks5_connect_are_not_read_as_requests() {
     assert_eq!(origin.log.all().len(), 0);
 }
 
-/// It closes behind a 407 too, and curl, which asks first without its password here, opens another connection.
+/// The proxy also closes after a 407. curl first asks without its password here.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curl_retries_a_407_to_connect_on_a_new_connection() {
     let (tls, plain) = (Origin::tls_site(crate::support::Alpn::Both, "").await, Origin::site("").await);

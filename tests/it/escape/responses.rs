@@ -126,7 +126,7 @@ async fn bytes_after_an_answer_do_not_answer_the_next_request() {
     siege.withstood(48);
 }
 
-/// Fields that are the proxy's to say, or for one hop only.
+/// Origins send fields that only the proxy may send, or that apply to one hop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn origin_cannot_forge_our_proxy_status() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
@@ -151,7 +151,7 @@ async fn origin_cannot_forge_our_proxy_status() {
     }
 }
 
-/// 407 is a proxy's to say: from an origin it must not make a client send its proxy password there.
+/// Only a proxy may send 407: from an origin, it must not make a client send its proxy password there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn origin_407_does_not_obtain_proxy_credentials() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
@@ -193,7 +193,7 @@ async fn endless_interim_answers_and_heads_are_cut_off() {
     assert_eq!(proxy.get(&origin.url("/x")).await.text(), "good");
 }
 
-/// 32 interim answers and no more, before a page and before a robots.txt.
+/// Both before a page and before a robots.txt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn at_most_32_interim_answers_are_accepted() {
     for (more, page, robots) in [(32, 200, 200), (33, 502, 503)] {

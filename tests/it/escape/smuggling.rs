@@ -135,7 +135,7 @@ async fn no_chunk_hides_a_request() {
     }
 }
 
-/// What follows a body belongs to the next request, and a refused one takes its body with it.
+/// Bytes after a body belong to the next request, and a refused request's body is discarded with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_is_never_read_as_a_request() {
     let origin = Origin::site("User-agent: *\nDisallow: /secret\n").await;
@@ -175,7 +175,7 @@ async fn a_body_is_never_read_as_a_request() {
     assert_eq!(origin.log.count("/secret"), 0);
 }
 
-/// A refused request in the middle of a row hides nothing of its neighbours.
+/// A refused request in the middle does not affect its neighbours.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pipelined_requests_are_judged_one_by_one() {
     let origin = Origin::site("User-agent: *\nDisallow: /secret\n").await;

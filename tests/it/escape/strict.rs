@@ -76,7 +76,7 @@ async fn strict_test_http1_origin_refuses_what_nginx_refuses() {
     }
 }
 
-/// robots.txt and the page alike, over either version.
+/// Both robots.txt and the page, over both HTTP versions.
 #[tokio::test]
 async fn strict_origin_accepts_our_requests() {
     let proxy = Proxy::start("").await;
@@ -97,7 +97,7 @@ async fn strict_origin_accepts_our_requests() {
     }
 }
 
-/// The end of a body is said once: a second one would be read as the next request.
+/// A second end would be read as the next request.
 #[tokio::test]
 async fn upload_without_a_length_ends_with_one_end_of_body() {
     let proxy = Proxy::start("").await;

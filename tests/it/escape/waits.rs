@@ -105,7 +105,7 @@ async fn idle_tunnel_times_out() {
     assert!(start.elapsed() < Duration::from_secs(15));
 }
 
-/// Answers of the proxy's own pile up in a client that reads none of them.
+/// The proxy's own answers would otherwise pile up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_that_never_reads_our_answers_is_cut_off() {
     let proxy =
@@ -174,7 +174,7 @@ async fn max_connections_per_client_is_enforced() {
     .await;
 }
 
-/// Nothing has ever come in them.
+/// The idle tunnels have never received any data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_tunnels_but_not_used_ones_make_room_for_their_client() {
     let origin = Origin::http(|_| Reply::silence()).await;
@@ -243,7 +243,7 @@ async fn incomplete_requests_make_room_for_their_client() {
     .await;
 }
 
-/// Its client may have sent the next request before it knows.
+/// The client may have sent its next request before it learns of the eviction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn evicted_connection_answers_a_request_in_flight_with_connection_close() {
     let origin = Origin::site("").await;
@@ -348,7 +348,7 @@ async fn body_below_the_minimum_rate_is_cut() {
     .await;
 }
 
-/// A heartbeat now and then is all that a stream of events may have to send.
+/// A stream of events may have to send only a heartbeat now and then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn event_stream_may_be_slower_than_the_minimum_rate() {
     let handler = |seen: &crate::support::Seen| match seen.path().as_str() {
@@ -419,7 +419,7 @@ async fn clients_are_served_beside_2000_idle_and_dripping_ones() {
     proxy.stop().await;
 }
 
-/// SETTINGS that would have the proxy keep a table of 4 GiB are no use.
+/// The client's SETTINGS ask for a table of 4 GiB.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn huge_hpack_table_size_of_a_client_is_not_allocated() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
