@@ -60,7 +60,7 @@ async fn separate_servers_hold_only_paces_or_only_copies() {
     assert_eq!((of_paces.contains(&"pace".into()), of_copies), (true, vec!["copying".to_owned(), "robots".to_owned()]));
 }
 
-/// A server that answers one registration and nothing after it: the clock that others would settle by more of them is of no use here.
+/// The server answers one registration, and nothing after it that would settle its clock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clock_of_a_copies_only_server_is_not_needed() {
     let (Some(paces), Some(copies)) = (Redis::start().await, Redis::start().await) else { return };
@@ -98,7 +98,7 @@ async fn until_the_second_call(client: TcpStream, server: SocketAddr) {
     }
 }
 
-/// Killed, then hung: nobody is refused, and each fetches for itself.
+/// The server is killed, then hung: no request is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_copies_server_keeps_the_pace_and_each_instance_fetches() {
     let (Some(paces), Some(mut copies)) = (Redis::start().await, Redis::start().await) else { return };

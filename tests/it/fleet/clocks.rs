@@ -37,7 +37,7 @@ async fn clock_set_back_by_a_day_keeps_the_pace_without_delay() {
     assert_apart(&origin.log.starts("/page"), Duration::from_millis(300));
 }
 
-/// All that the server kept has expired then: it is as one that has forgotten.
+/// All keys of the server have expired then, as after a loss of its data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clock_set_ahead_by_a_day_keeps_the_pace_without_delay() {
     let Some(redis) = Redis::start().await else { return };
@@ -90,7 +90,6 @@ async fn copy_dated_in_the_future_is_fetched_again() {
     assert_eq!(copy("c", "anew", DAY, redis).await.0, ANOTHER, "nor is it what was waited for");
 }
 
-/// Whoever has written it.
 #[tokio::test]
 async fn overlong_copy_is_fetched_again() {
     let Some(redis) = Redis::start().await else { return };

@@ -165,7 +165,7 @@ async fn newer_stored_copy_wins_over_the_fleets_older_copy_after_a_kill() {
     assert_eq!(origin.log.count("/robots.txt"), 2);
 }
 
-/// The server hangs between the claim and the copy, which lies in its socket until it goes on.
+/// The server hangs between the claim and the copy, which waits in its socket.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copy_delayed_at_the_server_is_dated_by_its_fetch() {
     let Some(redis) = Redis::start().await.map(Arc::new) else { return };
@@ -315,7 +315,7 @@ async fn refresh(instance: &Binary, origin: &Origin) {
     assert_eq!(client.response().await.status(), 200);
 }
 
-/// Whoever can write to the server can write anything.
+/// Anybody who can write to the server can write such a copy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn compression_bomb_as_shared_copy_is_fetched_again() {
     let Some(redis) = Redis::start().await else { return };

@@ -116,7 +116,7 @@ async fn gap_is_kept_while_links_break() {
     keeps_apart(60).await;
 }
 
-/// A quarter of an hour.
+/// Takes a quarter of an hour.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a quarter of an hour: cargo test --test it fleet::faults -- --ignored"]
 async fn gap_is_kept_over_1000_starts_while_links_break() {
@@ -202,7 +202,7 @@ async fn waiting_request_does_not_start_alone_when_its_link_is_lost() {
     assert_eq!((served.status(), refused.status(), origin.log.count("/page")), (200, 503, 1));
 }
 
-/// Where the server is far away, a short delay's turn is over before that comes which the host gives while it asks for time.
+/// With a distant server, the slot of a short delay ends before the backoff of the host does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn distant_server_with_a_short_delay_loses_no_request_during_a_backoff() {
     let Some(redis) = Redis::start().await else { return };
@@ -229,7 +229,7 @@ async fn distant_server_with_a_short_delay_loses_no_request_during_a_backoff() {
     assert_apart(&origin.log.starts("/page"), Duration::from_millis(300));
 }
 
-/// The one or the other is the longer.
+/// `min_delay` is shorter than, equal to, or longer than the site's delay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn distant_server_with_a_short_delay_loses_no_request_beside_min_delay() {
     for own in ["200ms", "300ms", "450ms"] {

@@ -11,7 +11,7 @@ async fn info(redis: &Redis, section: &str) -> String {
     redis::cmd("INFO").arg(section).query_async(&mut redis.connection().await).await.expect("it answers")
 }
 
-/// To a server far away that would make three round trips of the first call.
+/// With a distant server, the first call would otherwise take three round trips.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_are_loaded_before_their_first_call() {
     let Some(redis) = Redis::start().await else { return };
@@ -36,7 +36,7 @@ async fn server_with_an_evicting_maxmemory_policy_causes_a_warning() {
     comes_to_say(&fleet[0], "set `maxmemory-policy noeviction`").await;
 }
 
-/// By hand, or to make room.
+/// The key may be deleted by hand or evicted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deleted_pace_key_is_restored_with_the_last_start() {
     const GAP: Duration = Duration::from_secs(6);
@@ -64,7 +64,7 @@ async fn deleted_pace_key_is_restored_with_the_last_start() {
     assert_apart(&origin.log.starts("/page"), GAP);
 }
 
-/// Most of them have no queue any more.
+/// Most of these hosts have no queue any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn debts_of_3000_hosts_are_reported_to_a_server_that_lost_its_data() {
     const HOSTS: usize = 3000;

@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-/// It goes while the answer to the payment is on its way.
+/// The client leaves while the server's reply to the payment is on its way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn budget_of_a_client_that_hung_up_is_refunded() {
     let Some(redis) = Redis::start().await else { return };

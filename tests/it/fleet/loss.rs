@@ -217,7 +217,7 @@ async fn on_fleet_loss_refuse_also_refuses_waiting_requests() {
     assert_refused(&refused, 503, "proxy_internal_error", "fleet-lost");
 }
 
-/// The connection to the origin is there later than the start, and nobody can be told so.
+/// The server is unreachable by then, so it cannot be told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slot_that_expires_before_the_connection_opens_is_not_used() {
     let Some(redis) = Redis::start().await else { return };
@@ -327,7 +327,7 @@ async fn tunnel_that_loses_its_slot_retries_on_another_connection() {
     assert_eq!(client.get("/page", &authority).await.status(), 200, "by a connection that is there");
 }
 
-/// A service that is started again and again while its server cannot be reached does not ask a host anew each time.
+/// A service that restarts repeatedly while its server is lost must not start a request at each restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restart_while_the_server_is_lost_keeps_delays_and_pauses() {
     let Some(redis) = Redis::start().await else { return };

@@ -200,7 +200,7 @@ async fn sentinel_failover_is_followed() {
     .await;
 }
 
-/// As one is that is cut off from its Sentinels, and not from its clients.
+/// Models a master that is cut off from its Sentinels, but not from its clients.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinel_successor_is_used_although_the_old_master_still_answers() {
     let Some((master, replica, sentinel)) = watched().await else { return };
@@ -249,7 +249,7 @@ async fn stat(connection: &mut redis::aio::MultiplexedConnection, section: &str,
     digits.split(',').next().expect("one").parse().expect("a number")
 }
 
-/// FLUSHALL, or a restart from an empty disk behind a proxy of its own: nothing else says so.
+/// FLUSHALL, or a restart with an empty disk behind a TCP proxy, gives no other sign of the loss.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn emptied_server_receives_the_debts_again() {
     let Some(redis) = Redis::start().await else { return };

@@ -120,7 +120,7 @@ async fn key_expires_after_the_longest_gap() {
     assert!(!redis.exists::<_, bool>(KEY).await.expect("it answers"), "of nothing nothing is kept");
 }
 
-/// Each has one start reserved, which nobody uses.
+/// Each killed instance has one start reserved, which is not used.
 #[tokio::test]
 async fn each_killed_instance_costs_one_gap() {
     let Some(server) = Redis::start().await else { return };

@@ -98,7 +98,7 @@ async fn three_instances_starting_without_the_server_keep_one_pace_in_total() {
     assert_no_faster(&starts_since(&origin, began), 3);
 }
 
-/// They do not fire in lockstep, but one after the other.
+/// They do not start in lockstep.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn instances_losing_the_server_together_start_one_gap_apart() {
     const GAP: Duration = Duration::from_millis(1000);
