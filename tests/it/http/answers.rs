@@ -45,7 +45,7 @@ async fn http2_client_gets_the_data_before_the_reset_of_a_truncated_answer() {
     }
 }
 
-/// The stream is not reset in the middle of it: curl 7.88 loses the answer then, httpx waits for room to send the rest.
+/// The stream is not reset during the upload: curl 7.88 would lose the answer, and httpx waits for window to send the rest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn early_answer_over_http2_lets_the_upload_finish() {
     let origin = Origin::https(Alpn::H1, |_| Reply::text("User-agent: *\nDisallow: /private")).await;

@@ -84,7 +84,7 @@ async fn client_that_uploads_before_reading_gets_the_error_of_a_broken_origin() 
     }
 }
 
-/// A kept connection ends in the middle of a body; the client sends the rest of the body only then.
+/// A reused connection ends during the body; the client sends the rest of the body only afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn interrupted_upload_is_resent_from_its_beginning() {
     const BODY: usize = 60_000;

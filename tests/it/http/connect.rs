@@ -52,8 +52,8 @@ async fn authority_of_an_earlier_request_does_not_apply_inside_connect() {
     assert_eq!(other.log.pages(), ["/1"]);
 }
 
-/// What a CONNECT says of its connection is for the answer that refuses it (escape/refused_connects.rs). Once it is granted, the
-/// connection is the tunnel's, and the requests inside decide.
+/// The Connection field of a CONNECT applies to the answer that refuses it (escape/refused_connects.rs).
+/// After a 200, the requests inside decide.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_close_in_connect_does_not_end_the_tunnel() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
@@ -114,7 +114,7 @@ async fn connect_after_other_requests_on_a_connection_is_accepted() {
     assert!(client.rest().await.is_empty(), "it is closed");
 }
 
-/// As Perl's Mojo::UserAgent asks.
+/// Perl's Mojo::UserAgent sends this.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connect_with_content_length_0_is_accepted() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
@@ -314,7 +314,7 @@ async fn tunnelled_hosts_pass_unmodified() {
     assert_eq!(client.rest().await, b"SSH-2.0-x\r\n");
 }
 
-/// In all its forms, whatever would be inside; and nothing that follows is read.
+/// In all forms of CONNECT and with any content, of which nothing is read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connect_to_a_host_with_intercept_deny_is_refused() {
     let tls = Origin::tls_site(Alpn::Both, "").await;
@@ -337,7 +337,7 @@ async fn a_connect_to_a_host_with_intercept_deny_is_refused() {
     assert_eq!(tls.connections(), 0);
 }
 
-/// What CONNECT is refused, a request for an https URL that is sent to the proxy as it is, is refused too. The refusal names the key.
+/// A request for an https URL that is sent to the proxy is refused like a CONNECT. The refusal names the key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn intercept_deny_applies_to_https_urls_without_connect() {
     let (tls, plain) = (Origin::tls_site(Alpn::Both, "").await, Origin::site("").await);
@@ -367,7 +367,7 @@ async fn intercept_deny_applies_to_https_urls_without_connect() {
     assert_eq!(tls.connections(), 0);
 }
 
-/// An address in CONNECT is granted, and the name in the handshake is the host.
+/// CONNECT to an address is granted, and the SNI names the host.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn intercept_deny_applies_to_a_host_named_only_in_the_sni() {
     let tls = Origin::tls_site(Alpn::Both, "").await;

@@ -63,7 +63,7 @@ async fn answer_during_an_upload_reaches_the_client() {
     }
 }
 
-/// A site that answers first and then reads on, as a program in Node may, gets all that the client sends.
+/// A site that answers first and then reads on, for example in Node, gets the whole upload.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn upload_continues_after_a_complete_answer() {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
@@ -397,7 +397,7 @@ async fn dripping_answer_head_times_out_in_total() {
     dripping.abort();
 }
 
-/// Its end is the connection's, so that a good one would say that the answer is whole.
+/// The end of the connection ends such an answer, so an orderly end would mean that it is complete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn truncated_answer_without_a_length_ends_in_a_reset() {
     let answer = |seen: &Seen| match seen.path().as_str() {
@@ -424,7 +424,7 @@ async fn truncated_answer_without_a_length_ends_in_a_reset() {
     }
 }
 
-/// Servers that close TLS without close_notify are common. Where nothing else tells the end, it has to do.
+/// Servers that close TLS without close_notify are common. If nothing else marks the end, the close has to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn close_delimited_tls_answer_without_close_notify_is_complete() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -44,7 +44,7 @@ async fn hop_by_hop_request_fields_are_removed() {
     }
 }
 
-/// RFC 7838: to a client that asks a proxy it is a way past that: another authority, or HTTP/3 over UDP.
+/// RFC 7838: for a client of a proxy, Alt-Svc is a way around it, to another authority or HTTP/3.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn alt_svc_is_removed_in_both_directions() {
     let answer = |_: &Seen| {

@@ -42,7 +42,7 @@ async fn socks5_requires_a_password_if_users_are_configured() {
     }
 }
 
-/// The time for a head does not run while a password waits to be judged: five seconds after a wrong one.
+/// A password waits for its check for five seconds after a wrong one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn socks5_header_timeout_excludes_the_password_check() {
     let origin = Origin::site(ROBOTS).await;
@@ -73,7 +73,7 @@ async fn socks5_reply_code_tells_the_reason() {
     assert_eq!(client.rest().await, [5, 0xff], "GSSAPI alone");
 }
 
-/// In time: none of them waits for the 30 seconds that a head may take.
+/// They do not wait for the 30 seconds of `header_timeout`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_of_other_protocols_are_answered_at_once() {
     let proxy = Binary::serve("").await;
@@ -105,7 +105,7 @@ async fn plain_http_on_a_tls_listener_is_answered_with_the_reason() {
     assert!(answer.text().contains("https://"), "{}", answer.text());
 }
 
-/// `proxy.pac` says so; of two listeners the one without TLS is told, as more programs can use it.
+/// More programs can use a plain listener.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn proxy_pac_prefers_a_plain_listener_and_ca_env_needs_one() {
     let directory = tempfile::tempdir().unwrap();

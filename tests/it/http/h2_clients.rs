@@ -34,7 +34,7 @@ fn websocket(url: &str) -> http::Request<()> {
     asked
 }
 
-/// In HTTP/1.1, which is what most clients speak to a proxy.
+/// Over HTTP/1.1, as most clients use a proxy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curl_uses_a_tls_listener() {
     let (proxy, _files) = tls_proxy("").await;
@@ -251,7 +251,7 @@ async fn h2c_inside_connect_reaches_an_h2c_only_origin() {
     assert_eq!(client.exchange(request("POST", &url("/no")), b"ping").await.unwrap().status(), 403);
 }
 
-/// It would take what a client sends for requests, which nobody has held to robots.txt.
+/// An HTTP/1 origin would read the client's bytes as requests that were not checked against robots.txt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h2c_request_is_not_sent_before_the_origin_confirms_http2() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

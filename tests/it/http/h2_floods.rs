@@ -99,7 +99,7 @@ fn ways() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// On an idle connection, which is pooled for `idle_timeout`, and beside an answer that never ends.
+/// On an idle pooled connection, and beside an answer that never ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flooding_origin_loses_its_connection() {
     let proxy = Proxy::start(LIMITS).await;
@@ -135,7 +135,7 @@ async fn flooding_origin_loses_its_connection() {
     all_end(floods, 17).await;
 }
 
-/// The client's end of it leaves in the middle of a download, and what it did not want comes all the same.
+/// The client leaves during a download, and the origin sends on after our reset.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn origin_sending_on_after_a_reset_loses_its_connection() {
     let proxy = Proxy::start(LIMITS).await;
@@ -177,7 +177,7 @@ async fn flooding_client_loses_its_connection() {
     all_end(floods, 7).await;
 }
 
-/// A server that opens both windows by each few bytes that it has read of an upload, as Go's did.
+/// Go's server opened both windows after every few bytes of an upload.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_small_window_updates_of_an_origin_are_not_a_flood() {
     const LENGTH: usize = 2 << 20;
@@ -224,7 +224,7 @@ async fn stalled(proxy: &Proxy, port: u16) -> h2::client::SendRequest<Bytes> {
     send
 }
 
-/// What is held for a reader that stops is bounded by its window, be it in frames of 8 bytes.
+/// The window bounds the data held for a stalled reader, even in frames of 8 bytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_stopping_amid_small_frames_do_not_cut_other_answers() {
     const READERS: usize = 6;
@@ -270,7 +270,7 @@ async fn readers_stopping_amid_small_frames_do_not_cut_other_answers() {
     }
 }
 
-/// The same of a client's uploads, while they wait for their turn, and while the origin takes nothing of them.
+/// Uploads of a client wait for their slots, and then for an origin that does not read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_uploads_in_small_frames_do_not_cut_other_streams() {
     for delay in ["0s", "100s"] {

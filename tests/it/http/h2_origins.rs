@@ -419,7 +419,7 @@ async fn unprocessed_requests_are_retried_including_posts() {
     }
 }
 
-/// However many connections it takes: a request that was not processed is none, neither a try nor a turn.
+/// Any number of connections may be needed: a request that was not processed counts neither as an attempt nor as a start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn origin_silent_over_http1_is_asked_over_http2() {
     for rules in ["robots: { timeout: 10s }", FREE] {
@@ -457,8 +457,7 @@ async fn streams_left_unprocessed_by_goaway_move_to_the_next_connection() {
     assert_eq!(origin.asked.load(Ordering::Relaxed), 30, "each was processed once");
 }
 
-/// What one client asks for must not cost the others theirs: a GET without an answer goes to a connection of its own. A POST
-/// may have been acted upon.
+/// One client's request must not cost the others theirs: a GET is retried on its own connection. A POST may have been processed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gets_but_not_posts_on_a_dropped_shared_connection_are_retried() {
     let origin = Odd::start(Way::HangUp).await;
@@ -482,7 +481,7 @@ async fn gets_but_not_posts_on_a_dropped_shared_connection_are_retried() {
     assert_eq!(statuses, [200, 502, 200]);
 }
 
-/// A head that has left is a request, whatever the origin says of it: what is sent again leaves in its turn, and not for ever.
+/// A request whose head was sent counts as a start, even if the origin ignores it: retries wait for slots, and are limited.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn retries_of_an_unprocessed_request_keep_the_gap() {
     let gap = Duration::from_millis(200);
@@ -502,7 +501,7 @@ async fn retries_of_an_unprocessed_request_keep_the_gap() {
     assert!(start.elapsed() >= gap * (heads - 1), "{heads} heads within {:?}", start.elapsed());
 }
 
-/// Also where it keeps no gap: a connection that has served nothing is worth no more tries than one that breaks.
+/// Also without a gap: a connection that has served nothing is worth no more attempts than one that breaks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn origin_ignoring_the_first_request_of_each_connection_is_asked_four_times() {
     let origin = Odd::start(Way::PassOver(h2::Reason::NO_ERROR)).await;
@@ -513,7 +512,7 @@ async fn origin_ignoring_the_first_request_of_each_connection_is_asked_four_time
     assert_eq!(origin.asked.load(Ordering::Relaxed), 4);
 }
 
-/// A head that has to wait for a stream has not left, and what its connection allows it later is no reason to hurry after it.
+/// Its head has not been sent, so the gap starts only when a stream is free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn request_waiting_for_a_free_stream_does_not_count_as_sent() {
     let gap = Duration::from_millis(300);
@@ -577,7 +576,7 @@ const HEADERS: u8 = 0x1;
 const SETTINGS: u8 = 0x4;
 const PING: u8 = 0x6;
 
-/// ENHANCE_YOUR_CALM is the 429 of a connection.
+/// ENHANCE_YOUR_CALM is the 429 of an HTTP/2 connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn enhance_your_calm_pauses_the_host() {
     let origin = Odd::start(Way::PassOver(h2::Reason::ENHANCE_YOUR_CALM)).await;
@@ -592,7 +591,7 @@ async fn enhance_your_calm_pauses_the_host() {
     assert_eq!(origin.asked.load(Ordering::Relaxed), 1);
 }
 
-/// The client has all that it was told of and asks on: it must not find its connection closed.
+/// The client has its complete answer, so its next request must not find the connection closed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn data_after_a_complete_h2_answer_keeps_the_client_connection() {
     let origin = Odd::start(Way::TooMuch).await;
@@ -606,8 +605,8 @@ async fn data_after_a_complete_h2_answer_keeps_the_client_connection() {
     }
 }
 
-/// A field that HTTP/2 may not carry ends the connection for all who share it. That must not be done to them again and again by
-/// whoever finds a page with one: from then on, it is HTTP/1.1 that is spoken.
+/// A field that is invalid in HTTP/2 ends the connection for all who share it. A client that knows such a page must not
+/// repeat that: afterwards, the host is asked over HTTP/1.1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn page_with_a_field_invalid_in_http2_ends_the_shared_connection_only_once() {
     let origin = Odd::start(Way::BadField).await;
@@ -628,7 +627,7 @@ async fn page_with_a_field_invalid_in_http2_ends_the_shared_connection_only_once
     assert_eq!(origin.asked.load(Ordering::Relaxed), 2, "over HTTP/2");
 }
 
-/// Where a request ends it, by the origin's word, the next ones cannot.
+/// If the origin says that a request ended the connection, later requests use HTTP/1.1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn origin_ending_the_shared_connection_for_a_request_does_so_only_once() {
     let origin = Odd::start(Way::Offended).await;
@@ -643,7 +642,7 @@ async fn origin_ending_the_shared_connection_for_a_request_does_so_only_once() {
     assert_eq!(origin.asked.load(Ordering::Relaxed), 1, "over HTTP/2");
 }
 
-/// nginx ends the connection for a field of more than 4 or 8 KiB, as it is set up by default.
+/// By default, nginx ends the connection for a field of more than 4 or 8 KiB.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn request_with_a_large_head_gets_its_own_connection() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
@@ -728,7 +727,7 @@ async fn field_invalid_in_http2_from_an_h2_only_origin_is_reported_as_malformed(
     }
 }
 
-/// It has not closed anything.
+/// The origin has not closed the connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn contradictory_h2_answer_is_malformed() {
     for has_status in [false, true] {
@@ -743,7 +742,7 @@ async fn contradictory_h2_answer_is_malformed() {
     }
 }
 
-/// RFC 9113 §8.6: it has no place in HTTP/2, neither before a page nor before a robots.txt.
+/// RFC 9113 §8.6 excludes 101 from HTTP/2, both before a page and before a robots.txt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_101_over_http2_is_malformed() {
     for (rules, status, says) in
@@ -765,7 +764,7 @@ async fn a_101_over_http2_is_malformed() {
     }
 }
 
-/// The h2 crate takes them for nothing, where RFC 9113 §8.1 has the whole answer for malformed.
+/// The h2 crate ignores it, although RFC 9113 §8.1 makes the answer malformed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn status_in_h2_trailers_is_not_forwarded() {
     let origin = Odd::start(Way::TrailingStatus).await;
@@ -783,7 +782,7 @@ async fn status_in_h2_trailers_is_not_forwarded() {
     }
 }
 
-/// Some origins end the connection, which is everybody's, for a value that white space surrounds (RFC 9113 §8.2.1).
+/// Some origins end the shared connection for a value with surrounding white space (RFC 9113 §8.2.1).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn white_space_around_field_values_is_not_forwarded() {
     let origin = Origin::tls_site(Alpn::H2, "").await;
@@ -796,7 +795,7 @@ async fn white_space_around_field_values_is_not_forwarded() {
     assert_eq!(origin.log.one("/x").field("x-note"), Some("hello"));
 }
 
-/// Over HTTP/1.1 what follows it would be the answer to the next request, whichever site that is for.
+/// Over HTTP/1.1, the client would read it as the answer to its next request, possibly to another site.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn content_after_a_204_or_304_over_http2_is_not_forwarded() {
     let site = Origin::site("").await;
@@ -817,7 +816,6 @@ async fn content_after_a_204_or_304_over_http2_is_not_forwarded() {
 
 const FORGED: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged";
 
-/// It has all that it was told of, as it leaves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_that_leaves_with_a_complete_answer_is_not_recorded_as_gone() {
     let origin = Odd::start(Way::LateEnd).await;
@@ -831,7 +829,7 @@ async fn client_that_leaves_with_a_complete_answer_is_not_recorded_as_gone() {
     assert_eq!(ended(), (2, 0));
 }
 
-/// This origin sends content and trailers back.
+/// The origin echoes content and trailers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn retry_includes_the_trailers() {
     let origin = Odd::start(Way::Refuse).await;
@@ -860,7 +858,7 @@ async fn retry_over_max_wait_is_refused_with_retry_after() {
     assert!(refused.field("retry-after").is_some());
 }
 
-/// Those that stop reading take no other's window: neither at the origin nor at the client.
+/// They use up nobody else's flow-control window, neither at the origin nor at the client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stalled_readers_do_not_stall_others() {
     let origin = Origin::https(Alpn::H2, |seen| match seen.path().as_str() {
@@ -890,8 +888,8 @@ async fn stalled_readers_do_not_stall_others() {
     drop((stalled, streams));
 }
 
-/// Its settings say how many streams it takes, whether it answers PINGs or not; where they say one, each of the others has a
-/// connection of its own. Nobody waits for the end of another's stream.
+/// Its SETTINGS give the number of concurrent streams, whether it answers PINGs or not. If the number is one,
+/// each further request gets its own connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn origin_that_answers_no_ping_does_not_block_streams() {
     for one in [false, true] {

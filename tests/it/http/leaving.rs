@@ -67,7 +67,7 @@ async fn half_closed_client_is_served_while_bytes_move() {
     assert_eq!(client.response().await.text(), pieces.concat());
 }
 
-/// While its system's buffers are full, nothing shows what it reads.
+/// While the client's socket buffers are full, the proxy cannot see whether it reads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn half_closed_client_may_read_slowly() {
     const LENGTH: u64 = 32 << 20;
@@ -84,7 +84,7 @@ async fn half_closed_client_may_read_slowly() {
     assert!(client.rest().await.len() as u64 > LENGTH);
 }
 
-/// One interim answer shows whether it is still there; more of them would say nothing more.
+/// One interim answer shows whether the client is still there; more would add nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn half_closed_client_gets_one_interim_answer_as_a_probe() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
@@ -117,7 +117,7 @@ async fn client_leaving_while_waiting_is_noticed() {
     }
 }
 
-/// The proxy's own buffers are full by then, so that reading the rest of the body does not show it.
+/// The proxy's buffers are full by then, so reading the body does not reveal that the client has left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_leaving_a_blocked_upload_frees_its_slot() {
     let origin = RawOrigin::start(|mut stream, _| async move {
@@ -150,8 +150,8 @@ async fn client_leaving_a_blocked_upload_frees_its_slot() {
     }
 }
 
-/// The reset and the answer's head pass each other: in some of these tries at the very moment. The host has one turn, which each request
-/// after the first has because the one before gave it back.
+/// The reset and the answer's head cross, in some rounds at the same moment. The host has one slot, so each later request
+/// needs the slot of the one before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stream_reset_as_its_answer_arrives_frees_its_slot_without_downloading() {
     let origin = Origin::https(Alpn::H1, |seen| match seen.path().as_str() {

@@ -84,7 +84,7 @@ async fn content_length_is_normalised() {
     }
 }
 
-/// Many small chunks that come together go out together: what is written is counted by what the other side has to read.
+/// Chunks that arrive together are sent together, counted by the bytes that the receiver has to read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_body_in_small_chunks_is_complete() {
     let body: String = (0..20_000).map(|number| format!("a;e={number}\r\n{number:010}\r\n")).collect();
@@ -133,7 +133,7 @@ async fn any_expectation_except_a_single_100_continue_is_417() {
     assert_eq!((origin.log.count("/x"), tls.log.count("/x")), (0, 0));
 }
 
-/// RFC 9110 §10.1.1: without a body, or in HTTP/1.0, it means nothing, and does not go on.
+/// RFC 9110 §10.1.1: without a body, or in HTTP/1.0, Expect has no effect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn expectation_without_effect_is_not_forwarded() {
     let origin = Origin::site("").await;
@@ -154,7 +154,7 @@ async fn expectation_without_effect_is_not_forwarded() {
     assert_eq!(went_on, [Some("100-continue".to_owned()), None, None, None]);
 }
 
-/// What reaches an application as a variable has `_` for `-`: some take these for the fields that frame the request.
+/// Applications get fields as variables with `_` for `-`: some take the variants for the fields that frame the request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn underscore_variants_of_framing_fields_are_removed() {
     let (origin, tls) = (Origin::site("").await, Origin::tls_site(Alpn::H2, "").await);

@@ -164,7 +164,7 @@ async fn forbidden_trailers_are_not_forwarded() {
     }
 }
 
-/// Those of a request's head, behind its body. Where they follow other fields, the request is malformed.
+/// The pseudo-fields are those of a request. If they follow other fields, the request is malformed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pseudo_fields_in_request_trailers_are_not_forwarded() {
     let origin = Origin::https(Alpn::Both, with_trailers).await;

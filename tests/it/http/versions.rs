@@ -18,7 +18,7 @@ async fn request_uses_the_clients_http_version_and_the_connection_of_robots_txt(
     }
 }
 
-/// It is asked for HTTP/1.1 once, and refuses.
+/// The origin is asked for HTTP/1.1 once, and refuses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http2_only_origin_is_reached_by_http1_and_http2_clients() {
     let origin = Origin::tls_site(Alpn::H2, "").await;

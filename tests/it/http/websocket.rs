@@ -74,7 +74,7 @@ async fn origin_can_decline_a_websocket() {
     assert_eq!(head.status(), 200);
 }
 
-/// What an origin answers to a handshake in place of 101, and what the client is to see of it.
+/// Each case: the origin's answer to a handshake, and the body that the client should get.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn declining_answer_keeps_its_framing() {
     for (bytes, body) in [
