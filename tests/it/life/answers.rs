@@ -51,7 +51,7 @@ async fn status_classes_of_robots_txt_follow_rfc_9309() {
     }
 }
 
-/// A page that asks who is there says nothing of the rules, whatever its status.
+/// A challenge page contains no rules, whatever its status.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn challenge_in_place_of_robots_txt_is_unreachable() {
     let proxy = Proxy::start("").await;

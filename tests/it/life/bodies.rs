@@ -98,7 +98,7 @@ async fn utf16_is_decoded() {
     }
 }
 
-/// What is not ASCII at its beginning makes no other encoding of a file; and what nobody can read is not without rules.
+/// Non-ASCII characters at the beginning do not hide the encoding; an unreadable file is not a file without rules.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn utf16_and_utf32_files_are_decoded_or_disallow_everything() {
     let proxy = Proxy::start("").await;
@@ -132,7 +132,7 @@ async fn utf16_and_utf32_files_are_decoded_or_disallow_everything() {
     }
 }
 
-/// It has no rules in any language, and its owner may not know.
+/// HTML contains no rules, and the site's owner may not know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn html_in_place_of_robots_txt_is_warned_of_once_per_host() {
     for kind in ["text/plain", "text/html; charset=utf-8"] {
@@ -317,7 +317,7 @@ async fn malformed_robots_answer_heads_are_unreachable() {
     }
 }
 
-/// Over TLS, close_notify alone tells an end from a cut (RFC 9112 §9.8). Whatever rule a file lacks would not hold.
+/// Over TLS, only close_notify distinguishes an end from a truncation (RFC 9112 §9.8). Rules could be missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn close_delimited_tls_file_without_close_notify_is_truncated() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free loopback port");

@@ -83,7 +83,7 @@ async fn other_methods_and_queries_for_robots_txt_go_to_the_origin() {
     assert_eq!(origin.log.count("/robots.txt?x"), 1);
 }
 
-/// What applies of it is that it is the file, whatever its status said of the answer.
+/// The copy is served as the file, whatever success status the origin sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn robots_copy_is_served_as_200() {
     let range = format!("bytes 0-{}/{}", KEEP_OUT.len() - 1, KEEP_OUT.len());

@@ -73,7 +73,7 @@ async fn robots_400_or_408_is_retried_on_http1_only_origins() {
     assert_eq!(meaning(&proxy, &origin).await, Means::Rules);
 }
 
-/// Some servers, and firewalls before them, take a question for a change to be one that cannot be met.
+/// Some servers and firewalls answer 400 or 412 to conditional requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refused_conditional_robots_fetch_is_retried_unconditionally() {
     let proxy = Proxy::start("robots: { min_ttl: 1s, max_ttl: 1s }").await;
@@ -130,7 +130,6 @@ async fn renewal_may_wait_longer_than_max_wait() {
     }
 }
 
-/// While others wait, the renewal is the next.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewal_starts_before_waiting_requests() {
     let robots = "User-agent: *\nCrawl-delay: 1\nDisallow: /private\n";
@@ -148,7 +147,7 @@ async fn renewal_starts_before_waiting_requests() {
     assert!(gaps(&origin)[1..3].iter().all(|gap| *gap >= Duration::from_secs(1)));
 }
 
-/// A copy that lives no longer than a gap is not renewed in every turn, whether pages wait for theirs or have to come back.
+/// A copy whose lifetime is shorter than the gap is not renewed in every slot, whether pages wait or come back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewals_leave_slots_for_pages() {
     for max_wait in ["50ms", "60s"] {
@@ -171,7 +170,7 @@ async fn renewals_leave_slots_for_pages() {
     }
 }
 
-/// Whoever causes it: a page that is refused, the client's own robots.txt, and with the operator's own delay.
+/// Fetches caused by a refused page, by the client's own request for robots.txt, and with the operator's delay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn robots_fetches_keep_the_gap() {
     for (delay, yaml, target) in [
@@ -193,7 +192,7 @@ async fn robots_fetches_keep_the_gap() {
     }
 }
 
-/// A crawler with a delay of its own asks, which no other has.
+/// The renewal is caused by a crawler whose group has a longer delay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewal_keeps_the_general_delay_and_does_not_delay_other_groups() {
     let robots = "User-agent: SlowBot\nCrawl-delay: 30\n\nUser-agent: *\nDisallow: /no\n";
@@ -215,7 +214,7 @@ async fn renewal_keeps_the_general_delay_and_does_not_delay_other_groups() {
     eventually("the renewal", || origin.log.count("/robots.txt") > 1).await;
 }
 
-/// A redirect to a host that has just been asked for a page waits there, and the first one's page does not wait for it.
+/// A hop to a host that was just asked for a page waits there, and pages of the first host do not wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_redirect_hop_keeps_the_gap_of_its_host() {
     let other = Origin::site("User-agent: *\nCrawl-delay: 2\n").await;
@@ -228,7 +227,7 @@ async fn each_redirect_hop_keeps_the_gap_of_its_host() {
     assert!(gap >= Duration::from_secs(2), "{gap:?} {:?}", other.log.targets());
 }
 
-/// The gap counts from when the request for robots.txt has left, not from when its connection was begun.
+/// Not from the start of the connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gap_after_a_renewal_counts_from_its_request() {
     let robots = "User-agent: *\nCrawl-delay: 1\nDisallow: /private\n";
@@ -243,7 +242,7 @@ async fn gap_after_a_renewal_counts_from_its_request() {
     assert!(gaps(&origin)[2] >= Duration::from_secs(1), "{:?}", gaps(&origin));
 }
 
-/// Lifting the verdict does not lift the pace.
+/// The operator lifts the verdict, not the pace.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_allowed_by_the_operator_keep_the_crawl_delay() {
     for host in ["{ allow: [/private] }", "{ robots: report }"] {
@@ -295,7 +294,7 @@ async fn reloaded_on_unavailable_applies_to_known_files() {
     assert_eq!((gone.log.count("/robots.txt"), locked.log.count("/robots.txt")), (1, 1));
 }
 
-/// What came with a file is told to whom it came from, and to nobody who redirects there.
+/// They are not sent to a host that redirects there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn validators_are_sent_only_to_the_server_that_issued_them() {
     let there = origin(|_| Reply::text(KEEP_OUT).field("ETag", "\"there\"")).await;
@@ -325,7 +324,7 @@ async fn request_for_robots_txt_in_a_redirect_loop_is_answered_as_missing() {
     }
 }
 
-/// A client with less patience than the site takes would otherwise never get anywhere, and the site be asked each time.
+/// A client that is less patient than the site is slow would otherwise never succeed, and ask the site each time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fetch_continues_and_is_stored_after_its_client_left() {
     for (reply, status) in [(Reply::text(KEEP_OUT).after(Duration::from_secs(2)), 200), (Reply::silence(), 503)] {
@@ -351,7 +350,7 @@ async fn endless_interim_answers_end_the_fetch() {
     assert!(refused.text().contains("interim"), "{}", refused.text());
 }
 
-/// Missing a turn says nothing about the site: it is refused as any request is, and asked when there is a turn.
+/// The request is refused like any other, and the file is fetched in the next slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn robots_fetch_refused_by_pacing_is_not_recorded_as_a_failure() {
     let origin = Origin::site(KEEP_OUT).await;
@@ -386,7 +385,7 @@ async fn a_request_that_waits_for_robots_txt_counts_as_waiting() {
     eventually("its end", || proxy.waiting() == 0).await;
 }
 
-/// What this machine has run out of is no fault of the site's, which is asked as soon as there is enough again.
+/// The site is asked again as soon as descriptors are free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn robots_fetch_without_free_descriptors_is_not_recorded_as_a_failure() {
     let origin = Origin::http(|seen| match seen.path().as_str() {

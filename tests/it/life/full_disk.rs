@@ -68,7 +68,7 @@ async fn store_unavailable_at_the_start_is_used_later() {
     assert_eq!(origin.log.count("/robots.txt"), 5);
 }
 
-/// On a small disk of its own, where the system lets a test have one.
+/// Uses a small file system of its own, if the machine allows a test to mount one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn store_incomplete_for_lack_of_space_is_not_treated_as_damaged() {
     let directory = tempfile::tempdir().expect("a temporary directory");

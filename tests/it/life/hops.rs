@@ -32,7 +32,7 @@ async fn invalid_location_of_robots_txt_allows_everything() {
     }
 }
 
-/// Redirects that lead nowhere are one case, on however many hosts (§2.3.1.2): the file is unavailable (§2.3.1.3).
+/// RFC 9309 does not distinguish redirects by host (§2.3.1.2): the file is unavailable (§2.3.1.3).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redirect_loop_over_one_or_several_hosts_allows_everything() {
     for (hosts, path, requests) in [
@@ -80,7 +80,7 @@ async fn robots_txt_of_two_hosts_redirecting_to_each_other_do_not_deadlock() {
     assert_eq!((origin.log.count("/robots.txt"), origin.log.count("/rules")), (2, 2));
 }
 
-/// Else a site could have any other left alone, by a redirect to something there that is answered 429.
+/// A site could otherwise pause any host by redirecting to a URL there that is answered 429.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn retry_after_on_a_redirect_hop_does_not_pause_the_other_host() {
     for (status, path) in [(429, "/search"), (503, "/search"), (429, "/robots.txt?all")] {
@@ -174,7 +174,7 @@ async fn robots_redirect_to_another_robots_txt_reuses_its_cached_copy() {
     assert_eq!(origin.log.count("/robots.txt"), 1);
 }
 
-/// It is fetched, not crawled (RFC 9309 §2.3.1.2).
+/// Following a redirect of robots.txt is not crawling (RFC 9309 §2.3.1.2).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn robots_redirect_target_is_fetched_regardless_of_its_hosts_rules() {
     for rules in [Reply::text("User-agent: *\nDisallow: /"), Reply::status(503), Reply::silence()] {
@@ -217,7 +217,7 @@ async fn redirect_hop_queues_at_the_other_host_like_a_request_of_its_client() {
     assert!(starts.iter().skip(1).all(|gap| *gap >= Duration::from_millis(950)), "{starts:?}");
 }
 
-/// Whoever comes next goes on from where the file was moved to.
+/// The next request continues at the redirect's target.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redirect_answer_is_kept_while_the_next_hop_waits_for_its_slot() {
     let other = Origin::site("User-agent: *\nCrawl-delay: 1000\nDisallow: /private\n").await;
@@ -235,7 +235,7 @@ async fn redirect_answer_is_kept_while_the_next_hop_waits_for_its_slot() {
     assert_eq!((site.log.count("/robots.txt"), other.log.count("/robots.txt")), (1, 2));
 }
 
-/// However many sites say that theirs is there, and however long it takes.
+/// Any number of sites may redirect there, to answers that take arbitrarily long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redirected_fetches_leave_a_hosts_slots_to_its_own_clients() {
     let origin = Origin::http(|seen| match (seen.host.split_once('.'), seen.path().as_str()) {
@@ -269,7 +269,7 @@ async fn redirected_fetches_leave_a_hosts_slots_to_its_own_clients() {
     }
 }
 
-/// Sites that redirect to what is never answered take a guest's place for seconds each, and not for as long as a fetch may take.
+/// Redirects to unanswered URLs occupy a guest's place for seconds, not for the whole time of a fetch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unanswered_redirected_fetches_make_room_for_others() {
     let origin = Origin::http(|seen| match (seen.host.split_once('.'), seen.path().as_str()) {

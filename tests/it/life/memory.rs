@@ -24,7 +24,7 @@ async fn bytes_of_files(proxy: &Proxy) -> usize {
     files.expect("it is counted").parse::<f64>().expect("a number") as usize
 }
 
-/// A page of each of so many sites, and a second one, which waits for its turn.
+/// Each site is asked for one page, and for a second one, which waits for its slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_files_stay_within_store_memory_while_requests_wait() {
     const SITES: usize = 60;
@@ -49,7 +49,7 @@ async fn long_files_stay_within_store_memory_while_requests_wait() {
     assert_eq!(proxy.waiting(), SITES);
 }
 
-/// From the store, or from the site again.
+/// The rules come from the store, or from the site if nothing is stored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_request_reloads_rules_evicted_from_memory() {
     for (store, fetches) in [("memory: 1MiB", 1), ("memory: 1MiB, disk: 0", 2)] {
@@ -73,7 +73,7 @@ async fn waiting_request_reloads_rules_evicted_from_memory() {
     }
 }
 
-/// Two kilobytes of each come over the wire. They are read faster than they are compiled.
+/// Each body has two kilobytes on the wire, so bodies arrive faster than they are compiled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_waiting_to_be_compiled_stay_within_store_memory() {
     const SITES: usize = 300;
@@ -103,7 +103,7 @@ async fn bodies_waiting_to_be_compiled_stay_within_store_memory() {
     assert!(taken < most, "{taken} KiB more, {passed} passed, {refused} refused");
 }
 
-/// One client has half of the sixteen places, and each takes its turn within `robots.timeout`.
+/// One client gets half of the sixteen places, and each file is read within `robots.timeout`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_long_files_at_once_are_all_read() {
     let rules = format!("User-agent: *\n{}", "Disallow: /a-section*of/the*site\n".repeat(14_000));

@@ -58,7 +58,7 @@ async fn copy_is_revalidated_with_its_validators() {
     assert_eq!((status(&proxy, &origin, "/old").await, status(&proxy, &origin, "/x").await), (403, 200));
 }
 
-/// By a validator, a larger limit would get the same part again.
+/// After raising `max_size`, a 304 would keep the same truncated copy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn truncated_copy_is_fetched_unconditionally() {
     let long = format!("User-agent: *\n{}Disallow: /late\n", "# filler\n".repeat(60_000));
@@ -134,7 +134,7 @@ async fn max_age_sets_the_lifetime_within_min_and_max_ttl() {
     assert_eq!(never.log.count("/robots.txt"), 1);
 }
 
-/// RFC 9110 §13.1: a 304 stands for a 200. Of an error page, it would say that there is still no file.
+/// RFC 9110 §13.1: a 304 stands for a 200. To the validators of an error page, it would mean that the file is still missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_robots_txt_is_fetched_unconditionally() {
     for status in [404, 204] {
@@ -155,7 +155,7 @@ async fn missing_robots_txt_is_fetched_unconditionally() {
     }
 }
 
-/// It confirms nothing: the whole file is asked for at once, not after the wait that follows a failure.
+/// The 304 confirms nothing: the file is fetched at once, not after the wait that follows a failure.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn robots_304_with_another_etag_is_followed_by_a_full_fetch() {
     let origin = changing(Reply::text(OLD).field("ETag", "\"a\""), |seen| match seen.field("if-none-match") {

@@ -41,7 +41,7 @@ async fn copy_survives_a_restart_with_its_age_and_validators() {
     assert_eq!((copy.text().as_str(), copy.field("etag")), (KEEP_OUT, Some("\"v1\"")));
 }
 
-/// Each directory that others may enter is named once at a start. It is left as it is.
+/// Each directory that others can enter is named once per start, and left unchanged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn directories_open_to_others_cause_a_warning() {
     for (mode, warnings) in [(0o700, 0), (0o755, 2)] {
@@ -89,7 +89,7 @@ async fn crawl_delay_debt_survives_a_kill() {
     assert!(gap >= Duration::from_millis(4950), "{gap:?}");
 }
 
-/// Whatever of it has reached the disk by then.
+/// Holds whichever writes have reached the disk by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn crawl_delay_debt_survives_a_kill_right_after_a_start() {
     at_once([0, 20, 60, 100].map(|pause| async move {
@@ -108,7 +108,7 @@ async fn crawl_delay_debt_survives_a_kill_right_after_a_start() {
     .await;
 }
 
-/// Each start is noted before it is sent, so that what is not noted has not started.
+/// Each start is recorded before its request is sent, so a start that is not recorded has not happened.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_started_requests_leave_a_debt_after_a_stop_or_kill() {
     async fn page(proxy: &Binary, origin: &Origin) -> u16 {

@@ -33,7 +33,6 @@ async fn concurrent_requests_fetch_robots_txt_once() {
     assert_eq!((origin.log.count("/robots.txt"), origin.log.count("/open"), origin.log.count("/private")), (1, 30, 0));
 }
 
-/// Those who ask at the very moment when the answer arrives do not start another fetch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn request_arriving_as_a_fetch_ends_does_not_fetch_again() {
     const HOSTS: usize = 100;
@@ -100,8 +99,7 @@ async fn robots_fetch_names_the_crawler_and_no_client_fields() {
     assert_eq!(origin.log.one("/x?secret").field("user-agent"), Some("Mozilla/5.0"), "requests keep their own");
 }
 
-/// RFC 9113 §8.3.1: over HTTP/2 the host is told in `:authority` alone. nginx answers 400 to both, which would read as
-/// "no robots.txt".
+/// RFC 9113 §8.3.1: over HTTP/2, only `:authority` names the host. nginx answers 400 if Host is sent too, which would mean "no robots.txt".
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn robots_fetch_over_http2_is_accepted_by_a_strict_origin() {
     let origin = Origin::tls_site(Alpn::H2, KEEP_OUT).await;

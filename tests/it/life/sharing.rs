@@ -117,7 +117,7 @@ async fn each_process_gets_its_share_of_slots() {
     assert_gaps(&origin, Duration::from_millis(100), 30);
 }
 
-/// Most connections and some answers take longer than the gap, so that starts are later than reserved.
+/// Most connections and some answers take longer than the gap, so requests start later than reserved.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn expired_reservations_of_other_processes_cause_no_refusals() {
     let late = Duration::from_millis(350);
@@ -161,7 +161,7 @@ async fn expired_reservations_of_other_processes_cause_no_refusals() {
     assert_gaps(&origin, Duration::from_millis(300), 60);
 }
 
-/// In the middle of it all.
+/// The process is killed under load.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_process_is_replaced_and_the_gap_is_kept() {
     let origin = slow().await;
@@ -246,7 +246,7 @@ async fn stopped_process_does_not_block_others() {
     assert_gaps(&origin, GAP, 7);
 }
 
-/// It may have sent its request, or be about to: nobody can tell until it goes on.
+/// Other processes cannot tell whether it has sent its request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn process_stopped_during_its_slot_keeps_it_with_a_warning() {
     let origin = slow().await;
@@ -288,7 +288,7 @@ async fn unusable_store_directory_is_logged_and_serving_continues() {
     assert!(told.contains("store.directory"), "{told}");
 }
 
-/// Its disk may have been full.
+/// For example, the disk may have been full.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sharing_starts_once_the_store_directory_is_usable() {
     let origin = slow().await;
@@ -309,7 +309,7 @@ async fn sharing_starts_once_the_store_directory_is_usable() {
     assert!(shared.iter().all(|gap| *gap >= GAP), "{shared:?}");
 }
 
-/// Those that use it and those that begin with another are one fleet again.
+/// Running and new processes share the new file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removed_pace_file_is_recreated_by_all_processes() {
     let origin = slow().await;
@@ -329,7 +329,6 @@ async fn removed_pace_file_is_recreated_by_all_processes() {
     assert!(["one", "other", "later"].iter().all(|name| origin.log.count(&format!("/page/{name}/1")) == 1));
 }
 
-/// Nor is what one has spent from its budget forgotten with the file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn budget_survives_removal_of_the_pace_file() {
     let origin = origin_of_rules().await;
@@ -351,7 +350,7 @@ async fn budget_survives_removal_of_the_pace_file() {
     assert_eq!(get(&proxy, &origin.url("/page")).await, 429);
 }
 
-/// A run's failed fetch counts for no other.
+/// A failed fetch of one run does not count for another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_wait_for_a_silent_site_concurrently() {
     let origin = Origin::http(|_| Reply::silence()).await;
@@ -388,7 +387,7 @@ async fn process_stopped_during_a_robots_fetch_causes_a_warning() {
     next.abort();
 }
 
-/// What is in the file from whoever may write there.
+/// Whoever can write to the directory can write anything into the file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_in_the_pace_file_is_tolerated() {
     use std::os::unix::fs::FileExt;
@@ -406,7 +405,7 @@ async fn garbage_in_the_pace_file_is_tolerated() {
     assert_eq!(get(&next, &origin.url("/page")).await, 200);
 }
 
-/// As by a disk that is broken: what it notes in the file cannot be written.
+/// For example, the disk may be broken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn process_with_an_unwritable_pace_file_keeps_its_own_gap() {
     let origin = slow().await;
@@ -434,7 +433,7 @@ async fn origin_of_rules() -> Origin {
     origin(|_| Reply::text(super::KEEP_OUT)).await
 }
 
-/// One process is told to come later, another has a part of a page to ask for, which else would follow it at once.
+/// The other process has a subresource to fetch, which would otherwise follow its page at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn retry_after_of_one_process_holds_back_bursts_of_another() {
     let directory = tempfile::tempdir().unwrap();

@@ -31,7 +31,6 @@ async fn status(proxy: &Proxy, origin: &Origin, host: &str, user: &str) -> u16 {
     client.response().await.status()
 }
 
-/// Twice this went by before, and each of those that followed waited for its turn among them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_with_400_silent_sites_reaches_another_site() {
     let origin = hosts().await;
@@ -42,7 +41,7 @@ async fn client_with_400_silent_sites_reaches_another_site() {
     drop(asked);
 }
 
-/// A client has no more fetches under way than there are places left.
+/// A client has at most as many fetches in flight as there are free places.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_with_many_robots_fetches_leaves_places_for_others() {
     let origin = hosts().await;
@@ -63,7 +62,7 @@ async fn client_with_many_robots_fetches_leaves_places_for_others() {
     drop((of_alice, of_bob));
 }
 
-/// What has not begun is not begun for nobody: those who come later do not wait for it.
+/// Later requests do not wait for fetches that nobody needs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queued_robots_fetch_is_dropped_with_its_client() {
     let origin = hosts().await;
@@ -95,7 +94,7 @@ async fn thousand_silent_sites_do_not_delay_a_thousand_others() {
     drop(asked);
 }
 
-/// What stalls after its first few kilobytes holds memory in a bounded number of places, which clients share.
+/// A file that stalls after a few kilobytes holds memory in one of a bounded number of places, which clients share.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stalling_long_files_have_bounded_places_and_leave_some_to_others() {
     let long = format!("{KEEP_OUT}{}", "# a comment\n".repeat(2000));

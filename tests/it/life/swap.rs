@@ -142,7 +142,7 @@ async fn waiting_request_is_judged_by_the_rules_at_its_start() {
     assert!(matches!(open.await, Ok(Admitted::Go { .. })), "still allowed");
 }
 
-/// More authorities than memory holds, so that copies leave it and come back from the store all the time.
+/// There are more authorities than fit into memory, so copies are evicted and reloaded all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copy_reloaded_from_the_store_is_not_older() {
     const HOSTS: usize = 4000;
