@@ -64,7 +64,7 @@ async fn adaptive_can_be_set_per_host() {
     }
 }
 
-/// What one has learnt holds the other back: its own first answer has not come yet.
+/// The latency learnt by one process holds back the other, which has no answer yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_of_a_machine_share_the_latency() {
     let origin = slow().await;

@@ -106,7 +106,7 @@ async fn breaker_can_be_set_per_host_and_only_reports_in_report_mode() {
     assert_eq!(proxy.get(&origin.url("/page")).await.status(), 403);
 }
 
-/// Why it is off by default: pages that a site keeps for others say nothing of its load, and a row of them would stop everybody.
+/// Pages that a site keeps for members do not show its load, but several of them in a row would pause the host.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn breaker_is_off_by_default() {
     let origin = pages(|seen| match seen.path().starts_with("/members/") {

@@ -124,7 +124,7 @@ async fn budget_of_a_user_covers_all_hosts() {
     }
 }
 
-/// A tunnel is a request, and its bytes are an answer's.
+/// A tunnel counts as one request, and its bytes as those of an answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn budget_of_a_user_limits_tunnels() {
     not_at_midnight().await;
@@ -255,7 +255,7 @@ async fn processes_of_a_machine_share_the_budget() {
     assert_eq!(statuses(&addresses, &origin.url("/page"), 5).await, [200, 200, 200, 429, 429]);
 }
 
-/// However many at once, through whichever.
+/// Requests arrive concurrently at several instances.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn instances_of_a_fleet_never_exceed_the_shared_budget() {
     not_at_midnight().await;
@@ -289,7 +289,7 @@ async fn until(is_so: impl AsyncFn() -> bool) {
     panic!("not within ten seconds");
 }
 
-/// While the server is lost each instance has its part; when it is back, even without its memory, all is counted there.
+/// While the server is lost, each instance spends its share; when it is back, even emptied, it receives all counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn spending_while_the_fleet_server_was_lost_is_reported_later() {
     not_at_midnight().await;
@@ -325,7 +325,7 @@ async fn spending_while_the_fleet_server_was_lost_is_reported_later() {
     assert_eq!((origin.log.count("/page"), origin.log.count("/spent")), (10, 10));
 }
 
-/// Those who ask before it is known that the server has lost its memory do not lose theirs.
+/// Requests made before the instances notice the loss of data do not lower the count.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fleet_server_emptied_under_traffic_receives_the_spending() {
     not_at_midnight().await;

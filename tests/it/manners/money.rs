@@ -76,7 +76,7 @@ async fn promises_stay_within_the_budget_and_uncharged_amounts_are_released() {
     assert_eq!((&budgets[0]["promised"], &budgets[0]["max_promised"]), (&"USD 0.05".into(), &"USD 0.05".into()));
 }
 
-/// What a site says that it has charged is its own word.
+/// The charge is the site's own claim.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn site_cannot_charge_more_than_was_offered() {
     not_at_midnight().await;

@@ -135,7 +135,7 @@ async fn min_revisit_can_be_set_per_host_and_only_reports_in_report_mode() {
     assert_eq!(proxy.counts().reported["revisit-too-soon"], 1);
 }
 
-/// What another has fetched is told to nobody who may not fetch it.
+/// A client that may not fetch the page does not learn that another has fetched it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn disallowed_client_gets_the_refusal_before_min_revisit() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
@@ -164,7 +164,7 @@ async fn disallowed_client_gets_the_refusal_before_min_revisit() {
     assert_eq!(origin.log.count("/page"), 1);
 }
 
-/// One who has declared no purpose has fetched it; what it reserves is not known then, and is not handed to one who has.
+/// The first client has declared no purpose, so the reservations of the page are unknown when another declares one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn remembered_visit_does_not_reveal_a_page_to_a_refused_purpose() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
@@ -184,7 +184,7 @@ async fn remembered_visit_does_not_reveal_a_page_to_a_refused_purpose() {
     assert_eq!(with(client, &origin, "GET", "/other", "").await.status(), 403);
 }
 
-/// It is not sent: it neither waits for a turn, nor takes one, nor costs anything.
+/// The request is not sent: it does not wait either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn min_revisit_answer_uses_neither_slot_nor_budget() {
     let origin = site().await;
@@ -205,7 +205,7 @@ async fn min_revisit_answer_uses_neither_slot_nor_budget() {
     );
 }
 
-/// All that wait for their turn look again when it comes, and give it back unused.
+/// Waiting requests check again when their slots come, and return them unused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_request_is_not_sent_if_the_page_was_delivered_meanwhile() {
     let origin = site().await;
@@ -223,7 +223,7 @@ async fn waiting_request_is_not_sent_if_the_page_was_delivered_meanwhile() {
     assert_eq!(other.status(), 200, "the others have spent nothing: {}", other.text());
 }
 
-/// A site that knows no ranges, or no such protocol, answers with the page: it was delivered, however it was asked for.
+/// A site without support for ranges or WebSocket answers with the page, which is delivered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whole_page_sent_for_a_range_or_upgrade_counts_as_a_visit() {
     let origin = site().await;
@@ -241,7 +241,7 @@ async fn whole_page_sent_for_a_range_or_upgrade_counts_as_a_visit() {
     }
 }
 
-/// On a connection that an origin has authenticated, no request says who asks.
+/// Requests on a connection that the origin has authenticated do not name their user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn visits_on_an_authenticated_connection_are_not_remembered() {
     let origin = site().await;
@@ -259,7 +259,7 @@ async fn visits_on_an_authenticated_connection_are_not_remembered() {
     }
 }
 
-/// What others were sent says nothing of the page that a client of its own name would get.
+/// Answers to others do not tell whether this client's own page has changed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn request_with_credentials_gets_no_304_from_visits_of_others() {
     let origin = site().await;
@@ -273,7 +273,6 @@ async fn request_with_credentials_gets_no_304_from_visits_of_others() {
     }
 }
 
-/// So was one that was sent as a range of all its bytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn range_of_all_bytes_counts_as_a_visit() {
     for range in ["bytes=0-", "bytes=0-99"] {
@@ -295,7 +294,7 @@ async fn range_of_all_bytes_counts_as_a_visit() {
     }
 }
 
-/// RFC 9110 §14.2: a Range in a unit that is not known is ignored.
+/// RFC 9110 §14.2: a Range in an unknown unit is ignored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_range_units_and_dot_segments_count_as_the_same_page() {
     let origin = site().await;
