@@ -75,7 +75,7 @@ async fn useless_signature_is_not_retried_again() {
     assert_eq!(origin.log.count("/never"), 4, "one more, the first time");
 }
 
-/// The draft leaves a site free to ask for more than the authority. That is not given: the site's answer is the client's.
+/// The draft lets a site ask for more components than the authority. The client gets the site's answer then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn signature_challenge_we_cannot_meet_is_not_retried() {
     let keys = Keys::make(&["a"]).await;
@@ -146,7 +146,6 @@ async fn challenge_to_a_signature_of_the_client_is_forwarded() {
     assert!(!is_signed(&origin.log.one("/plain")), "nobody has asked us");
 }
 
-/// The nonce that a site makes for one request is in no other's signature.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nonce_of_the_site_is_used_once() {
     let keys = Keys::make(&["a"]).await;

@@ -49,7 +49,7 @@ async fn special_addresses_are_refused_by_default() {
     assert_eq!(origin.connections(), 0);
 }
 
-/// For tools of others: what is not listed does not go out, robots.txt included.
+/// The lists apply to robots.txt as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_listed_hosts_and_methods_are_allowed() {
     let (origin, tls) = (Origin::site("").await, Origin::tls_site(Alpn::Both, "").await);

@@ -59,7 +59,7 @@ async fn ask(proxy: &Binary, origin: &Origin, name: &str) -> Response {
     Client::open(proxy.address()).await.get(&format!("http://{host}/open"), &host).await
 }
 
-/// curl waits for fifteen seconds, as long as the system's resolver does, and then asks the site.
+/// curl and the system's resolver wait for fifteen seconds before they use the other family.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn name_with_a_silent_server_for_one_address_family_is_served() {
     let origin = Origin::http(|_| Reply::text("page")).await;

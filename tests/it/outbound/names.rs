@@ -84,7 +84,7 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
 }
 "#;
 
-/// As at the limit on processes of a user or a container.
+/// Models the limit on processes of a user or a container.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_are_looked_up_without_new_threads() {
     let origin = Origin::http(answer).await;

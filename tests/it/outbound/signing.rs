@@ -108,7 +108,7 @@ async fn requests_and_robots_fetches_are_signed_in_both_http_versions() {
     }
 }
 
-/// Cloudflare's pay per crawl takes no price that is not signed.
+/// Cloudflare's pay per crawl accepts only signed prices.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn price_fields_are_covered_by_the_signature() {
     let keys = Keys::make(&["a"]).await;
@@ -358,7 +358,7 @@ async fn identity_command_creates_shows_and_checks_keys() {
     assert!(none.stderr.contains("nothing is signed"), "{none:?}");
 }
 
-/// systemd hands credentials to the service's user alone, by means other than the mode.
+/// systemd restricts credentials to the service's user by other means than the mode.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn systemd_credentials_may_have_any_file_mode() {
     let keys = Keys::make(&["a"]).await;

@@ -401,7 +401,7 @@ async fn refuse(mut stream: TcpStream, says: &[u8]) {
     }
 }
 
-/// Whoever stands in between can send it: what comes then is verified as before, and has no older version.
+/// Anybody on the path can send the refusal: the following handshake is verified as before, and uses no older version.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forged_tls_refusal_does_not_weaken_verification_or_version() {
     let certificates = Certificates::make();
@@ -598,7 +598,7 @@ async fn openssl_fallback_through_an_upstream_proxy_opens_a_second_tunnel_once()
     assert_eq!([0, 1].map(|at| counts[at].load(Ordering::Relaxed)), [2, 1]);
 }
 
-/// rustls takes no key of P-521.
+/// rustls does not support P-521 keys.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn openssl_fallback_supports_http2() {
     let certificates = Certificates::make();
@@ -628,7 +628,7 @@ async fn openssl_fallback_supports_http2() {
     }
 }
 
-/// The servers end a handshake whose SNI is another than that which they are told to expect.
+/// The servers abort a handshake with another SNI than the expected one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn openssl_fallback_sends_and_verifies_names_with_underscores() {
     const NAME: &str = "a_b.c.localhost";
@@ -656,7 +656,7 @@ async fn openssl_fallback_sends_and_verifies_names_with_underscores() {
     }
 }
 
-/// An origin that rustls can speak to is spoken to by rustls alone: what it lacks for another reason is asked for once.
+/// If rustls can speak to the origin, other faults do not cause a second handshake.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrong_certificate_is_not_fetched_again_by_the_openssl_fallback() {
     let other = crate::support::TestCa::new("an authority that nobody trusts");
@@ -671,7 +671,7 @@ async fn wrong_certificate_is_not_fetched_again_by_the_openssl_fallback() {
     }
 }
 
-/// rustls takes no name with a hyphen at the end of a label; browsers and curl do.
+/// rustls rejects names whose label ends with a hyphen; browsers and curl accept them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn name_that_rustls_rejects_uses_the_openssl_fallback() {
     let certificates = Certificates::make();
