@@ -92,7 +92,6 @@ async fn retry_after_sent_to_one_group_applies_to_all() {
     assert!(pages[2].at - pages[1].at >= Duration::from_secs(2), "{:?}", pages[2].at - pages[1].at);
 }
 
-/// Of all crawlers together.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn min_delay_and_crawl_delay_override_apply_to_all_groups_together() {
     let origin = Origin::site(&robots()).await;

@@ -40,7 +40,7 @@ async fn pace_key_address_is_shared_by_names_of_one_address() {
     assert!(gaps.len() == 2 && gaps.iter().all(|&gap| gap >= SECOND), "{gaps:?}");
 }
 
-/// The name has 127.0.0.1 before ::1, and there nobody listens.
+/// The name resolves to 127.0.0.1, where nothing listens, before ::1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn request_falling_back_to_a_second_address_is_paced_there() {
     let (pages, nobody) = (crate::support::origin::pages(&delay("1")), nobody());
@@ -54,7 +54,7 @@ async fn request_falling_back_to_a_second_address_is_paced_there() {
     assert!(gaps.len() == 4 && gaps.iter().all(|&gap| gap >= SECOND), "{gaps:?}");
 }
 
-/// Of these, the connection is what is paced.
+/// The start of the connection is paced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tunnel_or_upgrade_falling_back_to_a_second_address_is_paced_there() {
     let nobody = nobody();
@@ -98,7 +98,7 @@ async fn subresources_follow_their_page_in_a_burst_and_obey_robots_txt() {
     assert_gaps(&origin, 2, 2 * SECOND);
 }
 
-/// As over http, where browsers do not say what a request is for.
+/// Over http, browsers do not send Sec-Fetch-Dest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn subresources_without_sec_fetch_dest_are_recognised_by_their_referer() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
@@ -189,7 +189,7 @@ fn no_ipv6() {
     eprintln!("skipped: there is no ::1 here, or nothing to listen on there");
 }
 
-/// The part's turn is at the first address of its name, which does not answer; the other has asked for time.
+/// The first address of the name does not answer; the second has sent Retry-After.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn subresource_does_not_burst_to_a_second_address_that_is_paused() {
     let nobody = nobody();
@@ -209,8 +209,7 @@ async fn subresource_does_not_burst_to_a_second_address_that_is_paused() {
     assert!(start.elapsed() >= SECOND * 2, "after {:?}", start.elapsed());
 }
 
-/// Nor is one sent again then, before the time that the origin asks for and its delay are over: its connection, which was kept, has
-/// ended meanwhile.
+/// Its pooled connection has ended, so it is retried, but not before Retry-After and the delay have passed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn subresource_retry_does_not_burst_while_the_host_is_paused() {
     let answer = |seen: &crate::support::Seen| match &seen.target[..] {

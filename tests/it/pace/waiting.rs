@@ -125,7 +125,7 @@ async fn client_with_an_unsent_body_leaving_the_queue_frees_its_place() {
     .await;
 }
 
-/// More than is read before its turn comes.
+/// The client has sent more than the proxy reads before the slot comes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_with_many_pipelined_requests_leaving_the_queue_frees_its_place() {
     let origin = Origin::site(&delay("4")).await;
@@ -179,7 +179,7 @@ async fn client_leaving_a_request_in_flight_frees_the_host() {
     assert_eq!(proxy.get(&origin.url("/page2")).await.status(), 200);
 }
 
-/// The host's only turn is with one who sends nothing of the body that it has said it will send.
+/// The host's only slot is held by a client that does not send its announced body.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_stalling_its_upload_does_not_block_the_queue() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
@@ -219,7 +219,7 @@ async fn client_waiting_for_100_continue_has_not_stalled() {
     assert_eq!(client.response().await.text(), "form");
 }
 
-/// Its turn is another's by then.
+/// Another request has its slot by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stalled_request_is_not_retried_without_a_slot() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
@@ -260,7 +260,7 @@ async fn refusal_of_a_stalled_request_still_pauses_the_host() {
     assert!(refused.field("retry-after").unwrap().parse::<u64>().unwrap() > 10);
 }
 
-/// The host's only turn is with one who takes nothing of a long answer.
+/// The host's only slot is held by a client that does not read its long answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_stalling_its_download_does_not_block_the_queue() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
@@ -278,7 +278,7 @@ async fn client_stalling_its_download_does_not_block_the_queue() {
     drop(stalled);
 }
 
-/// It is on another host, which has its own pace.
+/// The redirected robots.txt is on another host, which has its own pace.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wait_of_a_robots_redirect_over_max_wait_is_refused_at_once() {
     for (yaml, prefer) in [("pace: { max_wait: 5s }", "handling=lenient"), ("", "wait=1")] {
@@ -301,7 +301,7 @@ async fn wait_of_a_robots_redirect_over_max_wait_is_refused_at_once() {
     }
 }
 
-/// Nor does one who sends or takes just enough to seem alive, nor one who listens to what has no end.
+/// The clients send or read just enough to seem alive, or read an endless answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dripping_clients_and_endless_answers_do_not_block_the_queue() {
     for target in ["/huge", "/form", "/events", "/camera"] {
@@ -339,7 +339,7 @@ async fn dripping_clients_and_endless_answers_do_not_block_the_queue() {
     }
 }
 
-/// Nor do those of one client at a host without a gap, where it could be asked for as many as there are places.
+/// All of them are of one client, which may use every place of the host.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn endless_answers_hold_no_place_at_a_host_without_a_gap() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
@@ -360,7 +360,7 @@ async fn endless_answers_hold_no_place_at_a_host_without_a_gap() {
     assert_eq!(proxy.get(&origin.url("/page")).await.status(), 200);
 }
 
-/// Whatever another has in flight there, and however long that takes: polls that wait for their answers, downloads without end.
+/// Holds for any requests that others have in flight: long polls, endless downloads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_with_nothing_in_flight_at_a_host_gets_a_place() {
     use argon2::PasswordHasher;
@@ -412,7 +412,6 @@ async fn two_that_wait(proxy: &Arc<Proxy>, origin: &Origin) -> JoinHandle<Vec<Re
     waiting
 }
 
-/// What holds when its turn comes holds for it: here a longer delay, for all who wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reloaded_longer_delay_applies_to_waiting_requests() {
     let origin = Origin::site("User-agent: *\n").await;
@@ -423,7 +422,6 @@ async fn reloaded_longer_delay_applies_to_waiting_requests() {
     assert_gaps(&origin, 2, Duration::from_secs(5));
 }
 
-/// Report mode holds nothing, nor what was held before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reload_to_report_mode_releases_waiting_requests() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 60\n").await;
@@ -434,7 +432,7 @@ async fn reload_to_report_mode_releases_waiting_requests() {
     assert_eq!(proxy.waiting(), 0);
 }
 
-/// A shorter one, of robots.txt: they do not go on at the old pace beside those who come at the new one.
+/// They do not keep the old pace beside new requests with the new one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shorter_crawl_delay_of_a_site_applies_to_waiting_requests() {
     let delay = Arc::new(AtomicUsize::new(3));
@@ -467,7 +465,6 @@ async fn shorter_crawl_delay_of_a_site_applies_to_waiting_requests() {
     assert!(gaps.len() == 6 && gaps.iter().all(|gap| *gap >= Duration::from_secs(1)), "{gaps:?}");
 }
 
-/// Nor does a group's in robots.txt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn longer_delay_of_one_user_does_not_slow_others() {
     const SLOW: Duration = Duration::from_secs(3);
