@@ -44,7 +44,7 @@ async fn refusal_contains_a_hint_in_json_and_html() {
     assert!(page.contains(&format!("<p>{shown}</p>")), "{page}");
 }
 
-/// Which is all that wget, apt and many others show of an answer.
+/// wget, apt and many others show only the status line.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn status_line_gives_the_reason() {
     let origin = Origin::site("User-agent: *\nDisallow: /no\nCrawl-delay: 100\n").await;
@@ -267,7 +267,7 @@ async fn robots_txt_decides_if_no_operator_rule_matches() {
     assert_eq!(origin.log.pages(), ["/", "/private/ours"]);
 }
 
-/// A site that writes patterns which are dear to compare is refused for that, and nobody else is.
+/// Only requests to the site whose patterns are expensive to compare are refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rules_too_complex_refuse_the_request_and_name_the_file() {
     let rules: String = (0..18_000).map(|n| format!("Disallow: /*aaa*{n}\n")).collect();
@@ -284,7 +284,7 @@ async fn rules_too_complex_refuse_the_request_and_name_the_file() {
     assert_eq!(proxy.get(&other.url("/yes")).await.status(), 200);
 }
 
-/// What a robots.txt may have at most is no limit to the operator's own rules.
+/// The limits on a robots.txt do not apply to the operator's own rules.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn last_of_many_operator_rules_is_enforced() {
     let origin = Origin::site("").await;

@@ -48,7 +48,7 @@ async fn unlicensed_use_is_refused_if_enforced() {
     assert_eq!(origin.log.count(FILE), 2, "one fetch for all, beside the client's own");
 }
 
-/// It says nothing then, however long the site wants to be left alone each time that it is asked.
+/// Such a file licenses nothing and refuses nothing, however long each Retry-After is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn licence_file_answered_429_delays_pages_only_once() {
     let origin = site(None, |_| Reply::status(429).field("Retry-After", "1")).await;
@@ -152,7 +152,7 @@ async fn licence_file_is_read_in_any_xml_encoding_and_form() {
     }
 }
 
-/// A robots.txt that names another file is followed, and until then one fetch serves.
+/// A new URL in robots.txt is fetched; until then, one fetch is enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn licence_file_is_fetched_once_per_url_and_robots_copy() {
     let is_new = Arc::new(AtomicBool::new(false));
@@ -243,7 +243,7 @@ async fn licence_file_replaced_in_robots_txt_during_its_fetch_is_discarded() {
     assert_eq!(proxy.get(&origin.url("/b")).await.status(), 403);
 }
 
-/// What is said to one who has agreed on terms is for nobody else, and the other way round.
+/// Nor do preferences sent to others apply to licensed requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn preferences_sent_to_licensed_requests_do_not_apply_to_others() {
     for terms in ["Authorization: License tok3n==", "crawler-max-price: USD 1"] {
@@ -274,7 +274,7 @@ async fn preferences_sent_to_licensed_requests_do_not_apply_to_others() {
     }
 }
 
-/// RSL §6: a licence token is the client's and the origin's own affair.
+/// RSL §6: a licence token concerns only the client and the origin.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn licence_token_is_forwarded_unchanged() {
     let origin = Origin::http(|seen| match seen.field("authorization") {
@@ -293,7 +293,7 @@ async fn licence_token_is_forwarded_unchanged() {
     assert_eq!(without.field("www-authenticate"), Some("License error=\"invalid_request\""));
 }
 
-/// RSL 1.0: such a link is about the answer that has it. Another page of the same host may be somebody else's.
+/// RSL 1.0: the link applies to its answer. Another page of the host may belong to somebody else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn licence_file_linked_by_an_answer_applies_to_linking_answers() {
     const RSL: &str = r#"</terms.xml>; rel="license"; type="application/rsl+xml""#;
@@ -367,7 +367,7 @@ async fn licence_link_in_a_page_is_resolved_against_its_base() {
     }
 }
 
-/// RSL §3: what cannot be read is not licensed.
+/// RSL §3: content is not licensed by a file that cannot be read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unreadable_licence_file_licenses_nothing() {
     for (what, file) in [
@@ -387,7 +387,7 @@ async fn unreadable_licence_file_licenses_nothing() {
     }
 }
 
-/// Neither waits for the other: together they take no longer than one of them may.
+/// Together they take no longer than one of them may.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn licence_file_and_tdmrep_json_are_fetched_in_parallel() {
     let asked = [Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false))];

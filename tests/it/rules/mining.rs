@@ -70,7 +70,7 @@ async fn missing_tdmrep_json_is_fetched_unconditionally() {
     .await;
 }
 
-/// As a robots.txt is.
+/// Like a robots.txt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tdmrep_304_with_another_etag_is_followed_by_a_full_fetch() {
     let was_asked = AtomicBool::new(false);
@@ -91,7 +91,7 @@ async fn tdmrep_304_with_another_etag_is_followed_by_a_full_fetch() {
     .await;
 }
 
-/// It reserves nothing, however long the site wants to be left alone each time that it is asked.
+/// Such a file reserves nothing, however long each Retry-After is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tdmrep_json_answered_429_delays_pages_only_once() {
     let origin = site(|_| Reply::status(429).field("Retry-After", "1")).await;
@@ -176,7 +176,7 @@ async fn tdmrep_report_mode_fetches_and_reports() {
     }
 }
 
-/// As robots.txt is: with validators, over a restart, renewed behind those who ask.
+/// It is revalidated, survives a restart, and is renewed in the background.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tdmrep_json_is_cached_like_robots_txt() {
     let origin = site(|seen| match seen.field("if-none-match") {
@@ -195,7 +195,6 @@ async fn tdmrep_json_is_cached_like_robots_txt() {
     assert_eq!(origin.log.count("/art/1"), 0);
 }
 
-/// That robots.txt is due as often keeps it from nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tdmrep_json_is_renewed_although_robots_txt_is_always_stale() {
     let is_reserved = Arc::new(AtomicBool::new(false));
@@ -278,7 +277,7 @@ async fn explain_and_api_show_tdmrep_json() {
     assert_eq!(origin.log.count(FILE), 2);
 }
 
-/// robots.txt alone may always be fetched (RFC 9309 §2.2.2): this file is fetched by the rules of a page.
+/// Only robots.txt itself is always allowed (RFC 9309 §2.2.2): tdmrep.json obeys the rules like a page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tdmrep_json_disallowed_by_robots_txt_is_not_fetched() {
     for (robots, yaml, fetches) in [
@@ -302,7 +301,7 @@ async fn tdmrep_json_disallowed_by_robots_txt_is_not_fetched() {
     }
 }
 
-/// robots.txt alone is exempt from the rules (RFC 9309 §2.2.2).
+/// Only robots.txt itself is exempt from the rules (RFC 9309 §2.2.2).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tdmrep_redirects_obey_the_robots_txt_of_their_target() {
     let other = Origin::http(|seen| match seen.path().as_str() {
@@ -362,8 +361,8 @@ async fn explain_shows_errors_of_tdmrep_json_and_their_effect() {
     }
 }
 
-/// TDMRep has the answer's own field override the file. A URL that the file reserves is not asked for, so there is no answer
-/// that could: `usage.tdmrep: report` asks.
+/// In TDMRep, the field of an answer overrides the file. A URL reserved by the file is not requested, so its answer cannot
+/// lift the reservation, except with `usage.tdmrep: report`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answer_lifting_the_tdmrep_reservation_counts_in_report_mode() {
     let origin = Origin::http(|seen| match seen.path().as_str() {

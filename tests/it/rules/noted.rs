@@ -99,7 +99,7 @@ async fn licence_and_price_are_reported_with_the_answer() {
     assert_eq!(counted(&metrics, "politely_signals_malformed_total{signal=\"payment-required\"}"), 1);
 }
 
-/// It is an answer like another: nobody asks again, nobody slows down, nothing has failed.
+/// Nor does it slow requests down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answer_402_is_neither_retried_nor_a_failure() {
     let origin = Origin::http(answers).await;
@@ -184,7 +184,7 @@ async fn explain_shows_preferences_for_undeclared_purposes() {
     );
 }
 
-/// Of what a page said to a proxy that runs with the same file.
+/// A running proxy with the same configuration file has received the page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_shows_the_preferences_a_page_stated_and_when() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
@@ -219,7 +219,7 @@ async fn explain_shows_the_preferences_a_page_stated_and_when() {
     proxy.stop().await;
 }
 
-/// A proxy that runs with the same file has seen what answers ask for; without one, the evidence has.
+/// A running proxy with the same configuration has seen the answers; without one, the evidence has them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_shows_licences_and_prices_of_answers() {
     let origin = Origin::http(answers).await;

@@ -113,7 +113,7 @@ async fn page_with_a_refusing_meta_tag_is_withheld_and_others_pass_unchanged() {
     assert_eq!(plain.log.count("/no/gzip?length"), 1, "it was asked for over HTTP/1 and HTTP/2");
 }
 
-/// What some clients show as a page is one, and nothing that a site writes beside a reservation takes it back.
+/// Any answer that some client shows as a page is inspected, and nothing beside a reservation lifts it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refusing_meta_tags_are_found_in_unusual_answers() {
     let no = "<head><template></head></template><noscript></head></noscript><meta name=robots content=noai></head>";
@@ -239,7 +239,7 @@ async fn refusing_meta_tags_are_found_in_unusual_answers() {
     assert_eq!(hidden, [""; 0]);
 }
 
-/// What some client might make a page of, and politely cannot.
+/// Some client may show such an answer as a page, but politely cannot read it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unreadable_page_is_refused_with_its_own_reason() {
     let yes = b"<head></head><body>page</body>";
@@ -413,7 +413,7 @@ async fn endless_html_head_times_out() {
     while !client.glance(Duration::from_secs(1)).await.ends_with(b"<title>a") {}
 }
 
-/// Not only when as much has come as is read, or all: beside a page whose head does not end, which is asked for before.
+/// It is not held until the read limit or the end. Another page, with an endless head, is requested before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn page_is_forwarded_once_its_html_head_is_complete() {
     let proxy = Proxy::start(&format!(
@@ -479,7 +479,7 @@ async fn page_truncated_in_its_html_head_is_truncated_for_the_client() {
     assert_eq!((got.code, got.status()), (18, 200), "curl: transfer closed with outstanding read data remaining");
 }
 
-/// What takes long to decode has no place to be decoded in.
+/// The body takes long to decode, and all places for that are taken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn page_is_withheld_if_no_decoder_is_free() {
     let costly = coded("gzip", b"").repeat(9_000);

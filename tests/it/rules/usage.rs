@@ -170,7 +170,7 @@ async fn url_that_refused_the_purpose_is_not_refetched_while_fresh() {
     assert_eq!(origin.log.count("/tdm"), 3);
 }
 
-/// Or what one client has been told would be said to others, who would be told something else.
+/// An answer for one client alone does not apply to others, who may get another answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn remembered_refusal_is_per_purpose_and_only_for_shared_answers() {
     let origin = Origin::http(answers).await;
@@ -203,7 +203,7 @@ async fn remembered_refusal_is_per_purpose_and_only_for_shared_answers() {
     }
 }
 
-/// What forbids the page to a client comes first: what others were told of it is no business of who may not have it.
+/// A client that may not fetch the page does not learn what others were told about it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_refusals_precede_a_remembered_usage_refusal() {
     let origin = Origin::http(answers).await;
@@ -232,7 +232,6 @@ async fn waiting_request_sees_a_usage_refusal_remembered_meanwhile() {
     assert_eq!(proxy.get(&origin.url("/error")).await.status(), 404, "the others have spent nothing");
 }
 
-/// It says no of what it answered to, and of nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn usage_refusal_of_a_page_does_not_apply_to_robots_txt_or_other_methods() {
     let origin = Origin::http(|seen| match (seen.path().as_str(), seen.field("content-length")) {
