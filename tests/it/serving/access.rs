@@ -57,7 +57,7 @@ async fn host_overrides_of_a_user_apply_only_to_her() {
     }
 }
 
-/// The crawler that the site sees is the one whose rules are kept, and the one on record.
+/// The evidence contains this crawler, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn user_agent_of_a_user_is_sent_and_selects_the_robots_group() {
     let origin = Origin::site("User-agent: AliceBot\nDisallow: /alice\nUser-agent: MainBot\nDisallow: /main\n").await;
@@ -152,7 +152,7 @@ async fn max_connections_of_a_user_counts_connections_in_use() {
     assert_eq!(answered, 200);
 }
 
-/// The streams of a connection may be of several users: each counts while one of theirs is open.
+/// A connection may carry streams of several users: each user counts while one of their streams is open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn user_places_on_a_shared_h2_connection_are_counted_separately() {
     let origin = Origin::http(holding).await;
@@ -200,7 +200,7 @@ async fn intercepted_tunnels_count_for_their_user_while_in_use() {
     assert_refused(&inside[1].get("/y", &host).await, 503, "connection_limit_reached", "connection-limit");
 }
 
-/// A client may open them ahead.
+/// Clients may open tunnels in advance.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_tunnels_of_a_user_make_room_for_new_ones() {
     let origin = Origin::http(holding).await;
@@ -276,7 +276,7 @@ async fn max_waiting_of_a_user_is_enforced() {
     eventually("her request to wait", || proxy.waiting() == 1).await;
 }
 
-/// Of a robots.txt that is redirected, a user is shown what that user could have asked for.
+/// Users see only what they could have requested themselves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redirected_robots_txt_is_hidden_from_users_denied_its_host() {
     for confined in ["egress: { hosts: [a.localhost] }", "hosts: { b.localhost: { deny: [/] } }"] {
@@ -301,7 +301,7 @@ async fn redirected_robots_txt_is_hidden_from_users_denied_its_host() {
     }
 }
 
-/// Guesses are judged 5 s apart under one name: those of clients that have left are not judged at all.
+/// Guesses for one name are checked 5 s apart, so those of departed clients would delay the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn password_checks_of_departed_clients_are_skipped() {
     let origin = Origin::site(ROBOTS).await;

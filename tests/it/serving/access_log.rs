@@ -131,7 +131,7 @@ async fn client_leaving_after_an_early_answer_is_logged_as_forwarded() {
     assert_eq!(told(line, ["outcome", "status", "bytes_out"]), [Value::from("forwarded"), 413.into(), 2.into()]);
 }
 
-/// Also the rest of what came together with the last of the bytes that were read first.
+/// Including bytes that arrived in the same read as the inspected head.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn access_log_counts_all_bytes_of_an_inspected_page() {
     let page = format!("<head></head><body>{}", "x".repeat(200_000));
@@ -225,7 +225,7 @@ async fn access_log_records_h2_streams_lost_with_their_connection() {
     proxy.stop().await;
 }
 
-/// Any program on this machine may read the metrics.
+/// Any program of this machine can read the metrics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metrics_name_users_only_with_the_token() {
     let origin = Origin::site(RULES).await;

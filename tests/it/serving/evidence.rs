@@ -66,7 +66,7 @@ pub async fn verified(directory: &Path) -> Value {
     verified
 }
 
-/// Who has no password must not fill the disk.
+/// Clients without a password must not fill the disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn evidence_of_unauthenticated_requests_is_shortened() {
     let origin = Origin::site(RULES).await;
@@ -357,7 +357,7 @@ async fn reload_is_recorded_with_its_configuration() {
     assert_eq!(verified(&directory.path().join("evidence")).await["bodies"], 2);
 }
 
-/// As docs/evidence.md says: with the shell and coreutils alone.
+/// Uses only the shell and coreutils, as docs/evidence.md describes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn evidence_can_be_verified_with_standard_tools() {
     let origin = Origin::site(RULES).await;

@@ -135,7 +135,7 @@ async fn start_reads_a_constant_amount_of_evidence() {
     );
 }
 
-/// The second before the first is recorded on the disk: with the power all goes that was not synced.
+/// The second failure comes before the record of the first is on the disk: the power loss removes everything not synced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chain_verifies_after_two_failed_fsyncs_and_a_power_loss() {
     let origin = Origin::site("").await;

@@ -85,7 +85,7 @@ async fn explain_attributes_a_refusal_to_the_preferences_of_the_page() {
     assert!(html.contains(&said.replace('\'', "&#39;")), "{html}");
 }
 
-/// Whoever asked the host for something else later has other terms.
+/// Another user, who asked the host for another URL later, has other settings.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_judges_a_recorded_url_for_its_user() {
     let origin = reserved_site("").await;

@@ -193,7 +193,7 @@ async fn report_lists_the_most_refusing_rules_and_undeclared_purposes() {
     assert!(!declared.contains("no purpose declared"), "{declared}");
 }
 
-/// A site's many rules do not make the report long.
+/// A site with many rules must not make the report long.
 #[tokio::test]
 async fn report_names_the_first_of_many_rules_and_counts_all() {
     let lines: Vec<_> = (0..50u8)
@@ -367,7 +367,7 @@ async fn explain_attributes_a_difference_to_time_copies_or_configuration() {
     }
 }
 
-/// A site decides how long its files are: one for which there is no room costs the records of that site alone.
+/// Sites decide how long their files are: an oversized file may cost only records of its own site.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_policy_file_over_the_queue_limit_does_not_cost_other_records() {
     let small = Origin::site("User-agent: *\nDisallow: /private\n").await;

@@ -65,7 +65,6 @@ async fn idle_connections_do_not_delay_shutdown() {
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
-/// Nobody has asked for anything yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shutdown_closes_incomplete_requests_soon() {
     let origin = Origin::site("").await;
@@ -146,7 +145,7 @@ async fn sigint_shuts_down_and_exits_0() {
     assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
 }
 
-/// It is how operators of nginx stop theirs.
+/// Operators of nginx stop it by SIGQUIT.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigquit_drains_and_exits_0() {
     let origin = Origin::http(slow).await;
@@ -159,7 +158,7 @@ async fn sigquit_drains_and_exits_0() {
     assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
 }
 
-/// Some servers reopen their logs or upgrade on these: here the log says what does that.
+/// Some servers reopen their logs or upgrade on these signals: the log names the alternative.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigusr1_sigusr2_and_sigalrm_are_logged_and_ignored() {
     let origin = Origin::http(slow).await;
@@ -332,7 +331,7 @@ fn systemd_socket_unit_uses_the_default_listen_address() {
     assert!(unit.contains("\nFileDescriptorName=politely\n"), "{unit}");
 }
 
-/// As when systemd starts the new one after the old one has ended: those who connect meanwhile wait.
+/// systemd may start the new process after the old one has ended: clients wait in the socket's backlog.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_connecting_between_two_processes_is_answered_by_the_second() {
     let origin = Origin::http(slow).await;
@@ -347,7 +346,7 @@ async fn client_connecting_between_two_processes_is_answered_by_the_second() {
     second.stop().await;
 }
 
-/// Its clients wait where nobody accepts.
+/// Its clients would wait without being accepted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn inherited_socket_not_in_listen_causes_a_warning() {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -477,7 +476,7 @@ async fn event_stream_does_not_delay_shutdown() {
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
-/// A resolver that never answers cannot be broken off: the process ends without it.
+/// A lookup in the system's resolver cannot be cancelled, so the process exits without it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hanging_name_lookup_does_not_delay_shutdown() {
     let home = tempfile::tempdir().unwrap();
@@ -508,7 +507,7 @@ async fn hanging_name_lookup_does_not_delay_shutdown() {
     assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
 }
 
-/// Other work may keep all blocking threads busy for minutes.
+/// Such work may occupy all blocking threads for minutes.
 #[test]
 fn blocking_work_does_not_delay_shutdown() {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();

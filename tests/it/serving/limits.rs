@@ -270,7 +270,7 @@ async fn thousand_requests_over_64_connections_leak_no_descriptors() {
     Arc::into_inner(binary).expect("the connections have ended").stop().await;
 }
 
-/// The machine has no descriptor left for one more client, but some of them say nothing.
+/// No descriptor is left for a new client, but some clients are idle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_client_connections_are_closed_when_descriptors_run_out() {
     let origin = Origin::site("").await;
@@ -295,7 +295,7 @@ async fn idle_client_connections_are_closed_when_descriptors_run_out() {
     assert!((1..=began.elapsed().as_secs() + 1).contains(&told), "{told}");
 }
 
-/// A client that has a hundred requests under way, whose answers have no end, has the descriptors for a part of them. Another has its own.
+/// Of a hundred requests with endless answers, only a part gets descriptors. Another client has its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn endless_streams_of_one_client_leave_descriptors_for_others() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
@@ -332,7 +332,7 @@ async fn from_elsewhere(address: SocketAddr) -> Client {
     Client::over(Stream::Plain(stream))
 }
 
-/// More of them than there are places.
+/// There are more of them than places.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn incomplete_heads_are_closed_to_make_room_for_a_new_client() {
     let origin = Origin::site("").await;
@@ -393,8 +393,7 @@ async fn one_of_several_users_is_limited_to_half_of_the_places() {
     }
 }
 
-/// There are descriptors for a few clients and their origins. The others wait for their turn, and each is answered, though none
-/// of those before closes its connection.
+/// There are descriptors for a few clients and their origins. The others wait and are answered, although no earlier client closes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_clients_than_descriptors_are_all_answered() {
     let origin = Origin::http(|seen| match seen.path().as_str() {

@@ -10,7 +10,7 @@ fn text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Each request's line takes up more than a thousand bytes: a pipe is full after sixty.
+/// Each log line has over a thousand bytes: a pipe is full after sixty lines.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stalled_log_reader_does_not_block_requests() {
     for access in ["stdout", "journal"] {
@@ -51,7 +51,7 @@ async fn an_access_log_that_was_moved_away_is_reopened_on_sighup() {
     binary.stop().await;
 }
 
-/// It names users and what they fetch. A file that is there keeps its mode.
+/// The log names users and their URLs. An existing file keeps its mode.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_access_log_has_mode_0640() {
     let origin = Origin::site("").await;
@@ -123,7 +123,7 @@ async fn failing_access_log_is_reported_once_with_the_reason() {
     binary.stop().await;
 }
 
-/// A disk that was full has been changed for another.
+/// The log is moved from a full disk to another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_log_lines_are_reported_after_reopening() {
     let origin = Origin::site("").await;

@@ -55,7 +55,7 @@ async fn reload_command_lists_changed_keys_and_exits_0() {
     binary.stop().await;
 }
 
-/// As it is for a moment where it is written in place, and for longer on a full disk.
+/// A file that is written in place is empty for a moment; on a full disk, for longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reload_of_an_emptied_file_is_refused() {
     let binary = Binary::serve(ADMIN).await;
@@ -68,7 +68,7 @@ async fn reload_of_an_emptied_file_is_refused() {
     binary.stop().await;
 }
 
-/// As of a tool that passes secrets on: nobody may ever write to it again.
+/// A tool that passes secrets through a pipe may never write to it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reload_does_not_wait_for_a_pipe() {
     let binary = Binary::serve(ADMIN).await;
@@ -164,7 +164,7 @@ async fn reload_of_a_faulty_file_is_refused_and_changes_nothing() {
     binary.stop().await;
 }
 
-/// Neither the file, which may say something else by now, nor the environment of whoever asks.
+/// The file may have changed since, and the environment may differ.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commands_find_the_running_proxy_regardless_of_file_and_environment() {
     let binary = Binary::serve(ADMIN).await;
@@ -267,7 +267,7 @@ async fn listener_can_be_widened_and_narrowed_on_the_same_port() {
     binary.stop().await;
 }
 
-/// The file names no address: only the socket that was handed over tells that anybody could come in.
+/// The file names no address: only the inherited socket shows that the listener is public.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn access_rules_cannot_be_removed_while_a_listener_is_public() {
     let origin = Origin::site("").await;
@@ -411,7 +411,7 @@ async fn reloaded_max_connections_applies_at_once() {
     binary.stop().await;
 }
 
-/// Many at once, by both ways: in the end one file is in force, and it is the last.
+/// Many reloads run at once, by signal and by command: in the end, the last file is in force.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_reloads_do_not_interleave() {
     let binary = Binary::serve(ADMIN).await;
@@ -456,7 +456,7 @@ async fn reloaded_egress_rules_apply_to_held_requests() {
     .await;
 }
 
-/// The files with all users may be lost: a volume that is not mounted, a directory that a deployment has emptied.
+/// The files with the users may be lost: a volume is not mounted, or a deployment has emptied a directory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn require_user_without_users_refuses_everybody() {
     let (origin, directory) = (Origin::site("").await, tempfile::tempdir().unwrap());

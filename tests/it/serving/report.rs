@@ -104,7 +104,7 @@ async fn report_filters_by_period_host_user_and_purpose() {
     }
 }
 
-/// A site has in its log when a request was sent, not how long its client had waited for that.
+/// A site's log contains the time at which a request was sent, not how long its client had waited.
 #[tokio::test]
 async fn report_selects_requests_by_the_time_sent() {
     let (config, hash) = file("{}");
@@ -163,7 +163,7 @@ async fn report_selects_requests_by_the_time_sent() {
     }
 }
 
-/// What politely asks a site itself is in the site's log, too.
+/// The site's own log contains these fetches, too.
 #[tokio::test]
 async fn report_names_fetches_by_politely_itself() {
     let shown = |contact: &str| {
@@ -237,7 +237,6 @@ async fn report_names_fetches_by_politely_itself() {
     assert_eq!(agents, Some(format!("{}<br>{}", agent("one"), agent("other")).as_str()), "{html}");
 }
 
-/// By its file, where the rule does not say what it is.
 #[tokio::test]
 async fn report_names_the_file_of_each_rule_and_explains_each_term() {
     let refused = |second: u8, more: Value| {
