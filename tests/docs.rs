@@ -107,7 +107,7 @@ fn every_page_is_in_the_index() {
     }
 }
 
-/// The threat model's table of attacks: whoever renames or removes a test that it rests on learns of it here.
+/// Fails if a test that the threat model's table names is renamed or removed.
 #[test]
 fn tests_named_in_the_threat_model_exist() {
     let table = part(&read("SECURITY.md"), "## Attack by attack", "\n## ");
@@ -130,7 +130,7 @@ fn tests_named_in_the_threat_model_exist() {
     }
 }
 
-/// The map for newcomers: `every_link_target_exists` holds its files, this the functions in them.
+/// `every_link_target_exists` checks the files of the map for newcomers, this test the functions in them.
 #[test]
 fn functions_named_in_the_source_map_are_in_their_files() {
     let map = part(&read("CONTRIBUTING.md"), "| where is |", "\n\n");
@@ -164,7 +164,7 @@ fn doc_sentences_have_at_most_30_words() {
     assert_eq!(found, ["One X (two.)", "three [four.", "five](a.md).", "Six", "- seven."]);
 }
 
-/// Each block of YAML, each indented one, and each `section: { … }` in a sentence.
+/// Checks YAML blocks, indented blocks, and `section: { … }` within sentences.
 #[test]
 fn every_configuration_in_the_docs_is_valid() {
     let (home, mut checked) = (Home::new(), 0);
@@ -194,7 +194,7 @@ fn every_configuration_in_the_docs_is_valid() {
     assert!(checked > 30, "{checked}");
 }
 
-/// docs/team.md: the main file and a team's, in the places that it names.
+/// docs/team.md: the main file and a team's file, at the paths that the page names.
 #[test]
 fn example_files_on_the_team_page_form_a_valid_configuration() {
     let page = read("docs/team.md");
@@ -340,7 +340,7 @@ fn sentences(text: &str) -> Vec<Vec<String>> {
     all
 }
 
-/// The owner names the repository in Cargo.toml, and learns here where else it is written out.
+/// Fails where the repository is written out and differs from Cargo.toml.
 #[test]
 fn the_docs_name_the_repository_of_cargo_toml() {
     let repository = part(&read("Cargo.toml"), "\nrepository = \"", "\"\n");

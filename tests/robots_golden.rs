@@ -62,7 +62,7 @@ fn rfc_a_byte_order_mark_is_skipped() {
     rfc("\u{feff}User-agent: *\nDisallow: /\n", &["Foo / => disallow @2"]);
 }
 
-/// Whichever encoding it is of: the keys decide that.
+/// The keys decide the encoding.
 #[test]
 fn a_byte_order_mark_of_another_encoding_hides_no_rules() {
     for mark in [&b"\xff\xfe"[..], b"\xfe\xff", b"\xff\xfe\0\0", b"\0\0\xfe\xff", b"\xef\xbb", b"\xef\xbb\xbf"] {
@@ -98,7 +98,7 @@ fn utf16_is_decoded_and_lines_keep_their_numbers() {
     }
 }
 
-/// 500 KiB as they come, which may be half as many again once they are decoded.
+/// The limit of 500 KiB counts bytes as sent; decoded, they may be half as many again.
 #[test]
 fn utf16_is_read_up_to_the_same_bound() {
     let lines = |letter: char, count| {
@@ -522,7 +522,7 @@ fn a_content_usage_line_is_a_rule_of_its_group() {
     }
 }
 
-/// `precedence` is about Allow and Disallow: for Content-Usage the longest path decides, as the draft says.
+/// `precedence` applies to Allow and Disallow: for Content-Usage the longest path decides, as in the draft.
 #[test]
 fn the_order_of_1996_does_not_change_which_preference_decides() {
     let file =

@@ -41,7 +41,7 @@ fn modules_import_only_lower_layers() {
     assert_none(&faults);
 }
 
-/// An owner and what it gives out may know each other: a pair on the list.
+/// An owner and what it hands out may import each other, if the pair is on the list.
 #[test]
 fn files_have_no_import_cycles() {
     let imports: BTreeMap<_, _> = CODE.iter().map(|module| (module.file.as_path(), &module.imports)).collect();
@@ -88,7 +88,7 @@ fn pure_modules_do_not_use_the_runtime() {
     }
 }
 
-/// What is odd about a robots.txt is for `lint` to find, when somebody asks.
+/// `lint` finds the oddities of a robots.txt, when somebody asks for them.
 #[test]
 fn the_parser_of_robots_txt_makes_no_warnings() {
     for file in sources(Path::new("src/robots/parse")) {
