@@ -39,12 +39,12 @@ impl CommandError {
         }
     }
 
-    /// There is no place for temporary files.
+    /// The error that temporary files cannot be created.
     pub fn no_temporary_files(error: io::Error) -> Self {
         Self::usage(format!("cannot keep temporary files: {error}"), "check that `TMPDIR` exists and is writable")
     }
 
-    /// The command to run could not be started.
+    /// The error that the command of `run` cannot be started.
     pub fn not_run(program: &OsStr, error: &io::Error) -> Self {
         let (code, hint) = match error.kind() {
             io::ErrorKind::NotFound => (NOT_FOUND, "check that it is installed and spelled correctly"),

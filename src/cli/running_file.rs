@@ -20,7 +20,7 @@ pub(super) struct RunningProxy {
 /// The file of a running proxy. Dropping it removes the file.
 pub(super) struct RunningFile {
     path: PathBuf,
-    /// Kept locked.
+    /// The open file, locked until it is dropped.
     file: File,
 }
 

@@ -152,7 +152,7 @@ fn settings(args: &ExplainArgs, past: &Past) -> Result<(Settings, Option<String>
     }
 }
 
-/// The host's rules for the crawler and use given, or else those in `asker` (the URL's last record), or else the host's.
+/// The host's rules, for the crawler and purposes of the arguments, else of `asker` (the URL's last record), else of the settings.
 fn rules(
     args: &ExplainArgs,
     settings: &Settings,

@@ -36,7 +36,7 @@ impl RunSignals {
         self.0.next().await
     }
 
-    /// Waits for a signal by which the user cuts off the requests that the command has left.
+    /// Waits for a signal to end. After the command's end, it cuts off the requests that are still in flight.
     pub async fn cut(&mut self) {
         self.0.next_to_stop().await;
     }

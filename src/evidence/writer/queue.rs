@@ -45,7 +45,7 @@ pub struct Batch {
     pub records: u64,
     /// The files that the lines refer to, by address in memory. They are written before the lines.
     pub files: BTreeMap<usize, EvidenceFile>,
-    /// Bytes of these files.
+    /// Bytes of `files`.
     held: usize,
     /// When the first and the last request of the batch arrived.
     pub times: Option<(SystemTime, SystemTime)>,

@@ -14,8 +14,8 @@ pub fn ages(begun: &[SystemTime], keep: Duration, now: SystemTime) -> Vec<Durati
         if gap <= most {
             return gap;
         }
-        // The clock may have been behind for a while, as after a start without a battery, or ahead until it was put back.
-        // Counts the time from the latest of the earlier beginnings to the earliest of the later ones, once.
+        // One of the two starts may have a wrong time: the clock was behind (after a boot without a battery) or ahead. So the
+        // gap is taken between the latest earlier start that is plausible and the earliest later one, and counted once.
         let from = earlier.iter().copied().filter(|time| *time <= pair[1]).max().unwrap_or(pair[0]);
         let to = times[number + 1..].iter().copied().filter(|time| *time >= from).min().unwrap_or(from);
         earlier.push(to);

@@ -72,7 +72,7 @@ impl<'a> Http1Client<'a> {
         }
     }
 
-    /// A client that has not sent an HTTP request: its input is kept, and it gets no interim answers as probes.
+    /// A client that has sent a TLS handshake or a SOCKS request: its input is kept, and no interim answers may probe it.
     pub fn not_http(wire: &'a mut Wire, input: &'a mut Buffer) -> Self {
         Http1Client { is_socks: true, ..Self::new(Http1::new(wire, input), Framing::None) }
     }
