@@ -1,4 +1,5 @@
-//! The rules of CONTRIBUTING.md that a program can check. Each list of exceptions only shrinks: what is not needed any more fails.
+//! The rules of CONTRIBUTING.md that a program can check. Lists of exceptions may only shrink: an exception that is no
+//! longer needed fails the test.
 
 mod source;
 
@@ -117,7 +118,7 @@ fn assert_none<T: Debug>(faults: &[T]) {
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
-/// `found` is what is permitted, no more and no less.
+/// Asserts that `found` equals `permitted`.
 fn assert_just<T: Ord + Debug>(found: impl IntoIterator<Item = T>, permitted: impl Iterator<Item = T>) {
     let (found, permitted): (BTreeSet<_>, BTreeSet<_>) = (found.into_iter().collect(), permitted.collect());
     let new: Vec<_> = found.difference(&permitted).collect();
@@ -126,7 +127,7 @@ fn assert_just<T: Ord + Debug>(found: impl IntoIterator<Item = T>, permitted: im
     assert!(gone.is_empty(), "no exception any more, so take it off the list: {gone:#?}");
 }
 
-/// Groups of files each of which leads to each other by imports, sorted.
+/// Groups of files that import each other in cycles, sorted.
 fn circles<'a>(imports: &BTreeMap<&'a Path, &'a BTreeSet<PathBuf>>) -> BTreeSet<Vec<&'a Path>> {
     let reached: BTreeMap<_, _> = imports.keys().map(|file| (*file, reach(file, imports))).collect();
     let circle = |file: &&'a Path| -> Vec<&'a Path> {
