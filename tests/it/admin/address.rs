@@ -29,7 +29,7 @@ pub async fn json(address: SocketAddr, method: &str, target: &str) -> Value {
     serde_json::from_slice(&response.body).unwrap_or_else(|_| panic!("{target}: {}", response.text()))
 }
 
-/// What is forwarded counts when all is over, which its client may see a moment earlier.
+/// Waits until both requests are counted: that is after the end of the answer, which the client sees a moment earlier.
 async fn counted(admin: SocketAddr) {
     while json(admin, "GET", "/api/v1/status").await["requests"]["forwarded"] == 0 {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;

@@ -49,7 +49,7 @@ async fn users_endpoint_counts_each_users_requests() {
         client.send(request(&origin.url(target), user)).await;
         assert_eq!(client.response().await.status(), status, "{target} {user}");
     }
-    // What the proxy itself serves for setting clients up is nobody's crawl.
+    // Requests for the proxy's own setup pages are not counted for users.
     for target in ["/ca.pem", "/"] {
         client.send(request(&format!("http://politely.invalid{target}"), "alice")).await;
         assert_eq!(client.response().await.status(), 200, "{target}");
@@ -59,7 +59,7 @@ async fn users_endpoint_counts_each_users_requests() {
     assert_eq!(other.response().await.status(), 200);
     let all = async || json(admin, "GET", "/api/v1/users").await;
     let mut told = all().await;
-    // What is forwarded counts when all is over.
+    // Forwarded requests are counted after the end of the answer.
     while told.as_array().map(Vec::len) != Some(3) || told[0]["forwarded"] != 2 {
         tokio::time::sleep(Duration::from_millis(5)).await;
         told = all().await;
@@ -95,7 +95,7 @@ async fn report_mode_decisions_are_recorded_as_not_enforced() {
     let admin = proxy.admin_address();
     assert_eq!(proxy.get(&origin.url("/private")).await.status(), 200);
     let mut told = Value::Null;
-    // It is told when all is over.
+    // The decision is published after the end of the answer.
     while told[0].is_null() {
         told = json(admin, "GET", "/api/v1/decisions").await;
     }
@@ -294,7 +294,7 @@ async fn explain_endpoint_fails_if_robots_txt_cannot_be_fetched() {
     let why =
         "cannot read https://nowhere.example/robots.txt: the proxy has reached a limit of its own (cannot resolve";
     assert!(none.text().contains(why), "{}", none.text());
-    // Its robots.txt does not matter.
+    // A host with `robots: ignore` needs no robots.txt.
     assert_eq!(told("ignored.example").await.status(), 200);
     proxy.stop().await;
 }
