@@ -201,7 +201,7 @@ fn closed_output_pipe_is_not_an_error() {
     let mut process = command(home.path(), &["export"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(process.stdout.take());
     let output = process.wait_with_output().unwrap();
-    // It ends quietly, by itself or, as other tools do, by the signal.
+    // The process ends without a message, by exit or, like other tools, by SIGPIPE.
     assert!(matches!(output.status.code(), Some(0) | None) && output.stderr.is_empty(), "{output:?}");
 }
 
