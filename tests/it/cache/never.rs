@@ -1,4 +1,4 @@
-//! What is never shared, and for whom a hit is refused.
+//! Answers that are never shared, and clients to whom hits are refused.
 
 use super::{caching, fresh, is_hit, pages, with};
 use crate::support::client::get;

@@ -1,4 +1,4 @@
-//! What is on record of a hit: which fetch it goes back to.
+//! Records of a hit, which name the original fetch.
 
 use super::{fresh, is_hit, pages, with, with_cache};
 use crate::support::{Binary, Client, Reply, Seen, eventually};

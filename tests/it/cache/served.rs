@@ -1,4 +1,4 @@
-//! What is served from the cache, and how (RFC 9111).
+//! Serving from the cache (RFC 9111).
 
 use super::{caching, fresh, is_hit, pages, with};
 use crate::support::pattern::Checker;
@@ -410,7 +410,7 @@ async fn hit_uses_neither_a_pacing_slot_nor_budget() {
     .await;
     let yaml = "pace: { max_crawl_delay: 1h, max_wait: 0s, budget: { requests: 1, per: day } }";
     let (proxy, _directory) = caching(yaml).await;
-    // That of robots.txt is over when the first is let go at once.
+    // The first page may follow its robots.txt at once.
     let client = &mut proxy.client().await;
     assert_eq!(with(client, &origin, "GET", "/page", "").await.status(), 200);
     let other = with(client, &origin, "GET", "/other", "").await;

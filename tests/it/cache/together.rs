@@ -72,7 +72,7 @@ async fn waiters_get_the_page_after_the_fetching_client_leaves() {
     let others = tokio::spawn(at_once(others));
     drop(leaving);
     others.await.unwrap();
-    // One of them for all, or each by itself.
+    // One waiter may fetch for all, or each for itself.
     assert!((2..=4).contains(&origin.log.count("/page")));
 }
 

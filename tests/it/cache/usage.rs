@@ -1,4 +1,4 @@
-//! What answers and pages reserve (docs/usage.md) holds for what is stored, by the purposes of who asks.
+//! Usage preferences of answers and pages (docs/usage.md) apply to stored pages, by the purposes of the requester.
 
 use super::{caching, fresh, is_hit, pages, with};
 use crate::support::{Reply, Seen, assert_refused};
