@@ -1,4 +1,4 @@
-//! What `run` says of a part of its command that bypasses the proxy, while others use it.
+//! Warnings of `run` about processes that bypass the proxy while others use it.
 
 use crate::support::binary::{open, politely_with};
 use crate::support::{Origin, Reply, within};
@@ -10,7 +10,7 @@ async fn site() -> Origin {
     Origin::http(|seen| if seen.path() == "/silent" { Reply::silence() } else { Reply::text("page") }).await
 }
 
-/// What `run` says, which the script finds in the file `said`, and the report.
+/// The messages of `run`, which the script also finds in the file `said`, and the report.
 async fn run(flags: &[&str], script: &str) -> (String, Value) {
     let home = tempfile::tempdir().expect("a temporary directory");
     let mut command = Command::new("sh");
@@ -28,7 +28,7 @@ async fn bypassing_child_causes_a_warning_although_others_use_the_proxy() {
     let [page, silent] = ["/page", "/silent"].map(|path| origin.url(path));
     for (flags, direct, cure) in [
         (&[][..], format!("curl -q -s --noproxy '*' {silent}"), "hint: if it does not read HTTPS_PROXY"),
-        // As a program starts another that passes on no more of its environment than it has to.
+        // Models a program that starts another with a minimal environment.
         (&["-q"], format!("env -i PATH=\"$PATH\" curl -q -s {silent}"), "hint: it was started without HTTPS_PROXY"),
     ] {
         let script = format!(

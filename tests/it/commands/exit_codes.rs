@@ -1,4 +1,4 @@
-//! The command line, as somebody types it: exit codes, what is printed where, and what is wrong said clearly.
+//! The command line as a user types it: exit codes, output streams, and clear error messages.
 
 use super::ROBOTS;
 use crate::support::binary::{Ended, open, politely, politely_in_shell, politely_with, politely_with_files, preload};
@@ -193,7 +193,7 @@ async fn run_forwards_sighup() {
     let nohup = "trap '' HUP; exec \"$0\" run -q sh -c 'kill -HUP $PPID; kill -HUP $$; sleep 0.2; exit 7'";
     let ignoring = run(&["sh", "-c", nohup, env!("CARGO_BIN_EXE_politely")]).await;
     assert_eq!(ignoring.code, 7, "what nohup has it ignore stays ignored: {}", ignoring.stderr);
-    // It may be ignored here, too.
+    // The test itself may run with SIGHUP ignored.
     let hearing = ["env", "--default-signal=HUP", env!("CARGO_BIN_EXE_politely"), "run", "-q", "sh", "-c"];
     let script = "trap 'exit 9' HUP; kill -HUP $PPID; for i in $(seq 100); do sleep 0.1; done";
     let ended = run(&[&hearing[..], &[script]].concat()).await;
@@ -443,7 +443,7 @@ async fn faults_in_the_configuration_are_shown_with_their_place() {
         std::fs::write(&file, text).unwrap();
         assert_fault(&politely(&["check", "--config", path]).await, &[1, 2], &file, place, what);
         assert_fault(&politely(&["serve", "--config", path]).await, &[2], &file, place, what);
-        // Where to listen is not for the file to say there.
+        // `run` takes no listeners from the file.
         if !text.starts_with("listen") {
             let ended = politely(&["run", "--config", path, "--", "true"]).await;
             assert_fault(&ended, &[2], &file, place, what);

@@ -83,7 +83,7 @@ async fn lint_of_valid_and_empty_files_exits_0() {
     }
 }
 
-/// The line as shown and what stands under it, of the first finding.
+/// The shown line of the first finding, and the carets below it.
 fn under(ended: &Ended) -> (String, String) {
     let mut lines = ended.stdout.lines().skip_while(|line| line.trim() != "|").skip(1).map(str::to_owned);
     (lines.next().unwrap_or_default(), lines.next().unwrap_or_default())
@@ -97,7 +97,7 @@ async fn lint_carets_align_for_any_bytes() {
         (b"User-agent: *\rDisallow: /%zz\r", "2 | Disallow: /%zz", "  |            ^^^"),
         (b"\xEF\xBB\xBFDisallow: /", "1 | Disallow: /", "  | ^^^^^^^^"),
         (b"User-agent: *\nDisallow:\t/%zz\n", "2 | Disallow:    /%zz", "  |               ^^^"),
-        // Bytes that are not UTF-8 are one column each, as what stands for them.
+        // Each byte that is not UTF-8 takes one column, like its replacement character.
         (b"\xFF\xFD\xE9: x\n", "1 | \u{FFFD}\u{FFFD}\u{FFFD}: x", "  | ^^^"),
         (b"User-agent: *\nDisallow:/\xC3\xBC%4", "2 | Disallow:/\u{fc}%4", "  |            ^^"),
         // A wide character is as wide as two.

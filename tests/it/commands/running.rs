@@ -1,4 +1,4 @@
-//! What `run` tells of what it does: while a request is held, and at the end.
+//! Messages of `run`: the progress line while requests are held, and the summary at the end.
 
 use crate::support::binary::open;
 use crate::support::binary::{Ended, politely_in_shell, politely_on_a_terminal, politely_with};
@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 const SLOW: &str = "User-agent: *\nCrawl-delay: 3\nDisallow: /private\n";
 
-/// One curl for these, one after the other: between two of them no time passes but its own.
+/// A script that fetches the URLs one after the other with one curl.
 fn fetch(urls: &[String]) -> String {
     format!("curl -q -s{}; ", urls.iter().map(|url| format!(" -o /dev/null {url}")).collect::<String>())
 }
@@ -42,7 +42,7 @@ async fn the_summary_lists_rules_waits_and_failures() {
     // The first has to ask for its turn, which counts too where the machine has much to do.
     let held = ["  1 held for a crawl-delay, during ", "  2 held for a crawl-delay, during "];
     assert!(held.iter().any(|part| ended.stderr.contains(part)), "{}", ended.stderr);
-    // Its robots.txt cannot be had either.
+    // Its robots.txt is unreachable, too.
     let unread = format!(
         "  1 by {nobody}/robots.txt `it could not be read (connecting to {nobody}: Connection refused (os error 111))`\n    {nobody}/x"
     );
@@ -217,7 +217,7 @@ async fn run_ended_by_a_signal_is_not_reported_as_a_bypass() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_that_continues_after_a_signal_is_not_reported_as_ended() {
     for signal in ["HUP", "INT", "TERM"] {
-        // Its parent's parent is `run`.
+        // `run` is the grandparent of the script.
         let run_itself = "$(cut -d ' ' -f 4 /proc/$PPID/stat)";
         let wait = "for i in $(seq 100); do test -n \"$n\" || sleep 0.1; done; sleep 0.3";
         let script = format!("trap 'n=7' {signal}; kill -{signal} {run_itself}; {wait}; exit $((n+1))");
@@ -731,7 +731,7 @@ async fn next_run_removes_the_files_of_a_killed_run() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let variables = [("TMPDIR", directory.path().to_str().expect("UTF-8"))];
     let kept = || std::fs::read_dir(directory.path()).expect("it is there").count();
-    // It ends once nobody reads on.
+    // The supervisor ends the command when `run` is gone.
     let ended = politely_with(&["run", "sh", "-c", "kill -9 $(cut -d ' ' -f 4 /proc/$PPID/stat)"], &variables).await;
     assert_eq!((ended.code, kept()), (-1, 1), "{}", ended.stderr);
     let ended = politely_with(&["run", "true"], &variables).await;

@@ -1,4 +1,4 @@
-//! What docs/getting-started.md and README.md show of commands is what they print.
+//! The command output shown in docs/getting-started.md and README.md is the actual output.
 
 use crate::support::binary::open;
 use crate::support::binary::politely_with;

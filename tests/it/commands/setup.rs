@@ -96,7 +96,7 @@ async fn ca_env_on_another_machine_gets_the_certificate_through_the_proxy() {
     let mut shell = tokio::process::Command::new("sh");
     shell.args(["-c", script, env!("CARGO_BIN_EXE_politely"), &proxy.url(), &origin.url("/open")]);
     shell.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home.path());
-    // So that loopback is asked for through the proxy.
+    // Otherwise NO_PROXY would exclude loopback.
     shell.env("POLITELY_EGRESS__ALLOW", "[127.0.0.0/8]");
     let output = shell.env("STATE_DIRECTORY", home.path().join("state")).output().await.unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "page /open", "{}", String::from_utf8_lossy(&output.stderr));
@@ -145,7 +145,7 @@ async fn rotation_publishes_the_next_authority_before_it_signs() {
     assert_eq!(ca(&home, &["export"]).await.stdout, next, "nobody signs with the old one any more");
     assert_eq!(proxy.asked(&["reload"], &[]).await.stdout, "reloaded: nothing has changed\n");
 
-    // One that cannot be used changes nothing.
+    // An unusable certificate file changes nothing.
     fs::write(home.join("ca/ca.pem"), &old).unwrap();
     let refused = proxy.asked(&["reload"], &[]).await;
     assert!(refused.code == 1 && refused.stderr.contains("does not belong to the certificate"), "{refused:?}");

@@ -1,4 +1,4 @@
-//! What `run` passes on to its command, and that nothing of the command outlives it.
+//! Signals that `run` forwards to its command, and the end of all processes of the command.
 
 use crate::support::{eventually, within};
 use std::io::Write;
@@ -54,7 +54,7 @@ impl Run {
     }
 }
 
-/// What has ended and waits for its parent to notice is not there any more.
+/// Whether the process exists. Zombies do not count.
 fn is_there(pid: u32) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).unwrap_or_default();
     !stat.is_empty() && !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X']))
@@ -259,7 +259,7 @@ async fn command_receives_sigint_once() {
     run.pids(1).await;
     run.signal(libc::SIGINT);
     assert_eq!(run.ended().await.0, Some(41));
-    // Nor is it more where another stands between.
+    // The same with an outer `run`.
     let binary = env!("CARGO_BIN_EXE_politely");
     let run = Run::start(
         &["-q"],
@@ -295,7 +295,7 @@ async fn run_under_timeout_ends_with_its_command() {
     command.args(timeout).args(["run", "sh", "-c", THREE]);
     let run = Run::of(command);
     let pids = run.pids(3).await;
-    // It passes that on to its child and to its group, as it does when the time is over.
+    // `timeout` forwards the signal to its child and to its group, as when its time is over.
     run.signal(libc::SIGINT);
     let (ended, said) = run.ended().await;
     assert_eq!(ended, Some(130), "{said}");
