@@ -420,7 +420,7 @@ fn check_strict_exits_1_on_overrides_and_prints_json() {
     let team = home.path().join("conf.d/team.yaml");
     let strict = || run(&file, &["--strict"]).0;
     fs::write(&team, "{}").unwrap();
-    // One user has a crawl_delay in place of the site's.
+    // One user's crawl_delay replaces that of sites.
     assert_eq!((strict(), run(&file, &[]).0), (Some(1), Some(0)));
     fs::write(&file, fs::read_to_string(&file).unwrap().replace("crawl_delay: 30s", "crawl_delay: 5m")).unwrap();
     assert_eq!(strict(), Some(0), "{}", run(&file, &[]).1);

@@ -112,7 +112,7 @@ fn fault_in_the_file_is_reported_although_a_variable_overrides_it() {
     for place in ["politely.yaml:1:7", "politely.yaml:2:16", "POLITELY_PACE__QUEUE"] {
         assert_eq!(told.matches(place).count(), 1, "{told}");
     }
-    // What keys mean together is judged as they will be used.
+    // Conflicts between keys are checked on the final values.
     fs::write(&file, "listen: [{ address: 0.0.0.0:3128 }]\n").unwrap();
     with_environment(Some(&file), &[("POLITELY_ACCESS__CLIENTS", "[10.0.0.0/8]")]).unwrap();
 }

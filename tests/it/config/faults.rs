@@ -1,4 +1,4 @@
-//! What each slip is answered with.
+//! Messages about mistakes in the configuration.
 
 use super::*;
 
@@ -21,7 +21,7 @@ hint: did you mean `crawl_delay`?"
 fn endless_file_named_in_the_configuration_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let [main, key] = ["politely.yaml", "key.pem"].map(|name| home.path().join(name));
-    // What is for its owner alone is read on.
+    // The mode is right, so the file is read.
     let made = Command::new("sh").args(["-c", "umask 077; head -c 20M /dev/zero > \"$0\""]).arg(&key).status().unwrap();
     assert!(made.success());
     let key = key.display();
@@ -101,7 +101,7 @@ fn pipe_in_the_state_directory_does_not_block_start_or_shutdown() {
     }
 }
 
-/// Its standard error, with little memory and time.
+/// The standard error of `serve` with limited memory and time.
 fn serve_that_fails(file: &Path, home: &Path) -> String {
     let mut command = Command::new("sh");
     let bounded = "ulimit -v 4000000; exec timeout -k 1 50 \"$0\" serve --config \"$1\"";
@@ -522,7 +522,7 @@ access: { users: [{ name: bob, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ
     assert_eq!(places, ["2:30", "2:50", "3:39", "4:39", "5:159"], "{:#?}", short(yaml));
 }
 
-/// Where nothing is said of them in the rest of the file, listeners on free ports.
+/// Adds listeners on free ports, unless the text sets them.
 fn free_ports(yaml: &str) -> String {
     let sections = [("listen", "[{ address: '127.0.0.1:0' }]"), ("admin", "{ address: '127.0.0.1:0' }")];
     sections.iter().filter(|(key, _)| !yaml.starts_with(key)).map(|(key, value)| format!("{key}: {value}\n")).collect()

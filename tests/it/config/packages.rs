@@ -1,4 +1,4 @@
-//! What packages are made of: pages of the manual, and what the binary alone has to bring.
+//! Contents of packages: manual pages, and files embedded in the binary.
 
 use super::*;
 
