@@ -73,7 +73,7 @@ async fn connection_authenticated_by_ntlm_is_not_shared() {
                     ask(&mut alice, &origin, &format!("Authorization: {written} {word}\r\n"), "").await;
                 assert_eq!((status, text.as_str()), expected, "{scheme} {}", origin.url(""));
             }
-            // As over a connection without a proxy, the next request is hers without a word.
+            // As without a proxy, her next request on the connection needs no credentials.
             assert_eq!(ask(&mut alice, &origin, "", "").await, (200, "alice".into()));
             for _ in 0..3 {
                 let mut bob = client(&proxy, &origin).await;

@@ -137,7 +137,7 @@ async fn an_origin_that_wants_http1_gets_it() {
     let route = route(&upstream, &origin.url("")).await;
     let want = Want { versions: Versions::Http1Only, ..Want::default() };
     assert_eq!(super::get_with(&route, "/", want).await.unwrap().1, "page /");
-    // What HTTP/2 cannot carry goes over HTTP/1.1 by itself.
+    // A target that is invalid in HTTP/2 is sent over HTTP/1.1.
     assert_eq!(get(&route, "/<`>").await.unwrap().1, "page /");
     assert_eq!(origin.log.of("/<`>").len(), 1);
 }
@@ -170,7 +170,7 @@ async fn a_connection_on_which_nothing_comes_back_is_ended() {
         let mut connection = h2::server::handshake(stream).await.unwrap();
         while let Some(Ok((request, respond))) = connection.accept().await {
             if number == 0 && request.uri().path() == "/2" {
-                // It neither answers nor closes: not even a ping.
+                // The origin neither answers, not even a PING, nor closes.
                 std::future::pending::<()>().await;
             }
             answer(respond, request.uri().path());

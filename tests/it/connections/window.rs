@@ -48,7 +48,7 @@ async fn fast_lone_reader_gets_a_large_window_on_an_unshared_connection() {
         assert!(ahead(read) < 1 << 19 || read >= 1 << 19, "before anything is known of its reader");
         read += got.body.chunk().await.unwrap().expect("it is endless").len();
     }
-    // A window is said to be open again when half of it is.
+    // A WINDOW_UPDATE is sent when half of the window has been read.
     eventually("a large window", || ahead(read) > 2 << 20).await;
     let mut second = fetch(&route, Want::default(), &asking("/finite")).await.unwrap();
     while second.body.chunk().await.unwrap().is_some() {}
