@@ -160,7 +160,7 @@ async fn socks5_guesser_that_disconnects_does_not_delay_other_logins() {
     for number in 10..40 {
         let mut client = proxy.client().await;
         client.send([&[5, 1, 2, 1, 5][..], b"alice", &[7], format!("guess{number}").as_bytes()].concat()).await;
-        // Whoever closes with unread input resets the connection.
+        // Closing with unread input would reset the connection.
         assert!(client.glance(Duration::from_secs(20)).await.starts_with(&[5, 2]));
         guessing.push(client);
     }

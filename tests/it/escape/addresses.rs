@@ -3,7 +3,7 @@
 use super::siege::{Siege, refused, shoot};
 use crate::support::{Client, Origin, Proxy};
 
-/// As somebody gets it who configures nothing, but for the ports.
+/// The default rules, except for the ports.
 const CLOSED: &str = "egress: { allow: [] }";
 
 /// Hosts as they may stand in a URL.

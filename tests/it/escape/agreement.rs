@@ -6,7 +6,7 @@ use crate::support::{Alpn, Client, H2Client, Origin, Proxy, eventually, h2_clien
 /// b.localhost is closed to all; a.localhost is open.
 const OVERRIDES: &str = "hosts: { 'b.localhost': { deny: [/] }, 'c.localhost': { intercept: deny } }";
 
-/// What is named in CONNECT, in the handshake, and in the request inside (target and Host).
+/// The names in CONNECT, in the SNI, and in the request inside (target and Host).
 const ROWS: &[(&str, &str, Option<&str>, &str, &str)] = &[
     ("Host is another", "a.localhost", Some("a.localhost"), "/x", "b.localhost:{p}"),
     ("the target is another", "a.localhost", Some("a.localhost"), "https://b.localhost:{p}/x", "b.localhost:{p}"),

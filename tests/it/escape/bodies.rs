@@ -1,5 +1,4 @@
-//! Origins that pass over the body of a request (CL.0): what stands in it is the next request to them, and its answer must not
-//! reach another client.
+//! Origins that ignore the body of a request (CL.0) read it as the next request. Its answer must not reach another client.
 
 use super::siege::{Siege, shoot};
 use crate::support::{Proxy, RawOrigin};

@@ -320,7 +320,7 @@ async fn tried(user: Option<u32>, before: &str, home: &tempfile::TempDir) -> Opt
         .env("XDG_CACHE_HOME", home.path())
         .env("STATE_DIRECTORY", home.path().join("state"));
     command.envs(open()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    // What root's own Python is kept in is closed to others.
+    // Root's own Python may be in a directory that is closed to others.
     command.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
     let inherit = move || {
         for (number, at) in inherited.into_iter().zip(900..) {
@@ -495,7 +495,7 @@ impl Isolated {
     async fn until_nothing_is_left(&mut self, what: &str) {
         let pid = self.pid();
         eventually(what, || child_of(pid).is_none()).await;
-        // Its end waits for somebody who reads the summary.
+        // `run` blocks at its end if nobody reads the summary.
         self.child.stderr.take();
         within(what, self.output.read_to_end(&mut Vec::new())).await.expect("a pipe");
         within(what, self.child.wait()).await.expect("our child");

@@ -114,7 +114,7 @@ async fn no_chunk_hides_a_request() {
             let host = origin.authority("a.localhost");
             let target = way.target(origin, "/x");
             let head = format!("POST {target} HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n");
-            // What would be read as a request of its own if the body were thought to end early, or late.
+            // A request that a reader would see if it took the body for shorter or longer.
             let hidden = format!("GET {} HTTP/1.1\r\nHost: {host}\r\nX: ", way.target(origin, "/hidden"));
             client.try_send(head + chunks + &hidden).await.ok();
             client.half_close().await;

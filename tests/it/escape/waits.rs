@@ -304,7 +304,7 @@ async fn max_connections_is_shared_by_all_listeners() {
     }
 }
 
-/// Long enough that only what is too slow is cut short.
+/// A body long enough that only a transfer below the minimum rate is cut.
 fn drops() -> Vec<&'static str> {
     vec!["x"; 20]
 }
@@ -376,7 +376,7 @@ async fn event_stream_may_be_slower_than_the_minimum_rate() {
 
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Kibibytes that a connection on which next to nothing was said may cost.
+/// Memory that a nearly silent connection may cost, in KiB.
 const EACH: u64 = 16;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
