@@ -78,7 +78,7 @@ async fn clock_of_a_copies_only_server_is_not_needed() {
     relay.abort();
 }
 
-/// What the client sends from its second script on is lost.
+/// Relays to the server until the client's second script call, and drops everything after it.
 async fn until_the_second_call(client: TcpStream, server: SocketAddr) {
     let Ok(server) = TcpStream::connect(server).await else { return };
     let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
@@ -119,7 +119,7 @@ async fn lost_copies_server_keeps_the_pace_and_each_instance_fetches() {
     copies.restart().await;
     eventually("it is back", || all_say(&fleet, "copies of robots.txt are shared at", 2)).await;
     asks(&origins[1], 1).await;
-    // Who asks just then waits until it is known to be lost.
+    // This request waits until the server is known to be lost.
     copies.signal(libc::SIGSTOP);
     asks(&origins[2], 2).await;
     copies.signal(libc::SIGCONT);

@@ -1,4 +1,4 @@
-//! What the script of budgets promises on its own: what belongs to one period counts in no other.
+//! The Lua script of budgets: spending counts only in its own period.
 
 use crate::support::redis::Redis;
 use redis::{AsyncCommands, Script};
@@ -46,7 +46,7 @@ async fn clock_set_back_does_not_renew_the_budget() {
     let redis = &mut redis.connection().await;
     let script = Script::new(include_str!("../../../src/gate/fleet/budget.lua"));
     let mut spent = Vec::new();
-    // By how many days the stored period is moved before, as if the clock had been.
+    // Days by which the stored period is moved, as if the clock had been.
     for days in [0, 1, 0, -1, 9, -1, -1] {
         let kept: Option<i64> = redis.hget(KEY, "ends").await.expect("it answers");
         if let Some(kept) = kept {

@@ -113,7 +113,7 @@ async fn waiter_for_another_instances_fetch_checks_again_after_reconnecting() {
         let began = Instant::now();
         let breaks = async {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            // That the copy is there is said in this time.
+            // The message that the copy is there is lost in this time.
             fleet[1].0.lose_answers(Duration::from_millis(1500)).await;
         };
         let (waited, ()) = tokio::join!(get(&fleet[1].1, &url), breaks);
@@ -121,7 +121,7 @@ async fn waiter_for_another_instances_fetch_checks_again_after_reconnecting() {
     };
     let (fetched, (waited, time)) = tokio::join!(get(&fleet[0].1, &url), waits);
     assert_eq!((fetched.status(), waited.status(), origin.log.count("/robots.txt")), (403, 403, 1));
-    // Else it would wait for as long as the right to fetch is held.
+    // Otherwise it would wait until the fetch lock expires.
     assert!(time < Duration::from_secs(4), "{time:?}");
 }
 
@@ -152,11 +152,11 @@ async fn newer_stored_copy_wins_over_the_fleets_older_copy_after_a_kill() {
     let instance = Binary::serve(&yaml).await;
     let url = origin.url("/private");
     assert_eq!(get(&instance, &url).await.status(), 200);
-    // The fleet keeps the first copy, which is fresh for a day, and is never told of the second.
+    // The fleet keeps the first copy, which is fresh for a day, and never receives the second.
     redis.signal(libc::SIGSTOP);
     refresh(&instance, &origin).await;
     assert_eq!(get(&instance, &url).await.status(), 403);
-    // It is written behind.
+    // The store is written in the background.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let directory = instance.kill().await;
     redis.signal(libc::SIGCONT);
@@ -184,7 +184,7 @@ async fn copy_delayed_at_the_server_is_dated_by_its_fetch() {
     assert_eq!(get(&instance, &url).await.status(), 200);
     refresh(&instance, &origin).await;
     assert_eq!(get(&instance, &url).await.status(), 403);
-    // It is written behind.
+    // The store is written in the background.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let directory = instance.kill().await;
     redis.signal(libc::SIGCONT);
@@ -290,7 +290,7 @@ async fn copy_published_during_our_failing_fetch_is_used() {
     assert_eq!(get(&fleet[0], &url).await.status(), 403, "nor does the failure bring the older one back");
 }
 
-/// It keeps out, soon.
+/// Waits until the instance refuses, by the later copy.
 async fn goes_by_the_later_one(instance: &Binary, url: &str) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while get(instance, url).await.status() != 403 {
@@ -325,7 +325,7 @@ async fn compression_bomb_as_shared_copy_is_fetched_again() {
     assert_eq!(get(&first[0], &url).await.status(), 403);
     let key = format!("politely:{{{}}}:robots", origin.url("").trim_end_matches('/'));
     let connection = &mut redis.connection().await;
-    // It is shared behind the answer, by a process that lives until then.
+    // The copy is published after the answer, so the process must live until then.
     let deadline = Instant::now() + Duration::from_secs(10);
     let copy = loop {
         assert!(Instant::now() < deadline, "it is not shared");

@@ -1,4 +1,4 @@
-//! What an instance leaves that is killed.
+//! Requests of a killed instance.
 
 use super::{get, instances};
 use crate::support::redis::Redis;
@@ -31,7 +31,7 @@ async fn queued_request_of_a_killed_instance_blocks_others_only_for_seconds() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 3\n").await;
     let mut fleet = instances(&redis, 2, "").await;
     assert_eq!(get(&fleet[1], &origin.url("/page")).await.status(), 200);
-    // It has the next turn, and will not come to use it.
+    // This instance has reserved the next slot, and will not use it.
     let mut client = Client::open(fleet[0].address()).await;
     client.send(crate::support::client::get(&origin.url("/gone"), &origin.authority("a.localhost"))).await;
     tokio::time::sleep(Duration::from_millis(500)).await;

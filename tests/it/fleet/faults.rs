@@ -21,9 +21,9 @@ pub async fn behind_relays(redis: &Redis, count: usize, yaml: &str) -> Vec<(Rela
     fleet
 }
 
-/// What the ways of requests, and of messages on a quiet link, differ by.
+/// Jitter of requests, and of messages on a quiet link.
 const NOISE: Duration = Duration::from_millis(12);
-/// What the ways to a server and back differ by: estimates of its clock are off by half of it.
+/// Difference between the latencies to the server and back: estimates of its clock are off by half of it.
 const UNEVEN: Duration = Duration::from_millis(195);
 
 /// A site with this delay.
@@ -31,7 +31,7 @@ async fn quick_site(delay: Duration) -> Origin {
     super::site(&delay.as_secs_f64().to_string()).await
 }
 
-/// One at a time, each in flight for longer than the delay asks for.
+/// A site whose answers take longer than its delay, so that one request is in flight at a time.
 async fn slow_site(in_flight: Duration) -> Origin {
     Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.4\n"),
@@ -47,7 +47,7 @@ async fn keeps_apart(count: usize) {
     let origin = quick_site(GAP).await;
     let fleet = behind_relays(&redis, 3, "on_fleet_loss: refuse\npace: { max_wait: 18s }").await;
     for (number, (relay, _)) in fleet.iter().enumerate() {
-        // One far away, one with a slow way back, one near.
+        // A distant instance, one with a slow way back, and a near one.
         let ms = Duration::from_millis;
         let (there, back) = [(ms(250), ms(250)), (ms(5), ms(5) + UNEVEN), (ms(1), ms(1))][number];
         relay.delay(there, back);
@@ -83,7 +83,7 @@ async fn keeps_apart(count: usize) {
             sleep(Duration::from_millis(fastrand::u64(200..1500))).await;
         }
     };
-    // Who has the worse link has the fewer turns, but some.
+    // An instance with a worse link gets fewer slots, but some.
     let through = |number: usize| origin.log.pages().iter().filter(|page| page.ends_with(&number.to_string())).count();
     let enough = async {
         let has_had_some = |number| through(number) * 30 >= count;
@@ -164,7 +164,7 @@ async fn late_reply_of_the_server_does_not_grant_an_extra_slot() {
     for _ in 0..10 {
         let (relay, late) = &fleet[0];
         relay.delay(Duration::from_millis(1), Duration::from_millis(60));
-        // It has gone by the time its turn comes, or leaves in the middle of it.
+        // The client leaves before its slot comes, or during it.
         let mut gone = Client::open(late.address()).await;
         gone.send(crate::support::client::get(&origin.url("/page-gone"), &authority)).await;
         sleep(Duration::from_millis(30)).await;
@@ -173,12 +173,12 @@ async fn late_reply_of_the_server_does_not_grant_an_extra_slot() {
         let (one, other) = tokio::join!(get(late, &url), get(&fleet[1].1, &url));
         assert_eq!((one.status(), other.status()), (200, 200));
     }
-    // Who leaves ends its turn: what is left is the gap, but for what the estimates of the clock differ by.
+    // A leaving client ends its slot, so only the gap remains, minus the error of the clock estimates.
     assert_apart(&origin.log.starts("/page"), Duration::from_millis(400 - 30) - NOISE);
     let seen = origin.log.all();
     let whole = seen.windows(2).filter(|pair| pair[0].path() == "/page").map(|pair| pair[1].at - pair[0].at);
     let early: Vec<Duration> = whole.filter(|apart| *apart + CLOCKS < Duration::from_millis(800)).collect();
-    // What tells that an answer lasts may come late from a busy machine, but not each time.
+    // The message that an answer takes long may be late on a busy machine, but not each time.
     assert!(early.len() < 3, "{early:?}: {:?}", origin.log.targets());
 }
 
@@ -195,7 +195,7 @@ async fn waiting_request_does_not_start_alone_when_its_link_is_lost() {
     let in_flight = get(&fleet[0].1, &url);
     let waits = async {
         eventually("the first start", || origin.log.count("/page") == 1).await;
-        // What it asks is not answered any more.
+        // The server does not answer this instance any more.
         tokio::join!(fleet[1].0.hold(Duration::from_secs(8)), get(&fleet[1].1, &url)).1
     };
     let (served, refused) = tokio::join!(in_flight, waits);

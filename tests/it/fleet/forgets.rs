@@ -1,4 +1,4 @@
-//! What a server has to keep: scripts, and what is owed.
+//! Data that a server may lose: scripts and debts.
 
 use super::{assert_apart, comes_to_say, get, instances, site};
 use crate::support::redis::Redis;
@@ -49,7 +49,7 @@ async fn deleted_pace_key_is_restored_with_the_last_start() {
     let keys: Vec<String> = keys.arg("politely:*:pace").query_async(&mut connection).await.expect("it answers");
     assert_eq!(keys.len(), 1);
     let () = redis::cmd("DEL").arg(&keys).query_async(&mut connection).await.expect("it may");
-    // Who started last has something to ask before another has.
+    // The instance with the last start asks the server before another does.
     let mut waits = Client::open(fleet[0].address()).await;
     waits.send(client::get(&origin.url("/gone"), &origin.authority("a.localhost"))).await;
     within("it is there again", async {
@@ -89,7 +89,7 @@ async fn are_told(hosts: usize, site: &'static str, owed: &str, kept: &str) {
         let (url, host) = (origin.url_at(&name, "/page"), origin.authority(&name));
         match timeout(Duration::from_secs(5), client.get(&url, &host)).await {
             Ok(answer) if answer.status() == 200 => started += 1,
-            // It came too late for its reserved start, and the next one is far.
+            // The request came too late for its reserved start, and the next one is far off.
             _ => client = Client::open(fleet[0].address()).await,
         }
     }

@@ -1,4 +1,4 @@
-//! What the server's script says of the instances: who is connected, who is missing, who is gone.
+//! The Lua script of instances: connected, missing and forgotten ones.
 
 use crate::support::redis::Redis;
 use redis::aio::MultiplexedConnection;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 const GAP: Duration = Duration::from_millis(200);
-/// By then each has seen how many they are: they tell every second.
+/// Time after which each instance knows the number of instances: they report every second.
 const ACQUAINTED: Duration = Duration::from_millis(1600);
 
 /// Requests through all instances, one after the other through each, until it is stopped.
@@ -43,7 +43,7 @@ impl Load {
         load
     }
 
-    /// So many more have been answered.
+    /// Waits until this many more requests have been answered.
     async fn goes_on(&self, more: u32) {
         let until = self.done.load(Ordering::SeqCst) + more;
         eventually("further answers", || self.done.load(Ordering::SeqCst) >= until).await;
@@ -170,7 +170,7 @@ async fn backoff_of_a_host_outlives_the_server() {
     redis.kill().await;
     redis.restart().await;
     all_say(&fleet, "joined the fleet", 2).await;
-    // It has to get round.
+    // The message has to reach the others.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(told.elapsed() < Duration::from_secs(7), "the machine is too slow for this test");
     assert_eq!(get(&fleet[1], &origin.url("/after")).await.status(), 200);
@@ -234,7 +234,7 @@ async fn slot_that_expires_before_the_connection_opens_is_not_used() {
     relay.cut();
     assert_refused(&client.response().await, 503, "proxy_internal_error", "fleet-lost");
     assert!(origin.log.targets().is_empty(), "{:?}", origin.log.targets());
-    // Nor has it been one for its budget.
+    // Nor is the start counted in the budget.
     let admin = proxy.admin_address();
     let spent = async || {
         let mut client = Client::open(admin).await;

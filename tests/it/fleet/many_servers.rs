@@ -43,7 +43,7 @@ impl Cluster {
             .query_async(&mut cluster.masters[0].connection().await)
             .await
             .expect("a cluster node");
-        // It has to hear of the first before it can follow it.
+        // The Sentinel has to learn the first server before it can fail over.
         soon("the replica follows", async || {
             let mut connection = cluster.replica.connection().await;
             let followed: Result<(), _> =
@@ -119,7 +119,7 @@ async fn the_hosts_of_a_fleet_are_spread_over_a_cluster() {
     }
 }
 
-/// One instance makes a start that the replica does not hear of, and the master dies; the next start is by another.
+/// One instance makes a start that the replica does not receive, and the master fails; another instance makes the next start.
 async fn keeps_the_gap(fleet: &[Binary], hosts: &[&str], origin: &Origin, failover: impl AsyncFnOnce()) {
     const GAP: Duration = Duration::from_secs(8);
     let mut last = Vec::new();
@@ -212,7 +212,7 @@ async fn sentinel_successor_is_used_although_the_old_master_still_answers() {
     let mut failover = redis::cmd("SENTINEL");
     let () = failover.arg("FAILOVER").arg("main").query_async(&mut sentinel.connection().await).await.expect("it may");
     soon("all are at the successor", async || {
-        // As it is promoted it hangs up on all.
+        // A promoted replica closes all connections.
         let Ok(mut connection) = replica.try_connection().await else { return false };
         let mut subscribed = redis::cmd("PUBSUB");
         subscribed.arg("NUMSUB").arg("politely:all");

@@ -6,7 +6,7 @@ use crate::support::{Client, Origin, Reply, Response, eventually};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// What the machine's noise may add.
+/// Delay that a busy machine may add.
 const NOISE: Duration = Duration::from_millis(700);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -45,9 +45,9 @@ async fn a_busy_instance_and_another_take_turns() {
     eventually("the busy one is under way", || origin.log.pages().len() > 1).await;
     let began = Instant::now();
     assert_eq!(get(&fleet[1], &origin.url("/modest")).await.status(), 200);
-    // They take turns.
+    // The instances alternate.
     assert!(began.elapsed() < Duration::from_millis(300) * 3 + NOISE, "{:?}", began.elapsed());
-    // And has its own turn again soon.
+    // The busy instance gets its next slot soon.
     let before = origin.log.pages().len();
     eventually("the busy one goes on", || origin.log.pages().len() > before).await;
     let pages = origin.log.all().into_iter().filter(|seen| seen.path() != "/robots.txt").map(|seen| seen.at);
@@ -96,7 +96,7 @@ async fn retry_after_holds_all_instances_back() {
     }
     assert_eq!(get(&fleet[0], &origin.url("/refused")).await.status(), 429);
     let told = origin.log.one("/refused").at;
-    // It has to get round.
+    // The message has to reach the others.
     sleep(Duration::from_millis(300)).await;
     let url = origin.url("/after");
     let all = all(&fleet[1..], &url).await;
@@ -118,7 +118,7 @@ async fn host_without_a_delay_causes_no_server_calls() {
         assert_eq!(get(&fleet[0], &origin.url("/page")).await.status(), 200);
     }
     let calls = redis.script_calls().await - before;
-    // That it is there it tells every second.
+    // The instance sends a heartbeat every second.
     assert!(calls <= began.elapsed().as_secs() + 2, "{calls}");
 }
 
@@ -174,7 +174,7 @@ async fn wait_over_max_wait_for_another_instances_slot_is_refused_at_once() {
     let refused = get(&fleet[1], &origin.url("/page")).await;
     let told: u64 = refused.field("retry-after").expect("when to come back").parse().expect("seconds");
     assert!(refused.status() == 429 && (80..=100).contains(&told), "{} {told}", refused.status());
-    // And has not taken the turn with it.
+    // The refused request has not used up the slot.
     let url = origin.url("/page");
     let no_wait = format!("GET {url} HTTP/1.1\r\nHost: {}\r\nPrefer: wait=0\r\n\r\n", origin.authority("a.localhost"));
     let mut client = Client::open(fleet[0].address()).await;

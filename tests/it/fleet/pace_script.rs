@@ -76,7 +76,7 @@ async fn lua_script_matches_its_rust_model() {
     let (mut entry, mut known, mut now) = (None::<Entry>, vec![0], 0);
     for round in 0..4000 {
         if round % 200 == 199 {
-            // It is forgotten, or the clock is set back by an hour.
+            // The key is deleted, or the clock is set back by an hour.
             match round % 400 == 199 {
                 true => (entry, _) = (None, redis.del::<_, ()>(KEY).await.expect("it may")),
                 false => {

@@ -1,4 +1,4 @@
-//! Instances without their server, or without some of the others: all together are no faster than one may be.
+//! Instances without their server, or without some of the others: together they keep one pace.
 
 use super::faults::behind_relays;
 use super::{Binary, assert_apart, comes_to_say, get, says, site};
@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 const GAP: Duration = Duration::from_millis(500);
-/// What the machine's noise may add or take away.
+/// Time that a busy machine may add or take away.
 const NOISE: Duration = Duration::from_millis(400);
 
 /// Instances of a fleet of so many, by this server.
@@ -43,7 +43,7 @@ fn starts_since(origin: &Origin, from: Instant) -> Vec<Instant> {
     starts
 }
 
-/// As long as so many starts take, each of which may be one that an instance was due.
+/// Asserts that the starts keep one pace, except for one start that each instance may have been due.
 #[track_caller]
 fn assert_no_faster(starts: &[Instant], instances: u32) {
     let (Some(first), Some(last)) = (starts.first(), starts.last()) else { panic!("it goes on") };
@@ -142,7 +142,7 @@ async fn one_is_cut_off(of: u32) {
     let own = origin.log.starts("/page-0").into_iter().filter(|at| *at >= cut).count() as u32;
     println!("{} starts in {whole:?} of {of}, {own} of the one that was cut off", starts.len());
     assert!(own * GAP * of >= whole.saturating_sub(Duration::from_secs(8)), "it goes on: {own} in {whole:?}");
-    // It is back.
+    // The link is restored.
     relay.faults.holds.send_replace(false);
     for other in &others {
         comes_to_say(other, "no instance of the fleet is missing any more").await;
