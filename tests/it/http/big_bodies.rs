@@ -10,7 +10,7 @@ use std::time::Duration;
 const GIGABYTE: u64 = 1_000_000_000;
 /// Larger than the proxy's memory may grow, and short enough for an unoptimised TLS.
 const LARGE: u64 = 40_000_000;
-/// What a transfer may add to the proxy's memory: buffers of a few connections.
+/// Memory that a transfer may add to the proxy, in KiB: buffers of a few connections.
 const FLAT_KIB: u64 = 24 * 1024;
 
 fn pages(seen: &Seen) -> Reply {

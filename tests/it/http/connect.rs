@@ -1,4 +1,4 @@
-//! CONNECT (RFC 9110 §9.3.6): how the connection is taken over, and what is refused.
+//! CONNECT (RFC 9110 §9.3.6): the tunnel, and refusals.
 
 use crate::support::client::get;
 use crate::support::h2_client::{H2Client, request};
@@ -265,12 +265,12 @@ async fn other_protocols_inside_connect_are_closed() {
     {
         let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
         client.send(bytes).await;
-        // At once, without its end.
+        // Until the proxy closes: it does not wait for more.
         let rest = client.rest().await;
         // At most a TLS alert or a 400: nothing from an origin.
         assert!(rest.is_empty() || rest[0] == 0x15 || rest.starts_with(b"HTTP/1.1 400"), "{rest:?}");
     }
-    // What is a malformed request is told so, however it comes.
+    // A malformed request is answered, in any segmentation.
     let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
     client.send(b"GET /foo bar\r\n").await;
     assert!(client.glance(Duration::from_millis(100)).await.is_empty());

@@ -56,7 +56,7 @@ async fn answer_during_an_upload_reaches_the_client() {
         if origin.url("").starts_with("https") {
             let h2 = proxy.h2(&origin, "a.localhost").await;
             let mut pending = h2.send(request("POST", &origin.url("/early")), false).await;
-            // It may be answered already.
+            // The request may be answered already.
             pending.body(b"some").await.ok();
             assert_eq!(pending.response().await.unwrap().status(), 413);
         }
@@ -437,7 +437,7 @@ async fn close_delimited_tls_answer_without_close_notify_is_complete() {
             let read = stream.read(&mut head).await.unwrap_or_default();
             let length = match &head[..read] {
                 head if head.starts_with(b"GET /short") => "Content-Length: 20\r\n",
-                // Of a robots.txt nobody else vouches for its end.
+                // A robots.txt without a length would count as truncated.
                 head if head.starts_with(b"GET /robots.txt") => "Content-Length: 9\r\n",
                 _ => "",
             };

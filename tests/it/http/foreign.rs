@@ -1,4 +1,4 @@
-//! What clients speak that is no HTTP: SOCKS5 is served like CONNECT; the rest is told and closed at once.
+//! Clients that do not speak HTTP: SOCKS5 is served like CONNECT; others get an error and are closed at once.
 
 use crate::support::binary::politely;
 use crate::support::{Alpn, Binary, CLOSED_PORT, Client, Origin, Proxy, curl, test_ca};

@@ -181,7 +181,7 @@ async fn via_with_our_instance_name_is_a_loop() {
         .await;
     let response = client.response().await;
     assert_eq!((response.status(), response.head.proxy_error().as_deref()), (508, Some("proxy_loop_detected")));
-    // Another proxy on the way is none.
+    // A Via of another proxy is not a loop.
     let url = origin.url("/onwards");
     client.send(get(&url, &origin.authority("a.localhost")).replace("Accept", "Via: 1.1 other\r\nAccept")).await;
     assert_eq!(client.response().await.status(), 200);

@@ -64,7 +64,7 @@ async fn requests_and_connects_share_one_h2_connection_to_the_proxy() {
             assert_eq!(client.get(&origin.url("/x")).await.text(), "page /x");
             assert_refused(&client.get(&origin.url("/no")).await, 403, "http_request_denied", "robots-disallowed");
         }
-        // What is inside of a stream is intercepted like what is inside of a connection, in each version.
+        // TLS inside a stream is intercepted like TLS inside a connection, in both HTTP versions.
         let host = tls.authority("a.localhost");
         for alpn in [&b"h2"[..], b"http/1.1"] {
             let inside = client.connect(&host).await.expect("200");

@@ -26,7 +26,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Its head, and its payload.
+/// Reads one frame: its head and its payload.
 async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Option<([u8; 9], Vec<u8>)> {
     let mut head = [0; 9];
     stream.read_exact(&mut head).await.ok()?;
@@ -72,7 +72,7 @@ async fn flood(stream: impl AsyncRead + AsyncWrite, piece: &[u8]) {
     tokio::select! { () = sends => {} () = reads => {} }
 }
 
-/// Whether the end came within what is far less than `idle_timeout`.
+/// Whether the flood ended well before `idle_timeout`.
 async fn ends(name: &'static str, flood: impl Future<Output = ()>) -> (&'static str, bool) {
     (name, tokio::time::timeout(Duration::from_secs(40), flood).await.is_ok())
 }

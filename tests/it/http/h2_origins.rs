@@ -16,20 +16,20 @@ use tokio::time::sleep_until;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::rustls::server::Acceptor;
 
-/// What such an origin does about the streams of one connection.
+/// The origin's behaviour towards the streams of one connection.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     /// GOAWAY behind so many.
     GoAway(usize),
     /// The same with three, and the other streams are passed over.
     Leave,
-    /// One at a time.
+    /// Accepts one stream at a time.
     One,
     /// The first of each connection is refused.
     Refuse,
-    /// It asks for HTTP/1.1, and speaks that too.
+    /// Resets with HTTP_1_1_REQUIRED, and also speaks HTTP/1.1.
     Http1,
-    /// Whoever does not offer HTTP/2 is hung up on once the handshake is done (nghttpd).
+    /// Closes the connection of a client without HTTP/2 after the handshake, like nghttpd.
     Silent,
     /// GOAWAY to the first stream of each connection, which is passed over.
     PassOver(h2::Reason),
@@ -41,7 +41,7 @@ enum Way {
     TooMuch,
     /// The first stream of all is answered by half, all others with a field that has a control character. It speaks HTTP/1.1 too.
     BadField,
-    /// The same for all streams, and HTTP/2 is all that it speaks.
+    /// The same for all streams, on an HTTP/2-only origin.
     BadFieldAlone,
     /// 101 before each answer, as only HTTP/1.1 has it.
     Switching,

@@ -4,7 +4,7 @@ use crate::support::client::get;
 use crate::support::h2_client::request;
 use crate::support::{Alpn, Binary, Client, H2Client, Origin, Proxy, eventually};
 
-/// As large as most sites' would be if they tried.
+/// A robots.txt near the size limit.
 fn large_robots() -> String {
     let mut text = "User-agent: *\nDisallow: /no\n".to_owned();
     while text.len() < 490_000 {
@@ -66,7 +66,7 @@ async fn unread_robots_copies_share_one_buffer_over_http1() {
     }
     let grown = (binary.peak_kib() - before) / 1024;
     assert!(grown < 60, "{grown} MiB more for 200 that do not read");
-    // Whoever reads on has all of them.
+    // A client that reads gets all answers.
     let mut reader = clients.pop().expect("there are some");
     let mut rest = 0;
     reader

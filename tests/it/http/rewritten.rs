@@ -1,4 +1,4 @@
-//! How a message is framed is said anew on each side (RFC 9112 §7): nothing of the sender's framing is handed on.
+//! Each side of the proxy frames messages anew (RFC 9112 §7): the sender's framing is not forwarded.
 
 use crate::support::client::get;
 use crate::support::message::{find, lossy};

@@ -94,7 +94,7 @@ async fn http_1_0_client_gets_no_trailers() {
     assert!(all.ends_with("\r\n\r\nbody") && all.contains("Connection: close\r\n"), "{all}");
 }
 
-/// What no trailer may say, or nobody but us (RFC 9110 §6.5.1); the last is said by another, and passes.
+/// Fields that are forbidden in trailers, or reserved to us (RFC 9110 §6.5.1); the last names another proxy, and passes.
 const FORBIDDEN: [(&str, &str); 7] = [
     ("keep-alive", "timeout=5"),
     ("set-cookie", "a=b"),
@@ -110,7 +110,7 @@ async fn forbidden_trailers_are_not_forwarded() {
     let answer = |seen: &Seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => {
-            // What HTTP/2 knows nothing of makes the message malformed there.
+            // In HTTP/2, Keep-Alive would make the message malformed.
             let forbidden = FORBIDDEN.iter().filter(|it| seen.protocol == Protocol::Http1 || it.0 != "keep-alive");
             let reply = forbidden.fold(Reply::text("body"), |reply, (name, value)| reply.trailer(name, value));
             reply.trailer("x-sum", "9").trailer("proxy-status", "other; received-status=200")

@@ -1,4 +1,4 @@
-//! Which version of HTTP the origin is spoken to in: the client's own, where both can.
+//! The HTTP version to the origin: that of the client, if the origin supports it.
 
 use crate::support::{Alpn, Origin, Protocol, Proxy};
 

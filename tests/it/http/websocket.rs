@@ -10,7 +10,7 @@ async fn origins() -> (Origin, Origin) {
         "/robots.txt" => Reply::text(ROBOTS),
         _ => Reply::websocket().field("X-Origin", "yes"),
     };
-    // The TLS origin would rather speak h2, in which there is no such upgrade.
+    // The TLS origin prefers h2, which has no Upgrade.
     (Origin::http(handler).await, Origin::https(Alpn::Both, handler).await)
 }
 
