@@ -13,7 +13,7 @@ async fn status_classes_of_robots_txt_follow_rfc_9309() {
         // A download that succeeds (RFC 9309 §2.3.1.1), though "accepted" may mean that there will be another file.
         (202, Means::Rules),
         (203, Means::Rules),
-        // They have no content, whatever comes with them.
+        // These statuses have no content, whatever follows the head.
         (204, Means::AllowAll),
         // A part of nothing in particular; what some requests of WebDAV have done; a difference from something (RFC 3229).
         (206, Means::Unreachable),
@@ -46,7 +46,7 @@ async fn status_classes_of_robots_txt_follow_rfc_9309() {
     ] {
         let origin = origin(move |_| Reply::status(status).body(KEEP_OUT)).await;
         assert_eq!(meaning(&proxy, &origin).await, means, "status {status}");
-        // One that could be the fault of how it was asked is asked again.
+        // An answer that may be caused by the form of the request is retried.
         assert_eq!(origin.log.count("/robots.txt"), if status == 400 { 2 } else { 1 }, "status {status}");
     }
 }
@@ -90,7 +90,7 @@ async fn partial_content_counts_only_if_it_is_the_whole_file() {
         (format!("lines 0-{}/{length}", length - 1), Means::Unreachable),
         ("bytes 0-18446744073709551615/0".to_owned(), Means::Unreachable),
         ("bytes 0-/".to_owned(), Means::Unreachable),
-        // It says that there is more than has come, or less.
+        // The stated length is longer or shorter than the body.
         (format!("bytes 0-{length}/{}", length + 1), Means::Unreachable),
         ("bytes 0-9/10".to_owned(), Means::Unreachable),
     ] {

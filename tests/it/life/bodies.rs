@@ -77,7 +77,7 @@ async fn body_that_is_not_a_robots_txt_has_no_rules() {
     }
 }
 
-/// As a text editor of Windows saves it under the name "Unicode".
+/// The encoding that Windows text editors call "Unicode".
 fn utf16(bytes: fn(u16) -> [u8; 2]) -> Vec<u8> {
     format!("\u{feff}{KEEP_OUT}").encode_utf16().flat_map(bytes).collect()
 }
@@ -115,7 +115,7 @@ async fn utf16_and_utf32_files_are_decoded_or_disallow_everything() {
     }
     let [le, be, wide, _] = encoded(KEEP_OUT);
     let text = KEEP_OUT.as_bytes();
-    // As a file that is appended to by a program with another idea of text, or sent as lines of bytes.
+    // Models a file that a program with another encoding has appended to.
     for (name, body) in [
         ("text and UTF-16", [text, &le[..]].concat()),
         ("a byte and UTF-16", [b"\n", &le[..]].concat()),
@@ -171,7 +171,7 @@ async fn content_codings_are_decoded_in_order_and_unknown_ones_are_unreachable()
         ("br, gzip", gzip(&br(text)), Means::Rules),
         ("zstd, br, gzip", gzip(&br(&zstd(text))), Means::Rules),
         ("gzip", [gzip(&text[..10]), gzip(&text[10..])].concat(), Means::Rules),
-        // As it lies on the disk, whatever is said of it.
+        // A compressed file on the site's disk, sent without Content-Encoding.
         ("", gzip(&gzip(text)), Means::Rules),
         ("identity", gzip(text), Means::Rules),
         (" ,", gzip(text), Means::Rules),
@@ -180,12 +180,12 @@ async fn content_codings_are_decoded_in_order_and_unknown_ones_are_unreachable()
         ("gzip", text.to_vec(), Means::Unreachable),
         ("gzip", gzip(text)[..20].to_vec(), Means::Unreachable),
         ("zstd", zstd(text)[..20].to_vec(), Means::Unreachable),
-        // It is not what it says, and can be read.
+        // Plain text with a wrong Content-Encoding can be read.
         ("compress", text.to_vec(), Means::Rules),
         ("aws-chunked", text.to_vec(), Means::Rules),
         ("utf-8", text.to_vec(), Means::Rules),
         ("UTF-16", utf16(u16::to_le_bytes), Means::Rules),
-        // It cannot: these are rules that nobody knows, and not none.
+        // Really compressed, the file cannot be read: its rules are unknown, not missing.
         ("compress", b"\x1f\x9d\x90".to_vec(), Means::Unreachable),
         ("xz", b"\xfd7zXZ\0\0\x04\xe6\xd6\xb4\x46".to_vec(), Means::Unreachable),
         ("lz4", b"\x04\x22\x4d\x18\x64\x40\xa7".to_vec(), Means::Unreachable),

@@ -121,7 +121,7 @@ async fn renewal_may_wait_longer_than_max_wait() {
         let proxy = Proxy::start(&yaml).await;
         assert_eq!(proxy.get(&origin.url("/open")).await.status(), 200);
         tokio::time::sleep(Duration::from_millis(600)).await;
-        // It is too early for another page; this asks for the renewal all the same.
+        // It is too early for another page, but the request still causes the renewal.
         proxy.get(&origin.url("/private")).await;
         eventually("the renewal", || origin.log.count("/robots.txt") == 2).await;
         let renewal = &origin.log.of("/robots.txt")[1];
@@ -356,7 +356,7 @@ async fn robots_fetch_refused_by_pacing_is_not_recorded_as_a_failure() {
     let origin = Origin::site(KEEP_OUT).await;
     let proxy = Proxy::start("pace: { key: address, min_delay: 3s, max_wait: 100ms }").await;
     assert_eq!(proxy.get(&origin.url_at("a.localhost", "/open")).await.status(), 200);
-    // One pace for both names: the second one's robots.txt would come too early.
+    // Both names share one pace: a fetch of the second robots.txt would come too early.
     let there = origin.url_at("b.localhost", "/open");
     let refused = proxy.get(&there).await;
     assert_eq!(refused.status(), 429, "{}", refused.text());

@@ -22,7 +22,7 @@ async fn fetch(proxy: &Binary, origin: &Origin, hosts: std::ops::Range<usize>) {
 fn names(directory: &std::path::Path) -> Vec<String> {
     let files = std::fs::read_dir(directory.join("store")).expect("it is there").flatten();
     let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
-    // But for what is shared with others of this machine, what its watchers show, and its name.
+    // Except the pace file, the admin token and the instance name.
     names
         .filter(|name| !name.starts_with("politely.") && !["admin-token", "instance"].contains(&name.as_str()))
         .collect()

@@ -111,7 +111,7 @@ async fn robots_redirect_to_https_drops_credentials_and_cookies() {
     let hop = secure.log.one("/robots.txt");
     assert_eq!(hop.host, secure.authority("b.localhost"));
     assert!(hop.fields.iter().all(|(_, value)| !value.contains("secret") && !value.contains("a=b")), "{hop:?}");
-    // What was found there is the first authority's alone.
+    // The file found there applies only to the first authority.
     assert_eq!(proxy.get(&secure.url_at("b.localhost", "/private")).await.status(), 403);
     assert_eq!(secure.log.count("/robots.txt"), 2, "the other authority is asked for its own");
 }
@@ -283,7 +283,7 @@ async fn unanswered_redirected_fetches_make_room_for_others() {
     let proxy = Proxy::start("robots: { timeout: 10m }\npace: { max_wait: 10m }").await;
     let get =
         async |host: &str| proxy.client().await.get(&origin.url_at(host, "/"), &origin.authority(host)).await.status();
-    // Names of one site, of which there may be any number.
+    // A site can use any number of names.
     let bad = join_all((0..4).map(async |number| {
         loop {
             assert_eq!(get(&format!("bad{number}.evil.localhost")).await, 503);

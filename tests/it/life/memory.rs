@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// Sites whose long robots.txt is no other's.
+/// Sites with long robots.txt files that all differ.
 pub async fn sites(crawl_delay: u64) -> Origin {
     Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => {

@@ -202,7 +202,7 @@ async fn kill_at_any_moment_keeps_fresh_copies_and_no_torn_ones() {
     let mut next = 0;
     for round in 0..8 {
         let before = origin.log.count("/robots.txt");
-        // What was known for a while before the kill is known still, and right.
+        // Copies stored well before the kill are still there, and intact.
         for &host in &settled {
             let (url, other) = (format!("/h{host}"), format!("/h{}", host + 1));
             let at = format!("h{host}.localhost");

@@ -16,7 +16,7 @@ async fn slow() -> Origin {
     site("0.5").await
 }
 
-/// What begins with `/page/long` is answered after a second.
+/// A site with this crawl delay. Paths that begin with `/page/long` are answered after a second.
 async fn site(delay: &str) -> Origin {
     let robots = format!("User-agent: *\nCrawl-delay: {delay}\nDisallow: /private\n");
     Origin::http(move |seen| match seen.path() {
@@ -65,7 +65,7 @@ fn crawl(proxy: &Binary, origin: &Origin, name: &str) -> tokio::task::JoinHandle
     })
 }
 
-/// By the kernel's clock, by which arrivals are noted, nothing is put down to noise.
+/// Allows no noise, as arrivals are stamped by the kernel.
 #[track_caller]
 fn assert_gaps(origin: &Origin, gap: Duration, at_least: usize) {
     let gaps = origin.log.gaps("/page");
@@ -177,7 +177,7 @@ async fn killed_process_is_replaced_and_the_gap_is_kept() {
     eventually("the next page", || pages() > before).await;
     assert!(killed.elapsed() < GAP + Duration::from_secs(1), "{:?}", killed.elapsed());
     eventually("pages of the others", || pages() >= before + 8).await;
-    // What was known is known, and what is new is kept by whoever has the store now.
+    // Known copies are still used, and new ones are stored by the process that has taken over the store.
     let other = origin_of_rules().await;
     assert_eq!(get(&second, &other.url("/private")).await, 403);
     assert_eq!(get(&third, &other.url("/private")).await, 403);
@@ -254,7 +254,7 @@ async fn process_stopped_during_its_slot_keeps_it_with_a_warning() {
     let (one, other) = (serve(directory.path()).await, serve(directory.path()).await);
     let long = crawl(&one, &origin, "/page/long/one");
     eventually("its turn", || origin.log.count("/page/long/one/0") == 1).await;
-    // Else it has the right to fetch that still, behind everybody's back.
+    // Otherwise the process would still hold the fetch lock.
     eventually("the copy of robots.txt", || has_copy(directory.path())).await;
     one.signal(libc::SIGSTOP);
     let next = crawl(&other, &origin, "/page/next");
@@ -400,7 +400,7 @@ async fn garbage_in_the_pace_file_is_tolerated() {
         assert_eq!(get(&proxy, &origin.url("/page")).await, 200);
     }
     assert_gaps(&origin, GAP, 3);
-    // What is owed to one that comes now may be lost in it.
+    // Debts may be lost with the garbage.
     let next = serve(directory.path()).await;
     assert_eq!(get(&next, &origin.url("/page")).await, 200);
 }
@@ -424,7 +424,7 @@ async fn process_with_an_unwritable_pace_file_keeps_its_own_gap() {
     assert_eq!(proxy.output().matches("nothing is shared").count(), 1, "{}", proxy.output());
 }
 
-/// Of whichever robots.txt.
+/// Whether the store has a copy of any robots.txt.
 fn has_copy(directory: &Path) -> bool {
     std::fs::metadata(directory.join("robots.copies.1")).is_ok_and(|file| file.len() > 0)
 }

@@ -1,4 +1,4 @@
-//! Hosts that say nothing, as many of a broad crawl do: who waits for them, and who does not.
+//! Silent hosts, which are common in broad crawls: which requests wait for them.
 
 use super::{KEEP_OUT, origin};
 use crate::serving::access::{request, users};
@@ -100,7 +100,7 @@ async fn stalling_long_files_have_bounded_places_and_leave_some_to_others() {
     let long = format!("{KEEP_OUT}{}", "# a comment\n".repeat(2000));
     let origin = origin(move |seen| match seen.host.starts_with("silent") {
         true => {
-            // It goes on for minutes.
+            // The answer takes minutes.
             let pieces: Vec<&str> = [&*long].into_iter().chain(["#"; 1000]).collect();
             Reply::drip(&pieces, Duration::from_millis(300))
         }

@@ -62,7 +62,7 @@ async fn admitted_if_kept(gate: &Gate, authority: &Authority, target: &str) -> O
     }
 }
 
-/// The version of a copy, all of which has to be of that version.
+/// The version of a copy, after checking that all parts are of that version.
 async fn explained(gate: &Gate, authority: &Authority, target: &str) -> u32 {
     let request = Request::new(authority, target.as_bytes());
     let why = gate.explain(&request, &HostRules::new(Arc::default()), None).await.expect("an explanation");
