@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const BREAKER: &str = "pace: { breaker: { after: 3, pause: 1h }, max_wait: 0 }";
 
-/// So many pages, all answered with this status by the host itself.
+/// Requests this many pages, which the host itself answers with this status.
 async fn turned_away(proxy: std::net::SocketAddr, origin: &super::Origin, count: usize, status: u16) {
     for _ in 0..count {
         let response = get(proxy, &origin.url("/page")).await;
@@ -62,7 +62,7 @@ async fn one_trial_request_after_the_pause_decides() {
     assert_paused(&proxy.get(&origin.url("/page")).await, 1, 1);
     status.store(200, Ordering::Relaxed);
     assert_eq!(goes().await.status(), 200);
-    // As any backoff ends, by halves.
+    // The backoff is halved by each success.
     for _ in 0..4 {
         assert_eq!(goes().await.status(), 200);
     }
@@ -128,7 +128,7 @@ async fn pause_survives_a_restart() {
     let (origin, _) = with_status(403).await;
     let proxy = Binary::serve(BREAKER).await;
     turned_away(proxy.address(), &origin, 3, 403).await;
-    // It is written behind those who serve, at once.
+    // The store is written in the background, without delay.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let proxy = Binary::serve_in(proxy.kill().await, BREAKER).await;
     assert_paused(&get(proxy.address(), &origin.url("/page")).await, 3400, 3600);
@@ -170,7 +170,7 @@ async fn all_know(proxies: &[Binary], origin: &super::Origin) {
         loop {
             let response = get(proxy.address(), &origin.url("/page")).await;
             if response.text().contains("host-paused") {
-                // By the clocks of several instances.
+                // Allows for differences between the instances' clocks.
                 assert_paused(&response, 3400, 3601);
                 break;
             }

@@ -20,7 +20,7 @@ pub(super) async fn not_at_midnight() {
     }
 }
 
-/// Of a password, at the lowest cost.
+/// The hash of a password at the lowest cost.
 fn hash(password: &str) -> String {
     let cheap = Params::new(8, 1, 1, None).expect("cheap");
     Argon2::from(cheap).hash_password(password.as_bytes()).expect("a hash").to_string()
@@ -118,7 +118,7 @@ async fn budget_of_a_user_covers_all_hosts() {
     assert_eq!((by("alice", "a.localhost").await.status(), by("alice", "b.localhost").await.status()), (200, 200));
     let refused = by("alice", "a.localhost").await;
     assert_eq!((refused.status(), refused.problem()["budget_of"].clone()), (429, "user=alice".into()));
-    // Hers is not taken from the host's, of which three are left.
+    // Her requests do not count towards the host's budget, of which three are left.
     for status in [200, 200, 200, 429] {
         assert_eq!(by("bob", "a.localhost").await.status(), status);
     }
@@ -150,7 +150,7 @@ async fn budget_of_a_user_limits_tunnels() {
         statuses.push(connect(&proxy, "").await.1);
     }
     assert_eq!(statuses, [200, 200, 429]);
-    // Who may have no request waiting has no CONNECT waiting, and who does not want to wait does not.
+    // CONNECT obeys `max_waiting: 0` and `Prefer: wait=0` like other requests.
     let slow = "pace: { min_delay: 30s }";
     for (proxy, fields, refused) in [
         (Proxy::start(&format!("{}\n{slow}", user("max_waiting: 0"))).await, "", 503),
@@ -300,7 +300,7 @@ async fn spending_while_the_fleet_server_was_lost_is_reported_later() {
     let all_say = async |fleet: &[Binary], what: &str, times: usize| {
         eventually(what, || fleet.iter().all(|it| it.output().matches(what).count() >= times)).await;
     };
-    // One host's is spent before, as both have heard.
+    // The budget of one host was spent before, and both instances know.
     let addresses: Vec<_> = fleet.iter().map(Binary::address).collect();
     let (spent, page) = (origin.url_at("spent.localhost", "/spent"), origin.url("/page"));
     assert_eq!(statuses(&addresses, &spent, 12).await[10..], [429, 429]);

@@ -1,4 +1,4 @@
-//! Pay per crawl (Cloudflare): what a client promises to pay is signed, counted against a budget of money, and its answer is told of.
+//! Pay per crawl (Cloudflare): price offers are signed and counted against a budget of money, and charges are reported.
 
 use super::budget::not_at_midnight;
 use super::{ADMIN, json};

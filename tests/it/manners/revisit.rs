@@ -85,7 +85,7 @@ async fn min_revisit_304_contains_the_caching_fields() {
     let age: u64 = same.field("age").expect("how old it is").parse().expect("seconds");
     assert!(all.starts_with(&expected) && (7..60).contains(&age), "{all:?}");
     assert!(same.field("set-cookie").is_none() && same.field("last-modified").is_none(), "{all:?}");
-    // What the site itself has confirmed is remembered as well.
+    // A 304 of the site itself counts as a visit as well.
     assert_eq!(with(client, &origin, "GET", "/other", "If-None-Match: \"old\"\r\n").await.status(), 304);
     let same = with(client, &origin, "GET", "/other", "If-None-Match: W/\"a,b\"\r\n").await;
     assert_eq!((same.status(), same.field("etag"), same.field("vary")), (304, Some("\"a,b\""), Some("Accept")));
@@ -113,7 +113,7 @@ async fn min_revisit_applies_to_http2() {
     let proxy = Proxy::start(REVISIT).await;
     let client = proxy.h2(&origin, "a.localhost").await;
     assert_eq!(client.get(&origin.url("/page")).await.status(), 200);
-    // Its end reaches the client a moment before it is noted.
+    // The client sees the end of the answer a moment before the visit is recorded.
     eventually("the delivery is noted", || proxy.counts().forwarded == 1).await;
     assert_eq!(client.get(&origin.url("/page")).await.status(), 429);
 }
