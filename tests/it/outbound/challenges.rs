@@ -1,4 +1,4 @@
-//! Sites that ask for a signature (`Accept-Signature`): what they get, and what is not given.
+//! Sites that ask for a signature (`Accept-Signature`).
 
 use super::signing::{Keys, is_signed};
 use crate::rules::{asked, counted};
@@ -6,7 +6,7 @@ use crate::support::{Alpn, Origin, Proxy, Reply, Seen};
 
 const CHALLENGE: &str = r#"sig1=("@authority" "signature-agent";key="sig1");tag="web-bot-auth""#;
 
-/// 403 to what is not signed, robots.txt included; `/never` is never content.
+/// Answers 403 to unsigned requests, including robots.txt, and always to `/never`.
 fn asks(seen: &Seen) -> Reply {
     let is_good = is_signed(seen) && seen.path() != "/never";
     match seen.path().as_str() {
@@ -173,7 +173,7 @@ async fn nonce_of_the_site_is_used_once() {
         assert_eq!(nonces.len(), 2, "{page}: {nonces:?}");
         assert!(nonces[0].is_none() && nonces[1].is_some(), "{page}: {nonces:?}");
     }
-    // What may not be repeated leaves its nonce to the client's next try.
+    // A request that may not be retried leaves its nonce to the client's next request.
     let host = origin.authority("a.localhost");
     for status in [401, 200] {
         let mut client = proxy.client().await;

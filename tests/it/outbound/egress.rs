@@ -1,8 +1,8 @@
-//! Where requests may go: not to this machine and its network, unless somebody said so.
+//! Permitted destinations: not this machine and its network, unless configured.
 
 use crate::support::{Alpn, Client, Origin, Proxy, assert_refused};
 
-/// As somebody gets it who configures nothing.
+/// The default rules.
 const CLOSED: &str = "egress: { allow: [] }";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -174,7 +174,7 @@ async fn networks_can_be_allowed_and_denied_separately() {
     ] {
         let proxy = Proxy::start(&format!("egress: {egress}")).await;
         assert_eq!(proxy.get(&origin.url_at("127.0.0.1", "/x")).await.status(), first, "{egress}");
-        // Where the machine has only one loopback address, there is no second to try.
+        // The machine may have only one loopback address.
         let Ok(other) = &other else { continue };
         assert_eq!(proxy.get(&other.url_at("127.0.0.2", "/x")).await.status(), second, "{egress}");
     }

@@ -226,7 +226,7 @@ async fn client_without_our_authority_fails_its_handshake() {
     let proxy = Proxy::start("").await;
     let client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
     assert!(client.try_tls("a.localhost", test_ca().pem_file(), H1).await.is_err(), "it must trust our authority");
-    // And nobody else is disturbed.
+    // Other clients are not affected.
     let mut client = proxy.tls(&origin, "a.localhost", H1).await;
     client.send(get("/x", &origin.authority("a.localhost"))).await;
     assert_eq!(client.response().await.status(), 200);

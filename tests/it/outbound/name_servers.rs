@@ -10,7 +10,7 @@ use tokio::net::UdpSocket;
 const A: u8 = 1;
 const AAAA: u8 = 28;
 
-/// What a server answers (RFC 1035 §4.1) for names such as `what.example`. `None`: nothing.
+/// The server's answer (RFC 1035 §4.1), by the first label of the name. `None`: no answer.
 fn answer(question: &[u8]) -> Option<Vec<u8>> {
     let what = question.get(13..13 + usize::from(*question.get(12)?))?;
     let end = 12 + question[12..].iter().position(|byte| *byte == 0)? + 5;

@@ -7,7 +7,7 @@ use crate::support::websocket::WebSocket;
 use crate::support::{Alpn, Binary, Conduct, Origin, Parent, Proxy, Reply, Response, Seen, assert_refused, test_ca};
 
 const NAME: &str = "a_b.c.localhost";
-/// What others make of it.
+/// The form to which some programs change the name.
 const OTHER: &str = "a-b.c.localhost";
 
 fn answer(seen: &Seen) -> Reply {

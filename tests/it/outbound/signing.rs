@@ -61,7 +61,7 @@ impl Keys {
         self.verify_with(seen, "")
     }
 
-    /// The same of one that covers this line too.
+    /// Verifies a signature that also covers this line.
     fn verify_with(&self, seen: &Seen, line: &str) -> String {
         let (agent, input) = (seen.field("signature-agent").unwrap(), seen.field("signature-input").unwrap());
         let signature = seen.field("signature").unwrap();

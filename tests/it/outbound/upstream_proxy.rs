@@ -1,4 +1,4 @@
-//! Everything by way of a proxy beyond this one (`egress.upstream_proxy`).
+//! Requests through an upstream proxy (`egress.upstream_proxy`).
 
 use crate::support::websocket::WebSocket;
 use crate::support::{Alpn, Client, Conduct, Origin, Parent, Proxy, Reply, assert_refused};
@@ -59,7 +59,7 @@ async fn https_pages_and_robots_txt_use_connect_to_the_upstream_proxy() {
         assert_eq!(client.get("/no", &host).await.status(), 403);
         assert!(parent.lines().iter().all(|line| *line == format!("CONNECT {host} HTTP/1.1")), "{:?}", parent.lines());
         assert!(parent.asked().iter().all(|head| head.field("proxy-authorization") == Some(SHOWN)));
-        // One for robots.txt, one for the pages, unless they share one.
+        // robots.txt and the pages may share a connection.
         assert!(parent.connections() <= 2, "{}", parent.connections());
         assert_eq!(origin.log.one("/robots.txt").sni.as_deref(), Some("a.localhost"));
         assert_eq!(parent.connections(), origin.connections());
@@ -183,7 +183,7 @@ async fn websockets_use_connect_to_the_upstream_proxy() {
     }
 }
 
-/// What a parent does, and what becomes of a request: status, type of RFC 9209.
+/// Behaviour of the upstream proxy, and the result of a request: status, error type of RFC 9209.
 const BAD: [(Conduct, u16, &str); 9] = [
     (Conduct::Ask("bob:other"), 502, "proxy_configuration_error"),
     (Conduct::Say("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"), 502, "destination_unavailable"),
@@ -214,7 +214,7 @@ async fn upstream_proxy_failures_are_reported_without_credentials() {
         );
         let told = format!("{:?} {}", response.head, response.text());
         assert!(!told.contains("alice") && !told.contains("secret") && !told.contains("YWxp"), "{told}");
-        // The same for what it is asked to tunnel.
+        // The same for tunnels.
         proxy
             .reload(&format!(
                 "egress: {{ upstream_proxy: '{}' }}\nintercept: {{ default: tunnel }}\n{yaml}",
@@ -247,7 +247,7 @@ async fn unreachable_and_untrusted_upstream_proxies_are_reported() {
     .await;
     assert_refused(&ask(&proxy).await, 502, "connection_refused", "connection_refused");
 
-    // Its certificate is for `localhost`, not for the address.
+    // The upstream proxy's certificate is for `localhost`, not for the address.
     let strange = Parent::start_tls(Conduct::Serve).await;
     let url = strange.url("").replace("localhost", "127.0.0.1");
     let proxy = Proxy::start(&format!("egress: {{ upstream_proxy: '{url}' }}\n{ignore}")).await;
@@ -258,7 +258,7 @@ async fn unreachable_and_untrusted_upstream_proxies_are_reported() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn errors_of_the_upstream_proxy_are_not_taken_for_robots_txt() {
     let origin = Origin::site(ROBOTS).await;
-    // As a page of the site either would mean that everything is allowed.
+    // As an answer of the site, each would mean that everything is allowed.
     for said in [
         "HTTP/1.1 407 Who\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 403 No\r\nProxy-Status: parent; error=http_request_denied\r\nContent-Length: 0\r\n\r\n",
@@ -289,7 +289,7 @@ async fn errors_of_the_upstream_proxy_are_not_taken_for_robots_txt() {
         let page = through(&parent, "", "").await.get(&origin.url("/no")).await;
         assert_eq!((page.status(), page.head.proxy_error()), (status, None), "the page itself is asked for");
     }
-    // Of a request itself a 407 is ours to mend, not the client's.
+    // A 407 to a page is our fault, not the client's.
     let parent = Parent::start(Conduct::Ask("bob:b")).await;
     let proxy = through(&parent, USER, "hosts: { '*': { robots: ignore } }").await;
     let response = proxy.get(&origin.url("/x")).await;
@@ -308,7 +308,7 @@ async fn upstream_proxy_that_is_our_own_address_is_a_loop() {
     let response = client.get("/x", &tls.authority("a.localhost")).await;
     assert_refused(&response, 508, "proxy_loop_detected", "loop");
 
-    // By way of another, which tunnels.
+    // Through another proxy, which tunnels.
     let other = Proxy::start(&format!("intercept: {{ default: tunnel }}\n{own}")).await;
     proxy
         .reload(&format!(

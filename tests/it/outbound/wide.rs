@@ -101,7 +101,7 @@ impl Certificates {
         self.0.path().join(name).display().to_string()
     }
 
-    /// What has the proxy trust the authorities.
+    /// Settings that make the proxy trust the authorities.
     fn trusted(&self, hosts: &str) -> String {
         format!("egress: {{ ca_file: '{}' }}\nhosts: {{ {hosts} }}", self.file("roots.pem"))
     }
@@ -142,9 +142,9 @@ impl Server {
     }
 }
 
-/// The kind of its certificate, how it is started, and what comes of it: a part of its page, or of why there is none.
+/// Kind of the server's certificate, options of the server, and a part of the expected page or error.
 const CASES: &[(&str, &str, &str)] = &[
-    // What rustls speaks.
+    // Servers that rustls supports.
     ("p256", "", "TLSv1.3"),
     ("rsa", "-tls1_2", "ECDHE-RSA"),
     ("ed25519", "-tls1_3", "TLSv1.3"),
@@ -191,7 +191,7 @@ const CASES: &[(&str, &str, &str)] = &[
     // Chains.
     ("behind", "-cert_chain near.pem", "TLSv1.3"),
     ("behind", "-cert_chain far.pem", "TLSv1.3"),
-    // What is refused all the same.
+    // Servers that are refused by OpenSSL as well.
     ("cn-other", "", "not valid for a.localhost, only for b.localhost"),
     ("cn-and-san", "", "not valid for a.localhost, only for b.localhost"),
     ("v1-other", "", "not valid for a.localhost, only for b.localhost"),
@@ -236,7 +236,7 @@ const AUTHORITY: &str = "`egress.ca_file`";
 const TUNNEL: &str = "`intercept: tunnel` for this host in `hosts`";
 const NONE: &str = "no setting";
 
-/// The kind of its certificate, how it is started, what is wrong with it, and what helps.
+/// Kind of the server's certificate, options of the server, the expected error, and the setting that helps.
 const REFUSED: &[(&str, &str, &str, &str)] = &[
     // Versions.
     ("rsa", "-tls1_1 -cipher ALL:@SECLEVEL=0", "neither TLS 1.2 nor TLS 1.3", LEGACY),
@@ -261,7 +261,7 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
     ("tiny", "-tls1_2 -cipher ALL:@SECLEVEL=0", "a key in the server's certificate chain is too short", OFF),
     ("self1024", "-tls1_2 -cipher ALL:@SECLEVEL=0", "a key in the server's certificate chain is too short", OFF),
     ("self2048", "", "self-signed", OFF),
-    // Who it is, and who we are.
+    // Certificates of the server, and of ours.
     ("v1-untrusted", "", "issuer is not trusted", AUTHORITY),
     ("p521-untrusted", "", "issuer is not trusted", AUTHORITY),
     ("rsa", "-Verify 1 -verify_return_error -CAfile ca.pem", "requires a client certificate", SHOWN),
@@ -274,7 +274,7 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
         SHOWN,
     ),
     ("behind", "-cert_chain long.pem", "chain is longer than 16 KiB", TUNNEL),
-    // What nothing helps against.
+    // Errors that no setting helps against.
     ("dsa", "-tls1_2 -cipher ALL:@SECLEVEL=0", "none of the TLS parameters offered", NONE),
     ("rsa", "-tls1_2 -cipher AECDH-AES128-SHA:@SECLEVEL=0", "none of the TLS parameters offered", NONE),
     ("rsa", "-tls1_2 -cipher NULL-SHA256:@SECLEVEL=0", "none of the TLS parameters offered", NONE),
@@ -283,7 +283,7 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
     ("p256", "-alpn spdy/1", "any offered version of HTTP", NONE),
 ];
 
-/// A server that answers each ClientHello like this, and closes: what is wrong with it.
+/// Answers of a server to each ClientHello before it closes, and the expected error.
 const ODD: &[(&[u8], &str)] = &[
     // Alerts: handshake_failure (what servers say that have RC4 or 3DES alone), insufficient_security, protocol_version, internal_error.
     (&[21, 3, 3, 0, 2, 2, 40], "none of the TLS parameters offered"),
@@ -333,7 +333,7 @@ async fn with_each_setting(certificates: &Certificates) -> Vec<(&'static str, Pr
     proxies
 }
 
-/// What is wrong in the answers of each proxy from a server where `helps` is said to help.
+/// Wrong answers of the proxies, if the error should suggest `helps`.
 async fn faults(proxies: &[(&str, Proxy)], port: u16, said: &str, helps: &str, roots: &str) -> Vec<String> {
     let mut faults = Vec::new();
     for (setting, proxy) in proxies {
@@ -346,7 +346,7 @@ async fn faults(proxies: &[(&str, Proxy)], port: u16, said: &str, helps: &str, r
         };
         let (status, text) = (got.heads.last().map(|head| head.status()), got.text());
         let is_right = match *setting {
-            // Where an old version may be the cause, the sentence with `tls: legacy` says more.
+            // If an old TLS version may be the cause, the sentence with `tls: legacy` is longer.
             "" => status == Some(502) && text.contains(said) && (text.contains(helps) || helps == NONE),
             setting if setting == helps => status == Some(200),
             LEGACY if helps == NONE => status == Some(502) && text.contains(NONE) && !text.contains(LEGACY),
