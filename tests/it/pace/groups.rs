@@ -12,7 +12,7 @@ use tokio::time::sleep;
 const SLOW: Duration = Duration::from_secs(2);
 const QUICK: Duration = Duration::from_millis(100);
 const TIME: Duration = Duration::from_secs(7);
-/// What instances' estimates of the server's clock differ by on a busy machine: too little to take the one delay for the other.
+/// Error of the instances' clock estimates on a busy machine: less than the difference between the two delays.
 const CLOCKS: Duration = Duration::from_millis(80);
 
 fn robots() -> String {

@@ -7,7 +7,7 @@ use crate::support::{Alpn, Client, Origin, Proxy, Reply, Response};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// What the machine's noise may add to a gap.
+/// Time that a busy machine may add to a gap.
 const NOISE: Duration = Duration::from_millis(500);
 
 pub fn delay(seconds: &str) -> String {

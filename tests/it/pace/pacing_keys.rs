@@ -1,4 +1,4 @@
-//! What shares a pace, what follows without one, and what report mode tells of it.
+//! Pace keys, bursts of subresources, and pacing in report mode.
 
 use super::pacing::{all, assert_gaps, delay};
 use crate::support::client::get;
@@ -23,7 +23,7 @@ fn nobody() -> TcpSocket {
     socket
 }
 
-/// The same port of ::1.
+/// The address ::1 with the same port.
 fn beside(nobody: &TcpSocket) -> String {
     format!("[::1]:{}", nobody.local_addr().unwrap().port())
 }
@@ -108,7 +108,7 @@ async fn subresources_without_sec_fetch_dest_are_recognised_by_their_referer() {
         _ => Reply::text("part"),
     })
     .await;
-    // What would have to wait is told so at once.
+    // Requests that would have to wait are refused at once.
     let proxy = Proxy::start("pace: { subresources: burst, max_wait: 1s }").await;
     let status = async |target: &str, accept: &str, referer: Option<&str>| {
         let referer = referer.map_or(String::new(), |page| format!("Referer: {page}\r\n"));

@@ -18,7 +18,7 @@ const TIME: Duration = Duration::from_secs(55);
 /// Threads that do nothing but compute.
 const HOGS: usize = 6;
 
-/// As many instances, of which the last is killed now and then and started again, where there is a time for that.
+/// Runs this many instances. With `killed_every`, the last one is killed and restarted at this interval.
 async fn keeps_its_gaps(instances: usize, yaml: &str, killed_every: Option<Duration>) {
     let robots = format!("User-agent: *\nCrawl-delay: {}\n", DELAY.as_secs_f64());
     let plain = Origin::site(&robots).await;

@@ -23,7 +23,7 @@ async fn wait_over_max_wait_is_refused_at_once_with_retry_after() {
         let problem = assert_refused(&refused, 429, "http_request_denied", "crawl-delay");
         let elapsed = start.elapsed().as_secs();
         let after: u64 = refused.field("retry-after").unwrap().parse().unwrap();
-        // What is left of ten seconds, rounded up: a client that comes then is not too early.
+        // The rest of ten seconds, rounded up, so that a client coming back is not too early.
         assert!((10 - elapsed - 1..=10).contains(&after), "{after}");
         assert_eq!(problem["retry_after"], after);
     }
