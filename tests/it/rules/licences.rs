@@ -185,7 +185,7 @@ async fn licence_file_is_fetched_once_per_url_and_robots_copy() {
     assert_eq!((origin.log.count("/old.xml"), origin.log.count("/new.xml")), (1, 1));
 }
 
-/// Two licence files at one site, of which its robots.txt names the second once it is told to. The first one licenses all.
+/// A site with two licence files, whose robots.txt names the second once `is_renamed` is set. The first one licenses everything.
 async fn renamed(is_renamed: &Arc<AtomicBool>, first: impl Fn() + Send + Sync + 'static) -> Origin {
     let is_renamed = is_renamed.clone();
     Origin::http(move |seen| match seen.path().as_str() {

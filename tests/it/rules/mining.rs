@@ -220,7 +220,7 @@ async fn tdmrep_json_is_renewed_although_robots_txt_is_always_stale() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn last_good_tdmrep_json_is_kept_while_unreachable() {
-    // What is not the whole file is none (docs/robots-txt-life.md).
+    // An incomplete file counts as a failure (docs/robots-txt-life.md).
     for failed in [503, 206, 207, 208, 226] {
         let status = Arc::new(AtomicU16::new(200));
         let now = status.clone();

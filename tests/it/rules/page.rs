@@ -1,4 +1,4 @@
-//! What a page says in its own head (docs/usage.md): a page that says no is not delivered, any other goes on as it came.
+//! Usage preferences in the HTML head of a page (docs/usage.md): a refusing page is not delivered, others pass unchanged.
 
 use crate::support::reply::{Content, Delimit};
 use crate::support::{Alpn, H2Client, Origin, Proxy, RawOrigin, Reply, Response, Seen, assert_refused};
@@ -109,7 +109,7 @@ async fn page_with_a_refusing_meta_tag_is_withheld_and_others_pass_unchanged() {
     assert_eq!(refused, 45);
     let raw = proxy.get(&plain.url("/yes/identity")).await;
     assert!(raw.head.start_line.starts_with(b"HTTP/1.1 200"), "{raw:?}");
-    // What has said no is known.
+    // The refusal is remembered.
     assert_eq!(plain.log.count("/no/gzip?length"), 1, "it was asked for over HTTP/1 and HTTP/2");
 }
 
@@ -493,7 +493,7 @@ async fn page_is_withheld_if_no_decoder_is_free() {
     let directory = tempfile::tempdir().unwrap();
     let cache = format!("cache: {{ directory: '{}', size: 100MiB }}\n", directory.path().join("pages").display());
     let url = |path: &str| origin.url(path);
-    // It is stored for whoever declares nothing.
+    // The page is stored for clients without a purpose.
     let proxy = Proxy::start_in(directory, &cache).await;
     for _ in 0..2 {
         assert_eq!(proxy.get(&url("/stored")).await.status(), 200);

@@ -1,4 +1,4 @@
-//! What the pages are for: `identity.purpose` against Content-Signal and Content-Usage (docs/usage.md).
+//! Declared purposes (`identity.purpose`) against Content-Signal and Content-Usage (docs/usage.md).
 
 use crate::support::binary::{Ended, politely, politely_with};
 use crate::support::{Alpn, H2Client, Origin, Proxy, Reply, Seen, assert_refused};
@@ -96,7 +96,7 @@ async fn policy_token_group_refuses_although_the_crawlers_group_allows() {
     assert_eq!(proxy.get(&origin.url("/art")).await.status(), 200, "no token is one of a purpose by default");
 }
 
-/// What fields say no, and to which purpose: `policy::reserved`.
+/// Answers with refusing fields, by path.
 fn answers(seen: &Seen) -> Reply {
     let page = |name: &str, value: &str| Reply::text("the page").field(name, value);
     match seen.path().split('?').next().unwrap_or_default() {
