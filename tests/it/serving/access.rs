@@ -1,4 +1,4 @@
-//! What is otherwise for one user: overrides for hosts, and bounds.
+//! Settings of one user: host overrides and limits.
 
 use crate::support::{Alpn, Client, H2Client, Origin, Proxy, Reply, Seen, assert_refused, eventually};
 use argon2::{Argon2, Params, PasswordHasher};
@@ -99,7 +99,7 @@ async fn egress_lists_of_a_user_are_enforced() {
         assert_eq!(answer.text().contains("by access.users[].egress.hosts: the host b"), alice == 403, "{host}");
         assert_eq!(get(&proxy, &url, "bob").await.status(), 200, "{host}");
     }
-    // Who may ask for little may still learn how to trust the proxy.
+    // A restricted user may still read the proxy's setup page.
     assert_eq!(get(&proxy, "http://politely.invalid/", "alice").await.status(), 200);
     let post = |user| request(&origin.url("/post"), user).replace("GET ", "POST ");
     for (user, status) in [("alice", 403), ("bob", 200)] {
@@ -141,7 +141,7 @@ async fn max_connections_of_a_user_counts_connections_in_use() {
     let (mut third, refused) = open("alice").await;
     assert_refused(&refused, 503, "connection_limit_reached", "connection-limit");
     assert_eq!(open("bob").await.1.status(), 200, "it is her bound");
-    // Whoever the connection is of now counts.
+    // The connection counts for its current user.
     third.send(request(&origin.url("/z"), "bob")).await;
     assert_eq!(third.response().await.status(), 200);
     drop(idle);
@@ -254,7 +254,7 @@ async fn max_waiting_of_a_user_is_enforced() {
     assert_refused(&refused, 503, "connection_limit_reached", "queue-full");
     // Elsewhere, where nothing has to wait, she goes on.
     assert_eq!(get(&proxy, &origin.url_at("b.localhost", "/x"), "alice").await.status(), 200);
-    // Nor does she take the place of another who has more requests waiting there.
+    // Nor does she evict another user with more requests waiting there.
     assert_eq!(get(&proxy, &origin.url_at("c.localhost", "/first"), "bob").await.status(), 200);
     let mut his = Vec::new();
     for number in 1..=2 {

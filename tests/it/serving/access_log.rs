@@ -1,4 +1,4 @@
-//! The access log: one line for whatever was answered, with what is known of it.
+//! The access log: one line for each answered request.
 
 use crate::support::{Alpn, Binary, Client, H2Client, Origin, Reply, eventually, h2_client};
 use argon2::password_hash::PasswordHasher;
@@ -25,7 +25,7 @@ async fn logged(proxy: &Binary, count: usize) -> Vec<Value> {
     lines(proxy)
 }
 
-/// What these fields hold; a missing one is null.
+/// The values of these fields; null for a missing one.
 fn told<const N: usize>(line: &Value, names: [&str; N]) -> [Value; N] {
     names.map(|name| line[name].clone())
 }
@@ -47,7 +47,7 @@ async fn access_log_of_a_forwarded_request_has_rule_and_route() {
     let fields = format!("User-Agent: ExampleBot/1.0 (+\"http://a\")\r\ntraceparent: {trace}\r\n");
     let url = origin.url("/private/open?q=a%20b");
     assert_eq!(get(&proxy, &url, &fields).await, 200);
-    // Its connection is kept by then.
+    // The origin connection is pooled by then.
     logged(&proxy, 1).await;
     assert_eq!(get(&proxy, &origin.url("/x"), "traceparent: 00-nonsense-00-00\r\n").await, 200);
     let lines = logged(&proxy, 2).await;

@@ -29,7 +29,7 @@ impl Pairs {
         self.0.path().join(name).display().to_string()
     }
 
-    /// As in docs/team.md.
+    /// Creates a certificate with the commands of docs/team.md.
     async fn openssl(&self, arguments: &[&str], name: &str) {
         let mut command = tokio::process::Command::new("openssl");
         command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-utf8"]);
@@ -58,7 +58,7 @@ impl Pairs {
         )
     }
 
-    /// curl by way of this listener, with the certificate `name`.
+    /// Runs curl through this listener, with the certificate `name`.
     async fn curl(&self, proxy: SocketAddr, name: &str, arguments: &[&str]) -> Curl {
         let (certificate, key) = (self.path(&format!("{name}.pem")), self.path(&format!("{name}.key")));
         let (through, roots) = (format!("https://{proxy}"), test_ca().pem_file().display().to_string());
@@ -150,7 +150,7 @@ async fn credentials_override_the_client_certificate() {
         ("carol", Some("dave:right"), Some("dave")),
         ("nobody", Some("ann:right"), Some("ann")),
         ("nobody", None, None),
-        // Who has no password cannot be let in by one.
+        // A user without a password cannot log in with one.
         ("carol", Some("carol:"), None),
         ("ann", Some("bob:wrong"), None),
         ("carol", None, Some("carol")),

@@ -26,7 +26,7 @@ async fn logged_refusals_are_rate_limited() {
     proxy.stop().await;
 }
 
-/// What `serve` writes to a standard error that is this file, told that it is the journal by `stream`.
+/// The standard error of `serve`, a file. `stream`: makes the value of JOURNAL_STREAM from its device and inode.
 async fn journal(log: &str, stream: impl Fn(u64, u64) -> String) -> String {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (path, file) = (directory.path().join("politely.yaml"), directory.path().join("stderr"));
@@ -64,7 +64,7 @@ async fn journal_lines_have_severities_and_no_timestamps() {
         let object: serde_json::Value = serde_json::from_str(&line[3..]).expect("an object");
         assert!(object["time"].is_null() && (object["level"] == "info" || object["outcome"] == "refused"), "{line}");
     }
-    // As where a service's standard error was led into a file.
+    // Models a service whose standard error was redirected into a file.
     let file = journal("access: journal", |device, inode| format!("{device}:{}", inode + 1)).await;
     assert!(file.lines().all(|line| line.contains("T") && !line.starts_with('<')), "{file}");
 }

@@ -1,4 +1,4 @@
-//! What is kept of each decision, and what can be said by it afterwards: with our own commands, and without them.
+//! Records of decisions, and reading them with our own commands and with standard tools.
 
 use crate::support::binary::politely;
 use crate::support::{Alpn, Binary, Client, Origin, Reply, eventually};
@@ -81,7 +81,7 @@ async fn evidence_of_unauthenticated_requests_is_shortened() {
         assert_eq!(client.response().await.status(), status);
         recorded(&kept(&proxy), number).await;
     }
-    // Who leaves while a password is verified is nobody either.
+    // A client that leaves while its password is verified is unauthenticated, too.
     let mut leaves = Client::open(proxy.address()).await;
     leaves.send(super::access::request(&url, "mallory")).await;
     drop(leaves);
@@ -196,7 +196,7 @@ async fn kill_keeps_written_evidence_and_verify_reports_the_unclosed_segment() {
         let directory = kept(&proxy);
         eventually("the record", || records(&directory).len() == round).await;
         let home = proxy.kill().await;
-        // As though it had been killed while it wrote.
+        // Models a kill during a write.
         let file = first(&home.path().join("evidence"));
         let text = std::fs::read_to_string(&file).unwrap();
         std::fs::write(&file, text + "{\"prev\":\"0").unwrap();
@@ -488,7 +488,7 @@ async fn explain_at_a_time_uses_the_configuration_and_users_of_that_time() {
     let then: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr));
     assert_eq!((ended.code, &then["reason"]), (0, &"robots-ignored".into()), "{then}");
     assert_eq!(then["evidence"]["config_of_then"], true);
-    // What is not on record is not taken for allowed.
+    // Without a record, nothing is taken for allowed.
     let ended = politely(&["explain", &url, "--at", "2999-01-01", "--evidence", path(&kept), "--purpose", "tdm"]).await;
     assert!(
         ended.code == 2 && ended.stderr.contains("tdmrep.json has not been fetched"),

@@ -106,7 +106,7 @@ fn chain(directory: &Path, segments: u64) {
     }
 }
 
-/// Files of evidence that were opened until it listened, and what was read in all.
+/// Number of evidence files opened before the listeners, and bytes read in total.
 async fn cost_of_a_start(library: &Path, segments: u64) -> (usize, u64) {
     let home = tempfile::tempdir().expect("room");
     let (directory, opened) = (home.path().join("evidence"), home.path().join("opened"));
@@ -208,7 +208,7 @@ async fn failed_fsync_is_recorded_as_a_loss_in_a_new_segment() {
     let lost: u64 = found["lost"].as_array().unwrap().iter().map(|lost| lost["count"].as_u64().unwrap()).sum();
     assert_eq!(count("politely_evidence_lost_total"), lost, "{found}");
     assert!(found["segments"].as_u64() > Some(1) && found["records"].as_u64() <= Some(asked), "{found}");
-    // As though the pages that were not synced had gone with the power: that is the loss on record, and no more than that.
+    // Models a power loss that removes all unsynced pages: exactly the recorded loss.
     let first = segments(&directory).remove(0);
     let text = plain(&first);
     let kept: String = text.split_inclusive('\n').take_while(|line| !line.contains("/unsynced")).collect();

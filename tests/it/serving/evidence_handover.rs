@@ -30,7 +30,7 @@ async fn recorded(directory: &Path, count: usize) -> Vec<Value> {
     records(directory)
 }
 
-/// A site whose page says no to AI by a field, and asks for `delay` between requests.
+/// A site whose page refuses AI by a field. `delay`: its crawl delay.
 async fn reserved_site(delay: &str) -> Origin {
     let robots = format!("User-agent: *\nDisallow: /private\n{delay}");
     Origin::http(move |seen| match seen.path().as_str() {
@@ -119,7 +119,7 @@ async fn summary_counts_answers_fetched_but_not_delivered() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reported_wait_does_not_hide_a_reservation() {
-    // Of up to `max_wait`, and of more.
+    // Waits up to `max_wait`, and beyond.
     for (delay, wait) in [(30, "held"), (200, "crawl-delay")] {
         let origin = reserved_site(&format!("Crawl-delay: {delay}\n")).await;
         let proxy = Binary::serve(&format!("{KEPT}mode: report\n")).await;

@@ -254,7 +254,7 @@ async fn load(address: SocketAddr, url: String, host: String, is_over: Arc<Atomi
         {
             errors.push(format!("a fresh connection, after {answered}"));
         }
-        // One that has been idle for longer may be closed.
+        // A connection that was idle for longer may be closed.
         let mut client = match kept.take().filter(|(_, since)| since.elapsed() < Duration::from_millis(200)) {
             Some((client, _)) => client,
             None => Client::open(address).await,

@@ -1,4 +1,4 @@
-//! Bounds that no client can stretch, and bytes that are no HTTP at all.
+//! Limits on clients, and input that is not HTTP.
 
 use super::access::{request as of_user, users};
 use crate::support::client::{Stream, get};

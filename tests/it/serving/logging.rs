@@ -1,4 +1,4 @@
-//! Where the logs go: nobody waits for them, and they follow the configuration.
+//! Log destinations: logging blocks no request, and follows the configuration.
 
 use crate::support::binary::politely;
 use crate::support::{Binary, Client, Origin, eventually, within};

@@ -1,4 +1,4 @@
-//! What a reload takes up, what it names as taking a restart, and that it is all or nothing.
+//! Reloads: applied settings, settings that require a restart, and atomicity.
 
 use crate::support::binary::{Ended, politely, politely_with};
 use crate::support::client::get;
@@ -280,7 +280,7 @@ async fn access_rules_cannot_be_removed_while_a_listener_is_public() {
     let ended = binary.reload(&open).await;
     assert!(ended.code == 1 && ended.stderr.contains("could use this proxy"), "{ended:?}");
     assert_eq!(status(here, &origin).await, 403, "all stays as it was");
-    // The same socket can be left and had again.
+    // The inherited socket can be given up and taken again.
     let other = format!("{ADMIN}\nlisten: [{{ address: '127.0.0.1:0' }}]");
     assert_eq!(binary.reload(&other).await.code, 0);
     eventually("its line", || binary.listening().len() == 2).await;
@@ -497,7 +497,7 @@ async fn require_user_without_users_refuses_everybody() {
     assert_eq!(tunnel.get("/x", &host).await.status(), 403);
     assert!(!by_socks().await, "SOCKS");
 
-    // Otherwise whoever may connect may use it, as where there never was a user.
+    // Without `require_user`, any client that may connect may use the proxy.
     assert_eq!(binary.reload(&main("{ clients: [127.0.0.0/8] }")).await.code, 0);
     assert_eq!((asked("").await, by_socks().await), (200, true));
     std::fs::write(&team, &users).unwrap();

@@ -1,4 +1,4 @@
-//! `politely report` over chains that are written here, without politely: what is selected, and what a page says.
+//! `politely report` on chains written by the test: selection and content.
 
 use super::evidence::verified;
 use crate::support::binary::{Ended, politely};
@@ -151,7 +151,7 @@ async fn report_selects_requests_by_the_time_sent() {
     let by_page = "refused by the page's own meta robots: noai, read at 2026-11-22T10:00:30.250Z";
     for (at, times, said) in [
         ("10:00:19Z", "once", "\n  2026-11-22T10:00:01.000Z by examplebot for no declared use: refused (crawl-delay)"),
-        // As a log has it, to the second.
+        // The time as in a site's log, in whole seconds.
         ("10:00:20Z", "2 times", "\n  2026-11-22T10:00:20.125Z by examplebot "),
         ("10:00:30.249Z", "2 times", "\nallowed: "),
         ("10:00:30.250Z", "3 times", by_page),
@@ -367,7 +367,7 @@ async fn html_report_shows_operator_purposes_reservations_and_overrides() {
     let directory = full(str::to_owned);
     assert_eq!(verified(directory.path()).await["whole"], true);
     let html = report(directory.path(), &["--format", "html"]).await.stdout;
-    // As text: a cell a line.
+    // The page as text, one cell per line.
     let text =
         html.split("</style>").nth(1).unwrap().replace("<td", "\n<td").replace("<d", "\n<d").replace("<br>", " | ");
     let mut is_tag = false;
@@ -406,7 +406,7 @@ async fn html_report_shows_operator_purposes_reservations_and_overrides() {
     assert!(text.contains("1 more request of clients that may not use the proxy is not counted"), "{text}");
 }
 
-/// The status of a site's answers, and what came of the other requests.
+/// A chain with answers of several statuses, and requests with other outcomes.
 fn ended() -> TempDir {
     let none = json!(null);
     chain(&[

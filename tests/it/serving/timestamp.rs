@@ -88,7 +88,7 @@ fn serve(mut stream: TcpStream, home: &Path) {
     };
     let (status, body) = match path.as_str() {
         "/other-data" => ("200 OK", reply("tsa.cnf", "other.tsq")),
-        // What it has answered before.
+        // An earlier answer.
         "/again" => ("200 OK", fs::read(home.join("reply")).unwrap()),
         "/refuses" => ("200 OK", reply("sha512.cnf", "query")),
         "/server" => {
@@ -151,7 +151,7 @@ fn last_of(lines: &str) -> &str {
     lines.split_inclusive('\n').next_back().expect("it has lines")
 }
 
-/// What `verify` says of a directory: `None` if all is well, and else its faults.
+/// The faults that `verify` finds in a directory; `None` if there are none.
 async fn faults(directory: &Path, more: &[&str]) -> Option<String> {
     let ended = politely(&[&["evidence", "verify", text(directory), "--format", "json"], more].concat()).await;
     let verified: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr));
@@ -197,7 +197,7 @@ async fn rewritten_chain_fails_its_time_stamp() {
     assert_eq!(tsa.stamp(directory.path(), "/tsr", &[]).await.code, 0);
     let (file, stamp) = (segment(directory.path()), stamps(directory.path()).pop().unwrap());
     let whole = fs::read_to_string(&file).unwrap();
-    // It may go on.
+    // Another chain, in place of the stamped one.
     let others = chain(&[
         asked(0, "https://a.example/", &json!({ "status": 404 })),
         asked(1, "https://a.example/b", &json!({})),
@@ -209,14 +209,14 @@ async fn rewritten_chain_fails_its_time_stamp() {
         let said = faults(directory.path(), &[]).await;
         assert!(said.as_ref().is_some_and(|it| it.contains("the chain was rewritten, or cut")), "{said:?}");
     }
-    // Nor does a time stamp do for another line.
+    // A time stamp is not valid for another line.
     let other_head = super::report::hex(&openssl::sha::sha256(last_of(&rewritten).as_bytes()));
     fs::write(&file, &rewritten).unwrap();
     let renamed = directory.path().join(format!("00000001-{other_head}.tsr"));
     fs::rename(&stamp, &renamed).unwrap();
     let said = faults(directory.path(), &[]).await;
     assert!(said.as_ref().is_some_and(|it| it.contains("it is for other data")), "{said:?}");
-    // Nor one that was changed.
+    // A changed time stamp is not valid.
     fs::write(&file, &whole).unwrap();
     fs::rename(&renamed, &stamp).unwrap();
     assert_eq!(faults(directory.path(), &[]).await, None);
@@ -234,7 +234,7 @@ async fn rewritten_chain_fails_its_time_stamp() {
             good.len()
         );
     }
-    // One of a segment that is not there any more says nothing.
+    // A time stamp of a removed segment is ignored.
     fs::write(directory.path().join(format!("00000000-{other_head}.tsr")), &good).unwrap();
     fs::write(&stamp, &good).unwrap();
     assert_eq!(faults(directory.path(), &[]).await, None);
