@@ -153,7 +153,7 @@ fn docs_stay_within_their_word_limit() {
 
 #[test]
 fn doc_sentences_have_at_most_30_words() {
-    // One is a list of names, made of those who are tested.
+    // clients.md contains a generated list of the tested clients.
     for page in book().iter().filter(|page| !page.ends_with("clients.md")) {
         for sentence in sentences(&fs::read_to_string(page).unwrap()) {
             assert!(sentence.len() <= 30, "{}: {} words: {}", page.display(), sentence.len(), sentence.join(" "));
@@ -300,7 +300,7 @@ fn indented(text: &str) -> Vec<String> {
     blocks.map(|block| block.lines().filter_map(line).collect()).collect()
 }
 
-/// What stands between backticks, such as `section: { … }`, and is complete.
+/// Complete configurations between backticks, such as `section: { … }`.
 fn in_sentences(text: &str) -> Vec<String> {
     let code =
         |block: &str| block.replace('\n', " ").split('`').skip(1).step_by(2).map(String::from).collect::<Vec<_>>();
@@ -376,7 +376,7 @@ fn book() -> Vec<PathBuf> {
     all.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
 }
 
-/// Without what is code.
+/// The text without its code.
 fn prose(text: &str) -> String {
     let mut is_code = false;
     let lines = text.lines().filter(|line| {
@@ -398,7 +398,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     headings.iter().map(address).collect()
 }
 
-/// The items of all lists of names: what is before the colon, and what it means.
+/// The items of all lists of names: the name before the colon, and its meaning.
 fn items(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.lines().filter(|line| line.starts_with("- `")).filter_map(|line| line[2..].split_once(": "))
 }

@@ -1,4 +1,4 @@
-//! One message, two readers: the proxy's own, and httparse with the words of RFC 9112. They see the same, or both refuse.
+//! One message, two readers: the proxy's own, and httparse with the words of RFC 9112. Both must find the same, or both refuse.
 
 #[path = "support/second_reading.rs"]
 mod second_reading;

@@ -45,7 +45,7 @@ const PIECES: &[&str] = &[
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
 ];
 
-/// The same and what is special in patterns.
+/// A pattern: pieces of paths with `*` and `$`.
 fn pattern() -> impl Strategy<Value = String> {
     let piece = prop_oneof![3 => select(PIECES), 1 => Just("*"), 1 => Just("$"), 1 => Just("**")];
     let begin = prop_oneof![6 => Just("/"), 1 => Just("*"), 1 => Just("/*"), 1 => Just("")];

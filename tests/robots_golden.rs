@@ -19,7 +19,7 @@ fn read(options: &ParseOptions, file: &str, golden: &[&str]) {
     }
 }
 
-/// By default, as RFC 9309 and the customary extensions have it.
+/// Checks with the default options: RFC 9309 and the customary extensions.
 #[track_caller]
 fn rfc(file: &str, golden: &[&str]) {
     read(&ParseOptions::default(), file, golden);
@@ -93,7 +93,7 @@ fn utf16_is_decoded_and_lines_keep_their_numbers() {
         assert_eq!(robots.source(), text.as_bytes());
         let warned: Vec<_> = robots.warnings().map(|found| (found.place.line, found.code)).collect();
         assert_eq!(warned, [(1, "utf-16")]);
-        // What is kept of it is read again after a restart.
+        // The stored copy is parsed again after a restart.
         assert!(!RobotsTxt::parse(robots.source()).rules_for(&["Foo"]).check("/caf%C3%A9/x").is_allowed());
     }
 }
@@ -432,24 +432,24 @@ fn aipref_rules_are_chosen_as_rules_are() {
         // The longest path decides for all uses: what it does not mention is unknown.
         ("Content-Usage: train-ai=n\nContent-Usage: /x search=n", "/ @2, /x"),
         ("Content-Usage: /x search=n\nContent-Usage: train-ai=n", "/ @3, /x"),
-        // Its bytes are counted, wildcards are as in rules.
+        // The longest path in bytes counts, and wildcards work as in rules.
         (
             "Content-Usage: /*.pdf$ train-ai=n\nContent-Usage: /docs/ train-ai=y",
             "/a.pdf @2, /docs/a.pdf @2, /docs/, /a.pdf?x",
         ),
-        // Of the same path, however it is written, each line applies, and no wins.
+        // All lines with the same path apply, in any spelling, and a refusal wins.
         ("Content-Usage: /x train-ai=y\nContent-Usage: /x train-ai=n\nContent-Usage: /x train-ai=y", "/x @3"),
         ("Content-Usage: /%c3%bc train-ai=n\nContent-Usage: /\u{fc} train-ai=y", "/%C3%BC @2, /\u{fc} @2"),
         ("Content-Usage: / search=n\nContent-Usage: train-ai=n", "/a @3"),
         // On one line the last of a key counts.
         ("Content-Usage: train-ai=n, train-ai=y", "/a"),
-        // What cannot be read is unknown, where a longer path says so too.
+        // An invalid line is unknown, also with a longer path.
         ("Content-Usage: train-ai=n\nContent-Usage: /x nonsense!", "/a @2, /x"),
         // SP and HTAB around the key and the path, and a comment.
         (" \tcontent-usage\t : \t/x\t \ttrain-ai=n # why", "/x @2, /y"),
-        // An empty path is none.
+        // An empty path counts as no path.
         ("Content-Usage:    train-ai=n", "/ @2"),
-        // What must not be crawled has no preference: the rule says so.
+        // A disallowed path has no preference: the rule decides.
         ("Disallow: /never/\nContent-Usage: train-ai=n", "/never/ @rule 2, /a @3"),
         // Both languages hold.
         ("Content-Signal: ai-train=yes\nContent-Usage: train-ai=n", "/a @3"),

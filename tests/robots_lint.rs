@@ -1,4 +1,4 @@
-//! What `lint` claims of rules is true: without a rule that never decides, nothing is decided otherwise.
+//! Findings of `lint` about rules are true: removing a rule that never decides changes no decision.
 
 use politely::robots::{RobotsTxt, lint};
 use proptest::collection::vec;
