@@ -115,7 +115,7 @@ fn text(name: &str, report: &LintReport, color: bool) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() };
     let (mut out, name) = (String::new(), &*inert(name));
     for found in report.findings() {
-        out += &one(name, report, found, &renderer);
+        out += &render_finding(name, report, found, &renderer);
         out += "\n\n";
     }
     let count = |severity| report.findings().iter().filter(|found| found.severity == severity).count();
@@ -127,7 +127,7 @@ fn text(name: &str, report: &LintReport, color: bool) -> String {
 }
 
 /// Renders a finding. ASCII control characters are left to the renderer, which draws symbols for them.
-fn one(name: &str, report: &LintReport, found: &Finding, renderer: &Renderer) -> String {
+fn render_finding(name: &str, report: &LintReport, found: &Finding, renderer: &Renderer) -> String {
     let level = match found.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,

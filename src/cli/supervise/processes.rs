@@ -13,7 +13,7 @@ pub(in crate::cli) struct Descendant {
 }
 
 /// All descendants of this process.
-pub(super) fn left() -> Vec<Descendant> {
+pub(super) fn leftover_processes() -> Vec<Descendant> {
     below(getpid(), |_| true)
 }
 

@@ -33,7 +33,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
     tables::sites(page, &mut out);
     tables::settings(page, &mut out);
     tables::reasons(page, &mut out);
-    tables::turned_away(page, &mut out);
+    tables::rejected_clients(page, &mut out);
     chain(page, &mut out);
     out.push_str("</body>\n</html>\n");
     out
