@@ -61,7 +61,7 @@ pub fn open_lock(directory: &Path) -> io::Result<File> {
     let path = directory.join(LOCK);
     let mut options = OpenOptions::new();
     let opened = open_own(options.read(true).write(true).create(true).truncate(false).mode(0o600), &path);
-    opened.map_err(|error| in_its_place(&path, error))
+    opened.map_err(|error| lock_open_error(&path, error))
 }
 
 /// Checks that nothing else is in the place of the file that [`open_lock`] opens. Creates and changes nothing.
@@ -71,12 +71,12 @@ pub fn open_lock(directory: &Path) -> io::Result<File> {
 pub fn check_lock(directory: &Path) -> io::Result<()> {
     let path = directory.join(LOCK);
     let opened = open_with(OpenOptions::new().read(true).write(true), &path, own_flags());
-    let checked = opened.and_then(|file| check_owner(&file, directory)).map_err(|error| in_its_place(&path, error));
+    let checked = opened.and_then(|file| check_owner(&file, directory)).map_err(|error| lock_open_error(&path, error));
     checked.or_else(|error| if error.kind() == io::ErrorKind::ResourceBusy { Err(error) } else { Ok(()) })
 }
 
 /// Converts the error of opening this lock file: to `ResourceBusy` if something other than a file of ours is at its path.
-fn in_its_place(path: &Path, error: io::Error) -> io::Error {
+fn lock_open_error(path: &Path, error: io::Error) -> io::Error {
     let me = rustix::process::geteuid().as_raw();
     let is_ours = |it: Metadata| it.is_file() && it.uid() == me && it.nlink() == 1;
     match path.symlink_metadata().is_ok_and(|it| !is_ours(it)) {
@@ -97,7 +97,7 @@ pub fn check_owner(file: &File, directory: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it has a second name (a hard link)"));
     }
     if it.is_file() && it.uid() != me.as_raw() && !is_owners() {
-        return Err(is_anothers());
+        return Err(foreign_file_error());
     }
     Ok(())
 }
@@ -120,7 +120,7 @@ pub fn open_private(path: &Path) -> io::Result<(File, Option<u32>)> {
 /// As [`open_file`]; `PermissionDenied`: the file is not [ours](is_ours).
 pub fn open_ours(path: &Path, directory: &Path) -> io::Result<File> {
     let file = open_file(path)?;
-    if is_ours(&file.metadata()?, directory) { Ok(file) } else { Err(is_anothers()) }
+    if is_ours(&file.metadata()?, directory) { Ok(file) } else { Err(foreign_file_error()) }
 }
 
 /// Whether a file belongs to us, or to the owner of this directory. Anybody who may write to the directory may have put other files there.
@@ -142,7 +142,7 @@ fn own_flags() -> libc::c_int {
     if rustix::process::geteuid().is_root() { libc::O_NOFOLLOW } else { 0 }
 }
 
-fn is_anothers() -> io::Error {
+fn foreign_file_error() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user")
 }
 
