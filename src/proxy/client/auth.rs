@@ -167,7 +167,7 @@ impl Passwords {
         let of_address = self.turn((client, None)).await;
         let hashing = self.hashing.clone().acquire_owned().await.expect("the semaphore is never closed");
         let own = named.and_then(|user| user.password.clone());
-        let others = stand_ins(users, named);
+        let others = decoy_hashes(users, named);
         #[cfg(test)]
         self.computed.lock().push(own.iter().chain(&others).filter_map(|hash| hash.cost().cloned()).collect());
         let verify = move || {
@@ -218,7 +218,7 @@ impl Passwords {
 }
 
 /// One stored hash for each cost in use, except the cost of the named user's hash.
-fn stand_ins(users: &[Arc<User>], named: Option<&Arc<User>>) -> Vec<Secret> {
+fn decoy_hashes(users: &[Arc<User>], named: Option<&Arc<User>>) -> Vec<Secret> {
     let own = named.and_then(|user| user.password.as_ref());
     let mut all: Vec<&Secret> = own.into_iter().collect();
     for hash in users.iter().filter_map(|user| user.password.as_ref()) {
