@@ -154,7 +154,7 @@ impl RslWalk {
                 let mut content = std::mem::take(&mut self.now);
                 [&mut content.permits, &mut content.prohibits].into_iter().flatten().for_each(String::shrink_to_fit);
                 match content.url.len() > LONGEST || content.url.contains(char::is_control) {
-                    true => self.wrong("its `url` is not a URL"),
+                    true => self.note_fault("its `url` is not a URL"),
                     false => self.done.push(content),
                 }
                 Level::Rsl
@@ -169,7 +169,7 @@ impl RslWalk {
         }
     }
 
-    fn wrong(&mut self, what: &str) {
+    fn note_fault(&mut self, what: &str) {
         self.fault.get_or_insert_with(|| format!("content {}: {what}", self.number).into());
     }
 }
