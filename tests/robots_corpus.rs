@@ -59,7 +59,7 @@ fn corpus_probes_are_decided_as_collected() {
 
 /// The cost of judging a path in the forms that servers make of it, measured on questions with one right answer.
 #[test]
-fn what_as_served_refuses_beyond_rfc_9309_is_what_the_docs_say() {
+fn documented_counts_of_as_served_refusals_are_current() {
     let Some(corpora) = corpora() else { return };
     let (files, now) = (files(&corpora), SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
     let known = |robots| {

@@ -143,7 +143,7 @@ async fn an_origin_that_wants_http1_gets_it() {
 }
 
 #[tokio::test]
-async fn readers_that_stall_hold_up_nobody_else() {
+async fn stalled_readers_do_not_delay_other_clients() {
     let origin = Origin::https(Alpn::H2, |seen| match seen.target.as_slice() {
         b"/large" => Reply::pattern(64 << 20),
         target => Reply::text([b"page ", target].concat()),
@@ -212,7 +212,7 @@ async fn endless_interim_answers_end_the_request() {
 }
 
 #[tokio::test]
-async fn a_host_that_fails_fails_for_all_who_wait_at_once() {
+async fn connect_timeout_fails_all_waiting_requests_at_once() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://127.0.0.1:{}", listener.local_addr().unwrap().port());
     let upstream = upstream("limits: { connect_timeout: 1s }");
