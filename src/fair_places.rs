@@ -208,7 +208,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn each_client_leaves_as_many_places_as_it_has() {
+    fn client_gets_at_most_half_of_the_free_places() {
         let places = FairPlaces::new(100);
         for (client, count) in [(1, 50), (2, 25), (3, 13), (4, 6), (5, 3), (6, 2), (7, 1), (8, 0)] {
             let taken = all_that(&places, client);
@@ -218,7 +218,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_place_that_is_given_back_goes_to_who_has_the_fewest() {
+    async fn released_place_goes_to_the_client_with_the_fewest() {
         let places = FairPlaces::new(8);
         let mut greedy = all_that(&places, 1);
         let mut second = all_that(&places, 2);
@@ -235,7 +235,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn clients_take_turns_and_so_do_the_sites_of_each() {
+    async fn waiting_clients_and_their_sites_alternate() {
         let places = FairPlaces::new(1);
         let taken = places.take(of(9)).await;
         let served = Mutex::new(Vec::new());
@@ -259,7 +259,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_wait_that_is_given_up_takes_no_place() {
+    fn abandoned_wait_takes_no_place() {
         let places = FairPlaces::new(2);
         let first = places.take(of(1)).now_or_never().expect("it is free");
         {
@@ -274,7 +274,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn more_places_go_to_those_that_wait_and_fewer_end_nothing() {
+    fn added_places_serve_waiters_and_removed_ones_end_nothing() {
         let places = FairPlaces::new(2);
         let first = places.take(of(1)).now_or_never().expect("it is free");
         let mut second = pin!(places.take(of(1)));
@@ -289,7 +289,7 @@ pub(crate) mod tests {
 
     /// A step costs no more than a search tree operation, however many requests wait.
     #[tokio::test]
-    async fn a_hundred_thousand_that_wait_are_served_in_their_order() {
+    async fn hundred_thousand_waiters_are_served_in_order() {
         let places = FairPlaces::new(1000);
         let (served, clients) = (Mutex::new(HashMap::<u64, Vec<u64>>::new()), 100);
         let waits = (0..100_000).map(|number| {

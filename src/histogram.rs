@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_duration_counts_at_the_first_bound_that_it_does_not_exceed() {
+    fn duration_counts_in_the_first_bucket_with_a_sufficient_bound() {
         let histogram = Histogram::new(&[10, 1000]);
         for micros in [0, 10_000, 10_001, 1_000_000, 1_000_001, 60_000_000] {
             histogram.observe(Duration::from_micros(micros));

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn aes_128_comes_before_aes_256_and_nothing_is_lost() {
+    fn aes_128_precedes_aes_256_and_all_suites_are_kept() {
         let names: Vec<_> = provider().cipher_suites.iter().map(|suite| suite.suite()).collect();
         assert_eq!(names.len(), ring::default_provider().cipher_suites.len());
         let at = |wanted| names.iter().position(|name| *name == wanted).expect("the suite is offered");

@@ -199,7 +199,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    fn said(error: Error) -> String {
+    fn sentence_for(error: Error) -> String {
         let alone = sentence(&error.to_string()).unwrap_or_else(|| panic!("no words for {error}"));
         assert!(!alone.contains(|c: char| "{}\"".contains(c)), "{alone}");
         let is_camel =
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_certificate_is_a_sentence() {
+    fn certificate_fault_is_a_sentence() {
         let name = |presented: &[&str]| Fault::NotValidForNameContext {
             expected: ServerName::try_from("a.example").unwrap(),
             presented: presented.iter().map(ToString::to_string).collect(),
@@ -262,18 +262,18 @@ mod tests {
                 "the certificate is not accepted: no root anchors",
             ),
         ] {
-            assert_eq!(said(Error::InvalidCertificate(fault)), wanted);
+            assert_eq!(sentence_for(Error::InvalidCertificate(fault)), wanted);
         }
         let of_authority = "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))";
         assert!(sentence(of_authority).unwrap().contains("self-signed"));
     }
 
     #[test]
-    fn what_ends_a_handshake_is_a_sentence() {
+    fn handshake_failure_is_a_sentence() {
         for alert in 0..=u8::MAX {
-            said(Error::AlertReceived(AlertDescription::from(alert)));
+            sentence_for(Error::AlertReceived(AlertDescription::from(alert)));
         }
-        let alert = |alert| said(Error::AlertReceived(alert));
+        let alert = |alert| sentence_for(Error::AlertReceived(alert));
         assert_eq!(alert(AlertDescription::CertificateRequired), "the server requires a client certificate");
         assert_eq!(alert(AlertDescription::UnknownCA), "the server rejects our client certificate (unknown ca)");
         assert_eq!(alert(AlertDescription::InternalError), "the server ended the TLS handshake (internal error)");
@@ -308,7 +308,7 @@ mod tests {
                 "the key does not belong to the certificate",
             ),
         ] {
-            assert_eq!(said(error), wanted);
+            assert_eq!(sentence_for(error), wanted);
         }
         assert_eq!(sentence("connection reset by peer"), None);
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[test]
-fn every_refusal_and_every_failure_has_its_section() {
+fn errors_page_has_a_section_for_each_refusal_and_failure() {
     let slugs = part(&read("src/policy/refusal/mod.rs"), "pub fn slug(&self)", "\n    }\n");
     let errors = read("src/proxy/respond/failure.rs");
     let names: BTreeSet<String> =
@@ -78,7 +78,7 @@ fn every_field_of_the_access_log_is_listed() {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_target_exists() {
     let mut faults = Vec::new();
     for page in pages() {
         let text = prose(&fs::read_to_string(&page).unwrap());
@@ -107,9 +107,9 @@ fn every_page_is_in_the_index() {
     }
 }
 
-/// The threat model's table of attacks: whoever renames or removes a test that it rests on learns of it here.
+/// Fails if a test that the threat model's table names is renamed or removed.
 #[test]
-fn every_test_that_the_threat_model_names_exists() {
+fn tests_named_in_the_threat_model_exist() {
     let table = part(&read("SECURITY.md"), "## Attack by attack", "\n## ");
     let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| **")).collect();
     let named = |row: &&str| -> Vec<String> {
@@ -130,9 +130,9 @@ fn every_test_that_the_threat_model_names_exists() {
     }
 }
 
-/// The map for newcomers: `every_link_leads_somewhere` holds its files, this the functions in them.
+/// `every_link_target_exists` checks the files of the map for newcomers, this test the functions in them.
 #[test]
-fn every_function_that_the_map_names_is_in_its_file() {
+fn functions_named_in_the_source_map_are_in_their_files() {
     let map = part(&read("CONTRIBUTING.md"), "| where is |", "\n\n");
     let rows: Vec<&str> = map.lines().skip(2).collect();
     assert!(rows.len() > 5, "{rows:?}");
@@ -145,15 +145,15 @@ fn every_function_that_the_map_names_is_in_its_file() {
 }
 
 #[test]
-fn the_book_stays_short() {
+fn docs_stay_within_their_word_limit() {
     let words = |page: &PathBuf| fs::read_to_string(page).unwrap().split_whitespace().count();
     let words: usize = book().iter().map(words).sum();
     assert!(words < 20_000, "docs/*.md have {words} words: for each one more, take another away");
 }
 
 #[test]
-fn no_sentence_of_the_book_is_long() {
-    // One is a list of names, made of those who are tested.
+fn doc_sentences_have_at_most_30_words() {
+    // clients.md contains a generated list of the tested clients.
     for page in book().iter().filter(|page| !page.ends_with("clients.md")) {
         for sentence in sentences(&fs::read_to_string(page).unwrap()) {
             assert!(sentence.len() <= 30, "{}: {} words: {}", page.display(), sentence.len(), sentence.join(" "));
@@ -164,7 +164,7 @@ fn no_sentence_of_the_book_is_long() {
     assert_eq!(found, ["One X (two.)", "three [four.", "five](a.md).", "Six", "- seven."]);
 }
 
-/// Each block of YAML, each indented one, and each `section: { … }` in a sentence.
+/// Checks YAML blocks, indented blocks, and `section: { … }` within sentences.
 #[test]
 fn every_configuration_in_the_docs_is_valid() {
     let (home, mut checked) = (Home::new(), 0);
@@ -194,9 +194,9 @@ fn every_configuration_in_the_docs_is_valid() {
     assert!(checked > 30, "{checked}");
 }
 
-/// docs/team.md: the main file and a team's, in the places that it names.
+/// docs/team.md: the main file and a team's file, at the paths that the page names.
 #[test]
-fn the_files_of_the_teams_page_are_one_configuration() {
+fn example_files_on_the_team_page_form_a_valid_configuration() {
     let page = read("docs/team.md");
     let below = |name: &str| {
         part(&page, &format!("`/etc/politely/{name}`"), "\n```\n").split_once("```yaml\n").unwrap().1.to_owned()
@@ -300,7 +300,7 @@ fn indented(text: &str) -> Vec<String> {
     blocks.map(|block| block.lines().filter_map(line).collect()).collect()
 }
 
-/// What stands between backticks, such as `section: { … }`, and is complete.
+/// Complete configurations between backticks, such as `section: { … }`.
 fn in_sentences(text: &str) -> Vec<String> {
     let code =
         |block: &str| block.replace('\n', " ").split('`').skip(1).step_by(2).map(String::from).collect::<Vec<_>>();
@@ -340,7 +340,7 @@ fn sentences(text: &str) -> Vec<Vec<String>> {
     all
 }
 
-/// The owner names the repository in Cargo.toml, and learns here where else it is written out.
+/// Fails where the repository is written out and differs from Cargo.toml.
 #[test]
 fn the_docs_name_the_repository_of_cargo_toml() {
     let repository = part(&read("Cargo.toml"), "\nrepository = \"", "\"\n");
@@ -376,7 +376,7 @@ fn book() -> Vec<PathBuf> {
     all.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
 }
 
-/// Without what is code.
+/// The text without its code.
 fn prose(text: &str) -> String {
     let mut is_code = false;
     let lines = text.lines().filter(|line| {
@@ -398,7 +398,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     headings.iter().map(address).collect()
 }
 
-/// The items of all lists of names: what is before the colon, and what it means.
+/// The items of all lists of names: the name before the colon, and its meaning.
 fn items(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.lines().filter(|line| line.starts_with("- `")).filter_map(|line| line[2..].split_once(": "))
 }

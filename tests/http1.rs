@@ -1,4 +1,4 @@
-//! One message, two readers: the proxy's own, and httparse with the words of RFC 9112. They see the same, or both refuse.
+//! One message, two readers: the proxy's own, and httparse with the words of RFC 9112. Both must find the same, or both refuse.
 
 #[path = "support/second_reading.rs"]
 mod second_reading;
@@ -12,7 +12,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn requests_read_the_same(
+    fn requests_parse_the_same_in_two_readers(
         line in select(vec![
             "GET / HTTP/1.1", "POST http://a.example/x?y HTTP/1.1", "GET /\u{e9} HTTP/1.0", "CONNECT a.example:443 HTTP/1.1",
             "\r\nGET / HTTP/1.1", "GET  / HTTP/1.1", "GET / HTTP/1.1 ", "GET /", "G\tET / HTTP/1.1", "GET / HTTP/2.0",
@@ -25,7 +25,7 @@ proptest! {
     }
 
     #[test]
-    fn answers_read_the_same(
+    fn responses_parse_the_same_in_two_readers(
         line in select(vec![
             "HTTP/1.1 200 OK", "HTTP/1.1 204", "HTTP/1.1 304 \u{e9}", "HTTP/1.0 200 OK", "HTTP/1.1 103 Early Hints",
             "HTTP/1.1 99 x", "HTTP/1.1 099 x", "\r\nHTTP/1.1 200 OK", "HTTP/1.1  200 OK", "HTTP/1.2 200 OK",
@@ -39,7 +39,7 @@ proptest! {
     }
 
     #[test]
-    fn chunks_read_the_same(pieces in prop::collection::vec(select(PIECES.to_vec()), 0..10), (at, odd) in mutation()) {
+    fn chunked_bodies_parse_the_same_in_two_readers(pieces in prop::collection::vec(select(PIECES.to_vec()), 0..10), (at, odd) in mutation()) {
         let mut bytes = pieces.concat().into_bytes();
         mutate(&mut bytes, at, odd);
         two_readers::chunked(&bytes);

@@ -12,7 +12,7 @@ use politely::policy::{Access, Authority, Entry, HostRules, PolicyOptions, Reque
 use politely::robots::{ParseOptions, ProductToken, RobotsTxt};
 use serde_json::Value;
 
-/// Every assertion of other implementations' suites that RFC 9309 or Google's matcher agrees with.
+/// The cases are the assertions of other implementations' test suites that agree with RFC 9309 or Google's matcher.
 #[test]
 fn conformance_cases_are_decided_as_collected() {
     let Some(corpora) = corpora() else { return };
@@ -25,7 +25,7 @@ fn conformance_cases_are_decided_as_collected() {
     tally.conclude("conformance cases");
 }
 
-/// The questions about the corpus' files. Where Google and the RFC agree, the line that decides is compared too.
+/// The questions about the files of the corpus. Where Google and the RFC agree, the deciding line is compared too.
 #[test]
 fn corpus_probes_are_decided_as_collected() {
     let Some(corpora) = corpora() else { return };
@@ -57,9 +57,9 @@ fn corpus_probes_are_decided_as_collected() {
     assert!(wrong_lines.is_empty(), "{} lines differ", wrong_lines.len());
 }
 
-/// The price of judging a path in the forms that servers make of it, by the questions with one right answer.
+/// The cost of judging a path in the forms that servers make of it, measured on questions with one right answer.
 #[test]
-fn what_as_served_refuses_beyond_rfc_9309_is_what_the_docs_say() {
+fn documented_counts_of_as_served_refusals_are_current() {
     let Some(corpora) = corpora() else { return };
     let (files, now) = (files(&corpora), SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
     let known = |robots| {

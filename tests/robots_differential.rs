@@ -45,7 +45,7 @@ const PIECES: &[&str] = &[
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
 ];
 
-/// The same and what is special in patterns.
+/// A pattern: pieces of paths with `*` and `$`.
 fn pattern() -> impl Strategy<Value = String> {
     let piece = prop_oneof![3 => select(PIECES), 1 => Just("*"), 1 => Just("$"), 1 => Just("**")];
     let begin = prop_oneof![6 => Just("/"), 1 => Just("*"), 1 => Just("/*"), 1 => Just("")];
@@ -125,13 +125,13 @@ proptest! {
         compare(&rules, &paths)?;
     }
 
-    /// Of few bytes, whatever they are, everything is nearly the same.
+    /// With few different bytes, most patterns nearly match.
     #[test]
     fn any_small_alphabet_is_decided_as_the_rfc_says((rules, paths) in any_alphabet()) {
         compare(&rules, &paths)?;
     }
 
-    /// So many patterns of several pieces on one literal that they are looked up by a piece of theirs.
+    /// Enough patterns share one literal for the second index, by another piece, to be used.
     #[test]
     fn hundreds_of_patterns_on_one_literal_decide_as_the_rfc_says(
         rules in vec((any::<bool>(), starred()), 80..300),

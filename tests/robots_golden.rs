@@ -19,7 +19,7 @@ fn read(options: &ParseOptions, file: &str, golden: &[&str]) {
     }
 }
 
-/// By default, as RFC 9309 and the customary extensions have it.
+/// Checks with the default options: RFC 9309 and the customary extensions.
 #[track_caller]
 fn rfc(file: &str, golden: &[&str]) {
     read(&ParseOptions::default(), file, golden);
@@ -45,7 +45,7 @@ fn rfc_lines_end_at_lf_cr_and_crlf() {
 }
 
 #[test]
-fn rfc_comments_and_white_space_are_no_part_of_a_value() {
+fn rfc_comments_and_white_space_are_stripped_from_values() {
     rfc(
         "# User-agent: *\nUser-agent :\t* # all\n  Disallow: /a \t# b\nDisallow:/c#d\n",
         &["Foo /a => disallow @3", "Foo /b => allow", "Foo /c => disallow @4"],
@@ -53,18 +53,18 @@ fn rfc_comments_and_white_space_are_no_part_of_a_value() {
 }
 
 #[test]
-fn rfc_keys_have_no_case_and_paths_have() {
+fn rfc_keys_ignore_case_but_paths_do_not() {
     rfc("USER-AGENT: fOO\ndisALLOW: /A\n", &["Foo /A => disallow @2", "FOO /a => allow"]);
 }
 
 #[test]
-fn rfc_a_byte_order_mark_is_skipped() {
+fn rfc_byte_order_mark_is_skipped() {
     rfc("\u{feff}User-agent: *\nDisallow: /\n", &["Foo / => disallow @2"]);
 }
 
-/// Whichever encoding it is of: the keys decide that.
+/// The keys decide the encoding.
 #[test]
-fn a_byte_order_mark_of_another_encoding_hides_no_rules() {
+fn file_with_the_byte_order_mark_of_another_encoding_keeps_its_rules() {
     for mark in [&b"\xff\xfe"[..], b"\xfe\xff", b"\xff\xfe\0\0", b"\0\0\xfe\xff", b"\xef\xbb", b"\xef\xbb\xbf"] {
         for text in
             ["User-agent: *\nDisallow: /x", "# a\nUser-agent: *\nDisallow: /x", "# ab\nUser-agent: *\nDisallow: /x"]
@@ -80,7 +80,7 @@ fn a_byte_order_mark_of_another_encoding_hides_no_rules() {
 }
 
 #[test]
-fn utf16_is_decoded_and_lines_keep_their_numbers() {
+fn utf16_file_is_decoded_and_keeps_its_line_numbers() {
     let text = "\u{feff}User-agent: *\r\n\r\nDisallow: /caf\u{e9}\r\nSitemap: https://example.com/\u{1f5fa}\r\n";
     for bytes in [u16::to_le_bytes, u16::to_be_bytes] {
         let file: Vec<u8> = text.encode_utf16().flat_map(bytes).collect();
@@ -93,14 +93,14 @@ fn utf16_is_decoded_and_lines_keep_their_numbers() {
         assert_eq!(robots.source(), text.as_bytes());
         let warned: Vec<_> = robots.warnings().map(|found| (found.place.line, found.code)).collect();
         assert_eq!(warned, [(1, "utf-16")]);
-        // What is kept of it is read again after a restart.
+        // The stored copy is parsed again after a restart.
         assert!(!RobotsTxt::parse(robots.source()).rules_for(&["Foo"]).check("/caf%C3%A9/x").is_allowed());
     }
 }
 
-/// 500 KiB as they come, which may be half as many again once they are decoded.
+/// The limit of 500 KiB counts bytes as sent; decoded, they may be half as many again.
 #[test]
-fn utf16_is_read_up_to_the_same_bound() {
+fn size_limit_of_utf16_files_counts_encoded_bytes() {
     let lines = |letter: char, count| {
         format!("User-agent: *\n#{}\nDisallow: /late\nDisallow: /later", letter.to_string().repeat(count))
     };
@@ -116,12 +116,12 @@ fn utf16_is_read_up_to_the_same_bound() {
 }
 
 #[test]
-fn rfc_unknown_keys_end_no_group() {
+fn rfc_unknown_keys_do_not_end_a_group() {
     rfc("User-agent: a\nNoindex: /x\nUser-agent: b\nDisallow: /\n", &["a / => disallow @4", "b / => disallow @4"]);
 }
 
 #[test]
-fn rfc_other_records_interfere_with_nothing() {
+fn rfc_other_records_do_not_end_a_group() {
     for record in ["Sitemap: https://example.com/s", "Crawl-delay: 5", "Host: example.com", "Clean-param: s /"] {
         rfc(
             &format!("User-agent: a\n{record}\nUser-agent: b\n{record}\nDisallow: /\n"),
@@ -141,7 +141,7 @@ fn rfc_consecutive_user_agents_share_their_rules() {
 }
 
 #[test]
-fn rfc_groups_of_one_agent_are_merged() {
+fn rfc_groups_of_the_same_agent_are_merged() {
     rfc(
         "User-agent: a\nDisallow: /x\n\nUser-agent: *\nDisallow: /\n\nUser-agent: A\nDisallow: /y\n",
         &["a /x => disallow @2", "a /y => disallow @8", "a /z => allow", "b /z => disallow @5"],
@@ -149,7 +149,7 @@ fn rfc_groups_of_one_agent_are_merged() {
 }
 
 #[test]
-fn rfc_all_groups_for_everybody_are_merged() {
+fn rfc_all_star_groups_are_merged() {
     rfc(
         "User-agent: *\nDisallow: /x\n\nUser-agent: *\nDisallow: /y\n",
         &["a /x => disallow @2", "a /y => disallow @5"],
@@ -157,13 +157,13 @@ fn rfc_all_groups_for_everybody_are_merged() {
 }
 
 #[test]
-fn rfc_without_a_group_everything_is_allowed() {
+fn rfc_everything_is_allowed_without_a_matching_group() {
     rfc("User-agent: a\nDisallow: /\n", &["b / => allow"]);
     rfc("", &["b / => allow"]);
 }
 
 #[test]
-fn rfc_a_group_that_names_the_agent_hides_those_for_everybody() {
+fn rfc_group_naming_the_agent_replaces_the_star_group() {
     rfc("User-agent: *\nDisallow: /\n\nUser-agent: a\nCrawl-delay: 1\n", &["a / => allow", "b / => disallow @2"]);
 }
 
@@ -173,12 +173,12 @@ fn rfc_rules_before_any_user_agent_are_ignored() {
 }
 
 #[test]
-fn rfc_tokens_are_compared_whole() {
+fn rfc_product_tokens_match_whole_and_ignore_case() {
     rfc("User-agent: FooBot\nDisallow: /\n", &["foobot / => disallow @2", "Foo / => allow", "FooBotNews / => allow"]);
 }
 
 #[test]
-fn a_token_ends_at_the_first_character_that_is_none() {
+fn product_token_ends_at_the_first_invalid_character() {
     rfc(
         "User-agent: Foo/1.2\nDisallow: /x\n\nUser-agent: Bar Baz\nDisallow: /y\n",
         &["Foo /x => disallow @2", "Bar /y => disallow @5", "Baz /y => allow"],
@@ -194,7 +194,7 @@ fn names_with_other_characters_are_compared_as_written() {
 }
 
 #[test]
-fn a_crawler_of_several_names_obeys_the_groups_of_each() {
+fn crawler_with_several_tokens_obeys_the_groups_of_each() {
     rfc(
         "User-agent: a\nDisallow: /x\n\nUser-agent: b\nDisallow: /y\n\nUser-agent: *\nDisallow: /\n",
         &["a,b /x => disallow @2", "a,b /y => disallow @5", "a,b /z => allow", "c,d /z => disallow @8"],
@@ -204,7 +204,7 @@ fn a_crawler_of_several_names_obeys_the_groups_of_each() {
 // §2.2.2: allow and disallow.
 
 #[test]
-fn rfc_the_longest_match_wins_wherever_it_stands() {
+fn rfc_longest_match_wins_in_any_order() {
     for (file, line) in [("Allow: /a/b\nDisallow: /a", 2), ("Disallow: /a\nAllow: /a/b", 3)] {
         let golden = [format!("Foo /a/b => allow @{line}"), format!("Foo /a => disallow @{}", 5 - line)];
         rfc(&format!("User-agent: *\n{file}\n"), &[&golden[0], &golden[1]]);
@@ -212,18 +212,18 @@ fn rfc_the_longest_match_wins_wherever_it_stands() {
 }
 
 #[test]
-fn rfc_allow_wins_where_the_lengths_are_equal() {
+fn rfc_allow_wins_among_rules_of_equal_length() {
     rfc("User-agent: *\nDisallow: /a\nAllow: /a\n", &["Foo /a => allow @3"]);
     rfc("User-agent: *\nAllow: /*b\nDisallow: /ab\n", &["Foo /ab => allow @2"]);
 }
 
 #[test]
-fn of_equal_rules_the_first_is_named() {
+fn first_of_equal_rules_is_reported() {
     rfc("User-agent: *\nDisallow: /a\nDisallow: /a\n", &["Foo /a => disallow @2"]);
 }
 
 #[test]
-fn rfc_paths_are_matched_from_their_beginning() {
+fn rfc_rules_match_prefixes_of_paths() {
     rfc(
         "User-agent: *\nDisallow: /fish\n",
         &[
@@ -237,7 +237,7 @@ fn rfc_paths_are_matched_from_their_beginning() {
 }
 
 #[test]
-fn rfc_an_empty_path_is_no_rule() {
+fn rfc_empty_path_is_not_a_rule() {
     rfc("User-agent: *\nDisallow:\nAllow:\nDisallow: /x\n", &["Foo / => allow", "Foo /x => disallow @4"]);
 }
 
@@ -247,7 +247,7 @@ fn rfc_robots_txt_itself_is_allowed() {
 }
 
 #[test]
-fn rfc_escapes_are_compared_by_what_they_mean() {
+fn rfc_only_escaped_unreserved_characters_are_compared_decoded() {
     rfc(
         "User-agent: *\nDisallow: /%7Ejoe\nDisallow: /f%6f%6F\nDisallow: /\u{30c4}\nDisallow: /b%2fr\n",
         &[
@@ -264,7 +264,7 @@ fn rfc_escapes_are_compared_by_what_they_mean() {
 }
 
 #[test]
-fn what_no_url_may_hold_is_compared_as_its_escape() {
+fn characters_invalid_in_urls_are_compared_as_their_escapes() {
     rfc(
         "User-agent: *\nDisallow: /a<b\nDisallow: /c d\nDisallow: /e%22\n",
         &["Foo /a%3Cb => disallow @2", "Foo /c%20d => disallow @3", "Foo /e\" => disallow @4", "Foo /e => allow"],
@@ -272,7 +272,7 @@ fn what_no_url_may_hold_is_compared_as_its_escape() {
 }
 
 #[test]
-fn a_lone_percent_is_itself() {
+fn percent_sign_without_two_hex_digits_is_literal() {
     rfc(
         "User-agent: *\nDisallow: /50%\nDisallow: /%zz\n",
         &["Foo /50%off => disallow @2", "Foo /%zz => disallow @3", "Foo /50 => allow"],
@@ -280,7 +280,7 @@ fn a_lone_percent_is_itself() {
 }
 
 #[test]
-fn dot_segments_are_no_way_around() {
+fn dot_segments_do_not_bypass_rules() {
     rfc(
         "User-agent: *\nDisallow: /private\nAllow: /private/open\n",
         &[
@@ -294,7 +294,7 @@ fn dot_segments_are_no_way_around() {
 }
 
 #[test]
-fn absolute_urls_are_read_by_their_paths() {
+fn absolute_urls_are_judged_by_path_and_query() {
     rfc(
         "User-agent: *\nDisallow: /a?b\n",
         &[
@@ -308,7 +308,7 @@ fn absolute_urls_are_read_by_their_paths() {
 // §2.2.3: special characters.
 
 #[test]
-fn rfc_a_star_is_any_run_of_bytes() {
+fn rfc_star_matches_any_bytes() {
     rfc(
         "User-agent: *\nDisallow: /*.php\nDisallow: /a*b*c\n",
         &[
@@ -323,7 +323,7 @@ fn rfc_a_star_is_any_run_of_bytes() {
 }
 
 #[test]
-fn rfc_a_dollar_at_the_end_is_the_end() {
+fn rfc_dollar_is_an_anchor_only_at_the_end_of_a_pattern() {
     rfc(
         "User-agent: *\nDisallow: /*.php$\nDisallow: /a$b\n",
         &[
@@ -337,7 +337,7 @@ fn rfc_a_dollar_at_the_end_is_the_end() {
 }
 
 #[test]
-fn rfc_escaped_stars_and_dollars_are_themselves() {
+fn rfc_escaped_star_and_dollar_are_literals() {
     rfc(
         "User-agent: *\nDisallow: /a%2Ab\nDisallow: /c%24\n",
         &[
@@ -351,7 +351,7 @@ fn rfc_escaped_stars_and_dollars_are_themselves() {
 }
 
 #[test]
-fn stars_and_the_dollar_count_as_bytes() {
+fn star_and_dollar_count_towards_pattern_length() {
     rfc(
         "User-agent: *\nAllow: /a\nDisallow: /a*\nDisallow: /b\nAllow: /b$\n",
         &["Foo /a => disallow @3", "Foo /b => allow @5", "Foo /bc => disallow @4"],
@@ -361,14 +361,14 @@ fn stars_and_the_dollar_count_as_bytes() {
 // §2.2.4 and the extensions.
 
 #[test]
-fn rfc_sitemaps_belong_to_the_file() {
+fn rfc_sitemap_lines_apply_to_the_file_and_not_to_a_group() {
     let robots =
         RobotsTxt::parse(b"Sitemap: https://a.example/1\nUser-agent: a\nSite-map: https://a.example/2\nDisallow: /\n");
     assert_eq!(robots.sitemaps().collect::<Vec<_>>(), ["https://a.example/1", "https://a.example/2"]);
 }
 
 #[test]
-fn crawl_delays_belong_to_their_group_and_the_largest_holds() {
+fn largest_crawl_delay_of_an_agents_groups_applies() {
     let file = "User-agent: a\nCrawl-delay: 2\nCrawl-delay: 0.5\n\nUser-agent: b\nRequest-rate: 1/10s\nCrawl-delay: 3s\n\n\
                 User-agent: a\nCrawl-delay: 4\nCrawl-delay: -9\nCrawl-delay: NaN\n";
     let delay = |agent| RobotsTxt::parse(file.as_bytes()).rules_for(&[agent]).crawl_delay();
@@ -376,7 +376,7 @@ fn crawl_delays_belong_to_their_group_and_the_largest_holds() {
 }
 
 #[test]
-fn a_delay_before_any_user_agent_is_for_those_without_one() {
+fn crawl_delay_before_any_user_agent_applies_to_agents_without_their_own() {
     let file = "Crawl-delay: 7\nUser-agent: a\nCrawl-delay: 1\n\nUser-agent: b\nDisallow: /x\n";
     let delay = |options: &ParseOptions, agent| {
         let robots = RobotsTxt::parse_with(file.as_bytes(), options);
@@ -389,7 +389,7 @@ fn a_delay_before_any_user_agent_is_for_those_without_one() {
 }
 
 #[test]
-fn usage_preferences_say_no_to_a_purpose() {
+fn usage_preferences_refuse_only_declared_purposes() {
     let file = "User-agent: *\nContent-Signal: search=yes, ai-input=no\nContent-Usage: /art train-ai=n\nContent-Usage: \
                 /art/free train-ai=y\nDisallow: /private\n\nUser-agent: b\nAllow: /\n";
     for (purposes, golden) in [
@@ -425,31 +425,31 @@ fn for_purposes(purposes: &str, file: &str, golden: &str) {
 /// draft-ietf-aipref-attach, "Content-Usage Rule Semantics" and "Processing Content-Usage Rules", line by line: for which
 /// paths a crawler that trains models is refused.
 #[test]
-fn aipref_rules_are_chosen_as_rules_are() {
+fn longest_path_decides_among_content_usage_rules() {
     for (lines, golden) in [
         // The draft's own example.
         ("Content-Usage: train-ai=n\nContent-Usage: /ai-ok/ train-ai=y", "/test @2, /ai-ok/, /ai-ok @2"),
         // The longest path decides for all uses: what it does not mention is unknown.
         ("Content-Usage: train-ai=n\nContent-Usage: /x search=n", "/ @2, /x"),
         ("Content-Usage: /x search=n\nContent-Usage: train-ai=n", "/ @3, /x"),
-        // Its bytes are counted, wildcards are as in rules.
+        // The longest path in bytes counts, and wildcards work as in rules.
         (
             "Content-Usage: /*.pdf$ train-ai=n\nContent-Usage: /docs/ train-ai=y",
             "/a.pdf @2, /docs/a.pdf @2, /docs/, /a.pdf?x",
         ),
-        // Of the same path, however it is written, each line applies, and no wins.
+        // All lines with the same path apply, in any spelling, and a refusal wins.
         ("Content-Usage: /x train-ai=y\nContent-Usage: /x train-ai=n\nContent-Usage: /x train-ai=y", "/x @3"),
         ("Content-Usage: /%c3%bc train-ai=n\nContent-Usage: /\u{fc} train-ai=y", "/%C3%BC @2, /\u{fc} @2"),
         ("Content-Usage: / search=n\nContent-Usage: train-ai=n", "/a @3"),
         // On one line the last of a key counts.
         ("Content-Usage: train-ai=n, train-ai=y", "/a"),
-        // What cannot be read is unknown, where a longer path says so too.
+        // An invalid line is unknown, also with a longer path.
         ("Content-Usage: train-ai=n\nContent-Usage: /x nonsense!", "/a @2, /x"),
         // SP and HTAB around the key and the path, and a comment.
         (" \tcontent-usage\t : \t/x\t \ttrain-ai=n # why", "/x @2, /y"),
-        // An empty path is none.
+        // An empty path counts as no path.
         ("Content-Usage:    train-ai=n", "/ @2"),
-        // What must not be crawled has no preference: the rule says so.
+        // A disallowed path has no preference: the rule decides.
         ("Disallow: /never/\nContent-Usage: train-ai=n", "/never/ @rule 2, /a @3"),
         // Both languages hold.
         ("Content-Signal: ai-train=yes\nContent-Usage: train-ai=n", "/a @3"),
@@ -474,7 +474,7 @@ fn aipref_rules_are_chosen_as_rules_are() {
 
 /// draft-ietf-aipref-attach-05, its example of "Processing Content-Usage Rules", whole.
 #[test]
-fn the_example_of_aipref_reads_as_it_says() {
+fn example_of_the_aipref_draft_is_reproduced() {
     let file = "User-Agent: *\nAllow: /\nDisallow: /never/\nContent-Usage: train-ai=n\nContent-Usage: /ai-ok/ train-ai=y\n\n\
         User-Agent: ExampleBot\nAllow: /\nContent-Usage: train-ai=y\n";
     for golden in ["Foo /test => disallow @usage 4", "Foo /ai-ok/ => allow @2", "Foo /never/ => disallow @3"] {
@@ -489,7 +489,7 @@ fn the_example_of_aipref_reads_as_it_says() {
 /// draft-ietf-aipref-attach-05, "Robots Exclusion Protocol Content-Usage Rule": `rule =/ content-usage`. A rule is for all agents of
 /// its group, and the next user agent begins another. Content-Signal is another record, which ends no group (RFC 9309 §2.2.4).
 #[test]
-fn a_content_usage_line_is_a_rule_of_its_group() {
+fn content_usage_line_is_a_rule_that_ends_the_user_agent_lines() {
     let usage =
         "User-agent: a\nCrawl-delay: 1\nUser-agent: b\nContent-Usage: train-ai=n\nUser-agent: c\nDisallow: /x\n";
     let signal = "User-agent: a\nContent-Signal: ai-train=no\nUser-agent: c\nDisallow: /x\n";
@@ -522,9 +522,9 @@ fn a_content_usage_line_is_a_rule_of_its_group() {
     }
 }
 
-/// `precedence` is about Allow and Disallow: for Content-Usage the longest path decides, as the draft says.
+/// `precedence` applies to Allow and Disallow: for Content-Usage the longest path decides, as in the draft.
 #[test]
-fn the_order_of_1996_does_not_change_which_preference_decides() {
+fn first_match_precedence_does_not_apply_to_content_usage() {
     let file =
         b"User-agent: *\nContent-Usage: train-ai=n\nContent-Usage: /free train-ai=y\nDisallow: /a\nAllow: /a/b\n";
     for options in [ParseOptions::default(), with(|options| options.precedence = Precedence::FirstMatch)] {
@@ -537,7 +537,7 @@ fn the_order_of_1996_does_not_change_which_preference_decides() {
 }
 
 #[test]
-fn usage_can_be_read_as_it_was_probably_meant() {
+fn lenient_usage_accepts_misspelt_preferences() {
     let file = b"User-agent: *\nContent-Usage: *.pdf AI-Train = No\nContent-Signal: /b ai-train=n\n";
     let lenient = with(|options| options.lenient_usage = true);
     for (options, disallowed) in [(ParseOptions::default(), &[][..]), (lenient, &["/a.pdf", "/b"])] {
@@ -572,7 +572,7 @@ fn google_accepts_a_missing_colon() {
 }
 
 #[test]
-fn longer_keys_are_unknown_and_nul_ends_a_line() {
+fn misspelt_keys_are_unknown_and_nul_ends_a_line() {
     rfc("User-agents: *\nDisallowed: /\n", &["Foo / => allow"]);
     rfc("User-agent: *\n\u{b}Disallow: /\u{c}\n", &["Foo /x => allow"]);
     rfc("User-agent: *\nDisallow: /a\0Disallow: /b\n", &["Foo /a => disallow @2", "Foo /b => disallow @2"]);
@@ -580,7 +580,7 @@ fn longer_keys_are_unknown_and_nul_ends_a_line() {
 }
 
 #[test]
-fn the_draft_of_2019_obeyed_the_first_group_for_everybody() {
+fn draft_2019_uses_only_the_first_star_group() {
     let file = "User-agent: *\nDisallow: /a\n\nUser-agent: b\nDisallow: /b\n\nUser-agent: *\nDisallow: /c\n\n\
                 User-agent: B\nDisallow: /d\n";
     rfc(file, &["Foo /a => disallow @2", "Foo /c => disallow @8", "b /d => disallow @11"]);
@@ -590,7 +590,7 @@ fn the_draft_of_2019_obeyed_the_first_group_for_everybody() {
 }
 
 #[test]
-fn crawler_commons_took_words_as_prefixes() {
+fn crawler_commons_before_362_matches_each_word_as_a_prefix() {
     let prefix = ParseOptions::crawler_commons_before_362();
     let file = "User-agent: Foo Bar\nDisallow: /\n";
     rfc(file, &["FooBot / => allow", "Bar / => allow"]);
@@ -599,7 +599,7 @@ fn crawler_commons_took_words_as_prefixes() {
 }
 
 #[test]
-fn the_draft_of_1996_took_any_part_of_a_name() {
+fn original_draft_matches_agents_by_substring() {
     let file = "User-agent: foo\nDisallow: /\n";
     rfc(file, &["MyFooBot / => allow"]);
     for options in [ParseOptions::original(), with(|options| options.user_agent_match = UserAgentMatch::Substring)] {
@@ -608,7 +608,7 @@ fn the_draft_of_1996_took_any_part_of_a_name() {
 }
 
 #[test]
-fn the_draft_of_1996_took_the_first_rule() {
+fn original_draft_applies_the_first_matching_rule() {
     let file = "User-agent: *\nDisallow: /a\nAllow: /a/b\n\nUser-agent: *\nAllow: /\n";
     rfc(file, &["Foo /a/b => allow @3", "Foo / => allow @6"]);
     for options in [ParseOptions::original(), with(|options| options.precedence = Precedence::FirstMatch)] {
@@ -617,14 +617,14 @@ fn the_draft_of_1996_took_the_first_rule() {
 }
 
 #[test]
-fn ruby_anchors_before_the_query() {
+fn original_options_anchor_at_the_end_of_the_path_before_the_query() {
     let file = "User-agent: *\nDisallow: /a$\n";
     rfc(file, &["Foo /a => disallow @2", "Foo /a?b => allow"]);
     read(&ParseOptions::original(), file, &["Foo /a?b => disallow @2", "Foo /ab?c => allow"]);
 }
 
 #[test]
-fn texting_robots_keeps_rules_without_an_agent() {
+fn texting_robots_and_the_original_apply_rules_before_any_user_agent() {
     let file = "Disallow: /private\n";
     rfc(file, &["Foo /private => allow"]);
     read(&ParseOptions::texting_robots(), file, &["Foo /private => disallow @1"]);
@@ -632,7 +632,7 @@ fn texting_robots_keeps_rules_without_an_agent() {
 }
 
 #[test]
-fn at_least_500_kib_are_read_and_a_cut_line_is_dropped() {
+fn file_is_read_up_to_500_kib_without_an_incomplete_last_line() {
     let mut file = format!("User-agent: *\n{}\nDisallow: /in\n", "#".repeat(ParseOptions::MIN_SIZE - 30));
     assert_eq!(file.len(), ParseOptions::MIN_SIZE - 1);
     file.push_str("Disallow: /out\n");

@@ -1,4 +1,4 @@
-//! What `lint` claims of rules is true: without a rule that never decides, nothing is decided otherwise.
+//! Findings of `lint` about rules are true: removing a rule that never decides changes no decision.
 
 use politely::robots::{RobotsTxt, lint};
 use proptest::collection::vec;
@@ -64,7 +64,7 @@ proptest! {
         }
     }
 
-    /// Any bytes: places are in the file, and what is shown of a line can hold them.
+    /// For any bytes, places are inside the file, and the excerpt of the line can show them.
     #[test]
     fn places_are_places_of_the_file(bytes in vec(prop_oneof![any::<u8>(), select(&b"user-agent:disallow /*%\n\r\0"[..])], 0..300)) {
         let report = lint::LintReport::new(&RobotsTxt::parse(&bytes), None);

@@ -168,7 +168,7 @@ pub(super) async fn authority(
     let entry = admin.gate().entry(SiteFile::Robots, &authority).await;
     let none = || problem(StatusCode::NOT_FOUND, format!("no robots.txt is known for {authority}"));
     let entry = entry.ok_or_else(none)?;
-    Ok(in_full(&admin, &authority, &entry).await)
+    Ok(robots_detail(&admin, &authority, &entry).await)
 }
 
 pub(super) async fn refresh(
@@ -177,10 +177,10 @@ pub(super) async fn refresh(
 ) -> Result<Json<Value>, ApiProblem> {
     let refreshed = admin.gate().refresh(&authority).await;
     let entry = refreshed.map_err(|refusal| problem(StatusCode::SERVICE_UNAVAILABLE, refusal.to_string()))?;
-    Ok(in_full(&admin, &authority, &entry).await)
+    Ok(robots_detail(&admin, &authority, &entry).await)
 }
 
-async fn in_full(admin: &Admin, authority: &Authority, entry: &Entry) -> Json<Value> {
+async fn robots_detail(admin: &Admin, authority: &Authority, entry: &Entry) -> Json<Value> {
     let of = async |file| admin.gate().entry(file, authority).await;
     let tdmrep = of(SiteFile::TdmRep).await;
     let license = match entry.license_url() {

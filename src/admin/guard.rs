@@ -33,7 +33,7 @@ pub(super) fn token(file: &AdminToken) -> io::Result<Option<String>> {
 }
 
 /// Whether the request has our token.
-pub(super) fn is_shown(ours: Option<&str>, headers: &HeaderMap) -> bool {
+pub(super) fn has_token(ours: Option<&str>, headers: &HeaderMap) -> bool {
     let Some(ours) = ours else { return false };
     let shown = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default();
     let shown = shown.split_at_checked(BEARER.len()).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(BEARER));
@@ -41,7 +41,7 @@ pub(super) fn is_shown(ours: Option<&str>, headers: &HeaderMap) -> bool {
 }
 
 pub(super) async fn require_token(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
-    if is_shown(admin.token(), request.headers()) {
+    if has_token(admin.token(), request.headers()) {
         return next.run(request).await;
     }
     let problem = problem(StatusCode::UNAUTHORIZED, "the token is missing or wrong; `politely status` prints it");
@@ -159,12 +159,12 @@ mod tests {
 
     #[test]
     fn the_whole_token_is_required() {
-        let is_shown = |headers: &HeaderMap| is_shown(Some("s3cret"), headers);
+        let has_token = |headers: &HeaderMap| has_token(Some("s3cret"), headers);
         for (value, good) in
             [("Bearer s3cret", true), ("bearer s3cret", true), ("Bearer s3cre", false), ("s3cret", false), ("", false)]
         {
-            assert_eq!(is_shown(&headers(&[("authorization", value)])), good, "{value}");
+            assert_eq!(has_token(&headers(&[("authorization", value)])), good, "{value}");
         }
-        assert!(!is_shown(&headers(&[])));
+        assert!(!has_token(&headers(&[])));
     }
 }

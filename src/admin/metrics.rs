@@ -1,7 +1,7 @@
 //! `/metrics`, in Prometheus text or, on request, in OpenMetrics.
 
 use super::Admin;
-use super::guard::is_shown;
+use super::guard::has_token;
 use super::histograms::{Histograms, Labels};
 use super::problem::problem;
 use crate::gate::Gate;
@@ -31,7 +31,7 @@ pub(super) async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap)
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let is_open = accept.contains("application/openmetrics-text");
     let mut text = String::new();
-    let registries = [Some(registry(&admin, is_shown(admin.token(), &headers))), super::process::registry()];
+    let registries = [Some(registry(&admin, has_token(admin.token(), &headers))), super::process::registry()];
     let encoded = registries.iter().flatten().try_for_each(|registry| match is_open {
         true => encode_registry(&mut text, registry),
         false => prometheus_text::encode(&mut text, registry),

@@ -42,9 +42,10 @@ type ShownToken = Result<Option<String>, String>;
 
 impl AdminArgs {
     pub fn ask(&self, method: &str, target: &str) -> Result<AdminAnswer, CommandError> {
-        let (address, token) = self.asked()?;
+        let (address, token) = self.address_and_token()?;
         let shown = token.as_ref().ok().and_then(Option::as_deref);
-        let (status, body) = exchange(address, method, target, shown).map_err(|error| unanswered(address, &error))?;
+        let (status, body) =
+            exchange(address, method, target, shown).map_err(|error| no_answer_error(address, &error))?;
         match (status, token) {
             (401, Err(why)) => Err(CommandError::usage(
                 format!("the proxy requires its token, and {why}"),
@@ -60,13 +61,13 @@ impl AdminArgs {
 
     /// Whether the proxy accepts requests. Needs no token.
     pub fn is_ready(&self) -> Result<bool, CommandError> {
-        let (address, _) = self.asked()?;
-        let answered = answer(address, "GET", "/readyz", None).map_err(|error| unanswered(address, &error))?;
+        let (address, _) = self.address_and_token()?;
+        let answered = answer(address, "GET", "/readyz", None).map_err(|error| no_answer_error(address, &error))?;
         Ok(answered.0 == 200)
     }
 
     /// The address to ask, and the token to send.
-    fn asked(&self) -> Result<(SocketAddr, ShownToken), CommandError> {
+    fn address_and_token(&self) -> Result<(SocketAddr, ShownToken), CommandError> {
         // A running proxy is asked at its actual address: its file may have changed, and our environment may differ from the proxy's.
         let running = RunningProxy::find(&running_file::directory(), self.config.path().as_deref());
         let running = running.map(|it| RunningProxy { admin: reachable(it.admin), ..it });
@@ -108,7 +109,7 @@ impl AdminArgs {
         let shown = file.path.display();
         let token = match may_send_own_token(address, is_given, file.is_configured) {
             false => Err(format!("the token in {shown} is not sent to an address on another machine")),
-            true => match stranger(address, &file) {
+            true => match foreign_listener(address, &file) {
                 Some(user) => Err(format!("the token in {shown} is not sent to a process of the user {user}")),
                 None => file.read().map(Some).map_err(|error| format!("{shown} cannot be read: {error}")),
             },
@@ -117,7 +118,7 @@ impl AdminArgs {
     }
 }
 
-fn unanswered(address: SocketAddr, error: &io::Error) -> CommandError {
+fn no_answer_error(address: SocketAddr, error: &io::Error) -> CommandError {
     let hint = match error.kind() {
         io::ErrorKind::TimedOut => "check that the process that listens there is not stopped or overloaded",
         _ => "check that a proxy is running and that this is its admin address",
@@ -144,7 +145,7 @@ fn may_send_own_token(address: SocketAddr, is_given: bool, is_configured: bool) 
 
 /// The user (uid) whose process listens at this local address, if that cannot be the proxy that made this token: while no proxy runs,
 /// any user can listen there.
-fn stranger(address: SocketAddr, token: &AdminToken) -> Option<u32> {
+fn foreign_listener(address: SocketAddr, token: &AdminToken) -> Option<u32> {
     let owner = listener_owner(address).filter(|_| !token.is_configured)?;
     let made_by = token.path.metadata().map_or(owner, |file| file.uid());
     (owner != made_by && owner != 0 && owner != geteuid().as_raw()).then_some(owner)
@@ -201,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_this_machine_and_the_address_that_is_configured_hear_our_token() {
+    fn token_is_sent_only_to_this_machine_or_the_configured_address() {
         for (address, is_given, is_configured, hears) in [
             ("127.0.0.1:3129", true, false, true),
             ("127.0.0.1:3129", true, true, true),

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_on_other_threads_is_not_waited_for() {
+    fn runtime_does_not_wait_for_blocking_tasks() {
         let (until, busy) = std::sync::mpsc::channel::<()>();
         let begun = async { drop(tokio::task::spawn_blocking(move || busy.recv())) };
         block_on(begun).expect("a runtime");

@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_proxy_has_a_directory_of_its_own() {
+    fn each_remote_proxy_has_its_own_directory() {
         let names = ["a-b:3128", "a_b:3128", "a.b:3128", "a-b:31", "[::1]:3128", "[::11]:3128"];
         let folders = names.map(folder);
         assert_eq!(std::collections::BTreeSet::from(folders.clone()).len(), names.len(), "{folders:?}");
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_utf_8_stays_as_it_is() {
+    fn shell_quoting_keeps_bytes_that_are_not_utf8() {
         assert_eq!(
             quote(OsStr::from_bytes(b"it's\xff")),
             br"'it'\''s".iter().chain(b"\xff'").copied().collect::<Vec<_>>()

@@ -39,12 +39,12 @@ impl CommandError {
         }
     }
 
-    /// There is no place for temporary files.
+    /// The error that temporary files cannot be created.
     pub fn no_temporary_files(error: io::Error) -> Self {
         Self::usage(format!("cannot keep temporary files: {error}"), "check that `TMPDIR` exists and is writable")
     }
 
-    /// The command to run could not be started.
+    /// The error that the command of `run` cannot be started.
     pub fn not_run(program: &OsStr, error: &io::Error) -> Self {
         let (code, hint) = match error.kind() {
             io::ErrorKind::NotFound => (NOT_FOUND, "check that it is installed and spelled correctly"),
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_fault_of_a_file_or_program_has_the_hint_of_the_limit() {
+    fn resource_errors_get_the_hint_of_their_limit() {
         let failed = |number, hint| CommandError::usage(io::Error::from_raw_os_error(number), hint).message;
         for number in [libc::EFBIG, libc::ENOSPC, libc::EDQUOT] {
             assert!(failed(number, "correct the path").contains("\nhint: make room on the disk, "), "{number}");

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_run_is_the_one_that_is_known() {
+    fn product_tokens_of_the_last_run_are_stored() {
         let directory = tempfile::tempdir().unwrap();
         let state = directory.path().join("state");
         assert_eq!(product_tokens_in(&state), []);

@@ -115,7 +115,7 @@ fn text(name: &str, report: &LintReport, color: bool) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() };
     let (mut out, name) = (String::new(), &*inert(name));
     for found in report.findings() {
-        out += &one(name, report, found, &renderer);
+        out += &render_finding(name, report, found, &renderer);
         out += "\n\n";
     }
     let count = |severity| report.findings().iter().filter(|found| found.severity == severity).count();
@@ -127,7 +127,7 @@ fn text(name: &str, report: &LintReport, color: bool) -> String {
 }
 
 /// Renders a finding. ASCII control characters are left to the renderer, which draws symbols for them.
-fn one(name: &str, report: &LintReport, found: &Finding, renderer: &Renderer) -> String {
+fn render_finding(name: &str, report: &LintReport, found: &Finding, renderer: &Renderer) -> String {
     let level = match found.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_steers_a_terminal_or_hides_is_not_passed_on() {
+    fn control_and_invisible_characters_are_escaped() {
         let unseen: String = (0..=0xffff).filter_map(char::from_u32).filter(|c| is_unseen(*c)).collect();
         let shown_of = |c: char| {
             [

@@ -39,7 +39,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use command_error::{CommandError, Explained, INTERRUPTED, NO};
 use config_arg::{ConfigArg, Format, MACHINE_CONFIG, key_argument, read_or_input};
-use output::{REFUSED_AFTER_ANSWER, about, counted, inert, inert_json, kept, print, print_bytes};
+use output::{REFUSED_AFTER_ANSWER, about, counted, inert, inert_json, pace_limits, print, print_bytes};
 use std::io::{self, Write};
 use std::process::ExitCode;
 

@@ -47,7 +47,7 @@ pub(super) fn about(duration: Duration) -> String {
 }
 
 /// The limits of a host besides its crawl delay, each with its key in `pace`.
-pub(super) fn kept(manners: &Manners) -> impl Iterator<Item = (&'static str, String)> {
+pub(super) fn pace_limits(manners: &Manners) -> impl Iterator<Item = (&'static str, String)> {
     let Manners { adaptive, breaker, budget, min_revisit } = manners;
     let kept = [
         ("adaptive", adaptive.map(|kept| kept.to_string())),

@@ -25,8 +25,8 @@ pub(super) fn run(args: &RefreshArgs) -> Result<ExitCode, CommandError> {
         Format::Text => match word("failure") {
             "" => format!("{}: {} (status {})\n", word("robots_url"), word("access"), answer.body["status"]),
             failure => {
-                let standing = standing(&answer.body);
-                format!("{}: {failure}; until the next fetch succeeds: {standing}\n", word("robots_url"))
+                let effect = effect_until_fetch(&answer.body);
+                format!("{}: {failure}; until the next fetch succeeds: {effect}\n", word("robots_url"))
             }
         },
     };
@@ -46,7 +46,7 @@ pub(super) fn run(args: &RefreshArgs) -> Result<ExitCode, CommandError> {
 }
 
 /// Says what applies while the file cannot be fetched.
-fn standing(body: &Value) -> &'static str {
+fn effect_until_fetch(body: &Value) -> &'static str {
     if body["usable"] == true {
         "the last good copy"
     } else {

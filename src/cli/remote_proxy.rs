@@ -41,7 +41,7 @@ pub(super) fn fetch(url: &str, token_file: Option<&Path>, setup_host: &Host) -> 
     let asked =
         Asked { name: format!("{host}:{port}"), host, port, setup_host, credentials, token: token(token_file)? };
     let addresses = (host.trim_matches(['[', ']']), port).to_socket_addrs();
-    let addresses = addresses.map_err(|error| asked.wrong(&error))?;
+    let addresses = addresses.map_err(|error| asked.no_certificate_error(&error))?;
     asked.first_of(addresses)
 }
 
@@ -78,16 +78,16 @@ impl Asked<'_> {
     fn first_of(&self, addresses: impl Iterator<Item = SocketAddr>) -> Result<RemoteProxy, CommandError> {
         let mut failed = Vec::new();
         for address in addresses {
-            match self.at(address) {
+            match self.try_address(address) {
                 Ok(remote) => return Ok(remote),
                 Err(why) => failed.push(why),
             }
         }
         let furthest = failed.into_iter().rev().max_by_key(|failed| failed.came);
-        Err(furthest.map_or_else(|| self.wrong(&"it has no address"), |failed| failed.why))
+        Err(furthest.map_or_else(|| self.no_certificate_error(&"it has no address"), |failed| failed.why))
     }
 
-    fn at(&self, address: SocketAddr) -> Result<RemoteProxy, Failed> {
+    fn try_address(&self, address: SocketAddr) -> Result<RemoteProxy, Failed> {
         // Tries the address as a proxy first, because a proxy would count a request to an admin address as malformed.
         let Self { setup_host, credentials, .. } = self;
         let plain = percent_encoding::percent_decode_str(credentials.trim_end_matches('@')).collect::<Vec<u8>>();
@@ -118,7 +118,7 @@ impl Asked<'_> {
     }
 
     fn admin_at(&self, address: SocketAddr) -> Result<RemoteProxy, Failed> {
-        let failed = |came, error: &dyn Display| Failed { came, why: self.wrong(error) };
+        let failed = |came, error: &dyn Display| Failed { came, why: self.no_certificate_error(error) };
         let get = |target| match answer(address, "GET", target, self.token.as_deref()) {
             Ok((200, body)) => String::from_utf8(body).map_err(|error| failed(RequestStage::ToHttp, &error)),
             Ok((401, _)) => Err(Failed {
@@ -145,7 +145,7 @@ impl Asked<'_> {
         Ok(RemoteProxy { proxy, ca_pem, name: self.name.clone(), credentials: String::new() })
     }
 
-    fn wrong(&self, error: &dyn Display) -> CommandError {
+    fn no_certificate_error(&self, error: &dyn Display) -> CommandError {
         CommandError::usage(format!("cannot get the certificate from {}: {error}", self.name), FROM_HINT)
     }
 }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_addresses_of_a_name_the_first_that_is_a_proxys_is_taken() {
+    fn first_address_of_a_name_that_is_a_proxy_is_used() {
         let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let (other, proxy) = (site("404 Not Found", false), site("200 OK", true));
         for addresses in [&[proxy, other][..], &[other, proxy], &[nobody, other, proxy]] {
@@ -220,7 +220,7 @@ mod tests {
 
     /// The proxy's host goes into JAVA_TOOL_OPTIONS, where a space begins another option.
     #[test]
-    fn what_is_no_host_name_is_no_proxys() {
+    fn invalid_proxy_host_in_proxy_pac_is_refused() {
         for pac in ["return \"PROXY 127.0.0.1 -XX:OnOutOfMemoryError=x:3128\"", "return \"PROXY a\tb:3128\""] {
             let said = ask(&[site_with("200 OK", true, pac)]).err().expect("an error");
             assert!(said.contains("neither a politely proxy"), "{said}");

@@ -20,7 +20,7 @@ pub(super) struct RunningProxy {
 /// The file of a running proxy. Dropping it removes the file.
 pub(super) struct RunningFile {
     path: PathBuf,
-    /// Kept locked.
+    /// The open file, locked until it is dropped.
     file: File,
 }
 
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_found_by_the_file_of_its_configuration_for_as_long_as_it_runs() {
+    fn running_proxy_is_found_by_its_configuration_file() {
         let home = tempfile::tempdir().unwrap();
         let (there, file) = (home.path().join("running"), Path::new("/etc/a.yaml"));
         let running = proxy(1).announce(&there, Some(file)).unwrap();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kill_has_left_counts_for_nothing() {
+    fn file_left_by_a_killed_proxy_is_ignored() {
         let home = tempfile::tempdir().unwrap();
         let running = proxy(1).announce(home.path(), None).unwrap();
         let path = running.path.clone();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_to_start_counts_and_the_first_to_end_leaves_it() {
+    fn newest_of_two_proxies_with_one_configuration_is_found() {
         let home = tempfile::tempdir().unwrap();
         let first = proxy(1).announce(home.path(), None).unwrap();
         let second = proxy(2).announce(home.path(), None).unwrap();

@@ -55,7 +55,7 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
     }
     tracing::info!("name in Via: {}", running.name());
     // Held until the end, when the proxy can no longer be asked.
-    let _file = announced(&running, path);
+    let _file = write_running_file(&running, path);
     let (file, own) = (path.map(Path::to_owned), args.clone());
     running.reload_from(move || {
         if let Some(file) = file.as_deref().filter(|file| file.metadata().is_ok_and(|it| it.file_type().is_fifo())) {
@@ -121,7 +121,7 @@ fn load(args: &ServeArgs) -> Result<Settings, CommandError> {
 }
 
 /// Writes the file by which other commands find this proxy, if it has an admin address.
-fn announced(running: &Running, config: Option<&Path>) -> Option<RunningFile> {
+fn write_running_file(running: &Running, config: Option<&Path>) -> Option<RunningFile> {
     let token = running.admin_token().map(str::to_owned);
     let announced =
         RunningProxy { admin: running.admin_address()?, token }.announce(&running_file::directory(), config);

@@ -67,7 +67,7 @@ mod tests {
 
     /// The signal may be a SIGHUP during a reload.
     #[tokio::test]
-    async fn a_signal_of_another_kind_is_not_lost_for_who_waits_for_the_end() {
+    async fn waiting_for_a_stop_signal_keeps_other_signals_pending() {
         let kind = SignalKind::hangup();
         let mut signals = SignalSet::catch(&[&STOP[..], &[kind]].concat()).unwrap();
         let mut other = signal(kind).unwrap();

@@ -192,7 +192,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn it_shows_hosts_waits_and_refusals() {
+    fn status_text_shows_hosts_waits_and_refusals() {
         let told = text(&json!({
             "version": "1.0.0", "uptime": 5, "mode": "enforce", "waiting": 2,
             "reload_failure": { "at": "2026-01-02T03:04:05Z", "error": "politely.yaml:3:5: unknown key `\u{1b}`" },
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_that_cannot_write_is_in_use() {
+    fn unwritable_cache_is_shown_as_in_use() {
         let cache = |up, failing| text(&json!({ "cache": { "up": up, "failing": failing, "entries": 3, "hits": 4 } }));
         assert!(cache(false, false).contains("cache: not in use yet"));
         let told = cache(false, true);

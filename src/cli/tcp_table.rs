@@ -82,7 +82,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn the_table_says_who_listens() {
+    fn listener_owner_is_read_from_the_tcp_table() {
         let word = |bytes: [u8; 4]| format!("{:08X}", u32::from_ne_bytes(bytes));
         let (local, none) = (word([127, 0, 0, 1]), "00000000");
         let mapped = format!("{none}{none}{}{local}", word([0, 0, 255, 255]));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_listeners_are_ours() {
+    fn listener_owner_of_our_own_port_is_our_user() {
         let ours = Some(rustix::process::geteuid().as_raw());
         for at in ["127.83.1.9:0", "[::1]:0", "0.0.0.0:0"] {
             let Ok(listener) = TcpListener::bind(at) else { continue };

@@ -65,7 +65,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn it_is_made_once_and_for_its_owner_alone() {
+    fn token_is_created_once_and_readable_only_by_its_owner() {
         let home = tempfile::tempdir().unwrap();
         let token = AdminToken { path: home.path().join("new/admin-token"), is_configured: false };
         assert!(token.read().is_err());
@@ -77,7 +77,7 @@ mod tests {
 
     /// The operator may try the first start with sudo.
     #[test]
-    fn what_root_makes_is_for_the_owner_of_the_directory() {
+    fn token_created_by_root_belongs_to_the_directorys_owner() {
         if !rustix::process::geteuid().is_root() {
             return;
         }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operators_own_is_never_made() {
+    fn configured_token_file_is_never_created() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("token");
         let token = AdminToken { path: path.clone(), is_configured: true };

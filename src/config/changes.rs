@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_that_differs_is_named() {
+    fn each_changed_key_is_named() {
         assert_eq!(changed("", ""), Vec::<String>::new());
         assert_eq!(
             changed("", "pace: { max_wait: 60s, queue: 10 }\nmode: report"),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_in_another_unit_is_no_change() {
+    fn same_value_in_another_unit_is_not_a_change() {
         let before =
             "pace: { max_wait: 60s }\nstore: { memory: 1MiB, disk: 1024 }\nhosts: { a.example: { crawl_delay: 0 } }";
         let now =
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_that_is_not_shown_is_a_change_that_is() {
+    fn hidden_password_change_is_reported() {
         let user = |salt: &str| {
             format!(
                 "access: {{ users: [{{ name: a, password: '$argon2id$v=19$m=8,t=1,p=1${salt}$AAAAAAAAAAAAAAAAAAAAAA' }}] }}"
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fleet_has_one_server_or_two_until_a_restart() {
+    fn changing_the_number_of_fleet_servers_requires_a_restart() {
         let settings = |text| Settings::parse("test.yaml", text).unwrap();
         let fixed = |before, now| settings(now).in_place_of(&settings(before), true).1.needs_restart;
         let [one, two, other] = [
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_a_restart_stays_as_it_is_and_is_shown_so() {
+    fn settings_that_require_a_restart_are_kept_and_listed() {
         let now = "admin: { address: '127.0.0.1:9' }\nintercept: { ca: { directory: /x } }\n\
              store: { directory: /y, disk: 0, memory: 2MiB }\ncache: { directory: /c, size: 2MiB }\n\
              evidence: { directory: /z, keep: 1d }\nfleet: redis://127.0.0.1:1/";

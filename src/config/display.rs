@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_written_is_as_by_default() {
+    fn unwritten_keys_are_shown_with_their_defaults() {
         let text = "pace: { max_wait: 5s, queue: null }\nhosts: { a.example: { robots: ignore } }";
         let shown = Settings::parse("test", text).unwrap().shown();
         assert_eq!((&shown["pace"]["max_wait"], &shown["pace"]["queue"]), (&"5s".into(), &1000.into()));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_hold_a_secret_is_withheld() {
+    fn values_that_may_contain_secrets_are_withheld() {
         let all = [
             ("POLITELY_FLEET", "redis://:s3cret@redis.example/0"),
             ("POLITELY_FLEET__COPIES", "redis://redis.example/1"),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_shown_can_be_judged_by_again() {
+    fn shown_configuration_can_be_parsed_again() {
         let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA";
         let text = format!(
             "listen: [{{ address: 0.0.0.0:3128 }}]\n\

@@ -61,7 +61,7 @@ pub fn open_lock(directory: &Path) -> io::Result<File> {
     let path = directory.join(LOCK);
     let mut options = OpenOptions::new();
     let opened = open_own(options.read(true).write(true).create(true).truncate(false).mode(0o600), &path);
-    opened.map_err(|error| in_its_place(&path, error))
+    opened.map_err(|error| lock_open_error(&path, error))
 }
 
 /// Checks that nothing else is in the place of the file that [`open_lock`] opens. Creates and changes nothing.
@@ -71,12 +71,12 @@ pub fn open_lock(directory: &Path) -> io::Result<File> {
 pub fn check_lock(directory: &Path) -> io::Result<()> {
     let path = directory.join(LOCK);
     let opened = open_with(OpenOptions::new().read(true).write(true), &path, own_flags());
-    let checked = opened.and_then(|file| check_owner(&file, directory)).map_err(|error| in_its_place(&path, error));
+    let checked = opened.and_then(|file| check_owner(&file, directory)).map_err(|error| lock_open_error(&path, error));
     checked.or_else(|error| if error.kind() == io::ErrorKind::ResourceBusy { Err(error) } else { Ok(()) })
 }
 
 /// Converts the error of opening this lock file: to `ResourceBusy` if something other than a file of ours is at its path.
-fn in_its_place(path: &Path, error: io::Error) -> io::Error {
+fn lock_open_error(path: &Path, error: io::Error) -> io::Error {
     let me = rustix::process::geteuid().as_raw();
     let is_ours = |it: Metadata| it.is_file() && it.uid() == me && it.nlink() == 1;
     match path.symlink_metadata().is_ok_and(|it| !is_ours(it)) {
@@ -97,7 +97,7 @@ pub fn check_owner(file: &File, directory: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it has a second name (a hard link)"));
     }
     if it.is_file() && it.uid() != me.as_raw() && !is_owners() {
-        return Err(is_anothers());
+        return Err(foreign_file_error());
     }
     Ok(())
 }
@@ -120,7 +120,7 @@ pub fn open_private(path: &Path) -> io::Result<(File, Option<u32>)> {
 /// As [`open_file`]; `PermissionDenied`: the file is not [ours](is_ours).
 pub fn open_ours(path: &Path, directory: &Path) -> io::Result<File> {
     let file = open_file(path)?;
-    if is_ours(&file.metadata()?, directory) { Ok(file) } else { Err(is_anothers()) }
+    if is_ours(&file.metadata()?, directory) { Ok(file) } else { Err(foreign_file_error()) }
 }
 
 /// Whether a file belongs to us, or to the owner of this directory. Anybody who may write to the directory may have put other files there.
@@ -142,7 +142,7 @@ fn own_flags() -> libc::c_int {
     if rustix::process::geteuid().is_root() { libc::O_NOFOLLOW } else { 0 }
 }
 
-fn is_anothers() -> io::Error {
+fn foreign_file_error() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user")
 }
 
@@ -278,7 +278,7 @@ mod tests {
     use std::time::SystemTime;
 
     #[test]
-    fn root_follows_no_link_in_anothers_directory_and_leaves_it_what_it_makes() {
+    fn root_does_not_follow_links_in_directories_of_other_users() {
         let home = tempfile::tempdir().unwrap();
         let (link, target, file) = (home.path().join("link"), home.path().join("target"), home.path().join("file"));
         symlink(&target, &link).unwrap();
@@ -294,7 +294,7 @@ mod tests {
 
     /// Anybody can put a file into a directory such as /tmp before we do.
     #[test]
-    fn what_another_user_has_put_there_is_not_opened_and_what_is_ours_is_ours_alone() {
+    fn files_of_other_users_are_not_opened() {
         let home = tempfile::tempdir().unwrap();
         let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         let open = |path: &Path| open_own(OpenOptions::new().read(true).write(true).create(true).truncate(false), path);
@@ -322,7 +322,7 @@ mod tests {
 
     /// The operator may first try a service with sudo.
     #[test]
-    fn a_directory_that_root_makes_is_its_owners_who_has_the_one_above() {
+    fn directory_created_by_root_belongs_to_the_owner_of_its_parent() {
         let home = tempfile::tempdir().unwrap();
         let made = home.path().join("one/two");
         private_directory(&made).unwrap();
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_has_left_half_written_is_removed_after_a_day() {
+    fn half_written_files_are_removed_after_a_day() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         let [old, new, other] = [".politely-new-a", ".politely-new-b", ".tmpabcD3f"].map(at);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_the_users() {
+    fn cache_directory_is_below_xdg_cache_home_or_home() {
         let home = |name: &str| (name == "HOME").then(|| "/home/a".into());
         assert_eq!(choose_cache(home), PathBuf::from("/home/a/.cache/politely"));
         let both = |name: &str| Some(OsString::from(if name == "HOME" { "/home/a" } else { "/cache" }));
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn systemd_overrides_the_user_and_root_has_the_machines() {
+    fn state_directory_is_systemds_then_the_users_or_the_machines_for_root() {
         let user = [("HOME", "/home/a"), ("XDG_DATA_HOME", "/home/a/data")];
         assert_eq!(
             chosen(&[("STATE_DIRECTORY", "/var/lib/x:/var/lib/y"), user[0]], false),

@@ -55,8 +55,8 @@ impl Hosts {
         match host {
             // Fast path, as each request needs a policy and most configurations have no entries.
             _ if self.own.is_none() && self.everybodys.by_end.is_empty() => &self.everybodys.policies[0],
-            Host::Name(name) => self.of_end(name),
-            Host::Ip(_) => self.of_end(&host.to_string()),
+            Host::Name(name) => self.policy_for_end(name),
+            Host::Ip(_) => self.policy_for_end(&host.to_string()),
         }
     }
 
@@ -100,7 +100,7 @@ impl Hosts {
 
     /// The policy of hosts that match no entry.
     pub fn any(&self) -> &HostPolicy {
-        self.of_end("")
+        self.policy_for_end("")
     }
 
     /// The longest delay that an entry sets for everybody.
@@ -124,7 +124,7 @@ impl Hosts {
 
     /// The TLS terms of all hosts that have their own.
     pub fn tls(&self) -> impl Iterator<Item = &Arc<OriginTls>> {
-        let own = self.own_tls().into_iter().flat_map(|_| self.ends_with_tls()).map(|end| self.of_end(end));
+        let own = self.own_tls().into_iter().flat_map(|_| self.ends_with_tls()).map(|end| self.policy_for_end(end));
         self.everybodys.policies.iter().chain(own).filter_map(|policy| policy.tls.as_ref())
     }
 
@@ -147,7 +147,8 @@ impl Hosts {
     /// The hosts with TLS verification off, sorted.
     pub fn unverified(&self) -> Vec<String> {
         // `verify: off` is refused for patterns.
-        let is = |end: &str| !end.starts_with('.') && self.of_end(end).tls.as_ref().is_some_and(|tls| !tls.verify);
+        let is =
+            |end: &str| !end.starts_with('.') && self.policy_for_end(end).tls.as_ref().is_some_and(|tls| !tls.verify);
         let mut all: Vec<_> = self.ends_with_tls().filter(|end| is(end)).map(str::to_owned).collect();
         all.sort();
         all.dedup();
@@ -155,7 +156,7 @@ impl Hosts {
     }
 
     /// The policy of the most specific entry for the names with this end.
-    fn of_end(&self, end: &str) -> &HostPolicy {
+    fn policy_for_end(&self, end: &str) -> &HostPolicy {
         let base = find(&self.everybodys.by_end, end).unwrap_or_default();
         match self.own.as_ref().and_then(|own| Some((own, find(&own.by_end, end)?))) {
             Some((own, place)) => own.policy(&self.everybodys, base, place),

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_made_once_and_one_of_yours_goes_first() {
+    fn instance_name_is_created_once_and_a_configured_one_wins() {
         let home = tempfile::tempdir().unwrap();
         let settings = |more: &str| {
             let yaml = format!("store: {{ directory: {} }}\n{more}", home.path().join("new").display());
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_file_is_not_waited_for() {
+    fn pipe_in_place_of_the_instance_name_is_not_waited_for() {
         let home = tempfile::tempdir().unwrap();
         let settings = Settings::parse("", &format!("store: {{ directory: {} }}", home.path().display())).unwrap();
         let path = path(&settings);

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_and_what_is_more_polite_are_none() {
+    fn defaults_and_stricter_settings_are_not_overrides() {
         let more = "usage: { license: enforce }\nrobots: { min_ttl: 1m, max_ttl: 1h, on_unavailable: disallow }\n\
             pace: { min_delay: 2s, max_crawl_delay: 1h, max_concurrent: 1, key: address }\nintercept: { default: deny }\n\
             identity: { purpose: [ai-train] }\n\
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_that_obeys_sites_less_is_one() {
+    fn each_setting_that_obeys_sites_less_is_an_override() {
         let yaml = "mode: report\nrobots: { max_ttl: 48h, paths: as-sent }\npace: { max_crawl_delay: 1m, max_concurrent: 9 }\n\
             usage: { page: report }\nstore: { disk: 0 }\nidentity: { purpose: [ai-train, tdm] }\nintercept: { hosts: { '*.bank.example': tunnel } }\n\
             hosts: { '*': { robots: ignore }, a.example: { verify: off, allow: [/open/], purpose: [tdm], usage: { license: ignore } } }\n\

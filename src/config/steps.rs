@@ -28,7 +28,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_of_ten_times_the_length_takes_ten_times_the_steps() {
+    fn reading_a_configuration_takes_linear_steps() {
         const USER: &str = "name: a, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b27rA'";
         let many = |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
         let shapes: [(&str, &dyn Fn(usize) -> String); 11] = [
@@ -90,7 +90,7 @@ mod tests {
 
     /// `Hosts::tls` runs at each start and reload.
     #[test]
-    fn the_terms_of_ten_times_as_many_hosts_take_ten_times_the_steps() {
+    fn tls_terms_of_hosts_take_linear_steps() {
         let taken = |count: usize| {
             let hosts =
                 |entry: &str| (0..count).map(|i| format!("  h{i}.example: {{ {entry} }},\n")).collect::<String>();

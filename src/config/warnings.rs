@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_contact_that_leads_to_nobody_is_warned_of() {
+    fn unusable_contact_causes_a_warning() {
         for (contact, is_told) in [
             ("me at uni", true),
             ("https://bot.example", false),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_over_a_public_suffix_is_warned_of_wherever_it_stands() {
+    fn pattern_over_a_public_suffix_causes_a_warning() {
         let yaml = "hosts: { '*.co.uk': {}, '*.example.co.uk': {} }\n\
             intercept: { hosts: { '*.org.uk': tunnel } }\n\
             admin: { hosts: ['*.co.nz', '*.cluster.local'] }\n\

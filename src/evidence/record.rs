@@ -207,7 +207,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn each_line_names_the_one_before() {
+    fn each_line_contains_the_hash_of_the_previous_one() {
         let (mut head, mut out) = (Hash::default(), Vec::new());
         link(&mut head, b"{\"a\":1}\n", &mut out);
         link(&mut head, b"{\"b\":2}\n", &mut out);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn hexadecimal_is_read_as_it_is_written() {
+    fn hexadecimal_hashes_round_trip() {
         let hash = sha256(b"abc");
         let text = String::from_utf8(hex(&hash).into()).unwrap();
         assert!(text.starts_with("ba7816bf8f01cfea"), "{text}: FIPS 180-2, B.1");
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_in_it_a_line_is_one_object() {
+    fn line_is_one_json_object_with_any_content() {
         let mut draft = Draft::new("test", SystemTime::UNIX_EPOCH);
         draft.text("text", "\"\n\u{0}é\u{2028}\\");
         draft.texts("texts", ["a", "b"].into_iter());

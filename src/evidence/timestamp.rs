@@ -87,7 +87,7 @@ impl Stamp {
 }
 
 /// The segment and line of a time stamp, by its file's name.
-pub(super) fn stamped(path: &Path) -> Option<(u64, Hash)> {
+pub(super) fn parse_stamp_name(path: &Path) -> Option<(u64, Hash)> {
     let (number, head) = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.split_once('-')?;
     let segment = number.parse().ok().filter(|segment| format!("{segment:08}") == number)?;
     Some((segment, from_hex(head)?))
@@ -95,7 +95,8 @@ pub(super) fn stamped(path: &Path) -> Option<(u64, Hash)> {
 
 /// Removes our time stamps of the segments before this one, which have been removed.
 pub(super) fn remove_before(directory: &Path, first: u64) -> io::Result<()> {
-    let is_old = |path: &PathBuf| stamped(path).is_some_and(|(segment, _)| segment < first) && !is_foreign(path);
+    let is_old =
+        |path: &PathBuf| parse_stamp_name(path).is_some_and(|(segment, _)| segment < first) && !is_foreign(path);
     entries(directory)?.into_iter().filter(is_old).try_for_each(fs::remove_file)
 }
 
@@ -221,16 +222,16 @@ mod tests {
     }
 
     #[test]
-    fn a_name_says_which_line_it_is_for() {
+    fn time_stamp_file_name_identifies_its_line() {
         let (head, name) = ([0xab; 32], "ab".repeat(32));
-        assert_eq!(stamped(Path::new(&format!("/x/00000012-{name}.tsr"))), Some((12, head)));
+        assert_eq!(parse_stamp_name(Path::new(&format!("/x/00000012-{name}.tsr"))), Some((12, head)));
         for other in [format!("12-{name}.tsr"), format!("00000012-{name}.jsonl"), "00000012-ab.tsr".to_owned()] {
-            assert_eq!(stamped(Path::new(&other)), None, "{other}");
+            assert_eq!(parse_stamp_name(Path::new(&other)), None, "{other}");
         }
     }
 
     #[test]
-    fn what_is_not_a_time_stamp_is_refused_in_its_own_words() {
+    fn invalid_time_stamps_are_refused_with_the_reason() {
         let head = [7; 32];
         let said = |response: &[u8]| check(response, &head, None, &[]).unwrap_err().to_string();
         assert_eq!(said(b"<html>"), "malformed time stamp: it is not DER");

@@ -121,7 +121,7 @@ impl Gate {
         account: &mut Account,
     ) -> Decision {
         let entry = host.entry.load();
-        let [tdmrep, license] = self.others(&entry, rules, request.authority);
+        let [tdmrep, license] = self.other_files(&entry, rules, request.authority);
         let known = Known { robots: &entry, tdmrep: tdmrep.as_deref(), license: license.as_deref() };
         let decision = decide(known, rules, request, SystemTime::now());
         let allowance = if let Ruling::Allow(allowance) = decision.ruling { Some(allowance) } else { None };

@@ -266,7 +266,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn each_coding_and_nested_ones_are_undone() {
+    fn single_and_nested_codings_are_decoded() {
         let zstd = zstd::encode_all(TEXT, 3).unwrap();
         assert_eq!(decode(TEXT.to_vec(), "", 1000, false).unwrap(), TEXT);
         assert_eq!(decode(gzip_of(TEXT), "GZip", 1000, false).unwrap(), TEXT);
@@ -278,7 +278,7 @@ pub(super) mod tests {
 
     /// A body that fits into one piece is always decoded; a longer one only until the time is up.
     #[test]
-    fn a_body_is_decoded_for_so_long_and_no_longer() {
+    fn decoding_time_is_bounded() {
         let noise: Vec<u8> = (0..40_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
         type Encode = fn(&[u8]) -> Vec<u8>;
         let coded: [(&str, Encode); 4] = [
@@ -308,7 +308,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn nothing_is_nothing_in_every_coding() {
+    fn empty_body_is_empty_in_every_coding() {
         for coding in ["gzip", "x-gzip", "br", "zstd", "deflate", "br, gzip", "compress", "utf-8"] {
             assert_eq!(decode(Vec::new(), coding, 1000, false).unwrap(), b"", "{coding}");
         }
@@ -316,7 +316,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn text_is_read_whatever_unknown_coding_it_is_said_to_be_in() {
+    fn text_with_an_unknown_coding_is_read_as_text() {
         assert_eq!(decode(b"Disallow: /\n\0".to_vec(), "identity", 1000, false).unwrap(), b"Disallow: /\n\0");
         for codings in ["utf-8", "UTF-8, identity", "none", "text/plain", "compress", "aws-chunked"] {
             assert_eq!(decode(TEXT.to_vec(), codings, 1000, false).unwrap(), TEXT, "{codings}");
@@ -338,7 +338,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_makes_text_of_nothing_that_has_control_characters_or_is_ill_formed() {
+    fn control_characters_and_ill_formed_text_are_not_text_despite_a_byte_order_mark() {
         let is_text = |body: &[u8], cut| decode(body.to_vec(), "unknown", 1000, cut).is_ok();
         for text in ["", "User-agent: *\r\n\tDisallow: /\u{1f600}\n", "# \u{442}\u{4e00}\u{fffd}\nAllow: /"] {
             let text = text.repeat(9);
@@ -368,7 +368,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_no_text_is_in_an_unknown_coding_is_no_file_without_rules() {
+    fn binary_body_with_an_unknown_coding_is_an_error() {
         for coding in ["aes128gcm", "COMPRESS", "dcb", "dcz", "exi", "pack200-gzip", "x-compress", "xz", "caf\u{fffd}"]
         {
             for body in [gzip_of(TEXT), br(TEXT), zstd::encode_all(TEXT, 3).unwrap(), b"\x1f\x9d\x90".to_vec()] {
@@ -383,7 +383,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn deflate_is_zlib_or_bare() {
+    fn deflate_is_accepted_with_and_without_zlib_header() {
         let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
         zlib.write_all(TEXT).unwrap();
         let mut bare = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -396,7 +396,7 @@ pub(super) mod tests {
 
     /// Zlib is recognised however few bytes have come.
     #[test]
-    fn zlib_is_known_by_its_beginning_in_either_name() {
+    fn zlib_is_recognised_by_its_header_as_deflate_or_gzip() {
         let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
         zlib.write_all(&b"<meta name=robots content=noai> and more text".repeat(20)).unwrap();
         let zlib = zlib.finish().unwrap();
@@ -411,7 +411,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn gzip_members_follow_one_another_and_what_follows_them_is_padding() {
+    fn gzip_members_are_concatenated_and_trailing_bytes_ignored() {
         for padding in [&b""[..], b"\0\0\0\0", b"\n", b"<!-- cached -->"] {
             let body = [&gzip_of(TEXT), padding].concat();
             assert_eq!(decode(body, "gzip", 1000, false).unwrap(), TEXT, "{padding:?}");
@@ -425,7 +425,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_window_beyond_what_the_codings_allow_is_refused() {
+    fn oversized_decoding_window_is_refused() {
         // Large-window brotli: the seven bits that announce it, then 30 bits of window.
         assert_eq!(decode(vec![0x11, 0x1e, 0, 0], "br", 1000, false), Err(DecodeError::Window("br")));
         let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
@@ -438,20 +438,20 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_inner_coding_that_is_cut_at_the_limit_is_no_damage() {
+    fn inner_coding_cut_at_the_limit_is_not_damage() {
         let noise: Vec<u8> = (0..5_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
         let body = gzip_of(&gzip_of(&noise));
         assert!(decode(body, "gzip, gzip", 1_000, false).unwrap().len() <= 1_001);
     }
 
     #[test]
-    fn a_bomb_is_cut_at_the_limit() {
+    fn compression_bomb_is_cut_at_the_limit() {
         let bomb = gzip_of(&vec![b'a'; 50 << 20]);
         assert_eq!(decode(bomb, "gzip", 512_000, false).unwrap().len(), 512_001);
     }
 
     #[test]
-    fn damage_is_reported_unless_we_cut_it_ourselves() {
+    fn damage_is_reported_unless_the_body_was_cut_by_us() {
         let body = gzip_of(TEXT);
         let half = body[..body.len() - 9].to_vec();
         assert_eq!(decode(half.clone(), "gzip", 1000, false), Err(DecodeError::Damaged("gzip")));

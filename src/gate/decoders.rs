@@ -100,7 +100,7 @@ mod tests {
 
     /// All places are taken.
     #[tokio::test]
-    async fn an_ordinary_body_waits_for_none_that_is_costly_and_a_wait_that_is_dropped_leaves_nothing() {
+    async fn ordinary_body_does_not_wait_for_costly_ones() {
         let workers = Workers::new(Some(1));
         let place = all_places(&workers);
         let read = |body: &Arc<Vec<u8>>, codings| workers.clone().page(body.clone(), form(codings), TAKER);
@@ -125,7 +125,7 @@ mod tests {
 
     /// Many clients show a page whose checksum is wrong, but a robots.txt has to be whole.
     #[tokio::test]
-    async fn what_comes_before_damage_counts_for_a_page_and_not_for_a_file() {
+    async fn damaged_page_is_read_up_to_the_damage_but_a_file_is_an_error() {
         let mut body = gzip_of(TEXT);
         *body.iter_mut().rev().nth(5).expect("it has a checksum") ^= 1;
         assert_eq!(page(body.clone(), "gzip"), Ok(vec![TEXT.to_vec()]));
@@ -134,7 +134,7 @@ mod tests {
 
     /// Content-Encoding may name codings that were not applied, and clients differ in which they undo.
     #[test]
-    fn a_page_is_seen_in_every_way_and_what_shows_nothing_is_unreadable() {
+    fn page_is_decoded_in_every_way_that_clients_may_use() {
         let text = TEXT.to_vec();
         assert_eq!(page(gzip_of(TEXT), "gzip, gzip"), Ok(vec![text.clone()]));
         assert_eq!(page(text.clone(), "zstd, gzip"), Ok(vec![text.clone()]));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_gzip_file_that_is_not_said_to_be_one_is_undone() {
+    async fn undeclared_gzip_file_is_decoded() {
         let whole = gzip_of(TEXT);
         assert_eq!(file(whole.clone(), "").await.unwrap(), TEXT);
         let half = whole[..whole.len() - 9].to_vec();

@@ -172,7 +172,7 @@ impl Gate {
         // Each file is fetched at most once.
         let mut left = SiteFile::COUNT;
         loop {
-            let [tdmrep, license] = self.others(&robots, rules, request.authority);
+            let [tdmrep, license] = self.other_files(&robots, rules, request.authority);
             let known = Known { robots: &robots, tdmrep: tdmrep.as_deref(), license: license.as_deref() };
             let decision = decide(known, rules, request, now());
             let wanted = match decision.ruling {
@@ -191,7 +191,7 @@ impl Gate {
     }
 
     /// The stored entries of the other files that decide: tdmrep.json, and the licence file that this robots.txt names.
-    fn others(&self, robots: &Entry, rules: &HostRules, authority: &Authority) -> [Option<Arc<Entry>>; 2] {
+    fn other_files(&self, robots: &Entry, rules: &HostRules, authority: &Authority) -> [Option<Arc<Entry>>; 2] {
         let known = |file| self.robots.host(file, authority).load_full();
         let license = robots.named_license().filter(|_| !rules.licensed_purposes().is_empty());
         [rules.mining_purpose().map(|_| known(SiteFile::TdmRep)), license.map(|url| known(SiteFile::license(url)))]

@@ -96,7 +96,7 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
-    fn a_row_is_there_for_as_long_as_it_is_held_and_has_not_left() {
+    fn row_exists_while_held_and_not_taken() {
         let all = SharedRows::<u8, AtomicU8>::default();
         let (one, other) = (all.row(&1), all.row(&2));
         one.store(7, Relaxed);

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_hold_is_heard_of() {
+    fn end_of_a_hold_is_notified() {
         let (held, authority) =
             (Arc::new(WaitingRequests::default()), Authority::from_url("http://a.example").unwrap());
         let hold = held.for_robots(&Request::new(&authority, b"/"), 10);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_to_come_is_held_longest() {
+    fn longest_hold_is_that_of_the_first_request() {
         let held = Arc::new(WaitingRequests::default());
         let key = PaceKey::from_text("a.example").expect("a key");
         let queue = Pacer::new(Fleet::alone()).queue(&key);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_side_by_side_count_once_and_those_of_clients_that_left_are_told() {
+    fn overlapping_waits_count_once_and_departed_clients_are_counted() {
         let held = Arc::new(WaitingRequests::default());
         let key = PaceKey::from_text("a.example").expect("a key");
         let (queue, authority) =
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_that_fills_it_makes_room_for_others() {
+    fn client_with_the_most_waiting_requests_loses_its_last() {
         let waiters = Arc::new(WaitingRequests::default());
         let mut greedy: Vec<_> = (0..3).map(|_| waiters.unlisted(GREEDY, 3)).collect();
         let mut modest = waiters.unlisted(MODEST, 3);

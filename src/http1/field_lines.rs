@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_go_out_as_they_came_or_as_they_should_have() {
+    fn field_lines_are_copied_or_normalised() {
         let raw = b"HTTP/1.1 200 OK\r\nA: 1\r\nB: 2\r\nC:3\r\nD: 4 \r\nE: 5\nF:  6\r\nG:\r\nH: 7\r\nContent-Length: 8, 8\r\nI: 9\r\n\r\n";
         let written = crate::http1::read_response(&mut raw.to_vec(), &mut 0, 1000, "GET", |head| {
             let mut out = Vec::new();

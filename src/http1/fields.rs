@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_found_whatever_the_case() {
+    fn field_kinds_ignore_case() {
         assert_eq!(FieldKind::of(b"TRANSFER-encoding"), FieldKind::TransferEncoding);
         assert_eq!(FieldKind::of(b"Transfer_Encoding"), FieldKind::Other);
         assert_eq!(FieldKind::of(b""), FieldKind::Other);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_token_is_taken_for_a_name() {
+    fn unknown_tokens_are_kind_other() {
         for byte in (0..=255).filter(|&byte| super::super::scan::is_token(byte)) {
             for (place, name) in [(0, *b"host"), (3, *b"link")] {
                 let mut other = name;

@@ -123,7 +123,7 @@ mod tests {
 
     /// Each byte value at each place of a word and beyond, before bytes that differ from it in few bits.
     #[test]
-    fn words_are_scanned_as_bytes_are() {
+    fn word_scan_equals_byte_scan() {
         let text = |byte: u8| byte == b'\t' || byte >= b' ' && byte != 0x7f;
         let target = |byte: u8| byte > b' ' && byte != 0x7f;
         for byte in 0..=255 {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_end_where_a_byte_is_none_of_theirs() {
+    fn token_ends_at_the_first_non_token_byte() {
         for byte in 0..=255 {
             for place in 0..20 {
                 for filler in [b'a', b'Z', b'-', b'_', b'9'] {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_digits_alone() {
+    fn content_length_accepts_only_digits() {
         assert_eq!(number(b"0005"), Some(5));
         assert_eq!(number(b"9223372036854775807"), Some(i64::MAX as u64));
         for wrong in ["", "+5", "-5", " 5", "5 ", "5.0", "0x5", "5,5", "9223372036854775808", "99999999999999999999"] {

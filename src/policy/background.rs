@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_nobody_crawls_is_background() {
+    fn background_hosts_are_only_browser_services() {
         for url in [
             "https://update.googleapis.com/service/update2/json?cup2key=1",
             "http://redirector.gvt1.com/edgedl/chrome/dict/en-us-10-2.bdic",

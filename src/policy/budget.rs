@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_requests_go_in_each_period() {
+    fn requests_per_period_are_limited() {
         let hourly = Budget { requests: Some(2), bytes: None, ..of(Period::Hour) };
         assert_eq!(go(hourly, &[0, 1, 2, 3599, 3600, 3601, 3602, 7200]), "++--++-+");
         let daily = Budget { per: Period::Day, ..hourly };
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn and_so_many_bytes() {
+    fn bytes_per_period_are_limited() {
         let budget = Budget { requests: Some(5), bytes: Some(250), ..of(Period::Hour) };
         assert_eq!(go(budget, &[0, 0, 0, 0, 3600]), "+++-+", "the bytes of an answer are known only afterwards");
     }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_gives_nothing_to_spend_again() {
+    fn clock_set_back_does_not_renew_the_budget() {
         let hourly = Budget { requests: Some(2), bytes: None, ..of(Period::Hour) };
         assert_eq!(go(hourly, &[3600, 3601, 3599, 0, 3600, 7199, 7200]), "++----+", "the period goes on until its end");
         assert_eq!(go(hourly, &[36_000, 36_001, 0, 3600, 7199, 7200]), "++---+", "or until the end of the next period");
@@ -190,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_sent_is_given_back() {
+    fn refund_reduces_the_count() {
         let spent = Spent { ends: 1, requests: 1, bytes: 5 };
         assert_eq!(spent.plus(-1, 0), Spent { ends: 1, requests: 0, bytes: 5 });
         assert_eq!(spent.plus(-2, 0).requests, 0);
     }
 
     #[test]
-    fn it_is_said_in_words() {
+    fn budget_is_displayed_in_words() {
         let budget = Budget { requests: Some(5), bytes: Some(1024), ..of(Period::Hour) };
         assert_eq!(budget.to_string(), "5 requests and 1024 bytes per hour");
         assert_eq!(Budget { requests: None, ..budget }.to_string(), "1024 bytes per hour");

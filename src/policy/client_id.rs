@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_is_a_user_or_an_address_or_a_network_of_64_bits() {
+    fn client_id_is_the_user_or_the_address_or_its_ipv6_64_network() {
         let of = |user, address: &str| ClientId::of(user, address.parse().unwrap());
         assert_eq!(of(None, "2001:db8::1"), of(None, "2001:db8::2"));
         assert_ne!(of(None, "2001:db8::1"), of(None, "2001:db8:0:1::1"));

@@ -42,14 +42,14 @@ mod tests {
     use super::{clipped, shortened};
 
     #[test]
-    fn what_is_long_is_cut_between_characters() {
+    fn clipped_text_is_cut_between_characters() {
         assert_eq!(clipped("a\u{e9}"), "a\u{e9}");
         let long = format!("a{}", "\u{e9}".repeat(100_000));
         assert_eq!(clipped(&long), format!("a{}…", "\u{e9}".repeat(499)));
     }
 
     #[test]
-    fn a_long_text_is_cut_between_characters_and_its_length_told() {
+    fn shortened_text_is_cut_between_characters_and_shows_its_length() {
         assert_eq!(shortened(&"x".repeat(256)), "x".repeat(256));
         assert_eq!(shortened(&"é".repeat(200)), format!("{}… (400 bytes)", "é".repeat(128)));
         assert_eq!(shortened(&format!("x{}", "é".repeat(200))), format!("x{}… (401 bytes)", "é".repeat(127)));

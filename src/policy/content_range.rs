@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_the_whole_only_if_it_says_so() {
+    fn content_range_is_whole_only_if_it_covers_all_bytes() {
         for (value, length) in [
             ("bytes 0-41/42", Some(42)),
             ("BYTES  0-0/1 ", Some(1)),
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_say_for_sure_which_bytes_are_there_is_none() {
+    fn ambiguous_content_range_is_none() {
         assert_eq!(content_range(b"bytes 5-9/100"), Some((5..10, Some(100))));
         assert_eq!(content_range(b"Bytes 5-9/*"), Some((5..10, None)));
         for value in [

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_found_among_others_whatever_is_in_it() {
+    fn entity_tag_is_found_in_a_list() {
         for (values, etag, is_found) in [
             (&["\"a\""][..], "\"a\"", true),
             (&["W/\"a\""], "\"a\"", true),

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_matches_what_is_below_and_not_the_name_itself() {
+    fn star_matches_subdomains_but_not_the_name_itself() {
         assert!(matches("*.example.com", "www.example.com"));
         assert!(matches("*.EXAMPLE.com", "a.b.example.com"));
         assert!(!matches("*.example.com", "example.com"));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_star_alone_matches_everything() {
+    fn lone_star_matches_everything() {
         assert!(matches("*", "example.com"));
         assert!(matches("*", "::1"));
     }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_says_why() {
+    fn invalid_patterns_are_refused_with_the_reason() {
         for (text, why) in [
             ("*example.com", HostPatternError::Star),
             ("a.*.com", HostPatternError::Star),

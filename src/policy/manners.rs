@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_turns_away_says_so() {
+    fn refusing_answers_are_recognised() {
         let none = |_| None::<&[u8]>;
         for (status, does) in [
             (200, false),

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_amount_is_read_in_millionths_and_shown_as_prices_are() {
+    fn amount_is_stored_in_millionths_and_shown_as_a_price() {
         for (written, micros, shown) in [
             ("USD 0.01", 10_000, "USD 0.01"),
             ("EUR 3", 3_000_000, "EUR 3"),
@@ -79,13 +79,13 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_shown_reads_as_what_it_was(micros in 0..1_000_000_000_000_000_000_u64) {
+        fn displayed_amount_round_trips(micros in 0..1_000_000_000_000_000_000_u64) {
             let money = Money { currency: Currency::parse("USD").unwrap(), micros };
             proptest::prop_assert_eq!(Money::parse(&money.to_string()), Some(money));
         }
 
         #[test]
-        fn whatever_comes_is_an_amount_or_none(text in "[A-Z]{2,4} [0-9.e-]{0,16}") {
+        fn any_text_parses_to_an_amount_or_none(text in "[A-Z]{2,4} [0-9.e-]{0,16}") {
             let Some(money) = Money::parse(&text) else { return Ok(()) };
             proptest::prop_assert!(text.starts_with(money.currency.as_str()));
             proptest::prop_assert_eq!(Money::parse(&money.to_string()), Some(money));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_written_so_is_no_amount() {
+    fn invalid_amounts_are_refused() {
         for text in [
             "",
             "USD",

@@ -114,14 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn no_pattern_says_nothing() {
+    fn no_matching_pattern_is_silent() {
         let empty: [&str; 0] = [];
         assert_eq!(OwnRules::new("*", &empty, &empty).judge(b"/", Paths::AsServed), OwnVerdict::Silent);
         assert_eq!(OwnRules::new("*", &["/a"], &["/b"]).judge(b"/c", Paths::AsServed), OwnVerdict::Silent);
     }
 
     #[test]
-    fn what_servers_make_of_a_path_is_denied_and_not_allowed_by_another_name() {
+    fn deny_applies_to_server_forms_but_allow_does_not() {
         assert_eq!(rules().judge(b"/open/..%2f1", Paths::AsServed), denied_as("/", Some("/1")));
         assert_eq!(rules().judge(b"/open/..%2f1", Paths::AsSent), OwnVerdict::Allow);
         assert_eq!(rules().judge(b"/open//1", Paths::AsServed), OwnVerdict::Allow);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_write_in_two_ways_is_denied_in_both_and_allowed_as_it_is() {
+    fn optional_escapes_are_denied_in_both_spellings_but_allowed_as_written() {
         let rules = OwnRules::new("*", &["/@me", "/f["], &["/p?q|"]);
         assert_eq!(rules.judge(b"/@me", Paths::AsServed), OwnVerdict::Allow);
         assert_eq!(rules.judge(b"/f[0]", Paths::AsServed), OwnVerdict::Allow);
@@ -145,19 +145,19 @@ mod tests {
     }
 
     #[test]
-    fn robots_txt_itself_is_not_theirs_to_deny() {
+    fn operator_rules_cannot_deny_robots_txt() {
         assert_eq!(rules().judge(b"/robots.txt", Paths::AsServed), OwnVerdict::Silent);
     }
 
     #[test]
-    fn a_pattern_cannot_bring_in_another() {
+    fn line_break_in_a_pattern_adds_no_rule() {
         assert_eq!(rules().judge(b"/secret", Paths::AsServed), denied("/"));
         assert_eq!(rules().judge(b"/a%20b", Paths::AsServed), OwnVerdict::Allow);
     }
 
     /// Limits on the length of a robots.txt and its lines do not apply to the operator's rules.
     #[test]
-    fn the_last_of_many_patterns_is_enforced_and_all_of_a_long_one() {
+    fn many_and_long_patterns_are_enforced() {
         let many: Vec<String> = (0..60_000).map(|n| format!("/secret{n:05}")).collect();
         assert!(many.iter().map(String::len).sum::<usize>() > 600_000);
         let none: [&str; 0] = [];
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_cannot_be_compared_in_time_allow_nothing() {
+    fn patterns_too_complex_to_compare_refuse_the_request() {
         let none: [String; 0] = [];
         let allow: Vec<String> = (0..24_000).map(|n| format!("/*aaa*{n}")).collect();
         let rules = OwnRules::new("a.example", &allow, &none);

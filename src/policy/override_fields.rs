@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_that_name_another_url_are_known_and_those_that_name_another_method_pass() {
+    fn url_override_fields_are_recognised_but_method_overrides_are_not() {
         for name in ["X-Original-URL", "x-rewrite-url", "X-ORIGINAL-URI"] {
             assert!(names_another_url(name.as_bytes()), "{name}");
         }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn twins_of_what_frames_the_request_are_known() {
+    fn underscore_variants_of_framing_fields_are_recognised() {
         for name in [
             "Content_Length",
             "content_length",

@@ -160,21 +160,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_none() {
+    fn invalid_keys_are_refused() {
         for text in ["", "a:b", "a#b", "a#1", "address=a.example", "[::1", "a b"] {
             assert_eq!(PaceKey::from_text(text), None, "{text}");
         }
     }
 
     #[test]
-    fn http_and_https_share_a_pace_on_their_default_ports() {
+    fn default_ports_of_http_and_https_share_a_key() {
         for url in ["http://example.com", "https://example.com", "http://EXAMPLE.com.:80", "https://example.com:443"] {
             assert_eq!(key(KeyBy::Host, url, None), "example.com");
         }
     }
 
     #[test]
-    fn any_other_port_and_any_other_host_has_its_own() {
+    fn other_ports_and_hosts_have_their_own_keys() {
         assert_eq!(key(KeyBy::Host, "http://example.com:8080", None), "example.com:8080");
         assert_eq!(key(KeyBy::Host, "https://example.com:80", None), "example.com:80");
         assert_eq!(key(KeyBy::Host, "http://www.example.com", None), "www.example.com");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_of_one_site_share_a_pace() {
+    fn hosts_of_one_site_share_a_key() {
         assert_eq!(key(KeyBy::Site, "https://a.b.example.co.uk", None), "site=example.co.uk");
         assert_eq!(key(KeyBy::Site, "http://example.co.uk", None), "site=example.co.uk");
         assert_eq!(key(KeyBy::Site, "http://example.co.uk:81", None), "site=example.co.uk:81");
@@ -190,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_site_is_paced_by_host() {
+    fn host_without_a_site_has_a_host_key() {
         assert_eq!(key(KeyBy::Site, "http://co.uk", None), "co.uk");
         assert_eq!(key(KeyBy::Site, "http://localhost", None), "localhost");
         assert_eq!(key(KeyBy::Site, "http://192.0.2.1", None), "192.0.2.1");
     }
 
     #[test]
-    fn hosts_on_one_address_share_a_pace() {
+    fn hosts_on_one_address_share_a_key() {
         for (url, dialled) in [
             ("http://a.example", "192.0.2.1"),
             ("https://b.example", "192.0.2.1"),

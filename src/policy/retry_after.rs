@@ -55,12 +55,12 @@ mod tests {
     }
 
     #[test]
-    fn a_date_in_the_past_is_no_wait() {
+    fn past_date_is_a_wait_of_zero() {
         assert_eq!(seconds("Sun, 06 Nov 1994 08:49:36 GMT"), Some(0));
     }
 
     #[test]
-    fn anything_else_is_no_advice() {
+    fn invalid_retry_after_is_ignored() {
         for value in ["", "soon", "-1", "+1", "1.5", "1e3", ",", "Sun, 06 Nov 1994"] {
             assert_eq!(seconds(value), None, "{value}");
         }
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_the_longest_counts_that_can_be_read() {
+    fn longest_valid_retry_after_counts() {
         for (fields, longest) in [
             ("3, 9", 9),
             ("9,3", 9),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_is_measured_by_the_clock_of_who_sent_it() {
+    fn retry_after_date_is_relative_to_the_date_field() {
         let at = |day| format!("{day} Nov 1994 08:49:37 GMT");
         let until = |day| format!("{day} Nov 1994 08:50:07 GMT");
         for day in ["Sat, 05", "Sun, 06", "Mon, 07"] {

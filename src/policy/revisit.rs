@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_make_no_other_page() {
+    fn escaped_spellings_are_the_same_page() {
         for (path, same) in [
             ("/mr", "/mr"),
             ("/%6Dr%2d%7E", "/mr-~"),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn nor_do_dot_segments() {
+    fn dot_segments_are_the_same_page() {
         for (path, same) in [
             ("/./mr", "/mr"),
             ("/a/b/../../%2E/mr", "/mr"),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn it_may_be_fetched_again_when_the_time_has_passed() {
+    fn page_may_be_fetched_again_after_min_revisit() {
         let visit = Visit::new(Instant::now());
         for (after, expected) in [(0, too_soon(3600)), (3599, too_soon(1)), (3600, Again::Go), (7200, Again::Go)] {
             assert_eq!(again(&visit, &[], None, after), expected, "{after}");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_it_already_hears_that_it_has_not_changed() {
+    fn matching_validators_get_304() {
         let both = visit(Instant::now(), &[("ETag", "\"a\""), ("Last-Modified", NOON)]);
         for (tags, since, expected) in [
             (&[b"\"a\"" as &[u8]][..], None, Again::NotModified),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_for_one_client_alone_is_told_nobody() {
+    fn private_answers_give_no_304() {
         for value in ["private", "max-age=60, Private", "No-Store", "private=\"x-a\""] {
             let fields = [("ETag", "\"a\""), ("Cache-Control", value), ("Last-Modified", NOON)];
             let kept = visit(Instant::now(), &fields);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_304_repeats_what_caches_need_and_says_how_old_it_is() {
+    fn revisit_304_contains_caching_fields_and_age() {
         let mut fields = vec![
             ("Date", NOON),
             ("vary", "Accept"),
@@ -300,14 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_are_too_long_are_not_kept_and_no_304_is_without_them() {
+    fn overlong_fields_are_not_kept_and_prevent_304() {
         let long = visit(Instant::now(), &[("ETag", "\"a\""), ("Vary", &"x, ".repeat(2000)), ("Date", NOON)]);
         assert_eq!(again(&long, &[b"\"a\""], None, 0), too_soon(3600));
         assert!(long.bytes() < 100, "{}", long.bytes());
     }
 
     #[test]
-    fn what_a_304_leaves_out_has_not_changed() {
+    fn fields_missing_in_a_304_are_kept() {
         let now = Instant::now();
         let before = visit(now, &[("ETag", "\"a\""), ("Date", NOON), ("Vary", "Cookie")]);
         assert_eq!(Visit::new(now + HOUR).confirmed(Some(&before)), Visit { at: now + HOUR, ..before.clone() });

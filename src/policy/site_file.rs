@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_read_as_it_was_written() {
+    fn site_file_names_round_trip() {
         let authority = Authority::from_url("https://a.example:8443").unwrap();
         for (file, name) in [
             (SiteFile::Robots, "https://a.example:8443"),

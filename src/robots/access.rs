@@ -66,14 +66,14 @@ mod tests {
     }
 
     #[test]
-    fn too_many_requests_and_strange_statuses_allow_nothing() {
+    fn status_429_and_unknown_statuses_disallow_everything() {
         for status in [0, 100, 199, 304, 429, 600, 999, u16::MAX] {
             assert_eq!(from_status(status), AccessKind::DisallowAll, "{status}");
         }
     }
 
     #[test]
-    fn what_comes_with_a_success_of_something_else_is_no_file() {
+    fn success_statuses_of_other_kinds_disallow_everything() {
         for status in [207, 208, 226] {
             assert_eq!(from_status(status), AccessKind::DisallowAll, "{status}");
         }

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_must_be_normalised_is_seen_in_every_position() {
+    fn bytes_to_normalise_are_found_at_every_position() {
         for len in 1..40 {
             let plain = "a-Z0_~!$&'()*+,;=:@/?[]{}|\\^.".chars().cycle().take(len).collect::<String>();
             assert!(!ByteSet::of(plain.as_bytes()).has_odd(), "{plain}");
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_tell_bytes_apart_but_not_capitals() {
+    fn byte_classes_ignore_case() {
         let byte_set = ByteSet::of(b"/Ab?c=1");
         let has = |byte: &u8| byte_set.has_all(ByteSet::of(&[*byte]));
         assert!(b"/abc?=1ABC".iter().all(has));

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn dots_after_slashes_are_seen_in_every_position() {
+    fn dot_segments_are_found_at_every_position() {
         for len in 1..40 {
             let plain = format!("/{}", ".a/-".chars().cycle().take(len).collect::<String>()).replace("/.", "..");
             assert!(!may_have_dot_segment(plain.as_bytes()), "{plain}");

@@ -346,7 +346,7 @@ mod tests {
 
     /// For each kind of server, an example from the table in docs/conformance.md.
     #[test]
-    fn each_kind_of_server_has_its_form() {
+    fn each_kind_of_server_has_its_path_form() {
         for (path, [for_nginx, for_node, for_tomcat, for_iis]) in [
             ("/a", ["/a", "/a", "/a", "/a"]),
             ("//a//b", ["/a/b", "/b", "/a/b", "/a/b"]),
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn no_spelling_of_a_disallowed_path_is_let_through() {
+    fn respelled_disallowed_paths_are_disallowed() {
         let spellings: Vec<&str> =
             SPELLINGS.lines().filter(|line| line.starts_with('/')).chain(MORE.iter().copied()).collect();
         assert!(spellings.len() >= 60);
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_that_was_meant_is_named() {
+    fn disallowed_path_form_is_named() {
         for (target, form) in [
             ("//private/x?q", "/private/x?q"),
             ("/a%2F..//private%2fx", "/private/x"),
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_server_takes_for_a_disallowed_path_is_let_through() {
+    fn path_that_no_server_maps_to_a_disallowed_one_is_allowed() {
         for target in [
             "/",
             "/privately/x",
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ordinary_is_judged_as_it_is_sent_alone() {
+    fn ordinary_paths_are_judged_only_as_sent() {
         for target in ["/", "/a/b.html?c=d&e=f+g~h$i*j_k-l", "", "*", "?a", "/a/../b"] {
             assert!(is_ordinary(target.as_bytes()), "{target}");
         }
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_meets_a_request_however_either_escapes_what_clients_write_in_two_ways() {
+    fn rule_matches_a_request_in_either_escaping() {
         for (rules, targets) in [
             ("/*?raw[", &["/l?raw[0]=1", "/l?raw%5B0%5D=1", "/l?raw%5b0]=1"][..]),
             ("/*?f%5B", &["/l?f[0]=1", "/l?f%5B0%5D=1", "/l?f%5b0]=1"]),
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn another_way_to_write_a_target_is_not_refused_by_what_says_nothing_of_it() {
+    fn other_spelling_of_a_target_is_not_disallowed_by_an_unrelated_rule() {
         for (rules, target) in [
             ("Disallow: /\nAllow: /@me", "/@me"),
             ("Disallow: /wiki/\nAllow: /wiki/Talk:", "/wiki/Talk:x?a,b"),
@@ -688,7 +688,7 @@ mod tests {
     }
 
     #[test]
-    fn utf16_escapes_become_those_of_utf8() {
+    fn utf16_escapes_become_utf8_escapes() {
         for (path, expected) in [
             ("/a%u002fb%u0041", "/a%2Fb%41"),
             ("/%U00e9%u20AC", "/%C3%A9%E2%82%AC"),
@@ -701,7 +701,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_not_utf8_are_left_out() {
+    fn invalid_utf8_bytes_are_left_out() {
         for (path, expected) in [
             ("/%ffprivate", "/private"),
             ("/pri%80vate%C0%af/", "/private/"),

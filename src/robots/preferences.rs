@@ -204,7 +204,7 @@ mod tests {
     use crate::robots::{ParseOptions, RobotsTxt};
 
     #[test]
-    fn what_a_line_says_twice_is_one_preference() {
+    fn repeated_purpose_in_a_line_is_one_preference() {
         let file = RobotsTxt::parse(b"User-agent: *\nContent-Signal: search=yes, ai-train=no, use=immediate\n");
         let everybody: [&str; 0] = [];
         let rules = file.rules_for(&everybody);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_with_an_escaped_star_or_dollar_is_another_than_one_with_a_star_or_anchor() {
+    fn escaped_star_or_dollar_differs_from_a_wildcard_or_anchor() {
         for (escaped, pattern, target) in [("/x%2A", "/x*", "/xyz"), ("/x%2Ay", "/x*y", "/xzy"), ("/x%24", "/x$", "/x")]
         {
             let lines = format!("Content-Usage: {escaped} train-ai=y\nContent-Usage: {pattern} train-ai=n\n");
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_one_path_are_one_however_it_is_escaped() {
+    fn lines_of_one_path_are_merged_in_any_escaping() {
         let lines = "Content-Usage: /~x*$ train-ai=n\nContent-Usage: /%7Ex*$ search=n\n";
         let file = RobotsTxt::parse(format!("User-agent: *\n{lines}").as_bytes());
         let everybody: [&str; 0] = [];
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn of_paths_alike_in_length_each_no_counts_whatever_the_order() {
+    fn refusals_count_among_paths_of_equal_length_in_any_order() {
         for (lines, target, expected) in [
             (["/*.pd train-ai=y", "/a.pd train-ai=n"], "/a.pdf", "ai-train"),
             (["/*.pd train-ai=n", "/a.pd search=n"], "/a.pdf", "ai-train search"),
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preference_has_the_path_that_its_line_begins_with() {
+    fn preference_applies_to_the_path_at_the_start_of_its_line() {
         for (line, lenient, path) in [
             ("Content-Usage: /a[/\ttrain-ai=n", false, "/a[/"),
             ("Content-Usage: train-ai=n", false, ""),

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_names_are_checked() {
+    fn product_tokens_are_validated() {
         assert_eq!(ProductToken::parse(" ExampleBot ").map(|token| token.to_string()).as_deref(), Ok("ExampleBot"));
         assert!(ProductToken::parse("360Spider").is_ok());
         for (raw, error) in [
@@ -232,13 +232,13 @@ mod tests {
     }
 
     #[test]
-    fn names_have_no_case() {
+    fn product_tokens_ignore_case() {
         assert_eq!(ProductToken::parse("FooBot"), ProductToken::parse("fOObOT"));
         assert_ne!(ProductToken::parse("FooBot"), ProductToken::parse("Foo"));
     }
 
     #[test]
-    fn products_name_crawlers() {
+    fn user_agent_products_are_tokens() {
         for (header, expected) in [
             ("Wget/1.21.3", "Wget"),
             ("curl/8.5.0", "curl"),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_of_pretended_browsers_name_crawlers() {
+    fn crawlers_in_comments_of_browser_user_agents_are_tokens() {
         for (header, expected) in [
             ("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", "Googlebot"),
             ("Mozilla/5.0 (compatible; Yahoo! Slurp; http://help.yahoo.com/help/us/ysearch/slurp)", "Yahoo Slurp"),
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_browsers_have_no_name() {
+    fn browser_user_agents_have_no_token() {
         for header in [
             "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36",
             "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:121.0) Gecko/20100101 Firefox/121.0",
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_headers_do_no_harm() {
+    fn unusual_user_agents_do_not_panic() {
         for header in ["", " ", "()", "(", ")", "((((", "(compatible;", "/", "//1", "1.0", "\\", "(\\", "a/(b/1"] {
             tokens(header);
         }

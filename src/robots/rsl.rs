@@ -258,7 +258,7 @@ mod tests {
 
     /// The first example of the specification, which permits only search.
     #[test]
-    fn the_specifications_example_is_read_as_it_says() {
+    fn example_of_the_rsl_specification_is_read() {
         let file = RslFile::parse(
             br#"<rsl xmlns="https://rslstandard.org/rsl">
   <content url="/">
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_permits_does_not_list_is_not_licensed_and_what_is_prohibited_is_not_either() {
+    fn use_is_licensed_only_if_permitted_and_not_prohibited() {
         let cases: &[(&str, &[(&str, bool)])] = &[
             (&permits("search ai-input"), &[("search", true), ("ai-input", true), ("ai-train", false), ("tdm", false)]),
             (&permits("all"), &[("search", true), ("ai-train", true), ("tdm", true), ("other", true)]),
@@ -307,14 +307,14 @@ mod tests {
     }
 
     #[test]
-    fn licences_of_one_content_are_one_and_a_no_in_any_counts() {
+    fn licences_of_one_content_are_combined_and_a_prohibition_counts() {
         let two = format!("<license>{}</license><license>{}</license>", permits("search"), permits("ai-train"));
         let file = file(&format!(r#"<content url="/">{two}</content>"#));
         assert_eq!(["search", "ai-train", "ai-input"].map(|it| ask(&file, it, "/") == "-"), [true, true, false]);
     }
 
     #[test]
-    fn the_longest_path_that_says_something_of_the_use_decides_whatever_the_order() {
+    fn longest_path_with_terms_for_the_use_decides_in_any_order() {
         let all = [
             content("/", &permits("all")),
             content("/articles/", &prohibits("ai-train")),
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_a_path_pattern_or_names_its_site() {
+    fn content_url_is_a_path_pattern_or_a_url_of_its_site() {
         for (url, target, matches) in [
             ("/*.pdf$", "/a/b.pdf", true),
             ("/*.pdf$", "/a/b.pdf?x", false),
@@ -392,7 +392,7 @@ mod tests {
     proptest::proptest! {
         /// Tests like the fuzz target `rsl`, for machines without a fuzzer.
         #[test]
-        fn whatever_it_holds_a_refusal_names_a_list_that_says_so(
+        fn refusal_names_the_list_that_causes_it(
             pieces in proptest::collection::vec(proptest::sample::select(&PIECES[..]), 0..40),
             is_wrapped: bool,
         ) {
@@ -411,7 +411,7 @@ mod tests {
 
     /// Holds for long lists and for many elements.
     #[test]
-    fn a_file_is_read_in_proportion_to_its_length_and_asked_in_few_steps() {
+    fn reading_takes_linear_and_matching_few_steps() {
         let long = permits(&"x ".repeat(20_000));
         for terms in [long.clone() + &permits("x").repeat(2_000), prohibits(&("x ".repeat(40_000) + "search"))] {
             let text = content("/", &terms);

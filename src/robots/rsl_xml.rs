@@ -154,7 +154,7 @@ impl RslWalk {
                 let mut content = std::mem::take(&mut self.now);
                 [&mut content.permits, &mut content.prohibits].into_iter().flatten().for_each(String::shrink_to_fit);
                 match content.url.len() > LONGEST || content.url.contains(char::is_control) {
-                    true => self.wrong("its `url` is not a URL"),
+                    true => self.note_fault("its `url` is not a URL"),
                     false => self.done.push(content),
                 }
                 Level::Rsl
@@ -169,7 +169,7 @@ impl RslWalk {
         }
     }
 
-    fn wrong(&mut self, what: &str) {
+    fn note_fault(&mut self, what: &str) {
         self.fault.get_or_insert_with(|| format!("content {}: {what}", self.number).into());
     }
 }
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_namespace_makes_the_file_and_others_are_passed_over() {
+    fn only_elements_in_the_rsl_namespace_are_read() {
         let inside = |prefix: &str| {
             format!(
                 "<{prefix}content url='/'><{prefix}license><{prefix}permits type='usage'>all</{prefix}permits></{prefix}license></{prefix}content>"
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_says_nothing() {
+    fn malformed_file_has_no_content() {
         for (file, fault) in [
             ("", "its root element is missing or not closed"),
             ("no XML", "its root element is missing or not closed"),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded() {
+    fn number_and_length_of_elements_are_bounded() {
         let many = "<content url='/'/>".repeat(MOST_CONTENTS + 5);
         let read = in_root(&many);
         assert_eq!(read, "(it has more than 1000 `content` elements)");

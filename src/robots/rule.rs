@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_tell_which_rule_it_is_and_what_it_does() {
+    fn rank_contains_place_and_kind_of_its_rule() {
         for precedence in [Precedence::MostSpecific, Precedence::FirstMatch] {
             for kind in [RuleKind::Allow, RuleKind::Disallow] {
                 for place in [0, 1, 511_999, MAX_PLACE] {

@@ -135,14 +135,14 @@ mod tests {
     const LEN: usize = 40_000;
 
     #[test]
-    fn reading_takes_time_in_proportion_to_the_length() {
+    fn parsing_takes_linear_steps() {
         grows_with_length("parse", 0, |text| _ = RobotsTxt::parse(text));
         grows_with_length("parse", 0, |text| _ = RobotsTxt::parse_with(text, &ParseOptions::draft_2019()));
         grows_with_length("parse", 0, |text| _ = RobotsTxt::parse_with(text, &ParseOptions::original()));
     }
 
     #[test]
-    fn finding_the_rules_of_a_crawler_takes_time_in_proportion_to_the_length() {
+    fn group_selection_takes_linear_steps() {
         grows_with_length("compile", 0, |text| {
             let rules = RobotsTxt::parse(text).rules_for(&["a", "b", "a1"]);
             rules.check("/a");
@@ -192,7 +192,7 @@ mod tests {
 
     /// A path that cannot be compared in time is disallowed, and no rule is named as the reason.
     #[test]
-    fn a_spent_budget_allows_nothing() {
+    fn spent_step_budget_disallows() {
         let rules = compiled(24_000, |n| format!("/*aaa*{n}"));
         let verdict = rules.check(&format!("/{}", "a".repeat(60_000)));
         assert_eq!((verdict.is_allowed(), verdict.reason()), (false, Reason::TooComplex));
@@ -202,7 +202,7 @@ mod tests {
 
     /// Harmless sites stay far below the budget, even with a hundred thousand patterns or a URL of 8 KiB.
     #[test]
-    fn what_sites_write_takes_few_steps_however_many_patterns_there_are() {
+    fn realistic_patterns_take_few_steps() {
         let ordinary: &[Piece] = &[
             |n| format!("/section{}/page{n}", n % 97),
             |n| format!("/*{}{n}=", letters(n)),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn linting_takes_time_in_proportion_to_the_length() {
+    fn linting_takes_linear_steps() {
         grows_with_length("lint", 8 << 20, |text| _ = LintReport::new(&RobotsTxt::parse(text), None));
     }
 }

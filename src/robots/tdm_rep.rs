@@ -196,7 +196,7 @@ mod tests {
     ]"#;
 
     #[test]
-    fn the_reports_example_reads_as_it_says() {
+    fn example_of_the_tdmrep_report_is_read() {
         for (target, expected) in [
             ("/directory-a/x.pdf", "1 /directory-a/"),
             ("/directory-b/html/x", "2 /directory-b/html/ https://provider.com/policies/policy.json"),
@@ -210,7 +210,7 @@ mod tests {
 
     /// "The most specific match is the first in sequence."
     #[test]
-    fn the_first_entry_that_matches_decides_however_long_the_others_are() {
+    fn first_matching_entry_decides_regardless_of_length() {
         let file = r#"[{ "location": "/free", "tdm-reservation": 0 }, { "location": "/", "tdm-reservation": 1 },
             { "location": "/art/long", "tdm-reservation": 0 }]"#;
         for (target, expected) in [("/free/x", "-"), ("/art/long", "2 /"), ("/", "2 /")] {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn stars_anchors_and_escapes_mean_what_they_mean_in_robots_txt() {
+    fn location_patterns_equal_those_of_robots_txt() {
         let file = |location: &str| format!(r#"[{{ "location": "{location}", "tdm-reservation": 1 }}]"#);
         for (location, target, matches) in [
             ("/*.pdf$", "/a/b.pdf", true),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_reserves_nothing_and_is_reported() {
+    fn invalid_entries_reserve_nothing_and_are_reported() {
         let neither = "`tdm-reservation` is neither 0 nor 1";
         let no_location = "no `location` that begins with `/`";
         for (file, expected) in [
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded() {
+    fn number_of_entries_is_bounded() {
         let entry = r#"{ "location": "/x", "tdm-reservation": 0 }"#;
         let many = |count: usize| format!("[{}]", vec![entry; count].join(","));
         assert_eq!(TdmRep::parse(many(MOST_ENTRIES).as_bytes()).fault(), None);

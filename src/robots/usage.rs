@@ -252,7 +252,7 @@ mod tests {
 
     /// draft-ietf-aipref-attach, "Processing Content-Usage Rules".
     #[test]
-    fn only_what_begins_with_a_slash_is_a_path() {
+    fn path_of_a_usage_line_begins_with_a_slash() {
         for (value, expected) in [
             ("/ train-ai=n", "[/] ai-train=n"),
             ("/ai-ok/\ttrain-ai=y, search=n;x=1", "[/ai-ok/] ai-train=y search=n"),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn leniency_reads_what_was_meant() {
+    fn lenient_mode_reads_common_mistakes() {
         for vocabulary in [Signal, Usage] {
             for (value, expected) in [
                 ("*.pdf ai-use=N", "[*.pdf] ai-input=n"),

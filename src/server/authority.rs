@@ -27,7 +27,7 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     #[tokio::test(start_paused = true)]
-    async fn it_warns_each_day_from_thirty_days_before_the_end_until_the_proxy_stops() {
+    async fn expiring_authority_is_logged_daily_from_30_days_before() {
         let home = tempfile::tempdir().unwrap();
         let ca = Ca::open_or_create(&home.path().join("ca")).unwrap();
         let (began, until) = (Instant::now(), ca.validity().1);

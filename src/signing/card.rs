@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_says_what_is_configured_and_nothing_else() {
+    fn card_contains_only_configured_members() {
         let full = settings(
             "product_tokens: [ExampleBot, Other], contact: 'https://bot.example/about', purpose: [search, train-ai], \
              user_agent: 'Mozilla/5.0 ExampleBot', addresses: [192.0.2.0/24]",
@@ -138,7 +138,7 @@ mod tests {
 
     /// draft-meunier-webbotauth-registry, "Signature Agent Card": the example, without members that no setting provides.
     #[test]
-    fn a_card_is_of_the_form_of_the_drafts_example() {
+    fn card_has_the_form_of_the_drafts_example() {
         let example = json!({
             "client_id": "https://example.com/bot",
             "client_name": "Example Bot",
@@ -183,7 +183,7 @@ mod tests {
 
     /// The draft's first example, compared member by member.
     #[test]
-    fn addresses_are_listed_as_the_draft_has_them() {
+    fn address_list_matches_the_drafts_example() {
         let identity = settings("addresses: [66.249.64.0/20, '2001:4860:4000::/36', 192.0.2.7]").identity;
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_755_268_200);
         let mut list = ranges(&identity, now).unwrap();

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drafts_signed_directory_comes_out_byte_for_byte() {
+    fn directory_equals_the_drafts_example_byte_for_byte() {
         let mut directory = directory(vec![SigningKey::from_pem(KEY).unwrap()]);
         assert!(
             directory.body.contains(r#""kid":"poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U""#),

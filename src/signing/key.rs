@@ -112,7 +112,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_key_is_made_once_and_for_its_owner_alone() {
+    fn key_is_created_once_and_readable_only_by_its_owner() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("bot.pem");
         let made = SigningKey::make(&path).unwrap();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_others_can_read_is_refused_with_a_remedy() {
+    fn key_readable_by_others_is_refused_with_a_hint() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("bot.pem");
         SigningKey::make(&path).unwrap();

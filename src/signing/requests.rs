@@ -356,7 +356,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn who_has_asked_need_not_ask_again_after_a_reload() {
+    fn challenged_origins_are_remembered_after_a_reload() {
         let before = signer("when: on-challenge");
         assert!(challenged(&to_example(&before), CHALLENGE, false, false));
         let file = tempfile::tempdir().unwrap();
@@ -407,7 +407,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_label_and_the_nonce_are_the_requested_ones() {
+    fn signature_uses_the_requested_label_and_nonce() {
         let requests = to_example(&signer(""));
         let before = requests.sign(at(0), None, None).unwrap();
         let wanted = requests.challenged(br#"x9=("@authority");nonce="n1""#, first(true));
@@ -419,7 +419,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_sites_nonce_is_in_the_signature_of_one_request_alone() {
+    fn nonce_of_a_site_is_used_in_one_signature() {
         let nonce = |signed: &Signed| signed.input.split(";nonce=").nth(1).map(|rest| rest[..4].to_owned());
         let requests = to_example(&signer("when: on-challenge"));
         let [one, other] = [&b"s=();nonce=\"n1\""[..], b"s=();nonce=\"n2\""]
@@ -441,7 +441,7 @@ pub(super) mod tests {
 
     /// Cloudflare's documentation: the field is a component, so the price cannot be raised on the way.
     #[test]
-    fn a_price_is_covered_and_its_signature_serves_no_other_request() {
+    fn price_is_covered_and_its_signature_is_not_reused() {
         let requests = to_example(&signer(""));
         let price = |name, value| requests.sign(at(0), None, Some(PriceField { name, value })).unwrap();
         let plain = requests.sign(at(0), None, None).unwrap();
@@ -461,7 +461,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_drafts_request_with_a_bare_string_comes_out_byte_for_byte() {
+    fn signature_with_a_bare_string_equals_the_drafts_example() {
         let vector = super::super::vectors::STRING;
         let label = sfv::KeyRef::from_str(vector.label).unwrap().to_owned();
         let wanted = SignatureRequest { label, nonce: Some(vector.nonce.to_owned()) };

@@ -26,7 +26,7 @@ pub struct SignedDirectory {
 }
 
 #[test]
-fn rfc_9421_b_2_6_comes_out_byte_for_byte() {
+fn rfc_9421_b_2_6_example_is_reproduced() {
     let component = |name, value| Component { name, part: Part::Whole, value };
     let components = [
         component("date", "Tue, 20 Apr 2021 02:07:55 GMT"),
@@ -52,7 +52,7 @@ fn rfc_9421_b_2_6_comes_out_byte_for_byte() {
 
 /// Here the label and the covered member have different names, which our signatures never have.
 #[test]
-fn the_drafts_request_with_a_dictionary_comes_out_byte_for_byte() {
+fn signature_with_a_dictionary_equals_the_drafts_example() {
     let id = StringRef::from_str("poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U").unwrap();
     let text = |text| StringRef::from_str(text).unwrap().into();
     let member = KeyRef::from_str("agent2").unwrap();

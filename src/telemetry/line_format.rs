@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quoted_is_read_as_it_was() {
+    fn quoted_text_round_trips() {
         let all: String = (0..0x250)
             .filter_map(char::from_u32)
             .chain("\u{2028}\u{202e}\u{1f600}\u{3164}\u{fe0f}\u{e0041}\u{e01ef}".chars())
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_to_be_is_quoted() {
+    fn text_is_quoted_only_if_necessary() {
         for plain in ["a", "https://a.example/x?y&z", "robots-disallowed", "\u{e9}", "[::1]:80", "1.5", "{a}"] {
             assert!(!needs_quotes(plain), "{plain}");
         }
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_journal_has_a_time_of_its_own() {
+    fn journal_lines_have_no_timestamp() {
         assert_eq!(spelt(LogFormat::Text, LineReader::Journal), "");
         assert_eq!(spelt(LogFormat::Json, LineReader::Journal), r#"{"level":"warn"}"#);
         assert!(spelt(LogFormat::Text, LineReader::File).ends_with("Z  WARN "));

@@ -249,7 +249,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn nobody_waits_for_a_reader_that_stalls_and_what_is_dropped_is_counted() {
+    fn stalled_reader_delays_nobody_and_dropped_lines_are_counted() {
         static QUEUE: LineQueue = LineQueue::new("test");
         let (let_go, seen) = slow(&QUEUE);
         let line = format!("{}\n", "x".repeat(1023));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_stay_with_the_place_that_they_were_written_for() {
+    fn lines_go_to_the_destination_at_the_time_of_writing() {
         static QUEUE: LineQueue = LineQueue::new("test");
         let (first, before) = slow(&QUEUE);
         (&QUEUE).write_all(b"one\n").unwrap();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_a_full_disk_has_cut_is_ended_before_the_next_one() {
+    fn line_cut_by_a_full_disk_is_terminated_before_the_next() {
         let (mut disk, mut is_cut) = (Disk(6, Vec::new()), false);
         assert_eq!(write_lines(&mut disk, b"one\ntwo\nthree\n", &mut is_cut, &mut None), 2);
         assert_eq!(write_lines(&mut disk, b"four\n", &mut is_cut, &mut None), 1, "it is full still");
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_reported_with_its_reason_also_once_it_can_be_written_again() {
+    fn lost_lines_are_reported_with_the_reason_after_recovery() {
         let (queue, start) = (LineQueue::new("test"), Instant::now());
         let after = |seconds, overflowed, unwritten, is_full: bool| {
             queue.dropped.fetch_add(overflowed, Ordering::Relaxed);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_counted() {
+    fn lines_that_cannot_be_written_are_counted() {
         static QUEUE: LineQueue = LineQueue::new("test");
         drop(slow(&QUEUE).0);
         (&QUEUE).write_all(b"one\n").unwrap();

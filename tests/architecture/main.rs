@@ -1,4 +1,5 @@
-//! The rules of CONTRIBUTING.md that a program can check. Each list of exceptions only shrinks: what is not needed any more fails.
+//! The rules of CONTRIBUTING.md that a program can check. Lists of exceptions may only shrink: an exception that is no
+//! longer needed fails the test.
 
 mod source;
 
@@ -25,7 +26,7 @@ const LAYERS: [&[&str]; 10] = [
 ];
 
 #[test]
-fn imports_go_down_only() {
+fn modules_import_only_lower_layers() {
     let mut faults = Vec::new();
     for file in sources(Path::new("src")) {
         let Some(module) = module_of(&file) else { continue };
@@ -41,16 +42,16 @@ fn imports_go_down_only() {
     assert_none(&faults);
 }
 
-/// An owner and what it gives out may know each other: a pair on the list.
+/// An owner and what it hands out may import each other, if the pair is on the list.
 #[test]
-fn no_files_import_each_other_in_a_circle() {
+fn files_have_no_import_cycles() {
     let imports: BTreeMap<_, _> = CODE.iter().map(|module| (module.file.as_path(), &module.imports)).collect();
     assert!(CIRCLES.iter().all(|circle| circle.split(' ').count() == 2), "a circle of more than two");
     assert_just(circles(&imports), CIRCLES.iter().map(|circle| circle.split(' ').map(Path::new).collect()));
 }
 
 #[test]
-fn a_name_is_one_type() {
+fn type_names_are_unique() {
     let mut defined: BTreeMap<&str, Vec<&Path>> = BTreeMap::new();
     for module in CODE.iter() {
         module.types.iter().for_each(|name| defined.entry(name).or_default().push(&module.file));
@@ -65,19 +66,19 @@ fn a_file_has_at_most_300_lines_without_tests() {
 }
 
 #[test]
-fn a_module_with_a_folder_is_the_mod_rs_in_it() {
+fn module_with_folder_is_its_mod_rs() {
     let beside = |file: &PathBuf| file.with_extension("").is_dir();
     assert_none(&sources(Path::new("src")).into_iter().filter(beside).collect::<Vec<_>>());
 }
 
 #[test]
-fn tests_stand_last_in_a_file() {
+fn tests_are_last_in_each_file() {
     let faults = CODE.iter().filter(|module| module.has_tests_before_code).map(|module| &module.file);
     assert_none(&faults.collect::<Vec<_>>());
 }
 
 #[test]
-fn the_pure_engine_knows_no_runtime() {
+fn pure_modules_do_not_use_the_runtime() {
     let pure = |file: &Path| ["src/robots", "src/policy", "src/http1"].iter().any(|folder| file.starts_with(folder));
     for module in CODE.iter().filter(|module| pure(&module.file)) {
         let code = module.text.split("#[cfg(test)]").next().unwrap();
@@ -88,7 +89,7 @@ fn the_pure_engine_knows_no_runtime() {
     }
 }
 
-/// What is odd about a robots.txt is for `lint` to find, when somebody asks.
+/// `lint` finds the oddities of a robots.txt, when somebody asks for them.
 #[test]
 fn the_parser_of_robots_txt_makes_no_warnings() {
     for file in sources(Path::new("src/robots/parse")) {
@@ -99,14 +100,14 @@ fn the_parser_of_robots_txt_makes_no_warnings() {
 }
 
 #[test]
-fn only_the_answers_choose_a_status() {
+fn gate_and_policy_do_not_choose_http_statuses() {
     for file in sources(Path::new("src/gate")).into_iter().chain(sources(Path::new("src/policy"))) {
         assert!(!fs::read_to_string(&file).unwrap().contains("StatusCode"), "{}", file.display());
     }
 }
 
 #[test]
-fn every_module_opens_with_its_purpose() {
+fn each_module_begins_with_a_doc_comment() {
     let silent = CODE.iter().filter(|module| !module.text.starts_with("//! ")).map(|module| &module.file);
     assert_none(&silent.collect::<Vec<_>>());
 }
@@ -117,7 +118,7 @@ fn assert_none<T: Debug>(faults: &[T]) {
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
-/// `found` is what is permitted, no more and no less.
+/// Asserts that `found` equals `permitted`.
 fn assert_just<T: Ord + Debug>(found: impl IntoIterator<Item = T>, permitted: impl Iterator<Item = T>) {
     let (found, permitted): (BTreeSet<_>, BTreeSet<_>) = (found.into_iter().collect(), permitted.collect());
     let new: Vec<_> = found.difference(&permitted).collect();
@@ -126,7 +127,7 @@ fn assert_just<T: Ord + Debug>(found: impl IntoIterator<Item = T>, permitted: im
     assert!(gone.is_empty(), "no exception any more, so take it off the list: {gone:#?}");
 }
 
-/// Groups of files each of which leads to each other by imports, sorted.
+/// Groups of files that import each other in cycles, sorted.
 fn circles<'a>(imports: &BTreeMap<&'a Path, &'a BTreeSet<PathBuf>>) -> BTreeSet<Vec<&'a Path>> {
     let reached: BTreeMap<_, _> = imports.keys().map(|file| (*file, reach(file, imports))).collect();
     let circle = |file: &&'a Path| -> Vec<&'a Path> {

@@ -37,7 +37,7 @@ pub fn modules(src: &Path) -> Vec<Module> {
     tree.0.iter().map(module).collect()
 }
 
-/// By their paths from the crate's root.
+/// Modules by their path from the crate's root.
 struct Tree(BTreeMap<Vec<String>, Parsed>);
 
 struct Parsed {
@@ -46,7 +46,7 @@ struct Parsed {
     items: Vec<Item>,
     /// What `use` gives other names, or brings here: the name, and the path it stands for, from the crate's root.
     uses: BTreeMap<String, Vec<String>>,
-    /// Of these, those that others can reach here.
+    /// The names of `uses` that are public.
     reexports: BTreeSet<String>,
     globs: Vec<Vec<String>>,
 }

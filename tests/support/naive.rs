@@ -58,7 +58,7 @@ fn normal(text: &str, is_pattern: bool) -> Vec<Byte> {
     out
 }
 
-/// Tries every way: row by row, which beginnings of the path can what was read of the pattern match?
+/// Matches by dynamic programming: for each prefix of the pattern, the prefixes of the path that it can match.
 fn matches(pattern: &[Byte], path: &[Byte]) -> bool {
     let mut reached = vec![false; path.len() + 1];
     reached[0] = true;

@@ -28,7 +28,7 @@ pub fn request(raw: &[u8], most: usize) -> Option<Head> {
     if raw.split_inclusive(|&byte| byte == b'\n').any(|line| !line.ends_with(b"\r\n")) {
         return None;
     }
-    // And it wants UTF-8 in targets.
+    // httparse also requires UTF-8 in targets.
     let mut ascii = raw.to_vec();
     let lines = raw.iter().take_while(|byte| b"\r\n".contains(byte)).count();
     let (first, space) = (raw[lines..].split(|&byte| byte == b'\r').next()?, |byte: &u8| *byte == b' ');
@@ -156,7 +156,7 @@ fn digits(value: &[u8]) -> Option<u64> {
     text.parse().ok().filter(|&length: &u64| all && length <= i64::MAX as u64)
 }
 
-/// What Connection names.
+/// Number of fields named by Connection.
 fn named(fields: &[(Vec<u8>, Vec<u8>)]) -> usize {
     let options = values(fields, "connection").into_iter().flat_map(|value| value.split(|&byte| byte == b','));
     let options = options.map(<[u8]>::trim_ascii).filter(|option| !option.is_empty());

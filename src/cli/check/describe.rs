@@ -1,7 +1,7 @@
 //! The meaning of the configuration, one line for each point.
 
 use super::output::Told;
-use crate::cli::kept;
+use crate::cli::pace_limits;
 use crate::config::{AccessLog, InterceptMode, Mode, Network, OnFleetLoss, Settings};
 
 /// Describes the settings. `listed`: lines on differences and users.
@@ -42,7 +42,7 @@ pub(super) fn describe(settings: &Settings, listed: Vec<String>, told: &mut Told
             purposes.join(", ")
         ));
     }
-    for (key, kept) in kept(&settings.hosts.any().rules.manners) {
+    for (key, kept) in pace_limits(&settings.hosts.any().rules.manners) {
         say(&format!("keeps at each host: {kept} (pace.{key})"));
     }
     match settings.intercept.default {

@@ -55,7 +55,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
     };
     let places = layers.user_places(&settings);
     if let Some(name) = &args.user {
-        let user = user::one(&settings, &places, name)?;
+        let user = user::find_user(&settings, &places, name)?;
         return match args.format {
             Format::Text => print(&format!("{name}{}\n", user.text("\n  "))),
             Format::Json => print(&inert_json(&format!("{}\n", user.json()))),
@@ -63,7 +63,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
     }
     let differences = layers.differences(&settings);
     let listed = differences::lines(&differences).into_iter().chain(user::lines(&settings, &places)).collect();
-    let told = match tell(&settings, listed, path.as_deref()) {
+    let told = match describe_all(&settings, listed, path.as_deref()) {
         Err(error) if is_json => {
             let (what, hint) = error.message.split_once("\nhint: ").unwrap_or((&error.message, ""));
             let what = what.strip_prefix("error: ").unwrap_or(what);
@@ -91,7 +91,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
 }
 
 /// Describes the configuration, with its warnings. `listed`: lines on differences and users.
-fn tell(settings: &Settings, listed: Vec<String>, path: Option<&Path>) -> Result<Told, CommandError> {
+fn describe_all(settings: &Settings, listed: Vec<String>, path: Option<&Path>) -> Result<Told, CommandError> {
     telemetry::check(&settings.log).map_err(|error| StartError::log(settings, error))?;
     let text = match path {
         Some(path) => format!("{} is valid\n", path.display()),
@@ -104,7 +104,7 @@ fn tell(settings: &Settings, listed: Vec<String>, path: Option<&Path>) -> Result
     told.text += &cache(settings)?;
     told.text += &evidence(settings)?;
     authority(settings, &mut told)?;
-    told.text += &trusted(settings)?;
+    told.text += &trusted_roots(settings)?;
     Ok(told)
 }
 
@@ -184,7 +184,7 @@ fn existing(directory: &Path) -> Result<PathBuf, String> {
 fn authority(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
     let source = &settings.intercept.ca;
     let directory = ca::directory(source);
-    let is_made = [ca::CERTIFICATE, ca::KEY].iter().any(|name| is_there(&directory.join(name)));
+    let is_made = [ca::CERTIFICATE, ca::KEY].iter().any(|name| may_exist(&directory.join(name)));
     if source.files().is_none() && !is_made {
         check_writable(settings, &directory, "the certificate authority cannot be created", "intercept.ca")?;
         told.say(&format!("creates its certificate authority in {} on first use", directory.display()));
@@ -204,11 +204,11 @@ fn authority(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
 }
 
 /// A path that may not be inspected counts as existing: opening it then gives the reason.
-fn is_there(path: &Path) -> bool {
+fn may_exist(path: &Path) -> bool {
     path.try_exists().unwrap_or(true)
 }
 
-fn trusted(settings: &Settings) -> Result<String, CommandError> {
+fn trusted_roots(settings: &Settings) -> Result<String, CommandError> {
     let roots = roots::configured(settings)?;
     server::check(settings, &roots)?;
     let source = match (roots.source, &settings.egress.ca_file) {
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_named_from_here_is_below_this_one() {
+    fn nearest_existing_parent_of_a_relative_path_is_the_current_directory() {
         assert_eq!(existing(Path::new("not/there")), Ok(std::env::current_dir().unwrap()));
         assert!(existing(Path::new("/dev/null/below")).unwrap_err().ends_with("/dev/null is not a directory"));
     }

@@ -22,7 +22,8 @@ impl UserTerms {
             "egress.methods" => Some("any method".to_owned()),
             _ => None,
         };
-        let said = |(key, value): &(&str, Value)| Some(format!("{joint}{key}: {}", said(value).or_else(|| any(key))?));
+        let said =
+            |(key, value): &(&str, Value)| Some(format!("{joint}{key}: {}", format_term(value).or_else(|| any(key))?));
         let said = self.all.iter().filter_map(said);
         said.collect::<String>()
     }
@@ -57,7 +58,7 @@ pub(super) fn all(settings: &Settings, places: &[String]) -> impl Iterator<Item 
 ///
 /// # Errors
 /// There is no such user.
-pub(super) fn one(settings: &Settings, places: &[String], name: &str) -> Result<UserTerms, CommandError> {
+pub(super) fn find_user(settings: &Settings, places: &[String], name: &str) -> Result<UserTerms, CommandError> {
     all(settings, places).find(|user| user.name == name).ok_or_else(|| unknown(name))
 }
 
@@ -95,13 +96,13 @@ fn or<'a, T>(own: &'a [T], all: &'a [T]) -> &'a [T] {
 }
 
 /// Formats a value. `None`: the term is not set.
-fn said(value: &Value) -> Option<String> {
+fn format_term(value: &Value) -> Option<String> {
     match value {
         Value::Null | Value::Bool(false) => None,
         Value::Bool(true) => Some("yes".to_owned()),
         Value::String(text) => Some(text.clone()),
         Value::Array(items) if items.is_empty() => None,
-        Value::Array(items) => Some(items.iter().filter_map(said).collect::<Vec<_>>().join(", ")),
+        Value::Array(items) => Some(items.iter().filter_map(format_term).collect::<Vec<_>>().join(", ")),
         Value::Object(entries) if entries.is_empty() => None,
         other => Some(cut(&other.to_string())),
     }

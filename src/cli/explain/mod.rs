@@ -6,7 +6,7 @@ mod past;
 
 use super::admin_client::{ask_running, segment};
 use super::check::unknown_user;
-use super::{CommandError, ConfigArg, Explained, Format, NO, kept, last_run, read_or_input};
+use super::{CommandError, ConfigArg, Explained, Format, NO, last_run, pace_limits, read_or_input};
 use crate::admin;
 use crate::config::{InterceptMode, Settings};
 use crate::policy::explain::{Explanation, SiteFileState, explain};
@@ -97,7 +97,7 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
             let verdict = remembered
                 .as_ref()
                 .map(|it| refused_by_page("robots.txt", it["rule"].as_str().unwrap_or_default(), it["said"].as_str()));
-            let mut out = text(&explanation, verdict.as_deref(), max_crawl_delay) + &offered(&offer);
+            let mut out = text(&explanation, verdict.as_deref(), max_crawl_delay) + &describe_offer(&offer);
             if let Some(key) = tunnelled {
                 out += &format!("  note: politely does not see the requests in a tunnel (`{key}: tunnel`)\n");
             }
@@ -174,7 +174,7 @@ fn refused_by_page(allowed_by: &str, rule: &str, read: Option<&str>) -> String {
     format!("allowed by {allowed_by}; refused by the page's own {rule}{read}")
 }
 
-fn offered(offer: &Value) -> String {
+fn describe_offer(offer: &Value) -> String {
     let mut out = String::new();
     for (name, from) in [("license", "named by an answer's Link"), ("price", "named by a 402")] {
         if let Some(said) = offer[name].as_str() {
@@ -220,7 +220,7 @@ fn text(explanation: &Explanation, verdict: Option<&str>, max_crawl_delay: Durat
             false => format!("  crawl-delay: {asked} s\n"),
         };
     }
-    kept(&explanation.manners).for_each(|(_, said)| out += &format!("  pace: {said}\n"));
+    pace_limits(&explanation.manners).for_each(|(_, said)| out += &format!("  pace: {said}\n"));
     for note in [&explanation.tdmrep, &explanation.license].into_iter().flatten().filter_map(SiteFileState::note) {
         out += &format!("  note: {note}\n");
     }
@@ -243,7 +243,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn what_a_site_has_written_does_not_steer_the_terminal() {
+    fn control_characters_of_a_site_are_escaped() {
         let file = "User-agent: *\nDisallow: /\x1b[2J\nSitemap: \u{9b}31m\n";
         let entry = as_fetched(RobotsTxt::parse(file.as_bytes()), SystemTime::now());
         let (authority, rules) = (Authority::from_url("http://a.example").unwrap(), HostRules::new(Arc::default()));

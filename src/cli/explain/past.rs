@@ -1,7 +1,7 @@
 //! `explain --at TIME`: judges by the robots.txt and the configuration of that time, from the evidence.
 
 use super::on_record::{on_record, own_fetch_as_json};
-use super::{ExplainArgs, offered, refused_by_page, text};
+use super::{ExplainArgs, describe_offer, refused_by_page, text};
 use crate::admin;
 use crate::cli::evidence::{broken, directory};
 use crate::cli::{CommandError, Explained, Format, NO, inert, inert_json, print};
@@ -53,11 +53,11 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
         tdmrep.fetched_at = past.tdmrep.as_ref().and_then(|tdmrep| tdmrep.copy.fetched);
         tdmrep.expires_at = None;
     }
-    let contradicted = contradicted(&explanation, &past);
+    let contradicted = find_contradiction(&explanation, &past);
     let by_page = by_page(&explanation, &past);
     let is_refused = by_page.is_some_and(|decision| decision.verdict.as_deref() == Some("refused"));
     let page_rule = by_page.and_then(|decision| decision.rule.as_deref());
-    let differs = differs(&explanation, &past).filter(|_| contradicted.is_none());
+    let differs = explain_difference(&explanation, &past).filter(|_| contradicted.is_none());
     match args.format {
         Format::Text => {
             let is_set = matches!(explanation.reason, "robots-ignored" | "allowed-by-operator");
@@ -71,7 +71,7 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
             });
             let judged = text(&explanation, verdict.as_deref(), settings.pace.max_crawl_delay)
                 + &differs.map_or_else(String::new, |said| inert(&format!("  note: {said}\n")))
-                + &offered(&offer(&past));
+                + &describe_offer(&offer(&past));
             let mut out = inert(&on_record(&explanation.url, &past, at))
                 + "\njudged again, by the files of that time:\n"
                 + &judged
@@ -107,20 +107,20 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
 /// The last record in which the page itself refused the same crawler and use, while the files of that time allow them.
 fn by_page<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a Decision> {
     let Found { decision, .. } = past.by_page.as_ref().filter(|_| explanation.allowed)?;
-    is_for_same(decision, explanation).then_some(decision)
+    has_same_crawler_and_use(decision, explanation).then_some(decision)
 }
 
-fn is_for_same(decision: &Decision, explanation: &Explanation) -> bool {
+fn has_same_crawler_and_use(decision: &Decision, explanation: &Explanation) -> bool {
     decision.purpose == explanation.purposes && decision.product_tokens == explanation.product_tokens
 }
 
 /// Explains why the last record of the URL has another verdict than the one judged now. `None`: both agree.
-fn differs(explanation: &Explanation, past: &Past) -> Option<String> {
+fn explain_difference(explanation: &Explanation, past: &Past) -> Option<String> {
     let last @ Found { decision, .. } = past.last.last()?;
     let (reason, verdict) = (decision.reason.as_deref()?, decision.verdict.as_deref()?);
     let why = match reason {
         _ if reason == explanation.reason && (verdict != "refused") == explanation.allowed => return None,
-        _ if !is_for_same(decision, explanation) => "it was judged for another crawler or use",
+        _ if !has_same_crawler_and_use(decision, explanation) => "it was judged for another crawler or use",
         _ if decision.is_by_page() => "the page itself decided, and pages are not in the evidence",
         _ if decision.is_by_license() => "a licence file decided, which is not judged again",
         _ if decision.config != past.known.decision.config => "it was decided under another configuration",
@@ -152,7 +152,7 @@ fn settings(args: &ExplainArgs, past: &Past) -> Result<(Settings, Option<String>
     }
 }
 
-/// The host's rules for the crawler and use given, or else those in `asker` (the URL's last record), or else the host's.
+/// The host's rules, for the crawler and purposes of the arguments, else of `asker` (the URL's last record), else of the settings.
 fn rules(
     args: &ExplainArgs,
     settings: &Settings,
@@ -169,14 +169,14 @@ fn rules(
 }
 
 /// A record of the same URL, based on the same files, for the same crawler and use, but with another verdict.
-fn contradicted<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a Found> {
+fn find_contradiction<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a Found> {
     let same = past.last.last()?;
     let (then, known) = (&same.decision, &past.known.decision);
     let basis = |copy: Option<&SiteCopy>| copy.map(|copy| (copy.status, copy.sha256, copy.failure.is_some()));
     let is_based_alike = then.config == known.config
         && basis(then.robots.as_ref()) == basis(past.robots.as_ref().map(|robots| &robots.copy))
         && basis(then.tdmrep.as_ref()) == basis(past.tdmrep.as_ref().map(|tdmrep| &tdmrep.copy))
-        && is_for_same(then, explanation);
+        && has_same_crawler_and_use(then, explanation);
     let reason = then.reason.as_deref()?;
     // Other reasons depend on the time, earlier requests, what the page says, or a licence file, which is not judged again.
     let is_by_files = BY_FILES.contains(&reason)
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_date_and_a_second_are_meant_as_a_whole() {
+    fn date_or_second_means_its_last_instant() {
         let read = |text: &str| rfc3339::millis(at_end(text).unwrap());
         assert_eq!(read("2026-11-20"), "2026-11-20T23:59:59.999Z");
         assert_eq!(read("2026-11-20T00:00:00Z"), "2026-11-20T00:00:00.999Z");

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_have_written_is_one_cell_and_no_formula() {
+    fn untrusted_text_is_one_csv_cell_and_not_a_formula() {
         for (text, shown) in [
             ("https://a.example/x", "https://a.example/x"),
             ("a,b", "\"a,b\""),

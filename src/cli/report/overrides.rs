@@ -58,7 +58,7 @@ mod tests {
     }"#;
 
     #[test]
-    fn what_stands_in_place_of_a_sites_rules_is_listed_with_its_scope() {
+    fn overrides_are_listed_with_their_scope() {
         assert_eq!(
             written(CONFIG, &[], None, &[]),
             [
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_about_one_site_or_user_tells_nothing_of_the_others() {
+    fn filtered_report_lists_only_overrides_of_its_sites_and_user() {
         let said = written(CONFIG, &["b.example"], Some("bob"), &["https://b.example"]);
         assert_eq!(said, ["all hosts: mode: report", "b.example: allow: [\"/open/\"]"]);
     }

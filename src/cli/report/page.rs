@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_has_a_meaning() {
+    fn each_reason_slug_has_an_explanation() {
         let sources = [include_str!("../../policy/refusal/mod.rs"), include_str!("../../policy/explain.rs")];
         let slugs = sources.map(|source| source.split("fn slug(").nth(1).unwrap().split("\n    }\n").next().unwrap());
         let slugs: Vec<_> = slugs.iter().flat_map(|body| body.split('"').skip(1).step_by(2)).collect();

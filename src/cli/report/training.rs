@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tenth_with_the_most_bytes_is_listed() {
+    fn top_tenth_of_domains_by_bytes_is_listed() {
         let domain =
             |number: u64| Group { name: format!("{number}.example"), content_bytes: number % 15, ..Group::default() };
         let names = |count: u64| -> Vec<_> {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_written_is_text() {
+    fn untrusted_text_is_escaped_for_markdown() {
         assert_eq!(literal("\u{202e}"), "\\u{202e}");
         assert_eq!(literal("<b>|[x](y)\n"), "&lt;b&gt;\\|\\[x\\]\\(y\\)\\u{a}");
     }

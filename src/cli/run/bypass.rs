@@ -154,7 +154,7 @@ mod tests {
     /// The table is in the machine's byte order; this one is of a little-endian machine.
     #[test]
     #[cfg(target_endian = "little")]
-    fn connections_to_sites_are_told_from_those_to_the_proxy_and_those_accepted() {
+    fn only_outgoing_connections_to_sites_count_as_bypass() {
         let watch = watch(true);
         let found = direct(TABLE, |address| watch.is_site(address));
         let site = |text: &str| text.parse::<SocketAddr>().unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_the_proxy_does_not_serve_is_another_matter() {
+    fn connections_to_ports_outside_egress_are_not_a_bypass() {
         let mut watch = watch(true);
         watch.ports = vec![PortRange { first: 80, last: 80 }, PortRange { first: 443, last: 443 }];
         let is_site = |text: &str| watch.is_site(text.parse().unwrap());
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cure_for_a_process_without_the_variables_is_to_pass_them_on() {
+    fn hint_for_a_process_without_proxy_variables_is_to_pass_them_on() {
         let mut bypass = Bypass {
             program: "python3.11".into(),
             pid: 7,

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cure_is_that_of_the_program() {
+    fn hint_depends_on_the_program() {
         for (name, part) in [
             ("ruby3.1", "HTTP.via"),
             ("java", "createSystem"),

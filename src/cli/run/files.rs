@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_run_left_is_removed_and_nothing_that_may_be_in_use() {
+    fn files_of_a_killed_run_are_removed_but_not_those_in_use() {
         let parent = tempfile::tempdir().unwrap();
         let [left, used] = [(); 2].map(|()| TrustDirectory::new(parent.path()).unwrap());
         let TrustDirectory { made, _lock } = left;

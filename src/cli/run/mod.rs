@@ -32,7 +32,7 @@ use report_to::{ReportFile, ReportTo};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::json;
 use shared_upstream::is_shared_upstream;
-use signals::{RunSignals, end_if_interrupted, interrupted, is_to_end, pass_on};
+use signals::{RunSignals, end_if_interrupted, interrupted_exit_code, is_to_end, pass_on};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -87,10 +87,10 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
             "the proxy in {name} is not used: politely connects to sites itself"
         );
     }
-    super::block_on(behind(settings, args))?
+    super::block_on(run_behind_proxy(settings, args))?
 }
 
-async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandError> {
+async fn run_behind_proxy(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandError> {
     let (began, max_wait) = (Instant::now(), settings.pace.max_wait);
     let (product_tokens, purposes) = (settings.identity.product_tokens.clone(), settings.identity.purpose.clone());
     let report = args.report.as_ref().map(ReportTo::open).transpose();
@@ -104,7 +104,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let directory = files::directory()?;
     // Dropped at the end of this function, which removes the authority from the databases.
     let _loan = lend(&ca, program);
-    if let Some(code) = interrupted() {
+    if let Some(code) = interrupted_exit_code() {
         return Ok(code);
     }
     let direct = direct(&settings);
@@ -150,7 +150,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         })
     };
     let (running, started) = if args.isolate {
-        let mut child = match (supervise(INSIDE), interrupted()) {
+        let mut child = match (supervise(INSIDE), interrupted_exit_code()) {
             (Err(_), Some(code)) => return Ok(code),
             (child, _) => child?,
         };
@@ -164,7 +164,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         let child = supervise(running.addresses()[0]);
         (running, child)
     };
-    let mut child = match (started, interrupted()) {
+    let mut child = match (started, interrupted_exit_code()) {
         (Ok(child), None) => child,
         (started, code) => {
             running.shutdown().await;
@@ -213,7 +213,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         sleep(GONE / 50).await;
     }
     // Shuts down before it counts: the last requests count when they end, which may be a moment after the command has its answer.
-    let totals = running.shutdown_before(signals.cut()).await;
+    let totals = running.shutdown_before(signals.next_to_stop()).await;
     while let Some(Some(decision)) = unconstrained(refused.next()).now_or_never() {
         hear(&decision);
     }

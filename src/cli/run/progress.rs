@@ -117,7 +117,7 @@ mod tests {
     use crate::policy::Authority;
 
     #[test]
-    fn the_line_names_first_what_matters_most() {
+    fn progress_line_shows_the_most_important_wait_first() {
         let authority = Authority::from_url("https://a.example").expect("a URL");
         let since = Duration::from_secs(3);
         let gap = HeldFor::Gap(Duration::from_secs(30));

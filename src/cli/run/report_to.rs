@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_takes_the_place_of_the_last_one_at_the_end() {
+    fn report_file_is_replaced_only_at_the_end() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "the report of an earlier run, which was longer").unwrap();
         let opened = ReportTo::File(file.path().into()).open().unwrap().unwrap();

@@ -36,14 +36,14 @@ impl RunSignals {
         self.0.next().await
     }
 
-    /// Waits for a signal by which the user cuts off the requests that the command has left.
-    pub async fn cut(&mut self) {
+    /// Waits for a signal to end. After the command's end, it cuts off the requests that are still in flight.
+    pub async fn next_to_stop(&mut self) {
         self.0.next_to_stop().await;
     }
 }
 
 /// The exit code, if a signal to end has arrived, even before the command was started.
-pub(super) fn interrupted() -> Option<ExitCode> {
+pub(super) fn interrupted_exit_code() -> Option<ExitCode> {
     let signal = ENDED_BY.load(Ordering::Relaxed);
     (signal != 0).then(|| ExitCode::from(exit_code(None, Some(signal))))
 }

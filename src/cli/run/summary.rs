@@ -52,7 +52,7 @@ impl Summary<'_> {
     }
 
     /// Requests without browsers' background requests, which say nothing about what the command fetched.
-    fn own(&self) -> u64 {
+    fn own_requests(&self) -> u64 {
         self.total().saturating_sub(self.tally.background)
     }
 
@@ -61,7 +61,7 @@ impl Summary<'_> {
     }
 
     /// Advice for a client that rejects the certificate, by its User-Agent, or else by the command: most clients send none with CONNECT.
-    fn cure_of(&self, one: &Distrusted) -> &'static str {
+    fn trust_advice(&self, one: &Distrusted) -> &'static str {
         one.how.cure(&one.host, one.agent.as_deref().or(Some(&self.program_name())))
     }
 
@@ -70,19 +70,19 @@ impl Summary<'_> {
     }
 
     /// Requests whose clients left while they were held, without those that were waiting when the command was ended.
-    fn given_up(&self) -> u64 {
+    fn given_up_requests(&self) -> u64 {
         self.totals.held.given_up.saturating_sub(self.still_waiting as u64)
     }
 
-    fn at_least(&self) -> String {
-        at_least(self.max_wait, self.tally.longest_wait)
+    fn sufficient_max_wait(&self) -> String {
+        sufficient_max_wait(self.max_wait, self.tally.longest_wait)
     }
 
     /// Formats the summary: a first line, and one for each thing that the user should know.
     pub fn text(&self) -> String {
         let Totals { counts, held, failures, distrusted, html_robots, without_purpose, .. } = &self.totals;
         let (tally, total) = (&self.tally, self.total());
-        let own = self.own();
+        let own = self.own_requests();
         let mut text = format!("politely: {}, {} forwarded", counted(total, "request"), counts.forwarded);
         if counts.failed > 0 {
             text += &format!(", {} failed", counts.failed);
@@ -125,10 +125,10 @@ impl Summary<'_> {
             let [held_for, took] = [held.time, self.took].map(|time| time.as_secs_f64());
             line(format!("{} held for a crawl-delay, during {held_for:.1} s of {took:.1} s", held.requests));
         }
-        if self.given_up() > 0 {
+        if self.given_up_requests() > 0 {
             let (longest, up_to) =
-                (held.longest_given_up.as_secs_f64(), if self.given_up() > 1 { "up to " } else { "" });
-            let gave_up = counted(self.given_up(), "request");
+                (held.longest_given_up.as_secs_f64(), if self.given_up_requests() > 1 { "up to " } else { "" });
+            let gave_up = counted(self.given_up_requests(), "request");
             line(format!("{gave_up} given up by the client, after {up_to}{longest:.0} s in the queue"));
             line(format!(
                 "hint: give the client a longer timeout; or `--max-wait {}s`: what would wait longer is answered 429 at once",
@@ -141,7 +141,7 @@ impl Summary<'_> {
         if tally.too_long_in_all > 0 {
             line(format!("{} refused: would have waited longer than --max-wait:", tally.too_long_in_all));
             tally.too_long.iter().take(SHOWN).for_each(|url| line(format!("  {url}")));
-            line(format!("hint: `--max-wait {}` or more holds them instead", self.at_least()));
+            line(format!("hint: `--max-wait {}` or more holds them instead", self.sufficient_max_wait()));
         }
         for (host, failures) in failures.iter().take(SHOWN) {
             line(format!("{} failed at {host}: {}", failures.count, failures.last));
@@ -153,7 +153,7 @@ impl Summary<'_> {
         for one in distrusted.iter().take(SHOWN) {
             let (host, times, what) = (&one.host, one.times, one.how.what());
             line(format!("the certificate for {host} was rejected {}: {what}", counted(times, "time")));
-            line(format!("hint: {}", self.cure_of(one)));
+            line(format!("hint: {}", self.trust_advice(one)));
         }
         for name in self.unknown_purposes() {
             line(format!("the purpose `{name}` is unknown: only a site's line with exactly this name can refuse it"));
@@ -180,7 +180,7 @@ impl Summary<'_> {
             return Some(super::super::inert(&bypass.warning()));
         }
         let is_trusted = self.totals.distrusted.is_empty();
-        let own = self.own();
+        let own = self.own_requests();
         if own == 0 && !self.is_cut_off && is_trusted && self.totals.connections == 0 {
             let instead = match self.is_isolated {
                 true => "if the command made requests, they did not use the proxy and failed",
@@ -213,7 +213,7 @@ impl Summary<'_> {
             );
         let distrusted = self.totals.distrusted.iter().map(|one| {
             json!({ "authority": one.host, "user_agent": one.agent, "how": one.how.slug(), "times": one.times,
-                "cure": self.cure_of(one) })
+                "cure": self.trust_advice(one) })
         });
         let (too_long, Totals { held, without_purpose, .. }) = (&self.tally.too_long, &self.totals);
         json!({
@@ -225,7 +225,7 @@ impl Summary<'_> {
             "background_refused": self.tally.background,
             "tunnels": tunnels,
             "bypassed": self.bypass.as_ref().map(Bypass::json),
-            "held": { "requests": held.requests, "seconds": held.time.as_secs_f64(), "given_up": self.given_up(),
+            "held": { "requests": held.requests, "seconds": held.time.as_secs_f64(), "given_up": self.given_up_requests(),
                 "still_waiting": self.still_waiting },
             "purpose": { "declared": self.purposes.iter().map(Purpose::as_str).collect::<Vec<_>>(), "unknown": self.unknown_purposes(),
                 "missing": without_purpose.iter().map(Authority::to_string).collect::<Vec<_>>() },
@@ -233,7 +233,7 @@ impl Summary<'_> {
             "refused_for_waiting": {
                 "requests": self.tally.too_long_in_all,
                 "urls": too_long,
-                "max_wait": (self.tally.too_long_in_all > 0).then(|| self.at_least()),
+                "max_wait": (self.tally.too_long_in_all > 0).then(|| self.sufficient_max_wait()),
             },
             "html_robots": self.totals.html_robots.iter().map(Authority::robots_url).collect::<Vec<_>>(),
             "failures": failures.collect::<Vec<_>>(),
@@ -262,7 +262,7 @@ fn certificate_hint(url: &str, said: &str) -> Option<String> {
 }
 
 /// The smallest `--max-wait` by which the refused request with the longest wait would have been sent, if no other was waiting.
-fn at_least(max_wait: Duration, longest_wait: Duration) -> String {
+fn sufficient_max_wait(max_wait: Duration, longest_wait: Duration) -> String {
     // A request refused after waiting for robots.txt reports less than `max_wait`.
     match longest_wait.max(max_wait).as_secs() + 1 {
         seconds @ 0..120 => format!("{seconds}s"),
@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_of_an_unknown_authority_comes_with_what_to_set() {
+    fn unknown_authority_gets_a_hint_with_the_setting() {
         let said = "it could not be read (the certificate is a CA certificate, as self-signed ones often are, and is not trusted)";
         let hint = certificate_hint("https://a.example:8443/robots.txt", said).unwrap();
         assert!(hint.contains("'hosts={\"a.example\": {verify: off}}'"), "{hint}");
@@ -294,8 +294,9 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_that_is_advised_is_the_whole_one() {
-        let advised = |max_wait, longest| at_least(Duration::from_secs(max_wait), Duration::from_secs(longest));
+    fn suggested_max_wait_covers_the_whole_wait() {
+        let advised =
+            |max_wait, longest| sufficient_max_wait(Duration::from_secs(max_wait), Duration::from_secs(longest));
         assert_eq!(advised(10, 60), "61s");
         assert_eq!(advised(600, 900), "16m");
         assert_eq!(advised(60, 2), "61s", "it has waited for robots.txt so long");

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_browser_asks_by_itself_is_counted_and_not_listed() {
+    fn browser_background_requests_are_counted_but_not_listed() {
         let mut tally = Tally::default();
         let (authority, retry_after) = (Authority::from_url("https://update.googleapis.com").unwrap(), Duration::ZERO);
         let unread = Refusal::RobotsUnreachable { retry_after, authority, why: "status 503".into() };
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_turn_that_comes_too_late_is_a_matter_of_waiting() {
+    fn only_crawl_delay_refusals_suggest_a_longer_max_wait() {
         let [short, long, longest] = [5, 7, 60].map(Duration::from_secs);
         let mut tally = Tally::default();
         tally.add(&refused(Refusal::CrawlDelay { retry_after: long, max_wait: None }, true));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_for_its_address_is_counted_with_the_first_address() {
+    fn address_refusals_are_counted_with_their_first_address() {
         let mut tally = Tally::default();
         for address in [[127, 0, 0, 1], [10, 0, 0, 1]].map(IpAddr::from) {
             let why = EgressReason::Address { address, range: "Loopback".into(), source: "RFC 1122".into() };
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tried_again_and_again_is_named_once() {
+    fn repeated_refusals_name_their_url_once() {
         let mut tally = Tally::default();
         for _ in 0..3 {
             tally.add(&refused(Refusal::CrawlDelay { retry_after: Duration::from_secs(7), max_wait: None }, true));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_report_mode_lets_go_is_not_refused() {
+    fn report_mode_decisions_are_not_counted_as_refused() {
         let mut tally = Tally::default();
         let authority = Authority::from_url("http://a.example").unwrap();
         let unread = Refusal::RobotsUnreachable { retry_after: Duration::ZERO, authority, why: "status 503".into() };

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hint_names_what_stands_in_the_way() {
+    fn hint_names_the_setting_that_prevents_isolation() {
         for (file, value, part) in [
             ("sys/user/max_user_namespaces", "0\n", "sysctl -w user.max_user_namespaces=15000"),
             ("sys/kernel/unprivileged_userns_clone", "0\n", "sysctl -w kernel.unprivileged_userns_clone=1"),

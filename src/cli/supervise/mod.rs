@@ -17,7 +17,7 @@ use super::CommandError;
 use super::command_error::exit_code;
 use super::hand_over::{self, SuperviseArgs};
 use super::signal_set::is_by_signal;
-use processes::{Descendant, descendants, leave_group, left, send};
+use processes::{Descendant, descendants, leave_group, leftover_processes, send};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, set_parent_process_death_signal, wait};
 use signal_fd::SignalFd;
@@ -91,7 +91,7 @@ impl Supervisor<'_> {
                 if is_running && !is_terminals {
                     is_to_end |= self.pass_on(signal, &mut passed);
                 } else if !is_running && ENDING.contains(&signal) && passed.is_new(signal) {
-                    stage = self.kill(stage, &left());
+                    stage = self.kill(stage, &leftover_processes());
                 }
             }
             is_to_end |= code.is_some_and(is_by_signal);
@@ -99,11 +99,12 @@ impl Supervisor<'_> {
                 Ok(stage) => stage,
                 Err(()) => return code.unwrap_or(NOT_KNOWN),
             };
-            heard =
-                self.hear(if matches!(stage, EndStage::Running) { None } else { Some(TICK) }).unwrap_or_else(|()| {
+            heard = self
+                .read_signals(if matches!(stage, EndStage::Running) { None } else { Some(TICK) })
+                .unwrap_or_else(|()| {
                     // `run` has ended, and with it the proxy.
                     self.control = hand_over::closed();
-                    stage = self.tell(&left());
+                    stage = self.ask_to_end(&leftover_processes());
                     is_to_end = true;
                     Vec::new()
                 });
@@ -118,17 +119,17 @@ impl Supervisor<'_> {
         if !is_left {
             return Err(());
         }
-        let left = left();
+        let left = leftover_processes();
         let now = Instant::now();
         Ok(match stage {
-            EndStage::Running if is_to_end => self.tell(&left),
+            EndStage::Running if is_to_end => self.ask_to_end(&left),
             EndStage::Running => EndStage::Left(now + BY_ITSELF),
-            EndStage::Left(until) if now >= until => self.tell(&left),
+            EndStage::Left(until) if now >= until => self.ask_to_end(&left),
             EndStage::Told(until) if now >= until => self.kill(stage, &left),
             EndStage::Killed(until) => {
                 left.iter().for_each(|process| send(process.pid, Signal::KILL));
                 if now >= until {
-                    self.say(&left, "could not be ended");
+                    self.report_leftovers(&left, "could not be ended");
                     return Err(());
                 }
                 stage
@@ -137,8 +138,8 @@ impl Supervisor<'_> {
         })
     }
 
-    fn tell(&self, left: &[Descendant]) -> EndStage {
-        self.say(left, "outlived the command, and is told to end");
+    fn ask_to_end(&self, left: &[Descendant]) -> EndStage {
+        self.report_leftovers(left, "outlived the command, and is told to end");
         for process in left {
             send(process.pid, Signal::TERM);
             send(process.pid, Signal::CONT);
@@ -151,11 +152,11 @@ impl Supervisor<'_> {
         if matches!(stage, EndStage::Killed(_)) {
             return stage;
         }
-        self.say(left, "outlived the command, and is killed");
+        self.report_leftovers(left, "outlived the command, and is killed");
         EndStage::Killed(Instant::now() + UNKILLABLE)
     }
 
-    fn say(&self, left: &[Descendant], what: &str) {
+    fn report_leftovers(&self, left: &[Descendant], what: &str) {
         let others = left.iter().filter(|process| process.pid != self.command && !process.has_ended);
         let mut names: Vec<_> = others.map(|process| format!("{} ({})", process.name, process.pid)).collect();
         if names.len() > SHOWN {
@@ -166,13 +167,13 @@ impl Supervisor<'_> {
         // Never blocks: the command may have filled a pipe or stopped the terminal.
         let ready = poll(&mut [PollFd::new(&io::stderr(), PollFlags::OUT)], Some(&Timespec::default()));
         if !self.quiet && !names.is_empty() && ready.is_ok_and(|ready| ready > 0) {
-            let _ = io::stderr().write_all(&left_behind(self.program, &names, what));
+            let _ = io::stderr().write_all(&leftover_message(self.program, &names, what));
         }
     }
 
     /// The signals since the last call, and whether the terminal sent each: passed on by `run`, or sent directly to this process or its
     /// group. `Err`: `run` is gone.
-    fn hear(&mut self, wait: Option<Duration>) -> Result<Vec<(Signal, bool)>, ()> {
+    fn read_signals(&mut self, wait: Option<Duration>) -> Result<Vec<(Signal, bool)>, ()> {
         self.signals.wait(Some((&self.control, PollFlags::IN)), wait);
         let mut heard = self.signals.read();
         let mut bytes = [0; 64];
@@ -234,7 +235,7 @@ impl Passed {
 }
 
 /// The message about leftover processes, cut to the bytes that a writable pipe accepts without blocking (`PIPE_BUF`).
-fn left_behind(program: &OsStr, names: &str, what: &str) -> Vec<u8> {
+fn leftover_message(program: &OsStr, names: &str, what: &str) -> Vec<u8> {
     let (program, names) = (super::inert(&program.to_string_lossy()), super::inert(names));
     let said = format!("politely: {program} left behind: {names}: {what}");
     let said = &said[..said.floor_char_boundary(libc::PIPE_BUF - 1)];
@@ -259,8 +260,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_of_what_is_left_fits_into_a_pipe() {
-        let said = |program: &str| String::from_utf8(left_behind(program.as_ref(), "sleep (7)", "is killed")).unwrap();
+    fn message_about_leftover_processes_fits_into_one_pipe_write() {
+        let said =
+            |program: &str| String::from_utf8(leftover_message(program.as_ref(), "sleep (7)", "is killed")).unwrap();
         assert_eq!(said("sh"), "politely: sh left behind: sleep (7): is killed\n");
         for letter in ["x", "é", "\u{1b}"] {
             let long = said(&letter.repeat(5000));

@@ -13,7 +13,7 @@ pub(in crate::cli) struct Descendant {
 }
 
 /// All descendants of this process.
-pub(super) fn left() -> Vec<Descendant> {
+pub(super) fn leftover_processes() -> Vec<Descendant> {
     below(getpid(), |_| true)
 }
 
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_brackets_hides_nobodys_parent() {
+    fn parent_is_parsed_despite_brackets_in_the_process_name() {
         assert_eq!(stat(b"7 (a) S 99 (x) y) R 42 7 7 0"), Some(("a) S 99 (x) y".into(), b'R', 42)));
         for wrong in [&b""[..], b"7", b"7 (a", b"7 (a) R", b"7 (a) R x"] {
             assert_eq!(stat(wrong), None, "{}", wrong.escape_ascii());

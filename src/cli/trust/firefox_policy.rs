@@ -12,7 +12,7 @@ use crate::config::{read_file, rewrite, write_whole};
 ///
 /// # Errors
 /// `policies` is not the JSON of a policies.json.
-pub(super) fn trusting(policies: &[u8], certificates: &[PathBuf]) -> io::Result<Vec<u8>> {
+pub(super) fn with_certificates(policies: &[u8], certificates: &[PathBuf]) -> io::Result<Vec<u8>> {
     let mut all = parsed(policies)?;
     let installed = installed(&mut all)?;
     for path in certificates.iter().map(|path| json!(path.display().to_string())) {
@@ -25,7 +25,7 @@ pub(super) fn trusting(policies: &[u8], certificates: &[PathBuf]) -> io::Result<
 
 /// Writes the certificate, and adds it to the system's file.
 pub(super) fn install(file: &Path, certificate: &Path, pem: &str) -> io::Result<()> {
-    let policies = trusting(&present(file)?, &[certificate.to_owned()])?;
+    let policies = with_certificates(&read_or_empty(file)?, &[certificate.to_owned()])?;
     certificate.parent().map_or(Ok(()), fs::create_dir_all)?;
     write_whole(certificate, pem.as_bytes(), 0o644)?;
     match file.exists() {
@@ -36,7 +36,7 @@ pub(super) fn install(file: &Path, certificate: &Path, pem: &str) -> io::Result<
 
 /// Removes these certificates from the system's file.
 pub(super) fn uninstall(file: &Path, certificates: &[PathBuf]) -> io::Result<()> {
-    let mut all = parsed(&present(file)?)?;
+    let mut all = parsed(&read_or_empty(file)?)?;
     installed(&mut all)?.retain(|path| certificates.iter().all(|ours| *path != json!(ours.display().to_string())));
     match all == parsed(b"")? {
         true if file.exists() => fs::remove_file(file),
@@ -45,7 +45,7 @@ pub(super) fn uninstall(file: &Path, certificates: &[PathBuf]) -> io::Result<()>
     }
 }
 
-fn present(file: &Path) -> io::Result<Vec<u8>> {
+fn read_or_empty(file: &Path) -> io::Result<Vec<u8>> {
     match read_file(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         read => read,

@@ -18,7 +18,7 @@ pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> TrustOut
     }
     let file = ["-file".as_ref(), entry.file.as_os_str()];
     let added = keystore.call(&["-importcert", "-noprompt", "-trustcacerts"], &alias, &file);
-    keystore.told(added.map(|_| format!("added to {place} as {}", entry.name)))
+    keystore.outcome(added.map(|_| format!("added to {place} as {}", entry.name)))
 }
 
 pub(super) fn uninstall(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOutcome> {
@@ -29,23 +29,23 @@ pub(super) fn uninstall(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOut
     let place = keystore.place();
     let all = match keystore.call(&["-list"], &[], &[]) {
         Ok(all) => all,
-        Err(said) => return vec![keystore.told(Err(said))],
+        Err(said) => return vec![keystore.outcome(Err(said))],
     };
     let certificates = all.lines().filter(|line| line.contains("trustedCertEntry"));
     let aliases = certificates.filter_map(|line| Some(line.split_once(',')?.0));
     let pem = |alias| keystore.call(&["-exportcert", "-rfc"], &["-alias", alias], &[]).ok().map(String::into_bytes);
-    let ours: Vec<_> = aliases.filter(|alias| own.has(of_system(alias).unwrap_or(alias), || pem(alias))).collect();
+    let ours: Vec<_> = aliases.filter(|alias| own.has(system_alias(alias).unwrap_or(alias), || pem(alias))).collect();
     if ours.is_empty() {
         return vec![TrustOutcome::Nothing(format!("the authority is not in {place}"))];
     }
     let (removed, failed) = remove_each(&ours, |alias| keystore.call(&["-delete"], &["-alias", alias], &[]).map(drop));
     let removed = removed.into_iter().copied().collect::<Vec<_>>().join(", ");
-    let done = (!removed.is_empty()).then(|| keystore.told(Ok(format!("removed {removed} from {place}"))));
-    done.into_iter().chain(failed.into_iter().map(|(_, said)| keystore.told(Err(said)))).collect()
+    let done = (!removed.is_empty()).then(|| keystore.outcome(Ok(format!("removed {removed} from {place}"))));
+    done.into_iter().chain(failed.into_iter().map(|(_, said)| keystore.outcome(Err(said)))).collect()
 }
 
 /// The entry's name in the system's store. Debian copies that store's entries into the keystore, and never removes the copies.
-fn of_system(alias: &str) -> Option<&str> {
+fn system_alias(alias: &str) -> Option<&str> {
     alias.strip_prefix("debian:")?.strip_suffix(".pem")
 }
 
@@ -92,7 +92,7 @@ impl JavaKeystore {
         run(&self.keytool, &arguments.collect::<Vec<_>>(), None)
     }
 
-    fn told(&self, changed: Result<String, String>) -> TrustOutcome {
+    fn outcome(&self, changed: Result<String, String>) -> TrustOutcome {
         let failed = |said| {
             TrustOutcome::failed(
                 format!("{} cannot change its keystore: {said}", self.keytool.display()),

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_that_never_ends_its_loan_is_not_waited_for_forever() {
+    fn waiting_for_another_runs_loan_times_out() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let other = file.reopen().unwrap();
         other.lock().unwrap();

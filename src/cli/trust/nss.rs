@@ -25,7 +25,7 @@ pub(super) fn uninstall(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOut
         let shown = database.path.display();
         let mut names = match database.names() {
             Ok(names) => names,
-            Err(said) => return database.told(Err(said)),
+            Err(said) => return database.outcome(Err(said)),
         };
         names.retain(|name| own.has(name.strip_prefix(LENT).unwrap_or(name), || database.pem(name)));
         if names.is_empty() {
@@ -33,13 +33,13 @@ pub(super) fn uninstall(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOut
         }
         let (_, failed) = remove_each(&names, |name| database.remove(name));
         let said = failed.into_iter().map(|(_, said)| said).collect::<Vec<_>>().join("; ");
-        database.told(if said.is_empty() { Ok(format!("removed from {shown}")) } else { Err(said) })
+        database.outcome(if said.is_empty() { Ok(format!("removed from {shown}")) } else { Err(said) })
     })
 }
 
 /// Calls a function for each database. `may_make`: as in [`databases`].
 fn each(machine: &UserMachine, may_make: bool, change: impl Fn(Database<'_>) -> TrustOutcome) -> Vec<TrustOutcome> {
-    let (databases, mut outcomes) = (databases(machine, may_make), unlisted(machine));
+    let (databases, mut outcomes) = (databases(machine, may_make), unreadable_directories(machine));
     if databases.is_empty() && outcomes.is_empty() {
         return vec![TrustOutcome::Nothing(String::from("no database of Chromium's or Firefox's was found"))];
     }
@@ -57,7 +57,7 @@ fn each(machine: &UserMachine, may_make: bool, change: impl Fn(Database<'_>) -> 
 }
 
 /// Reports directories that cannot be read, and may contain databases.
-fn unlisted(machine: &UserMachine) -> Vec<TrustOutcome> {
+fn unreadable_directories(machine: &UserMachine) -> Vec<TrustOutcome> {
     let Some(home) = &machine.home else { return Vec::new() };
     let chromium =
         CHROMIUM.map(|directory| home.join(directory)).map(|path| (path.join(DATABASE).try_exists().err(), path));
@@ -156,10 +156,10 @@ impl Database<'_> {
         }
         let what = if new { format!("made {shown} and added to it") } else { format!("added to {shown}") };
         // C: trusted as an issuer of server certificates only.
-        self.told(self.call(&["-A", "-t", "C,,", "-n", name, "-i"], &[entry.file.as_ref()]).map(|_| what))
+        self.outcome(self.call(&["-A", "-t", "C,,", "-n", name, "-i"], &[entry.file.as_ref()]).map(|_| what))
     }
 
-    fn told(&self, changed: Result<String, String>) -> TrustOutcome {
+    fn outcome(&self, changed: Result<String, String>) -> TrustOutcome {
         match changed {
             Ok(what) => TrustOutcome::Done(format!("{what}; restart the browser")),
             Err(said) => TrustOutcome::failed(

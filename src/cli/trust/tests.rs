@@ -84,7 +84,7 @@ impl Fake {
 }
 
 #[test]
-fn debian_gets_a_file_and_its_tool_is_run() {
+fn install_on_debian_writes_a_file_and_runs_the_tool() {
     let fake = Fake::new();
     fs::create_dir_all(fake.at("root/usr/local/share/ca-certificates")).unwrap();
     fake.tool("update-ca-certificates", "");
@@ -108,7 +108,7 @@ fn debian_gets_a_file_and_its_tool_is_run() {
 
 /// Includes authorities that a rotation, the loss of the state directory or killed runs have left.
 #[test]
-fn every_authority_of_politelys_is_uninstalled_and_nothing_else() {
+fn uninstall_removes_all_our_authorities_and_nothing_else() {
     let fake = Fake::new();
     fake.certutil();
     let (system, policies) = ("root/usr/local/share/ca-certificates", "root/etc/firefox/policies");
@@ -158,7 +158,7 @@ fn every_authority_of_politelys_is_uninstalled_and_nothing_else() {
 
 /// The page at `intercept.setup_host` advises the name `politely`, which others may use, too.
 #[test]
-fn an_entry_by_the_common_name_is_uninstalled_if_it_is_of_this_authority() {
+fn uninstall_removes_an_entry_named_politely_only_if_it_is_this_authority() {
     let fake = Fake::new();
     let other = Ca::open_or_create(&fake.at("other")).unwrap();
     let system = "root/usr/local/share/ca-certificates";
@@ -203,7 +203,7 @@ fn an_entry_by_the_common_name_is_uninstalled_if_it_is_of_this_authority() {
 }
 
 #[test]
-fn what_cannot_be_uninstalled_keeps_nothing_else_from_it() {
+fn uninstall_continues_after_a_failure() {
     let fake = Fake::new();
     let (system, policies) = ("root/usr/local/share/ca-certificates", "root/etc/firefox/policies");
     let marks = ["00000000", "11111111", "22222222"];
@@ -268,7 +268,7 @@ fn a_store_that_cannot_be_listed_is_a_failure() {
 
 /// Java 8 has no `-cacerts`.
 #[test]
-fn the_keystore_beside_keytool_is_named() {
+fn java_8_keystore_beside_keytool_is_used() {
     let fake = Fake::new();
     fake.file("jre/lib/security/cacerts");
     fake.tool("keytool", "");
@@ -277,7 +277,7 @@ fn the_keystore_beside_keytool_is_named() {
 }
 
 #[test]
-fn fedora_gets_a_file_and_its_tool_is_run() {
+fn install_on_fedora_writes_a_file_and_runs_the_tool() {
     let fake = Fake::new();
     fs::create_dir_all(fake.at("root/etc/pki/ca-trust/source/anchors")).unwrap();
     fake.tool("update-ca-trust", "");
@@ -287,7 +287,7 @@ fn fedora_gets_a_file_and_its_tool_is_run() {
 }
 
 #[test]
-fn a_system_without_its_tool_or_without_a_store_names_what_to_install() {
+fn missing_store_or_tool_is_reported_with_the_package() {
     let fake = Fake::new();
     assert_eq!(
         fake.install(StoreKind::System),
@@ -313,7 +313,7 @@ fn a_tool_that_fails_is_quoted() {
 }
 
 #[test]
-fn every_profile_of_a_browser_gets_it() {
+fn install_adds_the_authority_to_every_browser_profile() {
     let fake = Fake::new();
     fake.file("home/.pki/nssdb/cert9.db");
     fake.file("home/.mozilla/firefox/a.default/cert9.db");
@@ -334,7 +334,7 @@ fn every_profile_of_a_browser_gets_it() {
 }
 
 #[test]
-fn chromiums_places_are_the_old_one_and_that_of_the_users_data() {
+fn chromium_databases_are_found_in_both_locations() {
     let mut fake = Fake::new();
     fake.file("home/.local/share/pki/nssdb/cert9.db");
     fake.tool("certutil", "test \"$1\" != -L");
@@ -348,7 +348,7 @@ fn chromiums_places_are_the_old_one_and_that_of_the_users_data() {
 }
 
 #[test]
-fn a_chromium_that_has_no_database_yet_gets_one() {
+fn install_creates_a_missing_chromium_database() {
     let fake = Fake::new();
     fake.tool("chromium", "");
     fake.tool("certutil", "test \"$1\" != -L");
@@ -401,7 +401,7 @@ const CHROMIUMS: &str = "home/.pki/nssdb";
 const FIREFOXS: &str = "home/.mozilla/firefox/a.default";
 
 #[test]
-fn a_run_leaves_nothing_in_the_databases_of_browsers() {
+fn run_removes_its_authority_from_browser_databases() {
     let fake = Fake::new();
     let (loan, failed) = fake.run();
     assert!(loan.is_none() && failed.is_empty() && !fake.at("cache").exists(), "there is no browser");
@@ -421,7 +421,7 @@ fn a_run_leaves_nothing_in_the_databases_of_browsers() {
 }
 
 #[test]
-fn the_last_run_takes_it_out_and_one_after_a_kill_what_that_left() {
+fn last_run_removes_the_authority_including_that_of_a_killed_run() {
     let fake = Fake::new();
     fake.certutil();
     fake.file(&format!("{CHROMIUMS}/cert9.db"));
@@ -434,7 +434,7 @@ fn the_last_run_takes_it_out_and_one_after_a_kill_what_that_left() {
 }
 
 #[test]
-fn what_is_installed_outlives_a_run() {
+fn installed_authority_survives_a_run() {
     let fake = Fake::new();
     fake.certutil();
     fake.tool("chromium", "");
@@ -447,7 +447,7 @@ fn what_is_installed_outlives_a_run() {
 }
 
 #[test]
-fn a_database_that_cannot_be_changed_is_left_as_it_was() {
+fn database_that_cannot_be_changed_is_left_unchanged() {
     let fake = Fake::new();
     fake.file(&format!("{CHROMIUMS}/cert9.db"));
     assert!(matches!(&*fake.run().1, [TrustOutcome::Failed { what, .. }] if what.starts_with("certutil is missing")));
@@ -460,7 +460,7 @@ fn a_database_that_cannot_be_changed_is_left_as_it_was() {
 }
 
 #[test]
-fn a_certutil_that_hangs_is_killed_and_not_started_again() {
+fn hanging_certutil_is_killed_and_not_restarted() {
     let fake = Fake::new();
     fake.file(&format!("{CHROMIUMS}/cert9.db"));
     fake.file(&format!("{FIREFOXS}/cert9.db"));
@@ -475,7 +475,7 @@ fn a_certutil_that_hangs_is_killed_and_not_started_again() {
 
 /// The browser may have put the user's own certificates into the database since.
 #[test]
-fn a_database_that_a_run_has_made_stays_while_certutil_does_not_tell_what_is_in_it() {
+fn database_made_by_run_is_kept_if_its_content_is_unknown() {
     let fake = Fake::new();
     fake.tool("chromium", "");
     fake.certutil();
@@ -491,7 +491,7 @@ fn a_database_that_a_run_has_made_stays_while_certutil_does_not_tell_what_is_in_
 
 /// Each call alone ends in time, but not all of them together.
 #[test]
-fn the_calls_of_certutil_have_one_time_limit() {
+fn certutil_calls_share_one_time_limit() {
     let fake = Fake::new();
     (0..10).for_each(|number| fake.file(&format!("home/.mozilla/firefox/{number}.default/cert9.db")));
     fake.tool("certutil", "sleep 0.2; test \"$1\" != -L");
@@ -501,7 +501,7 @@ fn the_calls_of_certutil_have_one_time_limit() {
 }
 
 #[test]
-fn a_browser_that_has_it_is_left_alone_and_one_that_must_lose_it_loses_it() {
+fn install_skips_and_uninstall_clears_databases_with_the_authority() {
     let fake = Fake::new();
     fake.file("home/.pki/nssdb/cert9.db");
     fake.tool("certutil", &format!("echo politely-{} C,,", fake.ca.mark()));
@@ -519,7 +519,7 @@ fn a_browser_that_has_it_is_left_alone_and_one_that_must_lose_it_loses_it() {
 }
 
 #[test]
-fn browsers_need_certutil_only_if_there_are_any() {
+fn certutil_is_required_only_if_a_browser_exists() {
     let fake = Fake::new();
     assert_eq!(fake.install(StoreKind::Browsers), ["browsers: no database of Chromium's or Firefox's was found"]);
     fake.file("home/.pki/nssdb/cert9.db");
@@ -532,7 +532,7 @@ fn browsers_need_certutil_only_if_there_are_any() {
 }
 
 #[test]
-fn new_profiles_of_firefox_get_it_from_a_policy() {
+fn firefox_policy_installs_the_authority_in_new_profiles() {
     let fake = Fake::new();
     fake.tool("firefox", "");
     let policies = fake.at("root/etc/firefox/policies");
@@ -564,7 +564,7 @@ fn new_profiles_of_firefox_get_it_from_a_policy() {
 
 /// A file that is replaced whole stays as it was if the disk is full.
 #[test]
-fn policies_are_replaced_whole_and_stay_as_who_may_read_them() {
+fn policy_file_is_replaced_atomically_with_its_mode() {
     let fake = Fake::new();
     fake.tool("firefox", "");
     let policies = fake.at("root/etc/firefox/policies/policies.json");
@@ -593,7 +593,7 @@ fn policies_are_replaced_whole_and_stay_as_who_may_read_them() {
 }
 
 #[test]
-fn java_is_changed_by_its_keytool() {
+fn java_keystore_is_changed_by_keytool() {
     let fake = Fake::new();
     assert_eq!(fake.install(StoreKind::Java), ["java: there is no Java on the PATH"]);
     fake.tool("java", "");
@@ -614,7 +614,7 @@ fn java_is_changed_by_its_keytool() {
 }
 
 #[test]
-fn without_a_choice_every_place_is_visited() {
+fn install_without_only_visits_every_store() {
     let fake = Fake::new();
     let places: Vec<StoreKind> = fake.machine.install(&fake.ca, &[]).unwrap().iter().map(|step| step.place).collect();
     assert_eq!(places, [StoreKind::System, StoreKind::Browsers, StoreKind::Java]);
@@ -623,7 +623,7 @@ fn without_a_choice_every_place_is_visited() {
 
 /// Root works for a user, as with `sudo -E`.
 #[test]
-fn a_database_that_root_makes_for_a_user_is_the_users() {
+fn database_made_by_root_belongs_to_the_user() {
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: this takes root");
     }

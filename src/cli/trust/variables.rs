@@ -89,7 +89,7 @@ impl TrustFiles<'_> {
                 ours += " -Dhttp.nonProxyHosts=";
             }
         }
-        added(set, " ", &ours)
+        append_once(set, " ", &ours)
     }
 
     /// wget with GnuTLS reads its roots from no variable: writes a wgetrc with the user's settings and our bundle. wget prefers the proxy
@@ -103,7 +103,7 @@ impl TrustFiles<'_> {
                 format!("use_proxy = on\nhttp_proxy = {url}\nhttps_proxy = {url}\nno_proxy =\nno_proxy = {direct}\n");
             ours.extend(proxy.into_bytes());
         }
-        self.together("wgetrc", theirs, &ours)
+        self.write_combined("wgetrc", theirs, &ours)
     }
 
     /// curl prefers the proxy of the first curlrc that it finds to that of a variable: adds ours to the user's curlrc.
@@ -120,7 +120,7 @@ impl TrustFiles<'_> {
         let mut files = places.into_iter().filter_map(|(directory, name)| Some(PathBuf::from(directory?).join(name)));
         let theirs = files.find(|file| file.is_file())?;
         let ours = format!("proxy = \"{url}\"\nnoproxy = \"{}\"\n", self.direct);
-        self.together(".curlrc", Some(theirs), ours.as_bytes())?;
+        self.write_combined(".curlrc", Some(theirs), ours.as_bytes())?;
         Some((CURL, self.directory.into()))
     }
 
@@ -132,11 +132,11 @@ impl TrustFiles<'_> {
             let proxy = |key| format!("#clear {key};\n{key} \"{url}\";\n");
             ours.extend(["Acquire::http::Proxy", "Acquire::https::Proxy"].map(proxy));
         }
-        self.together("apt.conf", set.map(PathBuf::from), ours.as_bytes())
+        self.write_combined("apt.conf", set.map(PathBuf::from), ours.as_bytes())
     }
 
     /// Writes a file with the user's settings and ours, as the variable can name only one. Ours come once, even if called repeatedly.
-    fn together(&self, name: &str, theirs: Option<PathBuf>, ours: &[u8]) -> Option<OsString> {
+    fn write_combined(&self, name: &str, theirs: Option<PathBuf>, ours: &[u8]) -> Option<OsString> {
         let file = self.directory.join(name);
         let mut theirs = theirs.and_then(|theirs| read_file(&theirs).ok()).unwrap_or_default();
         if let Some(end) = theirs.windows(BEGIN.len()).position(|at| at == BEGIN) {
@@ -153,7 +153,7 @@ fn node(directory: &Path, set: Option<OsString>) -> Option<OsString> {
     let script = directory.join("preload.cjs");
     write_whole(&script, include_bytes!("preload.cjs"), 0o644).ok()?;
     let script = script.to_str()?.replace('\\', r"\\").replace('"', "\\\"");
-    Some(added(set, " ", &format!("--require \"{script}\"")))
+    Some(append_once(set, " ", &format!("--require \"{script}\"")))
 }
 
 /// PHP's directories of settings, with ours added. An empty element stands for the built-in one.
@@ -163,7 +163,7 @@ fn php(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsStrin
     let bundle = bundle.display();
     let settings = format!("openssl.cafile=\"{bundle}\"\ncurl.cainfo=\"{bundle}\"\n");
     write_whole(&own.join("politely.ini"), settings.as_bytes(), 0o644).ok()?;
-    Some(added(Some(set.unwrap_or_default()), ":", own.to_str()?))
+    Some(append_once(Some(set.unwrap_or_default()), ":", own.to_str()?))
 }
 
 /// The policies of Playwright's Firefox, which has its own build and a new profile at each start. A policy takes a file for each
@@ -176,7 +176,7 @@ fn playwright(directory: &Path, ca_pem: &str, set: Option<OsString>) -> Option<O
         write_whole(&certificates[index], pem.as_bytes(), 0o644).ok()?;
     }
     let file = directory.join("firefox.json");
-    let all = firefox_policy::trusting(theirs.as_deref().unwrap_or_default(), &certificates).ok()?;
+    let all = firefox_policy::with_certificates(theirs.as_deref().unwrap_or_default(), &certificates).ok()?;
     write_whole(&file, &all, mode(theirs.is_some())).ok()?;
     Some(file.into())
 }
@@ -187,7 +187,7 @@ fn mode(is_secret: bool) -> u32 {
 }
 
 /// Appends once, even if called repeatedly.
-fn added(set: Option<OsString>, separator: &str, ours: &str) -> OsString {
+fn append_once(set: Option<OsString>, separator: &str, ours: &str) -> OsString {
     match set {
         None => ours.into(),
         Some(set) if set.to_string_lossy().contains(ours) => set,
@@ -226,7 +226,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn what_is_set_already_is_kept_and_added_to_once() {
+    fn existing_variables_are_extended_once() {
         let home = tempfile::tempdir().unwrap();
         let ca = Ca::open_or_create(&home.path().join("ca")).unwrap();
         let roots = roots::bundle(None).unwrap();
@@ -292,7 +292,7 @@ mod tests {
 
     /// A program may be reading the files.
     #[test]
-    fn no_file_is_changed_under_who_has_it_open_and_none_is_replaced_without_need() {
+    fn files_are_replaced_atomically_and_only_if_changed() {
         let home = tempfile::tempdir().unwrap();
         let ca = Ca::open_or_create(&home.path().join("ca")).unwrap();
         let roots = roots::bundle(None).unwrap();
@@ -328,7 +328,7 @@ mod tests {
 
     /// The programs use the last setting.
     #[test]
-    fn settings_of_wget_apt_and_curl_do_not_lead_past_the_proxy_and_are_written_anew_for_another() {
+    fn wget_apt_and_curl_settings_are_rewritten_to_use_the_proxy() {
         let home = tempfile::tempdir().unwrap();
         let ca = Ca::open_or_create(&home.path().join("ca")).unwrap();
         let roots = roots::bundle(None).unwrap();
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_is_not_known_is_not_named() {
+    fn proxy_settings_are_left_out_without_a_known_proxy() {
         let home = tempfile::tempdir().unwrap();
         let ca = Ca::open_or_create(&home.path().join("ca")).unwrap();
         let roots = roots::bundle(None).unwrap();

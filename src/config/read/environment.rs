@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_ours_that_is_no_key_is_warned_of() {
+    fn unknown_politely_variable_causes_a_warning() {
         for (name, hint) in [
             ("POLITELY_PACE__MAX_WIAT", "did you mean `POLITELY_PACE__MAX_WAIT`?"),
             ("POLITELY_PAEC__MAX_WAIT", "did you mean `POLITELY_PACE__MAX_WAIT`?"),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_or_somebody_elses_is_neither() {
+    fn empty_and_foreign_variables_are_ignored() {
         let all = [("POLITELY_CONFIG", "/etc/politely/politely.yaml"), ("POLITELY_FLEET", ""), ("PORT", "1")];
         assert_eq!(read(&all), (vec![], vec![]));
         for name in ["POLITELY_HOSTS__EXAMPLE", "POLITELY_PACE__BUDGET__REQUESTS"] {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_text_may_hold_what_means_something_in_yaml() {
+    fn plain_values_may_contain_yaml_syntax() {
         let value = |text| value(text, "", &ConfigPlace::Unwritten, &mut Faults::default());
         for text in ["a: b", "*", "https://a.example/ # b", "@x", "10s", "- x", "!t"] {
             assert_eq!(value(text).unwrap().text(), Some(text));

@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_words_are_offered_and_far_ones_are_not() {
+    fn only_similar_words_are_suggested() {
         let known = ["crawl_delay", "max_wait", "min_delay"];
         assert_eq!(did_you_mean("crawl_dely", &known).as_deref(), Some("did you mean `crawl_delay`?"));
         assert_eq!(did_you_mean("Crawl-Delay", &known).as_deref(), Some("did you mean `crawl_delay`?"));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_may_hold_a_secret_is_known_however_it_is_written() {
+    fn lines_that_may_contain_secrets_are_recognised() {
         for line in [
             "upstream_proxy: user:hunter2@proxy.example:3128",
             "  - user:hunter2@proxy.example",
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_ends_where_yaml_ends_it() {
+    fn end_of_a_yaml_value_is_found() {
         for (rest, value) in [
             ("10  # ten", "10"),
             ("max_wait: 10s", "max_wait"),

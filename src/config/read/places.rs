@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_looks_like_a_number_is_as_it_is_written() {
+    fn name_that_looks_like_a_number_is_kept_as_written() {
         for name in ["0x1f", "0o17", "0b11", "+5", "-0x1f", "+0x1f", "31", "-7", "007"] {
             let yaml = format!("access: {{ users: [{{ name: {name}, certificate: x }}] }}");
             assert_eq!(users(&yaml), [name]);

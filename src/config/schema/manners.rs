@@ -74,21 +74,21 @@ impl Default for WrittenBreaker {
 }
 
 impl WrittenAdaptive {
-    fn meant(self) -> Option<policy::Adaptive> {
+    fn into_policy(self) -> Option<policy::Adaptive> {
         let Self { factor, min, max } = self;
         NonZeroU32::new(factor).map(|factor| policy::Adaptive::new(factor, min, max))
     }
 }
 
 impl WrittenBreaker {
-    fn meant(self) -> Option<policy::Breaker> {
+    fn into_policy(self) -> Option<policy::Breaker> {
         let Self { after, pause } = self;
         NonZeroU32::new(after).map(|after| policy::Breaker { after, pause })
     }
 }
 
 impl WrittenBudget {
-    fn meant(self) -> Option<policy::Budget> {
+    fn into_policy(self) -> Option<policy::Budget> {
         let Self { requests, bytes, per, money } = self;
         (requests.is_some() || bytes.is_some() || money.is_some()).then(|| policy::Budget {
             requests,
@@ -103,9 +103,9 @@ impl WrittenManners {
     /// These limits, completed by `before`.
     pub fn over(&self, before: &Manners) -> Manners {
         Manners {
-            adaptive: self.adaptive.map_or(before.adaptive, WrittenAdaptive::meant),
-            breaker: self.breaker.map_or(before.breaker, WrittenBreaker::meant),
-            budget: self.budget.map_or(before.budget, WrittenBudget::meant),
+            adaptive: self.adaptive.map_or(before.adaptive, WrittenAdaptive::into_policy),
+            breaker: self.breaker.map_or(before.breaker, WrittenBreaker::into_policy),
+            budget: self.budget.map_or(before.budget, WrittenBudget::into_policy),
             min_revisit: self
                 .min_revisit
                 .map_or(before.min_revisit, |after| Some(after).filter(|after| !after.is_zero())),
@@ -157,7 +157,7 @@ pub(in crate::config) fn check_budget(section: &[&str], check: &mut Sections<'_>
 pub(in crate::config) fn some_budget<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<policy::Budget>, D::Error> {
-    WrittenBudget::deserialize(deserializer).map(WrittenBudget::meant)
+    WrittenBudget::deserialize(deserializer).map(WrittenBudget::into_policy)
 }
 
 /// Parses `5` or `2.5`, in hundredths.

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_without_a_unit_is_refused_and_the_hint_is_what_to_write() {
+    fn duration_without_a_unit_is_refused_with_a_hint() {
         let complaint = parse_duration("10").unwrap_err();
         assert_eq!(complaint.what, "the duration `10` lacks its unit");
         assert_eq!(complaint.hint, "write `10s` for seconds or `10ms` for milliseconds");

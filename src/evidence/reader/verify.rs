@@ -4,7 +4,7 @@
 use super::{FileError, Kind, Line, Lines, ReadError, decoded, parse};
 use crate::evidence::record::{Hash, NOTHING, digits};
 use crate::evidence::segment::{self, Stored, is_foreign};
-use crate::evidence::timestamp::{Stamp, stamped};
+use crate::evidence::timestamp::{Stamp, parse_stamp_name};
 use crate::evidence::writer::is_locked;
 use crate::rfc3339;
 use serde::Serialize;
@@ -75,9 +75,9 @@ pub fn verify_each(
     let all = Stored::all(directory)?;
     let (Some(first), Some(last)) = (all.first(), all.last()) else { return Err(ReadError::Empty) };
     let (stamps, others): (Vec<_>, Vec<_>) = segment::others(directory)?.into_iter().partition(|path| {
-        stamped(path).is_some_and(|(segment, _)| segment >= first.number) && !is_foreign(&directory.join(path))
+        parse_stamp_name(path).is_some_and(|(segment, _)| segment >= first.number) && !is_foreign(&directory.join(path))
     });
-    let stamps: Vec<_> = stamps.into_iter().filter_map(|path| stamped(&path).map(|of| (path, of))).collect();
+    let stamps: Vec<_> = stamps.into_iter().filter_map(|path| parse_stamp_name(&path).map(|of| (path, of))).collect();
     let mut walk = Walk {
         found: Verified { segments: all.len() as u64, is_written, others, ..Verified::default() },
         expected: Some(NOTHING).filter(|_| first.number == 1),

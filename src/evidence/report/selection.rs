@@ -118,7 +118,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn people_name_a_day_or_say_how_long_ago() {
+    fn time_arguments_are_dates_or_ages() {
         assert_eq!(when("1970-01-03"), Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(2 * 86_400)));
         let then = when("7d").unwrap();
         let week = SystemTime::now().duration_since(then).unwrap();

@@ -54,7 +54,7 @@ fn records_after_a_copy_of_the_segment_was_compressed_are_read_and_kept() {
 }
 
 #[test]
-fn what_a_killed_process_was_just_compressing_is_compressed_again() {
+fn interrupted_compression_is_repeated() {
     let (directory, path) = of_two_segments();
     let half = path.with_extension("jsonl.tmp");
     fs::write(&half, b"half").unwrap();
@@ -67,7 +67,7 @@ fn what_a_killed_process_was_just_compressing_is_compressed_again() {
 
 /// On a full disk, `gunzip -k` leaves an incomplete plain file.
 #[test]
-fn a_compressed_segment_is_not_lost_for_half_of_it_beside_it() {
+fn compressed_segment_wins_over_an_incomplete_plain_copy() {
     let (directory, path) = of_two_segments();
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(100).unwrap();
     restart(directory.path());

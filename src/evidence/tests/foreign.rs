@@ -5,7 +5,7 @@ use std::os::unix::fs::{chown, lchown, symlink};
 
 /// Only root can give files away.
 #[test]
-fn what_another_user_has_put_there_is_neither_read_nor_touched() {
+fn files_of_other_users_are_neither_read_nor_changed() {
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: needs root");
     }
@@ -46,7 +46,7 @@ fn what_another_user_has_put_there_is_neither_read_nor_touched() {
 }
 
 #[test]
-fn a_link_under_the_name_of_what_is_being_compressed_is_not_written_through() {
+fn link_at_the_temporary_compression_path_is_not_followed() {
     let directory = written(2);
     let victim = directory.path().join("victim");
     fs::write(&victim, "precious").unwrap();
@@ -57,7 +57,7 @@ fn a_link_under_the_name_of_what_is_being_compressed_is_not_written_through() {
 }
 
 #[test]
-fn another_users_time_stamp_of_a_removed_segment_stays() {
+fn time_stamp_of_another_user_is_not_removed_with_its_segment() {
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: needs root");
     }

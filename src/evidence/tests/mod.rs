@@ -110,7 +110,7 @@ fn age(directory: &Path) {
 }
 
 #[test]
-fn each_segment_names_the_instance_that_writes_it() {
+fn each_segment_names_its_instance() {
     let directory = written(1);
     let named = |name: &str, version: Option<&str>, since| Instance {
         name: name.to_owned(),
@@ -134,7 +134,7 @@ fn each_segment_names_the_instance_that_writes_it() {
 }
 
 #[test]
-fn what_was_written_is_whole() {
+fn written_chain_verifies() {
     let directory = written(3);
     let verified = good(directory.path());
     assert_eq!((verified.records, verified.segments, verified.bodies, verified.unclean), (3, 1, 2, 0));
@@ -145,7 +145,7 @@ fn what_was_written_is_whole() {
 }
 
 #[test]
-fn a_chain_goes_on_after_an_orderly_end() {
+fn chain_continues_after_an_orderly_stop() {
     let directory = written(2);
     let evidence = open(directory.path());
     record(&evidence, "http://a.example/", SystemTime::now());
@@ -157,42 +157,42 @@ fn a_chain_goes_on_after_an_orderly_end() {
 }
 
 #[test]
-fn a_line_that_was_changed_is_found() {
+fn changed_line_is_detected() {
     let directory = written(3);
     alter(directory.path(), |lines| lines[5] = lines[5].replace("a.example/1", "a.example/2"));
     assert_eq!(faults(directory.path()), [(1, Some(6))]);
 }
 
 #[test]
-fn a_line_that_was_removed_is_found() {
+fn removed_line_is_detected() {
     let directory = written(3);
     alter(directory.path(), |lines| drop(lines.remove(5)));
     assert_eq!(faults(directory.path()), [(1, Some(5))]);
 }
 
 #[test]
-fn lines_that_were_swapped_are_found() {
+fn swapped_lines_are_detected() {
     let directory = written(4);
     alter(directory.path(), |lines| lines.swap(5, 6));
     assert!(faults(directory.path()).contains(&(1, Some(5))));
 }
 
 #[test]
-fn a_line_that_was_added_is_found() {
+fn added_line_is_detected() {
     let directory = written(2);
     alter(directory.path(), |lines| lines.insert(5, lines[5].clone()));
     assert_eq!(faults(directory.path()).first(), Some(&(1, Some(6))));
 }
 
 #[test]
-fn a_first_line_that_was_removed_is_found() {
+fn removed_first_line_is_detected() {
     let directory = written(2);
     alter(directory.path(), |lines| drop(lines.remove(0)));
     assert_eq!(faults(directory.path()).first(), Some(&(1, Some(1))));
 }
 
 #[test]
-fn a_segment_that_was_removed_or_cut_is_found() {
+fn removed_or_truncated_segment_is_detected() {
     let directory = written(1);
     for _ in 0..2 {
         age(directory.path());
@@ -211,7 +211,7 @@ fn a_segment_that_was_removed_or_cut_is_found() {
 }
 
 #[test]
-fn a_file_that_was_changed_or_removed_is_found_though_the_chain_is_made_again() {
+fn changed_or_removed_file_is_detected_in_a_rebuilt_chain() {
     for (change, expected) in [("Disallow", vec![(1, Some(4))]), ("gone", vec![(1, Some(4))])] {
         let directory = written(2);
         relinked(directory.path(), |line| match change {
@@ -223,7 +223,7 @@ fn a_file_that_was_changed_or_removed_is_found_though_the_chain_is_made_again() 
 }
 
 #[test]
-fn a_file_that_is_not_text_is_kept_to_the_byte() {
+fn binary_policy_file_is_stored_byte_for_byte() {
     for bytes in [&b"\xff\xfeU\0"[..], b"a\0b", b"\xef\xbb\xbfUser-agent: *\r\n\"\\\t", b""] {
         let directory = tempfile::tempdir().unwrap();
         let evidence = open(directory.path());
@@ -241,7 +241,7 @@ fn a_file_that_is_not_text_is_kept_to_the_byte() {
 }
 
 #[test]
-fn each_segment_has_the_files_that_its_records_refer_to() {
+fn each_segment_contains_the_files_its_records_refer_to() {
     let directory = tempfile::tempdir().unwrap();
     let mut chain = None;
     for _ in 0..3 {
@@ -259,7 +259,7 @@ fn each_segment_has_the_files_that_its_records_refer_to() {
 }
 
 #[test]
-fn an_end_that_was_cut_off_is_found_by_a_head_that_was_noted_elsewhere() {
+fn truncated_end_is_detected_by_a_noted_head() {
     let directory = written(3);
     let head = good(directory.path()).head;
     alter(directory.path(), |lines| lines.truncate(5));
@@ -268,7 +268,7 @@ fn an_end_that_was_cut_off_is_found_by_a_head_that_was_noted_elsewhere() {
 }
 
 #[test]
-fn a_line_cut_by_a_kill_is_said_in_the_chain() {
+fn line_cut_by_a_kill_is_recorded() {
     let directory = written(2);
     // As after kill -9: no `stop` line, and half of a record.
     alter(directory.path(), |lines| lines.truncate(6));
@@ -284,7 +284,7 @@ fn a_line_cut_by_a_kill_is_said_in_the_chain() {
 }
 
 #[test]
-fn zeros_that_a_lost_power_leaves_at_the_end_are_cut_off_however_many() {
+fn trailing_zeros_of_a_power_loss_are_removed() {
     let directory = written(2);
     let file = OpenOptions::new().append(true).open(first(directory.path())).unwrap();
     let length = file.metadata().unwrap().len();
@@ -299,7 +299,7 @@ fn zeros_that_a_lost_power_leaves_at_the_end_are_cut_off_however_many() {
 }
 
 #[test]
-fn a_segment_that_was_just_being_begun_is_begun_again() {
+fn incomplete_first_line_of_a_segment_is_rewritten() {
     for begun in ["", "{\"prev\":\""] {
         let directory = written(1);
         age(directory.path());
@@ -312,7 +312,7 @@ fn a_segment_that_was_just_being_begun_is_begun_again() {
 }
 
 #[test]
-fn a_directory_is_one_processs_at_a_time() {
+fn directory_is_used_by_one_process_at_a_time() {
     let directory = tempfile::tempdir().unwrap();
     let evidence = open(directory.path());
     let other = Evidence::open(directory.path(), KEEP, "test-2", "{}");
@@ -330,7 +330,7 @@ fn tail_of(stored: &Stored) -> Result<Tail, ReadError> {
 }
 
 #[test]
-fn a_tail_is_found_however_the_file_ends() {
+fn last_line_and_torn_rest_are_found() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tail");
     for (text, length, last, torn) in
@@ -345,7 +345,7 @@ fn a_tail_is_found_however_the_file_ends() {
 }
 
 #[test]
-fn of_a_long_segment_the_end_is_read_alone_however_long_its_last_lines_are() {
+fn only_the_end_of_a_long_segment_is_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tail");
     let stored = Stored { number: 1, began: SystemTime::UNIX_EPOCH, path: path.clone(), is_compressed: false };
@@ -368,7 +368,7 @@ fn of_a_long_segment_the_end_is_read_alone_however_long_its_last_lines_are() {
 }
 
 #[test]
-fn a_full_segment_is_compressed_and_the_chain_goes_on() {
+fn full_segment_is_compressed_and_the_chain_continues() {
     let directory = tempfile::tempdir().unwrap();
     let queue = Arc::new(Queue::new(KEEP));
     let mut writer = Writer::open(directory.path(), queue.clone(), "test-1", "{}").unwrap();
@@ -395,7 +395,7 @@ fn a_full_segment_is_compressed_and_the_chain_goes_on() {
 }
 
 #[test]
-fn what_has_the_name_of_a_segment_and_is_no_file_is_named() {
+fn directory_with_the_name_of_a_segment_is_reported() {
     let directory = written(1);
     let path = directory.path().join("00000002-20261122T183000Z.jsonl");
     fs::create_dir(&path).unwrap();
@@ -408,7 +408,7 @@ fn what_has_the_name_of_a_segment_and_is_no_file_is_named() {
 }
 
 #[test]
-fn what_root_writes_in_a_services_directory_is_the_services() {
+fn files_written_by_root_belong_to_the_directorys_owner() {
     use std::os::unix::fs::{MetadataExt, chown};
     if !rustix::process::geteuid().is_root() {
         return;
@@ -432,7 +432,7 @@ fn what_root_writes_in_a_services_directory_is_the_services() {
 }
 
 #[test]
-fn files_of_others_are_no_segments_and_are_reported() {
+fn foreign_files_are_not_segments_and_are_reported() {
     let directory = written(1);
     assert_eq!(good(directory.path()).others, Vec::<PathBuf>::new());
     let names = [

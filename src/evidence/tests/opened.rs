@@ -59,7 +59,7 @@ fn opened_beside(segments: u64) -> [Vec<String>; 2] {
 }
 
 #[test]
-fn an_hour_and_another_day_open_no_more_of_3000_segments_than_of_100() {
+fn maintenance_opens_a_constant_number_of_segments() {
     let [hourly, rollover] = opened_beside(3000);
     assert_eq!(hourly, [""; 0]);
     // The new segment; the segment that has ended, and its compressed form.

@@ -12,7 +12,7 @@ fn put(evidence: &Evidence, at: SystemTime, members: impl FnOnce(&mut Draft)) {
 }
 
 #[test]
-fn the_rules_of_then_are_found_again() {
+fn past_rules_are_found() {
     let directory = tempfile::tempdir().unwrap();
     let evidence = open(directory.path());
     let second = |second: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000 + second);
@@ -33,7 +33,7 @@ fn the_rules_of_then_are_found_again() {
 }
 
 #[test]
-fn a_report_adds_up() {
+fn report_counts_add_up() {
     let directory = written(3);
     let by = |by| report(directory.path(), by, &Selection::default()).unwrap();
     let hosts = by(By::Host);
@@ -53,7 +53,7 @@ fn a_report_adds_up() {
 }
 
 #[test]
-fn each_file_of_then_is_found_by_the_last_record_that_has_it() {
+fn past_files_are_found_by_the_last_record_with_them() {
     let directory = tempfile::tempdir().unwrap();
     let evidence = open(directory.path());
     let second = |second: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000 + second);
@@ -75,7 +75,7 @@ fn each_file_of_then_is_found_by_the_last_record_that_has_it() {
 }
 
 #[test]
-fn a_site_that_was_long_unreachable_is_judged_by_that() {
+fn past_long_unreachable_state_is_restored() {
     let directory = tempfile::tempdir().unwrap();
     let evidence = open(directory.path());
     let (now, month) = (SystemTime::now(), Duration::from_secs(31 * 86_400));
@@ -95,7 +95,7 @@ fn a_site_that_was_long_unreachable_is_judged_by_that() {
 }
 
 #[test]
-fn what_was_received_is_what_sites_sent() {
+fn received_bytes_count_only_answers_of_sites() {
     let directory = tempfile::tempdir().unwrap();
     let evidence = open(directory.path());
     for (outcome, is_asked) in [

@@ -43,7 +43,7 @@ fn restart(directory: &Path) {
 }
 
 #[test]
-fn what_was_kept_long_enough_is_removed_and_that_is_said() {
+fn expired_segments_are_removed_and_the_removal_is_recorded() {
     let directory = aged(&days([18, 16, 13, 11, 9, 7, 4, 2]));
     let third = Stored::all(directory.path()).unwrap()[3].first().unwrap().prev;
     let stamp = directory.path().join(format!("00000004-{}.tsr", "ab".repeat(32)));
@@ -62,7 +62,7 @@ fn what_was_kept_long_enough_is_removed_and_that_is_said() {
 
 /// A segment may be immutable or a mount point; here, a directory has its name.
 #[test]
-fn one_that_cannot_be_removed_is_said_once_and_keeps_no_other() {
+fn segment_that_cannot_be_removed_is_logged_once_and_does_not_block_others() {
     let directory = aged(&days([18, 16, 13, 11, 9, 7, 4, 2]));
     let stored = &Stored::all(directory.path()).unwrap()[1];
     let aside = directory.path().join("aside");
@@ -95,7 +95,7 @@ fn one_that_cannot_be_removed_is_said_once_and_keeps_no_other() {
 
 /// A removed file takes up disk space for as long as it is open.
 #[test]
-fn one_that_somebody_has_removed_is_closed_though_nothing_is_written() {
+fn externally_removed_segment_is_closed() {
     let directory = aged(&days([2]));
     let mut writer = Writer::open(directory.path(), Arc::new(Queue::new(9 * KEEP)), "test-1", CONFIG).unwrap();
     let last = *segments(directory.path()).last().unwrap();
@@ -107,7 +107,7 @@ fn one_that_somebody_has_removed_is_closed_though_nothing_is_written() {
 
 /// A damaged segment must not keep itself and later ones from ever being removed.
 #[test]
-fn what_is_damaged_is_removed_in_its_time_too() {
+fn damaged_segment_expires_like_others() {
     for damaged in 1..=5 {
         let directory = aged(&days([18, 16, 13, 11, 9, 7, 4, 2]));
         let stored = &Stored::all(directory.path()).unwrap()[damaged - 1];
@@ -122,7 +122,7 @@ fn what_is_damaged_is_removed_in_its_time_too() {
 
 /// The copy may have fewer records, if `gzip -k` made it while the segment was written to.
 #[test]
-fn a_copy_beside_a_segment_is_removed_with_it() {
+fn copy_of_a_segment_is_removed_with_it() {
     let directory = aged(&days([18, 16, 13, 11, 9, 7, 4, 2]));
     let copy = first(directory.path());
     let mut text = String::new();
@@ -135,7 +135,7 @@ fn a_copy_beside_a_segment_is_removed_with_it() {
 }
 
 #[test]
-fn a_report_leaves_out_what_is_damaged_alone() {
+fn report_skips_only_the_damaged_segment() {
     let directory = aged(&days([5, 4, 3, 2]));
     let of = |directory: &TempDir| {
         report::report(directory.path(), report::By::Host, &report::Selection::default()).unwrap().total.requests
@@ -147,7 +147,7 @@ fn a_report_leaves_out_what_is_damaged_alone() {
 }
 
 #[test]
-fn a_start_with_a_clock_far_ahead_removes_no_more_than_a_third_of_what_is_kept() {
+fn clock_far_ahead_expires_at_most_a_third_of_keep() {
     let directory = aged(&days([9, 7, 5, 4, 2, 1]));
     let mut writer = Writer::open(directory.path(), Arc::new(Queue::new(9 * KEEP)), "test-1", CONFIG).unwrap();
     assert_eq!(segments(directory.path()), (1..=7).collect::<Vec<_>>());
@@ -164,7 +164,7 @@ fn a_start_with_a_clock_far_ahead_removes_no_more_than_a_third_of_what_is_kept()
 }
 
 #[test]
-fn a_start_with_a_clock_in_1970_costs_nothing_when_it_is_right_again() {
+fn clock_in_1970_at_a_start_removes_nothing() {
     let far = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let [a, b, c] = days([6, 5, 1]);
     let directory = aged(&[a, b, far, c]);
@@ -173,7 +173,7 @@ fn a_start_with_a_clock_in_1970_costs_nothing_when_it_is_right_again() {
 }
 
 #[test]
-fn a_keep_that_was_made_shorter_removes_segments_before_it_is_on_record() {
+fn shortened_keep_removes_older_segments_at_once() {
     let (directory, queue) = (aged(&days([8, 7, 6, 5, 4, 2, 1])), Arc::new(Queue::new(9 * KEEP)));
     let mut writer = Writer::open(directory.path(), queue.clone(), "test-1", CONFIG).unwrap();
     queue.keep.store(2 * KEEP.as_secs(), Relaxed);
@@ -184,7 +184,7 @@ fn a_keep_that_was_made_shorter_removes_segments_before_it_is_on_record() {
 }
 
 #[test]
-fn a_segment_before_some_that_began_ahead_of_the_clock_is_removed_like_others() {
+fn segment_before_ones_dated_in_the_future_expires_like_others() {
     let directory = aged(&days([24, 23, 22, 20, 18, 12]));
     let (now, ago) = (SystemTime::now(), days([24, 0, 0, 20, 18, 12]));
     rewritten(directory.path(), |segment| match segment {
@@ -208,14 +208,14 @@ fn forge(directory: &Path, segment: u64, of: Hash) {
 }
 
 #[test]
-fn a_segment_that_says_that_a_later_one_was_removed_is_a_forgery() {
+fn removal_record_about_a_later_segment_is_a_forgery() {
     let directory = written(1);
     forge(directory.path(), 7, good(directory.path()).head);
     assert_eq!(faults(directory.path()), [(1, Some(7))]);
 }
 
 #[test]
-fn a_noted_head_is_not_found_in_a_chain_that_says_only_that_its_segment_was_removed() {
+fn noted_head_of_a_removed_segment_does_not_verify() {
     let (directory, noted) = (tempfile::tempdir().unwrap(), [7; 32]);
     let path = directory.path().join("00000002-20261122T183000Z.jsonl");
     let (mut head, mut out) = (noted, Vec::new());

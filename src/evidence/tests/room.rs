@@ -4,7 +4,7 @@ use super::removal::rest;
 use super::*;
 
 #[test]
-fn what_there_was_no_room_for_is_said_in_the_chain() {
+fn records_dropped_for_lack_of_space_are_recorded_as_lost() {
     let directory = tempfile::tempdir().unwrap();
     let evidence = open(directory.path());
     let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
@@ -18,7 +18,7 @@ fn what_there_was_no_room_for_is_said_in_the_chain() {
 }
 
 #[test]
-fn a_disk_that_was_full_is_said_in_the_chain_when_there_is_room_again() {
+fn loss_on_a_full_disk_is_recorded_once_there_is_space() {
     // As on a full disk, the segment cannot grow: its file is replaced by /dev/full.
     let directory = tempfile::tempdir().unwrap();
     let (mut writer, queue) = writer(directory.path());
@@ -42,7 +42,7 @@ fn a_disk_that_was_full_is_said_in_the_chain_when_there_is_room_again() {
 }
 
 #[test]
-fn where_no_segment_can_be_begun_the_one_so_far_goes_on() {
+fn current_segment_continues_if_the_next_cannot_be_created() {
     let directory = tempfile::tempdir().unwrap();
     let (mut writer, _) = writer(directory.path());
     let now = SystemTime::now();
@@ -63,7 +63,7 @@ fn writer(directory: &Path) -> (Writer, Arc<Queue>) {
 }
 
 #[test]
-fn on_a_full_disk_what_is_old_makes_room_for_the_line_that_says_so() {
+fn full_disk_expires_segments_to_record_the_loss() {
     let directory = tempfile::tempdir().unwrap();
     for _ in 0..6 {
         drop(open(directory.path()));
@@ -85,7 +85,7 @@ fn on_a_full_disk_what_is_old_makes_room_for_the_line_that_says_so() {
 }
 
 #[test]
-fn a_directory_that_was_removed_is_begun_again_and_what_was_in_it_is_missed() {
+fn removed_directory_is_recreated_and_the_loss_is_detected() {
     let directory = tempfile::tempdir().unwrap();
     let kept = directory.path().join("evidence");
     let evidence = open(&kept);
@@ -104,7 +104,7 @@ fn a_directory_that_was_removed_is_begun_again_and_what_was_in_it_is_missed() {
 }
 
 #[test]
-fn while_there_is_no_room_it_is_looked_for_now_and_then() {
+fn writing_to_a_full_disk_is_retried_periodically() {
     let directory = tempfile::tempdir().unwrap();
     let (mut writer, queue) = writer(directory.path());
     let write = |writer: &mut Writer| {
@@ -132,7 +132,7 @@ fn while_there_is_no_room_it_is_looked_for_now_and_then() {
 
 /// A site must not be able to keep its visits off the record by serving long files.
 #[test]
-fn sites_with_long_files_of_their_own_are_all_on_record() {
+fn records_of_sites_with_long_files_are_all_kept() {
     let directory = tempfile::tempdir().unwrap();
     let evidence = open(directory.path());
     for number in 0..60 {

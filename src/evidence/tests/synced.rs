@@ -22,7 +22,7 @@ fn faults_with(directory: &Path, head: Hash) -> usize {
 }
 
 #[test]
-fn a_noted_head_is_not_found_behind_lines_that_are_missing() {
+fn noted_head_after_missing_lines_does_not_verify() {
     for synced in [0, 3] {
         let directory = written(5);
         let noted = good(directory.path()).head;
@@ -42,7 +42,7 @@ fn a_noted_head_is_not_found_behind_lines_that_are_missing() {
 }
 
 #[test]
-fn a_noted_first_line_of_a_segment_does_not_stand_for_what_is_missing_before() {
+fn noted_first_line_does_not_cover_missing_lines_before_it() {
     let directory = written(5);
     let last = good(directory.path()).head;
     alter(directory.path(), |lines| lines.truncate(4));
@@ -55,7 +55,7 @@ fn a_noted_first_line_of_a_segment_does_not_stand_for_what_is_missing_before() {
 }
 
 #[test]
-fn where_nothing_is_missing_each_line_is_found() {
+fn each_line_verifies_as_a_head_if_nothing_is_missing() {
     let directory = written(5);
     let noted = good(directory.path()).head;
     let text = fs::read_to_string(first(directory.path())).unwrap();

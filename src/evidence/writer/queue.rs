@@ -45,7 +45,7 @@ pub struct Batch {
     pub records: u64,
     /// The files that the lines refer to, by address in memory. They are written before the lines.
     pub files: BTreeMap<usize, EvidenceFile>,
-    /// Bytes of these files.
+    /// Bytes of `files`.
     held: usize,
     /// When the first and the last request of the batch arrived.
     pub times: Option<(SystemTime, SystemTime)>,
@@ -250,7 +250,7 @@ mod tests {
 
     /// A site must not be able to keep its visits off the record by serving long files.
     #[tokio::test]
-    async fn nothing_is_lost_while_the_writer_goes_on_and_who_brings_too_much_waits_for_it() {
+    async fn working_writer_loses_nothing_and_a_full_queue_delays_producers() {
         let queue = Queue::default();
         assert!(queue.room().now_or_never().is_some());
         for _ in 0..40 {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_writer_that_stands_still() {
+    fn stalled_writer_does_not_delay_producers() {
         let queue = Queue::default();
         queue.put(b"{}\n", Some(&file(2 * ROOM)), [], AT);
         stand_still(&queue);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_room_for_when_the_writer_stands_still_is_counted_with_its_times() {
+    fn records_over_the_limit_of_a_stalled_writer_are_counted_as_lost_with_their_times() {
         let queue = Queue::default();
         let line = [b'x'; 1 << 10];
         let most = ROOM as u64 / 1024 + 1;
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_robots_txt_that_many_records_name_is_handed_on_once() {
+    fn file_named_by_many_records_is_queued_once() {
         let (queue, one, other) = (Queue::default(), Arc::new(Entry::default()), Arc::new(Entry::default()));
         for entry in [&one, &one, &other, &one] {
             queue.put(b"{}\n", None, [entry], AT);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_named_again_and_again_takes_its_room_once() {
+    fn file_named_repeatedly_counts_once_towards_the_limit() {
         let queue = Queue::default();
         let files: Vec<_> = (0..8).map(|_| ("x".repeat(ROOM / 16).into(), [0; 32])).collect();
         for file in files.iter().cycle().take(80) {
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_the_end_is_counted_as_lost() {
+    fn record_after_close_is_counted_as_lost() {
         let queue = Queue::default();
         queue.close();
         queue.put(b"{}\n", None, [], AT);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_comes_after_all_that_was_brought() {
+    fn close_takes_effect_after_all_queued_records() {
         let queue = Queue::default();
         assert!(queue.take(Batch::default(), Duration::ZERO).is_some_and(|batch| batch.is_empty()));
         queue.put(b"{}\n", None, [], AT);

@@ -14,8 +14,8 @@ pub fn ages(begun: &[SystemTime], keep: Duration, now: SystemTime) -> Vec<Durati
         if gap <= most {
             return gap;
         }
-        // The clock may have been behind for a while, as after a start without a battery, or ahead until it was put back.
-        // Counts the time from the latest of the earlier beginnings to the earliest of the later ones, once.
+        // One of the two starts may have a wrong time: the clock was behind (after a boot without a battery) or ahead. So the
+        // gap is taken between the latest earlier start that is plausible and the earliest later one, and counted once.
         let from = earlier.iter().copied().filter(|time| *time <= pair[1]).max().unwrap_or(pair[0]);
         let to = times[number + 1..].iter().copied().filter(|time| *time >= from).min().unwrap_or(from);
         earlier.push(to);
@@ -55,14 +55,14 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_is_as_old_as_the_time_since_the_next_began() {
+    fn age_of_a_segment_counts_from_the_start_of_the_next() {
         assert_eq!(days(&[1000, 1001, 1002, 1003], 1010), [9, 8, 7]);
         assert_eq!(days(&[1000, 1020, 1045], 1060), [40, 15], "weeks without a record are time that has passed");
         assert_eq!((days(&[1000], 2000), days(&[], 2000)), (vec![], vec![]));
     }
 
     #[test]
-    fn a_jump_of_the_clock_counts_for_a_third_of_keep_whenever_it_came() {
+    fn clock_jump_counts_for_at_most_a_third_of_keep() {
         assert_eq!(days(&[1000, 1001, 1002, 1003], 5000), [32, 31, 30], "the jump came after the last start");
         assert_eq!(days(&[1000, 1001, 5000, 5001], 5002), [32, 2, 1], "the jump came before the last start");
         assert_eq!(days(&[1000, 5000, 1001, 1002], 1003), [2, 2, 1], "the clock was put back since");
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_that_was_put_back_makes_nothing_young() {
+    fn reverted_clock_jump_does_not_reduce_ages() {
         assert_eq!(
             days(&[1000, 5000, 1001, 1041, 1081], 1121),
             [90, 90, 60, 30],
@@ -82,13 +82,13 @@ mod tests {
     }
 
     #[test]
-    fn segments_of_a_day_each_are_believed_however_short_they_are_kept() {
+    fn daily_segments_are_counted_in_full_with_a_short_keep() {
         let at = |day: u32| SystemTime::UNIX_EPOCH + day * DAY;
         assert_eq!(ages(&[at(1), at(2), at(3)], DAY / 24, at(4)), [2 * DAY, DAY]);
     }
 
     #[test]
-    fn a_clock_that_is_behind_makes_nothing_old() {
+    fn clock_that_is_behind_does_not_increase_ages() {
         assert_eq!(days(&[1000, 1001, 5, 1003], 1004), [3, 3, 1], "the clock was corrected");
         assert_eq!(days(&[1000, 1001, 5, 1002, 6, 1003], 1004), [3, 3, 2, 2, 1], "at each start again");
         assert_eq!(days(&[1000, 1001, 1002], 5), [0, 0]);

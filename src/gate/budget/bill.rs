@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_charged_more_than_was_offered() {
+    fn charge_is_limited_to_the_offer() {
         let charged = |text| change(Some(Charge::Of(Money::parse(text).unwrap())));
         assert_eq!(charged("USD 5000"), None);
         assert_eq!(charged("USD 999999999999"), None);

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_each_instance_spends_its_part_of_what_was_left() {
+    fn instance_cut_off_spends_its_share_of_the_rest() {
         let budget = Budget { requests: Some(10), bytes: None, per: Period::Hour, money: None };
         let all = [(0, 1), (4, 1), (10, 1), (0, 2), (4, 2), (5, 2), (9, 3), (10, 2)];
         let goes = all.map(|(heard, instances)| {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_forgets_hears_the_highest_count_but_not_of_money_that_was_given_back() {
+    fn emptied_server_receives_the_highest_count_without_refunded_money() {
         let money = MoneyBudget { most: Money::parse("USD 1").unwrap(), per: Period::Hour };
         for (money, most) in [(None, 9), (Some(money), 2)] {
             let mut known = KnownBudget { budget: Budget { money, ..Budget::default() }, ..KnownBudget::default() };
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_was_told_of_ends_with_its_period() {
+    fn unreported_spending_expires_with_its_period() {
         let budget = Budget { requests: Some(10), bytes: None, per: Period::Hour, money: None };
         let heard = Spent { ends: 3600, requests: 4, bytes: 40 };
         let known = KnownBudget { budget, heard, most: heard, unreported: (2, 20) };
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_gives_nothing_to_spend_again() {
+    fn clock_set_back_does_not_renew_the_budget() {
         let at = |seconds| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
         let heard = Spent { ends: 7200, requests: 4, bytes: 40 };
         let known = KnownBudget { heard, unreported: (2, 20), ..KnownBudget::default() };
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_sent_is_given_back_in_its_own_period_alone() {
+    fn refund_counts_only_in_its_own_period() {
         let paid = |ends| Spend { heard: Spent { ends, ..Spent::default() }, ..Spend::of(Period::Hour, -1, 0) };
         let heard = Spent { ends: 3600, requests: 4, bytes: 0 };
         let mut known = KnownBudget { heard, ..KnownBudget::default() };
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_is_no_longer_untold_unless_another_period_has_begun() {
+    fn reported_spending_is_no_longer_unreported_in_the_same_period() {
         let known = |ends, requests, unreported| {
             let heard = Spent { ends, requests, bytes: 10 * requests };
             KnownBudget { heard, unreported, ..KnownBudget::default() }
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_earlier_periods_spent_is_forgotten_and_is_not_looked_for_with_each_request() {
+    fn expired_budgets_are_dropped_without_a_search_per_request() {
         let budget = Budget { requests: Some(1), bytes: None, per: Period::Hour, money: None };
         let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(36_000);
         let mut book = Book::default();
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn nor_are_more_kept_of_one_period_than_there_is_room_for() {
+    fn number_of_budgets_of_one_period_is_bounded() {
         let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(36_000);
         let kept = |unreported: i64| {
             let mut book = Book::default();

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_what_was_written() {
+    fn entry_round_trips() {
         let folder = tempfile::tempdir().unwrap();
         for field in ["short".to_owned(), "x".repeat(60_000)] {
             let name = written(folder.path(), &head(&field), b"the body");
@@ -254,7 +254,7 @@ mod tests {
 
     /// The encoding must not change, as files of earlier versions are still read.
     #[test]
-    fn a_head_is_written_as_its_fields_in_their_order() {
+    fn head_encoding_is_its_fields_in_order() {
         let head = head("x");
         let StoredHead { url, status, version, fields, selected_by, received, initial_age, fetch } = &head;
         let fields = (url, status, version, fields, selected_by, received, initial_age, fetch);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_taken_over_under_another_head() {
+    fn body_is_copied_under_a_new_head() {
         let folder = tempfile::tempdir().unwrap();
         let name = written(folder.path(), &head("old"), b"the body");
         let old = OpenEntry::open(&name, folder.path()).unwrap().unwrap();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn each_piece_has_a_checksum_of_its_own() {
+    fn each_piece_has_its_own_checksum() {
         let folder = tempfile::tempdir().unwrap();
         let most = 2 * PIECE as usize + 1;
         let body: Vec<u8> = (0..most).map(|at| (at % 251) as u8).collect();
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_leaves_nothing() {
+    fn dropped_writer_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = EntryWriter::create(folder.path().join("tmp"), &head("")).unwrap();
         writer.write(b"x").unwrap();
@@ -310,7 +310,7 @@ mod tests {
 
     /// Damage to the body shows when it is read.
     #[test]
-    fn a_file_that_is_damaged_or_torn_anywhere_before_its_body_is_no_entry() {
+    fn file_damaged_or_truncated_before_its_body_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let name = written(folder.path(), &head("value"), b"the body");
         let whole = fs::read(&name).unwrap();

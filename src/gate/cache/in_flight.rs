@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn others_wait_until_it_is_over() {
+    async fn other_requests_wait_for_the_fetch_in_flight() {
         let all = PagesInFlight::default();
         let own = PageClaim::unless_fetched(&all, 1, true).ok().expect("no other request fetches it");
         let beside = PageClaim::new(&all, 1);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_after_an_invalidation_does_not_wait_for_what_was_asked_before() {
+    fn request_after_an_invalidation_does_not_wait_for_an_earlier_fetch() {
         let all = PagesInFlight::default();
         let own = PageClaim::unless_fetched(&all, 1, true).ok().expect("no other request");
         assert!(PageClaim::unless_fetched(&all, 1, true).is_err());
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalidation_ends_the_claims_before_it_to_that_url_alone() {
+    fn invalidation_ends_only_earlier_claims_to_its_url() {
         for many in [100, 100_000] {
             let all = PagesInFlight::default();
             let claims: Vec<_> = (0..many).map(|key| PageClaim::new(&all, key)).collect();

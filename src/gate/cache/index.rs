@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn entry_names_round_trip() {
         let one = EntryId { key: 0xabc, number: 0x17 };
         assert_eq!(EntryId::parse(&one.name()), Some(one));
         let (upper, far) = ("00000000000000000000000000000ABC-7", "00000000000000000000000000000abc-ffffffffffffffff");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_least_recently_goes_first() {
+    fn least_recently_used_entry_is_evicted_first() {
         let mut index = EntryIndex::new(30);
         (1..=3).for_each(|key| index.put(id(key), 10));
         index.touch(id(1));
@@ -229,7 +229,7 @@ mod tests {
 
     /// For example, an answer written while the files of earlier processes are read is also found among them.
     #[test]
-    fn what_is_put_twice_counts_once() {
+    fn entry_put_twice_counts_once() {
         let mut index = EntryIndex::new(30);
         [id(1), id(2), id(1)].iter().for_each(|id| index.put(*id, 10));
         assert_eq!(index.figures(), (2, 20));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_answers_have_one_file() {
+    fn entry_numbers_are_unique() {
         let mut index = EntryIndex::new(100);
         let found = EntryId { key: 1, number: 700 };
         index.put(found, 10);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_has_so_many_answers() {
+    fn number_of_entries_per_url_is_bounded() {
         let mut index = EntryIndex::new(1000);
         let all: Vec<_> = (0..MOST_ANSWERS).map(|_| index.next(5)).collect();
         for id in &all {

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cache_that_cannot_be_written_is_not_up_until_it_can() {
+    async fn unwritable_cache_is_down_until_it_can_be_written() {
         let directory = tempfile::tempdir().unwrap();
         let cache = ready(directory.path()).await;
         let unfinished = directory.path().join("unfinished");
@@ -192,7 +192,7 @@ mod tests {
 
     /// The files are found late, for example, while another process uses the directory.
     #[tokio::test]
-    async fn what_is_invalidated_before_the_files_are_found_stays_so() {
+    async fn invalidation_before_the_index_is_built_is_kept() {
         let directory = tempfile::tempdir().unwrap();
         let cache = ready(directory.path()).await;
         store(&cache, 1).await;
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cache_whose_files_are_removed_begins_anew() {
+    async fn cache_restarts_after_its_files_are_removed() {
         let above = tempfile::tempdir().unwrap();
         let directory = above.path().join("cache");
         let cache = ready(&directory).await;
@@ -236,7 +236,7 @@ mod tests {
 
     /// A file is removed after its row, when a newer answer may already be stored.
     #[tokio::test]
-    async fn what_is_stored_in_the_place_of_what_was_invalidated_stays() {
+    async fn answer_stored_after_an_invalidation_is_kept() {
         let directory = tempfile::tempdir().unwrap();
         let cache = PageCache::open(directory.path(), 1 << 20).unwrap();
         store(&cache, 1).await;
@@ -256,7 +256,7 @@ mod tests {
 
     /// There are as many files as entries, and each URL has at most the allowed number.
     #[tokio::test]
-    async fn a_file_is_removed_with_the_answer_that_it_has() {
+    async fn file_is_removed_with_its_entry() {
         let directory = tempfile::tempdir().unwrap();
         let cache = PageCache::open(directory.path(), 1 << 20).unwrap();
         for _ in 0..12 {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_link_in_the_place_of_a_folder_is_not_followed() {
+    async fn link_in_place_of_a_folder_is_not_followed() {
         let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         std::fs::write(other.path().join("theirs"), "kept").unwrap();
         let unfinished = directory.path().join("unfinished");
@@ -296,7 +296,7 @@ mod tests {
 
     /// Only root can give files to another user.
     #[tokio::test]
-    async fn what_another_user_has_put_in_the_place_of_an_answer_is_neither_served_nor_removed() {
+    async fn file_of_another_user_is_neither_served_nor_removed() {
         if !rustix::process::geteuid().is_root() {
             return eprintln!("skipped: needs root");
         }

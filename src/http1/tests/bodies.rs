@@ -49,7 +49,7 @@ fn a_body_ends_after_its_last_chunk_and_trailers() {
 }
 
 #[test]
-fn any_split_gives_the_same_end() {
+fn chunked_body_ends_the_same_for_any_split() {
     let bytes = b"5;ext\r\nhello\r\n10\r\n0123456789abcdef\r\n0\r\nA: b\r\n\r\nrest";
     let end = bytes.len() - 4;
     for cut in 0..bytes.len() {
@@ -101,7 +101,7 @@ fn broken_framing_is_an_error() {
 
 /// Some servers write sizes with a fixed width.
 #[test]
-fn zeros_before_a_size_mean_nothing() {
+fn leading_zeros_of_a_chunk_size_are_ignored() {
     for zeros in 0..=31 {
         let zeros = "0".repeat(zeros);
         let body = format!("{zeros}5\r\nhello\r\n{zeros}0\r\n\r\n");
@@ -113,14 +113,14 @@ fn zeros_before_a_size_mean_nothing() {
 }
 
 #[test]
-fn only_answers_may_fill_up_a_size_with_spaces() {
+fn spaces_after_a_chunk_size_are_accepted_only_in_answers() {
     let bytes = b"5  \r\nhello\r\n0\t\r\n\r\n";
     assert_eq!(passed(false, bytes), Ok((bytes.len(), true)));
     assert!(passed(true, bytes).is_err());
 }
 
 #[test]
-fn a_request_cannot_be_framed_or_routed_otherwise_by_a_trailer() {
+fn request_trailers_with_framing_or_routing_fields_are_refused() {
     for name in ["Content-Length", "transfer-encoding", "HOST", "Connection"] {
         let bytes = format!("0\r\nX: y\r\n{name}: 5\r\n\r\n");
         assert!(passed(true, bytes.as_bytes()).is_err(), "{name}");
@@ -149,7 +149,7 @@ fn extensions_and_trailers_are_bounded() {
 }
 
 #[test]
-fn content_is_taken_out_of_its_framing_whatever_the_pieces() {
+fn content_is_decoded_for_any_split() {
     let bytes = b"5;x=y\r\nhello\r\n1\r\n \r\n6\r\nworld!\r\n0\r\nA:  b \r\nProxy-Authenticate: x\r\nC:\r\n\r\nnext";
     for most in 1..=bytes.len() {
         let expected = (b"hello world!".to_vec(), bytes.len() - 4, "A: b\r\nC: \r\n".to_owned());
@@ -162,7 +162,7 @@ fn content_is_taken_out_of_its_framing_whatever_the_pieces() {
 }
 
 #[test]
-fn what_ends_early_is_reported() {
+fn early_end_of_a_body_is_reported() {
     for (framing, there, whole) in [
         (Framing::None, "", true),
         (Framing::Length(0), "", true),
@@ -184,7 +184,7 @@ fn what_ends_early_is_reported() {
 }
 
 #[test]
-fn nothing_behind_a_length_is_the_bodys() {
+fn bytes_after_content_length_do_not_belong_to_the_body() {
     let mut body = Body::of_request(Framing::Length(5));
     assert_eq!((advance(&mut body, b"abc"), body.is_done()), (Ok(3), false));
     assert_eq!((advance(&mut body, b"defg"), body.is_done()), (Ok(2), true));
@@ -192,7 +192,7 @@ fn nothing_behind_a_length_is_the_bodys() {
 }
 
 #[test]
-fn what_is_written_reads_back() {
+fn written_chunks_round_trip() {
     for size in [1, 9, 10, 15, 16, 255, 256, 4096, 65_535, 65_536, 1_000_000] {
         let mut out = Vec::new();
         put_chunk_head(&mut out, size);

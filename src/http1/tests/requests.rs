@@ -21,7 +21,7 @@ fn assert_refused(raw: &[u8]) {
 }
 
 #[test]
-fn a_head_is_read_as_it_was_sent() {
+fn request_head_is_parsed_as_sent() {
     let raw =
         b"GET http://Example.COM:80/a%2f/../b?c#d HTTP/1.1\r\nhOST:\t Example.com \t\r\nX-A:\r\nX-B: a \tb\r\n\r\nmore";
     read(raw, |head| {
@@ -37,7 +37,7 @@ fn a_head_is_read_as_it_was_sent() {
 }
 
 #[test]
-fn a_target_is_whatever_holds_no_space_and_no_control_character() {
+fn target_excludes_spaces_and_control_characters() {
     for byte in 0..=255 {
         let raw = [b"GET http://a.example/", &[byte][..], b"x HTTP/1.1\r\nHost: a.example\r\n\r\n"].concat();
         let target = [b"http://a.example/", &[byte][..], b"x"].concat();
@@ -49,7 +49,7 @@ fn a_target_is_whatever_holds_no_space_and_no_control_character() {
 }
 
 #[test]
-fn only_tokens_are_names_and_only_text_is_a_value() {
+fn field_names_are_tokens_and_values_are_text() {
     for byte in 0..=255u8 {
         let raw = |name: &[u8], value: &[u8]| {
             [b"GET / HTTP/1.1\r\nHost: h\r\nX", name, b"Y: a", value, b"b\r\n\r\n"].concat()
@@ -149,7 +149,7 @@ fn ambiguous_framing_is_refused() {
 }
 
 #[test]
-fn a_body_is_as_the_fields_say() {
+fn request_framing_follows_its_fields() {
     for (fields, expected) in [
         ("X: y", Framing::None),
         ("Content-Length: 0", Framing::Length(0)),
@@ -162,7 +162,7 @@ fn a_body_is_as_the_fields_say() {
 }
 
 #[test]
-fn connection_says_what_stays_here_and_whether_it_persists() {
+fn connection_field_lists_hop_by_hop_fields_and_persistence() {
     let raw = concat!(
         "GET / HTTP/1.1\r\nHost: h\r\nProxy-Authorization: x\r\nTE: trailers\r\nConnection: X-Secret,, close\r\n",
         "x-secret: 1\r\nKeep-Alive: 5\r\nProxy-Connection: keep-alive\r\nUpgrade: h2c\r\nConnection: via,content-length , host\r\n",
@@ -189,7 +189,7 @@ fn connection_says_what_stays_here_and_whether_it_persists() {
 }
 
 #[test]
-fn an_upgrade_is_one_if_connection_says_so() {
+fn upgrade_requires_the_connection_option() {
     let upgrade = |raw: &str| read(raw.as_bytes(), |head| head.upgrade.map(<[u8]>::to_vec)).unwrap().unwrap();
     let asked = "Host: h\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n\r\n";
     assert_eq!(upgrade(&format!("GET / HTTP/1.1\r\n{asked}")).as_deref(), Some(&b"WebSocket"[..]));
@@ -206,7 +206,7 @@ fn empty_lines_before_a_head_are_skipped() {
 }
 
 #[test]
-fn a_head_may_come_in_any_pieces() {
+fn request_head_is_parsed_for_any_split() {
     for raw in
         ["\r\nPOST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc", "GET /\r\n\r\n", "GET / HTTP/1.1\nA: b\n\n"]
     {
@@ -254,7 +254,7 @@ fn heads_are_bounded() {
 }
 
 #[test]
-fn room_is_used_again() {
+fn field_memory_is_reused() {
     let (first, second) = (b"GET / HTTP/1.1\r\nConnection: x\r\nX: y\r\n\r\n", b"GET / HTTP/1.1\r\nX: y\r\n\r\n");
     let mut room = FieldRoom::new();
     read_request(first, &mut 0, LIMIT, &mut room).unwrap().unwrap();

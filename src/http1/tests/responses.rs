@@ -27,7 +27,7 @@ fn assert_refused(raw: &[u8], method: &str) {
 }
 
 #[test]
-fn a_head_is_read_as_it_was_sent() {
+fn response_head_is_parsed_as_sent() {
     let raw = b"HTTP/1.1 404 Not  Found\r\nDATE: x\r\nX:\r\nY: \xfc\r\n\r\nbody";
     read(raw, "GET", |head| {
         assert_eq!((head.len, head.status, head.minor), (raw.len() - 4, 404, 1));
@@ -41,7 +41,7 @@ fn a_head_is_read_as_it_was_sent() {
 }
 
 #[test]
-fn a_status_line_is_a_version_a_status_and_perhaps_a_reason() {
+fn status_line_is_version_status_and_optional_reason() {
     for (line, status, reason) in [
         ("HTTP/1.1 200 OK", 200, "OK"),
         ("HTTP/1.0 200 ", 200, ""),
@@ -85,7 +85,7 @@ fn a_status_line_is_a_version_a_status_and_perhaps_a_reason() {
 }
 
 #[test]
-fn what_can_be_read_in_two_ways_is_an_error() {
+fn ambiguous_framing_is_an_error() {
     for fields in [
         "Content-Length: 4\r\nContent-Length: 2",
         "Content-Length: 4, 2",
@@ -122,7 +122,7 @@ fn what_can_be_read_in_two_ways_is_an_error() {
 }
 
 #[test]
-fn a_body_is_as_status_and_method_and_fields_say() {
+fn response_framing_follows_status_method_and_fields() {
     let (length, chunked, kept) = ("Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n", true);
     let with_both = format!("{length}{chunked}");
     for (start, method, fields, framing_of, leaves, reusable) in [
@@ -164,7 +164,7 @@ fn a_body_is_as_status_and_method_and_fields_say() {
 }
 
 #[test]
-fn an_interim_answer_is_a_head_of_its_own() {
+fn interim_answer_has_its_own_head() {
     let raw = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
     let (len, interim) = read(raw, "GET", |head| (head.len, head.is_interim())).unwrap().unwrap();
     assert!(interim && raw[len..].starts_with(b"HTTP/1.1 204"));
@@ -172,7 +172,7 @@ fn an_interim_answer_is_a_head_of_its_own() {
 }
 
 #[test]
-fn sloppy_lines_are_read_and_reported() {
+fn sloppy_lines_are_accepted_and_flagged() {
     for (raw, value) in [
         ("HTTP/1.1 200 OK\nX: y\n\n", "y"),
         ("HTTP/1.1 200 OK\nX: y\r\n\r\n", "y"),
@@ -189,14 +189,14 @@ fn sloppy_lines_are_read_and_reported() {
 }
 
 #[test]
-fn folded_lines_become_one() {
+fn folded_lines_are_joined() {
     let raw = b"HTTP/1.1 200 OK\r\nX: a\r\n\tb\r\n   c\r\nTransfer-Encoding:\r\n chunked\r\n\r\n body";
     let found = read(raw, "GET", |head| (head.fields[0].value.to_vec(), head.framing, head.len));
     assert_eq!(found, Ok(Some((b"a  \tb     c".to_vec(), Framing::Chunked, raw.len() - 5))));
 }
 
 #[test]
-fn a_head_may_come_in_any_pieces() {
+fn response_head_is_parsed_for_any_split() {
     for raw in [
         "HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 3\r\n\r\nabc",
         "HTTP/1.1 200 OK\nX: a\n b\nContent-Length: 3\n\n abc",
@@ -223,7 +223,7 @@ fn a_head_may_come_in_any_pieces() {
 }
 
 #[test]
-fn what_is_no_answer_is_reported_at_once() {
+fn non_http_answer_is_reported_at_once() {
     assert_refused(b"SS", "GET");
     assert_refused(b"\r", "GET");
     assert_eq!(read(b"HTTP/", "GET", |_| ()), Ok(None));
@@ -241,7 +241,7 @@ fn heads_are_bounded() {
 }
 
 #[test]
-fn what_is_meant_for_this_hop_stays_here() {
+fn hop_by_hop_response_fields_are_marked() {
     let raw = concat!(
         "HTTP/1.1 200 OK\r\nConnection: x-hop, keep-alive\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nProxy-Connection: x\r\n",
         "Proxy-Authenticate: x\r\nProxy-Authentication-Info: x\r\nUpgrade: h2c\r\nContent-Length: 0\r\nServer: x\r\n\r\n"

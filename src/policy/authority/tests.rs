@@ -8,7 +8,7 @@ fn http(authority: &str) -> Result<String, AuthorityError> {
 }
 
 #[test]
-fn one_spelling_for_each_authority() {
+fn authorities_have_one_canonical_spelling() {
     for (sent, canonical) in [
         ("example.com", "http://example.com"),
         ("EXAMPLE.com.", "http://example.com"),
@@ -36,7 +36,7 @@ fn one_spelling_for_each_authority() {
 }
 
 #[test]
-fn every_spelling_of_an_ipv4_address_is_that_address() {
+fn ipv4_spellings_are_normalised() {
     for spelling in [
         "127.0.0.1",
         "127.0.0.1.",
@@ -71,7 +71,7 @@ fn a_mapped_address_stays_ipv6_for_the_guard_to_judge() {
 }
 
 #[test]
-fn what_is_no_authority_says_why() {
+fn invalid_authorities_are_refused_with_the_reason() {
     let long_label = format!("{}.com", "a".repeat(64));
     let long_name = format!("{}com", "a.".repeat(126));
     let longer_than_read = "%61".repeat(2000);
@@ -142,7 +142,7 @@ fn the_longest_name_is_accepted() {
 }
 
 #[test]
-fn connect_needs_its_port() {
+fn connect_authority_requires_a_port() {
     let connect = |target: &[u8]| Authority::parse_connect(Scheme::Https, target).map(|authority| authority.port());
     assert_eq!(connect(b"example.com:443"), Ok(443));
     assert_eq!(connect(b"[::1]:8443"), Ok(8443));
@@ -154,13 +154,13 @@ fn connect_needs_its_port() {
 }
 
 #[test]
-fn connect_turning_out_plain_keeps_its_port() {
+fn connect_authority_for_plain_http_keeps_its_port() {
     let connect = Authority::parse_connect(Scheme::Https, b"example.com:443").unwrap();
     assert_eq!(connect.with_scheme(Scheme::Http).to_string(), "http://example.com:443");
 }
 
 #[test]
-fn urls_give_their_authority_and_nothing_else() {
+fn authority_of_a_url_ignores_its_other_parts() {
     let from = |url: &str| Authority::from_url(url).map(|authority| authority.robots_url());
     assert_eq!(from("https://Example.com/a?b#c").as_deref(), Ok("https://example.com/robots.txt"));
     assert_eq!(from("HTTP://example.com").as_deref(), Ok("http://example.com/robots.txt"));
@@ -177,7 +177,7 @@ fn urls_give_their_authority_and_nothing_else() {
 }
 
 #[test]
-fn the_target_of_a_url_is_as_written_and_begins_with_a_slash() {
+fn target_of_a_url_is_unchanged_and_begins_with_a_slash() {
     for (url, wanted) in [
         ("http://a.example", "/"),
         ("http://a.example/a/../b?c=%7e#d", "/a/../b?c=%7e"),
@@ -194,7 +194,7 @@ fn the_target_of_a_url_is_as_written_and_begins_with_a_slash() {
 }
 
 #[test]
-fn scheme_host_and_port_all_tell_authorities_apart() {
+fn authorities_differ_by_scheme_host_and_port() {
     let all: std::collections::HashSet<_> =
         ["http://example.com", "https://example.com", "http://www.example.com", "http://example.com:8080"]
             .map(|url| Authority::from_url(url).unwrap())
@@ -219,7 +219,7 @@ fn a_bare_ipv6_address_is_a_host() {
 
 proptest! {
     #[test]
-    fn any_bytes_give_an_answer(sent in proptest::collection::vec(any::<u8>(), 0..40)) {
+    fn any_bytes_parse_without_panic(sent in proptest::collection::vec(any::<u8>(), 0..40)) {
         let _ = Authority::parse(Scheme::Http, &sent);
     }
 
@@ -233,7 +233,7 @@ proptest! {
 
     // The fast path must not accept a name that the standard's parser reads as an address or as another name.
     #[test]
-    fn the_fast_path_reads_as_the_url_standard_does(sent in "[a-zA-Z0-9xXn._-]{1,16}") {
+    fn fast_path_matches_the_url_standard(sent in "[a-zA-Z0-9xXn._-]{1,16}") {
         if let Ok(host) = Host::parse(&sent) {
             let standard = url::Host::parse(&sent).unwrap().to_string();
             prop_assert_eq!(host.to_string(), standard.strip_suffix('.').unwrap_or(&standard));

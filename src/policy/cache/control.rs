@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_no_case_and_values_may_be_quoted() {
+    fn directive_names_ignore_case_and_values_may_be_quoted() {
         assert_eq!(seconds("Max-Age=60"), Some(60));
         assert_eq!(seconds("public,max-age=\"60\" , x"), Some(60));
         assert!(read("PRIVATE").private && read("No-Store").no_store && read("no-CACHE").no_cache);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_forbids_to_store_is_seen_wherever_it_stands() {
+    fn no_store_and_private_are_found_at_any_position() {
         for line in ["private=\"x-a, x-b\", max-age=60", "x=\"y, private", "max-age=60;private", "\u{fc}, private"] {
             assert!(read(line).private, "{line}");
         }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lifetime_that_cannot_be_read_is_none_and_of_several_the_shortest_counts() {
+    fn invalid_lifetime_is_zero_and_the_shortest_of_several_counts() {
         for (line, expected) in [
             ("max-age=1, max-age=60", 1),
             ("max-age=60, max-age=x", 0),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_say_how_stale_and_how_fresh() {
+    fn max_stale_and_min_fresh_of_requests_are_read() {
         let asked = read("max-stale, min-fresh=5");
         assert_eq!((asked.max_stale, asked.min_fresh), (Some(Duration::MAX), Some(Duration::from_secs(5))));
         assert_eq!(read("max-stale=7").max_stale, Some(Duration::from_secs(7)));

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn section_14_1_2_a_range_is_what_it_covers_of_the_content() {
+    fn section_14_1_2_range_selects_bytes_of_the_content() {
         for (range, length, expected) in [
             ("bytes=0-499", 10_000, BodyPart::Bytes(0..500)),
             ("bytes=500-999", 10_000, BodyPart::Bytes(500..1000)),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_range_of_bytes_is_none() {
+    fn invalid_or_multiple_ranges_are_none() {
         for range in [
             "bytes=0-1,3-4",
             "bytes=5-4",

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_to_be_anybodys_may_be_one_clients_own() {
+    fn requests_with_unknown_fields_bypass_the_cache() {
         for name in [
             "Authorization",
             "COOKIE",
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn one_part_is_asked_of_the_cache_and_several_of_the_site() {
+    fn single_ranges_use_the_cache_and_multiple_ones_bypass_it() {
         let asked = wanted(&[("Range", "bytes=1-2"), ("If-Range", "\"a\"")]).unwrap();
         assert_eq!(asked.range, Some(ByteRange::From(1, Some(2))));
         assert_eq!(asked.if_range.as_deref(), Some(&b"\"a\""[..]));

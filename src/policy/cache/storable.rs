@@ -45,7 +45,7 @@ mod tests {
     use super::super::stored_head::tests::head;
 
     #[test]
-    fn what_is_one_clients_or_forbidden_is_not_stored() {
+    fn private_and_forbidden_answers_are_not_storable() {
         let fresh = ("cache-control", "max-age=60");
         assert!(head(200, &[fresh]).is_storable());
         for field in [
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_that_say_nothing_of_caches_need_a_lifetime() {
+    fn statuses_not_cacheable_by_default_need_a_lifetime() {
         for status in [201, 302, 307, 451] {
             assert!(!head(status, &[("etag", "\"a\"")]).is_storable(), "{status}");
             assert!(head(status, &[("cache-control", "max-age=60")]).is_storable(), "{status}");
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_never_be_used_is_not_stored() {
+    fn answers_that_could_never_be_served_are_not_storable() {
         assert!(!head(200, &[]).is_storable());
         assert!(!head(200, &[("cache-control", "max-age=0")]).is_storable());
         assert!(head(200, &[("cache-control", "max-age=0"), ("last-modified", "x")]).is_storable());

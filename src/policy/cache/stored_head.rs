@@ -307,7 +307,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_date_gets_one_whatever_the_clock_says() {
+    fn answer_without_a_date_gets_one_at_any_clock() {
         let day = Duration::from_secs(24 * 3600);
         let far = SystemTime::UNIX_EPOCH + Duration::from_secs(300_000_000_000);
         for (at, date) in [
@@ -322,7 +322,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn section_4_2_1_the_lifetime_is_that_of_the_most_special_word() {
+    fn section_4_2_1_lifetime_is_s_maxage_then_max_age_then_expires() {
         let (noon, one) = ("Sun, 06 Nov 1994 12:00:00 GMT", "Sun, 06 Nov 1994 13:00:00 GMT");
         for (fields, expected) in [
             (&[("Cache-Control", "max-age=60, s-maxage=30")][..], 30),
@@ -338,7 +338,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn section_4_2_2_without_a_word_it_is_a_tenth_of_the_age_of_the_page_and_a_day_at_most() {
+    fn section_4_2_2_heuristic_lifetime_is_a_tenth_of_the_pages_age_up_to_a_day() {
         let modified = |date| times(&[("date", "Sun, 06 Nov 1994 12:00:00 GMT"), ("last-modified", date)]).0;
         assert_eq!(modified("Sun, 06 Nov 1994 11:00:00 GMT"), 360);
         assert_eq!(modified("Sun, 07 Nov 1993 12:00:00 GMT"), 24 * 3600);
@@ -348,7 +348,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn section_4_2_3_age_is_the_greatest_of_what_is_said_and_what_the_date_shows() {
+    fn section_4_2_3_age_is_the_larger_of_age_and_apparent_age() {
         let early = ("date", "Sun, 06 Nov 1994 11:59:50 GMT");
         for (fields, expected) in [
             (&[("age", "7")][..], 7),
@@ -368,7 +368,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn section_4_2_it_is_used_while_it_is_fresh_and_as_the_request_has_it() {
+    fn section_4_2_freshness_respects_request_directives() {
         let minute = &[("cache-control", "max-age=60")][..];
         for (asked, after, expected) in [
             ("", 59, true),
@@ -392,7 +392,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn min_revisit_is_a_lower_bound_but_for_what_must_be_confirmed() {
+    fn min_revisit_is_a_lower_bound_except_for_no_cache() {
         let hour = Duration::from_secs(3600);
         let fresh = |control: &str, asked: &str, after| {
             let head = head(200, &[("cache-control", control)]);
@@ -406,7 +406,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn section_4_1_vary_selects_by_what_the_request_had() {
+    fn section_4_1_vary_selects_by_request_fields() {
         let english = |name: &[u8]| (name == b"accept-language").then(|| b"en".to_vec());
         let head = StoredHead::new(&received(200), of(&[("Vary", "Accept-Language, x"), ("vary", "y")]), english);
         assert_eq!(head.selected_by.len(), 3);
@@ -416,7 +416,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn section_4_3_2_who_has_it_is_told_so() {
+    fn section_4_3_2_conditional_request_is_answered_304() {
         let asks = |tags: &[&str], since: Option<&str>| Wanted {
             none_match: tags.iter().map(|tag| tag.as_bytes().to_vec()).collect(),
             modified_since: since.map(|since| since.as_bytes().to_vec()),
@@ -443,7 +443,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn section_3_2_a_304_replaces_what_it_names() {
+    fn section_3_2_304_replaces_the_fields_it_contains() {
         let stored = head(
             200,
             &[
@@ -467,7 +467,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn section_4_3_4_a_weak_tag_does_not_become_strong() {
+    fn section_4_3_4_weak_tag_does_not_become_strong() {
         for own in ["W/\"a\"", "\"a\""] {
             let stored = head(200, &[("etag", own)]);
             for other in ["W/\"a\"", "\"a\""] {
@@ -480,7 +480,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn section_4_3_4_a_304_with_another_validator_is_about_something_else() {
+    fn section_4_3_4_304_with_another_validator_does_not_match() {
         let stored = head(200, &[("etag", "\"a\""), ("last-modified", "x")]);
         for (etag, modified, expected) in [
             (Some("\"a\""), None, true),
@@ -496,7 +496,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_frames_a_message_is_not_kept() {
+    fn framing_fields_are_not_stored() {
         let stored = head(200, &[("Content-Length", "3"), ("Transfer-Encoding", "chunked"), ("Age", "3"), ("X", "y")]);
         let names: Vec<_> = stored.fields.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();
         assert_eq!(names, ["x", "date"]);
@@ -517,7 +517,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn section_13_1_5_the_part_is_for_who_has_the_rest_of_the_same() {
+    fn section_13_1_5_if_range_must_match_for_a_part() {
         for (if_range, is_part) in [
             ("\"a\"", true),
             ("\"b\"", false),
@@ -542,7 +542,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn only_a_200_has_parts() {
+    fn ranges_apply_only_to_200() {
         let wanted = Wanted { range: ByteRange::parse(b"bytes=0-0"), ..Wanted::default() };
         assert_eq!(head(404, &[]).part(&wanted, 9), BodyPart::Whole);
     }

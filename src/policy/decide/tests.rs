@@ -102,7 +102,7 @@ fn fail(entry: &Entry, after: Duration) -> Entry {
 }
 
 #[test]
-fn an_authority_not_heard_of_is_fetched() {
+fn unknown_authority_is_fetched() {
     assert_eq!(ask(&Entry::default(), "/", HOUR), Said::Fetch);
 }
 
@@ -113,7 +113,7 @@ fn fresh_rules_decide_and_name_their_line() {
 }
 
 #[test]
-fn unavailable_allows_everything_or_by_the_operators_will_nothing() {
+fn unavailable_robots_txt_allows_everything() {
     assert_eq!(ask(&none(), "/private", Duration::ZERO), allow(None, false));
 }
 
@@ -139,7 +139,7 @@ fn a_copy_about_to_expire_decides_and_is_refreshed_behind() {
 
 /// The status is stored and the setting applied when deciding, so that a changed setting takes effect at once.
 #[test]
-fn what_a_missing_file_means_is_as_the_operator_says_now() {
+fn meaning_of_a_missing_file_follows_the_current_settings() {
     let unavailable = PolicyOptions { disallow_unavailable: true, ..PolicyOptions::default() };
     let auth_error = PolicyOptions { disallow_auth_error: true, ..PolicyOptions::default() };
     let ask = |entry: &Entry, options: &PolicyOptions| ask_with(entry, "/", Duration::ZERO, options);
@@ -152,7 +152,7 @@ fn what_a_missing_file_means_is_as_the_operator_says_now() {
 
 /// The clock was ten days ahead when the fetch failed, and is correct now.
 #[test]
-fn a_clock_that_was_ahead_leaves_no_site_alone_for_days() {
+fn failure_dated_in_the_future_does_not_delay_the_next_fetch() {
     for before in [Entry::default(), file()] {
         let ahead = fail(&before, DAY * 10);
         assert!(ahead.may_fetch(midnight()), "the wait is not longer than after any failure");
@@ -167,7 +167,7 @@ fn a_clock_that_was_ahead_leaves_no_site_alone_for_days() {
 /// The copy was dated by a clock ten days ahead. It is used and refreshed at once; if the refresh fails, it stays valid for thirty days
 /// from now.
 #[test]
-fn a_copy_from_the_future_is_renewed_at_once_and_no_longer_good_than_any() {
+fn copy_dated_in_the_future_is_renewed_at_once_and_expires_normally() {
     let mut entry = file();
     entry.answer.as_mut().unwrap().freshness = Freshness::new(midnight() + DAY * 10, HOUR, 0.0);
     assert_eq!(ask(&entry, "/public", Duration::ZERO), allow(Some(2), true));
@@ -178,7 +178,7 @@ fn a_copy_from_the_future_is_renewed_at_once_and_no_longer_good_than_any() {
 }
 
 #[test]
-fn a_clock_set_back_a_day_renews_what_it_dates_in_the_future() {
+fn clock_set_back_a_day_renews_copies_dated_in_the_future() {
     let failed = fail(&file(), Duration::ZERO);
     let back = midnight() - DAY;
     assert!(failed.may_fetch(back));
@@ -188,21 +188,21 @@ fn a_clock_set_back_a_day_renews_what_it_dates_in_the_future() {
 }
 
 #[test]
-fn a_night_s_sleep_makes_copies_old_and_failures_over() {
+fn suspend_overnight_makes_copies_stale_and_ends_failure_waits() {
     let night = HOUR * 9;
     assert_eq!(ask(&file(), "/public", night), allow(Some(2), true));
     assert_eq!(ask(&fail(&Entry::default(), Duration::ZERO), "/public", night), Said::Fetch);
 }
 
 #[test]
-fn a_stale_copy_decides_for_a_day_and_then_no_more() {
+fn stale_copy_decides_for_one_day() {
     assert_eq!(ask(&file(), "/public", HOUR * 23), allow(Some(2), true));
     assert_eq!(ask(&file(), "/public", DAY), Said::Fetch);
     assert_eq!(ask(&none(), "/", DAY), Said::Fetch);
 }
 
 #[test]
-fn a_failed_refresh_leaves_the_copy_in_force_for_thirty_days() {
+fn copy_stays_in_force_for_30_days_of_failed_refreshes() {
     let failed = fail(&file(), HOUR);
     assert_eq!(ask(&failed, "/public", HOUR), allow(Some(2), false), "waits after a failure");
     assert_eq!(ask(&failed, "/public", HOUR + Duration::from_secs(60)), allow(Some(2), true), "fetched again");
@@ -221,7 +221,7 @@ fn rfc_unreachable_is_complete_disallow() {
 }
 
 #[test]
-fn that_there_was_no_file_does_not_outlive_its_time_when_unreachable() {
+fn missing_file_state_expires_normally_when_unreachable() {
     for before in [none(), locked()] {
         let failed = fail(&before, HOUR - Duration::from_secs(1));
         assert_ne!(ask(&failed, "/", HOUR - Duration::from_secs(1)), unreachable_for(Duration::from_secs(60)));
@@ -230,7 +230,7 @@ fn that_there_was_no_file_does_not_outlive_its_time_when_unreachable() {
 }
 
 #[test]
-fn long_unreachable_is_as_the_operator_says() {
+fn on_long_unreachable_setting_is_applied() {
     let allowing = PolicyOptions { allow_long_unreachable: true, ..PolicyOptions::default() };
     let first = fail(&Entry::default(), Duration::ZERO);
     let last = fail(&first, DAY * 30);
@@ -251,7 +251,7 @@ fn long_unreachable_is_as_the_operator_says() {
 }
 
 #[test]
-fn failures_in_a_row_wait_longer_and_remember_the_first() {
+fn consecutive_failures_back_off_and_keep_the_first_failure_time() {
     let now = midnight();
     let first = Entry::default().failed(now, "dns", None, 0.0);
     let second = first.failed(now + HOUR, "timeout", None, 0.0);
@@ -298,7 +298,7 @@ fn visit_time_closes_the_site_only_when_enforced() {
 }
 
 #[test]
-fn a_preference_for_all_says_nothing_of_what_another_welcomes_however_either_is_escaped() {
+fn longer_allowing_preference_wins_in_any_escaping() {
     let robots = "User-agent: *\nContent-Usage: train-ai=n, search=y\nContent-Usage: /@press train-ai=y\n";
     let entry = Entry::answered(answer(Access::Rules(RobotsTxt::parse(robots.as_bytes())), 200));
     let options = PolicyOptions { purposes: vec![Purpose::parse("ai-train").unwrap()], ..PolicyOptions::default() };
@@ -343,7 +343,7 @@ fn a_preference_disallows_for_a_declared_purpose_only() {
 }
 
 #[test]
-fn without_product_tokens_the_rules_for_everyone_hold() {
+fn without_product_tokens_the_star_group_applies() {
     let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /all\n\nUser-agent: FooBot\nDisallow: /foo\n");
     let entry = Entry::answered(answer(Access::Rules(robots), 200));
     let nobody = HostRules::new(Arc::default());
@@ -353,7 +353,7 @@ fn without_product_tokens_the_rules_for_everyone_hold() {
 }
 
 #[test]
-fn what_servers_make_of_a_path_is_judged_too_and_named() {
+fn server_forms_of_a_path_are_judged_and_named() {
     let matched = |target: &str, options: &PolicyOptions| match ask_with(&file(), target, Duration::ZERO, options) {
         Said::Refuse { why: Refusal::Disallowed { rule: Some(rule), .. }, .. } => {
             Some(rule.matched_path.map(String::from))
@@ -387,7 +387,7 @@ fn ruling(rules: &HostRules, entry: &Entry, target: &str) -> Ruling {
 }
 
 #[test]
-fn an_allowance_says_what_it_goes_by() {
+fn allowance_names_its_rule() {
     let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /\nAllow: /open\n");
     let entry = Entry::answered(answer(Access::Rules(robots.clone()), 200));
     let rules = rules(PolicyOptions::default());
@@ -410,7 +410,7 @@ fn is_denied(why: &Refusal) -> bool {
 }
 
 #[test]
-fn each_file_is_renewed_in_its_own_time() {
+fn each_policy_file_is_renewed_separately() {
     let kept = |access| Entry::answered(answer(access, 200));
     let robots = kept(Access::Rules(RobotsTxt::parse(b"License: https://example.com/l.xml\n")));
     let tdmrep = kept(Access::Reservations(TdmRep::parse(b"[]").into()));
@@ -423,7 +423,7 @@ fn each_file_is_renewed_in_its_own_time() {
 }
 
 #[test]
-fn the_operators_rules_go_before_those_of_robots_txt_and_keep_its_pace() {
+fn operator_rules_precede_robots_txt_and_keep_its_crawl_delay() {
     let rules = HostRules { own_rules: own(&["/private/mine"], &["/public"]), ..rules(PolicyOptions::default()) };
     let denied = decided(&file(), &rules, "/public", Duration::ZERO);
     assert!(matches!(&denied.ruling, Ruling::Refuse(why) if is_denied(why)), "{denied:?}");
@@ -441,7 +441,7 @@ fn the_operators_rules_go_before_those_of_robots_txt_and_keep_its_pace() {
 }
 
 #[test]
-fn an_ignored_robots_txt_is_not_fetched_and_delays_nothing() {
+fn ignored_robots_txt_is_not_fetched_and_sets_no_delay() {
     let rules = HostRules { robots: RobotsOverride::Ignore, ..rules(PolicyOptions::default()) };
     for entry in [file(), Entry::default()] {
         let decision = decided(&entry, &rules, "/private", DAY * 40);
@@ -456,7 +456,7 @@ fn an_ignored_robots_txt_is_not_fetched_and_delays_nothing() {
 
 /// `robots: report` only reports refusals by robots.txt; `mode: report` also those by the operator's rules.
 #[test]
-fn what_is_only_reported_goes_and_keeps_its_reason() {
+fn reported_refusal_is_allowed_and_keeps_its_reason() {
     let here = HostRules { robots: RobotsOverride::Report, ..rules(PolicyOptions::default()) };
     let everywhere = rules(PolicyOptions { report_only: true, ..PolicyOptions::default() });
     for rules in [&here, &everywhere] {
@@ -470,7 +470,7 @@ fn what_is_only_reported_goes_and_keeps_its_reason() {
 }
 
 #[test]
-fn the_configured_delay_and_names_hold_in_place_of_the_files() {
+fn configured_delay_and_tokens_replace_those_of_the_file() {
     let delayed = HostRules { crawl_delay: Some(HOUR), ..rules(PolicyOptions::default()) };
     assert_eq!(decided(&file(), &delayed, "/public", Duration::ZERO).crawl_delay, Some(HOUR));
     let nobody = HostRules::new(Arc::default());
@@ -494,7 +494,7 @@ fn the_configured_delay_and_names_hold_in_place_of_the_files() {
 
 /// A file of 500 KB has some 24,000 groups: each decision must take bounded time, whatever the request.
 #[test]
-fn groups_that_all_name_one_crawler_are_decided_by_within_the_budget() {
+fn many_groups_for_one_crawler_stay_within_the_step_budget() {
     let pieces = [
         "user-agent: foobot\nallow: /\n",
         "user-agent: foobot\nallow: /\ncrawl-delay: 1\n",
@@ -607,7 +607,7 @@ const ROBOTS: &str = "https://example.com/robots.txt";
 
 /// Tests each source of rules alone.
 #[test]
-fn whatever_spends_the_budget_of_a_decision_has_it_refused_with_its_own_cause() {
+fn spent_step_budget_refuses_and_names_its_source() {
     type Make = fn(usize) -> Dear;
     let make: [(Make, &str); 8] = [
         (|own| Dear { own, ..Dear::default() }, "`hosts: example.com` of the configuration"),

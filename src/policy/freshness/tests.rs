@@ -28,13 +28,13 @@ fn lifetime(cache_control: &[&str], expires: Option<&str>, date: Option<&str>, a
 }
 
 #[test]
-fn nothing_given_is_a_day() {
+fn default_lifetime_is_a_day() {
     assert_eq!(lifetime(&[], None, None, None), 86_400);
     assert_eq!(lifetime(&["public, must-revalidate"], None, None, Some("60")), 86_400);
 }
 
 #[test]
-fn max_age_is_read_in_all_its_spellings() {
+fn max_age_is_read_in_any_spelling() {
     for line in [
         "max-age=3600",
         "Max-Age = 3600",
@@ -47,13 +47,13 @@ fn max_age_is_read_in_all_its_spellings() {
 }
 
 #[test]
-fn max_age_goes_before_expires_and_s_maxage_before_both() {
+fn s_maxage_precedes_max_age_and_expires() {
     assert_eq!(lifetime(&["max-age=10"], Some("Sun, 06 Nov 1994 09:49:37 GMT"), None, None), 10);
     assert_eq!(lifetime(&["max-age=10", "s-maxage=20"], None, None, None), 20);
 }
 
 #[test]
-fn of_two_max_ages_the_smaller_holds() {
+fn smaller_of_two_max_ages_counts() {
     assert_eq!(lifetime(&["max-age=20, max-age=10"], None, None, None), 10);
     assert_eq!(lifetime(&["max-age=10", "max-age=20"], None, None, None), 10);
 }
@@ -66,7 +66,7 @@ fn age_in_other_caches_counts() {
 }
 
 #[test]
-fn no_cache_no_store_and_nonsense_have_no_life() {
+fn no_cache_no_store_and_invalid_max_age_have_no_lifetime() {
     for line in [
         "no-cache",
         "No-Store",
@@ -82,7 +82,7 @@ fn no_cache_no_store_and_nonsense_have_no_life() {
 }
 
 #[test]
-fn what_is_not_text_is_not_given() {
+fn cache_control_that_is_not_text_is_ignored() {
     let fields = fields(&[b"max-age=60\xff"], None, None, None);
     assert_eq!(fields.lifetime(now(), None, &FreshnessLimits::default()), DAY);
 }
@@ -123,14 +123,14 @@ fn a_copy_is_refreshed_before_it_expires() {
 }
 
 #[test]
-fn a_stale_copy_serves_for_a_day_while_it_is_refreshed() {
+fn stale_copy_is_usable_for_a_day() {
     let copy = Freshness::new(now(), secs(300), 0.5);
     assert_eq!(copy.state(false, now() + secs(86_399)), CopyState::Refresh);
     assert_eq!(copy.state(false, now() + DAY), CopyState::Unusable);
 }
 
 #[test]
-fn a_copy_longer_fresh_than_a_day_serves_as_long() {
+fn copy_with_a_lifetime_over_a_day_is_usable_until_it_expires() {
     let copy = Freshness::new(now(), DAY * 3, 1.0);
     assert_eq!(copy.state(false, now() + DAY * 2), CopyState::Fresh);
     assert_eq!(copy.state(false, now() + DAY * 3 - secs(1)), CopyState::Refresh);
@@ -138,14 +138,14 @@ fn a_copy_longer_fresh_than_a_day_serves_as_long() {
 }
 
 #[test]
-fn rfc_the_last_good_copy_serves_thirty_days_while_unreachable() {
+fn rfc_last_good_copy_is_usable_for_30_days_while_unreachable() {
     let copy = Freshness::new(now(), secs(300), 0.5);
     assert_eq!(copy.state(true, now() + DAY * 30 - secs(1)), CopyState::Refresh);
     assert_eq!(copy.state(true, now() + DAY * 30), CopyState::Unusable);
 }
 
 #[test]
-fn a_clock_set_back_makes_a_copy_doubtful_not_young() {
+fn clock_set_back_makes_a_copy_due_for_refresh() {
     let copy = Freshness::new(now(), DAY, 0.0);
     assert_eq!(copy.state(false, now() - secs(1)), CopyState::Refresh);
     assert_eq!(copy.age(now() - secs(1)), 0);
@@ -160,7 +160,7 @@ fn failed_fetches_back_off_from_a_minute_to_an_hour() {
 }
 
 #[test]
-fn chance_takes_up_to_a_fifth_off() {
+fn refresh_jitter_is_up_to_a_fifth() {
     assert_eq!(retry_in(1, None, 1.0), secs(48));
     assert_eq!(retry_in(1, None, 0.5), secs(54));
     assert_eq!(retry_in(1, None, f64::NAN), secs(60));

@@ -36,7 +36,7 @@ mod tests {
     use crate::policy::pace::Schedule;
 
     #[test]
-    fn the_latency_is_smoothed_and_errors_never_shorten_it() {
+    fn latency_is_smoothed_and_not_shortened_by_errors() {
         let mut schedule = <Schedule>::default();
         for (after, is_good, latency) in [
             (400, true, 400),

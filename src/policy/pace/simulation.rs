@@ -364,7 +364,7 @@ fn mixed() -> impl Strategy<Value = Vec<Arrival>> {
 
 proptest! {
     #[test]
-    fn a_host_is_never_hurried_and_never_idle(arrivals in one_host(), rests: bool) {
+    fn gaps_are_kept_and_no_slot_is_wasted(arrivals in one_host(), rests: bool) {
         let mut world = World::new(arrivals, rests);
         world.run()?;
         world.all_served_in_order()?;
@@ -372,7 +372,7 @@ proptest! {
     }
 
     #[test]
-    fn nor_is_a_key_with_many_delays(arrivals in mixed(), rests: bool) {
+    fn gaps_are_kept_and_no_slot_is_wasted_with_many_delays(arrivals in mixed(), rests: bool) {
         let mut world = World::new(arrivals, rests);
         world.run()?;
         world.all_served_in_order()?;
@@ -381,7 +381,7 @@ proptest! {
 
     // With quick answers and one client, a request starts at the instant forecast on arrival.
     #[test]
-    fn what_is_told_is_kept(arrivals in one_host(), rests: bool) {
+    fn forecast_start_is_kept(arrivals in one_host(), rests: bool) {
         let arrivals = arrivals.into_iter().map(|arrival| Arrival { client: 0, ..quick(arrival) }).collect();
         let mut world = World::new(arrivals, rests);
         world.run()?;

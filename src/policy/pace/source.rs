@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_gap_is_in_force_nothing_starts_without_a_turn() {
+    fn gap_in_a_fleet_requires_the_turn_to_start() {
         let (mut schedule, now) = schedule(fleet(true, false));
         assert!(matches!(schedule.request(now, A, &delay(1000), || "it"), Turn::Wait { .. }));
         assert_eq!(schedule.head_start(now), Some((ms(1000), false)));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_lent_with_a_turn_as_any_start_is() {
+    fn lent_place_in_a_fleet_requires_the_turn() {
         let (mut schedule, now) = shut_out(ms(3000));
         schedule.follow(fleet(true, false));
         let lent = now + ms(1700);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_lent_in_an_instances_own_part_of_the_time() {
+    fn lent_place_in_a_partitioned_fleet_waits_for_its_part() {
         let (mut schedule, now) = shut_out(ms(40_000));
         schedule.follow(TurnSource::Partitioned(Phase { instances: 300, rank: 0, epoch: now }));
         assert_eq!(schedule.poll(now + ms(10_200)), NextTurn::WaitUntil(now + ms(30_000)));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_starts_of_others_count() {
+    fn starts_of_other_instances_count() {
         let (mut schedule, now) = schedule(fleet(true, true));
         schedule.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() });
         assert!(matches!(schedule.request(now + ms(400), A, &delay(1000), || "it"), Turn::Wait { .. }));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn and_still_do_when_a_start_of_its_own_was_never_made() {
+    fn starts_of_other_instances_count_after_an_unused_slot() {
         let (mut schedule, now) = schedule(fleet(true, true));
         let Turn::Go(slot) = schedule.request(now, A, &delay(1000), || "") else { panic!("at once") };
         schedule.adopt(LastStarts { last_start: Some(now + ms(400)), ..LastStarts::default() });
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_gap_nobody_is_asked_once_the_key_is_known() {
+    fn host_without_a_gap_needs_no_turn_once_known() {
         let (mut schedule, now) = schedule(fleet(false, false));
         assert!(matches!(schedule.request(now, A, &delay(0), || "it"), Turn::Wait { .. }));
         assert_eq!(schedule.head_start(now), Some((ms(0), false)));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_from_before_a_backoff_was_adopted_does_not_double_it() {
+    fn refusal_before_an_adopted_backoff_does_not_double_it() {
         let (mut schedule, now) = schedule(fleet(true, false));
         let Turn::Go(slot) = schedule.request(now, A, &delay(0), || "") else { panic!("at once") };
         schedule.adopt_observed(backoff(1000));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_wait_may_ask() {
+    fn request_with_max_wait_0_may_ask_the_fleet() {
         let terms = Terms { max_wait: Duration::ZERO, queue: 0, ..delay(9000) };
         let (mut schedule, now) = schedule(fleet(true, false));
         assert!(matches!(schedule.request(now, A, &terms, || "it"), Turn::Wait { .. }));
@@ -257,7 +257,7 @@ mod tests {
 
     /// Holds for any time that other instances keep the turn, and any starts of theirs.
     #[test]
-    fn who_waits_for_a_turn_waits_no_longer_than_max_wait_or_a_second() {
+    fn wait_for_the_turn_is_limited_to_max_wait_or_a_second() {
         for (max_wait, at_most) in [(ms(5000), ms(5000)), (ms(300), ASKING), (ms(0), ASKING)] {
             let terms = Terms { max_wait, ..delay(1000) };
             let (mut schedule, now) = schedule(fleet(true, false));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_moves_on_once_for_each_rival() {
+    fn queue_shares_starts_with_each_rival_instance() {
         let shares = Shares::default();
         let source = TurnSource::Fleet { known: true, has_turn: false, rivals: 3, reserved: None, shares };
         let (mut schedule, now) = schedule(source);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_has_yet_to_leave_is_lost_to_anothers_start_and_to_nothing_else() {
+    fn unsent_slot_is_lost_only_to_another_instances_start() {
         let (mut schedule, now) = schedule(fleet(true, true));
         let Turn::Go(slot) = schedule.request(now, A, &delay(1000), || "") else { panic!("at once") };
         schedule.dry_run(now, A, &delay(1000));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_missing_are_left_their_part() {
+    fn missing_instances_keep_their_share() {
         let shares = Shares { instances: 3, connected: 2 };
         let source = TurnSource::Fleet { known: true, has_turn: true, rivals: 1, reserved: None, shares };
         let (mut schedule, now) = schedule(source);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn parted_each_has_one_of_as_many_gaps_as_there_are_instances() {
+    fn partitioned_instance_uses_one_gap_in_n() {
         let (mut schedule, now) = schedule(fleet(true, true));
         let Turn::Go(slot) = schedule.request(now, A, &delay(1000), || "") else { panic!("at once") };
         schedule.finished(|| now, slot, PaceOutcome::Success);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_told_by_the_start_that_is_reserved() {
+    fn forecast_uses_the_reserved_start() {
         let reserved = |now| Some(now + ms(4000));
         let (mut schedule, now) = schedule(fleet(true, false));
         for (waiter, max_wait) in [("it", ms(5000)), ("next", ms(4500))] {
@@ -339,7 +339,7 @@ mod tests {
 
     /// Starts of other instances before a reserved start do not move it.
     #[test]
-    fn a_start_that_is_reserved_is_the_first_and_else_one_of_each_rival_comes_before() {
+    fn forecast_without_a_reservation_puts_one_start_of_each_rival_first() {
         let (mut schedule, now) = schedule(fleet(true, false));
         let starts = LastStarts { last_start: Some(now), ..LastStarts::default() };
         schedule.adopt(starts);

@@ -182,7 +182,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
 }
 
 #[test]
-fn only_what_time_heals_names_a_time() {
+fn only_temporary_refusals_have_retry_after() {
     let second = Duration::from_secs(1);
     assert_eq!(Refusal::CrawlDelay { retry_after: second, max_wait: None }.retry_after(), Some(second));
     assert_eq!(Refusal::Draining { retry_after: second }.retry_after(), Some(second));

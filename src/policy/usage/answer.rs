@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn of_images_there_is_more_to_say() {
+    fn image_rules_apply_only_to_images() {
         for (purpose, tag) in [("search", "noimageindex"), ("ai-train", "noimageai")] {
             let tag = format!("X-Robots-Tag: {tag}");
             assert_eq!(opposed(purpose, &[&tag, "Content-Type: Image/png"]), format!("{purpose} X-Robots-Tag"));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn content_usage_is_one_dictionary_whatever_its_lines() {
+    fn content_usage_lines_form_one_dictionary() {
         for (lines, expected) in [
             (&["Content-Usage: train-ai=n"][..], "ai-train Content-Usage"),
             (&["Content-Usage: train-ai=y, search=n"], "-"),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn tdm_reservation_is_one_or_nothing() {
+    fn tdm_reservation_counts_only_if_it_is_1() {
         for (purpose, value, opposes) in [
             ("ai-train", "1", true),
             ("tdm", " 1 ", true),
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_hide_nothing_beside_them() {
+    fn rules_beside_non_utf8_bytes_are_read() {
         let mut read = UsageLines::default();
         read.take(b"X-Robots-Tag", b"caf\xe9, noai");
         let purposes = [Purpose::parse("ai-train").unwrap()];
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_enforced_comes_before_what_is_reported() {
+    fn enforced_preferences_precede_reported_ones() {
         let purposes = [Purpose::parse("search").unwrap(), Purpose::parse("ai-train").unwrap()];
         let mut read = UsageLines::default();
         read.take(b"X-Robots-Tag", b"noindex");

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_licensed_is_refused_or_reported_for_the_purpose_alone() {
+    fn unlicensed_purpose_is_refused_or_reported() {
         let (file, licences) = (robots(ROBOTS), licences());
         for (mode, purpose, target, expected) in [
             (RobotsOverride::Enforce, "ai-train", "/art/1", "refuse usage-disallowed"),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_what_is_only_reported() {
+    fn licence_file_in_report_mode_is_fetched_in_the_background() {
         let (file, unknown) = (robots(ROBOTS), Entry::default());
         let told = |mode| ask(&file, &unknown, &rules(mode, "ai-train"), "/art/1");
         assert_eq!(told(RobotsOverride::Enforce), ("fetch licence file".to_owned(), vec![]));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_asked_for_beside_tdmrep_json_and_decides_after_it() {
+    fn licence_file_is_fetched_with_tdmrep_json_and_decides_after_it() {
         let (file, unknown, licences) = (robots(ROBOTS), Entry::default(), licences());
         let authority = Authority::new(Scheme::Https, "a.example", None).unwrap();
         let decided = |license: &Entry| {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_licenses_nothing() {
+    fn unreadable_licence_file_licenses_nothing() {
         let file = known(Access::Licenses(RslFile::parse(b"<html></html>").into()));
         let said = |mode| ask(&robots(ROBOTS), &file, &rules(mode, "ai-train"), "/").0;
         assert_eq!(said(RobotsOverride::Enforce), "refuse usage-unreadable");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_itself_may_be_read_and_is_fetched_where_robots_txt_allows_it() {
+    fn licence_file_itself_is_allowed_unless_robots_txt_disallows_it() {
         let all = ROBOTS.replace("/l.xml", "/art/l.xml");
         let enforced = rules(RobotsOverride::Enforce, "ai-train");
         assert_eq!(ask(&robots(&all), &licences(), &enforced, "/art/l.xml").0, "allow");

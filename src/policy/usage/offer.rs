@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn licences_are_links_of_that_relation() {
+    fn links_with_relation_license_are_licences() {
         for (line, expected) in [
             (r#"<https://a.example/l.xml>; rel="license"; type="application/rsl+xml""#, "https://a.example/l.xml"),
             ("<https://a.example/l.xml>;rel=license", "https://a.example/l.xml"),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_link_is_unknown() {
+    fn malformed_links_are_unknown() {
         for line in [
             "https://a.example/l.xml; rel=license",
             "<https://a.example",

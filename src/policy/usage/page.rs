@@ -294,7 +294,7 @@ mod tests {
 
     /// Examples of draft-illyes-repext-03, "HTML Meta Element", and of real pages.
     #[test]
-    fn the_rules_for_everybody_and_ones_own_are_united() {
+    fn rules_for_all_and_for_our_crawler_are_combined() {
         for (head, expected) in [
             (
                 "<meta name=\"robots\" content=\"noindex\">\n<meta name=\"examplebot\" content=\"nosnippet\">",
@@ -344,7 +344,7 @@ mod tests {
 
     /// A tag counts in the head, after the head and in the body, as its meaning does not depend on its place.
     #[test]
-    fn it_is_read_up_to_its_bound() {
+    fn meta_tags_are_read_up_to_the_size_limit() {
         let tag = "<meta name=robots content=noindex>";
         for before in ["", "<head></head>", "<body><p>", "<html><frameset>", "<template></head>", "<noscript><body>"] {
             assert_eq!(said(&format!("{before}{tag}")), "search", "{before}");
@@ -366,7 +366,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_not_read_says_nothing(
+        fn unread_parts_do_not_change_the_result(
             pieces in proptest::collection::vec(
                 proptest::sample::select(vec![
                     "<!doctype html>", "<html>", "<head>", "</head>", "<body>", "<p>", "<meta name=robots content=noai>",
@@ -384,7 +384,7 @@ mod tests {
 
     /// If no tag after the head may be about use, the page is not read beyond the head.
     #[test]
-    fn few_bytes_are_read_behind_a_head() {
+    fn few_bytes_after_the_head_are_read() {
         let head = "<!doctype html><head><meta name=robots content=all></head><body>";
         let named = "&No".repeat(1_000);
         let (mut lines, text) = (UsageLines::default(), format!("{head}{named}<p>"));
@@ -397,7 +397,7 @@ mod tests {
 
     /// The head is complete only if its end is recognised in every way of reading.
     #[test]
-    fn a_head_has_come_where_its_end_has() {
+    fn head_is_complete_only_if_its_end_is_recognised_in_every_reading() {
         let has = |kind: &str, page: &str| read(&[page.as_bytes()], kind, &[]).unwrap().has_head;
         for head in [
             "<title></head><body></title>",
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_come_says_nothing() {
+    fn incomplete_tag_is_ignored() {
         let page = "<!doctype html><head><meta name=robots content=noindex></head>";
         let end = page.len() - "></head>".len();
         for at in 0..page.len() {
@@ -447,7 +447,7 @@ mod tests {
 
     /// WHATWG MIME Sniffing §5.1, §7: the types that browsers show as a document with elements, or guess.
     #[test]
-    fn what_some_client_may_take_for_a_page_is_one() {
+    fn content_types_that_clients_may_show_as_a_page_are_pages() {
         for kind in [
             "",
             " , ",
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn any_charset_is_read_that_writes_ascii_as_ascii_does_and_utf_16_and_32() {
+    fn ascii_compatible_charsets_utf16_and_utf32_are_read() {
         let page = "<head><title>\u{4e2d}\u{fc}</title><meta name=robots content=noindex></head>";
         let (mut big, mut little) = (vec![], vec![]);
         for unit in page.encode_utf16() {
@@ -540,7 +540,7 @@ mod tests {
 
     /// Holds for pages that may be read in many ways. A page that would take more steps is not read.
     #[test]
-    fn a_page_takes_few_steps() {
+    fn reading_a_page_takes_few_steps() {
         let tags = "<noscript></noscrip t><meta name=robots content=all a b c d e f>".repeat(1_024);
         let marks = format!("\0\x1b$B\x1b(B<\0m\0\0<\0m<\0\0\0m\0\0\0\0\0\0<\0\0\0m{tags}");
         for page in [tags.as_bytes(), marks.as_bytes()] {
@@ -558,7 +558,7 @@ mod tests {
 
     /// Atom and RSS feeds of blogs contain escaped HTML.
     #[test]
-    fn a_long_feed_of_escaped_posts_is_read() {
+    fn long_feed_with_escaped_html_is_read() {
         let prose = "&lt;p&gt;Some words, and &lt;a href=&quot;https://a.example/&quot;&gt;a link&lt;/a&gt;.&lt;/p&gt;";
         let code = "&lt;i class=&quot;k&quot;&gt;let&lt;/i&gt; &lt;i class=&quot;o&quot;&gt;=&lt;/i&gt;";
         for post in [prose, code, "&lt;&gt;", "&amp;&apos;"] {

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 
 use crate::robots::Layout;
 
-/// The page decoded in each wide encoding in which it has markup, without the two-byte characters of ISO-2022-JP, and as it is. The last is
-/// left out if all markup is in UTF-16 or UTF-32.
+/// All forms in which the page has to be read: decoded from each wide encoding in which it has markup, with the two-byte characters of
+/// ISO-2022-JP removed, and unchanged. The last two are left out if all markup is in UTF-16 or UTF-32.
 pub(super) fn in_encodings(page: &[u8]) -> Vec<Cow<'_, [u8]>> {
     let mut texts = Vec::new();
     if memchr::memchr(0, page).is_some() {

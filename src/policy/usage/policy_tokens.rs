@@ -116,7 +116,7 @@ Disallow: /star
     const TOKENS: &[(&str, &str)] = &[("ai-train", "No-Training"), ("ai-train", "Vendor-Extended")];
 
     #[test]
-    fn what_a_group_for_a_purpose_disallows_is_refused_for_that_purpose_alone() {
+    fn policy_token_group_refuses_only_its_purpose() {
         let file = entry(FILE);
         for (purposes, target, expected) in [
             (&["ai-train"][..], "/a", "No-Training @7 Disallow: /"),
@@ -137,7 +137,7 @@ Disallow: /star
     }
 
     #[test]
-    fn the_group_of_everybody_is_no_group_for_a_purpose() {
+    fn star_group_is_not_a_policy_token_group() {
         let file = entry("User-agent: ExampleBot\nAllow: /\n\nUser-agent: *\nDisallow: /\n");
         assert_eq!(ask(&file, &rules(&["ai-train"], TOKENS), "/a"), "allow");
         let nobody = entry("Disallow: /\n");
@@ -145,7 +145,7 @@ Disallow: /star
     }
 
     #[test]
-    fn the_operator_and_report_mode_decide_over_it_as_over_other_rules() {
+    fn operator_rules_and_report_mode_override_policy_token_groups() {
         let file = entry(FILE);
         let reported = HostRules { robots: RobotsOverride::Report, ..rules(&["ai-train"], TOKENS) };
         assert_eq!(ask(&file, &reported, "/a"), "report");
@@ -157,7 +157,7 @@ Disallow: /star
     }
 
     #[test]
-    fn explain_shows_it_whatever_is_declared() {
+    fn explain_shows_policy_token_groups_for_undeclared_purposes() {
         let file = entry(FILE);
         let authority = Authority::new(Scheme::Https, "example.com", None).unwrap();
         let request = Request::new(&authority, b"/a");
@@ -172,7 +172,7 @@ Disallow: /star
     }
 
     #[test]
-    fn its_comparisons_count_against_the_budget_of_the_decision() {
+    fn policy_token_groups_use_the_step_budget_of_the_decision() {
         let group = "User-agent: No-Training\nDisallow: /*a*a*a*a*a*a*a*ab$\n\n";
         let file = entry(&format!("User-agent: ExampleBot\nAllow: /\n\n{}", group.repeat(9_000)));
         let target = format!("/{}", "a".repeat(2_000));

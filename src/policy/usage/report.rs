@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_no_is_noted_without_a_purpose() {
+    fn refusing_preferences_are_noted_without_a_purpose() {
         let said = noted(
             200,
             &[
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_licence_is_noted_beside_other_links_unless_it_is_that_of_another_page() {
+    fn licence_link_is_noted_unless_its_anchor_is_another_page() {
         let license = "</l>; rel=license; type=\"application/rsl+xml\"";
         for (link, is_noted) in [
             (format!("{license}; anchor=\"https://other.example/\""), false),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_is_not() {
+    fn preferences_without_effect_are_not_noted() {
         for line in ["X-Robots-Tag: index", "Content-Usage: train-ai=y", "TDM-Reservation: 0", "Link: </l>; rel=next"] {
             assert!(noted(200, &[line]).is_empty(), "{line}");
         }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_price_is_that_of_a_402() {
+    fn price_counts_only_with_status_402() {
         let said = noted(402, &["crawler-price: USD 0.01"]);
         assert_eq!(
             (said.signals().collect::<Vec<_>>(), said.price.as_deref()),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_charged_and_why_not_is_noted() {
+    fn charges_and_price_errors_are_noted() {
         let said = noted(200, &["crawler-charged: USD 0.01"]);
         assert_eq!((said.charged, said.price), (Money::parse("USD 0.01"), None));
         let said = noted(402, &["crawler-price: USD 0.02", "crawler-error: InvalidCrawlerMaxPrice"]);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_counted_and_says_nothing() {
+    fn invalid_preferences_are_counted_and_ignored() {
         for (line, signal) in [
             ("X-Robots-Tag: \u{fc}, noindex\u{0}", None),
             ("X-Robots-Tag: unavailable_after: soon", Some(Signal::Usage(UsageField::XRobotsTag))),

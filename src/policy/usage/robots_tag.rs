@@ -235,7 +235,7 @@ mod tests {
     /// Google: `nosnippet` and `max-snippet:0` keep content out of AI Overviews and AI Mode. Bing (September 2023): `noarchive` forbids
     /// answers and training; `nocache` forbids training, but allows answers with title and snippet; if both are set, `nocache` counts.
     #[test]
-    fn rules_of_search_engines_for_ai_are_kept() {
+    fn ai_rules_of_search_engines_are_understood() {
         for (rules, expected) in [
             (&["nosnippet"][..], "ai-input"),
             (&["max-snippet: 0"], "ai-input"),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn content_signal_is_read_as_the_line_of_robots_txt() {
+    fn content_signal_field_equals_the_robots_txt_line() {
         for (lines, expected) in [
             (&["ai-train=no, search=yes, ai-input=no"][..], "ai-train ai-input"),
             (&["ai-train=yes, search=yes, ai-input=yes"], ""),

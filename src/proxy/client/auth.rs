@@ -167,7 +167,7 @@ impl Passwords {
         let of_address = self.turn((client, None)).await;
         let hashing = self.hashing.clone().acquire_owned().await.expect("the semaphore is never closed");
         let own = named.and_then(|user| user.password.clone());
-        let others = stand_ins(users, named);
+        let others = decoy_hashes(users, named);
         #[cfg(test)]
         self.computed.lock().push(own.iter().chain(&others).filter_map(|hash| hash.cost().cloned()).collect());
         let verify = move || {
@@ -218,7 +218,7 @@ impl Passwords {
 }
 
 /// One stored hash for each cost in use, except the cost of the named user's hash.
-fn stand_ins(users: &[Arc<User>], named: Option<&Arc<User>>) -> Vec<Secret> {
+fn decoy_hashes(users: &[Arc<User>], named: Option<&Arc<User>>) -> Vec<Secret> {
     let own = named.and_then(|user| user.password.as_ref());
     let mut all: Vec<&Secret> = own.into_iter().collect();
     for hash in users.iter().filter_map(|user| user.password.as_ref()) {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tunnel_stays_its_opener_s_while_each_of_the_credentials_does() {
+    fn tunnel_keeps_its_user_while_her_credentials_are_unchanged() {
         let hash = users()[0].password.as_ref().unwrap().expose().to_owned();
         let other = hash.replace("m=8", "m=16");
         let access = |keys: &str| {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_no_password_is_known_by_none() {
+    async fn user_without_a_password_cannot_log_in_with_one() {
         let other = ", { name: b, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA' }";
         for (others, hashes) in [("", 0), (other, 1)] {
             let yaml = format!("access: {{ users: [{{ name: a, certificate: x }}{others}] }}");

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn number_of_remembered_clients_is_bounded() {
         let clients = DistrustedClients::default();
         for host in 0..KEPT + 5 {
             clients.add(HERE, &host.to_string(), None, Distrust::UnknownCa);

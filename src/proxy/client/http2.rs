@@ -98,7 +98,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Box<Connection>, turns: Ta
                 Some(Err(error)) => return tracing::debug!(%error, "a client's HTTP/2 connection has ended"),
                 None => break,
             },
-            () = idle_enough(&shared, idle_at - idle, idle_at), if is_idle => {
+            () = wait_until_idle(&shared, idle_at - idle, idle_at), if is_idle => {
                 shared.permit.busy();
                 streams.abrupt_shutdown(Reason::NO_ERROR);
                 // Sends the last frames if the client reads.
@@ -118,7 +118,7 @@ async fn leaves(proxy: &Proxy, permit: &ConnectionPermit, is_idle: bool) {
 }
 
 /// Resolves at the idle timeout, or when the connection must make room. Forgets the last host after [`FORGET`].
-async fn idle_enough(shared: &SharedConnection, since: Instant, until: Instant) {
+async fn wait_until_idle(shared: &SharedConnection, since: Instant, until: Instant) {
     shared.permit.waits(since);
     let passed = async {
         sleep_until(until.min(since + FORGET)).await;

@@ -72,7 +72,7 @@ async fn negotiate(
         Err(Outcome::Refused(refusal)) => Some(refusal),
         Err(gone) => {
             conclude_unread(proxy, &Unread::default(), gone, peer, began);
-            return Some(Err(wrong("the client left before its password was verified")));
+            return Some(Err(handshake_error("the client left before its password was verified")));
         }
     };
     permit.waits(Instant::now());
@@ -86,7 +86,7 @@ async fn negotiate(
                 destination(io).await?.ok();
                 io.write_all(&reply(NOT_ALLOWED)).await?;
             }
-            let why = wrong(refusal.to_string());
+            let why = handshake_error(refusal.to_string());
             // The error was sent in SOCKS form.
             conclude_unread(proxy, &Unread::default(), Outcome::Refused(refusal), peer, began);
             return Err(why);
@@ -95,7 +95,7 @@ async fn negotiate(
             Ok(authority) => Ok(authority),
             Err((code, why)) => {
                 io.write_all(&reply(code)).await?;
-                Err(wrong(why))
+                Err(handshake_error(why))
             }
         }
     };
@@ -114,7 +114,7 @@ async fn negotiate_method(proxy: &Proxy, io: &mut Wire, peer: &Peer) -> io::Resu
     };
     if !methods.contains(&method) {
         io.write_all(&[VERSION, NO_METHOD]).await?;
-        return Err(wrong(if method == PASSWORD {
+        return Err(handshake_error(if method == PASSWORD {
             "the client does not offer password authentication"
         } else {
             "the client does not offer access without credentials"
@@ -165,7 +165,7 @@ async fn take_some(io: &mut Wire, length: u8) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn wrong(why: impl Into<String>) -> io::Error {
+fn handshake_error(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.into())
 }
 

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_that_fails_often_is_listed_however_many_have_failed_before() {
+    fn frequently_failing_host_is_listed_after_many_others() {
         let counters = Counters::default();
         (0..3 * MOST_HOSTS).for_each(|number| counters.failed_at(format!("once{number}"), "refused"));
         for number in 0..50 {

@@ -131,7 +131,7 @@ mod tests {
 
     /// A page that arrives in small pieces is not parsed again for each piece.
     #[test]
-    fn all_looks_at_a_page_take_few_steps() {
+    fn repeated_parsing_of_a_growing_page_takes_few_steps() {
         let page = "<head><meta name=description content=text>".repeat(1_500);
         let mut held = HeldPage {
             head: KeptHead::Http1(Vec::new()),

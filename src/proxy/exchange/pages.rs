@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_told_by_what_is_accepted_or_by_their_names() {
+    fn subresources_are_recognised_by_accept_or_file_name() {
         let browser = "image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8";
         for (accept, target) in [
             (browser, "/i"),

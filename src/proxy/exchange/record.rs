@@ -27,7 +27,7 @@ impl EndedExchange<'_> {
         for (name, entry) in ["robots", "tdmrep", "license_file"].into_iter().zip(&basis) {
             // A file that was never requested is left out.
             if let Some(entry) = entry.as_ref().filter(|entry| entry.answer.is_some() || entry.trouble.is_some()) {
-                draft.object(name, |members| rests_on(entry, members));
+                draft.object(name, |members| record_policy_file(entry, members));
             }
         }
         let (status, bytes_out) = self.sent(answer);
@@ -127,7 +127,7 @@ impl RequestVerdict<'_> {
 }
 
 /// Records the state of one of the site's policy files.
-fn rests_on(entry: &Entry, members: &mut Draft) {
+fn record_policy_file(entry: &Entry, members: &mut Draft) {
     if let Some(answer) = &entry.answer {
         members.number("status", answer.status.into());
         if let Some(digest) = digest_of(&answer.access) {

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sec_fetch_dest_tells_parts_of_a_page() {
+    fn sec_fetch_dest_identifies_subresources() {
         assert!(["image", "script", "style", "font", "Video"].into_iter().all(|dest| is_subresource(dest.as_bytes())));
         let pages = ["document", "iframe", "frame", "embed", "empty", "Document", ""];
         assert!(!pages.into_iter().any(|dest| is_subresource(dest.as_bytes())));

@@ -36,7 +36,7 @@ pub fn locate<'a>(
         let authority = match host.map(|host| parse(inside.scheme(), host)).transpose()? {
             Some(host) if host == *inside => host,
             // Like a name in the TLS handshake, Host may stand for an address that the client resolved.
-            Some(host) if stands_for(&host, inside) => host,
+            Some(host) if may_name_address(&host, inside) => host,
             Some(host) => return Err(mismatch(inside, &host)),
             None => inside.clone(),
         };
@@ -108,7 +108,7 @@ pub fn locate_http2<'a>(
     };
     if let Some(inside) = inside
         && authority != *inside
-        && !(scheme == Scheme::Http && stands_for(&authority, inside))
+        && !(scheme == Scheme::Http && may_name_address(&authority, inside))
     {
         return Err(mismatch(inside, &authority));
     }
@@ -145,7 +145,7 @@ fn asterisk(method: &str, target: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn stands_for(named: &Authority, inside: &Authority) -> bool {
+fn may_name_address(named: &Authority, inside: &Authority) -> bool {
     let is_plain = !inside.is_https();
     is_plain && inside.host().ip().is_some() && named.host().name().is_some() && named.port() == inside.port()
 }
@@ -163,7 +163,7 @@ mod tests {
     use crate::http1::{FieldRoom, read_request};
 
     /// Parses the head into authority and target.
-    fn asked(raw: &str, inside: Option<&Authority>) -> Result<(String, String), Refusal> {
+    fn parse_target(raw: &str, inside: Option<&Authority>) -> Result<(String, String), Refusal> {
         let via = Via::new(&"politely-0".into());
         let mut room = FieldRoom::new();
         let head = read_request(raw.as_bytes(), &mut 0, 64 * 1024, &mut room)?.expect("it is whole");
@@ -183,7 +183,11 @@ mod tests {
         ] {
             for host in ["a.example", "b.example:81"] {
                 let raw = format!("{target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-                assert_eq!(asked(&raw, None).unwrap(), ("http://a.example".to_owned(), path.to_owned()), "{target}");
+                assert_eq!(
+                    parse_target(&raw, None).unwrap(),
+                    ("http://a.example".to_owned(), path.to_owned()),
+                    "{target}"
+                );
             }
         }
     }
@@ -191,7 +195,7 @@ mod tests {
     #[test]
     fn inside_a_tunnel_the_authority_must_be_that_of_the_tunnel() {
         let tunnel = Authority::new(Scheme::Https, "a.example", None).unwrap();
-        let ok = asked("GET /x HTTP/1.1\r\nHost: A.example:443\r\n\r\n", Some(&tunnel)).unwrap();
+        let ok = parse_target("GET /x HTTP/1.1\r\nHost: A.example:443\r\n\r\n", Some(&tunnel)).unwrap();
         assert_eq!(ok, ("https://a.example".to_owned(), "/x".to_owned()));
         for other in [
             "GET / HTTP/1.1\r\nHost: b.example\r\n\r\n",
@@ -200,11 +204,11 @@ mod tests {
             "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
             "GET https://a.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n",
         ] {
-            let refusal = asked(other, Some(&tunnel)).unwrap_err();
+            let refusal = parse_target(other, Some(&tunnel)).unwrap_err();
             assert!(matches!(refusal, Refusal::AuthorityMismatch { .. }), "{other:?}: {refusal}");
         }
-        assert!(asked("OPTIONS * HTTP/1.1\r\nHost: a.example\r\n\r\n", Some(&tunnel)).is_ok());
-        let refusal = asked("GET * HTTP/1.1\r\nHost: a.example\r\n\r\n", Some(&tunnel)).unwrap_err();
+        assert!(parse_target("OPTIONS * HTTP/1.1\r\nHost: a.example\r\n\r\n", Some(&tunnel)).is_ok());
+        let refusal = parse_target("GET * HTTP/1.1\r\nHost: a.example\r\n\r\n", Some(&tunnel)).unwrap_err();
         assert!(matches!(refusal, Refusal::BadRequest { .. }), "{refusal}");
     }
 
@@ -212,23 +216,26 @@ mod tests {
     fn inside_a_plain_tunnel_a_name_replaces_an_address() {
         let tunnel = |url| Authority::from_url(url).unwrap();
         let raw = "GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n";
-        let ok = asked(raw, Some(&tunnel("http://192.0.2.1"))).unwrap();
+        let ok = parse_target(raw, Some(&tunnel("http://192.0.2.1"))).unwrap();
         assert_eq!(ok, ("http://a.example".to_owned(), "/x".to_owned()));
         for other in ["http://192.0.2.1:81", "https://192.0.2.1", "http://b.example"] {
-            assert!(matches!(asked(raw, Some(&tunnel(other))), Err(Refusal::AuthorityMismatch { .. })), "{other}");
+            assert!(
+                matches!(parse_target(raw, Some(&tunnel(other))), Err(Refusal::AuthorityMismatch { .. })),
+                "{other}"
+            );
         }
         let raw = "GET /x HTTP/1.1\r\nHost: 192.0.2.2\r\n\r\n";
-        assert!(asked(raw, Some(&tunnel("http://192.0.2.1"))).is_err());
+        assert!(parse_target(raw, Some(&tunnel("http://192.0.2.1"))).is_err());
     }
 
     #[test]
     fn connect_requires_a_host_and_a_port() {
         for good in ["a.example:443", "[::1]:9", "A.Example:8443"] {
-            assert!(asked(&format!("CONNECT {good} HTTP/1.1\r\nHost: {good}\r\n\r\n"), None).is_ok(), "{good}");
+            assert!(parse_target(&format!("CONNECT {good} HTTP/1.1\r\nHost: {good}\r\n\r\n"), None).is_ok(), "{good}");
         }
         for host in ["a.example", "a.example:1", "b.example:443", "127.0.0.1:3128"] {
             let (authority, _) =
-                asked(&format!("CONNECT a.example:8445 HTTP/1.1\r\nHost: {host}\r\n\r\n"), None).unwrap();
+                parse_target(&format!("CONNECT a.example:8445 HTTP/1.1\r\nHost: {host}\r\n\r\n"), None).unwrap();
             assert_eq!(authority, "https://a.example:8445", "{host}");
         }
         for bad in [
@@ -239,7 +246,7 @@ mod tests {
             "CONNECT u@a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n",
             "CONNECT a.example:99999 HTTP/1.1\r\nHost: a.example:99999\r\n\r\n",
         ] {
-            assert!(matches!(asked(bad, None), Err(Refusal::BadRequest { .. })), "{bad:?}");
+            assert!(matches!(parse_target(bad, None), Err(Refusal::BadRequest { .. })), "{bad:?}");
         }
     }
 
@@ -254,9 +261,9 @@ mod tests {
             "GET a.example HTTP/1.1\r\nHost: a.example\r\n\r\n",
             "GET http://a.example/ HTTP/1.1\r\n\r\n",
         ] {
-            assert!(matches!(asked(raw, None), Err(Refusal::BadRequest { .. })), "{raw:?}");
+            assert!(matches!(parse_target(raw, None), Err(Refusal::BadRequest { .. })), "{raw:?}");
         }
-        let refusal = asked("GET / HTTP/1.1\r\nHost: 127.0.0.1:3128\r\n\r\n", None).unwrap_err();
+        let refusal = parse_target("GET / HTTP/1.1\r\nHost: 127.0.0.1:3128\r\n\r\n", None).unwrap_err();
         assert!(matches!(refusal, Refusal::NotAProxyRequest));
     }
 }

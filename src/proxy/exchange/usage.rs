@@ -1,4 +1,4 @@
-//! Usage preferences in answers (docs/usage.md): all are noted. If an answer says no to the declared purpose, its body is
+//! Usage preferences in answers (docs/usage.md). All are recorded. If an answer says no to the declared purpose, its body is
 //! not delivered, and repeated requests are refused without asking the site while that answer is fresh.
 
 use super::Exchange;

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn unconfigured_names_get_no_entry_and_busy_addresses_stay() {
+    fn unconfigured_users_get_no_entry_and_busy_addresses_are_kept() {
         let (configured, unknown) = (users(1), users(2).remove(1));
         let counters = counters(&configured);
         let network = |host: u16| [0x2001, 0xdb8, 0, 0, 0, 0, 0, host];

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_without_budget_is_woken_too() {
+    async fn timer_fires_for_a_task_without_coop_budget() {
         let mut timer = Timer::new();
         let at = Instant::now() + Duration::from_secs(1);
         let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();

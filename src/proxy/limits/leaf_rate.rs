@@ -42,7 +42,7 @@ mod tests {
     const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_goes_at_once_and_the_rest_one_by_one() {
+    async fn burst_is_allowed_at_once_and_the_rest_at_the_rate() {
         let leaf_rate = LeafRate::new();
         for _ in 0..2 {
             let began = Instant::now();
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_leaves_before_the_turn_takes_none() {
+    async fn abandoned_wait_uses_no_turn() {
         let leaf_rate = LeafRate::new();
         join_all((0..BURST).map(|_| leaf_rate.turn(ONE))).await;
         let mut abandoned: Vec<_> = (0..5000).map(|_| Box::pin(leaf_rate.turn(ONE))).collect();

@@ -112,7 +112,7 @@ mod tests {
 
     /// The search for room scans all connections, so it must be rare.
     #[tokio::test(start_paused = true)]
-    async fn whoever_is_refused_again_and_again_has_looked_for_room_once() {
+    async fn repeated_refusals_search_for_room_once() {
         let (clients, looks) = (Clients::default(), Cell::new(0));
         let enter = |is_found| {
             let look = || {

@@ -59,7 +59,7 @@ mod tests {
     const OTHER: ClientId = ClientId(2);
 
     #[tokio::test(start_paused = true)]
-    async fn each_connection_has_one_place_and_each_client_as_many_as_remain_free() {
+    async fn each_connection_gets_one_stream_and_each_client_as_many_as_remain_free() {
         let (streams, one, more, other) =
             (Streams::new(4), AtomicBool::default(), AtomicBool::default(), AtomicBool::default());
         let mut held = Vec::new();

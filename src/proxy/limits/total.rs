@@ -292,7 +292,7 @@ mod tests {
 
     /// A connection waits before its first request, and again after an answer.
     #[tokio::test(start_paused = true)]
-    async fn a_connection_makes_room_when_it_has_waited_for_a_moment() {
+    async fn connection_can_be_evicted_after_a_moment_of_idleness() {
         for is_used in [false, true] {
             let room = Room::new(1);
             let permit = room.permit(ONE, || 10).await;
@@ -313,7 +313,7 @@ mod tests {
 
     /// A flood at the limit is cheap, however many connections there are.
     #[tokio::test(start_paused = true)]
-    async fn who_makes_room_next_is_known_without_a_look_at_all_connections() {
+    async fn next_connection_to_evict_is_found_without_a_scan() {
         for open in [100, 100_000] {
             let room = Room::new(open);
             let began = Instant::now();
@@ -348,7 +348,7 @@ mod tests {
 
     /// Models a tunnel, which counts as waiting only from a later time on.
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_wait_yet_makes_no_room_and_one_of_a_user_makes_it_for_that_user() {
+    async fn connection_not_idle_yet_is_not_evicted_and_a_users_only_for_that_user() {
         let room = Room::new(9);
         let permit = room.permit(ONE, || 10).await;
         permit.set_user(Some("alice"));
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_one_address_has_of_more_than_half_gives_way_to_another_address() {
+    async fn address_with_over_half_of_the_places_makes_room_for_another() {
         let room = Room::new(8);
         let mut held = Vec::new();
         while let Some(permit) = room.take(ONE, 10) {

@@ -29,7 +29,7 @@ pub(super) fn find(outline: &Outline<'_>, policy_tokens: &[ProductToken], findin
                 findings.warn("group-repeated", at, message, hint, related);
             }
         }
-        interrupted(group, findings);
+        pace_between_agents(group, findings);
         without_rules(group, findings);
         for_no_crawler(group, outline, policy_tokens, findings);
     }
@@ -43,7 +43,7 @@ fn name(value: &[u8]) -> Vec<u8> {
 }
 
 /// Finds lines between two user agents that seem to end the group of the first user agent, but do not.
-fn interrupted(group: &[OutlineEntry], findings: &mut Findings<'_>) {
+fn pace_between_agents(group: &[OutlineEntry], findings: &mut Findings<'_>) {
     let mut above: Option<&OutlineEntry> = None;
     for pair in group.windows(2) {
         let [before, agent] = pair else { continue };

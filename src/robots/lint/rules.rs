@@ -22,12 +22,12 @@ pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut
             .iter()
             .filter(|entry| matches!(entry.key, RecordKey::Allow | RecordKey::Disallow) && !entry.value.is_empty());
         let rules: Vec<LintRule<'_>> = rules.map(|entry| LintRule::new(entry, outline)).collect();
-        let same = same(&rules);
+        let same = equal_rules(&rules);
         let mut alive = vec![true; rules.len()];
         for Dead { rule, .. } in &same {
             alive[*rule] = false;
         }
-        for Dead { rule, because, why } in same.into_iter().chain(covered(&rules, &alive, &mut budget)) {
+        for Dead { rule, because, why } in same.into_iter().chain(covered_rules(&rules, &alive, &mut budget)) {
             report(&rules[rule], &rules[because], why, outline, findings);
         }
     }
@@ -75,7 +75,7 @@ enum Why {
 }
 
 /// Finds rules for the same paths, of which only one can decide.
-fn same(rules: &[LintRule<'_>]) -> Vec<Dead> {
+fn equal_rules(rules: &[LintRule<'_>]) -> Vec<Dead> {
     let mut strongest: HashMap<(&[u8], bool), usize> = HashMap::new();
     let mut dead = Vec::new();
     for (rule, LintRule { shape, allows, .. }) in rules.iter().enumerate() {
@@ -105,7 +105,7 @@ fn same(rules: &[LintRule<'_>]) -> Vec<Dead> {
 }
 
 /// Finds rules that a longer rule covers. Only a pattern with stars can be longer than a pattern that it covers.
-fn covered(rules: &[LintRule<'_>], alive: &[bool], budget: &mut usize) -> Vec<Dead> {
+fn covered_rules(rules: &[LintRule<'_>], alive: &[bool], budget: &mut usize) -> Vec<Dead> {
     let mut starred: Vec<usize> = (0..rules.len()).filter(|&rule| rules[rule].shape.text.contains(&STAR)).collect();
     // Sorts the longest rules first, and equally long rules in the file's order.
     starred.sort_by_key(|&rule| Reverse(rules[rule].shape.bytes));

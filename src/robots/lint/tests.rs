@@ -19,7 +19,7 @@ fn find_for(file: &[u8], host: Option<&str>) -> Vec<String> {
 }
 
 #[test]
-fn a_good_file_has_none() {
+fn valid_file_has_no_findings() {
     for file in [
         "",
         "# only a comment",
@@ -61,7 +61,7 @@ fn the_parsers_warnings_are_findings() {
 }
 
 #[test]
-fn what_is_no_text_is_reported_for_what_it_is() {
+fn file_that_is_not_text_is_reported_as_such() {
     let rules = "User-agent: *\nDisallow: /";
     let utf16 = |bytes: fn(u16) -> [u8; 2], mark: &str| -> Vec<u8> {
         format!("{mark}{rules}").encode_utf16().flat_map(bytes).collect()
@@ -85,7 +85,7 @@ fn what_is_no_text_is_reported_for_what_it_is() {
 }
 
 #[test]
-fn what_a_line_itself_tells_is_in_the_words() {
+fn finding_describes_the_value_of_its_line() {
     for (line, message, hint) in [
         ("Crawl-delay: -2", "a negative delay", "write a decimal number"),
         ("Crawl-delay: nan", "not a finite number", "write a decimal number"),
@@ -106,7 +106,7 @@ fn what_a_line_itself_tells_is_in_the_words() {
 }
 
 #[test]
-fn a_delay_is_said_to_be_ignored_if_and_only_if_it_is() {
+fn delay_is_reported_exactly_if_the_parser_ignores_it() {
     for number in ["5", "0.5", "-1", "", "."] {
         for unit in ["", "s", " s", "m", " m", " minutes", "h", " hours", "d", " day", ":30", ", please", "x"] {
             let robots =
@@ -118,7 +118,7 @@ fn a_delay_is_said_to_be_ignored_if_and_only_if_it_is() {
 }
 
 #[test]
-fn groups_that_say_less_or_more_than_they_seem_to() {
+fn misleading_groups_are_reported() {
     for (file, expected) in [
         (
             "User-agent: a\nUser-agent: A/2\nDisallow: /",
@@ -140,7 +140,7 @@ fn groups_that_say_less_or_more_than_they_seem_to() {
 }
 
 #[test]
-fn rules_that_never_decide_name_the_one_that_does() {
+fn rule_that_never_decides_names_the_deciding_one() {
     for (rules, expected) in [
         ("Disallow: /a\nDisallow: /a", &["3:11+2 same-rule-twice -> 2:11"][..]),
         ("Disallow: /%61\nDisallow: /a", &["3:11+2 same-when-decoded -> 2:11"]),
@@ -160,7 +160,7 @@ fn rules_that_never_decide_name_the_one_that_does() {
 }
 
 #[test]
-fn of_a_rule_that_may_decide_nothing_is_said() {
+fn rule_that_may_decide_is_not_reported() {
     for rules in [
         "Disallow: /\nAllow: /a",
         "Disallow: /a\nAllow: /a$",
@@ -177,7 +177,7 @@ fn of_a_rule_that_may_decide_nothing_is_said() {
 }
 
 #[test]
-fn delays_that_nobody_keeps_or_that_mean_something_else() {
+fn long_and_misread_delays_are_reported() {
     for (line, expected) in [
         ("Crawl-delay: 301", &["2:14+3 long-delay"][..]),
         ("Request-rate: 1/10m", &["2:15+5 long-delay"]),
@@ -190,7 +190,7 @@ fn delays_that_nobody_keeps_or_that_mean_something_else() {
 }
 
 #[test]
-fn sitemaps_that_cannot_be_had() {
+fn unreachable_sitemaps_are_reported() {
     let blocked = "User-agent: *\nDisallow: /maps\nSitemap: https://Example.com/maps/1.xml\n";
     assert_eq!(find(blocked), ["3:10+30 sitemap-blocked -> 2:11"]);
     assert_eq!(find_for(blocked.as_bytes(), Some("example.com")), ["3:10+30 sitemap-blocked -> 2:11"]);
@@ -201,7 +201,7 @@ fn sitemaps_that_cannot_be_had() {
 }
 
 #[test]
-fn columns_are_characters_whatever_the_bytes() {
+fn columns_count_characters() {
     for (file, expected) in [
         (&b"\xEF\xBB\xBFDisallow: /"[..], "1:1+8 rule-without-agent"),
         (b"User-agent: *\r\nDisallow: /\xC3\xBC%zz\r\n", "2:13+3 bad-escape"),
@@ -220,7 +220,7 @@ fn columns_are_characters_whatever_the_bytes() {
 }
 
 #[test]
-fn what_is_too_long_is_reported_once() {
+fn overlong_file_and_line_are_reported_once() {
     let mut file = String::from("User-agent: *\n");
     while file.len() <= ParseOptions::MIN_SIZE {
         file += &format!("Disallow: /{}\n", file.len());
@@ -231,7 +231,7 @@ fn what_is_too_long_is_reported_once() {
 }
 
 #[test]
-fn a_file_full_of_faults_shows_the_first_of_them() {
+fn number_of_findings_is_bounded() {
     let repeated = "Disallow: /a\n".repeat(3_000);
     for (faults, last) in [("", "1003:11+2 too-many"), (&*"nothing\n".repeat(3_000), "1002:1+7 too-many")] {
         let found = find(&format!("User-agent: *\n{faults}{repeated}"));
@@ -242,7 +242,7 @@ fn a_file_full_of_faults_shows_the_first_of_them() {
 
 /// Half a megabyte of patterns that could all cover each other must not stall the lint.
 #[test]
-fn the_comparison_of_patterns_has_an_end() {
+fn comparison_of_patterns_is_bounded() {
     let file: String = (0..40_000).map(|n| format!("Disallow:*{n:x}*\n")).collect();
     assert!(find(&format!("User-agent:*\n{file}")).len() <= 1_001);
 }

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_ignored() {
+    fn invalid_delay_is_ignored() {
         for value in
             ["", "word", "-1", "+1", "NaN", "inf", "infinity", "1.2.1", "1.a0", "10a", ".", "1e3", "s", "1,5x\u{fc}"]
         {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn visit_times_may_span_midnight() {
+    fn visit_time_may_span_midnight() {
         let at = |value: &str, minute| VisitTime::parse(value.as_bytes()).map(|time| time.contains(minute));
         assert_eq!(at("0600-0845", 6 * 60), Some(true));
         assert_eq!(at("06:00 - 08:45", 8 * 60 + 46), Some(false));

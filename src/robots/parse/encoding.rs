@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_read_in_both_orders_with_and_without_a_mark_whatever_it_begins_with() {
+    fn wide_encodings_are_read_in_both_byte_orders_with_or_without_a_mark() {
         for begin in
             ["", "# \u{442}\u{435}\u{441}\u{442}\n", "\u{4e00}\u{4e00}\n", "\u{e9}\n", "\u{1f600}", "\u{100}\n"]
         {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_well_formed_is_replaced() {
+    fn ill_formed_characters_are_replaced() {
         let odd = [&two("\u{feff}a", u16::to_le_bytes)[..], b"b"].concat();
         assert_eq!(detect(&odd, false), wide("\u{feff}a"));
         let half = [0xFEFF, 0xD800, 0x61].map(u16::to_be_bytes).concat();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_left_as_they_are() {
+    fn files_in_other_encodings_are_unchanged() {
         for file in [
             &b""[..],
             b"U",
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn no_encoding_has_three_bytes_a_letter_or_five_or_eight() {
+    fn only_two_and_four_bytes_per_letter_are_encodings() {
         for width in [3, 5, 6, 7, 8] {
             for begin in [0, width - 1] {
                 let spread = b"User-agent: *\nDisallow: /\n"
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_encodings_neither_is_the_files() {
+    fn mixed_encodings_are_not_decoded() {
         let text = "User-agent: *\nDisallow: /private\n";
         let [le, be, le32, be32] = all(text);
         let bytes = text.as_bytes();

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_have_no_case() {
+    fn keys_ignore_case() {
         let keys = [
             "user-agent",
             "allow",

@@ -185,7 +185,7 @@ mod tests {
 
     /// A line that ends before the limit is read, whatever ends it.
     #[test]
-    fn the_lines_of_a_file_that_is_too_long_are_read_up_to_the_last_end_of_one() {
+    fn overlong_file_is_read_up_to_its_last_complete_line() {
         for end in [&b"\n"[..], b"\r", b"\0", b"\r\n"] {
             let lines = [b"User-agent: *\nDisallow: /last", end].concat();
             let comment = [&lines[..], &[b'#'; ParseOptions::MIN_SIZE]].concat();
@@ -198,7 +198,7 @@ mod tests {
 
     /// The limit counts the bytes as sent.
     #[test]
-    fn a_file_in_utf16_that_is_short_enough_is_read_to_its_end_however_long_it_is_in_utf8() {
+    fn size_limit_of_a_utf16_file_counts_bytes_as_sent() {
         let file = utf16(255_900, "Disallow: /last");
         assert!(file.len() <= ParseOptions::MIN_SIZE);
         let read = RobotsTxt::parse(&file);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_utf16_that_is_too_long_is_cut_at_a_line_end() {
+    fn overlong_utf16_file_is_cut_at_a_line_end() {
         let file = utf16(256_200, "Disallow: /last");
         let read = RobotsTxt::parse(&file);
         assert!(is_allowed(&read));

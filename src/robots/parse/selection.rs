@@ -32,7 +32,7 @@ impl Groups {
         let (mut sections, mut is_cut) = self.sections_naming(tokens, source, options, budget);
         if sections.is_empty() {
             let stars = if options.first_star_group { &self.stars[..self.stars.len().min(1)] } else { &self.stars };
-            let (stars, are_cut) = affordable(stars, budget);
+            let (stars, are_cut) = within_budget(stars, budget);
             sections.extend_from_slice(stars);
             is_cut |= are_cut;
         }
@@ -87,7 +87,8 @@ impl Groups {
                 UserAgentMatch::Prefix => is_prefix,
                 UserAgentMatch::Substring => is_substring,
                 UserAgentMatch::Exact => {
-                    let (named, are_cut) = affordable(self.names_beginning(leading_token(token), text, budget), budget);
+                    let (named, are_cut) =
+                        within_budget(self.names_beginning(leading_token(token), text, budget), budget);
                     // A name with other characters matches only a value that equals it (RFC 9309 §2.2.1, crawler-commons: the token ends at
                     // the first other character).
                     let is_any = is_token(token);
@@ -127,7 +128,7 @@ impl Groups {
 }
 
 /// The first items of a slice, as many as the budget has steps for, and whether there are more.
-fn affordable<'a, T>(named: &'a [T], budget: &mut StepBudget) -> (&'a [T], bool) {
+fn within_budget<'a, T>(named: &'a [T], budget: &mut StepBudget) -> (&'a [T], bool) {
     let count = named.len().min(budget.left() / SECTION);
     let is_cut = budget.spend(named.len() * SECTION).is_err();
     (&named[..count], is_cut)

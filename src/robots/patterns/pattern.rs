@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_stars_is_one() {
+    fn consecutive_stars_are_one() {
         let (text, _, bytes) = normalise(format!("/{}Q", "*".repeat(16_000)).as_bytes());
         assert_eq!((text.as_slice(), bytes), (&[b'/', STAR, b'Q'][..], 16_002));
     }

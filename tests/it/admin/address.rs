@@ -29,7 +29,7 @@ pub async fn json(address: SocketAddr, method: &str, target: &str) -> Value {
     serde_json::from_slice(&response.body).unwrap_or_else(|_| panic!("{target}: {}", response.text()))
 }
 
-/// What is forwarded counts when all is over, which its client may see a moment earlier.
+/// Waits until both requests are counted: that is after the end of the answer, which the client sees a moment earlier.
 async fn counted(admin: SocketAddr) {
     while json(admin, "GET", "/api/v1/status").await["requests"]["forwarded"] == 0 {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -60,7 +60,7 @@ pub fn escaped(authority: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_says_how_things_stand() {
+async fn status_shows_mode_listeners_counters_and_hosts() {
     let origin = origin(|_| Reply::text(format!("{KEEP_OUT}Crawl-delay: 0.5\nSitemap: http://a/s\n"))).await;
     let proxy = Proxy::start(&format!("{ON}\nhosts: {{ denied.example: {{ intercept: deny }} }}")).await;
     let admin = proxy.admin_address();
@@ -99,7 +99,7 @@ async fn it_says_how_things_stand() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_counts_for_prometheus_and_hands_out_what_clients_need() {
+async fn metrics_and_client_setup_files_are_served() {
     let origin = origin(|_| Reply::text(KEEP_OUT)).await;
     let proxy = Proxy::start(ON).await;
     let admin = proxy.admin_address();
@@ -151,9 +151,8 @@ async fn a_refresh_fetches_again_at_once() {
     assert_eq!(fetches.load(Ordering::SeqCst), 2);
 }
 
-/// That is no failure of the site's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refresh_of_what_egress_denies_says_nothing_of_the_site() {
+async fn refresh_refused_by_egress_does_not_mark_the_site_unreachable() {
     let origin = origin(|_| Reply::text(KEEP_OUT)).await;
     let proxy = Proxy::start(&format!("{ON}\negress: {{ deny: [127.0.0.0/8, '::1/128'] }}")).await;
     let target = format!("/api/v1/authorities/{}/refresh", escaped(&origin.url("")));
@@ -164,9 +163,9 @@ async fn a_refresh_of_what_egress_denies_says_nothing_of_the_site() {
     assert_eq!(origin.log.count("/robots.txt"), 1);
 }
 
-/// With a token of the operator's own, too: a page that has guessed or been told it is another site's all the same.
+/// Also with the operator's own token: a page of another site may have learnt it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn other_sites_and_other_names_are_refused() {
+async fn requests_from_other_origins_and_with_unknown_host_names_are_refused() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), ADMIN_TOKEN).expect("it is writable");
     let file = file.path().display();
@@ -202,9 +201,8 @@ async fn other_sites_and_other_names_are_refused() {
     }
 }
 
-/// Names are read where they are used: a reload brings them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reload_adds_a_name_and_one_that_lets_all_in_is_refused() {
+async fn reload_can_add_admin_hosts_but_not_a_wildcard_for_all() {
     let proxy = Binary::serve(ON).await;
     let admin: SocketAddr = proxy.admin().parse().expect("an address");
     let named = "Host: proxy.example\r\n";
@@ -218,7 +216,7 @@ async fn a_reload_adds_a_name_and_one_that_lets_all_in_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_sees_other_clients_without_the_token() {
+async fn api_requires_the_token() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), "s3cret\n").expect("it is writable");
     let yaml = format!("admin: {{ address: '127.0.0.1:0', token_file: '{}' }}", file.path().display());
@@ -254,7 +252,7 @@ async fn on_other_interfaces_only_health_is_shown_without_the_token() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_is_made_where_none_is_given_and_the_commands_find_it() {
+async fn missing_admin_token_is_created_and_found_by_commands() {
     let store = tempfile::tempdir().expect("a temporary directory");
     let path = store.path().join("new");
     let at = path.to_str().expect("UTF-8");
@@ -276,7 +274,7 @@ async fn a_token_is_made_where_none_is_given_and_the_commands_find_it() {
     proxy.stop().await;
 }
 
-/// As where the disk is full: here a folder has its name.
+/// A directory with the token's file name prevents storing it, like a full disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_could_not_be_stored_is_made_at_a_reload() {
     let store = tempfile::tempdir().expect("a temporary directory");
@@ -295,9 +293,9 @@ async fn a_token_that_could_not_be_stored_is_made_at_a_reload() {
     assert_eq!(asked(admin, "GET", "/api/v1/status", &shown(token.trim())).await.status(), 200);
 }
 
-/// While the proxy does not run, its port is free to everybody of the machine.
+/// While the proxy does not run, any user of the machine can take its port.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_taken_the_port_does_not_hear_the_token() {
+async fn commands_do_not_send_the_token_to_another_users_process() {
     use std::io::{Read, Write};
     // SAFETY: it takes nothing.
     if unsafe { libc::geteuid() } != 0 {
@@ -333,7 +331,7 @@ async fn who_has_taken_the_port_does_not_hear_the_token() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_proxy_never_leads_to_its_own_admin_address() {
+async fn proxied_request_to_the_admin_address_is_refused_as_a_loop() {
     let proxy = Proxy::start(ON).await;
     let refused = proxy.get(&format!("http://{}/api/v1/status", proxy.admin_address())).await;
     assert_eq!(refused.status(), 508, "{}", refused.text());
@@ -346,7 +344,7 @@ pub fn admin_of(proxy: &Binary) -> SocketAddr {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_commands_status_and_refresh_ask_it() {
+async fn status_and_refresh_commands_use_the_admin_api() {
     let origin = origin(|_| Reply::text(KEEP_OUT)).await;
     let proxy = Binary::serve(ON).await;
     crate::support::eventually("its address", || proxy.output().contains("admin address")).await;
@@ -376,7 +374,7 @@ async fn the_commands_status_and_refresh_ask_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn refresh_says_that_a_licence_file_cannot_be_fetched() {
+async fn refresh_reports_a_licence_file_that_cannot_be_fetched() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("License: http://127.0.0.1:1/license.xml\n"),
         _ => Reply::status(404),
@@ -393,7 +391,7 @@ async fn refresh_says_that_a_licence_file_cannot_be_fetched() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reload_applies_the_file_or_shows_its_faults() {
+async fn reload_endpoint_applies_the_file_or_returns_its_faults() {
     let proxy = Binary::serve(ON).await;
     crate::support::eventually("its address", || proxy.output().contains("admin address")).await;
     let admin = admin_of(&proxy);
@@ -410,7 +408,7 @@ async fn a_reload_applies_the_file_or_shows_its_faults() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_taken_port_is_reported_with_what_to_do() {
+async fn admin_port_in_use_is_reported_with_a_hint() {
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = taken.local_addr().expect("bound");
     let file = tempfile::NamedTempFile::new().expect("a temporary file");

@@ -9,7 +9,7 @@ use std::time::Duration;
 const IMPATIENT: &str = "admin: { address: '127.0.0.1:0' }\nlimits: { header_timeout: 300ms }";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn half_a_head_is_given_up() {
+async fn incomplete_request_head_times_out() {
     let proxy = Proxy::start(IMPATIENT).await;
     for half in ["", "GET /healthz HTTP/1.1\r\nHost: a\r\n"] {
         let mut client = Client::open(proxy.admin_address()).await;
@@ -18,9 +18,9 @@ async fn half_a_head_is_given_up() {
     }
 }
 
-/// Each byte in time, the head not.
+/// No single byte is late, but the head as a whole is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_that_drips_is_given_up() {
+async fn dripping_request_head_times_out() {
     let proxy = Proxy::start(IMPATIENT).await;
     let mut client = Client::open(proxy.admin_address()).await;
     client.send("GET /healthz HTTP/1.1\r\nX-Slow: ").await;
@@ -54,15 +54,15 @@ async fn held(proxy: &Proxy) -> Vec<Client> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_hold_connections_hold_off_nobody_for_long() {
+async fn new_client_is_served_although_others_hold_all_connections() {
     let proxy = Proxy::start(IMPATIENT).await;
     let _held = held(&proxy).await;
     assert_eq!(asked(proxy.admin_address(), "GET", "/healthz", "").await.status(), 200);
 }
 
-/// They would have an hour.
+/// Their timeout is an hour.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn heads_that_do_not_end_make_room_for_who_asks() {
+async fn incomplete_heads_are_closed_to_make_room_for_a_new_client() {
     let proxy = Proxy::start(&format!("{ON}\nlimits: {{ header_timeout: 1h }}")).await;
     let _held = held(&proxy).await;
     assert_eq!(asked(proxy.admin_address(), "GET", "/healthz", "").await.status(), 200);
@@ -81,14 +81,14 @@ fn deaf(proxy: &Proxy) -> Socket {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn clients_that_read_no_answer_make_room_for_who_asks() {
+async fn clients_that_do_not_read_are_closed_to_make_room_for_a_new_client() {
     let proxy = Proxy::start(&format!("{ON}\nlimits: {{ header_timeout: 1h }}")).await;
     let _deaf: Vec<Socket> = tokio::task::block_in_place(|| (0..256).map(|_| deaf(&proxy)).collect());
     assert_eq!(asked(proxy.admin_address(), "GET", "/healthz", "").await.status(), 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn half_a_head_does_not_hold_up_the_end() {
+async fn incomplete_head_does_not_delay_shutdown() {
     let proxy = Proxy::start(&format!("{ON}\nlimits: {{ header_timeout: 1h }}")).await;
     let mut client = Client::open(proxy.admin_address()).await;
     client.send("GET /healthz HTTP/1.1\r\n").await;

@@ -36,7 +36,7 @@ async fn refusals_are_shown_with_their_reasons() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_each_user_has_asked_is_told() {
+async fn users_endpoint_counts_each_users_requests() {
     let origin = origin(|_| Reply::text(KEEP_OUT)).await;
     let proxy = Proxy::start(&format!("{ON}\n{}", users("budget: { requests: 5, per: day }"))).await;
     let admin = proxy.admin_address();
@@ -49,7 +49,7 @@ async fn what_each_user_has_asked_is_told() {
         client.send(request(&origin.url(target), user)).await;
         assert_eq!(client.response().await.status(), status, "{target} {user}");
     }
-    // What the proxy itself serves for setting clients up is nobody's crawl.
+    // Requests for the proxy's own setup pages are not counted for users.
     for target in ["/ca.pem", "/"] {
         client.send(request(&format!("http://politely.invalid{target}"), "alice")).await;
         assert_eq!(client.response().await.status(), 200, "{target}");
@@ -59,7 +59,7 @@ async fn what_each_user_has_asked_is_told() {
     assert_eq!(other.response().await.status(), 200);
     let all = async || json(admin, "GET", "/api/v1/users").await;
     let mut told = all().await;
-    // What is forwarded counts when all is over.
+    // Forwarded requests are counted after the end of the answer.
     while told.as_array().map(Vec::len) != Some(3) || told[0]["forwarded"] != 2 {
         tokio::time::sleep(Duration::from_millis(5)).await;
         told = all().await;
@@ -89,13 +89,13 @@ async fn what_each_user_has_asked_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_report_mode_lets_through_is_recorded_as_such() {
+async fn report_mode_decisions_are_recorded_as_not_enforced() {
     let origin = origin(|_| Reply::text(KEEP_OUT)).await;
     let proxy = Proxy::start(&format!("{ON}\nmode: report")).await;
     let admin = proxy.admin_address();
     assert_eq!(proxy.get(&origin.url("/private")).await.status(), 200);
     let mut told = Value::Null;
-    // It is told when all is over.
+    // The decision is published after the end of the answer.
     while told[0].is_null() {
         told = json(admin, "GET", "/api/v1/decisions").await;
     }
@@ -106,7 +106,7 @@ async fn what_report_mode_lets_through_is_recorded_as_such() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_tells_each_refusal_as_it_comes_until_the_proxy_stops() {
+async fn event_stream_sends_each_refusal_until_shutdown() {
     let origin = origin(|_| Reply::text(KEEP_OUT)).await;
     let proxy = Proxy::start(ON).await;
     let admin = proxy.admin_address();
@@ -154,7 +154,7 @@ async fn the_configuration_in_force_is_shown_without_secrets() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_page_for_people_runs_no_script_but_its_own() {
+async fn dashboard_csp_allows_only_its_own_scripts() {
     let proxy = Proxy::start(ON).await;
     let admin = proxy.admin_address();
     let page = asked(admin, "GET", "/", "").await;
@@ -170,7 +170,7 @@ async fn the_page_for_people_runs_no_script_but_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_description_names_what_is_there() {
+async fn openapi_description_lists_existing_endpoints() {
     let origin = origin(|_| Reply::text(KEEP_OUT)).await;
     let proxy = Proxy::start(ON).await;
     let admin = proxy.admin_address();
@@ -254,7 +254,7 @@ fn fits(description: &Value, schema: &Value, value: &Value, at: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_explanation_minds_what_is_configured_for_the_host() {
+async fn explain_endpoint_applies_the_settings_of_the_host() {
     let origin = origin(|_| Reply::text(format!("{KEEP_OUT}\nUser-agent: OtherBot\nDisallow: /other\n"))).await;
     let proxy = Proxy::start(&format!(
         "{ON}\nhosts: {{ 'b.localhost': {{ robots: ignore }}, 'c.localhost': {{ robots: report, crawl_delay: 2s }}, \
@@ -281,9 +281,9 @@ async fn an_explanation_minds_what_is_configured_for_the_host() {
     }
 }
 
-/// As `politely explain` does.
+/// Like `politely explain`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_the_site_cannot_be_asked_there_is_no_explanation() {
+async fn explain_endpoint_fails_if_robots_txt_cannot_be_fetched() {
     let directory = tempfile::tempdir().unwrap();
     let library = preload(directory.path(), "int getaddrinfo(void) { return -3; /* EAI_AGAIN */ }\n");
     let yaml = format!("{ON}\nhosts: {{ ignored.example: {{ robots: ignore }} }}");
@@ -294,14 +294,14 @@ async fn where_the_site_cannot_be_asked_there_is_no_explanation() {
     let why =
         "cannot read https://nowhere.example/robots.txt: the proxy has reached a limit of its own (cannot resolve";
     assert!(none.text().contains(why), "{}", none.text());
-    // Its robots.txt does not matter.
+    // A host with `robots: ignore` needs no robots.txt.
     assert_eq!(told("ignored.example").await.status(), 200);
     proxy.stop().await;
 }
 
-/// As `politely explain --user` does.
+/// Like `politely explain --user`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_explanation_for_a_user_is_by_that_users_terms() {
+async fn explain_endpoint_applies_the_users_settings() {
     let origin =
         origin(|_| Reply::text("User-agent: AnnaBot\nDisallow: /anna\n\nUser-agent: *\nDisallow: /all\n")).await;
     let proxy = Proxy::start(&format!(
@@ -331,7 +331,7 @@ async fn an_explanation_for_a_user_is_by_that_users_terms() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reload_that_changes_how_files_are_read_holds_for_those_at_hand() {
+async fn reload_of_parse_options_reinterprets_cached_files() {
     // The 1996 reading takes the first rule that matches, RFC 9309 the longest.
     let origin = origin(|_| Reply::text("User-agent: *\nAllow: /\nDisallow: /private\n")).await;
     let proxy = Binary::serve(ON).await;
@@ -358,7 +358,7 @@ async fn a_reload_that_changes_how_files_are_read_holds_for_those_at_hand() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn held_requests_are_listed_with_their_client_and_what_is_left() {
+async fn held_requests_are_listed_with_client_and_remaining_wait() {
     let origin = origin(|_| Reply::text("User-agent: *\nCrawl-delay: 200\n")).await;
     let proxy = Proxy::start(&format!("{ON}\npace: {{ max_wait: 10m }}")).await;
     let admin = proxy.admin_address();
@@ -384,9 +384,9 @@ async fn held_requests_are_listed_with_their_client_and_what_is_left() {
     assert_eq!(json(admin, "GET", "/api/v1/authorities").await[0]["crawl_delay"], 200.0);
 }
 
-/// A part of a page does not wait for the pages' gap.
+/// A subresource does not wait for the gap of pages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_held_part_of_a_page_is_listed_with_what_it_waits_for() {
+async fn held_subresource_is_listed_with_its_reason() {
     let origin = origin(|seen| match seen.path().as_str() {
         "/part1" => Reply::silence(),
         _ => Reply::text("User-agent: *\nCrawl-delay: 200\n"),

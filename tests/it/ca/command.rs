@@ -24,7 +24,7 @@ fn done(told: &str) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn each_command_makes_the_authority_if_there_is_none() {
+fn each_ca_command_creates_a_missing_authority() {
     let home = TempDir::new().unwrap();
     assert_eq!(run(home.path(), &["path"]), done("HOME/state/ca/ca.pem\n"));
     let pem = fs::read_to_string(home.path().join("state/ca/ca.pem")).unwrap();
@@ -56,7 +56,7 @@ fn dated(home: &Path, from: i32, until: i32) {
 }
 
 #[test]
-fn one_that_has_expired_is_replaced_by_the_command_that_the_error_names() {
+fn expired_authority_is_replaced_by_the_command_in_the_hint() {
     let home = TempDir::new().unwrap();
     dated(home.path(), 1970, 1980);
     let (code, _, told) = run(home.path(), &["path"]);
@@ -71,9 +71,9 @@ fn one_that_has_expired_is_replaced_by_the_command_that_the_error_names() {
     assert!(home.path().join("state/ca/ca.pem.old").exists() && home.path().join("state/ca/ca.key.old").exists());
 }
 
-/// `politely ca rotate` refuses that.
+/// `politely ca rotate` refuses to replace it.
 #[test]
-fn one_of_the_operators_own_is_to_be_replaced_by_them() {
+fn expired_authority_of_the_operator_is_left_for_them_to_replace() {
     let home = TempDir::new().unwrap();
     dated(home.path(), 1970, 1980);
     let [certificate, key] = ["pem", "key"].map(|name| home.path().join("state/ca/ca").with_extension(name));
@@ -87,7 +87,7 @@ fn one_of_the_operators_own_is_to_be_replaced_by_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rotation_is_finished_only_if_somebody_says_so() {
+async fn rotate_finish_requires_confirmation() {
     let home = TempDir::new().unwrap();
     assert_eq!(run(home.path(), &["path"]).0, Some(0));
     assert_eq!(run(home.path(), &["rotate"]).0, Some(0));
@@ -111,9 +111,9 @@ fn at_once(home: &Path, arguments: &[&str], count: usize) -> Vec<Output> {
     processes.into_iter().map(|process| process.wait_with_output().unwrap()).collect()
 }
 
-/// A second one would put an authority in place that no client trusts.
+/// A second finish would install an authority that no client trusts.
 #[test]
-fn a_rotation_is_finished_once_whoever_else_finishes_it() {
+fn concurrent_rotate_finish_succeeds_once() {
     let home = TempDir::new().unwrap();
     let file = |name: &str| fs::read_to_string(home.path().join("state/ca").join(name)).unwrap();
     for _ in 0..3 {
@@ -129,7 +129,7 @@ fn a_rotation_is_finished_once_whoever_else_finishes_it() {
 }
 
 #[test]
-fn one_that_has_expired_is_replaced_once_whoever_else_replaces_it() {
+fn concurrent_rotate_replaces_an_expired_authority_once() {
     let home = TempDir::new().unwrap();
     dated(home.path(), 1970, 1980);
     let file = |name: &str| fs::read_to_string(home.path().join("state/ca").join(name)).unwrap();
@@ -140,9 +140,9 @@ fn one_that_has_expired_is_replaced_once_whoever_else_replaces_it() {
     assert_eq!(file("ca.pem.old"), expired);
 }
 
-/// Shells may start at once, and one without these variables reaches sites without the proxy.
+/// Several shells may start at once, and a shell without these variables would bypass the proxy.
 #[test]
-fn env_is_the_same_for_all_who_ask_at_once() {
+fn concurrent_ca_env_commands_print_the_same() {
     let home = TempDir::new().unwrap();
     for _ in 0..5 {
         let ended = at_once(home.path(), &["env"], 6);
@@ -150,9 +150,9 @@ fn env_is_the_same_for_all_who_ask_at_once() {
     }
 }
 
-/// Whoever gives up a rotation takes its certificate away; the key in use is not the one that was to follow.
+/// An operator abandons a rotation by deleting its certificate.
 #[test]
-fn a_rotation_that_is_given_up_costs_no_key() {
+fn abandoned_rotation_keeps_the_current_key() {
     let home = TempDir::new().unwrap();
     assert_eq!(run(home.path(), &["path"]).0, Some(0));
     let directory = home.path().join("state/ca");
@@ -168,7 +168,7 @@ fn a_rotation_that_is_given_up_costs_no_key() {
 }
 
 #[test]
-fn one_that_is_not_yet_valid_is_used_with_a_warning() {
+fn authority_that_is_not_yet_valid_is_used_with_a_warning() {
     let home = TempDir::new().unwrap();
     dated(home.path(), 2070, 2080);
     let (code, told, warned) = run(home.path(), &["path"]);
@@ -179,7 +179,7 @@ fn one_that_is_not_yet_valid_is_used_with_a_warning() {
 }
 
 #[test]
-fn processes_that_create_it_at_once_get_the_same_one() {
+fn concurrent_processes_create_one_authority() {
     let home = TempDir::new().unwrap();
     let export = || command(home.path(), &["export"]).stdout(Stdio::piped()).spawn().unwrap();
     let processes: Vec<_> = (0..6).map(|_| export()).collect();
@@ -196,17 +196,17 @@ fn processes_that_create_it_at_once_get_the_same_one() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_fault() {
+fn closed_output_pipe_is_not_an_error() {
     let home = TempDir::new().unwrap();
     let mut process = command(home.path(), &["export"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(process.stdout.take());
     let output = process.wait_with_output().unwrap();
-    // It ends quietly, by itself or, as other tools do, by the signal.
+    // The process ends without a message, by exit or, like other tools, by SIGPIPE.
     assert!(matches!(output.status.code(), Some(0) | None) && output.stderr.is_empty(), "{output:?}");
 }
 
 #[test]
-fn env_makes_a_shell_trust_the_systems_roots_and_ours() {
+fn ca_env_makes_a_shell_trust_system_roots_and_our_authority() {
     let home = TempDir::new().unwrap();
     let spaced = home.path().join("it's a home");
     fs::create_dir(&spaced).unwrap();
@@ -263,9 +263,9 @@ hint: if nobody can have read it, chmod 600 HOME/state/ca/ca.key; otherwise dele
     assert_eq!(run(home.path(), &["steal"]).0, Some(2));
 }
 
-/// The machine may have those of a state directory that is lost.
+/// The machine may trust authorities of a lost state directory.
 #[test]
-fn uninstall_needs_no_authority_and_makes_none() {
+fn uninstall_does_not_create_an_authority() {
     let home = TempDir::new().unwrap();
     let told = "browsers: no database of Chromium's or Firefox's was found\n";
     assert_eq!(run(home.path(), &["uninstall", "--only", "browsers"]), done(told));
@@ -273,7 +273,7 @@ fn uninstall_needs_no_authority_and_makes_none() {
 }
 
 #[test]
-fn install_without_the_tool_it_needs_says_so_and_exits_1() {
+fn install_without_certutil_exits_1_with_a_hint() {
     let home = TempDir::new().unwrap();
     let profile = home.path().join(".mozilla/firefox/a.default");
     fs::create_dir_all(&profile).unwrap();

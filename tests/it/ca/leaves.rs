@@ -53,7 +53,7 @@ fn trusting(ca: &Ca) -> Arc<ClientConfig> {
 }
 
 #[test]
-fn a_leaf_names_its_host_alone_and_lives_a_week() {
+fn leaf_names_only_its_host_and_is_valid_for_a_week() {
     let home = TempDir::new().unwrap();
     let cache = LeafCache::new(Ca::open_or_create(&home.path().join("ca")).unwrap(), 16).unwrap();
     for host in
@@ -81,7 +81,7 @@ fn a_leaf_names_its_host_alone_and_lives_a_week() {
 }
 
 #[test]
-fn serials_are_long_and_unique_and_the_leaf_key_is_never_the_authoritys() {
+fn serials_are_long_and_unique_and_leaves_do_not_use_the_ca_key() {
     let home = TempDir::new().unwrap();
     let directory = home.path().join("ca");
     let cache = LeafCache::new(Ca::open_or_create(&directory).unwrap(), 16).unwrap();
@@ -103,7 +103,7 @@ fn serials_are_long_and_unique_and_the_leaf_key_is_never_the_authoritys() {
 }
 
 #[test]
-fn a_client_gets_h2_by_choice_and_resumes_its_session() {
+fn client_negotiates_h2_and_resumes_its_tls_session() {
     let home = TempDir::new().unwrap();
     let cache = LeafCache::new(Ca::open_or_create(&home.path().join("ca")).unwrap(), 16).unwrap();
     let client = trusting(&cache.ca());
@@ -116,7 +116,7 @@ fn a_client_gets_h2_by_choice_and_resumes_its_session() {
 }
 
 #[test]
-fn a_leaf_is_worth_nothing_for_another_host_or_to_who_does_not_trust_the_authority() {
+fn leaf_is_rejected_for_another_host_and_by_clients_without_our_ca() {
     let home = TempDir::new().unwrap();
     let cache = LeafCache::new(Ca::open_or_create(&home.path().join("ca")).unwrap(), 16).unwrap();
     let stranger = Ca::open_or_create(&home.path().join("other")).unwrap();
@@ -158,7 +158,7 @@ fn company(directory: &Path, path_length: BasicConstraints) -> (String, String) 
 }
 
 #[test]
-fn an_authority_of_ones_own_is_shown_with_its_intermediates_and_trusted_by_its_root() {
+fn operator_ca_is_sent_with_intermediates_and_trusted_by_its_root() {
     let home = TempDir::new().unwrap();
     let (middle, root) = company(home.path(), BasicConstraints::Unconstrained);
     let certificate = home.path().join("chain.pem");
@@ -176,7 +176,7 @@ fn an_authority_of_ones_own_is_shown_with_its_intermediates_and_trusted_by_its_r
 }
 
 #[test]
-fn keys_in_other_forms_are_refused_with_the_command_that_converts_them() {
+fn keys_not_in_pkcs8_are_refused_with_the_conversion_command() {
     let home = TempDir::new().unwrap();
     let (middle, _) = company(home.path(), BasicConstraints::Unconstrained);
     let certificate = home.path().join("chain.pem");

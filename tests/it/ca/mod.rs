@@ -36,7 +36,7 @@ fn complaint(opened: Result<Ca, UnusableFile>) -> (String, String) {
 }
 
 #[test]
-fn the_first_use_makes_an_authority_that_only_its_owner_can_read() {
+fn first_use_creates_an_authority_readable_only_by_its_owner() {
     let home = TempDir::new().unwrap();
     let directory = home.path().join("state/ca");
     let ca = Ca::open_or_create(&directory).unwrap();
@@ -52,7 +52,7 @@ fn the_first_use_makes_an_authority_that_only_its_owner_can_read() {
 }
 
 #[test]
-fn the_authority_can_sign_leaves_and_nothing_else_for_ten_years() {
+fn authority_can_sign_only_leaves_for_ten_years() {
     let home = TempDir::new().unwrap();
     let ca = Ca::open_or_create(home.path().join("ca").as_path()).unwrap();
     let (_, x509) = X509Certificate::from_der(ca.cert_der()).unwrap();
@@ -72,7 +72,7 @@ fn the_authority_can_sign_leaves_and_nothing_else_for_ten_years() {
 }
 
 #[test]
-fn several_authorities_are_told_apart_by_name() {
+fn authorities_have_distinct_names() {
     let home = TempDir::new().unwrap();
     let names: HashSet<String> = (0..4)
         .map(|number| {
@@ -84,7 +84,7 @@ fn several_authorities_are_told_apart_by_name() {
 }
 
 #[test]
-fn all_who_create_it_at_once_get_the_same_one() {
+fn concurrent_threads_create_one_authority() {
     let home = TempDir::new().unwrap();
     let directory = home.path().join("ca");
     let start = Barrier::new(8);
@@ -100,7 +100,7 @@ fn all_who_create_it_at_once_get_the_same_one() {
 }
 
 #[test]
-fn a_creation_cut_off_after_the_key_is_completed_with_that_key() {
+fn interrupted_creation_is_completed_with_the_existing_key() {
     let home = TempDir::new().unwrap();
     let directory = home.path().join("ca");
     Ca::open_or_create(&directory).unwrap();
@@ -111,7 +111,7 @@ fn a_creation_cut_off_after_the_key_is_completed_with_that_key() {
 }
 
 #[test]
-fn a_key_that_others_can_read_is_refused() {
+fn key_readable_by_others_is_refused() {
     let home = TempDir::new().unwrap();
     let directory = home.path().join("ca");
     Ca::open_or_create(&directory).unwrap();
@@ -127,7 +127,7 @@ fn a_key_that_others_can_read_is_refused() {
 }
 
 #[test]
-fn a_directory_that_others_can_write_is_refused() {
+fn directory_writable_by_others_is_refused() {
     let home = TempDir::new().unwrap();
     let directory = home.path().join("ca");
     Ca::open_or_create(&directory).unwrap();
@@ -176,7 +176,7 @@ fn files_that_are_missing_broken_or_not_a_pair_are_refused_by_name() {
 }
 
 #[test]
-fn a_certificate_that_may_not_sign_is_refused() {
+fn certificate_without_signing_right_is_refused() {
     let home = TempDir::new().unwrap();
     let key = KeyPair::generate().unwrap();
     let (certificate, key_path) = (home.path().join("c.pem"), home.path().join("k.pem"));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_bundle_holds_the_systems_roots_and_the_operators() {
+fn bundle_contains_system_roots_and_the_operators_ca() {
     let home = TempDir::new().unwrap();
     let ca = Ca::open_or_create(&home.path().join("ca")).unwrap();
     let system = roots::bundle(None).unwrap();

@@ -20,7 +20,7 @@ fn unfinished(directory: &Path) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_stored_is_there_after_a_restart_unless_it_is_damaged() {
+async fn stored_page_survives_a_restart_unless_damaged() {
     let origin = pages(|_| fresh("page")).await;
     let (proxy, directory) = caching("").await;
     assert_eq!(with(&mut proxy.client().await, &origin, "GET", "/page", "").await.status(), 200);
@@ -47,7 +47,7 @@ async fn what_is_stored_is_there_after_a_restart_unless_it_is_damaged() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_answer_that_is_damaged_is_cut_and_fetched_the_next_time() {
+async fn damaged_long_entry_is_cut_and_fetched_the_next_time() {
     let origin = pages(|_| Reply::pattern(1 << 20).field("Cache-Control", "max-age=600")).await;
     let (proxy, directory) = caching("").await;
     assert_eq!(proxy.curl(&[&origin.url("/page")]).await.stdout.len(), 1 << 20);
@@ -82,7 +82,7 @@ async fn a_long_answer_that_is_damaged_is_cut_and_fetched_the_next_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_in_the_middle_of_storing_it_leaves_nothing_that_is_served() {
+async fn kill_during_storing_leaves_no_servable_entry() {
     let site = |seen: &Seen| match seen.path().as_str() {
         "/slow" => {
             let piece = "x".repeat(300_000);
@@ -114,7 +114,7 @@ async fn killed_in_the_middle_of_storing_it_leaves_nothing_that_is_served() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_leaves_in_the_middle_leaves_nothing() {
+async fn client_leaving_during_storing_leaves_no_entry() {
     let origin = pages(|_| {
         let piece = "x".repeat(300_000);
         Reply::drip(&[&*piece; 100], Duration::from_millis(50)).field("Cache-Control", "max-age=600")
@@ -131,9 +131,9 @@ async fn a_client_that_leaves_in_the_middle_leaves_nothing() {
     assert_eq!(files(directory.path()).len(), 0);
 }
 
-/// Nothing but their names, sizes and times is read.
+/// Building the index reads only names, sizes and times of the files.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hundred_thousand_pages_are_known_soon_after_the_start_and_nobody_waits_for_that() {
+async fn index_of_100_000_pages_is_built_without_delaying_requests() {
     const PAGES: u32 = 100_000;
     let origin = pages(|_| fresh("page")).await;
     let directory = tempfile::tempdir().unwrap();
@@ -155,9 +155,9 @@ async fn a_hundred_thousand_pages_are_known_soon_after_the_start_and_nobody_wait
     assert!(is_hit(&with(&mut client, &origin, "GET", "/other", "").await));
 }
 
-/// A limit on the size of files stands for the full disk: it can be set and lifted from outside, without root.
+/// A limit on the file size stands for the full disk: it can be set and lifted from outside, without root.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_a_full_disk_pages_are_served_and_not_stored() {
+async fn full_disk_pages_are_served_without_being_stored() {
     let origin = pages(|_| Reply::pattern(1 << 20).field("Cache-Control", "max-age=600")).await;
     let directory = tempfile::tempdir().unwrap();
     let proxy = Binary::serve(&with_cache(directory.path(), "")).await;
@@ -177,7 +177,7 @@ async fn on_a_full_disk_pages_are_served_and_not_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_stays_below_its_size_by_what_was_used_least_recently() {
+async fn cache_evicts_least_recently_used_entries_beyond_its_size() {
     let origin = pages(|_| Reply::text("x".repeat(100_000)).field("Cache-Control", "max-age=600")).await;
     let directory = tempfile::tempdir().unwrap();
     let proxy = Proxy::start(&format!("cache: {{ directory: '{}', size: 1MiB }}", directory.path().display())).await;
@@ -197,9 +197,9 @@ async fn it_stays_below_its_size_by_what_was_used_least_recently() {
     }
 }
 
-/// On a small disk of its own, where the system lets a test have one.
+/// Uses a small file system of its own, if the machine allows a test to mount one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_a_full_disk_what_was_used_least_recently_makes_room() {
+async fn full_disk_evicts_least_recently_used_entries() {
     let origin = pages(|_| Reply::text("x".repeat(100_000)).field("Cache-Control", "max-age=600")).await;
     let directory = tempfile::tempdir().unwrap();
     let mount = format!("mount -t tmpfs -o size=1m none '{}'", directory.path().display());

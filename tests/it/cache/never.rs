@@ -1,4 +1,4 @@
-//! What is never shared, and for whom a hit is refused.
+//! Answers that are never shared, and clients to whom hits are refused.
 
 use super::{caching, fresh, is_hit, pages, with};
 use crate::support::client::get;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_request_has_of_its_own_goes_to_the_site_and_is_not_kept() {
+async fn requests_with_credentials_or_private_fields_bypass_the_cache() {
     let origin = pages(|_| fresh("page")).await;
     let (proxy, _directory) = caching("").await;
     let client = &mut proxy.client().await;
@@ -51,7 +51,7 @@ async fn what_a_request_has_of_its_own_goes_to_the_site_and_is_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_answer_forbids_is_not_kept() {
+async fn answers_that_forbid_storing_are_not_stored() {
     let fields = [
         ("Set-Cookie", "a=b"),
         ("Cache-Control", "Private"),
@@ -87,7 +87,7 @@ async fn what_an_answer_forbids_is_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_breaks_off_or_may_have_is_not_kept() {
+async fn truncated_and_close_delimited_answers_are_not_stored() {
     let site = |seen: &Seen| match seen.path().as_str() {
         "/short" => fresh("page").framed(crate::support::reply::Delimit::Short(5)),
         _ => fresh("page").framed(crate::support::reply::Delimit::Close),
@@ -116,7 +116,7 @@ fn login(name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn users_with_terms_of_their_own_neither_fill_nor_use_it() {
+async fn users_with_their_own_terms_do_not_share_the_cache() {
     for terms in ["product_tokens: [AliceBot]", "user_agent: AliceBot/1", "hosts: { a.localhost: { crawl_delay: 0s } }"]
     {
         let origin = pages(|_| fresh("page")).await;
@@ -133,7 +133,7 @@ async fn users_with_terms_of_their_own_neither_fill_nor_use_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_not_have_it_is_refused_as_if_there_were_no_cache() {
+async fn disallowed_request_is_refused_although_the_page_is_stored() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: kept-out\nDisallow: /page\n"),
         _ => fresh("page"),
@@ -159,7 +159,7 @@ async fn who_may_not_have_it_is_refused_as_if_there_were_no_cache() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_robots_txt_that_changes_ends_the_hits() {
+async fn changed_robots_txt_stops_cache_hits() {
     let is_closed = Arc::new(AtomicBool::new(false));
     let closed = is_closed.clone();
     let origin = Origin::http(move |seen| match (seen.path().as_str(), closed.load(Ordering::Relaxed)) {
@@ -185,7 +185,7 @@ async fn a_robots_txt_that_changes_ends_the_hits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rules_that_a_reload_sets_hold_for_what_is_stored() {
+async fn reloaded_rules_apply_to_stored_pages() {
     let origin = pages(|_| fresh("page")).await;
     let (proxy, directory) = caching("").await;
     let client = &mut proxy.client().await;
@@ -221,9 +221,9 @@ async fn ask(client: &mut Client, origin: &Origin, path: &str, fields: &str, bod
     client.response().await
 }
 
-/// Its next request does not say who asks.
+/// After authentication, the next request on the connection does not name its user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_the_site_has_let_in_neither_fills_nor_uses_it() {
+async fn authenticated_connections_bypass_the_cache() {
     for is_https in [false, true] {
         let origin = match is_https {
             true => Origin::https(Alpn::Both, inbox()).await,
@@ -250,9 +250,9 @@ async fn a_connection_that_the_site_has_let_in_neither_fills_nor_uses_it() {
     }
 }
 
-/// The site may take a part of the body for the next request.
+/// The site may read part of the body as the next request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_kept_comes_over_no_connection_that_has_carried_a_body() {
+async fn answers_to_store_do_not_use_connections_that_carried_a_body() {
     let origin = pages(|_| fresh("page")).await;
     let (proxy, _directory) = caching("").await;
     let client = &mut proxy.client().await;
@@ -266,9 +266,9 @@ async fn what_is_kept_comes_over_no_connection_that_has_carried_a_body() {
     assert_eq!(origin.log.one("/form").connection, origin.log.one("/own").connection);
 }
 
-/// By what the site has seen, whatever Connection removes and the configuration replaces.
+/// Connection may remove fields, and the configuration may replace them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_is_found_by_the_fields_that_the_site_was_sent() {
+async fn vary_compares_the_fields_sent_to_the_site() {
     let site = |seen: &Seen| {
         let name = seen.path()[1..].to_owned();
         fresh(seen.field(&name).unwrap_or("none")).field("Vary", name)

@@ -1,4 +1,4 @@
-//! What is on record of a hit: which fetch it goes back to.
+//! Records of a hit, which name the original fetch.
 
 use super::{fresh, is_hit, pages, with, with_cache};
 use crate::support::{Binary, Client, Reply, Seen, eventually};
@@ -16,7 +16,7 @@ fn records(directory: &Path) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hit_names_the_fetch_that_it_goes_back_to_everywhere() {
+async fn hit_names_its_original_fetch_in_evidence_log_and_status() {
     let site = |seen: &Seen| match (seen.path().as_str(), seen.field("if-none-match")) {
         ("/stale", Some(_)) => Reply::status(304).field("Cache-Control", "max-age=0"),
         ("/stale", None) => Reply::text("page").field("ETag", "\"a\"").field("Cache-Control", "max-age=0"),

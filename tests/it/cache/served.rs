@@ -1,4 +1,4 @@
-//! What is served from the cache, and how (RFC 9111).
+//! Serving from the cache (RFC 9111).
 
 use super::{caching, fresh, is_hit, pages, with};
 use crate::support::pattern::Checker;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const MODIFIED: &str = "Sun, 06 Nov 1994 12:00:00 GMT";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_is_fetched_once_whoever_asks() {
+async fn page_is_fetched_once_for_all_clients() {
     let origin = pages(|_| fresh("page").field("X-Odd", "a").field("x-odd", "b").field("Age", "7")).await;
     let (proxy, _directory) = caching("").await;
     let first = proxy.curl(&[&origin.url("/page")]).await;
@@ -32,7 +32,7 @@ async fn a_page_is_fetched_once_whoever_asks() {
 
 /// RFC 9111 §4.3.5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_that_is_about_another_page_ends_what_is_stored() {
+async fn head_answer_with_other_validators_invalidates_the_stored_page() {
     let is_new = std::sync::Arc::new(AtomicBool::new(false));
     let seen = is_new.clone();
     let origin = pages(move |_| {
@@ -57,7 +57,7 @@ fn is_pattern(body: &[u8]) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_http2_and_http1_alike_however_long() {
+async fn long_and_empty_answers_are_cached_over_http1_and_http2() {
     const LENGTH: u64 = 3 << 20;
     let origin = Origin::https(Alpn::Both, |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
@@ -88,7 +88,7 @@ async fn over_http2_and_http1_alike_however_long() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_stale_is_confirmed_by_its_validators_on_a_connection_that_is_kept() {
+async fn stale_page_is_revalidated_on_the_same_connection() {
     let site = |seen: &Seen| {
         let page = match (seen.field("if-none-match"), seen.field("if-modified-since")) {
             (Some("\"a\""), Some(MODIFIED)) => Reply::status(304).field("X-New", "1"),
@@ -114,7 +114,7 @@ async fn what_is_stale_is_confirmed_by_its_validators_on_a_connection_that_is_ke
 
 /// RFC 9111 §3.4, RFC 9110 §14.2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_part_is_served_from_the_whole_for_who_has_the_rest_of_it() {
+async fn range_request_is_served_from_the_stored_page() {
     let origin = pages(|_| fresh("0123456789").field("Last-Modified", MODIFIED)).await;
     let (proxy, _directory) = caching("").await;
     let client = &mut proxy.client().await;
@@ -139,7 +139,7 @@ async fn a_part_is_served_from_the_whole_for_who_has_the_rest_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn parts_of_a_long_page_are_what_they_would_be_from_the_site() {
+async fn ranges_of_a_long_stored_page_match_those_of_the_site() {
     const LENGTH: usize = 3 << 20;
     let origin = Origin::https(Alpn::Both, |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
@@ -166,9 +166,9 @@ async fn parts_of_a_long_page_are_what_they_would_be_from_the_site() {
     assert_eq!(origin.log.count("/page"), 1);
 }
 
-/// What has no whole page stored goes to the site, and what comes of it is no page either.
+/// If no whole page is stored, a range request goes to the site, and its answer is not stored as a page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_part_that_the_site_sends_answers_nobody_else() {
+async fn partial_answer_of_the_site_is_not_stored() {
     let site = |seen: &Seen| {
         let said = match (seen.path().as_str(), seen.field("range")) {
             ("/none", Some(_)) => Reply { status: 416, ..fresh("") }.field("Content-Range", "bytes */10"),
@@ -195,7 +195,7 @@ async fn a_part_that_the_site_sends_answers_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_has_it_is_told_so_from_the_cache() {
+async fn conditional_request_is_answered_304_from_the_cache() {
     let origin = pages(|_| fresh("page").field("Last-Modified", MODIFIED)).await;
     let (proxy, _directory) = caching("").await;
     let client = &mut proxy.client().await;
@@ -215,7 +215,7 @@ async fn a_client_that_has_it_is_told_so_from_the_cache() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_say_what_they_take() {
+async fn request_cache_directives_are_obeyed() {
     let origin = pages(|_| fresh("page")).await;
     let (proxy, _directory) = caching("").await;
     let client = &mut proxy.client().await;
@@ -241,7 +241,7 @@ async fn requests_say_what_they_take() {
 
 /// RFC 9211 §2.2, §2.6.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cache_status_says_why_the_site_was_asked_and_what_is_stored() {
+async fn cache_status_shows_forward_reason_and_stored() {
     let site = |seen: &Seen| match (seen.path().as_str(), seen.field("if-none-match")) {
         ("/stale" | "/same", Some("\"a\"")) => Reply::status(304).field("ETag", "\"a\""),
         ("/stale", _) => fresh("page").field("Cache-Control", "max-age=0"),
@@ -276,9 +276,9 @@ async fn cache_status_says_why_the_site_was_asked_and_what_is_stored() {
     }
 }
 
-/// RFC 9111 §5.2.1.7: nor does a request with which the cache has nothing to do.
+/// RFC 9111 §5.2.1.7, also for requests that bypass the cache.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_wants_only_what_is_stored_asks_no_site() {
+async fn only_if_cached_never_contacts_the_site() {
     let origin = pages(|_| fresh("page")).await;
     let (proxy, _directory) = caching("").await;
     let client = &mut proxy.client().await;
@@ -299,7 +299,7 @@ async fn who_wants_only_what_is_stored_asks_no_site() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn vary_selects_among_several() {
+async fn vary_selects_among_stored_variants() {
     let site = |seen: &Seen| {
         let language = seen.field("accept-language").unwrap_or("none").to_owned();
         fresh(&language).field("Vary", "Accept-Language")
@@ -320,7 +320,7 @@ async fn vary_selects_among_several() {
 
 /// RFC 9111 §4.3.4: a 304 may bring another Vary.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_304_says_of_vary_selects_from_then_on() {
+async fn vary_of_a_304_replaces_the_stored_vary() {
     let site = |seen: &Seen| {
         let language = seen.field("accept-language").unwrap_or("none");
         let tag = format!("\"{language}\"");
@@ -342,7 +342,7 @@ async fn what_a_304_says_of_vary_selects_from_then_on() {
 
 /// RFC 9110 §13.1: a 304 stands for a 200.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_a_200_is_confirmed() {
+async fn only_stored_200_answers_are_revalidated() {
     for status in [404, 410, 301, 204] {
         let site = move |seen: &Seen| {
             let page = match (seen.field("if-none-match"), seen.field("if-modified-since")) {
@@ -373,7 +373,7 @@ async fn only_a_200_is_confirmed() {
 
 /// RFC 9111 §4.4.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_changes_a_page_ends_what_is_stored_of_it() {
+async fn unsafe_methods_invalidate_the_stored_page() {
     let site = |seen: &Seen| match (seen.method.as_str(), seen.path().as_str()) {
         ("GET", _) => fresh("page"),
         (_, "/fails") => Reply::status(500),
@@ -402,7 +402,7 @@ async fn what_changes_a_page_ends_what_is_stored_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hit_takes_no_turn_and_nothing_of_a_budget() {
+async fn hit_uses_neither_a_pacing_slot_nor_budget() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 3600\n"),
         _ => fresh("page"),
@@ -410,7 +410,7 @@ async fn a_hit_takes_no_turn_and_nothing_of_a_budget() {
     .await;
     let yaml = "pace: { max_crawl_delay: 1h, max_wait: 0s, budget: { requests: 1, per: day } }";
     let (proxy, _directory) = caching(yaml).await;
-    // That of robots.txt is over when the first is let go at once.
+    // The first page may follow its robots.txt at once.
     let client = &mut proxy.client().await;
     assert_eq!(with(client, &origin, "GET", "/page", "").await.status(), 200);
     let other = with(client, &origin, "GET", "/other", "").await;
@@ -430,7 +430,7 @@ async fn a_hit_takes_no_turn_and_nothing_of_a_budget() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn min_revisit_is_kept_by_what_is_stored_and_by_a_refusal_where_nothing_is() {
+async fn min_revisit_serves_the_stored_page_or_refuses() {
     let site = |seen: &Seen| match seen.path().as_str() {
         "/unstored" => Reply::text("page").field("Cache-Control", "no-store"),
         _ => Reply::text("page").field("ETag", "\"a\"").field("Cache-Control", "max-age=0"),
@@ -451,9 +451,9 @@ async fn min_revisit_is_kept_by_what_is_stored_and_by_a_refusal_where_nothing_is
     assert_eq!((origin.log.count("/page"), origin.log.count("/unstored")), (1, 1));
 }
 
-/// `limits.max_header_size` is for what a client is sent as well.
+/// `limits.max_header_size` applies to heads sent to clients as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_that_grows_with_each_confirmation_ends_what_is_stored() {
+async fn stored_head_grown_beyond_the_limit_by_304s_is_dropped() {
     let origin = pages(|seen| {
         let page = match seen.field("if-none-match") {
             Some(_) => Reply::status(304).field(format!("X-{}", fastrand::u32(..)), "x".repeat(20_000)),
@@ -479,9 +479,9 @@ async fn a_head_that_grows_with_each_confirmation_ends_what_is_stored() {
     assert!(unconditional.count() > 1, "it is fetched again");
 }
 
-/// The site has answered: who reads what is stored slowly holds back nobody.
+/// The site has answered, so a slow reader of the stored page delays nobody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_site_has_confirmed_takes_no_turn_however_slowly_it_is_read() {
+async fn slow_reader_of_a_revalidated_page_holds_no_pacing_slot() {
     let origin = pages(|seen| match (seen.path().as_str(), seen.field("if-none-match")) {
         ("/long", None) => Reply::pattern(10 << 20).field("ETag", "\"a\"").field("Cache-Control", "no-cache"),
         ("/long", Some(_)) => Reply::status(304).field("ETag", "\"a\""),

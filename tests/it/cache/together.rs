@@ -25,7 +25,7 @@ async fn many(proxy: &Proxy, url: &str) -> Vec<Response> {
 const SLOW: Duration = Duration::from_millis(500);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn those_that_want_it_at_one_time_are_one_request() {
+async fn concurrent_requests_for_a_page_share_one_fetch() {
     let origin = pages(|_| Reply { after: SLOW, ..fresh("page") }).await;
     let (proxy, _directory) = caching("").await;
     let all = many(&proxy, &origin.url("/page")).await;
@@ -35,7 +35,7 @@ async fn those_that_want_it_at_one_time_are_one_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_shared_or_fails_lets_the_others_go_by_themselves() {
+async fn failed_or_unstorable_shared_fetch_lets_waiters_fetch_themselves() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let origin = pages(move |seen| {
@@ -57,7 +57,7 @@ async fn what_cannot_be_shared_or_fails_lets_the_others_go_by_themselves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_leaves_keeps_nobody_from_the_page() {
+async fn waiters_get_the_page_after_the_fetching_client_leaves() {
     let origin = pages(|_| Reply { after: SLOW, ..fresh("page") }).await;
     let (proxy, _directory) = caching("").await;
     let url = origin.url("/page");
@@ -72,12 +72,12 @@ async fn a_client_that_leaves_keeps_nobody_from_the_page() {
     let others = tokio::spawn(at_once(others));
     drop(leaving);
     others.await.unwrap();
-    // One of them for all, or each by itself.
+    // One waiter may fetch for all, or each for itself.
     assert!((2..=4).contains(&origin.log.count("/page")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_is_one_process_s_at_a_time() {
+async fn cache_directory_is_used_by_one_process_at_a_time() {
     let origin = pages(|_| fresh("page")).await;
     let directory = tempfile::tempdir().unwrap();
     let yaml = with_cache(directory.path(), "");
@@ -93,9 +93,8 @@ async fn a_directory_is_one_process_s_at_a_time() {
     assert!(is_hit(&get(second.address(), &origin.url("/page")).await));
 }
 
-/// What is under way for one site is ended by what changes it, and by nothing that others do at theirs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_what_changes_a_page_keeps_it_from_being_stored() {
+async fn unsafe_request_during_a_fetch_prevents_storing_only_at_its_own_site() {
     let (go, held) = mpsc::channel();
     let (held, asked) = (Mutex::new(held), Arc::new(AtomicUsize::new(0)));
     let count = asked.clone();

@@ -1,4 +1,4 @@
-//! What answers and pages reserve (docs/usage.md) holds for what is stored, by the purposes of who asks.
+//! Usage preferences of answers and pages (docs/usage.md) apply to stored pages, by the purposes of the requester.
 
 use super::{caching, fresh, is_hit, pages, with};
 use crate::support::{Reply, Seen, assert_refused};
@@ -10,7 +10,7 @@ fn html(page: &str) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_that_opts_out_after_it_was_stored_is_not_served_any_more() {
+async fn stored_page_is_not_served_after_a_304_with_an_opt_out() {
     for (name, value) in [
         ("X-Robots-Tag", "noai"),
         ("Content-Usage", "train-ai=n"),
@@ -38,9 +38,9 @@ async fn a_page_that_opts_out_after_it_was_stored_is_not_served_any_more() {
     }
 }
 
-/// What others would still get from the cache, one has seen to be no longer true.
+/// Other requests would otherwise still get the page from the cache.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_opt_out_that_one_request_meets_ends_what_is_stored() {
+async fn opt_out_seen_by_one_request_invalidates_the_stored_page() {
     let is_closed = Arc::new(AtomicBool::new(false));
     let closed = is_closed.clone();
     let site = move |_: &Seen| match closed.load(Ordering::Relaxed) {
@@ -59,7 +59,7 @@ async fn an_opt_out_that_one_request_meets_ends_what_is_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_said_to_one_crawler_alone_is_judged_for_who_asks() {
+async fn preferences_for_one_crawler_apply_to_its_cache_hits_only() {
     const PAGE: &str = "<html><head><meta name=otherbot content=noindex></head><body>page</body></html>";
     let site = |seen: &Seen| match seen.path().as_str() {
         "/field" => fresh("page").field("X-Robots-Tag", "otherbot: noindex"),
@@ -83,7 +83,7 @@ async fn what_is_said_to_one_crawler_alone_is_judged_for_who_asks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_use_that_is_declared_later_holds_for_stored_pages_and_for_their_heads() {
+async fn purpose_declared_by_reload_applies_to_stored_pages() {
     let page = "<html><head><meta name=robots content=noai></head><body>page</body></html>";
     let origin = pages(move |_| html(page)).await;
     let (proxy, directory) = caching("").await;
@@ -99,7 +99,7 @@ async fn a_use_that_is_declared_later_holds_for_stored_pages_and_for_their_heads
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_says_no_in_its_own_head_is_not_kept() {
+async fn page_with_an_opt_out_in_its_html_head_is_not_stored() {
     let page = "<html><head><meta name=robots content=noai></head><body>page</body></html>";
     let origin = pages(move |_| html(page)).await;
     let (proxy, _directory) = caching("usage: { page: report }").await;
@@ -111,9 +111,9 @@ async fn what_says_no_in_its_own_head_is_not_kept() {
     assert_eq!(origin.log.count("/page"), 2);
 }
 
-/// What Connection removes says nothing: what the site then refuses is not remembered for who sends it, and it opens no page.
+/// A refusal by the site is therefore not remembered for the removed name, and a removed licence opens no page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_field_that_the_site_was_not_sent_makes_no_terms() {
+async fn fields_removed_by_connection_do_not_count_as_user_agent_or_licence() {
     let site = |seen: &Seen| match (seen.path().as_str(), seen.field("user-agent")) {
         ("/page", Some(_)) => fresh("page"),
         _ => fresh("page").field("X-Robots-Tag", "noai"),
@@ -134,9 +134,9 @@ async fn a_field_that_the_site_was_not_sent_makes_no_terms() {
     }
 }
 
-/// RFC 9111 §4.4: what an answer has changed is changed, whatever the client gets of the answer.
+/// RFC 9111 §4.4: the page has changed, whether or not the client gets the answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_the_client_does_not_get_ends_what_is_stored_all_the_same() {
+async fn refused_answer_to_an_unsafe_method_still_invalidates() {
     let site = |seen: &Seen| match (seen.method.as_str(), seen.path().as_str()) {
         ("GET", _) => fresh("page"),
         (_, "/field") => Reply::text("done").field("X-Robots-Tag", "noai"),

@@ -6,7 +6,7 @@ use crate::support::{Client, Origin, Proxy, assert_refused};
 const PRESET: &str = include_str!("../../../conf/agent.yaml");
 
 #[tokio::test]
-async fn the_preset_for_agents_is_valid_as_it_is() {
+async fn agent_preset_passes_check_strict() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/agent.yaml");
     let checked = politely_with(&["check", "--strict", "--config", file], &[]).await;
     assert_eq!(checked.code, 0, "{}{}", checked.stdout, checked.stderr);
@@ -20,7 +20,7 @@ async fn the_preset_for_agents_is_valid_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_behind_the_preset_reaches_what_is_listed_and_learns_what_to_do_about_the_rest() {
+async fn agent_preset_allows_listed_hosts_and_explains_refusals() {
     let robots =
         "User-agent: ExampleAgent\nDisallow: /private/\nContent-Usage: /art/ ai-use=n\n\nUser-agent: *\nDisallow: /\n";
     let origin = Origin::site(robots).await;

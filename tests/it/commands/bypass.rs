@@ -1,4 +1,4 @@
-//! What `run` says of a part of its command that bypasses the proxy, while others use it.
+//! Warnings of `run` about processes that bypass the proxy while others use it.
 
 use crate::support::binary::{open, politely_with};
 use crate::support::{Origin, Reply, within};
@@ -10,7 +10,7 @@ async fn site() -> Origin {
     Origin::http(|seen| if seen.path() == "/silent" { Reply::silence() } else { Reply::text("page") }).await
 }
 
-/// What `run` says, which the script finds in the file `said`, and the report.
+/// The messages of `run`, which the script also finds in the file `said`, and the report.
 async fn run(flags: &[&str], script: &str) -> (String, Value) {
     let home = tempfile::tempdir().expect("a temporary directory");
     let mut command = Command::new("sh");
@@ -23,12 +23,12 @@ async fn run(flags: &[&str], script: &str) -> (String, Value) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_child_that_bypasses_the_proxy_is_warned_of_while_others_use_it() {
+async fn bypassing_child_causes_a_warning_although_others_use_the_proxy() {
     let origin = site().await;
     let [page, silent] = ["/page", "/silent"].map(|path| origin.url(path));
     for (flags, direct, cure) in [
         (&[][..], format!("curl -q -s --noproxy '*' {silent}"), "hint: if it does not read HTTPS_PROXY"),
-        // As a program starts another that passes on no more of its environment than it has to.
+        // Models a program that starts another with a minimal environment.
         (&["-q"], format!("env -i PATH=\"$PATH\" curl -q -s {silent}"), "hint: it was started without HTTPS_PROXY"),
     ] {
         let script = format!(
@@ -48,7 +48,7 @@ async fn a_child_that_bypasses_the_proxy_is_warned_of_while_others_use_it() {
 
 /// Its connection to the proxy is open for seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_command_that_uses_the_proxy_is_not_warned_of() {
+async fn command_that_uses_the_proxy_causes_no_bypass_warning() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 1\n").await;
     let urls = ["/1", "/2", "/3"].map(|path| format!(" -o page {}", origin.url(path))).concat();
     let (said, report) = run(&[], &format!("curl -q -s{urls}")).await;
@@ -56,9 +56,9 @@ async fn a_command_that_uses_the_proxy_is_not_warned_of() {
     assert_eq!(report["requests"]["forwarded"], 3, "{report}");
 }
 
-/// That one applies robots.txt, and says what bypasses it.
+/// The inner run applies robots.txt and reports bypasses itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_within_a_run_is_no_bypass() {
+async fn nested_run_is_not_reported_as_a_bypass() {
     let origin = site().await;
     let politely = env!("CARGO_BIN_EXE_politely");
     let script = format!("{politely} run -q curl -q -s {}", origin.url("/page"));

@@ -1,4 +1,4 @@
-//! The command line, as somebody types it: exit codes, what is printed where, and what is wrong said clearly.
+//! The command line as a user types it: exit codes, output streams, and clear error messages.
 
 use super::ROBOTS;
 use crate::support::binary::{Ended, open, politely, politely_in_shell, politely_with, politely_with_files, preload};
@@ -24,7 +24,7 @@ async fn run_needs_no_flag_on_curl() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn run_exits_as_its_command_does() {
+async fn run_exits_with_the_status_of_its_command() {
     for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143)] {
         let ended = run(&["sh", "-c", script]).await;
         assert_eq!(ended.code, code, "{script}: {}", ended.stderr);
@@ -34,9 +34,9 @@ async fn run_exits_as_its_command_does() {
     assert!(missing.stderr.contains("/no/such/command"), "{}", missing.stderr);
 }
 
-/// Whichever file it is that cannot be opened, no other place helps.
+/// Holds for any file that cannot be opened: another path would not help.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_no_descriptor_is_left_the_limit_is_to_be_raised() {
+async fn lack_of_descriptors_is_reported_with_the_ulimit_hint() {
     let mut failed = 0;
     for most in 5..24 {
         let Ended { code, stderr, .. } = politely_with_files(most, &["run", "true"]).await;
@@ -64,9 +64,9 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *with, void *(*run)(v
 }
 "#;
 
-/// One thread is for the log, four for the runtime, and one for what would block them.
+/// The proxy needs one thread for the log, four for the runtime, and one for blocking work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_no_thread_is_left_the_limit_is_to_be_raised() {
+async fn lack_of_threads_is_reported_with_the_ulimit_hint() {
     let directory = tempfile::tempdir().unwrap();
     let library = preload(directory.path(), FEW_THREADS);
     let variables = [&open()[..], &[("LD_PRELOAD", library.to_str().unwrap()), ("TOKIO_WORKER_THREADS", "4")]].concat();
@@ -82,7 +82,7 @@ async fn where_no_thread_is_left_the_limit_is_to_be_raised() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn output_that_cannot_be_written_is_an_error_and_nobody_to_read_it_is_none() {
+async fn unwritable_output_is_an_error_but_a_closed_pipe_is_not() {
     for arguments in [
         &["demo"][..],
         &["explain", "http://a.example/robots.txt", "--robots", "/dev/null"],
@@ -122,9 +122,9 @@ async fn a_clock_before_1970_is_an_error_in_words() {
     }
 }
 
-/// Who uses a cache, or keeps evidence, locks a file in its directory.
+/// The cache and the evidence each lock a file in their directory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_stands_in_the_place_of_a_lock_is_named_and_what_to_do() {
+async fn foreign_file_at_the_lock_path_is_reported_with_a_hint() {
     let is_root = rustix::process::geteuid().is_root();
     for key in ["POLITELY_CACHE__DIRECTORY", "POLITELY_EVIDENCE__DIRECTORY"] {
         for what in ["another's", "directory", "pipe", "socket", "other name"] {
@@ -165,7 +165,7 @@ async fn what_stands_in_the_place_of_a_lock_is_named_and_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn status_says_when_it_asks_something_else() {
+async fn status_reports_an_address_that_is_not_an_admin_address() {
     let proxy = crate::support::Proxy::start("").await;
     let origin = Origin::site(ROBOTS).await;
     for address in [proxy.address().to_string(), origin.authority("127.0.0.1")] {
@@ -174,9 +174,9 @@ async fn status_says_when_it_asks_something_else() {
     }
 }
 
-/// What is stopped still has its connections accepted, by the system.
+/// The system accepts connections even for a stopped process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn status_and_reload_say_when_nobody_answers() {
+async fn status_and_reload_time_out_with_a_hint() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (status, reload) = (["status", "--admin", &address], ["reload", "--admin", &address]);
@@ -187,22 +187,22 @@ async fn status_and_reload_say_when_nobody_answers() {
     }
 }
 
-/// The terminal is closed: the command does not stay behind.
+/// If the terminal is closed, the command must not stay behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn run_passes_a_hang_up_on() {
+async fn run_forwards_sighup() {
     let nohup = "trap '' HUP; exec \"$0\" run -q sh -c 'kill -HUP $PPID; kill -HUP $$; sleep 0.2; exit 7'";
     let ignoring = run(&["sh", "-c", nohup, env!("CARGO_BIN_EXE_politely")]).await;
     assert_eq!(ignoring.code, 7, "what nohup has it ignore stays ignored: {}", ignoring.stderr);
-    // It may be ignored here, too.
+    // The test itself may run with SIGHUP ignored.
     let hearing = ["env", "--default-signal=HUP", env!("CARGO_BIN_EXE_politely"), "run", "-q", "sh", "-c"];
     let script = "trap 'exit 9' HUP; kill -HUP $PPID; for i in $(seq 100); do sleep 0.1; done";
     let ended = run(&[&hearing[..], &[script]].concat()).await;
     assert_eq!(ended.code, 9, "{}", ended.stderr);
 }
 
-/// They are the command's: what they would end is the proxy that it goes through.
+/// By default, they would end the proxy that the command uses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn run_passes_on_the_signals_that_a_command_may_use_as_it_likes() {
+async fn run_forwards_user_defined_signals() {
     for name in ["USR1", "USR2", "ALRM"] {
         let default = ["env", &format!("--default-signal={name}"), env!("CARGO_BIN_EXE_politely"), "run", "sh", "-c"];
         let script = |then: &str| format!("{then}; kill -{name} $PPID; for i in $(seq 100); do sleep 0.1; done");
@@ -216,7 +216,7 @@ async fn run_passes_on_the_signals_that_a_command_may_use_as_it_likes() {
     }
 }
 
-/// In a container it is process 1, which inherits what the command's processes leave behind.
+/// In a container, `run` may be process 1, which inherits orphaned processes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_as_process_1_leaves_no_zombies() {
     let first = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"];
@@ -230,7 +230,7 @@ async fn run_as_process_1_leaves_no_zombies() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_no_temporary_files_can_be_kept_the_directory_is_to_be_changed() {
+async fn unusable_tmpdir_is_reported() {
     for command in [&["run", "true"][..], &["demo"], &["ca", "install"]] {
         let Ended { code, stderr, .. } = politely_with(command, &[("TMPDIR", "/no/such/directory")]).await;
         assert!(code == 2 && stderr.contains("TMPDIR"), "{command:?}: {code}: {stderr}");
@@ -238,7 +238,7 @@ async fn where_no_temporary_files_can_be_kept_the_directory_is_to_be_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_relative_path_where_the_directory_is_gone_is_the_users_fault() {
+async fn relative_path_in_a_deleted_directory_is_a_usage_error() {
     let script = "cd \"$(mktemp -d)\"; rmdir \"$PWD\"; \"$0\" \"$@\"";
     let Ended { code, stderr, .. } = politely_in_shell(script, &["run", "--evidence", "kept", "true"]).await;
     let is_told = stderr.starts_with("error: --evidence: ") && stderr.contains("\nhint: name the directory");
@@ -246,14 +246,14 @@ async fn a_relative_path_where_the_directory_is_gone_is_the_users_fault() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn isolation_where_the_directory_is_gone_says_so() {
+async fn isolation_in_a_deleted_directory_is_reported() {
     let script = "cd \"$(mktemp -d)\"; rmdir \"$PWD\"; \"$0\" \"$@\"";
     let ended = politely_in_shell(script, &["run", "--isolate", "true"]).await;
     assert!(ended.code == 2 && ended.stderr.contains("hint: the current directory was deleted"), "{}", ended.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn run_sets_what_clients_read() {
+async fn run_sets_proxy_and_trust_variables() {
     let script = "env; echo; cat \"$SSL_CERT_FILE\"";
     let variables = [&open()[..], &[("NO_PROXY", "a.localhost"), ("no_proxy", "*")]].concat();
     let ended = politely_with(&["run", "--", "sh", "-c", script], &variables).await;
@@ -278,9 +278,9 @@ async fn run_sets_what_clients_read() {
     assert!(!ended.stdout.contains("PRIVATE KEY"), "never the key");
 }
 
-/// Browsers are steered on this machine; the proxy goes there for nobody, unless it is opened.
+/// Browsers are controlled over loopback, which the proxy refuses unless egress allows it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn run_leaves_this_machine_out_unless_it_is_opened() {
+async fn run_sets_no_proxy_for_loopback_unless_egress_allows_it() {
     let shown = ["run", "sh", "-c", "echo $NO_PROXY $no_proxy; echo $JAVA_TOOL_OPTIONS"];
     let ended = politely(&shown).await;
     let lines: Vec<_> = ended.stdout.lines().collect();
@@ -293,16 +293,16 @@ async fn run_leaves_this_machine_out_unless_it_is_opened() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn run_takes_the_command_with_its_options_and_without_dashes_before_it() {
+async fn run_accepts_a_command_with_options_without_double_dash() {
     let origin = Origin::site(ROBOTS).await;
     let arguments = ["run", "--product-token", "FooBot", "curl", "-q", "-sS", &origin.url("/open")];
     let ended = politely_with(&arguments, &open()).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "page /open"), "{}", ended.stderr);
 }
 
-/// What is written for a service's clients is not about a command of one's own.
+/// These settings are for the clients of a service.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn run_takes_no_access_log_or_listener_of_a_service() {
+async fn run_ignores_the_services_access_log_and_listeners() {
     let origin = Origin::site(ROBOTS).await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (file, log) = (directory.path().join("politely.yaml"), directory.path().join("access.log"));
@@ -318,7 +318,7 @@ async fn run_takes_no_access_log_or_listener_of_a_service() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn run_says_when_nothing_came_through() {
+async fn run_warns_if_no_request_used_the_proxy() {
     let ended = run(&["true"]).await;
     assert!(ended.stderr.contains("nothing came through the proxy"), "{}", ended.stderr);
     assert!(ended.stderr.contains("hint: "), "{}", ended.stderr);
@@ -334,9 +334,8 @@ async fn run_says_when_nothing_came_through() {
     assert!(quiet.code == 0 && quiet.stderr.starts_with(said), "warnings are said all the same: {}", quiet.stderr);
 }
 
-/// What goes round the proxy gets nowhere; what asks it is served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn run_isolates_a_command_so_that_nothing_goes_round() {
+async fn isolated_command_reaches_sites_only_through_the_proxy() {
     let plain = Origin::site(ROBOTS).await;
     let tls = Origin::tls_site(Alpn::Both, ROBOTS).await;
     for origin in [&plain, &tls] {
@@ -365,9 +364,8 @@ async fn run_isolates_a_command_so_that_nothing_goes_round() {
     assert!(missing.code == 127 && missing.stderr.contains("/no/such/command"), "{}: {}", missing.code, missing.stderr);
 }
 
-/// Longer than a service holds anybody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn run_waits_for_minutes_unless_max_wait_says_otherwise() {
+async fn run_holds_requests_longer_than_serve_unless_max_wait_is_set() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 3\n").await;
     let script =
         format!("for page in 1 2; do curl -q -sS -o /dev/null -w '%{{http_code}} ' {}/$page; done", origin.url(""));
@@ -381,7 +379,7 @@ async fn run_waits_for_minutes_unless_max_wait_says_otherwise() {
     assert!(wrong.code == 2 && wrong.stderr.contains("soon"), "{}", wrong.stderr);
 }
 
-/// wget built on GnuTLS, as Debian has it, reads its roots from its start-up file alone.
+/// wget with GnuTLS, as in Debian, reads its roots only from its start-up file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_adds_to_the_users_settings_of_wget() {
     let own = tempfile::NamedTempFile::new().expect("a temporary file");
@@ -396,7 +394,7 @@ async fn run_adds_to_the_users_settings_of_wget() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn run_takes_product_tokens() {
+async fn run_applies_the_product_token_option() {
     let origin = Origin::site(ROBOTS).await;
     let url = origin.url("/foo");
     let arguments = ["run", "--product-token", "FooBot", "--", "curl", "-q", "-sS", "-f", &url];
@@ -445,7 +443,7 @@ async fn faults_in_the_configuration_are_shown_with_their_place() {
         std::fs::write(&file, text).unwrap();
         assert_fault(&politely(&["check", "--config", path]).await, &[1, 2], &file, place, what);
         assert_fault(&politely(&["serve", "--config", path]).await, &[2], &file, place, what);
-        // Where to listen is not for the file to say there.
+        // `run` takes no listeners from the file.
         if !text.starts_with("listen") {
             let ended = politely(&["run", "--config", path, "--", "true"]).await;
             assert_fault(&ended, &[2], &file, place, what);
@@ -460,14 +458,14 @@ async fn faults_in_the_configuration_are_shown_with_their_place() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_documented_configuration_is_right() {
+async fn documented_configuration_is_valid() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/politely.yaml");
     let ended = politely(&["check", "--config", file]).await;
     assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_missing_configuration_is_said_so() {
+async fn missing_configuration_file_is_named() {
     for arguments in [&["serve"][..], &["check"]] {
         let ended = politely(&[arguments, &["--config", "/no/such/file.yaml"]].concat()).await;
         assert_eq!(ended.code, 2, "{}", ended.stderr);
@@ -480,7 +478,7 @@ async fn a_missing_configuration_is_said_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_port_in_use_is_said_so() {
+async fn port_in_use_is_named() {
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let ended = politely(&["serve", "--listen", &address]).await;
@@ -490,7 +488,7 @@ async fn a_port_in_use_is_said_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_authority_that_cannot_be_read_is_said_so() {
+async fn unreadable_authority_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let ca = directory.path().join("ca");
     let made = politely_with(&["ca", "init"], &[("POLITELY_INTERCEPT__CA__DIRECTORY", ca.to_str().unwrap())]).await;
@@ -523,7 +521,7 @@ async fn the_authority_can_be_found_and_exported() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn demo_leaves_nothing_in_the_temporary_directory() {
+async fn demo_removes_its_temporary_files() {
     let script = "export TMPDIR=\"$HOME/t\"; mkdir \"$TMPDIR\"; \"$0\" demo | head -1 > \"$HOME/out\"; ls -A \"$TMPDIR\"; : > \"$HOME/out\"; \
         \"$0\" demo > \"$HOME/out\" & until [ -s \"$HOME/out\" ]; do sleep 0.05; done; kill $!; wait $!; echo $?; ls -A \"$TMPDIR\"";
     let ended = politely_in_shell(script, &[]).await;
@@ -532,7 +530,7 @@ async fn demo_leaves_nothing_in_the_temporary_directory() {
 
 /// The reader may have been stopped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn demo_can_be_ended_while_nobody_reads_what_it_prints() {
+async fn demo_with_a_blocked_output_pipe_ends_on_signals() {
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let script = format!(
             "cd \"$HOME\"; mkdir t; export TMPDIR=\"$HOME/t\"; mkfifo pipe; exec 3<> pipe; dd if=/dev/zero bs=4096 of=pipe oflag=nonblock 2> dd; \

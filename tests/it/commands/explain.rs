@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_answers_by_its_exit_code_and_in_json() {
+async fn explain_reports_the_verdict_as_exit_code_and_json() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("robots.txt");
     std::fs::write(&file, ROBOTS).unwrap();
@@ -49,7 +49,7 @@ async fn explain_answers_by_its_exit_code_and_in_json() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn standard_input_is_called_so_and_a_url_with_spaces_is_none() {
+async fn explain_names_standard_input_and_rejects_urls_with_spaces() {
     let ended = politely(&["explain", "http://a.example/x", "--robots", "-"]).await;
     assert!(ended.stdout.contains("--> standard input ("), "{}{}", ended.stdout, ended.stderr);
     for command in [&["explain", "http://a.example/x y"][..], &["refresh", "http://a.example/x y"]] {
@@ -74,7 +74,7 @@ async fn explain_fetches_the_file_itself() {
     assert!(closed.code != 0 && origin.log.targets().len() == 1, "the guard stands here too");
 }
 
-/// The shape that scripts rely on, whole.
+/// The complete shape, as scripts rely on it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_in_json_has_the_documented_shape() {
     let directory = tempfile::tempdir().unwrap();
@@ -135,7 +135,7 @@ async fn explain_in_json_has_the_documented_shape() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_says_how_the_file_was_fetched() {
+async fn explain_shows_the_fetch_result_of_robots_txt() {
     for (status, code, access, reason) in [
         (200, 0, "rules", "no-matching-rule"),
         (404, 0, "allow-all", "no-robots-txt"),
@@ -160,9 +160,9 @@ async fn explain_says_how_the_file_was_fetched() {
     }
 }
 
-/// An answer that blames the request is retried over HTTP/1.1: what came of it is told.
+/// An answer 400 or 408 is retried over HTTP/1.1, and both results are reported.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_and_lint_say_that_it_was_asked_again() {
+async fn explain_and_lint_report_the_retry_over_http1() {
     for (second, code) in [(200, 1), (400, 0)] {
         let origin = Origin::https(Alpn::Both, move |seen| match (seen.protocol, second) {
             (Protocol::Http2, _) => Reply::status(400),
@@ -184,9 +184,9 @@ async fn explain_and_lint_say_that_it_was_asked_again() {
     }
 }
 
-/// "No" would be an answer.
+/// Exit code 1 would mean "disallowed".
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_the_site_cannot_be_asked_explain_says_why_and_gives_no_answer() {
+async fn explain_exits_2_if_robots_txt_cannot_be_fetched() {
     let directory = tempfile::tempdir().unwrap();
     let library = preload(directory.path(), "int getaddrinfo(void) { return -3; /* EAI_AGAIN */ }\n");
     let variables = [&open()[..], &[("LD_PRELOAD", library.to_str().unwrap())]].concat();
@@ -203,7 +203,7 @@ async fn where_the_site_cannot_be_asked_explain_says_why_and_gives_no_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_egress_refuses_is_explained_as_the_proxy_answers_it() {
+async fn explain_shows_egress_refusals_like_the_proxy() {
     let origin = Origin::site("").await;
     let url = origin.url("/x");
     for (egress, why) in [
@@ -223,7 +223,7 @@ async fn what_egress_refuses_is_explained_as_the_proxy_answers_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_configuration_refuses_is_shown_at_its_key() {
+async fn explain_names_the_configuration_key_of_a_refusal() {
     let origin = Origin::site("User-agent: *\nDisallow: /\n").await;
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("politely.yaml");
@@ -254,9 +254,9 @@ async fn what_the_configuration_refuses_is_shown_at_its_key() {
     assert!(origin.log.targets().iter().all(|target| target == "/robots.txt"), "{:?}", origin.log.targets());
 }
 
-/// Only https is denied, and what is in a tunnel nobody sees.
+/// `deny` applies to https only, and the proxy does not see the requests in a tunnel.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_says_what_intercept_means_for_the_url() {
+async fn explain_shows_the_effect_of_intercept() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, "User-agent: *\nDisallow: /private\n").unwrap();
     let robots = file.path().to_str().unwrap();
@@ -273,7 +273,7 @@ async fn explain_says_what_intercept_means_for_the_url() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_judges_by_a_users_terms() {
+async fn explain_applies_a_users_settings() {
     let directory = tempfile::tempdir().unwrap();
     let (file, robots) = (directory.path().join("politely.yaml"), directory.path().join("robots.txt"));
     std::fs::write(&robots, "User-agent: AnnaBot\nDisallow: /anna\nUser-agent: *\nDisallow: /all\n").unwrap();
@@ -307,7 +307,7 @@ async fn explain_judges_by_a_users_terms() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_delay_that_is_cut_is_shown_with_both() {
+async fn capped_crawl_delay_is_shown_with_its_original() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, "User-agent: *\nCrawl-delay: 900\n").unwrap();
     let command = ["explain", "https://a.example/", "--robots", file.path().to_str().unwrap()];
@@ -323,9 +323,9 @@ async fn a_delay_that_is_cut_is_shown_with_both() {
     assert_eq!((&told["crawl_delay"], &told["max_crawl_delay"]), (&json!(900.0), &json!(300.0)));
 }
 
-/// It is judged by the file as it is now; a run, by its copy.
+/// `explain` judges by the current file, `run` by its stored copy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_says_by_which_copy_a_run_would_judge() {
+async fn explain_shows_the_stored_copy_that_run_would_use() {
     let is_closed = Arc::new(AtomicBool::new(false));
     let closed = is_closed.clone();
     let origin =
@@ -359,9 +359,9 @@ async fn explain_says_by_which_copy_a_run_would_judge() {
     assert_eq!(politely_with(&fresh, &variables).await.stdout, "403");
 }
 
-/// What a run goes by beside robots.txt: its copy where it has one, or the file as it is now.
+/// `run` uses its stored copies, and fetches only files without one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_run_would_do_is_judged_by_every_file_that_decides() {
+async fn explain_shows_the_stored_tdmrep_and_licence_copies_of_run() {
     let is_reserved = Arc::new(AtomicBool::new(true));
     let reserved = is_reserved.clone();
     let origin = Origin::http(move |seen| match seen.path().as_str() {

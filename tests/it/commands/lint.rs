@@ -74,7 +74,7 @@ FILE: 1 error, 2 warnings
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_good_file_is_0_and_an_empty_one_is_good() {
+async fn lint_of_valid_and_empty_files_exits_0() {
     for good in ["", "User-agent: *\nDisallow: /private\n", "\u{feff}# nothing\r\n"] {
         let ended = lint(good).await;
         assert_eq!((ended.code, ended.stdout.as_str()), (0, "standard input: no mistakes found\n"), "{good}");
@@ -83,21 +83,21 @@ async fn a_good_file_is_0_and_an_empty_one_is_good() {
     }
 }
 
-/// The line as shown and what stands under it, of the first finding.
+/// The shown line of the first finding, and the carets below it.
 fn under(ended: &Ended) -> (String, String) {
     let mut lines = ended.stdout.lines().skip_while(|line| line.trim() != "|").skip(1).map(str::to_owned);
     (lines.next().unwrap_or_default(), lines.next().unwrap_or_default())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn carets_stand_under_what_they_mean_whatever_the_bytes() {
+async fn lint_carets_align_for_any_bytes() {
     for (input, line, carets) in [
         // CRLF and lone CR; a byte order mark; a tab, which is shown as four spaces.
         (&b"User-agent: *\r\nDisallow: /%zz\r\n"[..], "2 | Disallow: /%zz", "  |            ^^^"),
         (b"User-agent: *\rDisallow: /%zz\r", "2 | Disallow: /%zz", "  |            ^^^"),
         (b"\xEF\xBB\xBFDisallow: /", "1 | Disallow: /", "  | ^^^^^^^^"),
         (b"User-agent: *\nDisallow:\t/%zz\n", "2 | Disallow:    /%zz", "  |               ^^^"),
-        // Bytes that are not UTF-8 are one column each, as what stands for them.
+        // Each byte that is not UTF-8 takes one column, like its replacement character.
         (b"\xFF\xFD\xE9: x\n", "1 | \u{FFFD}\u{FFFD}\u{FFFD}: x", "  | ^^^"),
         (b"User-agent: *\nDisallow:/\xC3\xBC%4", "2 | Disallow:/\u{fc}%4", "  |            ^^"),
         // A wide character is as wide as two.
@@ -110,7 +110,7 @@ async fn carets_stand_under_what_they_mean_whatever_the_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn binaries_and_endless_lines_are_reported_in_few_words() {
+async fn lint_reports_binary_files_and_long_lines_briefly() {
     let binary: Vec<u8> = (0..2_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let ended = lint(&binary).await;
     assert_eq!(ended.code, 1);
@@ -150,7 +150,7 @@ async fn a_url_is_fetched_as_for_a_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_read_is_2_with_a_hint() {
+async fn lint_of_an_unreadable_source_exits_2_with_a_hint() {
     let missing = Origin::http(|_| Reply::status(404)).await;
     let broken = Origin::http(|_| Reply::status(503)).await;
     let (missing, broken) = (missing.url("/"), broken.url("/"));
@@ -171,7 +171,7 @@ async fn what_cannot_be_read_is_2_with_a_hint() {
 }
 
 #[test]
-fn colour_is_for_terminals_without_no_color() {
+fn lint_uses_colour_on_terminals_unless_no_color_is_set() {
     for (no_color, colour) in [(None, true), (Some(""), true), (Some("1"), false)] {
         let (mut terminal, its_other_side) = terminal();
         let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));

@@ -1,4 +1,4 @@
-//! What `run` tells of what it does: while a request is held, and at the end.
+//! Messages of `run`: the progress line while requests are held, and the summary at the end.
 
 use crate::support::binary::open;
 use crate::support::binary::{Ended, politely_in_shell, politely_on_a_terminal, politely_with};
@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 const SLOW: &str = "User-agent: *\nCrawl-delay: 3\nDisallow: /private\n";
 
-/// One curl for these, one after the other: between two of them no time passes but its own.
+/// A script that fetches the URLs one after the other with one curl.
 fn fetch(urls: &[String]) -> String {
     format!("curl -q -s{}; ", urls.iter().map(|url| format!(" -o /dev/null {url}")).collect::<String>())
 }
@@ -42,16 +42,16 @@ async fn the_summary_lists_rules_waits_and_failures() {
     // The first has to ask for its turn, which counts too where the machine has much to do.
     let held = ["  1 held for a crawl-delay, during ", "  2 held for a crawl-delay, during "];
     assert!(held.iter().any(|part| ended.stderr.contains(part)), "{}", ended.stderr);
-    // Its robots.txt cannot be had either.
+    // Its robots.txt is unreachable, too.
     let unread = format!(
         "  1 by {nobody}/robots.txt `it could not be read (connecting to {nobody}: Connection refused (os error 111))`\n    {nobody}/x"
     );
     assert!(ended.stderr.contains(&unread), "{}", ended.stderr);
 }
 
-/// Other settings are for a politely that the command starts.
+/// Other settings are passed on, for a `politely` that the command may start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_secret_of_the_configuration_is_in_the_environment_of_the_command() {
+async fn environment_of_the_command_contains_no_secrets_of_the_configuration() {
     let mut variables = open();
     variables.extend([
         ("POLITELY_EGRESS__UPSTREAM_PROXY", "http://a:s3cret@127.0.0.1:9"),
@@ -70,9 +70,8 @@ async fn no_secret_of_the_configuration_is_in_the_environment_of_the_command() {
     }
 }
 
-/// Of an earlier run, however the site answers now.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fresh_run_goes_by_no_copy_that_was_there_before() {
+async fn fresh_run_ignores_stored_copies_whatever_the_site_answers() {
     let answer = Arc::new(AtomicU16::new(200));
     let status = answer.clone();
     let origin = Origin::http(move |seen| match (seen.path().as_str(), status.load(Ordering::Relaxed)) {
@@ -96,7 +95,7 @@ async fn a_fresh_run_goes_by_no_copy_that_was_there_before() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_summary_names_what_was_refused_for_waiting_and_the_cure() {
+async fn summary_lists_urls_refused_for_max_wait_with_a_hint() {
     let origin = Origin::site(SLOW).await;
     let pages = ["/1", "/2"].map(|path| origin.url(path));
     let ended = run(&["--max-wait", "1s"], &fetch(&pages)).await;
@@ -107,7 +106,7 @@ async fn the_summary_names_what_was_refused_for_waiting_and_the_cure() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_without_trust_is_in_the_summary_with_its_cure() {
+async fn summary_lists_rejected_certificates_with_a_hint() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let script =
         format!("curl -q -s --cacert /etc/hostname {0}; curl -q -s --cacert /dev/null {0}; exit 0", origin.url("/x"));
@@ -120,7 +119,7 @@ async fn a_client_without_trust_is_in_the_summary_with_its_cure() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_script_gets_the_end_as_json() {
+async fn report_json_contains_the_summary() {
     let origin = Origin::site(SLOW).await;
     let script = fetch(&["/private", "/1", "/2"].map(|path| origin.url(path))) + "exit 7";
     let ended = run(&["--report", "json"], &script).await;
@@ -148,7 +147,7 @@ async fn a_script_gets_the_end_as_json() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_report_to_an_open_descriptor_follows_what_the_command_writes_there() {
+async fn report_to_an_open_descriptor_is_appended_after_the_commands_output() {
     for (to, redirected) in [
         ("/dev/stdout", ">"),
         ("/dev/stdout", ">>"),
@@ -169,9 +168,9 @@ async fn a_report_to_an_open_descriptor_follows_what_the_command_writes_there() 
     }
 }
 
-/// A crawl may take days.
+/// A crawl may take days, so the error must not come at its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_report_that_cannot_be_written_is_refused_before_the_command_runs() {
+async fn unwritable_report_is_refused_before_the_command_runs() {
     for to in ["/dev/fd/3", "/dev/stdin", "$HOME/in", "$HOME"] {
         let script = format!(
             "echo before > \"$HOME/in\"; \"$0\" run -q --report \"json={to}\" sh -c 'echo ran' 3< \"$HOME/in\" < \"$HOME/in\"; \
@@ -183,9 +182,9 @@ async fn a_report_that_cannot_be_written_is_refused_before_the_command_runs() {
     }
 }
 
-/// It prefers the proxy in its own file to that of a variable.
+/// curl prefers a proxy in its own file to one in a variable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_users_curlrc_does_not_lead_past_the_proxy() {
+async fn curlrc_of_the_user_does_not_bypass_the_proxy() {
     let origin = Origin::site(SLOW).await;
     let home = tempfile::tempdir().expect("a temporary directory");
     for line in ["proxy = http://127.0.0.1:9", "noproxy = *"] {
@@ -197,9 +196,9 @@ async fn the_users_curlrc_does_not_lead_past_the_proxy() {
     }
 }
 
-/// It had no time to go round anything.
+/// The command had no time to make a request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_somebody_ends_is_not_taken_for_one_that_went_round() {
+async fn run_ended_by_a_signal_is_not_reported_as_a_bypass() {
     for (script, code) in [
         ("kill -TERM $PPID; exec sleep 60", 143),
         ("kill -INT $$", 130),
@@ -215,11 +214,10 @@ async fn a_run_that_somebody_ends_is_not_taken_for_one_that_went_round() {
     }
 }
 
-/// It went on for as long as it liked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_goes_on_after_a_signal_was_not_ended_by_it() {
+async fn run_that_continues_after_a_signal_is_not_reported_as_ended() {
     for signal in ["HUP", "INT", "TERM"] {
-        // Its parent's parent is `run`.
+        // `run` is the grandparent of the script.
         let run_itself = "$(cut -d ' ' -f 4 /proc/$PPID/stat)";
         let wait = "for i in $(seq 100); do test -n \"$n\" || sleep 0.1; done; sleep 0.3";
         let script = format!("trap 'n=7' {signal}; kill -{signal} {run_itself}; {wait}; exit $((n+1))");
@@ -230,9 +228,9 @@ async fn a_run_that_goes_on_after_a_signal_was_not_ended_by_it() {
     }
 }
 
-/// Where the environment names a proxy, whoever set it is to know.
+/// The environment may name a proxy, and whoever set it should know that it is not used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_proxy_that_is_not_used_is_warned_of() {
+async fn unused_proxy_causes_a_warning() {
     let variable = ("HTTPS_PROXY", "http://proxy.example:3128");
     for (flags, variables, is_told) in [
         (&[][..], &[variable][..], true),
@@ -247,9 +245,9 @@ async fn a_proxy_that_is_not_used_is_warned_of() {
     }
 }
 
-/// No wait that may be asked for opens it.
+/// No `--max-wait` would help.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_site_that_is_closed_is_shown_with_its_hours() {
+async fn summary_shows_the_visit_time_of_a_closed_site() {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     let opens = (since_epoch.as_secs() / 3600 + 8) % 24;
     let hours = format!("{opens:02}00-{opens:02}30");
@@ -261,7 +259,7 @@ async fn a_site_that_is_closed_is_shown_with_its_hours() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_logged_while_a_request_is_held_has_a_line_to_itself() {
+async fn log_line_does_not_mix_with_the_progress_line() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 6\n").await;
     let [first, second] = ["/1", "/2"].map(|path| fetch(&[origin.url(path)]));
     let foreign = "curl -q -s --noproxy '' --proxy socks4://${http_proxy#http://} http://a.localhost/";
@@ -273,9 +271,9 @@ async fn what_is_logged_while_a_request_is_held_has_a_line_to_itself() {
     assert!(shown.contains("1 page each") && !begun.contains("1 page each"), "{shown}");
 }
 
-/// Where there is a terminal to rewrite a line on, or somebody has asked.
+/// It is shown on terminals, which can rewrite it, and with `-v`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_for_a_held_request_sees_why_and_how_long() {
+async fn progress_line_shows_host_delay_and_wait() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 5\n").await;
     let script = fetch(&["/1", "/2"].map(|path| origin.url(path)));
     let host = origin.url("").replace("http://", "");
@@ -299,9 +297,9 @@ async fn who_waits_for_a_held_request_sees_why_and_how_long() {
     assert!(verbose.stderr.contains(&line) && !verbose.stderr.contains('\u{1b}'), "{}", verbose.stderr);
 }
 
-/// The command shares the terminal: what it writes of an answer has a line to itself.
+/// The command shares the terminal, and its output must start on an empty line.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_line_is_gone_before_the_command_writes_of_its_answer() {
+async fn progress_line_is_cleared_before_the_answer_is_delivered() {
     let pages = |path: &str| Reply::text(path).after(Duration::from_secs(2));
     let origin = Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 5\n"),
@@ -317,7 +315,7 @@ async fn the_line_is_gone_before_the_command_writes_of_its_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_estimate_fits_a_terminal_of_80_columns() {
+async fn progress_line_fits_80_columns() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 30\n").await;
     let [first, others @ ..] =
         ["/1", "/2", "/3", "/4"].map(|path| format!("curl -q -s -m 4 -o /dev/null {}", origin.url(path)));
@@ -333,7 +331,7 @@ async fn an_estimate_fits_a_terminal_of_80_columns() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_leaves_the_queue_is_told_as_that_with_what_helps() {
+async fn summary_reports_clients_that_left_the_queue_with_a_hint() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 30\n").await;
     let first = fetch(&[origin.url("/1")]);
     let impatient = format!("curl -q -s -m 2 -o /dev/null {}", origin.url("/2"));
@@ -350,7 +348,7 @@ async fn a_client_that_leaves_the_queue_is_told_as_that_with_what_helps() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waits_side_by_side_are_told_as_one_time() {
+async fn overlapping_waits_are_reported_as_elapsed_time() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 2\n").await;
     let others = ["/2", "/3"].map(|path| format!("({}) &", fetch(&[origin.url(path)])));
     let ended = run(&["--report", "json"], &format!("{} {} wait", fetch(&[origin.url("/1")]), others.join(" "))).await;
@@ -361,7 +359,7 @@ async fn waits_side_by_side_are_told_as_one_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_purpose_that_is_missing_or_unknown_is_told() {
+async fn summary_reports_missing_and_unknown_purposes() {
     let origin = Origin::site("User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n").await;
     let script = fetch(&[origin.url("/1")]);
     let missing = "\n  1 site with preferences on use, which were not applied: no purpose is declared\n  hint: `--purpose ai-train`";
@@ -384,9 +382,9 @@ async fn a_purpose_that_is_missing_or_unknown_is_told() {
     assert!(!ended.stderr.contains("purpose"), "{}", ended.stderr);
 }
 
-/// What failed then may be well by now: somebody waits for it.
+/// The failure may be over, and a user is waiting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_could_not_be_read_in_an_earlier_run_is_asked_again_at_once() {
+async fn failed_robots_fetch_of_an_earlier_run_is_retried_at_once() {
     let origin = Origin::tls_site(Alpn::Both, "User-agent: *\nDisallow: /private\n").await;
     let cache = tempfile::tempdir().expect("a temporary directory");
     let kept = ("XDG_CACHE_HOME", cache.path().to_str().expect("UTF-8"));
@@ -401,9 +399,9 @@ async fn what_could_not_be_read_in_an_earlier_run_is_asked_again_at_once() {
     assert_eq!(origin.log.pages(), ["/open"]);
 }
 
-/// As cron starts it, for one page each time.
+/// For example, cron may start a run for one page each time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_of_one_request_asks_for_what_is_out_of_date() {
+async fn run_with_one_request_renews_a_stale_robots_txt() {
     let is_closed = Arc::new(AtomicBool::new(false));
     let closed = is_closed.clone();
     let robots = move || if closed.load(Ordering::Relaxed) { "User-agent: *\nDisallow: /\n" } else { "" };
@@ -422,7 +420,7 @@ async fn a_run_of_one_request_asks_for_what_is_out_of_date() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fresh_run_uses_no_copy_that_an_earlier_one_kept() {
+async fn fresh_run_fetches_robots_txt_again() {
     let origin = Origin::site("User-agent: *\nDisallow: /private\n").await;
     let home = tempfile::tempdir().expect("a temporary directory");
     let state = home.path().join("state");
@@ -436,9 +434,9 @@ async fn a_fresh_run_uses_no_copy_that_an_earlier_one_kept() {
     }
 }
 
-/// On a machine where there is no authority, nor a configuration.
+/// The machine has neither an authority nor a configuration.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_machine_takes_the_certificate_from_the_running_proxy() {
+async fn ca_env_from_fetches_the_certificate_from_a_running_proxy() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start("admin: { address: '127.0.0.1:0' }").await;
     let state = tempfile::tempdir().expect("a temporary directory");
@@ -461,9 +459,8 @@ async fn another_machine_takes_the_certificate_from_the_running_proxy() {
     }
 }
 
-/// Whoever answers there is not to learn what opens ours.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_machines_proxy_hears_its_own_token_alone() {
+async fn ca_env_from_does_not_send_our_token_to_another_proxy() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let [ours, theirs] = ["ours", "theirs"].map(|name| {
         let file = directory.path().join(name);
@@ -483,9 +480,9 @@ async fn another_machines_proxy_hears_its_own_token_alone() {
     assert!(!shown().is_empty() && shown().iter().all(|token| token == "Bearer theirs"), "{:?}", shown());
 }
 
-/// What the user has set up for wget and apt may hold passwords.
+/// The user's settings for wget and apt may contain passwords.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_ca_env_copies_is_the_users_alone() {
+async fn files_copied_by_ca_env_are_readable_only_by_the_user() {
     let proxy = Proxy::start("admin: { address: '127.0.0.1:0' }").await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (own, state) = (directory.path().join("own"), directory.path().join("state"));
@@ -506,7 +503,7 @@ async fn what_ca_env_copies_is_the_users_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_is_for_the_crawler_of_the_last_run() {
+async fn explain_uses_the_crawler_of_the_last_run() {
     let robots = "User-agent: ExampleBot\nDisallow: /private\n";
     let origin = Origin::site(robots).await;
     let state = tempfile::tempdir().expect("a temporary directory");
@@ -526,9 +523,9 @@ async fn explain_is_for_the_crawler_of_the_last_run() {
     assert!(other.code == 0 && !other.stdout.contains("last `politely run`"), "{}", other.stdout);
 }
 
-/// Whoever starts it: the shell is not asked what it runs.
+/// The name of the command, `sh`, does not tell what it starts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_browser_that_a_script_starts_trusts_the_authority_while_it_runs() {
+async fn run_lends_trust_to_browsers_started_by_a_script() {
     let tools = tempfile::tempdir().expect("a temporary directory");
     let path = format!("{}:{}", tools.path().display(), std::env::var("PATH").expect("it is set"));
     let home = tools.path().to_str().expect("UTF-8");
@@ -542,9 +539,9 @@ async fn a_browser_that_a_script_starts_trusts_the_authority_while_it_runs() {
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "-N -L -A "), "{}", ended.stderr);
 }
 
-/// Ctrl-C goes to the whole group, at whatever moment.
+/// Ctrl-C reaches the whole process group, at any moment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_interrupt_leaves_no_browser_trusting_the_authority() {
+async fn interrupted_run_removes_trust_from_browsers() {
     for (step, code) in [("-A", 130), ("-D", 0)] {
         let tools = tempfile::tempdir().expect("a temporary directory");
         // Written by another process: while a child of ours had them open, they could not be run.
@@ -572,7 +569,7 @@ END
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_of_tunnels_alone_is_summed_up_as_that() {
+async fn summary_reports_a_run_with_only_tunnels() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let variables = [&open()[..], &[("POLITELY_INTERCEPT__HOSTS", "{\"a.localhost\": tunnel}")]].concat();
     let url = origin.url("/x");
@@ -581,9 +578,9 @@ async fn a_run_of_tunnels_alone_is_summed_up_as_that() {
     assert!(ended.stderr.contains("only tunnels") && !ended.stderr.contains("bypassed"), "{}", ended.stderr);
 }
 
-/// What the command has left behind is let finish, unless somebody is tired of it.
+/// Without a signal, processes that the command left behind may finish.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_signal_after_the_end_of_the_command_ends_the_run() {
+async fn signal_after_the_commands_end_ends_the_run() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let begun = directory.path().to_owned();
     let origin = Origin::http(move |seen| match seen.path().as_str() {
@@ -608,9 +605,9 @@ async fn a_signal_after_the_end_of_the_command_ends_the_run() {
     }
 }
 
-/// A program's own, or another's, is no reason to stop it.
+/// The program or another tool may have set them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn node_starts_whatever_the_proxy_variables_say() {
+async fn node_starts_with_invalid_proxy_variables() {
     if tokio::process::Command::new("node").arg("--version").output().await.is_err() {
         return eprintln!("skipped: there is no Node.js here");
     }
@@ -621,9 +618,9 @@ async fn node_starts_whatever_the_proxy_variables_say() {
     }
 }
 
-/// With an agent of its own, with none, and where it asks the proxy itself.
+/// With an agent of its own, without one, and with the proxy requested explicitly.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn node_uses_the_proxy_whatever_agent_it_has() {
+async fn node_uses_the_proxy_with_any_http_agent() {
     if tokio::process::Command::new("node").arg("--version").output().await.is_err() {
         return eprintln!("skipped: there is no Node.js here");
     }
@@ -643,9 +640,8 @@ async fn node_uses_the_proxy_whatever_agent_it_has() {
     assert_eq!(ended.stdout, "200 true,200 true,200 true\n", "{}", ended.stderr);
 }
 
-/// One list for both.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ca_env_sets_what_run_sets() {
+async fn ca_env_and_run_set_the_same_variables() {
     let env = politely_with(&["ca", "env"], &[]).await;
     let exported =
         env.stdout.lines().filter_map(|line| line.strip_prefix("export ")?.split_once('=')).map(|(name, _)| name);
@@ -664,9 +660,9 @@ async fn ca_env_sets_what_run_sets() {
     assert!(exported.contains("NODE_OPTIONS") && exported.contains("WGETRC") && exported.contains("https_proxy"));
 }
 
-/// Enough for most, without a file.
+/// Most uses need no configuration file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn arguments_set_keys_and_stand_over_the_environment() {
+async fn arguments_of_run_override_the_environment() {
     let origin = Origin::site("User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n").await;
     let home = tempfile::tempdir().expect("a temporary directory");
     let kept = home.path().join("kept");
@@ -688,7 +684,7 @@ async fn arguments_set_keys_and_stand_over_the_environment() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_still_waited_when_the_run_was_ended_is_told() {
+async fn summary_counts_requests_still_held_when_the_run_was_ended() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 90\n").await;
     let [first, others @ ..] = ["/1", "/2", "/3", "/4"].map(|path| fetch(&[origin.url(path)]));
     let script = format!("{first} {} wait", others.map(|other| format!("({other}) &")).join(" "));
@@ -718,7 +714,7 @@ async fn what_still_waited_when_the_run_was_ended_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_run_makes_for_its_command_is_nobody_elses_to_write() {
+async fn files_made_by_run_are_writable_only_by_the_user() {
     let script = format!(
         "umask 000; {} run sh -c 'find \"$(dirname $SSL_CERT_FILE)\" ! -type l -printf \"%m %y\\n\" | sort -u'",
         env!("CARGO_BIN_EXE_politely")
@@ -731,20 +727,20 @@ async fn what_a_run_makes_for_its_command_is_nobody_elses_to_write() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_killed_run_made_for_its_command_is_removed_by_the_next() {
+async fn next_run_removes_the_files_of_a_killed_run() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let variables = [("TMPDIR", directory.path().to_str().expect("UTF-8"))];
     let kept = || std::fs::read_dir(directory.path()).expect("it is there").count();
-    // It ends once nobody reads on.
+    // The supervisor ends the command when `run` is gone.
     let ended = politely_with(&["run", "sh", "-c", "kill -9 $(cut -d ' ' -f 4 /proc/$PPID/stat)"], &variables).await;
     assert_eq!((ended.code, kept()), (-1, 1), "{}", ended.stderr);
     let ended = politely_with(&["run", "true"], &variables).await;
     assert_eq!((ended.code, kept()), (0, 0), "{}", ended.stderr);
 }
 
-/// The machine's file is read, and what it says of the service's directories left to the service.
+/// The machine's configuration file is read, except its directories, which belong to the service.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn evidence_and_cache_that_a_variable_asks_for_are_kept_beside_the_machines_file() {
+async fn run_applies_evidence_and_cache_variables_but_not_the_services_directories() {
     let ask = |variable: &str| {
         let script = format!(
             "cd \"$HOME\" && mkdir -p etc/politely && \
@@ -764,7 +760,7 @@ async fn evidence_and_cache_that_a_variable_asks_for_are_kept_beside_the_machine
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn evidence_goes_to_no_other_directory_than_the_one_that_is_named() {
+async fn evidence_directory_that_is_not_utf8_is_refused() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let script = "cd \"$0\"; \"$1\" run --evidence \"$(printf 'ev\\377il')\" true; echo $? >&2; ls -A \"$0\"";
     let mut command = tokio::process::Command::new("sh");
@@ -776,9 +772,9 @@ async fn evidence_goes_to_no_other_directory_than_the_one_that_is_named() {
     assert!(output.stdout.is_empty() && said.contains("is not UTF-8") && said.ends_with("\n2\n"), "{output:?}");
 }
 
-/// Everybody may read what trusts the authority, as the command may become another user.
+/// Files with the authority's certificate are readable by everybody, as the command may become another user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_run_copies_of_the_users_is_the_users_alone() {
+async fn user_files_copied_by_run_are_readable_only_by_the_user() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let [own, policies] = ["own", "policies.json"].map(|name| directory.path().join(name));
     std::fs::write(&own, "password = secret\n").expect("it is writable");
@@ -792,7 +788,7 @@ async fn what_a_run_copies_of_the_users_is_the_users_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_in_the_place_of_robots_txt_is_warned_of_once_and_summed_up() {
+async fn html_robots_txt_is_warned_of_once_and_listed_in_the_summary() {
     let origin = Origin::site("<!DOCTYPE html>\n<title>Not found</title>\n").await;
     let script = fetch(&["/1", "/2", "/3"].map(|path| origin.url(path)));
     let (text, json) = tokio::join!(run(&[], &script), run(&["-q", "--report", "json"], &script));
@@ -805,9 +801,9 @@ async fn a_page_in_the_place_of_robots_txt_is_warned_of_once_and_summed_up() {
     assert!(explained.contains(&format!("note:{}", line.trim_end().trim_start_matches("\n "))), "{explained}");
 }
 
-/// Whichever of the two ways to speak TLS has found fault with it.
+/// Whether rustls or OpenSSL rejects it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_that_is_not_trusted_comes_with_what_to_set() {
+async fn untrusted_origin_certificate_is_reported_with_a_hint() {
     let own =
         "openssl req -x509 -key key.pem -subj /CN=a.localhost -addext subjectAltName=DNS:a.localhost -out cert.pem";
     let first =
@@ -827,7 +823,7 @@ async fn a_certificate_that_is_not_trusted_comes_with_what_to_set() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_browser_asks_by_itself_is_one_line_of_what_is_said() {
+async fn summary_groups_background_requests_of_browsers_in_one_line() {
     let nobody = ("POLITELY_EGRESS__UPSTREAM_PROXY", "http://127.0.0.1:9");
     let ask = |hosts: &[&str]| fetch(&hosts.iter().map(|host| format!("http://{host}/x")).collect::<Vec<_>>());
     let hosts = ["update.googleapis.com", "connectivitycheck.gstatic.com", "detectportal.firefox.com"];
@@ -848,7 +844,7 @@ async fn what_a_browser_asks_by_itself_is_one_line_of_what_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn this_machine_is_refused_with_what_opens_it() {
+async fn refusal_of_loopback_suggests_the_egress_setting() {
     let script =
         "curl -q -s --noproxy '' -o /dev/null http://127.0.0.1:8000/; curl -q -s -o /dev/null http://10.1.2.3/";
     let ended =
@@ -868,9 +864,9 @@ async fn this_machine_is_refused_with_what_opens_it() {
     assert!(ended.stderr.contains("`--set 'egress.ports=[80, 8000-8002, 81]'` opens them"), "{}", ended.stderr);
 }
 
-/// The inner one does not see the process of the outer one.
+/// The inner run does not see the process of the outer one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_in_an_isolated_run_may_go_through_its_proxy() {
+async fn run_inside_an_isolated_run_can_use_its_proxy_as_upstream() {
     let origin = Origin::site("User-agent: *\nDisallow: /private\nCrawl-delay: 0.5\n").await;
     let state = tempfile::tempdir().unwrap();
     let variables = [("STATE_DIRECTORY", state.path().to_str().unwrap())];
@@ -889,9 +885,9 @@ async fn a_run_in_an_isolated_run_may_go_through_its_proxy() {
     assert_eq!(ended.stdout, "200 200 403 ", "{}", ended.stderr);
 }
 
-/// Each would wait for what the other has reserved.
+/// Each of the two would otherwise wait for slots reserved by the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_may_go_through_a_proxy_that_has_the_same_state_directory() {
+async fn run_can_use_an_upstream_proxy_with_the_same_state_directory() {
     let origin = Origin::site("User-agent: *\nDisallow: /private\nCrawl-delay: 0.5\n").await;
     let proxy = Binary::serve("").await;
     let (store, way) = (proxy.directory().join("store"), format!("http://{}", proxy.address()));

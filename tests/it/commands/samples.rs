@@ -1,4 +1,4 @@
-//! What docs/getting-started.md and README.md show of commands is what they print.
+//! The command output shown in docs/getting-started.md and README.md is the actual output.
 
 use crate::support::binary::open;
 use crate::support::binary::politely_with;
@@ -8,7 +8,7 @@ const GETTING_STARTED: &str = include_str!("../../../docs/getting-started.md");
 const README: &str = include_str!("../../../README.md");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commands_print_what_the_docs_show() {
+async fn commands_print_the_output_shown_in_the_docs() {
     let origin = Origin::tls_site(Alpn::Both, "User-agent: *\nDisallow: /private/\n").await;
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("robots.txt");

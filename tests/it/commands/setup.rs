@@ -27,7 +27,7 @@ async fn through(proxy: &Binary, arguments: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_find_the_certificate_and_how_to_trust_it_through_the_proxy() {
+async fn setup_page_serves_certificate_and_instructions() {
     let proxy = Binary::serve("").await;
     let pem = certificate(proxy.directory());
     assert_eq!(through(&proxy, &["http://politely.invalid/ca.pem"]).await, pem);
@@ -63,7 +63,7 @@ async fn clients_find_the_certificate_and_how_to_trust_it_through_the_proxy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_name_is_the_operators_to_choose_and_users_are_asked_for_first() {
+async fn setup_host_is_configurable_and_requires_credentials() {
     let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"correct").unwrap();
     let users = format!("access: {{ users: [{{ name: alice, password: '{hash}' }}] }}");
     let yaml = format!("admin: {{ address: '127.0.0.1:0' }}\nintercept: {{ setup_host: proxy.example }}\n{users}");
@@ -86,9 +86,9 @@ async fn the_name_is_the_operators_to_choose_and_users_are_asked_for_first() {
     assert!(status.code == 0 && !status.stdout.contains("bad-request"), "{}{}", status.stdout, status.stderr);
 }
 
-/// Another machine has nothing but the proxy's address: no admin address, no file of the proxy's.
+/// The other machine knows only the proxy's address: no admin address, no files.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_machine_that_is_not_the_proxys_takes_the_certificate_from_the_proxy() {
+async fn ca_env_on_another_machine_gets_the_certificate_through_the_proxy() {
     let origin = Origin::https(Alpn::Both, pages("")).await;
     let proxy = Binary::serve("").await;
     let home = tempfile::tempdir().unwrap();
@@ -96,7 +96,7 @@ async fn a_machine_that_is_not_the_proxys_takes_the_certificate_from_the_proxy()
     let mut shell = tokio::process::Command::new("sh");
     shell.args(["-c", script, env!("CARGO_BIN_EXE_politely"), &proxy.url(), &origin.url("/open")]);
     shell.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home.path());
-    // So that loopback is asked for through the proxy.
+    // Otherwise NO_PROXY would exclude loopback.
     shell.env("POLITELY_EGRESS__ALLOW", "[127.0.0.0/8]");
     let output = shell.env("STATE_DIRECTORY", home.path().join("state")).output().await.unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "page /open", "{}", String::from_utf8_lossy(&output.stderr));
@@ -104,7 +104,7 @@ async fn a_machine_that_is_not_the_proxys_takes_the_certificate_from_the_proxy()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_next_authority_is_trusted_before_it_signs() {
+async fn rotation_publishes_the_next_authority_before_it_signs() {
     let origin = Origin::https(Alpn::Both, pages("")).await;
     let proxy = Binary::serve("admin: { address: '127.0.0.1:0' }").await;
     let home = proxy.directory().to_owned();
@@ -145,7 +145,7 @@ async fn the_next_authority_is_trusted_before_it_signs() {
     assert_eq!(ca(&home, &["export"]).await.stdout, next, "nobody signs with the old one any more");
     assert_eq!(proxy.asked(&["reload"], &[]).await.stdout, "reloaded: nothing has changed\n");
 
-    // One that cannot be used changes nothing.
+    // An unusable certificate file changes nothing.
     fs::write(home.join("ca/ca.pem"), &old).unwrap();
     let refused = proxy.asked(&["reload"], &[]).await;
     assert!(refused.code == 1 && refused.stderr.contains("does not belong to the certificate"), "{refused:?}");
@@ -153,7 +153,7 @@ async fn the_next_authority_is_trusted_before_it_signs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_authority_that_expires_within_a_month_is_warned_of_everywhere() {
+async fn authority_expiring_within_a_month_causes_warnings() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path().join("ca");
     fs::create_dir(&place).unwrap();
@@ -183,7 +183,7 @@ async fn an_authority_that_expires_within_a_month_is_warned_of_everywhere() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_password_is_hashed_as_the_configuration_takes_it() {
+async fn hash_password_output_is_accepted_by_the_configuration() {
     let origin = Origin::site("").await;
     for line in ["s3cret: \u{fc}\n", "s3cret: \u{fc}", "s3cret: \u{fc}\r\n"] {
         let hashed = politely_reading(&["hash-password"], line.as_bytes()).await;
@@ -203,7 +203,7 @@ async fn a_password_is_hashed_as_the_configuration_takes_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_signal_that_ends_the_question_for_a_password_leaves_the_terminal_as_it_was() {
+async fn signal_during_the_password_prompt_restores_the_terminal() {
     for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGALRM] {
         let ask = format!(
             "sh -c 'echo pid=$$; exec {} hash-password'; echo ended=$?; stty -a",
@@ -234,9 +234,9 @@ async fn a_signal_that_ends_the_question_for_a_password_leaves_the_terminal_as_i
     }
 }
 
-/// With what was typed not shown, and the terminal as before in the end.
+/// The typed password is not echoed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_password_is_asked_for_twice_and_an_interrupt_leaves_the_terminal_as_it_was() {
+async fn password_prompt_asks_twice_and_restores_the_terminal() {
     let binary = env!("CARGO_BIN_EXE_politely");
     for (typed, told) in [
         (&["ab\u{3}"][..], "error: interrupted"),

@@ -1,4 +1,4 @@
-//! What `run` passes on to its command, and that nothing of the command outlives it.
+//! Signals that `run` forwards to its command, and the end of all processes of the command.
 
 use crate::support::{eventually, within};
 use std::io::Write;
@@ -54,7 +54,7 @@ impl Run {
     }
 }
 
-/// What has ended and waits for its parent to notice is not there any more.
+/// Whether the process exists. Zombies do not count.
 fn is_there(pid: u32) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).unwrap_or_default();
     !stat.is_empty() && !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X']))
@@ -65,7 +65,7 @@ const THREE: &str = "echo $$ >> pids; setsid sh -c 'echo $$ >> pids; sleep 300; 
                      sh -c 'echo $$ >> pids; exec sleep 300'; true";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_signal_to_run_alone_ends_it_and_all_that_it_has_started() {
+async fn signal_to_run_ends_all_processes_that_it_started() {
     for isolate in [&[][..], &["--isolate"]] {
         for (signal, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143), (libc::SIGHUP, 129)] {
             let run = Run::start(isolate, THREE);
@@ -84,9 +84,9 @@ async fn a_signal_to_run_alone_ends_it_and_all_that_it_has_started() {
     }
 }
 
-/// There is nobody left to pass anything on, so that its command has to notice by itself.
+/// Nothing can forward the signal, so the supervisor has to notice the end of `run`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_left_where_run_is_killed() {
+async fn killed_run_leaves_no_processes() {
     let run = Run::start(&[], THREE);
     let pids = run.pids(3).await;
     run.signal(libc::SIGKILL);
@@ -94,9 +94,9 @@ async fn nothing_is_left_where_run_is_killed() {
     eventually("their end", || !pids.iter().any(|pid| is_there(*pid))).await;
 }
 
-/// On a busy machine the command is at work before its supervisor has said so.
+/// On a busy machine, the command runs before its supervisor has reported its start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_left_where_run_is_killed_before_it_hears_that_the_command_has_started() {
+async fn run_killed_before_the_start_report_leaves_no_processes() {
     let (mut ours, theirs) = UnixStream::pair().expect("two ends");
     ours.write_all(&[0]).expect("there is room");
     let mut command = Command::new("env");
@@ -118,7 +118,7 @@ async fn nothing_is_left_where_run_is_killed_before_it_hears_that_the_command_ha
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_outlives_the_command_is_ended_and_named() {
+async fn process_outliving_the_command_is_ended_and_named() {
     let script = "setsid sh -c 'echo $$ >> pids; exec sleep 300' & echo $$ >> pids; sleep 0.2; exit 3";
     let run = Run::start(&[], script);
     let pids = run.pids(2).await;
@@ -131,9 +131,9 @@ async fn what_outlives_the_command_is_ended_and_named() {
     assert!(ended == Some(3) && !said.contains("left behind"), "{ended:?}: {said}");
 }
 
-/// It may be writing the last of the output.
+/// The process may be writing the last of the output.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_ends_by_itself_soon_is_waited_for() {
+async fn background_process_about_to_end_is_waited_for() {
     let run = Run::start(&[], "(sleep 1; echo done > last) & exit 0");
     let last = run.home.path().join("last");
     let home = tempfile::tempdir().expect("a temporary directory");
@@ -150,7 +150,7 @@ async fn what_ends_by_itself_soon_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_does_not_listen_is_killed_and_who_is_impatient_need_not_wait() {
+async fn process_ignoring_sigterm_is_killed_or_at_once_on_a_second_signal() {
     let stubborn = "sh -c \"trap '' TERM INT; echo \\$\\$ >> pids; while :; do sleep 1; done\" & sleep 0.2; exit 5";
     let run = Run::start(&[], stubborn);
     let pids = run.pids(1).await;
@@ -168,7 +168,7 @@ const STUBBORN: &str = "sh -c 'trap \"\" TERM INT HUP; until [ $(cut -d\" \" -f4
                         echo $$ >> pids; while :; do sleep 1; done' $$ & exit 3";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_signal_after_the_commands_end_ends_what_is_left_at_once() {
+async fn signal_after_the_commands_end_kills_leftover_processes_at_once() {
     for flags in [&[][..], &["--isolate"]] {
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
             let run = Run::start(flags, STUBBORN);
@@ -186,9 +186,9 @@ async fn a_signal_after_the_commands_end_ends_what_is_left_at_once() {
     }
 }
 
-/// `run` and what the command has left behind get that from the terminal.
+/// The terminal sends the signal to `run` and to the leftover processes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_does_ctrl_c_on_a_terminal() {
+async fn ctrl_c_after_the_commands_end_kills_leftover_processes_at_once() {
     for isolate in ["", "--isolate"] {
         let inner = STUBBORN.replace('\'', "'\\''");
         let shell = format!("exec {} run {isolate} sh -c '{inner}' 2> said", env!("CARGO_BIN_EXE_politely"));
@@ -206,9 +206,8 @@ async fn so_does_ctrl_c_on_a_terminal() {
     }
 }
 
-/// Where /proc hides processes, they are there all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_proc_does_not_show_is_waited_for_too() {
+async fn processes_hidden_by_hidepid_are_waited_for() {
     // SAFETY: it takes nothing.
     if unsafe { libc::geteuid() } != 0 {
         return eprintln!("skipped: only root can mount such a /proc");
@@ -253,14 +252,14 @@ fn is_orphan(pid: u32) -> bool {
 const COUNTING: &str = "n=0; trap 'n=$((n+1))' INT; echo $$ >> pids; i=0; \
                         while [ $i -lt 30 ]; do sleep 0.1; i=$((i+1)); done; exit $((40+n))";
 
-/// Scrapy takes a second one for impatience.
+/// Scrapy takes a second SIGINT for impatience.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_interrupt_is_one_interrupt() {
+async fn command_receives_sigint_once() {
     let run = Run::start(&["-q"], COUNTING);
     run.pids(1).await;
     run.signal(libc::SIGINT);
     assert_eq!(run.ended().await.0, Some(41));
-    // Nor is it more where another stands between.
+    // The same with an outer `run`.
     let binary = env!("CARGO_BIN_EXE_politely");
     let run = Run::start(
         &["-q"],
@@ -274,9 +273,9 @@ async fn one_interrupt_is_one_interrupt() {
     assert_eq!(run.ended().await.0, Some(41));
 }
 
-/// The terminal's Ctrl-C reaches the command by itself.
+/// The terminal sends Ctrl-C to the command itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ctrl_c_on_a_terminal_is_heard_once_by_the_command() {
+async fn command_receives_ctrl_c_once() {
     for isolate in ["", "--isolate"] {
         let inner = COUNTING.replace('\'', "'\\''");
         let shell = format!("exec {} run -q {isolate} sh -c '{inner}'", env!("CARGO_BIN_EXE_politely"));
@@ -288,24 +287,24 @@ async fn ctrl_c_on_a_terminal_is_heard_once_by_the_command() {
     }
 }
 
-/// Its own group gets the signal as well.
+/// `timeout` signals its own process group as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn under_timeout_it_ends_with_its_command() {
+async fn run_under_timeout_ends_with_its_command() {
     let mut command = Command::new("env");
     let timeout = ["--default-signal=INT,QUIT,HUP", "timeout", "300", env!("CARGO_BIN_EXE_politely")];
     command.args(timeout).args(["run", "sh", "-c", THREE]);
     let run = Run::of(command);
     let pids = run.pids(3).await;
-    // It passes that on to its child and to its group, as it does when the time is over.
+    // `timeout` forwards the signal to its child and to its group, as when its time is over.
     run.signal(libc::SIGINT);
     let (ended, said) = run.ended().await;
     assert_eq!(ended, Some(130), "{said}");
     assert!(!pids.iter().any(|pid| is_there(*pid)), "{pids:?}: {said}");
 }
 
-/// `timeout` and others send a signal to their whole group, of which only `run` is.
+/// `timeout` and others signal their whole group, to which `run` belongs, but not its command.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_signal_to_the_group_is_heard_once_by_the_command() {
+async fn command_receives_a_group_signal_once() {
     let counting = "import os, signal, sys, time\nn = 0\ndef count(*_):\n    global n\n    n += 1\n\
                     signal.signal(signal.SIGINT, count)\nif sys.argv[1:]: os.setpgid(0, 0)\n\
                     print(os.getpid(), file=open('pids', 'a'), flush=True)\n\
@@ -328,9 +327,8 @@ async fn a_signal_to_the_group_is_heard_once_by_the_command() {
     }
 }
 
-/// A crowd of processes is found and ended as one is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn five_hundred_are_ended_too() {
+async fn five_hundred_processes_are_ended() {
     let script = "for i in $(seq 500); do setsid sleep 300 & echo $! >> pids; done; echo $$ >> pids; wait";
     let run = Run::start(&[], script);
     let pids = run.pids(501).await;
@@ -340,9 +338,9 @@ async fn five_hundred_are_ended_too() {
     assert!(!pids.iter().any(|pid| is_there(*pid)), "{said}");
 }
 
-/// As an interactive shell does; what it leaves behind may, too.
+/// For example, an interactive shell. Its leftover processes may have their own groups, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_command_in_a_group_of_its_own_is_waited_for() {
+async fn command_in_its_own_process_group_is_waited_for() {
     for flags in [&["-q"][..], &["-q", "--isolate"]] {
         let run = Run::start(flags, "exec setsid -w sh -c 'setsid sh -c \"exit 2\" & sleep 0.2; exit 6'");
         let (ended, said) = run.ended().await;

@@ -32,7 +32,7 @@ fn write_pair(home: &Path) {
 }
 
 #[test]
-fn check_says_what_a_good_file_means_and_makes_nothing() {
+fn check_explains_a_valid_file_and_creates_no_files() {
     let (home, file) = written(
         "listen: [{ address: 127.0.0.1:8080 }, { address: 0.0.0.0:3128 }]\naccess: { clients: [10.0.0.0/8] }\n\
          mode: report\nidentity: { product_tokens: [ExampleBot, OtherBot] }\nintercept: { default: tunnel }\n\
@@ -69,7 +69,7 @@ HOME/politely.yaml is valid
 }
 
 #[test]
-fn check_says_who_is_let_in_and_what_is_let_through() {
+fn check_lists_admitted_clients_and_warns_of_public_suffixes() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
     let (_home, file) = written(
         "listen: [{ address: 0.0.0.0:3128, tls: { certificate: c.pem, key: k.pem, client_ca: clients.pem } }]\n\
@@ -108,7 +108,7 @@ fn check_says_who_is_let_in_and_what_is_let_through() {
 
 /// A team's file in `conf.d` can set any key.
 #[test]
-fn check_shows_each_override_with_the_place_that_makes_it() {
+fn check_lists_each_override_with_its_place() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
     let (home, file) = written(
         "include: [conf.d]\npace:\n  min_delay: 1s\nidentity: { purpose: [ai-train], contact: 'https://a.example' }\n\
@@ -137,9 +137,9 @@ fn check_shows_each_override_with_the_place_that_makes_it() {
     );
 }
 
-/// Whatever the main file says: nobody takes it back unseen.
+/// A team's file can replace any setting of the main file, but not unseen.
 #[test]
-fn check_shows_what_a_team_takes_back_of_the_main_file_with_both_places() {
+fn check_lists_replaced_settings_with_both_places() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
     let (home, file) = written(&format!(
         "include: [conf.d]\negress:\n  deny: ['*.internal.example']\npace:\n  breaker: {{ after: 3 }}\n  min_revisit: 1h\n\
@@ -187,10 +187,9 @@ fn check_shows_what_a_team_takes_back_of_the_main_file_with_both_places() {
     );
 }
 
-/// What holds for every team and is neither an override nor replaces anything, such as that an unreachable robots.txt is waited for
-/// for longer.
+/// These settings apply to every team, but are neither overrides nor replacements: for example, a longer wait for a robots.txt.
 #[test]
-fn check_shows_what_a_team_sets_for_everybody() {
+fn check_lists_global_settings_of_included_files() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
     let (home, file) = written(
         "include: [conf.d]\nidentity: { contact: 'https://a.example' }\npace: { min_delay: 1s, queue: }\nusage: { license: enforce }\n",
@@ -225,9 +224,9 @@ fn check_shows_what_a_team_sets_for_everybody() {
     }
 }
 
-/// Each user may replace what each host has.
+/// Each user can replace settings of each host.
 #[test]
-fn what_a_user_replaces_of_many_hosts_is_counted() {
+fn check_counts_settings_replaced_for_many_hosts() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
     let hosts: String = (0..300).map(|host| format!("  h{host}.example: {{ deny: [/x] }}\n")).collect();
     let (home, file) = written(&format!("include: [conf.d]\nhosts:\n{hosts}"));
@@ -252,7 +251,7 @@ fn what_a_user_replaces_of_many_hosts_is_counted() {
 }
 
 #[test]
-fn a_variable_for_a_section_replaces_all_of_it_and_set_replaces_a_variable() {
+fn section_variable_replaces_the_section_and_set_replaces_the_variable() {
     let (_home, file) = written("pace:\n  min_delay: 1s\n  queue: 7\nfleet: 'redis://u:s3cret@a:1/'\n");
     let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
     command.args(["check", "--set", "pace.queue=9", "--set", "fleet=redis://u:s4cret@b:1/", "--config"]).arg(&file);
@@ -292,9 +291,9 @@ fn check_warns_of_a_proxy_that_is_open_to_every_address() {
     }
 }
 
-/// And no network has to be named: without any user it admits none.
+/// `access.clients` is not required then, as nobody is admitted.
 #[test]
-fn check_warns_where_a_user_is_required_and_there_is_none() {
+fn check_warns_if_a_user_is_required_but_none_exists() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
     let warning = "  warning: nobody is let in: there is no user, and `access.require_user` is true\n";
     for (access, code, is_warned) in [
@@ -311,7 +310,7 @@ fn check_warns_where_a_user_is_required_and_there_is_none() {
 }
 
 #[test]
-fn check_says_where_paces_and_copies_are_and_shows_no_password() {
+fn check_shows_fleet_servers_without_passwords() {
     for (fleet, told) in [
         ("redis://u:hunter2@a:1/", "paces and copies of robots.txt through redis://a:1/; without it each"),
         (
@@ -327,7 +326,7 @@ fn check_says_where_paces_and_copies_are_and_shows_no_password() {
 }
 
 #[test]
-fn check_names_the_users() {
+fn check_lists_the_users() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
     let user = |name: &str| format!("{{ name: {name}, password: \"{hash}\" }}");
     let (_home, file) = written(&format!("access: {{ users: [{}, {}] }}", user("alice"), user("bob")));
@@ -352,7 +351,7 @@ fn teams() -> String {
 }
 
 #[test]
-fn check_shows_each_users_terms_and_where_they_are_written() {
+fn check_shows_each_users_settings_with_their_place() {
     let (home, file) = written(&teams());
     let (code, told, faults) = check(&file, &[]);
     assert_eq!((code, faults.as_str()), (Some(0), ""));
@@ -387,9 +386,9 @@ fn check_shows_each_users_terms_and_where_they_are_written() {
     assert!(code == Some(2) && told.contains("there is no user `reserch` in access.users"), "{told}");
 }
 
-/// A list may have been lost on its way into the file.
+/// The list may have been lost by mistake.
 #[test]
-fn check_says_of_a_user_without_a_list_that_any_host_may_be_asked() {
+fn check_shows_any_host_for_a_user_without_a_host_list() {
     let (_home, file) = written("");
     for (all, own, hosts, methods) in [
         ("", "egress: { hosts: [], methods: [GET] }", "any host", "GET"),
@@ -406,7 +405,7 @@ fn check_says_of_a_user_without_a_list_that_any_host_may_be_asked() {
 }
 
 #[test]
-fn a_ci_has_an_exit_code_and_json_for_what_a_team_sends_in() {
+fn check_strict_exits_1_on_overrides_and_prints_json() {
     let run = |file: &Path, more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
         command.args(["check", "--config"]).arg(file).args(more).env_clear();
@@ -421,7 +420,7 @@ fn a_ci_has_an_exit_code_and_json_for_what_a_team_sends_in() {
     let team = home.path().join("conf.d/team.yaml");
     let strict = || run(&file, &["--strict"]).0;
     fs::write(&team, "{}").unwrap();
-    // One user has a crawl_delay in place of the site's.
+    // One user's crawl_delay replaces that of sites.
     assert_eq!((strict(), run(&file, &[]).0), (Some(1), Some(0)));
     fs::write(&file, fs::read_to_string(&file).unwrap().replace("crawl_delay: 30s", "crawl_delay: 5m")).unwrap();
     assert_eq!(strict(), Some(0), "{}", run(&file, &[]).1);
@@ -466,7 +465,7 @@ fn a_ci_has_an_exit_code_and_json_for_what_a_team_sends_in() {
 }
 
 #[test]
-fn an_override_in_an_alias_is_where_the_alias_is() {
+fn override_in_a_yaml_alias_is_placed_at_the_alias() {
     let (_home, file) = written("hosts:\n  a.example: &fast\n    crawl_delay: 1s\n  b.example: *fast\n");
     let (_, told, _) = check(&file, &[]);
     for (host, line) in [("a", 3), ("b", 4)] {
@@ -476,7 +475,7 @@ fn an_override_in_an_alias_is_where_the_alias_is() {
 }
 
 #[test]
-fn what_is_listed_is_bounded() {
+fn check_lists_at_most_50_overrides() {
     let hosts: String = (0..60).map(|host| format!("  h{host}.example: {{ crawl_delay: 1s }}\n")).collect();
     let (_home, file) = written(&format!("hosts:\n{hosts}"));
     let (_, told, _) = check(&file, &[]);
@@ -485,7 +484,7 @@ fn what_is_listed_is_bounded() {
 }
 
 #[test]
-fn check_names_the_users_of_certificates_and_warns_where_nobody_asks_for_any() {
+fn check_warns_if_no_listener_requests_client_certificates() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
     let users = format!(
         "access: {{ users: [{{ name: alice, password: \"{hash}\", certificate: alice.example }}, {{ name: bob, certificate: Bob }}, \
@@ -537,7 +536,7 @@ hint: write `enforce` or `report`
 }
 
 #[test]
-fn check_opens_the_files_that_the_configuration_names() {
+fn check_reads_the_files_named_in_the_configuration() {
     let (home, file) = written("egress: { ca_file: roots.pem }");
     let missing = "\
 error: the certificates in HOME/roots.pem cannot be read: No such file or directory (os error 2)
@@ -560,7 +559,7 @@ hint: if nobody can have read it, chmod 600 HOME/state/ca/ca.key; otherwise dele
     assert_eq!(check(&file, &[]), (Some(2), String::new(), open.to_owned()));
 }
 
-/// What it accepts starts, as systemd asks it before.
+/// systemd runs `check` before the start, so a file that it accepts must start.
 #[test]
 fn check_refuses_each_file_that_serve_would_refuse() {
     let listen = "listen: [{ address: 127.0.0.1:0, tls: { certificate: c.pem, key: k.pem } }]";
@@ -597,7 +596,7 @@ fn check_refuses_each_file_that_serve_would_refuse() {
 }
 
 #[test]
-fn evidence_and_cache_in_one_directory_are_refused_with_the_place() {
+fn evidence_and_cache_in_one_directory_are_refused() {
     let (_home, file) = written("cache: { directory: kept }\nevidence: { directory: ./kept/ }\n");
     let (code, _, faults) = check(&file, &[]);
     let is_told = faults.contains("cannot share a directory") && faults.contains("politely.yaml:2:24");
@@ -622,7 +621,7 @@ fn the_file_is_found_by_option_then_by_variable() {
 }
 
 #[test]
-fn check_names_the_purposes_and_warns_of_those_that_nobody_knows() {
+fn check_lists_purposes_and_warns_of_unknown_ones() {
     let (_home, file) = written(
         "identity: { purpose: [ai-train, ai_train] }\nhosts: { a.example: { purpose: [train-ai, bots] } }\n\
          pace: { budget: { requests: 7 }, min_revisit: 1h }\negress: { hosts: [\"*.example\"], methods: [GET] }\n",
@@ -646,7 +645,7 @@ fn check_names_the_purposes_and_warns_of_those_that_nobody_knows() {
 }
 
 #[test]
-fn check_says_where_evidence_is_kept_and_that_it_cannot_be() {
+fn check_shows_the_evidence_directory_and_refuses_an_unusable_one() {
     let (home, file) = written("evidence: { directory: kept/here, keep: 7d }");
     let (code, told, _) = check(&file, &[]);
     assert_eq!(code, Some(0));
@@ -677,7 +676,7 @@ fn check_says_where_evidence_is_kept_and_that_it_cannot_be() {
 }
 
 #[test]
-fn check_says_where_pages_are_cached_and_where_it_is_written_that_cannot_be() {
+fn check_shows_the_cache_directory_and_refuses_an_unusable_one() {
     let (home, file) = written("cache: { directory: kept/here, size: 20GiB }");
     let (code, told, _) = check(&file, &[]);
     assert_eq!(code, Some(0));
@@ -708,7 +707,7 @@ fn check_says_where_pages_are_cached_and_where_it_is_written_that_cannot_be() {
 }
 
 #[test]
-fn a_fault_of_a_file_has_the_place_that_names_it() {
+fn fault_of_a_named_file_is_placed_at_its_key() {
     let (home, file) = written("");
     write_pair(home.path());
     let directory = home.path().join("directory");
@@ -748,7 +747,7 @@ fn a_fault_of_a_file_has_the_place_that_names_it() {
 }
 
 #[test]
-fn a_fault_of_a_signing_key_has_the_place_that_names_it() {
+fn fault_of_a_signing_key_file_is_placed_at_its_key() {
     let (home, file) = written("");
     let good = home.path().join("good.pem");
     let keygen = Command::new(env!("CARGO_BIN_EXE_politely")).args(["identity", "keygen"]).arg(&good).output().unwrap();

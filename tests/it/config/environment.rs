@@ -29,7 +29,7 @@ fn the_environment_overrides_the_file() {
 }
 
 #[test]
-fn a_variable_at_fault_is_named_in_place_of_a_line() {
+fn fault_in_a_variable_names_the_variable() {
     assert_eq!(
         with_environment(
             None,
@@ -63,7 +63,7 @@ hint: did you mean `max_ttl`?"
 }
 
 #[test]
-fn a_variable_that_names_no_key_is_warned_of_and_stops_nothing() {
+fn variable_without_a_key_causes_only_a_warning() {
     let strange = [
         ("POLITELY_PORT", "tcp://10.0.0.7:3128"),
         ("POLITELY_PACE__MAX_WIAT", "10s"),
@@ -86,7 +86,7 @@ fn a_variable_that_names_no_key_is_warned_of_and_stops_nothing() {
 }
 
 #[test]
-fn a_credential_of_the_service_is_named_in_place_of_a_path() {
+fn systemd_credential_can_replace_a_path() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("politely.yaml");
     let yaml = "admin: { address: 0.0.0.0:3129, token_file: credential:token }\n\
@@ -103,7 +103,7 @@ fn a_credential_of_the_service_is_named_in_place_of_a_path() {
 }
 
 #[test]
-fn a_fault_of_the_file_is_shown_even_where_a_variable_overrides_it() {
+fn fault_in_the_file_is_reported_although_a_variable_overrides_it() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("politely.yaml");
     fs::write(&file, "mode: wrong\npace: { queue: -1 }\n").unwrap();
@@ -112,13 +112,13 @@ fn a_fault_of_the_file_is_shown_even_where_a_variable_overrides_it() {
     for place in ["politely.yaml:1:7", "politely.yaml:2:16", "POLITELY_PACE__QUEUE"] {
         assert_eq!(told.matches(place).count(), 1, "{told}");
     }
-    // What keys mean together is judged as they will be used.
+    // Conflicts between keys are checked on the final values.
     fs::write(&file, "listen: [{ address: 0.0.0.0:3128 }]\n").unwrap();
     with_environment(Some(&file), &[("POLITELY_ACCESS__CLIENTS", "[10.0.0.0/8]")]).unwrap();
 }
 
 #[test]
-fn a_purpose_has_no_variable_of_its_own() {
+fn purposes_cannot_be_set_by_variable_name() {
     let name = "POLITELY_IDENTITY__POLICY_TOKENS__AI_TRAIN";
     assert_eq!(
         with_environment(None, &[(name, "[GPTBot]")]).unwrap_err(),
@@ -141,7 +141,7 @@ hint: the name of a key cannot spell a purpose: set all of them in one value, su
 
 /// `EXAMPLE_COM` could be `example.com`, `example_com` or `example-com`.
 #[test]
-fn a_host_has_no_variable_of_its_own() {
+fn hosts_cannot_be_set_by_variable_name() {
     let hint = "the name of a key cannot spell a host: set all of them in one value, such as";
     for (name, section) in [
         ("POLITELY_HOSTS__EXAMPLE_COM__ROBOTS", "POLITELY_HOSTS"),
@@ -188,7 +188,7 @@ fn with_arguments(arguments: &[(&str, &str)]) -> Result<Settings, String> {
 }
 
 #[test]
-fn an_argument_overrides_the_environment_and_a_later_one_an_earlier_one() {
+fn arguments_override_the_environment_and_earlier_arguments() {
     let settings = with_arguments(&[
         ("pace.max_wait", "9s"),
         ("pace.max_wait", "10s"),
@@ -202,7 +202,7 @@ fn an_argument_overrides_the_environment_and_a_later_one_an_earlier_one() {
 }
 
 #[test]
-fn a_fleet_is_a_url_or_that_and_the_number_of_instances() {
+fn fleet_accepts_a_url_or_a_map_with_instances() {
     let url = "redis://127.0.0.1:1/";
     let fleet = |settings: &Settings| {
         let fleet = &settings.fleet;
@@ -253,9 +253,9 @@ fn a_fleet_is_a_url_or_that_and_the_number_of_instances() {
     }
 }
 
-/// Unlike a variable, it is nobody's by mistake.
+/// Unlike a variable, an argument is always meant for politely.
 #[test]
-fn an_argument_at_fault_is_an_error_as_a_line_would_be() {
+fn fault_in_an_argument_names_the_argument() {
     for (key, value, told) in [
         ("pace.max_wiat", "1s", "unknown key `max_wiat`\n  --> --set pace.max_wiat\nhint: did you mean `max_wait`?"),
         ("paec.queue", "1", "unknown key `paec`\n  --> --set paec.queue\nhint: did you mean `pace`?"),

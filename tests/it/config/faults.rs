@@ -1,9 +1,9 @@
-//! What each slip is answered with.
+//! Messages about mistakes in the configuration.
 
 use super::*;
 
 #[test]
-fn an_unknown_key_is_shown_in_its_line_with_the_one_that_was_meant() {
+fn unknown_key_is_shown_in_its_line_with_a_suggestion() {
     assert_eq!(
         faults("mode: enforce\nhosts:\n  example.com:\n    crawl_dely: 2s   # slow\n"),
         "\
@@ -16,12 +16,12 @@ hint: did you mean `crawl_delay`?"
     );
 }
 
-/// A slip that names a device, which has no end.
+/// A slip may name a device without an end.
 #[test]
-fn no_file_that_is_named_is_read_without_end() {
+fn endless_file_named_in_the_configuration_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let [main, key] = ["politely.yaml", "key.pem"].map(|name| home.path().join(name));
-    // What is for its owner alone is read on.
+    // The mode is right, so the file is read.
     let made = Command::new("sh").args(["-c", "umask 077; head -c 20M /dev/zero > \"$0\""]).arg(&key).status().unwrap();
     assert!(made.success());
     let key = key.display();
@@ -46,9 +46,9 @@ fn no_file_that_is_named_is_read_without_end() {
     assert!(told.contains("it is larger than 16 MiB\n  --> /dev/zero\nhint: check that"), "{told}");
 }
 
-/// Nobody may ever write to the other end.
+/// Nobody may ever write to the pipe.
 #[test]
-fn no_pipe_that_the_configuration_names_is_waited_for() {
+fn pipe_named_in_the_configuration_is_refused_without_waiting() {
     let home = tempfile::tempdir().unwrap();
     let [main, pipe] = ["politely.yaml", "pipe"].map(|name| home.path().join(name));
     assert!(Command::new("mkfifo").args(["-m", "600"]).arg(&pipe).status().unwrap().success());
@@ -69,9 +69,8 @@ fn no_pipe_that_the_configuration_names_is_waited_for() {
     }
 }
 
-/// What is ours, and lies in our directories, is no more waited for than what the configuration names.
 #[test]
-fn no_pipe_in_a_directory_of_ours_keeps_it_from_starting_or_ending() {
+fn pipe_in_the_state_directory_does_not_block_start_or_shutdown() {
     let home = tempfile::tempdir().unwrap();
     let main = home.path().join("politely.yaml");
     for name in [
@@ -102,7 +101,7 @@ fn no_pipe_in_a_directory_of_ours_keeps_it_from_starting_or_ending() {
     }
 }
 
-/// Its standard error, with little memory and time.
+/// The standard error of `serve` with limited memory and time.
 fn serve_that_fails(file: &Path, home: &Path) -> String {
     let mut command = Command::new("sh");
     let bounded = "ulimit -v 4000000; exec timeout -k 1 50 \"$0\" serve --config \"$1\"";
@@ -112,15 +111,15 @@ fn serve_that_fails(file: &Path, home: &Path) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// As a shell's `<(…)` is one.
+/// For example, `<(…)` in a shell.
 #[test]
-fn a_pipe_is_a_file() {
+fn configuration_can_be_read_from_a_pipe() {
     let script = "\"$0\" check --config <(echo 'pace: { max_wait: 7s }'; echo 'include: [/dev/null]')";
     let output = Command::new("bash").args(["-c", script, env!("CARGO_BIN_EXE_politely")]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Of a section the first, as the others may follow from it: a missing key from a misspelt one.
+/// Later faults of a section may follow from its first: a missing key from a misspelt one.
 #[test]
 fn the_first_fault_of_each_section_is_shown_in_the_order_of_the_file() {
     let yaml = "\
@@ -156,7 +155,7 @@ hosts:
 }
 
 #[test]
-fn each_fault_says_what_may_stand_there() {
+fn invalid_value_is_reported_with_the_allowed_values() {
     let ports = "a port is a number from 1 to 65535, a range is written \"8000-9000\"";
     let purposes = "write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-` and `_`";
     for (yaml, fault) in [
@@ -195,7 +194,7 @@ fn each_fault_says_what_may_stand_there() {
 }
 
 #[test]
-fn what_keys_mean_together_is_shown_beside_a_misspelt_word() {
+fn conflicts_between_keys_are_reported_together_with_misspelt_words() {
     let yaml = "\
 mode: enforced
 listen: [{ address: 0.0.0.0:3128 }]
@@ -216,7 +215,7 @@ access: { users: [{ nmae: x, password: y }, { name: bob, password: hunter2 }] }
 }
 
 #[test]
-fn a_value_of_the_wrong_kind_is_shown_with_what_should_stand_there() {
+fn value_of_the_wrong_type_is_reported_with_the_expected_form() {
     for (yaml, fault) in [
         (
             "evidence: 3",
@@ -263,7 +262,7 @@ fn a_value_of_the_wrong_kind_is_shown_with_what_should_stand_there() {
 }
 
 #[test]
-fn what_no_request_can_have_as_its_method_is_refused() {
+fn invalid_method_names_are_refused() {
     for method in ["get", "*", "G ET", ""] {
         let fault = format!(
             "1:21 `{method}` is not a method | write methods as requests have them, `GET`, `HEAD`, `POST`, or `[]` for any"
@@ -272,7 +271,7 @@ fn what_no_request_can_have_as_its_method_is_refused() {
     }
 }
 
-/// Joined to the file's directory, it would be that directory.
+/// Joined to the directory of the configuration file, it would be that directory.
 #[test]
 fn an_empty_path_is_refused_wherever_a_path_is_written() {
     for yaml in [
@@ -302,7 +301,7 @@ fn an_empty_path_is_refused_wherever_a_path_is_written() {
 }
 
 #[test]
-fn what_is_not_yaml_is_reported_with_a_way_out() {
+fn invalid_yaml_is_reported_with_a_hint() {
     for (yaml, fault) in [
         (
             "pace:\n\tqueue: 3",
@@ -339,7 +338,7 @@ fn what_is_not_yaml_is_reported_with_a_way_out() {
 }
 
 #[test]
-fn alias_bombs_go_off_harmlessly() {
+fn alias_bombs_are_refused() {
     let mut yaml = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
     for level in 1..12 {
         let before = level - 1;
@@ -353,19 +352,19 @@ fn alias_bombs_go_off_harmlessly() {
 }
 
 #[test]
-fn an_alias_in_moderation_is_fine() {
+fn few_aliases_are_accepted() {
     let settings = good("access: { clients: &ours [10.0.0.0/8] }\negress: { allow: *ours }\n");
     assert_eq!(settings.egress.allow, settings.access.clients);
 }
 
 #[test]
-fn a_file_full_of_faults_shows_the_first_fifty() {
+fn only_the_first_50_faults_are_shown() {
     let yaml: String = (0..1000).map(|number| format!("key{number}: 1\n")).collect();
     assert_eq!(short(&yaml).len(), 50);
 }
 
 #[test]
-fn addresses_are_published_below_an_agent() {
+fn addresses_require_an_agent() {
     let hint = "add `signature: { key: …, agent: https://bot.example }`; the addresses are published below this URL";
     assert_eq!(
         short("identity: { addresses: [192.0.2.0/24] }"),
@@ -373,9 +372,9 @@ fn addresses_are_published_below_an_agent() {
     );
 }
 
-/// The defaults that stand in for the section at fault are not compared with what is written elsewhere.
+/// The defaults that replace the faulty section are not compared with the other sections.
 #[test]
-fn a_mistake_in_one_section_accuses_no_other() {
+fn mistake_in_one_section_causes_no_faults_in_others() {
     for (section, other) in [
         ("listen: [{ address: 127.0.0.1:8080, x: 1 }]", "egress: { upstream_proxy: 'http://127.0.0.1:3128' }"),
         ("admin: { address: 127.0.0.1:8081, x: 1 }", "egress: { upstream_proxy: 'http://127.0.0.1:3129' }"),
@@ -386,16 +385,16 @@ fn a_mistake_in_one_section_accuses_no_other() {
     }
 }
 
-/// Else the names of one of them would be left out without a word.
+/// The tokens of one of the two would otherwise be dropped silently.
 #[test]
-fn a_purpose_in_two_spellings_is_there_twice() {
+fn purpose_in_two_spellings_is_a_duplicate() {
     let yaml = "identity:\n  policy_tokens:\n    train-ai: [GPTBot]\n    search: [X]\n    AI-Train: [CCBot]\n";
     assert_eq!(short(yaml), ["5:5 the purpose `ai-train` appears twice | add these names to the list in line 3"]);
 }
 
-/// What a fault costs does not grow with the file: with a look at the whole file for each, these would take hours.
+/// Searching the whole file for each fault would take hours.
 #[test]
-fn a_file_of_many_keys_that_are_all_at_fault_is_answered() {
+fn file_with_20_000_faulty_keys_shows_the_first_50() {
     const HASH: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b27rA";
     let many = |line: &dyn Fn(usize) -> String| (0..20_000).map(line).collect::<String>();
     for (yaml, first) in [
@@ -450,7 +449,7 @@ hint: give the path of a readable file; without one the defaults are used"
 }
 
 #[test]
-fn secrets_are_never_shown() {
+fn faults_do_not_show_secrets() {
     for yaml in [
         "egress: { upstream_proxy: 'ftp://user:hunter2@proxy.example' }",
         "egress: { upstream_proxy: 'user:hunter2@proxy.example:3128' }",
@@ -480,9 +479,9 @@ fn secrets_are_never_shown() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever is typed into the file we ship, the answer is settings, or faults that can be shown.
+    /// Any edit of the shipped file gives settings, or faults that can be shown.
     #[test]
-    fn no_slip_of_the_pen_makes_it_panic(at in 0..CONF.len(), cut in 0usize..40, typed in "[ -~\t\n\r\u{85}\u{2028}é\u{feff}]{0,12}") {
+    fn edited_configuration_never_panics(at in 0..CONF.len(), cut in 0usize..40, typed in "[ -~\t\n\r\u{85}\u{2028}é\u{feff}]{0,12}") {
         let (from, to) = (CONF.floor_char_boundary(at), CONF.floor_char_boundary((at + cut).min(CONF.len())));
         let text = format!("{}{typed}{}", &CONF[..from], &CONF[to..]);
         if let Err(errors) = Settings::parse("politely.yaml", &text) {
@@ -492,7 +491,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_it_panic(text in "([ -~]|\\n|\\PC){0,200}") {
+    fn arbitrary_text_never_panics(text in "([ -~]|\\n|\\PC){0,200}") {
         if let Err(errors) = Settings::parse("politely.yaml", &text) {
             prop_assert!(errors.to_string().starts_with("error: "));
         }
@@ -500,7 +499,7 @@ proptest! {
 }
 
 #[test]
-fn a_users_name_is_not_called_a_url() {
+fn fault_in_a_user_name_does_not_mention_urls() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
     assert_eq!(
         short(&format!("access: {{ users: [{{ name: José, password: \"{hash}\" }}] }}")),
@@ -511,7 +510,7 @@ fn a_users_name_is_not_called_a_url() {
 }
 
 #[test]
-fn what_keys_of_a_host_mean_together_is_shown_there_however_the_host_is_written() {
+fn conflicts_between_keys_of_a_host_are_placed_in_any_spelling_of_the_host() {
     let yaml = "\
 hosts:
   '*.Example.COM': { verify: off, budget: { per: hour } }
@@ -523,14 +522,14 @@ access: { users: [{ name: bob, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ
     assert_eq!(places, ["2:30", "2:50", "3:39", "4:39", "5:159"], "{:#?}", short(yaml));
 }
 
-/// Where nothing is said of them in the rest of the file, listeners on free ports.
+/// Adds listeners on free ports, unless the text sets them.
 fn free_ports(yaml: &str) -> String {
     let sections = [("listen", "[{ address: '127.0.0.1:0' }]"), ("admin", "{ address: '127.0.0.1:0' }")];
     sections.iter().filter(|(key, _)| !yaml.starts_with(key)).map(|(key, value)| format!("{key}: {value}\n")).collect()
 }
 
 #[test]
-fn a_fault_in_an_alias_is_where_the_alias_is() {
+fn fault_in_a_yaml_alias_is_placed_at_the_alias() {
     let yaml = "hosts:\n  a.example: &slow\n    crawl_delay: 1s\n  b.example: *slow\npace:\n  breaker: { after: 1, pause: *slow }\n";
     assert_eq!(
         short(yaml),

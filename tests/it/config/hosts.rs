@@ -4,7 +4,7 @@ use super::*;
 use politely::policy::Paths;
 
 #[test]
-fn the_most_specific_entry_that_has_a_key_counts() {
+fn most_specific_host_entry_with_a_key_wins() {
     let settings = good(
         r#"
 intercept: { default: intercept, hosts: { "*.bank.example": tunnel, "shop.bank.example": intercept } }
@@ -45,7 +45,7 @@ hosts:
 }
 
 #[test]
-fn hosts_that_are_none_or_twice_there_are_reported() {
+fn invalid_and_duplicate_hosts_are_reported() {
     let hint = "write `www.example.com`, `*.example.com` for all below it, `192.0.2.1`, or `*`; no scheme, no port";
     for none in ["https://a.example", "*.1.2.3.4", "a.*.example"] {
         let yaml = format!("hosts:\n  '{none}': {{}}\n  a.example: {{}}\n  A.EXAMPLE: {{}}\n");
@@ -60,7 +60,7 @@ fn hosts_that_are_none_or_twice_there_are_reported() {
 }
 
 #[test]
-fn how_tls_is_spoken_is_said_for_each_host() {
+fn tls_settings_apply_per_host() {
     let pin = "sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
     let yaml = format!(
         "hosts:\n  '*.example.com': {{ client_certificate: {{ certificate: us.pem, key: /us.key }} }}\n  \
@@ -98,7 +98,7 @@ fn how_tls_is_spoken_is_said_for_each_host() {
 }
 
 #[test]
-fn what_a_user_has_for_a_host_overrides_what_all_have() {
+fn host_settings_of_a_user_override_the_global_ones() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b27rA";
     let settings = good(&format!(
         r#"
@@ -132,7 +132,7 @@ access:
 }
 
 #[test]
-fn the_more_specific_of_a_users_entries_counts_and_each_goes_over_what_all_have() {
+fn most_specific_user_host_entry_wins_over_all_global_ones() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b27rA";
     let settings = good(&format!(
         r#"

@@ -19,7 +19,7 @@ fn user(name: &str) -> String {
 }
 
 #[test]
-fn a_purpose_is_the_same_key_however_a_file_spells_it() {
+fn purpose_spellings_merge_across_included_files() {
     let (_home, main) = files(&[
         ("politely.yaml", "include: more.yaml\nidentity: { policy_tokens: { train-ai: [A], search: [S] } }\n"),
         ("more.yaml", "identity: { policy_tokens: { ai-train: [B] } }\n"),
@@ -33,7 +33,7 @@ fn a_purpose_is_the_same_key_however_a_file_spells_it() {
 const HASH: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
 
 #[test]
-fn a_directory_of_files_and_one_of_users_go_over_the_first() {
+fn included_files_override_the_main_file_and_append_users() {
     let (_home, main) = files(&[
         (
             "politely.yaml",
@@ -79,7 +79,7 @@ fn a_directory_of_files_and_one_of_users_go_over_the_first() {
 }
 
 #[test]
-fn faults_of_all_files_are_shown_with_their_places() {
+fn faults_of_all_included_files_are_shown_with_their_places() {
     let (home, main) = files(&[
         ("politely.yaml", "include: [conf.d, none]\nmode: strict\n"),
         ("conf.d/a.yaml", "pace:\n  max_wiat: 1s\n  queue: 3\nlisten: [{ address: 0.0.0.0:3128 }]\n"),
@@ -117,7 +117,7 @@ fn faults_of_all_files_are_shown_with_their_places() {
 }
 
 #[test]
-fn a_fault_of_an_included_file_is_shown_though_a_variable_overrides_it() {
+fn fault_in_an_included_file_is_reported_although_a_variable_overrides_it() {
     let (_home, main) = files(&[("politely.yaml", "include: conf.d"), ("conf.d/a.yaml", "pace: { queue: -1 }")]);
     let told = with_environment(Some(&main), &[("POLITELY_PACE__QUEUE", "5")]).unwrap_err();
     assert_eq!(told.matches("conf.d/a.yaml:1:16").count(), 1, "{told}");
@@ -125,7 +125,7 @@ fn a_fault_of_an_included_file_is_shown_though_a_variable_overrides_it() {
     assert_eq!(with_environment(Some(&main), &[]).unwrap().mode, Mode::Report, "its own directory");
 }
 
-/// Its own directory it may name: that is where others are.
+/// A file may include its own directory, which contains other files.
 #[test]
 fn a_file_that_includes_itself_is_an_error() {
     for name in ["politely.yaml", "./politely.yaml", "conf.d/../politely.yaml"] {
@@ -139,7 +139,7 @@ fn a_file_that_includes_itself_is_an_error() {
 }
 
 #[test]
-fn a_fault_without_a_line_is_shown_with_the_file_that_it_is_in() {
+fn fault_without_a_line_names_its_included_file() {
     let (home, main) =
         files(&[("politely.yaml", "include: conf.d"), ("conf.d/a.yaml", "mode: report\n---\nmode: enforce\n")]);
     let told = Settings::load(Some(&main), []).unwrap_err().to_string();
@@ -159,7 +159,7 @@ fn a_file_may_begin_with_a_byte_order_mark() {
 }
 
 #[test]
-fn a_host_is_the_same_in_every_file_however_it_is_spelled() {
+fn host_spellings_merge_across_included_files() {
     let user = |hosts: &str| format!("access: {{ users: [{{ name: a, password: \"{HASH}\", hosts: {hosts} }}] }}");
     let (_home, main) = files(&[
         (
@@ -197,7 +197,7 @@ fn a_host_is_the_same_in_every_file_however_it_is_spelled() {
 }
 
 #[test]
-fn what_two_included_files_say_of_one_host_is_an_error_in_any_spelling() {
+fn same_host_key_in_two_included_files_is_a_duplicate_in_any_spelling() {
     let (home, main) = files(&[
         ("politely.yaml", "include: conf.d\n"),
         ("conf.d/a.yaml", "hosts:\n  Example.com:\n    crawl_delay: 1s\n"),
@@ -208,9 +208,9 @@ fn what_two_included_files_say_of_one_host_is_an_error_in_any_spelling() {
     assert!(told.ends_with("hint: already set in HOME/conf.d/a.yaml:3; keep one of them"), "{told}");
 }
 
-/// Joining them looks each key up once.
+/// Merging looks each key up once.
 #[test]
-fn included_files_of_many_hosts_are_joined() {
+fn included_files_with_many_hosts_are_merged() {
     let many = |from: usize| {
         let entries = (from..from + 20_000).map(|number| format!("  h{number}.example: {{ crawl_delay: 1s }}\n"));
         format!("hosts:\n{}", entries.collect::<String>())
@@ -224,9 +224,9 @@ fn included_files_of_many_hosts_are_joined() {
     assert_eq!(settings.shown()["hosts"].as_object().unwrap().len(), 50_000);
 }
 
-/// It could mean either; `null` is the default elsewhere.
+/// The empty key could mean the main file's value or the default.
 #[test]
-fn a_key_without_a_value_neither_keeps_nor_undoes_what_the_first_file_says() {
+fn empty_key_in_an_included_file_is_an_error_if_the_main_file_sets_it() {
     let (home, main) = files(&[
         ("politely.yaml", "include: conf.d\npace:\n  budget: { requests: 5 }\n  min_delay: 1s\n"),
         ("conf.d/a.yaml", "pace: { budget: null, min_delay: , breaker: null }\nfleet:\n"),
@@ -245,9 +245,9 @@ fn a_key_without_a_value_neither_keeps_nor_undoes_what_the_first_file_says() {
     assert_eq!(settings.pace.budget, None, "alone it is the default");
 }
 
-/// It would be no limit at all.
+/// An empty list would set no limit.
 #[test]
-fn a_list_of_a_user_without_a_value_is_an_error_where_it_stands() {
+fn empty_list_of_a_user_in_an_included_file_is_an_error() {
     let place = |keys: &str| {
         let team =
             format!("access:\n  users:\n  - {{ name: a, certificate: a }}\n  - name: b\n    certificate: b\n{keys}");

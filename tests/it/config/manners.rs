@@ -17,9 +17,9 @@ fn breaker(after: u32, pause: u64) -> Option<Breaker> {
     Some(Breaker { after: NonZeroU32::new(after).unwrap(), pause: Duration::from_secs(pause) })
 }
 
-/// `max` has a default, which may be longer than what a site can have.
+/// The default of `max` may be longer than `max_crawl_delay`.
 #[test]
-fn adaptive_is_off_with_factor_0_however_short_crawl_delays_are() {
+fn adaptive_factor_0_is_off_with_any_max_crawl_delay() {
     for yaml in [
         "pace: { max_crawl_delay: 10s, adaptive: { factor: 0 } }",
         "pace: { max_crawl_delay: 10s }\nhosts: { a.example: { adaptive: { factor: 0 } } }",
@@ -29,7 +29,7 @@ fn adaptive_is_off_with_factor_0_however_short_crawl_delays_are() {
 }
 
 #[test]
-fn it_is_off_unless_it_is_written_and_what_is_left_out_has_a_default() {
+fn manners_are_off_by_default_and_missing_keys_have_defaults() {
     assert_eq!(of("", "a.example"), Manners::default());
     assert_eq!(of("pace: { adaptive: {} }", "a.example").adaptive, adaptive(500, 0, 30));
     assert_eq!(of("pace: { adaptive: { factor: 2.5, min: 1s, max: ~ } }", "a.example").adaptive, adaptive(250, 1, 30));
@@ -66,7 +66,7 @@ fn a_budget_of_money_has_one_currency_and_a_period() {
 }
 
 #[test]
-fn for_some_hosts_and_users_it_is_otherwise_and_zero_is_none() {
+fn host_and_user_manners_override_and_zero_disables() {
     let yaml = "pace: { adaptive: {}, breaker: {} }\n\
         hosts: { '*.example': { breaker: { after: 2 } }, a.example: { adaptive: { factor: 0 } } }";
     assert_eq!(
@@ -81,7 +81,7 @@ fn for_some_hosts_and_users_it_is_otherwise_and_zero_is_none() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_said_with_its_place() {
+fn invalid_manners_are_reported_with_their_places() {
     let longer = "lower the one or raise the other";
     let pause = "write `10m`; a host that still refuses requests is paused again";
     let factor = "a factor is a number from 0.01 to 1000, such as `5` or `2.5`, or 0 for none";
@@ -126,7 +126,7 @@ hosts:
 }
 
 #[test]
-fn a_users_budget_needs_a_limit_too() {
+fn budget_of_a_user_requires_a_limit() {
     let user = |budget: &str| {
         let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
         format!("access: {{ users: [{{ name: a, password: \"{hash}\", budget: {budget} }}] }}")

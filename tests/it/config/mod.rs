@@ -64,7 +64,7 @@ fn policy<'a>(settings: &'a Settings, host: &str) -> &'a HostPolicy {
 }
 
 #[test]
-fn the_file_we_ship_says_the_defaults() {
+fn shipped_configuration_equals_the_defaults() {
     assert_eq!(good(CONF), Settings::default());
 }
 
@@ -76,7 +76,7 @@ fn keys(at: impl Fn(&str) -> String) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_file_we_ship_has_every_key_there_is() {
+fn shipped_configuration_contains_every_key() {
     let shipped: serde_yaml::Mapping = serde_yaml::from_str(CONF).unwrap();
     let names = |map: &serde_yaml::Mapping| -> BTreeSet<String> {
         map.keys().map(|key| key.as_str().unwrap().to_owned()).collect()
@@ -103,14 +103,14 @@ fn the_file_we_ship_has_every_key_there_is() {
 }
 
 #[test]
-fn a_file_without_keys_is_the_defaults() {
+fn file_without_keys_gives_the_defaults() {
     for yaml in ["", "# nothing\n", "---\n", "pace:\nrobots: null\n", "{}", "\u{feff}mode: enforce\r\n", "hosts:\n"] {
         assert_eq!(good(yaml), Settings::default(), "{yaml:?}");
     }
 }
 
 #[test]
-fn what_is_written_is_what_is_meant() {
+fn each_key_sets_its_field() {
     let settings = good(
         r#"
 listen: [{ address: 127.0.0.1:8080 }, { address: "fd:proxy" }, { address: "[::1]:8080" }]

@@ -1,9 +1,9 @@
-//! What packages are made of: pages of the manual, and what the binary alone has to bring.
+//! Contents of packages: manual pages, and files embedded in the binary.
 
 use super::*;
 
 #[test]
-fn every_command_and_the_configuration_have_a_page() {
+fn each_command_and_the_configuration_have_a_manual_page() {
     let home = tempfile::tempdir().unwrap();
     let pages = home.path().join("man");
     let done = Command::new(env!("CARGO_BIN_EXE_politely")).args(["man", "--directory"]).arg(&pages).status().unwrap();
@@ -35,7 +35,7 @@ fn every_command_and_the_configuration_have_a_page() {
 }
 
 #[test]
-fn what_we_ship_is_installed_and_packaged() {
+fn shipped_files_are_listed_in_makefile_and_cargo_toml() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (mut folders, mut files) = (vec![root.join("conf")], Vec::new());
     while let Some(folder) = folders.pop() {
@@ -53,9 +53,9 @@ fn what_we_ship_is_installed_and_packaged() {
     }
 }
 
-/// A wheel has no directory for documents.
+/// A Python wheel has no directory for such files.
 #[test]
-fn the_binary_brings_example_configurations_the_description_of_the_api_and_what_watches_it() {
+fn print_command_outputs_the_embedded_files() {
     let print = |what| {
         let done = Command::new(env!("CARGO_BIN_EXE_politely")).args(["print", what]).output().unwrap();
         assert!(done.status.success());

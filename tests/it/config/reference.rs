@@ -3,14 +3,14 @@
 
 use super::*;
 
-/// What is found out about a key by asking the program.
+/// Facts about a key, found by parsing configurations with it.
 struct Key {
     kind: String,
     needs_restart: bool,
 }
 
 #[test]
-fn the_reference_is_what_file_and_program_say() {
+fn configuration_reference_matches_file_and_program() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
     let made = reference(CONF);
     if std::env::var_os("UPDATE").is_some() {
@@ -113,7 +113,7 @@ fn put_entry(out: &mut String, keys: BTreeSet<String>) {
     *out += &format!("\nKeys of an entry: {}.\n", keys.join(", "));
 }
 
-/// A comment as Markdown: paragraphs, the values of a key as a list, what is indented as it is.
+/// Writes a comment as Markdown: paragraphs, the values of a key as a list, and indented text unchanged.
 fn put_comment(out: &mut String, comment: &mut Vec<&str>, words: &[String]) {
     let (mut is_literal, mut is_open) = (false, false);
     for line in comment.drain(..) {
@@ -152,7 +152,7 @@ fn put_comment(out: &mut String, comment: &mut Vec<&str>, words: &[String]) {
     }
 }
 
-/// What the program says of a key.
+/// Finds out about a key by parsing configurations with it.
 fn ask(path: &[String]) -> Key {
     let at = |value: &str| {
         let mut yaml = value.to_owned();
@@ -191,13 +191,13 @@ fn ask(path: &[String]) -> Key {
     let values = VALUES.into_iter().chain(words).filter_map(|value| Settings::parse("test.yaml", &at(value)).ok());
     let mut changes = values.map(|settings| settings.in_place_of(&Settings::default(), false).1);
     let change = changes.find(|change| !change.changed.is_empty() || !change.needs_restart.is_empty());
-    // What it includes is a change, not that it does.
+    // `include` itself is not a change, only the settings of the included file.
     assert!(change.is_some() || path == ["include"], "no value that changes {path:?} is known here");
     let needs_restart = change.is_some_and(|change| !change.needs_restart.is_empty());
     Key { kind, needs_restart }
 }
 
-/// What the program wants where it finds something else.
+/// The kind of value that the program expects, by its error message.
 fn kind(at: impl Fn(&str) -> String) -> String {
     let ask = |value: &str| -> (String, String) {
         let all = short(&at(value));
@@ -213,7 +213,7 @@ fn kind(at: impl Fn(&str) -> String) -> String {
             entry if short(&entry).iter().any(|said| said.contains("keys here")) => "list of entries".to_owned(),
             _ => format!("list, each {}", ask("[{ qqqqqqqq: 1 }]").0),
         },
-        // It takes maps: of keys that it names, or of any.
+        // A map: of the keys named in the hint, or of any keys.
         "" => hint.replace("the keys here are ", "map of "),
         what => without_article(what).to_owned(),
     }
@@ -223,7 +223,7 @@ fn without_article(text: &str) -> &str {
     text.strip_prefix("a ").or(text.strip_prefix("an ")).unwrap_or(text)
 }
 
-/// Of which, or of its own words, each key takes one that is not its default.
+/// Values to try: each key accepts one of them, or one of its own words, that is not its default.
 const VALUES: [&str; 26] = [
     "7s",
     "7h",

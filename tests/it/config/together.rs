@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn keys_that_do_not_fit_each_other_are_shown_where_they_are_written() {
+fn conflicting_keys_are_reported_at_their_places() {
     for (yaml, fault) in [
         (
             "listen: [{ address: 0.0.0.0:3128 }]",
@@ -100,7 +100,7 @@ fn keys_that_do_not_fit_each_other_are_shown_where_they_are_written() {
 }
 
 #[test]
-fn what_is_there_twice_is_shown_at_both_places() {
+fn duplicates_are_reported_with_both_places() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
     let user = |name: &str| format!("- {{ name: {name}, password: '{hash}' }}\n");
     let users = format!("access:\n  users:\n  {}  {}  {}", user("u"), user("v"), user("u"));
@@ -120,13 +120,13 @@ fn what_is_there_twice_is_shown_at_both_places() {
 }
 
 #[test]
-fn a_listener_beyond_loopback_is_fine_with_access_rules() {
+fn listener_beyond_loopback_is_accepted_with_access_rules() {
     good("listen: [{ address: 0.0.0.0:3128 }]\naccess: { clients: [10.0.0.0/8] }");
     good("listen: [{ address: 127.8.8.8:1 }, { address: \"[::ffff:127.0.0.1]:1\" }, { address: fd:any }]");
 }
 
 #[test]
-fn a_user_is_known_by_a_password_or_by_a_certificate_of_one_s_own() {
+fn user_requires_a_password_or_a_certificate_name() {
     for (user, fault) in [
         (
             "{ name: c }",
@@ -144,7 +144,7 @@ fn a_user_is_known_by_a_password_or_by_a_certificate_of_one_s_own() {
 }
 
 #[test]
-fn a_password_has_to_be_hashed_and_is_not_repeated() {
+fn plain_password_is_refused_without_repeating_it() {
     for password in ["hunter2", "$argon2id$hunter2", "$2b$12$hunter2hunter2hunter2hunter2hunter2hunter2hunter2hu", "''"]
     {
         let told = short(&format!("access: {{ users: [{{ name: a, password: {password} }}] }}"));
@@ -154,7 +154,7 @@ fn a_password_has_to_be_hashed_and_is_not_repeated() {
 }
 
 #[test]
-fn a_name_that_no_file_can_give_is_no_product_token() {
+fn invalid_product_token_is_refused_with_a_suggestion() {
     for (name, hint) in [
         ("ExampleBot/1.0", "write `ExampleBot`"),
         ("'Example Bot'", "write `Example`"),
@@ -168,7 +168,7 @@ fn a_name_that_no_file_can_give_is_no_product_token() {
 }
 
 #[test]
-fn a_delay_longer_than_requests_wait_is_warned_of() {
+fn delay_longer_than_max_wait_causes_a_warning() {
     let warned = |yaml: &str| good(yaml).warnings().iter().map(|warning| warning.what.clone()).collect::<Vec<_>>();
     assert_eq!(warned(""), Vec::<String>::new());
     assert_eq!(

@@ -36,7 +36,7 @@ async fn read_head(stream: &mut TcpStream) -> bool {
 }
 
 #[tokio::test]
-async fn one_that_the_origin_has_closed_is_not_used() {
+async fn connection_closed_by_the_origin_is_not_reused() {
     let (url, connections) = serve(|_, mut stream| async move {
         if read_head(&mut stream).await {
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npage /").await.unwrap();
@@ -52,7 +52,7 @@ async fn one_that_the_origin_has_closed_is_not_used() {
 }
 
 #[tokio::test]
-async fn one_that_dies_of_the_next_request_is_replaced_at_the_same_address() {
+async fn connection_dying_on_reuse_is_replaced_at_the_same_address() {
     let (url, connections) = serve(|_, mut stream| async move {
         for _ in 0..2 {
             if !read_head(&mut stream).await {
@@ -74,7 +74,7 @@ async fn one_that_dies_of_the_next_request_is_replaced_at_the_same_address() {
 }
 
 #[tokio::test]
-async fn where_nobody_answers_a_second_address_does() {
+async fn unreachable_first_address_falls_back_to_the_second() {
     let Ok(origin) = Origin::try_http_on("[::1]:0", |seen| Reply::text(format!("page {}", seen.path()))).await else {
         return;
     };
@@ -86,7 +86,7 @@ async fn where_nobody_answers_a_second_address_does() {
 }
 
 #[tokio::test]
-async fn an_answer_over_tls_that_ends_without_a_word_is_whole_if_its_end_says_so() {
+async fn tls_answer_without_close_notify_is_complete_unless_shorter_than_its_length() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://a.localhost:{}", listener.local_addr().unwrap().port());
     let config = super::test_ca().server_config(&["a.localhost"], &[b"http/1.1"]);
@@ -112,7 +112,7 @@ async fn an_answer_over_tls_that_ends_without_a_word_is_whole_if_its_end_says_so
 }
 
 #[tokio::test]
-async fn interim_answers_are_passed_over_but_not_for_ever() {
+async fn interim_answers_are_skipped_up_to_a_limit() {
     let (url, _) = serve(|number, mut stream| async move {
         read_head(&mut stream).await;
         for _ in 0..if number == 0 { 32 } else { usize::MAX } {
@@ -131,7 +131,7 @@ async fn interim_answers_are_passed_over_but_not_for_ever() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_is_not_trusted_stays_so() {
+async fn untrusted_certificate_is_refused_in_any_http_version() {
     let other = crate::support::TestCa::new("another authority");
     for alpn in [Alpn::H1, Alpn::Both] {
         let origin = Origin::https_as(&other, &["a.localhost"], alpn, |_| Reply::text("page /")).await;
@@ -150,9 +150,9 @@ async fn a_certificate_that_is_not_trusted_stays_so() {
     }
 }
 
-/// In a process of its own, for the limit is the process'.
+/// Runs in its own process, as the limit applies to a process.
 #[tokio::test]
-async fn at_the_limit_of_descriptors_idle_connections_make_room() {
+async fn idle_connections_are_closed_when_descriptors_run_out() {
     let origin = Origin::site("").await;
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command.args([

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::TcpListener;
 
 #[tokio::test]
-async fn a_connection_carries_one_request_after_the_other() {
+async fn connection_carries_sequential_requests() {
     let upstream = upstream("");
     for origin in [Origin::site("").await, Origin::tls_site(Alpn::H1, "").await, Origin::tls_site(Alpn::None, "").await]
     {
@@ -23,7 +23,7 @@ async fn a_connection_carries_one_request_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_route_found_again_finds_its_connections() {
+async fn route_found_again_reuses_its_connections() {
     let upstream = upstream("");
     let origin = Origin::site("").await;
     for number in 0..3 {
@@ -35,7 +35,7 @@ async fn a_route_found_again_finds_its_connections() {
 }
 
 #[tokio::test]
-async fn one_that_is_dropped_or_unfinished_is_not_kept() {
+async fn dropped_or_unfinished_connection_is_not_pooled() {
     let upstream = upstream("");
     let origin = Origin::site("").await;
     let route = route(&upstream, &origin.url("")).await;
@@ -48,7 +48,7 @@ async fn one_that_is_dropped_or_unfinished_is_not_kept() {
 }
 
 #[tokio::test]
-async fn what_is_left_of_a_small_body_is_read_so_that_the_connection_stays() {
+async fn rest_of_a_small_body_is_drained_to_keep_the_connection() {
     let upstream = upstream("");
     let origin =
         Origin::http(
@@ -65,7 +65,7 @@ async fn what_is_left_of_a_small_body_is_read_so_that_the_connection_stays() {
 }
 
 #[tokio::test]
-async fn as_many_stay_as_the_settings_say() {
+async fn idle_connections_are_limited_by_the_settings() {
     let upstream = upstream("limits: { max_idle_connections: 5, max_idle_connections_per_host: 3 }");
     let first = Origin::site("").await;
     let second = Origin::site("").await;
@@ -89,7 +89,7 @@ async fn as_many_stay_as_the_settings_say() {
 }
 
 #[tokio::test]
-async fn idle_ones_in_http_2_are_among_them() {
+async fn idle_http2_connections_count_towards_the_limit() {
     let upstream = upstream("limits: { max_idle_connections: 2 }");
     let mut origins = Vec::new();
     for _ in 0..5 {
@@ -103,7 +103,7 @@ async fn idle_ones_in_http_2_are_among_them() {
 }
 
 #[tokio::test]
-async fn one_that_is_idle_for_long_is_closed() {
+async fn idle_connection_is_closed_after_idle_timeout() {
     let upstream = upstream("limits: { idle_timeout: 1s }");
     for (origin, alpn) in [(Origin::site("").await, 1), (Origin::tls_site(Alpn::Both, "").await, 2)] {
         let route = route(&upstream, &origin.url("")).await;
@@ -114,7 +114,7 @@ async fn one_that_is_idle_for_long_is_closed() {
 }
 
 #[tokio::test]
-async fn changed_settings_close_what_is_idle() {
+async fn changed_settings_close_idle_connections() {
     let before = upstream("");
     let origin = Origin::site("").await;
     page(&route(&before, &origin.url("")).await, "/").await;
@@ -124,7 +124,7 @@ async fn changed_settings_close_what_is_idle() {
 }
 
 #[tokio::test]
-async fn hosts_with_terms_of_their_own_keep_theirs_and_may_speak_http2() {
+async fn host_with_its_own_tls_terms_pools_connections_and_uses_http2() {
     for (alpn, link) in [(Alpn::H1, "HTTP/1.1"), (Alpn::Both, "HTTP/2.0")] {
         let origin = Origin::tls_site(alpn, "").await;
         let pin = key_pin(test_ca(), &origin).await;
@@ -140,7 +140,7 @@ async fn hosts_with_terms_of_their_own_keep_theirs_and_may_speak_http2() {
 }
 
 #[tokio::test]
-async fn so_do_those_beyond_an_upstream_proxy_over_tls() {
+async fn connections_through_a_tls_upstream_proxy_are_pooled_and_use_http2() {
     let parent = Parent::start_tls(Conduct::Serve).await;
     let upstream = upstream(&format!("egress: {{ upstream_proxy: 'https://localhost:{}' }}", parent.port()));
     let origin = Origin::tls_site(Alpn::Both, "").await;

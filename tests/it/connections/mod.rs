@@ -76,7 +76,7 @@ async fn get_with(route: &Route, target: &str, want: Want) -> Result<(u16, Strin
     Ok((got.status, String::from_utf8(body).unwrap(), got.reused))
 }
 
-/// One that went well.
+/// Fetches a page successfully. Returns whether the connection was reused.
 async fn page(route: &Route, target: &str) -> bool {
     let (status, body, reused) = get(route, target).await.unwrap();
     assert_eq!((status, body), (200, format!("page {target}")));

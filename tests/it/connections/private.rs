@@ -58,7 +58,7 @@ async fn ask(client: &mut Client, origin: &Origin, fields: &str, body: &str) -> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_an_origin_has_authenticated_serves_nobody_else() {
+async fn connection_authenticated_by_ntlm_is_not_shared() {
     for (scheme, written) in [("NTLM", "nTLM"), ("Negotiate", "Negotiate")] {
         for origin in [
             Origin::http(authenticating(scheme)).await,
@@ -73,7 +73,7 @@ async fn one_that_an_origin_has_authenticated_serves_nobody_else() {
                     ask(&mut alice, &origin, &format!("Authorization: {written} {word}\r\n"), "").await;
                 assert_eq!((status, text.as_str()), expected, "{scheme} {}", origin.url(""));
             }
-            // As over a connection without a proxy, the next request is hers without a word.
+            // As without a proxy, her next request on the connection needs no credentials.
             assert_eq!(ask(&mut alice, &origin, "", "").await, (200, "alice".into()));
             for _ in 0..3 {
                 let mut bob = client(&proxy, &origin).await;
@@ -91,9 +91,9 @@ async fn one_that_an_origin_has_authenticated_serves_nobody_else() {
     }
 }
 
-/// As an origin may that takes itself for a proxy.
+/// Some origins send the challenge of a proxy, 407.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_an_origin_has_challenged_serves_its_own_client_alone() {
+async fn connection_challenged_for_ntlm_is_not_shared() {
     for (status, name) in [(401, "WWW-Authenticate"), (407, "Proxy-Authenticate")] {
         for (terms, is_private) in
             [("NTLM", true), ("Basic realm=\"x\", negotiate", true), ("Basic realm=\"x\"", false)]
@@ -129,7 +129,7 @@ async fn one_that_an_origin_has_challenged_serves_its_own_client_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_user_on_the_same_client_connection_is_somebody_else() {
+async fn users_on_one_client_connection_do_not_share_authenticated_connections() {
     let proxy = Proxy::start(&format!("{NO_ROBOTS}\n{}", users())).await;
     let origin = Origin::http(authenticating("NTLM")).await;
     let mut shared = client(&proxy, &origin).await;
@@ -142,7 +142,7 @@ async fn another_user_on_the_same_client_connection_is_somebody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_http2_the_client_connection_is_what_counts() {
+async fn authenticated_connection_belongs_to_the_http2_client_connection() {
     let origin = Origin::https(Alpn::Both, authenticating("Negotiate")).await;
     let proxy = Proxy::start(NO_ROBOTS).await;
     let [alice, bob] = [proxy.h2(&origin, "a.localhost").await, proxy.h2(&origin, "a.localhost").await];
@@ -153,9 +153,9 @@ async fn in_http2_the_client_connection_is_what_counts() {
     assert_eq!(alice.get(&origin.url("/x")).await.text(), "alice");
 }
 
-/// To the proxy itself, where each stream says whose it is.
+/// On an HTTP/2 connection to the proxy itself, each stream has its own user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_http2_to_the_proxy_itself_the_client_connection_and_the_user_are_what_counts() {
+async fn authenticated_connection_belongs_to_client_connection_and_user_in_http2_to_the_proxy() {
     use crate::support::h2_client::{H2Client, request};
     let origin = Origin::http(authenticating("NTLM")).await;
     let proxy = Proxy::start(&format!("{NO_ROBOTS}\n{ON}\n{}", users())).await;
@@ -190,7 +190,7 @@ async fn in_http2_to_the_proxy_itself_the_client_connection_and_the_user_are_wha
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_has_carried_a_body_serves_its_own_client_alone() {
+async fn connection_that_carried_a_body_is_not_shared() {
     for origin in [Origin::http(|_| Reply::text("x")).await, Origin::https(Alpn::H1, |_| Reply::text("x")).await] {
         let proxy = Proxy::start(NO_ROBOTS).await;
         let (mut one, mut other) = (client(&proxy, &origin).await, client(&proxy, &origin).await);
@@ -208,7 +208,7 @@ async fn one_that_has_carried_a_body_serves_its_own_client_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn idle_ones_of_many_clients_keep_within_the_limit() {
+async fn private_idle_connections_of_many_clients_stay_within_the_limit() {
     let origin = Origin::http(|_| Reply::text("x")).await;
     let proxy = Proxy::start(&format!("{NO_ROBOTS}\nlimits: {{ max_idle_connections: 50 }}")).await;
     let mut clients = Vec::new();
@@ -224,9 +224,8 @@ async fn idle_ones_of_many_clients_keep_within_the_limit() {
     eventually("all are closed with their clients", || origin.open_connections() == 0).await;
 }
 
-/// However many one user has, another's idle connection stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn those_of_one_client_take_no_place_of_anothers() {
+async fn private_idle_connections_of_one_client_do_not_evict_anothers() {
     let origin = Origin::http(|_| Reply::text("x")).await;
     let proxy = Proxy::start(&format!("{NO_ROBOTS}\nlimits: {{ max_idle_connections_per_host: 2 }}")).await;
     let mut posting = Vec::new();

@@ -22,7 +22,7 @@ fn gate(upstream: &Arc<politely::upstream::Upstream>) -> Gate {
 }
 
 #[tokio::test]
-async fn the_connection_that_was_opened_for_robots_txt_carries_the_first_page() {
+async fn connection_opened_for_robots_txt_carries_the_first_page() {
     let rules = "User-agent: *\nDisallow: /no\n";
     let missing = || {
         |seen: &crate::support::Seen| match seen.path().as_str() {
@@ -44,9 +44,9 @@ async fn the_connection_that_was_opened_for_robots_txt_carries_the_first_page() 
     }
 }
 
-/// An origin that closes a kept connection with the next request on it has not failed.
+/// An origin that closes a reused connection at the next request has not failed.
 #[tokio::test]
-async fn a_kept_connection_that_dies_is_no_fault_of_the_site_s() {
+async fn robots_fetch_on_a_dead_reused_connection_is_retried() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let origin = Origin::http(move |seen| match (count.fetch_add(1, Ordering::Relaxed), seen.path().as_str()) {

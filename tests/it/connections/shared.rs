@@ -137,13 +137,13 @@ async fn an_origin_that_wants_http1_gets_it() {
     let route = route(&upstream, &origin.url("")).await;
     let want = Want { versions: Versions::Http1Only, ..Want::default() };
     assert_eq!(super::get_with(&route, "/", want).await.unwrap().1, "page /");
-    // What HTTP/2 cannot carry goes over HTTP/1.1 by itself.
+    // A target that is invalid in HTTP/2 is sent over HTTP/1.1.
     assert_eq!(get(&route, "/<`>").await.unwrap().1, "page /");
     assert_eq!(origin.log.of("/<`>").len(), 1);
 }
 
 #[tokio::test]
-async fn readers_that_stall_hold_up_nobody_else() {
+async fn stalled_readers_do_not_delay_other_clients() {
     let origin = Origin::https(Alpn::H2, |seen| match seen.target.as_slice() {
         b"/large" => Reply::pattern(64 << 20),
         target => Reply::text([b"page ", target].concat()),
@@ -163,14 +163,14 @@ async fn readers_that_stall_hold_up_nobody_else() {
     assert_eq!(origin.connections(), 1);
 }
 
-/// The clock runs ahead as soon as nothing is left to do.
+/// The paused clock advances as soon as all tasks wait.
 #[tokio::test]
 async fn a_connection_on_which_nothing_comes_back_is_ended() {
     let (url, connections) = serve(|number, stream| async move {
         let mut connection = h2::server::handshake(stream).await.unwrap();
         while let Some(Ok((request, respond))) = connection.accept().await {
             if number == 0 && request.uri().path() == "/2" {
-                // It neither answers nor closes: not even a ping.
+                // The origin neither answers, not even a PING, nor closes.
                 std::future::pending::<()>().await;
             }
             answer(respond, request.uri().path());
@@ -212,7 +212,7 @@ async fn endless_interim_answers_end_the_request() {
 }
 
 #[tokio::test]
-async fn a_host_that_fails_fails_for_all_who_wait_at_once() {
+async fn connect_timeout_fails_all_waiting_requests_at_once() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://127.0.0.1:{}", listener.local_addr().unwrap().port());
     let upstream = upstream("limits: { connect_timeout: 1s }");

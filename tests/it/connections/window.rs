@@ -29,9 +29,9 @@ async fn send<S: AsyncRead + AsyncWrite + Unpin>(stream: S, sent: Arc<AtomicUsiz
     }
 }
 
-/// How much of the window is used shows how far the origin gets ahead.
+/// How far the origin gets ahead shows the size of the window.
 #[tokio::test]
-async fn who_reads_on_alone_gets_a_large_window_and_shares_the_connection_with_nobody() {
+async fn fast_lone_reader_gets_a_large_window_on_an_unshared_connection() {
     let sent = Arc::new(AtomicUsize::new(0));
     let counted = sent.clone();
     let (url, connections) = serve(move |number, stream| {
@@ -48,7 +48,7 @@ async fn who_reads_on_alone_gets_a_large_window_and_shares_the_connection_with_n
         assert!(ahead(read) < 1 << 19 || read >= 1 << 19, "before anything is known of its reader");
         read += got.body.chunk().await.unwrap().expect("it is endless").len();
     }
-    // A window is said to be open again when half of it is.
+    // A WINDOW_UPDATE is sent when half of the window has been read.
     eventually("a large window", || ahead(read) > 2 << 20).await;
     let mut second = fetch(&route, Want::default(), &asking("/finite")).await.unwrap();
     while second.body.chunk().await.unwrap().is_some() {}
@@ -72,7 +72,7 @@ async fn who_reads_on_alone_gets_a_large_window_and_shares_the_connection_with_n
 }
 
 #[tokio::test]
-async fn who_comes_while_a_large_window_is_not_confirmed_yet_freezes_nobody() {
+async fn new_streams_during_an_unacknowledged_window_change_do_not_stall_others() {
     let (url, _) = serve(|_, stream| async {
         let (mut read, write) = tokio::io::split(stream);
         let (mut late, delayed) = tokio::io::duplex(1 << 20);

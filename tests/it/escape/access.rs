@@ -29,7 +29,7 @@ fn basic(credentials: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_password_nothing_is_served() {
+async fn requests_without_the_password_are_refused() {
     let origin = Origin::site(ROBOTS).await;
     let proxy = Proxy::start(&users()).await;
     let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
@@ -64,9 +64,9 @@ async fn without_the_password_nothing_is_served() {
     assert_eq!(origin.connections(), 0, "not even for robots.txt");
 }
 
-/// Nobody knows which of them counts.
+/// It is ambiguous which of the credentials counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_credentials_are_malformed_whichever_is_right() {
+async fn repeated_proxy_authorization_is_refused_in_any_order() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start(&users()).await;
     let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
@@ -90,7 +90,7 @@ async fn two_credentials_are_malformed_whichever_is_right() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_request_shows_its_own_credentials_and_a_tunnel_is_its_opener_s() {
+async fn each_request_needs_credentials_and_a_tunnel_keeps_its_openers_user() {
     let origin = Origin::tls_site(Alpn::Both, ROBOTS).await;
     let proxy = Proxy::start(&users()).await;
     let (url, host) = (origin.url("/secret"), origin.authority("a.localhost"));
@@ -113,9 +113,9 @@ async fn each_request_shows_its_own_credentials_and_a_tunnel_is_its_opener_s() {
     assert!(origin.log.all().iter().all(|seen| seen.all("proxy-authorization").is_empty()));
 }
 
-/// Under one name at one address, one guess after the other is judged, seconds apart.
+/// Guesses for one name at one address are verified one by one, seconds apart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn guessing_is_slow() {
+async fn wrong_passwords_are_delayed() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start(&users()).await;
     let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
@@ -133,7 +133,7 @@ async fn guessing_is_slow() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_knows_the_password_is_let_in_whatever_others_at_the_address_try() {
+async fn right_password_is_admitted_despite_guesses_from_the_same_address() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start(&users()).await;
     let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
@@ -151,16 +151,16 @@ async fn who_knows_the_password_is_let_in_whatever_others_at_the_address_try() {
     assert_eq!(ask("alice:correct horse").await, Some(200));
 }
 
-/// Otherwise each would hold up everybody at the address for five seconds.
+/// Each guess would otherwise delay all logins from the address by five seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_guesses_and_leaves_takes_no_turn_in_socks_either() {
+async fn socks5_guesser_that_disconnects_does_not_delay_other_logins() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start(&users()).await;
     let mut guessing = Vec::new();
     for number in 10..40 {
         let mut client = proxy.client().await;
         client.send([&[5, 1, 2, 1, 5][..], b"alice", &[7], format!("guess{number}").as_bytes()].concat()).await;
-        // Whoever closes with unread input resets the connection.
+        // Closing with unread input would reset the connection.
         assert!(client.glance(Duration::from_secs(20)).await.starts_with(&[5, 2]));
         guessing.push(client);
     }
@@ -173,9 +173,9 @@ async fn who_guesses_and_leaves_takes_no_turn_in_socks_either() {
     assert_eq!(answer.map(|answer| answer.status()), Some(200));
 }
 
-/// Tries on one HTTP/2 connection wait for each other, and one of them for those of other connections.
+/// Guesses on one HTTP/2 connection wait for each other, and only one of them waits beside those of other connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_tries_on_one_connection_keep_nobody_out() {
+async fn guesses_on_one_http2_connection_do_not_lock_others_out() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start(&users()).await;
     let with = |credentials: &str| {
@@ -197,7 +197,7 @@ async fn many_tries_on_one_connection_keep_nobody_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_secret_is_shown_to_anybody() {
+async fn answers_and_logs_contain_no_credentials() {
     let origin = Origin::site("").await;
     let proxy = Binary::serve(&format!("{}\nlog: {{ level: debug, access: stdout }}", users())).await;
     let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
@@ -216,7 +216,7 @@ async fn no_secret_is_shown_to_anybody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_outside_the_networks_are_refused_whatever_they_know() {
+async fn clients_outside_access_clients_are_refused_despite_the_password() {
     let origin = Origin::site("").await;
     let yaml = users().replace("access: {", "access: { clients: [192.0.2.0/24],");
     let proxy = Proxy::start(&yaml).await;
@@ -240,7 +240,7 @@ fn identity(ca: &TestCa, directory: &Path, name: &str) -> (String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_listener_with_tls_serves_those_with_the_right_certificate() {
+async fn tls_listener_admits_only_certificates_of_client_ca() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let directory = tempfile::tempdir().unwrap();
     let (clients, strangers) = (TestCa::new("clients"), TestCa::new("strangers"));

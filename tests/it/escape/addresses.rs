@@ -3,7 +3,7 @@
 use super::siege::{Siege, refused, shoot};
 use crate::support::{Client, Origin, Proxy};
 
-/// As somebody gets it who configures nothing, but for the ports.
+/// The default rules, except for the ports.
 const CLOSED: &str = "egress: { allow: [] }";
 
 /// Hosts as they may stand in a URL.
@@ -87,7 +87,7 @@ const HOSTS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_closed_address_is_dialled() {
+async fn special_addresses_are_not_dialled() {
     let origin = Origin::site("").await;
     let intercepting = Proxy::start(CLOSED).await;
     let tunnelling = Proxy::start("egress: { allow: [] }\nintercept: { default: tunnel }").await;
@@ -113,9 +113,9 @@ async fn no_closed_address_is_dialled() {
     assert_eq!(origin.connections(), 0);
 }
 
-/// SNI is no way to name an address that CONNECT may not.
+/// A client cannot reach an address by SNI that CONNECT refuses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_name_in_the_handshake_is_screened_like_any_other() {
+async fn egress_rules_apply_to_the_sni_name() {
     let origin = Origin::tls_site(crate::support::Alpn::Both, "").await;
     let proxy = Proxy::start("egress: { allow: [192.0.2.1/32] }").await;
     let mut siege = Siege::default();
@@ -130,10 +130,9 @@ async fn a_name_in_the_handshake_is_screened_like_any_other() {
     assert_eq!(origin.connections(), 0);
 }
 
-/// A name whose addresses change is dialled at those that were screened, and no others: the answer that is screened
-/// is the one that is kept.
+/// Only checked addresses are dialled: the lookup that was checked is the one that is cached.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_open_address_does_not_open_its_neighbour() {
+async fn allowed_address_does_not_allow_its_neighbour() {
     let Ok(neighbour) = Origin::try_http_on("127.0.0.2:0", crate::support::origin::pages("")).await else {
         return;
     };
@@ -148,7 +147,7 @@ async fn an_open_address_does_not_open_its_neighbour() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_closed_port_is_dialled() {
+async fn ports_that_are_not_allowed_are_not_dialled() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("egress: { ports: [80, 443] }").await;
     let tunnelling = Proxy::start("egress: { ports: [80, 443] }\nintercept: { default: tunnel }").await;

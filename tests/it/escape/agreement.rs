@@ -6,7 +6,7 @@ use crate::support::{Alpn, Client, H2Client, Origin, Proxy, eventually, h2_clien
 /// b.localhost is closed to all; a.localhost is open.
 const OVERRIDES: &str = "hosts: { 'b.localhost': { deny: [/] }, 'c.localhost': { intercept: deny } }";
 
-/// What is named in CONNECT, in the handshake, and in the request inside (target and Host).
+/// The names in CONNECT, in the SNI, and in the request inside (target and Host).
 const ROWS: &[(&str, &str, Option<&str>, &str, &str)] = &[
     ("Host is another", "a.localhost", Some("a.localhost"), "/x", "b.localhost:{p}"),
     ("the target is another", "a.localhost", Some("a.localhost"), "https://b.localhost:{p}/x", "b.localhost:{p}"),
@@ -44,7 +44,7 @@ const ROWS: &[(&str, &str, Option<&str>, &str, &str)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_who_name_the_host_must_agree() {
+async fn connect_sni_uri_and_host_must_name_the_same_host() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start(OVERRIDES).await;
     let port = origin.port().to_string();
@@ -78,7 +78,7 @@ async fn all_who_name_the_host_must_agree() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_h2_connection_serves_its_own_host_alone() {
+async fn intercepted_h2_connection_refuses_other_hosts() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start("").await;
     let h2 = proxy.h2(&origin, "a.localhost").await;
@@ -102,9 +102,9 @@ async fn an_h2_connection_serves_its_own_host_alone() {
     assert_eq!(h2.get(&origin.url("/mine")).await.status(), 200, "and goes on serving it");
 }
 
-/// Other sites may share its address.
+/// Other sites may share the address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tunnel_is_no_way_to_another_host_s_site() {
+async fn tunnel_with_the_sni_of_another_host_is_refused() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start("intercept: { default: tunnel }").await;
     let h2 = H2Client::known(proxy.client().await).await;
@@ -140,7 +140,7 @@ async fn a_tunnel_is_no_way_to_another_host_s_site() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_scheme_is_not_talked_down_within_h2() {
+async fn scheme_http_is_refused_inside_intercepted_h2() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start("").await;
     let h2 = proxy.h2(&origin, "a.localhost").await;
@@ -150,9 +150,9 @@ async fn a_scheme_is_not_talked_down_within_h2() {
     assert_eq!(origin.log.pages(), Vec::<String>::new());
 }
 
-/// A handshake that is not what it looks like ends the connection, and nothing reaches anybody.
+/// Nothing of it reaches an origin.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_only_looks_like_tls_goes_nowhere() {
+async fn malformed_tls_handshakes_end_the_connection() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start("limits: { header_timeout: 500ms, idle_timeout: 1s }").await;
     let mut siege = Siege::default();

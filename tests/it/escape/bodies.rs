@@ -1,5 +1,4 @@
-//! Origins that pass over the body of a request (CL.0): what stands in it is the next request to them, and its answer must not
-//! reach another client.
+//! Origins that ignore the body of a request (CL.0) read it as the next request. Its answer must not reach another client.
 
 use super::siege::{Siege, shoot};
 use crate::support::{Proxy, RawOrigin};
@@ -30,7 +29,7 @@ async fn deaf_to_bodies() -> RawOrigin {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_body_becomes_another_clients_answer() {
+async fn request_body_taken_for_a_request_does_not_reach_another_client() {
     let mut siege = Siege::default();
     let hidden = "GET /poison HTTP/1.1\r\nX: ";
     let of_length = format!("Content-Length: {}\r\n\r\n{hidden}", hidden.len());

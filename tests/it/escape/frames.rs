@@ -70,7 +70,7 @@ pub async fn open(proxy: &Proxy, origin: &Origin) -> Client {
     client
 }
 
-/// How the peer took what was sent on a stream.
+/// The peer's reaction to the frames sent on a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken {
     /// A response's head came: its block, coded by the peer.

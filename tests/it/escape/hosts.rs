@@ -5,7 +5,7 @@ use crate::support::h2_client::request;
 use crate::support::{Alpn, Client, H2Client, Origin, Proxy};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_beside_a_whole_url_leads_nowhere_else() {
+async fn host_field_cannot_redirect_an_absolute_url() {
     let (origin, other) = (Origin::site("User-agent: *\nDisallow: /no\n").await, Origin::site("").await);
     let proxy = Proxy::start("").await;
     let elsewhere = other.authority("b.localhost");
@@ -28,7 +28,7 @@ async fn a_host_beside_a_whole_url_leads_nowhere_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_do_two_hosts_or_one_that_is_none() {
+async fn repeated_or_invalid_host_fields_are_refused() {
     let (origin, other) = (Origin::site("").await, Origin::site("").await);
     let proxy = Proxy::start("").await;
     let (host, elsewhere) = (origin.authority("a.localhost"), other.authority("b.localhost"));
@@ -53,9 +53,9 @@ async fn nor_do_two_hosts_or_one_that_is_none() {
     assert_eq!(origin.connections() + other.connections(), 0);
 }
 
-/// There a client speaks as to the origin: all that names the host has to agree.
+/// Inside CONNECT, a client addresses the origin: every field that names the host has to agree.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inside_a_connect_it_has_to_agree() {
+async fn host_field_inside_connect_must_match() {
     let (plain, tls) = (Origin::site("").await, Origin::tls_site(Alpn::Both, "").await);
     let other = Origin::site("").await;
     let proxy = Proxy::start("").await;
@@ -81,9 +81,9 @@ async fn inside_a_connect_it_has_to_agree() {
     assert_eq!(plain.connections() + tls.connections() + other.connections(), 0);
 }
 
-/// RFC 9113 §8.3.1: there a request with two names is malformed, to the proxy and inside a CONNECT.
+/// RFC 9113 §8.3.1: such a request is malformed, to the proxy and inside a CONNECT.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_http2_a_host_beside_another_authority_leads_nowhere() {
+async fn http2_host_that_differs_from_authority_is_refused() {
     let (plain, tls) = (Origin::site("").await, Origin::tls_site(Alpn::Both, "").await);
     let other = Origin::site("").await;
     let proxy = Proxy::start("").await;

@@ -320,7 +320,7 @@ async fn tried(user: Option<u32>, before: &str, home: &tempfile::TempDir) -> Opt
         .env("XDG_CACHE_HOME", home.path())
         .env("STATE_DIRECTORY", home.path().join("state"));
     command.envs(open()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    // What root's own Python is kept in is closed to others.
+    // Root's own Python may be in a directory that is closed to others.
     command.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
     let inherit = move || {
         for (number, at) in inherited.into_iter().zip(900..) {
@@ -371,9 +371,9 @@ const SESSION_KEYRING: i32 = -3;
 const KEYCTL_SETPERM: i32 = 5;
 const KEYCTL_INVALIDATE: i32 = 21;
 
-/// Nothing leads out, and what is made belongs to who has called.
+/// Files that the command creates belong to the caller.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_leads_out_of_an_isolated_command() {
+async fn isolated_command_cannot_escape() {
     let is_root = rustix_is_root();
     let users = if is_root { vec![None, Some(61_184)] } else { vec![None] };
     for user in users {
@@ -422,9 +422,9 @@ while True:
     time.sleep(1)
 "#;
 
-/// Whatever it does to its supervisor, `run` ends with it and takes all with it, and so does the end of `run`.
+/// `run` ends if its supervisor is killed, and all processes end with `run`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_isolated_command_cannot_hold_its_supervisor_to_outlive_run() {
+async fn isolated_command_tracing_its_supervisor_still_ends_with_run() {
     let users = if rustix_is_root() { vec![None, Some("61184")] } else { vec![None] };
     let ways = ["attach", "seize"].map(|how| [libc::SIGTERM, libc::SIGKILL].map(|signal| (how, signal)));
     let cases =
@@ -437,9 +437,9 @@ async fn an_isolated_command_cannot_hold_its_supervisor_to_outlive_run() {
     .await;
 }
 
-/// Its supervisor may be stuck for another reason.
+/// Models a supervisor that is stuck for any other reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_process_1_does_not_end_by_itself_it_is_killed() {
+async fn stopped_process_1_is_killed_with_run() {
     let Some(mut run) = isolated(None, &["sh", "-c", "setsid sleep 77 & echo ready; sleep 77"]).await else { return };
     let first = child_of(run.pid()).and_then(child_of).expect("process 1");
     // SAFETY: two numbers; it is a descendant of a child that is not waited for yet.
@@ -495,7 +495,7 @@ impl Isolated {
     async fn until_nothing_is_left(&mut self, what: &str) {
         let pid = self.pid();
         eventually(what, || child_of(pid).is_none()).await;
-        // Its end waits for somebody who reads the summary.
+        // `run` blocks at its end if nobody reads the summary.
         self.child.stderr.take();
         within(what, self.output.read_to_end(&mut Vec::new())).await.expect("a pipe");
         within(what, self.child.wait()).await.expect("our child");
@@ -511,7 +511,7 @@ fn child_of(pid: i32) -> Option<i32> {
 const MASK: &str = "mount --bind /dev/null /proc/kallsyms";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_proc_is_masked_root_is_isolated_as_well() {
+async fn root_is_isolated_despite_a_masked_proc() {
     if !rustix_is_root() {
         return eprintln!("skipped: only root can mask it");
     }
@@ -538,9 +538,8 @@ assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program) == 0, ctyp
 os.execvp(sys.argv[4], sys.argv[4:])
 "#;
 
-/// With less than all of it nothing is run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_isolated_as_documented_is_not_run() {
+async fn command_is_not_run_if_isolation_is_incomplete() {
     if !rustix_is_root() || cfg!(not(target_arch = "x86_64")) {
         return eprintln!("skipped: this takes root, and the numbers of x86-64");
     }
@@ -577,7 +576,7 @@ fn rustix_is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// What SECURITY.md says stays open: sockets that have a name in the file system.
+/// SECURITY.md names them as the documented exception.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sockets_in_the_file_system_stay_open_as_documented() {
     let home = tempfile::tempdir().expect("a temporary directory");
@@ -596,9 +595,9 @@ async fn sockets_in_the_file_system_stay_open_as_documented() {
     assert!(listener.accept().is_ok());
 }
 
-/// Files and pipes that a caller hands over are for the command, as a shell's `<(…)`.
+/// A caller hands them over for the command, for example by `<(…)` in a shell.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_and_pipes_are_handed_on() {
+async fn isolated_command_inherits_files_and_pipes() {
     let home = tempfile::tempdir().expect("a temporary directory");
     fs::write(home.path().join("file"), "file ").expect("it is writable");
     let script = "\"$0\" run -q --isolate bash -c 'cat /proc/self/fd/9 \"$0\"; unshare -U true || [ $(id -u) = 0 ]' <(echo pipe) 9< \"$HOME/file\"";

@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_proxy_s_own_addresses_are_no_targets() {
+async fn requests_to_the_proxys_own_addresses_are_refused() {
     let (proxy, _taken) = loop {
         let proxy = Proxy::start("listen: [{ address: '127.0.0.1:0' }, { address: '[::1]:0' }]").await;
         // Bound and not listened on, so that no other test's server answers at the same port of the other family.
@@ -42,7 +42,7 @@ async fn the_proxy_s_own_addresses_are_no_targets() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_has_come_through_here_is_ended() {
+async fn request_with_our_via_is_refused_as_a_loop() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
     proxy.get(&origin.url("/first")).await;
@@ -72,7 +72,7 @@ async fn a_request_that_has_come_through_here_is_ended() {
     assert_eq!(origin.log.pages(), ["/first"]);
 }
 
-/// Each through the other, for ever, if nothing ends it.
+/// The fetches would otherwise cause each other without end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_robots_txt_that_points_at_the_proxy_is_not_followed() {
     let proxy = Proxy::start("").await;
@@ -87,9 +87,9 @@ async fn a_robots_txt_that_points_at_the_proxy_is_not_followed() {
     assert_eq!(origin.log.pages(), Vec::<String>::new());
 }
 
-/// The upstream proxy is a forwarder of TCP that leads back here: robots.txt is asked for first, and comes back like anything else.
+/// The upstream proxy forwards TCP back to us, so the fetch of robots.txt comes back as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_loop_that_only_shows_on_the_way_ends_at_once() {
+async fn loop_through_a_forwarding_upstream_proxy_ends_at_once() {
     let forwarder = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let parent = forwarder.local_addr().unwrap();
     let proxy =
@@ -114,7 +114,7 @@ async fn a_loop_that_only_shows_on_the_way_ends_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_instances_of_one_name_in_a_row_are_no_loop() {
+async fn two_chained_instances_with_one_name_are_not_a_loop() {
     let origin = Origin::site("").await;
     let name = "identity: { instance: crawl3.example.com }";
     let second = Proxy::start(name).await;
@@ -128,7 +128,7 @@ async fn two_instances_of_one_name_in_a_row_are_no_loop() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_instance_has_one_name_at_each_start_and_its_log_is_found_by_it() {
+async fn instance_name_survives_restarts_and_appears_in_the_log() {
     let origin = Origin::site("").await;
     let mut names = Vec::new();
     let mut home = tempfile::tempdir().unwrap();

@@ -79,7 +79,7 @@ const MALFORMED: &[(&str, &str)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_spelling_of_a_disallowed_path_gets_through() {
+async fn respelled_disallowed_paths_are_refused() {
     let plain = Origin::site(ROBOTS).await;
     let tls = Origin::tls_site(Alpn::Both, ROBOTS).await;
     let proxy = Proxy::start("").await;
@@ -106,9 +106,9 @@ async fn no_spelling_of_a_disallowed_path_gets_through() {
     assert_eq!((plain.log.pages(), tls.log.pages()), (vec![], vec![]));
 }
 
-/// No other way than HTTP/1 can carry them.
+/// Only HTTP/1 can carry such bytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_bytes_that_are_not_utf8_get_through() {
+async fn disallowed_paths_with_non_utf8_bytes_are_refused() {
     let latin = b"User-agent: *\nDisallow: /\xe9tudes/\nDisallow: /%FF/\n";
     let origin = Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(latin),
@@ -128,7 +128,7 @@ async fn no_bytes_that_are_not_utf8_get_through() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_method_gets_through() {
+async fn disallowed_paths_are_refused_for_every_method() {
     let origin = Origin::tls_site(Alpn::Both, ROBOTS).await;
     let proxy = Proxy::start("").await;
     let mut siege = Siege::default();
@@ -163,7 +163,7 @@ async fn no_method_gets_through() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_field_gets_through() {
+async fn request_fields_do_not_lift_a_refusal() {
     let origin = Origin::site(ROBOTS).await;
     let proxy = Proxy::start("").await;
     let mut siege = Siege::default();
@@ -200,9 +200,9 @@ async fn no_field_gets_through() {
     assert_eq!(origin.log.pages(), Vec::<String>::new());
 }
 
-/// Some servers serve what these fields name. What names another method is passed on: rules hold for every method.
+/// Some servers serve the URL in these fields. Method override fields pass, as rules apply to every method.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_field_names_another_url_to_the_origin() {
+async fn url_override_fields_are_removed() {
     let origin = Origin::site(ROBOTS).await;
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
@@ -218,9 +218,9 @@ async fn no_field_names_another_url_to_the_origin() {
     assert_eq!(seen.field("x-http-method-override"), Some("PUT"));
 }
 
-/// To CGI and WSGI `User_Agent` is User-Agent.
+/// CGI and WSGI read `User_Agent` as User-Agent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_field_names_another_crawler_to_the_origin() {
+async fn fields_read_as_user_agent_by_applications_are_removed() {
     let origin = Origin::tls_site(Alpn::Both, ROBOTS).await;
     for settings in ["", "identity: { product_tokens: [TestBot] }"] {
         let proxy = Proxy::start(settings).await;
@@ -241,7 +241,7 @@ async fn no_field_names_another_crawler_to_the_origin() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_configured_crawler_cannot_give_itself_another_name() {
+async fn configured_product_token_overrides_the_user_agent() {
     let origin = Origin::site(ROBOTS).await;
     let proxy = Proxy::start("identity: { product_tokens: [TestBot] }").await;
     let mut siege = Siege::default();
@@ -264,9 +264,9 @@ async fn a_configured_crawler_cannot_give_itself_another_name() {
     assert_eq!(origin.log.pages(), Vec::<String>::new());
 }
 
-/// Without a configured name the User-Agent that goes out is the one that is judged: several are all of them.
+/// Without a configured name, the User-Agent that is sent is judged, including repeated fields.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_user_agents_are_not_judged_by_the_first_alone() {
+async fn repeated_user_agent_fields_are_all_judged() {
     let robots =
         "User-agent: FirstBot\nDisallow:\n\nUser-agent: SecondBot\nDisallow: /secret\n\nUser-agent: *\nDisallow: /\n";
     let origin = Origin::site(robots).await;

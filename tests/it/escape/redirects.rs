@@ -32,7 +32,7 @@ const LOCATIONS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_redirect_leads_to_a_closed_address() {
+async fn robots_redirects_to_special_addresses_are_not_followed() {
     let Ok(closed) = Origin::try_http_on("127.0.0.2:0", |_| Reply::text("User-agent: *\nAllow: /\n")).await else {
         return;
     };
@@ -55,7 +55,7 @@ async fn no_redirect_leads_to_a_closed_address() {
     siege.withstood(24);
 }
 
-/// A redirect that is followed carries nothing of the client's.
+/// Following a redirect of robots.txt sends no fields of the client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redirect_carries_no_credentials() {
     let second = Origin::site("User-agent: *\nDisallow: /secret\n").await;
@@ -82,9 +82,9 @@ async fn a_redirect_carries_no_credentials() {
     }
 }
 
-/// A robots.txt is fetched wherever it is redirected, but for where the operator says no.
+/// Other redirects of a robots.txt are followed anywhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_redirect_of_a_robots_txt_leads_to_what_the_operator_denies() {
+async fn robots_redirects_to_denied_urls_are_not_followed() {
     let other = Origin::site("SECRET").await;
     let mut siege = Siege::default();
     for target in

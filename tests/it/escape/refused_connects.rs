@@ -8,7 +8,7 @@ use argon2::{Argon2, Params, PasswordHasher};
 const TUNNEL: &str = "intercept: { default: tunnel }\negress: { deny: ['denied.localhost'] }";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_follows_a_refused_connect_is_never_read() {
+async fn bytes_after_a_refused_connect_are_not_read_as_requests() {
     let origin = Origin::site("").await;
     let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"right").unwrap();
     let open = Proxy::start(TUNNEL).await;
@@ -52,7 +52,7 @@ async fn what_follows_a_refused_connect_is_never_read() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_is_what_follows_one_in_socks() {
+async fn bytes_after_a_refused_socks5_connect_are_not_read_as_requests() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start(TUNNEL).await;
     let mut client = Client::open(proxy.address()).await;
@@ -64,9 +64,9 @@ async fn nor_is_what_follows_one_in_socks() {
     assert_eq!(origin.log.all().len(), 0);
 }
 
-/// It closes behind a 407 too, and curl, which asks first without its password here, opens another connection.
+/// The proxy also closes after a 407. curl first asks without its password here.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn curl_shows_its_password_on_another_connection() {
+async fn curl_retries_a_407_to_connect_on_a_new_connection() {
     let (tls, plain) = (Origin::tls_site(crate::support::Alpn::Both, "").await, Origin::site("").await);
     let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"right").unwrap();
     let proxy = Proxy::start(&format!("access: {{ users: [{{ name: alice, password: '{hash}' }}] }}")).await;

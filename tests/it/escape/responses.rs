@@ -38,7 +38,7 @@ const MALFORMED: &[(&str, &str)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_read_is_not_handed_on() {
+async fn malformed_answers_are_not_forwarded() {
     let origin = Origin::http(|seen| {
         let number = seen.path().strip_prefix("/bad/").and_then(|number| number.parse::<usize>().ok());
         match number {
@@ -89,7 +89,7 @@ const OVERFULL: &[(&str, &str)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_nobody_asked_for_reaches_nobody() {
+async fn bytes_after_an_answer_do_not_answer_the_next_request() {
     let origin = Origin::http(|seen| {
         let number = seen.path().strip_prefix("/bad/").and_then(|number| number.parse::<usize>().ok());
         match number {
@@ -126,9 +126,9 @@ async fn an_answer_that_nobody_asked_for_reaches_nobody() {
     siege.withstood(48);
 }
 
-/// Fields that are the proxy's to say, or for one hop only.
+/// Origins send fields that only the proxy may send, or that apply to one hop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_origin_cannot_speak_in_the_proxy_s_name() {
+async fn origin_cannot_forge_our_proxy_status() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => Reply::text("x")
@@ -151,9 +151,9 @@ async fn an_origin_cannot_speak_in_the_proxy_s_name() {
     }
 }
 
-/// 407 is a proxy's to say: from an origin it must not make a client send its proxy password there.
+/// Only a proxy may send 407: from an origin, it must not make a client send its proxy password there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn credentials_for_the_proxy_never_leave_it() {
+async fn origin_407_does_not_obtain_proxy_credentials() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => Reply::status(407).field("Proxy-Authenticate", "Basic realm=\"phish\""),
@@ -169,7 +169,7 @@ async fn credentials_for_the_proxy_never_leave_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn endless_interim_answers_and_heads_are_ended() {
+async fn endless_interim_answers_and_heads_are_cut_off() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         "/interim" => Reply::raw("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(100_000)),
@@ -193,9 +193,9 @@ async fn endless_interim_answers_and_heads_are_ended() {
     assert_eq!(proxy.get(&origin.url("/x")).await.text(), "good");
 }
 
-/// 32 interim answers and no more, before a page and before a robots.txt.
+/// Both before a page and before a robots.txt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn interim_answers_have_a_bound() {
+async fn at_most_32_interim_answers_are_accepted() {
     for (more, page, robots) in [(32, 200, 200), (33, 502, 503)] {
         let answer =
             format!("{}HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(more));

@@ -10,7 +10,7 @@ pub struct Siege {
 }
 
 impl Siege {
-    /// One attack: what is wrong about how it ended, if anything.
+    /// Records one attack. `wrong`: the fault of its result, if any.
     pub fn tried(&mut self, name: impl Into<String>, wrong: Option<String>) {
         self.tried += 1;
         if let Some(wrong) = wrong {

@@ -48,7 +48,7 @@ const CODINGS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_two_framings_agree_to_differ() {
+async fn ambiguous_framing_is_refused() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
     let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
@@ -114,7 +114,7 @@ async fn no_chunk_hides_a_request() {
             let host = origin.authority("a.localhost");
             let target = way.target(origin, "/x");
             let head = format!("POST {target} HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n");
-            // What would be read as a request of its own if the body were thought to end early, or late.
+            // A request that a reader would see if it took the body for shorter or longer.
             let hidden = format!("GET {} HTTP/1.1\r\nHost: {host}\r\nX: ", way.target(origin, "/hidden"));
             client.try_send(head + chunks + &hidden).await.ok();
             client.half_close().await;
@@ -135,7 +135,7 @@ async fn no_chunk_hides_a_request() {
     }
 }
 
-/// What follows a body belongs to the next request, and a refused one takes its body with it.
+/// Bytes after a body belong to the next request, and a refused request's body is discarded with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_is_never_read_as_a_request() {
     let origin = Origin::site("User-agent: *\nDisallow: /secret\n").await;
@@ -175,9 +175,9 @@ async fn a_body_is_never_read_as_a_request() {
     assert_eq!(origin.log.count("/secret"), 0);
 }
 
-/// A refused request in the middle of a row hides nothing of its neighbours.
+/// A refused request in the middle does not affect its neighbours.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_of_a_row_of_requests_is_judged_by_itself() {
+async fn pipelined_requests_are_judged_one_by_one() {
     let origin = Origin::site("User-agent: *\nDisallow: /secret\n").await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");

@@ -10,7 +10,7 @@ use crate::support::{Alpn, Binary, Client, H2Client, Origin, Proxy, Reply};
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn malformed_requests_reach_nobody() {
+async fn malformed_h2_requests_are_not_forwarded() {
     let origin = Origin::tls_site(Alpn::Both, "User-agent: *\nDisallow: /secret\n").await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");
@@ -115,7 +115,7 @@ async fn malformed_requests_reach_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn malformed_frames_end_the_connection() {
+async fn malformed_h2_frames_end_the_connection() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");
@@ -152,11 +152,11 @@ async fn malformed_frames_end_the_connection() {
     siege.withstood(20);
 }
 
-/// What a flood may cost in memory, in KiB.
+/// Memory that a flood may cost, in KiB.
 const ROOM: u64 = 48 * 1024;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn floods_cost_no_memory_and_nobody_s_service() {
+async fn h2_floods_neither_use_memory_nor_delay_others() {
     let origin = Origin::https(Alpn::Both, |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         "/wait" => Reply::silence(),
@@ -281,9 +281,9 @@ async fn floods_cost_no_memory_and_nobody_s_service() {
             1,
         ),
     ];
-    // Those who flood one host stand in its line; somebody who asks another is not to notice.
+    // The flooding clients wait in the queue of one host; requests to another host must not be delayed.
     let other = Origin::tls_site(Alpn::Both, "").await;
-    // One of each kind, so that what is made once is made before.
+    // One connection of each kind, so that one-time allocations are made before measuring.
     let ca = proxy.ca_pem_path();
     let served = async || {
         let client = Client::connect(proxy.address(), &other.authority("a.localhost")).await;
@@ -297,7 +297,7 @@ async fn floods_cost_no_memory_and_nobody_s_service() {
         for _ in 0..3 {
             let mut client = open().await;
             for _ in 0..times {
-                // Not `try_send`: who is not read from any more has failed, too.
+                // With a timeout: a client whose data is not read any more counts as cut off, too.
                 let sent = tokio::time::timeout(Duration::from_secs(3), client.try_send(&bytes)).await;
                 if !matches!(sent, Ok(Ok(()))) {
                     break;

@@ -7,7 +7,7 @@ use crate::support::message::show;
 use crate::support::{Alpn, Client, H2Client, Origin, Protocol, Proxy, h2_client};
 
 #[tokio::test]
-async fn an_h2_origin_refuses_what_nginx_refuses() {
+async fn strict_test_h2_origin_refuses_what_nginx_refuses() {
     let origin = Origin::tls_site(Alpn::H2, "").await;
     let mut client = straight(&origin).await;
     let whole = get("a.localhost", "/");
@@ -51,7 +51,7 @@ async fn an_h2_origin_refuses_what_nginx_refuses() {
 }
 
 #[tokio::test]
-async fn an_http1_origin_refuses_what_nginx_refuses() {
+async fn strict_test_http1_origin_refuses_what_nginx_refuses() {
     let origin = Origin::site("").await;
     for (fault, head) in [
         ("no Host", "GET / HTTP/1.1\r\n"),
@@ -76,9 +76,9 @@ async fn an_http1_origin_refuses_what_nginx_refuses() {
     }
 }
 
-/// robots.txt and the page alike, over either version.
+/// Both robots.txt and the page, over both HTTP versions.
 #[tokio::test]
-async fn what_the_proxy_sends_is_taken_by_a_strict_origin() {
+async fn strict_origin_accepts_our_requests() {
     let proxy = Proxy::start("").await;
     for (alpn, protocol) in [(Alpn::Both, Protocol::Http2), (Alpn::H1, Protocol::Http1)] {
         let origin = Origin::tls_site(alpn, "User-agent: *\nDisallow: /private/\n").await;
@@ -97,9 +97,9 @@ async fn what_the_proxy_sends_is_taken_by_a_strict_origin() {
     }
 }
 
-/// The end of a body is said once: a second one would be read as the next request.
+/// A second end would be read as the next request.
 #[tokio::test]
-async fn an_upload_without_a_length_leaves_nothing_behind() {
+async fn upload_without_a_length_ends_with_one_end_of_body() {
     let proxy = Proxy::start("").await;
     for alpn in [Alpn::Both, Alpn::H1] {
         let origin = Origin::tls_site(alpn, "").await;

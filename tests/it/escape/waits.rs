@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const SHORT: &str = "limits: { header_timeout: 1s, idle_timeout: 1s, read_timeout: 1s }";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_says_nothing_or_too_little_is_closed() {
+async fn silent_and_incomplete_clients_time_out() {
     let plain = Origin::site("").await;
     let tls = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start(SHORT).await;
@@ -68,7 +68,7 @@ async fn who_says_nothing_or_too_little_is_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_on_h2_that_never_ends_is_ended() {
+async fn endless_h2_request_times_out() {
     let origin = Origin::https(Alpn::Both, |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => Reply::echo(),
@@ -88,7 +88,7 @@ async fn a_request_on_h2_that_never_ends_is_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tunnel_in_which_nothing_moves_is_ended() {
+async fn idle_tunnel_times_out() {
     let origin = Origin::http(|_| Reply::silence()).await;
     let proxy = Proxy::start("intercept: { default: tunnel }\nlimits: { tunnel_idle_timeout: 1s }").await;
     let mut silent = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
@@ -105,9 +105,9 @@ async fn a_tunnel_in_which_nothing_moves_is_ended() {
     assert!(start.elapsed() < Duration::from_secs(15));
 }
 
-/// Answers of the proxy's own pile up in a client that reads none of them.
+/// The proxy's own answers would otherwise pile up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_asks_and_never_reads_is_cut_off() {
+async fn client_that_never_reads_our_answers_is_cut_off() {
     let proxy =
         Proxy::start("intercept: { default: tunnel }\negress: { ports: [80] }\nlimits: { read_timeout: 1s }").await;
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -127,7 +127,7 @@ async fn who_asks_and_never_reads_is_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_client_has_so_many_connections_and_no_more() {
+async fn max_connections_per_client_is_enforced() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         "/held" => Reply::silence(),
@@ -174,9 +174,9 @@ async fn one_client_has_so_many_connections_and_no_more() {
     .await;
 }
 
-/// Nothing has ever come in them.
+/// The idle tunnels have never received any data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn silent_tunnels_make_room_for_the_same_client_and_one_in_use_stays() {
+async fn idle_tunnels_but_not_used_ones_make_room_for_their_client() {
     let origin = Origin::http(|_| Reply::silence()).await;
     at_once(["intercept", "tunnel"].map(|how| {
         let (host, url) = (origin.authority("a.localhost"), origin.url("/x"));
@@ -207,7 +207,7 @@ async fn silent_tunnels_make_room_for_the_same_client_and_one_in_use_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_only_begun_makes_room_for_the_same_client() {
+async fn incomplete_requests_make_room_for_their_client() {
     let origin = Origin::site("").await;
     let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
     let connect = format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n");
@@ -243,9 +243,9 @@ async fn what_was_only_begun_makes_room_for_the_same_client() {
     .await;
 }
 
-/// Its client may have sent the next request before it knows.
+/// The client may have sent its next request before it learns of the eviction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_makes_room_answers_what_comes_at_once_and_says_that_it_closes() {
+async fn evicted_connection_answers_a_request_in_flight_with_connection_close() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("limits: { max_connections_per_client: 1 }").await;
     let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
@@ -269,7 +269,7 @@ async fn a_connection_that_makes_room_answers_what_comes_at_once_and_says_that_i
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_listeners_together_have_so_many_connections_and_no_more() {
+async fn max_connections_is_shared_by_all_listeners() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => Reply::silence(),
@@ -304,13 +304,13 @@ async fn all_listeners_together_have_so_many_connections_and_no_more() {
     }
 }
 
-/// Long enough that only what is too slow is cut short.
+/// A body long enough that only a transfer below the minimum rate is cut.
 fn drops() -> Vec<&'static str> {
     vec!["x"; 20]
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_that_drips_is_cut_and_a_slow_one_is_not() {
+async fn body_below_the_minimum_rate_is_cut() {
     let pause = Duration::from_millis(100);
     let handler = move |seen: &crate::support::Seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
@@ -348,9 +348,9 @@ async fn a_body_that_drips_is_cut_and_a_slow_one_is_not() {
     .await;
 }
 
-/// A heartbeat now and then is all that a stream of events may have to send.
+/// A stream of events may have to send only a heartbeat now and then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_of_events_may_drip() {
+async fn event_stream_may_be_slower_than_the_minimum_rate() {
     let handler = |seen: &crate::support::Seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         "/images" => Reply::drip(&drops(), PAUSE).field("Content-Type", "multipart/x-mixed-replace; boundary=x"),
@@ -376,11 +376,11 @@ async fn a_stream_of_events_may_drip() {
 
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Kibibytes that a connection on which next to nothing was said may cost.
+/// Memory that a nearly silent connection may cost, in KiB.
 const EACH: u64 = 16;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_thousand_that_idle_or_drip_keep_nobody_from_being_served() {
+async fn clients_are_served_beside_2000_idle_and_dripping_ones() {
     const MANY: usize = 2_000;
     let origin = Origin::site("").await;
     let proxy = Binary::serve("limits: { header_timeout: 60s }").await;
@@ -419,9 +419,9 @@ async fn two_thousand_that_idle_or_drip_keep_nobody_from_being_served() {
     proxy.stop().await;
 }
 
-/// SETTINGS that would have the proxy keep a table of 4 GiB are no use.
+/// The client's SETTINGS ask for a table of 4 GiB.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_huge_header_table_is_not_kept() {
+async fn huge_hpack_table_size_of_a_client_is_not_allocated() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start("").await;
     let mut client = frames::open(&proxy, &origin).await;

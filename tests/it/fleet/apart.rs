@@ -45,7 +45,7 @@ fn all_say(fleet: &[Binary], what: &str, times: usize) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_server_has_its_own_and_no_more() {
+async fn separate_servers_hold_only_paces_or_only_copies() {
     let (Some(paces), Some(copies)) = (Redis::start().await, Redis::start().await) else { return };
     let origin = site().await;
     let fleet = instances(&paces, &copies, 3).await;
@@ -60,9 +60,9 @@ async fn each_server_has_its_own_and_no_more() {
     assert_eq!((of_paces.contains(&"pace".into()), of_copies), (true, vec!["copying".to_owned(), "robots".to_owned()]));
 }
 
-/// A server that answers one registration and nothing after it: the clock that others would settle by more of them is of no use here.
+/// The server answers one registration, and nothing after it that would settle its clock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_clock_of_a_server_for_copies_alone_is_not_read() {
+async fn clock_of_a_copies_only_server_is_not_needed() {
     let (Some(paces), Some(copies)) = (Redis::start().await, Redis::start().await) else { return };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let (address, server) = (listener.local_addr().expect("it is bound"), copies.address());
@@ -78,7 +78,7 @@ async fn the_clock_of_a_server_for_copies_alone_is_not_read() {
     relay.abort();
 }
 
-/// What the client sends from its second script on is lost.
+/// Relays to the server until the client's second script call, and drops everything after it.
 async fn until_the_second_call(client: TcpStream, server: SocketAddr) {
     let Ok(server) = TcpStream::connect(server).await else { return };
     let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
@@ -98,9 +98,9 @@ async fn until_the_second_call(client: TcpStream, server: SocketAddr) {
     }
 }
 
-/// Killed, then hung: nobody is refused, and each fetches for itself.
+/// The server is killed, then hung: no request is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_copies_server_the_pace_is_kept_and_each_fetches_robots_txt() {
+async fn lost_copies_server_keeps_the_pace_and_each_instance_fetches() {
     let (Some(paces), Some(mut copies)) = (Redis::start().await, Redis::start().await) else { return };
     let origins = [site().await, site().await, site().await];
     let fleet = instances(&paces, &copies, 2).await;
@@ -119,7 +119,7 @@ async fn without_the_copies_server_the_pace_is_kept_and_each_fetches_robots_txt(
     copies.restart().await;
     eventually("it is back", || all_say(&fleet, "copies of robots.txt are shared at", 2)).await;
     asks(&origins[1], 1).await;
-    // Who asks just then waits until it is known to be lost.
+    // This request waits until the server is known to be lost.
     copies.signal(libc::SIGSTOP);
     asks(&origins[2], 2).await;
     copies.signal(libc::SIGCONT);
@@ -127,7 +127,7 @@ async fn without_the_copies_server_the_pace_is_kept_and_each_fetches_robots_txt(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_paces_server_copies_are_shared_still() {
+async fn lost_pace_server_still_shares_copies() {
     let (Some(mut paces), Some(copies)) = (Redis::start().await, Redis::start().await) else { return };
     let origin = site().await;
     let fleet = instances(&paces, &copies, 2).await;
@@ -144,7 +144,7 @@ async fn without_the_paces_server_copies_are_shared_still() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn copies_that_are_evicted_are_fetched_again_and_no_pace_is_lost() {
+async fn evicted_copies_are_fetched_again_and_paces_are_kept() {
     let options = ["--maxmemory", "4mb", "--maxmemory-policy", "allkeys-random"];
     let (Some(paces), Some(copies)) = (Redis::start().await, Redis::with_options(&options).await) else { return };
     let origin = Origin::http(|seen| match seen.path().as_str() {

@@ -1,4 +1,4 @@
-//! What the script of budgets promises on its own: what belongs to one period counts in no other.
+//! The Lua script of budgets: spending counts only in its own period.
 
 use crate::support::redis::Redis;
 use redis::{AsyncCommands, Script};
@@ -7,7 +7,7 @@ const KEY: &str = "politely:{a.example}:budget:day";
 const DAY: u64 = 86_400;
 
 #[tokio::test]
-async fn what_was_heard_before_counts_in_its_own_period_alone() {
+async fn reported_spending_counts_only_in_its_own_period() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
     let script = Script::new(include_str!("../../../src/gate/fleet/budget.lua"));
@@ -24,7 +24,7 @@ async fn what_was_heard_before_counts_in_its_own_period_alone() {
 }
 
 #[tokio::test]
-async fn what_was_never_sent_is_given_back_in_the_period_in_which_it_was_paid() {
+async fn refund_counts_only_in_the_period_of_its_payment() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
     let script = Script::new(include_str!("../../../src/gate/fleet/budget.lua"));
@@ -41,12 +41,12 @@ async fn what_was_never_sent_is_given_back_in_the_period_in_which_it_was_paid() 
 }
 
 #[tokio::test]
-async fn a_clock_that_was_set_back_gives_nothing_to_spend_again() {
+async fn clock_set_back_does_not_renew_the_budget() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
     let script = Script::new(include_str!("../../../src/gate/fleet/budget.lua"));
     let mut spent = Vec::new();
-    // By how many days the stored period is moved before, as if the clock had been.
+    // Days by which the stored period is moved, as if the clock had been.
     for days in [0, 1, 0, -1, 9, -1, -1] {
         let kept: Option<i64> = redis.hget(KEY, "ends").await.expect("it answers");
         if let Some(kept) = kept {

@@ -25,7 +25,7 @@ async fn rounds(fleet: &[super::Binary], origin: &Origin, count: usize) -> Durat
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_day_back_the_pace_is_kept_and_nobody_waits_for_it() {
+async fn clock_set_back_by_a_day_keeps_the_pace_without_delay() {
     let Some(redis) = Redis::start().await else { return };
     let origin = site("0.3").await;
     let fleet = instances(&redis, 2, "").await;
@@ -37,9 +37,9 @@ async fn a_day_back_the_pace_is_kept_and_nobody_waits_for_it() {
     assert_apart(&origin.log.starts("/page"), Duration::from_millis(300));
 }
 
-/// All that the server kept has expired then: it is as one that has forgotten.
+/// All keys of the server have expired then, as after a loss of its data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_day_ahead_nobody_waits_for_it_either() {
+async fn clock_set_ahead_by_a_day_keeps_the_pace_without_delay() {
     let Some(redis) = Redis::start().await else { return };
     let origin = site("0.3").await;
     let fleet = instances(&redis, 2, "").await;
@@ -77,7 +77,7 @@ const ANOTHER: i64 = 2;
 const DONE: i64 = 3;
 
 #[tokio::test]
-async fn a_copy_from_the_future_is_fetched_again() {
+async fn copy_dated_in_the_future_is_fetched_again() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
     put("copy", FAR, 0, redis).await;
@@ -90,9 +90,8 @@ async fn a_copy_from_the_future_is_fetched_again() {
     assert_eq!(copy("c", "anew", DAY, redis).await.0, ANOTHER, "nor is it what was waited for");
 }
 
-/// Whoever has written it.
 #[tokio::test]
-async fn a_copy_that_is_too_long_is_none() {
+async fn overlong_copy_is_fetched_again() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
     put(&"x".repeat(LONGEST), FAR, 0, redis).await;
@@ -106,7 +105,7 @@ async fn a_copy_that_is_too_long_is_none() {
 }
 
 #[tokio::test]
-async fn a_copy_of_one_that_has_lost_the_right_takes_no_newer_one_s_place_unless_the_clock_was_set_back() {
+async fn copy_stored_after_losing_the_fetch_lock_does_not_replace_a_newer_one() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
     put("newer", FAR, 0, redis).await;
@@ -121,7 +120,7 @@ async fn a_copy_of_one_that_has_lost_the_right_takes_no_newer_one_s_place_unless
 }
 
 #[tokio::test]
-async fn the_right_to_fetch_of_one_that_died_is_not_held_for_a_day() {
+async fn fetch_lock_lifetime_is_capped_after_a_clock_step() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
     assert_eq!(copy("a", "look", 0, redis).await.0, FETCH);

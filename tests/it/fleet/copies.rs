@@ -23,7 +23,7 @@ async fn origin(robots: impl Fn(usize, bool) -> Reply + Send + Sync + 'static) -
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_fetch_for_all_requests_at_once_and_all_that_come_later() {
+async fn fleet_fetches_robots_txt_once() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|_, _| Reply::text(KEEP_OUT).after(Duration::from_millis(700))).await;
     let fleet = instances(&redis, 3, "").await;
@@ -37,7 +37,7 @@ async fn one_fetch_for_all_requests_at_once_and_all_that_come_later() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failed_fetch_is_everybodys_too() {
+async fn fleet_shares_a_failed_fetch() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|_, _| Reply::status(503).field("Retry-After", "600")).await;
     let fleet = instances(&redis, 3, "").await;
@@ -50,7 +50,7 @@ async fn a_failed_fetch_is_everybodys_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_revalidation_for_all() {
+async fn fleet_revalidates_a_copy_once() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|_, conditional| match conditional {
         true => Reply::status(304),
@@ -71,7 +71,7 @@ async fn one_revalidation_for_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_is_fresh_for_no_longer_than_the_instance_that_uses_it_has_it() {
+async fn shared_copy_obeys_the_max_ttl_of_the_reading_instance() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|_, _| Reply::text(KEEP_OUT)).await;
     let (long, short) =
@@ -88,7 +88,7 @@ async fn a_copy_is_fresh_for_no_longer_than_the_instance_that_uses_it_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refresh_reaches_all_who_use_the_copy() {
+async fn refresh_reaches_all_instances() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|before, _| Reply::text(if before == 0 { "" } else { KEEP_OUT })).await;
     let fleet = instances(&redis, 3, WITH_ADMIN).await;
@@ -103,7 +103,7 @@ async fn a_refresh_reaches_all_who_use_the_copy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_for_anothers_fetch_looks_again_when_its_link_is_back() {
+async fn waiter_for_another_instances_fetch_checks_again_after_reconnecting() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|_, _| Reply::text(KEEP_OUT).after(Duration::from_millis(1500))).await;
     let fleet = behind_relays(&redis, 2, "").await;
@@ -113,7 +113,7 @@ async fn who_waits_for_anothers_fetch_looks_again_when_its_link_is_back() {
         let began = Instant::now();
         let breaks = async {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            // That the copy is there is said in this time.
+            // The message that the copy is there is lost in this time.
             fleet[1].0.lose_answers(Duration::from_millis(1500)).await;
         };
         let (waited, ()) = tokio::join!(get(&fleet[1].1, &url), breaks);
@@ -121,12 +121,12 @@ async fn who_waits_for_anothers_fetch_looks_again_when_its_link_is_back() {
     };
     let (fetched, (waited, time)) = tokio::join!(get(&fleet[0].1, &url), waits);
     assert_eq!((fetched.status(), waited.status(), origin.log.count("/robots.txt")), (403, 403, 1));
-    // Else it would wait for as long as the right to fetch is held.
+    // Otherwise it would wait until the fetch lock expires.
     assert!(time < Duration::from_secs(4), "{time:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn if_the_one_that_fetches_dies_another_does_it() {
+async fn another_instance_fetches_after_the_fetching_one_dies() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|before, _| match before {
         0 => Reply::text(KEEP_OUT).after(Duration::from_secs(60)),
@@ -145,18 +145,18 @@ async fn if_the_one_that_fetches_dies_another_does_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_kill_a_newer_copy_of_ones_own_holds_against_an_older_one_of_the_fleet() {
+async fn newer_stored_copy_wins_over_the_fleets_older_copy_after_a_kill() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|before, _| Reply::text(if before == 0 { "" } else { KEEP_OUT })).await;
     let yaml = format!("fleet: '{}'\nadmin: {{ address: '127.0.0.1:0' }}", redis.url());
     let instance = Binary::serve(&yaml).await;
     let url = origin.url("/private");
     assert_eq!(get(&instance, &url).await.status(), 200);
-    // The fleet keeps the first copy, which is fresh for a day, and is never told of the second.
+    // The fleet keeps the first copy, which is fresh for a day, and never receives the second.
     redis.signal(libc::SIGSTOP);
     refresh(&instance, &origin).await;
     assert_eq!(get(&instance, &url).await.status(), 403);
-    // It is written behind.
+    // The store is written in the background.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let directory = instance.kill().await;
     redis.signal(libc::SIGCONT);
@@ -165,9 +165,9 @@ async fn after_a_kill_a_newer_copy_of_ones_own_holds_against_an_older_one_of_the
     assert_eq!(origin.log.count("/robots.txt"), 2);
 }
 
-/// The server hangs between the claim and the copy, which lies in its socket until it goes on.
+/// The server hangs between the claim and the copy, which waits in its socket.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_that_the_server_reads_late_is_no_newer_for_that() {
+async fn copy_delayed_at_the_server_is_dated_by_its_fetch() {
     let Some(redis) = Redis::start().await.map(Arc::new) else { return };
     let hangs = redis.clone();
     let origin = origin(move |before, _| match before {
@@ -184,7 +184,7 @@ async fn a_copy_that_the_server_reads_late_is_no_newer_for_that() {
     assert_eq!(get(&instance, &url).await.status(), 200);
     refresh(&instance, &origin).await;
     assert_eq!(get(&instance, &url).await.status(), 403);
-    // It is written behind.
+    // The store is written in the background.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let directory = instance.kill().await;
     redis.signal(libc::SIGCONT);
@@ -194,7 +194,7 @@ async fn a_copy_that_the_server_reads_late_is_no_newer_for_that() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_its_instance_reads_late_is_no_newer_for_that() {
+async fn answer_read_late_by_its_instance_is_dated_by_its_fetch() {
     let Some(redis) = Redis::start().await else { return };
     let (asked, is_asked) = std::sync::mpsc::channel();
     let origin = origin(move |before, _| match before {
@@ -239,7 +239,7 @@ async fn while_it_is_lost(redis: &Redis, fleet: &[Binary], what: impl Future<Out
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_copies_that_were_fetched_apart_the_later_one_holds_however_often_the_other_was_renewed() {
+async fn later_of_two_separately_fetched_copies_wins() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|before, _| Reply::text(if before < 4 { "" } else { KEEP_OUT })).await;
     let fleet = instances(&redis, 2, WITH_ADMIN).await;
@@ -258,7 +258,7 @@ async fn of_two_copies_that_were_fetched_apart_the_later_one_holds_however_often
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_published_while_a_fetch_of_ones_own_fails_is_taken() {
+async fn copy_published_during_our_failing_fetch_is_used() {
     const FAILS_AFTER: Duration = Duration::from_secs(9);
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|before, _| match before {
@@ -290,7 +290,7 @@ async fn what_is_published_while_a_fetch_of_ones_own_fails_is_taken() {
     assert_eq!(get(&fleet[0], &url).await.status(), 403, "nor does the failure bring the older one back");
 }
 
-/// It keeps out, soon.
+/// Waits until the instance refuses, by the later copy.
 async fn goes_by_the_later_one(instance: &Binary, url: &str) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while get(instance, url).await.status() != 403 {
@@ -315,9 +315,9 @@ async fn refresh(instance: &Binary, origin: &Origin) {
     assert_eq!(client.response().await.status(), 200);
 }
 
-/// Whoever can write to the server can write anything.
+/// Anybody who can write to the server can write such a copy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_that_unpacks_to_more_than_a_robots_txt_may_have_is_fetched_afresh() {
+async fn compression_bomb_as_shared_copy_is_fetched_again() {
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|_, _| Reply::text(KEEP_OUT)).await;
     let url = origin.url("/private");
@@ -325,7 +325,7 @@ async fn a_copy_that_unpacks_to_more_than_a_robots_txt_may_have_is_fetched_afres
     assert_eq!(get(&first[0], &url).await.status(), 403);
     let key = format!("politely:{{{}}}:robots", origin.url("").trim_end_matches('/'));
     let connection = &mut redis.connection().await;
-    // It is shared behind the answer, by a process that lives until then.
+    // The copy is published after the answer, so the process must live until then.
     let deadline = Instant::now() + Duration::from_secs(10);
     let copy = loop {
         assert!(Instant::now() < deadline, "it is not shared");

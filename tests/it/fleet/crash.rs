@@ -1,4 +1,4 @@
-//! What an instance leaves that is killed.
+//! Requests of a killed instance.
 
 use super::{get, instances};
 use crate::support::redis::Redis;
@@ -6,7 +6,7 @@ use crate::support::{Client, Origin, Reply, eventually};
 use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn its_request_in_flight_holds_the_others_up_for_seconds_only() {
+async fn request_in_flight_of_a_killed_instance_blocks_others_only_for_seconds() {
     let Some(redis) = Redis::start().await else { return };
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 1\n"),
@@ -26,12 +26,12 @@ async fn its_request_in_flight_holds_the_others_up_for_seconds_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn its_place_in_the_line_does_so_too() {
+async fn queued_request_of_a_killed_instance_blocks_others_only_for_seconds() {
     let Some(redis) = Redis::start().await else { return };
     let origin = Origin::site("User-agent: *\nCrawl-delay: 3\n").await;
     let mut fleet = instances(&redis, 2, "").await;
     assert_eq!(get(&fleet[1], &origin.url("/page")).await.status(), 200);
-    // It has the next turn, and will not come to use it.
+    // This instance has reserved the next slot, and will not use it.
     let mut client = Client::open(fleet[0].address()).await;
     client.send(crate::support::client::get(&origin.url("/gone"), &origin.authority("a.localhost"))).await;
     tokio::time::sleep(Duration::from_millis(500)).await;

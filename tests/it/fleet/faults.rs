@@ -21,9 +21,9 @@ pub async fn behind_relays(redis: &Redis, count: usize, yaml: &str) -> Vec<(Rela
     fleet
 }
 
-/// What the ways of requests, and of messages on a quiet link, differ by.
+/// Jitter of requests, and of messages on a quiet link.
 const NOISE: Duration = Duration::from_millis(12);
-/// What the ways to a server and back differ by: estimates of its clock are off by half of it.
+/// Difference between the latencies to the server and back: estimates of its clock are off by half of it.
 const UNEVEN: Duration = Duration::from_millis(195);
 
 /// A site with this delay.
@@ -31,7 +31,7 @@ async fn quick_site(delay: Duration) -> Origin {
     super::site(&delay.as_secs_f64().to_string()).await
 }
 
-/// One at a time, each in flight for longer than the delay asks for.
+/// A site whose answers take longer than its delay, so that one request is in flight at a time.
 async fn slow_site(in_flight: Duration) -> Origin {
     Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.4\n"),
@@ -47,7 +47,7 @@ async fn keeps_apart(count: usize) {
     let origin = quick_site(GAP).await;
     let fleet = behind_relays(&redis, 3, "on_fleet_loss: refuse\npace: { max_wait: 18s }").await;
     for (number, (relay, _)) in fleet.iter().enumerate() {
-        // One far away, one with a slow way back, one near.
+        // A distant instance, one with a slow way back, and a near one.
         let ms = Duration::from_millis;
         let (there, back) = [(ms(250), ms(250)), (ms(5), ms(5) + UNEVEN), (ms(1), ms(1))][number];
         relay.delay(there, back);
@@ -83,7 +83,7 @@ async fn keeps_apart(count: usize) {
             sleep(Duration::from_millis(fastrand::u64(200..1500))).await;
         }
     };
-    // Who has the worse link has the fewer turns, but some.
+    // An instance with a worse link gets fewer slots, but some.
     let through = |number: usize| origin.log.pages().iter().filter(|page| page.ends_with(&number.to_string())).count();
     let enough = async {
         let has_had_some = |number| through(number) * 30 >= count;
@@ -112,19 +112,19 @@ async fn keeps_apart(count: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_start_is_early_when_links_break() {
+async fn gap_is_kept_while_links_break() {
     keeps_apart(60).await;
 }
 
-/// A quarter of an hour.
+/// Takes a quarter of an hour.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a quarter of an hour: cargo test --test it fleet::faults -- --ignored"]
-async fn no_start_of_a_thousand_is_early_when_links_break() {
+async fn gap_is_kept_over_1000_starts_while_links_break() {
     keeps_apart(1000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_a_quarter_of_a_second_away_is_not_lost() {
+async fn server_250_ms_away_is_not_treated_as_lost() {
     let Some(redis) = Redis::start().await else { return };
     let origin = quick_site(Duration::from_millis(100)).await;
     let fleet = behind_relays(&redis, 2, "").await;
@@ -140,7 +140,7 @@ async fn a_server_a_quarter_of_a_second_away_is_not_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cut_connection_is_made_again_and_loses_no_request() {
+async fn cut_connection_to_the_server_is_reopened_without_losing_requests() {
     let Some(redis) = Redis::start().await else { return };
     let origin = quick_site(Duration::from_millis(100)).await;
     let fleet = behind_relays(&redis, 1, "on_fleet_loss: refuse").await;
@@ -156,7 +156,7 @@ async fn a_cut_connection_is_made_again_and_loses_no_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_comes_late_is_no_new_turn() {
+async fn late_reply_of_the_server_does_not_grant_an_extra_slot() {
     let Some(redis) = Redis::start().await else { return };
     let origin = slow_site(Duration::from_millis(800)).await;
     let fleet = behind_relays(&redis, 2, "on_fleet_loss: refuse").await;
@@ -164,7 +164,7 @@ async fn an_answer_that_comes_late_is_no_new_turn() {
     for _ in 0..10 {
         let (relay, late) = &fleet[0];
         relay.delay(Duration::from_millis(1), Duration::from_millis(60));
-        // It has gone by the time its turn comes, or leaves in the middle of it.
+        // The client leaves before its slot comes, or during it.
         let mut gone = Client::open(late.address()).await;
         gone.send(crate::support::client::get(&origin.url("/page-gone"), &authority)).await;
         sleep(Duration::from_millis(30)).await;
@@ -173,17 +173,17 @@ async fn an_answer_that_comes_late_is_no_new_turn() {
         let (one, other) = tokio::join!(get(late, &url), get(&fleet[1].1, &url));
         assert_eq!((one.status(), other.status()), (200, 200));
     }
-    // Who leaves ends its turn: what is left is the gap, but for what the estimates of the clock differ by.
+    // A leaving client ends its slot, so only the gap remains, minus the error of the clock estimates.
     assert_apart(&origin.log.starts("/page"), Duration::from_millis(400 - 30) - NOISE);
     let seen = origin.log.all();
     let whole = seen.windows(2).filter(|pair| pair[0].path() == "/page").map(|pair| pair[1].at - pair[0].at);
     let early: Vec<Duration> = whole.filter(|apart| *apart + CLOCKS < Duration::from_millis(800)).collect();
-    // What tells that an answer lasts may come late from a busy machine, but not each time.
+    // The message that an answer takes long may be late on a busy machine, but not each time.
     assert!(early.len() < 3, "{early:?}: {:?}", origin.log.targets());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_behind_a_link_that_is_lost_does_not_start_on_its_own() {
+async fn waiting_request_does_not_start_alone_when_its_link_is_lost() {
     let Some(redis) = Redis::start().await else { return };
     let origin = slow_site(Duration::from_secs(6)).await;
     let fleet = behind_relays(&redis, 2, "on_fleet_loss: refuse").await;
@@ -195,16 +195,16 @@ async fn who_waits_behind_a_link_that_is_lost_does_not_start_on_its_own() {
     let in_flight = get(&fleet[0].1, &url);
     let waits = async {
         eventually("the first start", || origin.log.count("/page") == 1).await;
-        // What it asks is not answered any more.
+        // The server does not answer this instance any more.
         tokio::join!(fleet[1].0.hold(Duration::from_secs(8)), get(&fleet[1].1, &url)).1
     };
     let (served, refused) = tokio::join!(in_flight, waits);
     assert_eq!((served.status(), refused.status(), origin.log.count("/page")), (200, 503, 1));
 }
 
-/// Where the server is far away, a short delay's turn is over before that comes which the host gives while it asks for time.
+/// With a distant server, the slot of a short delay ends before the backoff of the host does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_short_delay_behind_a_long_backoff_costs_nobody_an_answer() {
+async fn distant_server_with_a_short_delay_loses_no_request_during_a_backoff() {
     let Some(redis) = Redis::start().await else { return };
     let asked = AtomicUsize::new(0);
     let origin = Origin::http(move |seen| match seen.path().as_str() {
@@ -229,9 +229,9 @@ async fn a_short_delay_behind_a_long_backoff_costs_nobody_an_answer() {
     assert_apart(&origin.log.starts("/page"), Duration::from_millis(300));
 }
 
-/// The one or the other is the longer.
+/// `min_delay` is shorter than, equal to, or longer than the site's delay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_does_one_beside_the_operators_own() {
+async fn distant_server_with_a_short_delay_loses_no_request_beside_min_delay() {
     for own in ["200ms", "300ms", "450ms"] {
         let Some(redis) = Redis::start().await else { return };
         let origin = quick_site(Duration::from_millis(300)).await;
@@ -251,7 +251,7 @@ async fn nor_does_one_beside_the_operators_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_url_is_taken_by_reload() {
+async fn reload_switches_to_another_fleet_url() {
     let (Some(one), Some(other)) = (Redis::start().await, Redis::start().await) else { return };
     let instance = Binary::serve(&format!("fleet: '{}'", one.url())).await;
     eventually("the first", || says(&instance, &format!("joined the fleet at {}", one.url()))).await;
@@ -261,7 +261,7 @@ async fn another_url_is_taken_by_reload() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fleet_is_left_by_reload_and_joined_by_a_restart() {
+async fn reload_leaves_a_fleet_and_a_restart_joins_it() {
     let Some(redis) = Redis::start().await else { return };
     let origin = quick_site(Duration::from_millis(100)).await;
     let fleet = format!("fleet: '{}'", redis.url());

@@ -1,4 +1,4 @@
-//! What a server has to keep: scripts, and what is owed.
+//! Data that a server may lose: scripts and debts.
 
 use super::{assert_apart, comes_to_say, get, instances, site};
 use crate::support::redis::Redis;
@@ -11,9 +11,9 @@ async fn info(redis: &Redis, section: &str) -> String {
     redis::cmd("INFO").arg(section).query_async(&mut redis.connection().await).await.expect("it answers")
 }
 
-/// To a server far away that would make three round trips of the first call.
+/// With a distant server, the first call would otherwise take three round trips.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_script_is_called_before_the_server_has_it() {
+async fn scripts_are_loaded_before_their_first_call() {
     let Some(redis) = Redis::start().await else { return };
     let origin = site("0.1").await;
     let fleet = instances(&redis, 1, "pace: { budget: { requests: 10 } }").await;
@@ -25,7 +25,7 @@ async fn no_script_is_called_before_the_server_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_may_evict_what_is_owed_is_warned_of() {
+async fn server_with_an_evicting_maxmemory_policy_causes_a_warning() {
     let Some(redis) = Redis::start().await else { return };
     for (name, value) in [("maxmemory", "100mb"), ("maxmemory-policy", "volatile-lru")] {
         let mut set = redis::cmd("CONFIG");
@@ -36,9 +36,9 @@ async fn one_that_may_evict_what_is_owed_is_warned_of() {
     comes_to_say(&fleet[0], "set `maxmemory-policy noeviction`").await;
 }
 
-/// By hand, or to make room.
+/// The key may be deleted by hand or evicted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_was_deleted_is_made_again_with_the_start_before() {
+async fn deleted_pace_key_is_restored_with_the_last_start() {
     const GAP: Duration = Duration::from_secs(6);
     let Some(redis) = Redis::start().await else { return };
     let origin = site("6").await;
@@ -49,7 +49,7 @@ async fn a_key_that_was_deleted_is_made_again_with_the_start_before() {
     let keys: Vec<String> = keys.arg("politely:*:pace").query_async(&mut connection).await.expect("it answers");
     assert_eq!(keys.len(), 1);
     let () = redis::cmd("DEL").arg(&keys).query_async(&mut connection).await.expect("it may");
-    // Who started last has something to ask before another has.
+    // The instance with the last start asks the server before another does.
     let mut waits = Client::open(fleet[0].address()).await;
     waits.send(client::get(&origin.url("/gone"), &origin.authority("a.localhost"))).await;
     within("it is there again", async {
@@ -64,9 +64,9 @@ async fn a_key_that_was_deleted_is_made_again_with_the_start_before() {
     assert_apart(&origin.log.starts("/page"), GAP);
 }
 
-/// Most of them have no queue any more.
+/// Most of these hosts have no queue any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_many_hosts_are_owed_is_told_to_a_server_that_has_forgotten_it() {
+async fn debts_of_3000_hosts_are_reported_to_a_server_that_lost_its_data() {
     const HOSTS: usize = 3000;
     let of_operator = "hosts: { '*.localhost': { robots: ignore, crawl_delay: 290s } }";
     for (site, owed, keys) in [
@@ -89,7 +89,7 @@ async fn are_told(hosts: usize, site: &'static str, owed: &str, kept: &str) {
         let (url, host) = (origin.url_at(&name, "/page"), origin.authority(&name));
         match timeout(Duration::from_secs(5), client.get(&url, &host)).await {
             Ok(answer) if answer.status() == 200 => started += 1,
-            // It came too late for its reserved start, and the next one is far.
+            // The request came too late for its reserved start, and the next one is far off.
             _ => client = Client::open(fleet[0].address()).await,
         }
     }

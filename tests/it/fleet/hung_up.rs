@@ -10,9 +10,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-/// It goes while the answer to the payment is on its way.
+/// The client leaves while the server's reply to the payment is on its way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_paid_for_a_client_that_has_hung_up_is_given_back() {
+async fn budget_of_a_client_that_hung_up_is_refunded() {
     let Some(redis) = Redis::start().await else { return };
     let origin = pages(|_| Reply::text("page")).await;
     let fleet = behind_relays(&redis, 1, "pace: { budget: { requests: 10, per: day } }").await;

@@ -1,4 +1,4 @@
-//! What the server's script says of the instances: who is connected, who is missing, who is gone.
+//! The Lua script of instances: connected, missing and forgotten ones.
 
 use crate::support::redis::Redis;
 use redis::aio::MultiplexedConnection;
@@ -37,7 +37,7 @@ async fn beats(me: &str, time: u64, redis: &mut MultiplexedConnection) -> (u32, 
 }
 
 #[tokio::test]
-async fn one_that_is_silent_is_missing_and_later_forgotten() {
+async fn silent_instance_is_missing_and_later_forgotten() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
     assert_eq!((beat("b", redis).await, beat("a", redis).await), ((1, 1, 0, false), (2, 2, 0, false)));
@@ -48,7 +48,7 @@ async fn one_that_is_silent_is_missing_and_later_forgotten() {
 }
 
 #[tokio::test]
-async fn one_that_ends_is_missed_by_nobody() {
+async fn instance_that_leaves_is_not_missing() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
     assert_eq!((beat("a", redis).await.1, beat("b", redis).await.1), (1, 2));
@@ -58,7 +58,7 @@ async fn one_that_ends_is_missed_by_nobody() {
 }
 
 #[tokio::test]
-async fn one_from_before_the_clock_was_set_back_is_not_connected_for_a_day() {
+async fn heartbeat_from_before_the_clock_was_set_back_expires() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
     assert_eq!((beat("a", redis).await, beat("b", redis).await), ((1, 1, 0, false), (2, 2, 1, false)));
@@ -68,7 +68,7 @@ async fn one_from_before_the_clock_was_set_back_is_not_connected_for_a_day() {
 }
 
 #[tokio::test]
-async fn its_time_is_told_in_microseconds() {
+async fn reply_contains_the_servers_time_in_microseconds() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
     let micros = || u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros()).unwrap();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 const GAP: Duration = Duration::from_millis(200);
-/// By then each has seen how many they are: they tell every second.
+/// Time after which each instance knows the number of instances: they report every second.
 const ACQUAINTED: Duration = Duration::from_millis(1600);
 
 /// Requests through all instances, one after the other through each, until it is stopped.
@@ -43,7 +43,7 @@ impl Load {
         load
     }
 
-    /// So many more have been answered.
+    /// Waits until this many more requests have been answered.
     async fn goes_on(&self, more: u32) {
         let until = self.done.load(Ordering::SeqCst) + more;
         eventually("further answers", || self.done.load(Ordering::SeqCst) >= until).await;
@@ -73,7 +73,7 @@ fn assert_slow(origin: &Origin, name: &str, from: Instant, to: Instant) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_and_replaced_by_one_that_knows_nothing() {
+async fn pace_is_kept_when_the_server_is_killed_and_replaced_by_an_empty_one() {
     let Some(mut redis) = Redis::start().await else { return };
     let origin = site("0.2").await;
     let fleet = instances(&redis, 3, "").await;
@@ -102,7 +102,7 @@ async fn killed_and_replaced_by_one_that_knows_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stopped_and_continued() {
+async fn pace_is_kept_when_the_server_is_stopped_and_continued() {
     let Some(redis) = Redis::start().await else { return };
     let origin = site("0.2").await;
     let fleet = instances(&redis, 3, "").await;
@@ -127,7 +127,7 @@ async fn stopped_and_continued() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn once_it_is_lost_nobody_waits_for_an_answer_of_it_any_more() {
+async fn requests_do_not_wait_for_a_lost_server() {
     let Some(redis) = Redis::start().await else { return };
     let origin = site("0").await;
     let fleet = instances(&redis, 1, "").await;
@@ -156,7 +156,7 @@ async fn once_it_is_lost_nobody_waits_for_an_answer_of_it_any_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refusal_by_the_origin_outlives_the_server() {
+async fn backoff_of_a_host_outlives_the_server() {
     let Some(mut redis) = Redis::start().await else { return };
     let origin = super::pages(|seen| match seen.path().as_str() {
         "/refused" => super::Reply::status(503).field("Retry-After", "8"),
@@ -170,7 +170,7 @@ async fn a_refusal_by_the_origin_outlives_the_server() {
     redis.kill().await;
     redis.restart().await;
     all_say(&fleet, "joined the fleet", 2).await;
-    // It has to get round.
+    // The message has to reach the others.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(told.elapsed() < Duration::from_secs(7), "the machine is too slow for this test");
     assert_eq!(get(&fleet[1], &origin.url("/after")).await.status(), 200);
@@ -179,7 +179,7 @@ async fn a_refusal_by_the_origin_outlives_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn refuse_means_503_until_it_is_back() {
+async fn on_fleet_loss_refuse_answers_503_until_the_server_is_back() {
     let Some(mut redis) = Redis::start().await else { return };
     let origin = site("0.2").await;
     let fleet = instances(&redis, 2, "on_fleet_loss: refuse").await;
@@ -203,7 +203,7 @@ async fn refuse_means_503_until_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_when_it_is_lost_is_refused_then() {
+async fn on_fleet_loss_refuse_also_refuses_waiting_requests() {
     let Some(mut redis) = Redis::start().await else { return };
     let origin = site("20").await;
     let fleet = instances(&redis, 1, "on_fleet_loss: refuse").await;
@@ -217,9 +217,9 @@ async fn who_waits_when_it_is_lost_is_refused_then() {
     assert_refused(&refused, 503, "proxy_internal_error", "fleet-lost");
 }
 
-/// The connection to the origin is there later than the start, and nobody can be told so.
+/// The server is unreachable by then, so it cannot be told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_start_that_has_passed_before_the_request_leaves_is_none() {
+async fn slot_that_expires_before_the_connection_opens_is_not_used() {
     let Some(redis) = Redis::start().await else { return };
     let relay = Relay::to(redis.address()).await;
     let origin = Origin::https_after(Duration::from_secs(6), |_| Reply::text("page")).await;
@@ -234,7 +234,7 @@ async fn a_start_that_has_passed_before_the_request_leaves_is_none() {
     relay.cut();
     assert_refused(&client.response().await, 503, "proxy_internal_error", "fleet-lost");
     assert!(origin.log.targets().is_empty(), "{:?}", origin.log.targets());
-    // Nor has it been one for its budget.
+    // Nor is the start counted in the budget.
     let admin = proxy.admin_address();
     let spent = async || {
         let mut client = Client::open(admin).await;
@@ -290,7 +290,7 @@ fn close(way: &Relay) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_takes_another_turn_takes_another_connection() {
+async fn request_that_loses_its_slot_retries_on_another_connection() {
     let origin = Origin::https(Alpn::H1, |_| Reply::text("page")).await;
     let way = Relay::to(origin.address()).await;
     let hosts = "hosts: { '*': { robots: ignore, crawl_delay: 5s } }";
@@ -308,7 +308,7 @@ async fn who_takes_another_turn_takes_another_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_does_a_tunnel() {
+async fn tunnel_that_loses_its_slot_retries_on_another_connection() {
     let (origin, tunnels) = (Origin::http(|_| Reply::text("page")).await, "intercept: { default: tunnel }");
     let upstream_proxy = Proxy::start(tunnels).await;
     let way = Relay::to(upstream_proxy.address()).await;
@@ -327,9 +327,9 @@ async fn so_does_a_tunnel() {
     assert_eq!(client.get("/page", &authority).await.status(), 200, "by a connection that is there");
 }
 
-/// A service that is started again and again while its server cannot be reached does not ask a host anew each time.
+/// A service that restarts repeatedly while its server is lost must not start a request at each restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_while_it_is_lost_forgets_no_delay_and_no_pause() {
+async fn restart_while_the_server_is_lost_keeps_delays_and_pauses() {
     let Some(redis) = Redis::start().await else { return };
     let (slow, rude) = (site("60").await, pages(|_| Reply::status(403)).await);
     let yaml = format!(

@@ -43,7 +43,7 @@ impl Cluster {
             .query_async(&mut cluster.masters[0].connection().await)
             .await
             .expect("a cluster node");
-        // It has to hear of the first before it can follow it.
+        // The Sentinel has to learn the first server before it can fail over.
         soon("the replica follows", async || {
             let mut connection = cluster.replica.connection().await;
             let followed: Result<(), _> =
@@ -119,7 +119,7 @@ async fn the_hosts_of_a_fleet_are_spread_over_a_cluster() {
     }
 }
 
-/// One instance makes a start that the replica does not hear of, and the master dies; the next start is by another.
+/// One instance makes a start that the replica does not receive, and the master fails; another instance makes the next start.
 async fn keeps_the_gap(fleet: &[Binary], hosts: &[&str], origin: &Origin, failover: impl AsyncFnOnce()) {
     const GAP: Duration = Duration::from_secs(8);
     let mut last = Vec::new();
@@ -186,7 +186,7 @@ fn url_of(sentinel: &Redis) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_name_the_server_and_its_successor() {
+async fn sentinel_failover_is_followed() {
     let Some((mut master, replica, sentinel)) = watched().await else { return };
     let origin = site("8").await;
     let fleet = fleet(&url_of(&sentinel), 2).await;
@@ -200,9 +200,9 @@ async fn sentinels_name_the_server_and_its_successor() {
     .await;
 }
 
-/// As one is that is cut off from its Sentinels, and not from its clients.
+/// Models a master that is cut off from its Sentinels, but not from its clients.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_successor_is_used_though_the_one_before_still_answers() {
+async fn sentinel_successor_is_used_although_the_old_master_still_answers() {
     let Some((master, replica, sentinel)) = watched().await else { return };
     let fleet = fleet(&url_of(&sentinel), 2).await;
     let mut connection = master.connection().await;
@@ -212,7 +212,7 @@ async fn the_successor_is_used_though_the_one_before_still_answers() {
     let mut failover = redis::cmd("SENTINEL");
     let () = failover.arg("FAILOVER").arg("main").query_async(&mut sentinel.connection().await).await.expect("it may");
     soon("all are at the successor", async || {
-        // As it is promoted it hangs up on all.
+        // A promoted replica closes all connections.
         let Ok(mut connection) = replica.try_connection().await else { return false };
         let mut subscribed = redis::cmd("PUBSUB");
         subscribed.arg("NUMSUB").arg("politely:all");
@@ -226,7 +226,7 @@ async fn the_successor_is_used_though_the_one_before_still_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn to_ask_the_sentinels_costs_the_server_no_connection() {
+async fn asking_sentinels_keeps_the_servers_connection() {
     let Some((master, _replica, sentinel)) = watched().await else { return };
     let _fleet = fleet(&url_of(&sentinel), 2).await;
     let (mut to_master, mut to_sentinel) = (master.connection().await, sentinel.connection().await);
@@ -249,9 +249,9 @@ async fn stat(connection: &mut redis::aio::MultiplexedConnection, section: &str,
     digits.split(',').next().expect("one").parse().expect("a number")
 }
 
-/// FLUSHALL, or a restart from an empty disk behind a proxy of its own: nothing else says so.
+/// FLUSHALL, or a restart with an empty disk behind a TCP proxy, gives no other sign of the loss.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_has_forgotten_everything_hears_what_is_owed() {
+async fn emptied_server_receives_the_debts_again() {
     let Some(redis) = Redis::start().await else { return };
     let origin = site("8").await;
     let fleet = fleet(&redis.url(), 2).await;

@@ -34,7 +34,7 @@ async fn get(proxy: &Binary, url: &str) -> Response {
     Client::open(proxy.address()).await.get(url, host).await
 }
 
-/// The same page from each of them at once.
+/// Requests the page from all instances concurrently.
 async fn all(fleet: &[Binary], url: &str) -> Vec<Response> {
     let mut requests = tokio::task::JoinSet::new();
     for address in fleet.iter().map(Binary::address) {
@@ -68,12 +68,12 @@ fn assert_apart(starts: &[Instant], gap: Duration) {
 /// On a machine with a lot of other work to do, where the quickest answer of the server takes as long.
 const CLOCKS: Duration = Duration::from_millis(40);
 
-/// What an instance finds out behind its start.
+/// Waits until the instance logs this, after its start.
 async fn comes_to_say(instance: &Binary, what: &str) {
     crate::support::eventually(what, || says(instance, what)).await;
 }
 
-/// What the instance has logged.
+/// Whether the instance has logged this.
 fn says(instance: &Binary, what: &str) -> bool {
     instance.output().contains(what)
 }

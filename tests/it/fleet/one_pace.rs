@@ -6,11 +6,11 @@ use crate::support::{Client, Origin, Reply, Response, eventually};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// What the machine's noise may add.
+/// Delay that a busy machine may add.
 const NOISE: Duration = Duration::from_millis(700);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_instances_keep_one_pace() {
+async fn three_instances_share_one_pace() {
     let Some(redis) = Redis::start().await else { return };
     let origin = site("0.3").await;
     let fleet = instances(&redis, 3, "").await;
@@ -45,9 +45,9 @@ async fn a_busy_instance_and_another_take_turns() {
     eventually("the busy one is under way", || origin.log.pages().len() > 1).await;
     let began = Instant::now();
     assert_eq!(get(&fleet[1], &origin.url("/modest")).await.status(), 200);
-    // They take turns.
+    // The instances alternate.
     assert!(began.elapsed() < Duration::from_millis(300) * 3 + NOISE, "{:?}", began.elapsed());
-    // And has its own turn again soon.
+    // The busy instance gets its next slot soon.
     let before = origin.log.pages().len();
     eventually("the busy one goes on", || origin.log.pages().len() > before).await;
     let pages = origin.log.all().into_iter().filter(|seen| seen.path() != "/robots.txt").map(|seen| seen.at);
@@ -55,7 +55,7 @@ async fn a_busy_instance_and_another_take_turns() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_at_a_time_in_the_whole_fleet() {
+async fn fleet_sends_one_request_at_a_time_to_a_host() {
     let Some(redis) = Redis::start().await else { return };
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.3\n"),
@@ -70,7 +70,7 @@ async fn one_at_a_time_in_the_whole_fleet() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_operators_delay_is_shared_too_but_lets_several_go() {
+async fn min_delay_is_shared_but_allows_concurrent_requests() {
     let Some(redis) = Redis::start().await else { return };
     let origin = pages(|_| Reply::text("slow").after(Duration::from_millis(1500))).await;
     let fleet = instances(&redis, 3, "pace: { min_delay: 300ms }").await;
@@ -83,7 +83,7 @@ async fn the_operators_delay_is_shared_too_but_lets_several_go() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refusal_by_the_origin_holds_all_back() {
+async fn retry_after_holds_all_instances_back() {
     let Some(redis) = Redis::start().await else { return };
     let origin = pages(|seen| match seen.path().as_str() {
         "/refused" => Reply::status(429).field("Retry-After", "2"),
@@ -96,7 +96,7 @@ async fn a_refusal_by_the_origin_holds_all_back() {
     }
     assert_eq!(get(&fleet[0], &origin.url("/refused")).await.status(), 429);
     let told = origin.log.one("/refused").at;
-    // It has to get round.
+    // The message has to reach the others.
     sleep(Duration::from_millis(300)).await;
     let url = origin.url("/after");
     let all = all(&fleet[1..], &url).await;
@@ -108,7 +108,7 @@ async fn a_refusal_by_the_origin_holds_all_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_without_a_delay_needs_no_round_trips() {
+async fn host_without_a_delay_causes_no_server_calls() {
     let Some(redis) = Redis::start().await else { return };
     let origin = pages(|_| Reply::text("page")).await;
     let fleet = instances(&redis, 1, "").await;
@@ -118,12 +118,12 @@ async fn a_host_without_a_delay_needs_no_round_trips() {
         assert_eq!(get(&fleet[0], &origin.url("/page")).await.status(), 200);
     }
     let calls = redis.script_calls().await - before;
-    // That it is there it tells every second.
+    // The instance sends a heartbeat every second.
     assert!(calls <= began.elapsed().as_secs() + 2, "{calls}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_with_a_delay_needs_one_for_each_request() {
+async fn host_with_a_delay_causes_one_server_call_per_request() {
     let Some(redis) = Redis::start().await else { return };
     // Longer than an answer takes on a busy machine: one that outlasts its gap is told.
     let origin = site("0.6").await;
@@ -138,7 +138,7 @@ async fn a_host_with_a_delay_needs_one_for_each_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_hangs_up_gives_its_start_back() {
+async fn client_that_hangs_up_returns_its_slot_to_the_fleet() {
     const GAP: Duration = Duration::from_secs(2);
     let Some(redis) = Redis::start().await else { return };
     let origin = site("2").await;
@@ -166,7 +166,7 @@ async fn who_hangs_up_gives_its_start_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_would_wait_too_long_for_another_instances_turn_learns_so_at_once() {
+async fn wait_over_max_wait_for_another_instances_slot_is_refused_at_once() {
     let Some(redis) = Redis::start().await else { return };
     let origin = site("100").await;
     let fleet = instances(&redis, 2, "").await;
@@ -174,7 +174,7 @@ async fn who_would_wait_too_long_for_another_instances_turn_learns_so_at_once() 
     let refused = get(&fleet[1], &origin.url("/page")).await;
     let told: u64 = refused.field("retry-after").expect("when to come back").parse().expect("seconds");
     assert!(refused.status() == 429 && (80..=100).contains(&told), "{} {told}", refused.status());
-    // And has not taken the turn with it.
+    // The refused request has not used up the slot.
     let url = origin.url("/page");
     let no_wait = format!("GET {url} HTTP/1.1\r\nHost: {}\r\nPrefer: wait=0\r\n\r\n", origin.authority("a.localhost"));
     let mut client = Client::open(fleet[0].address()).await;

@@ -66,7 +66,7 @@ fn any(now: i64, known: &[i64]) -> [i64; 21] {
 }
 
 #[tokio::test]
-async fn it_does_what_its_twin_does() {
+async fn lua_script_matches_its_rust_model() {
     let Some(server) = Redis::start().await else { return };
     let redis = &mut server.connection().await;
     let client = redis::Client::open(server.url()).expect("a good URL");
@@ -76,7 +76,7 @@ async fn it_does_what_its_twin_does() {
     let (mut entry, mut known, mut now) = (None::<Entry>, vec![0], 0);
     for round in 0..4000 {
         if round % 200 == 199 {
-            // It is forgotten, or the clock is set back by an hour.
+            // The key is deleted, or the clock is set back by an hour.
             match round % 400 == 199 {
                 true => (entry, _) = (None, redis.del::<_, ()>(KEY).await.expect("it may")),
                 false => {
@@ -106,7 +106,7 @@ async fn it_does_what_its_twin_does() {
 }
 
 #[tokio::test]
-async fn a_key_is_kept_for_the_longest_gap_that_is_owed_and_no_longer() {
+async fn key_expires_after_the_longest_gap() {
     let Some(server) = Redis::start().await else { return };
     let redis = &mut server.connection().await;
     for (number, gap) in [(1, 300 * SECOND), (2, SECOND / 10)] {
@@ -120,9 +120,9 @@ async fn a_key_is_kept_for_the_longest_gap_that_is_owed_and_no_longer() {
     assert!(!redis.exists::<_, bool>(KEY).await.expect("it answers"), "of nothing nothing is kept");
 }
 
-/// Each has one start reserved, which nobody uses.
+/// Each killed instance has one start reserved, which is not used.
 #[tokio::test]
-async fn instances_that_are_killed_cost_a_gap_each() {
+async fn each_killed_instance_costs_one_gap() {
     let Some(server) = Redis::start().await else { return };
     let redis = &mut server.connection().await;
     let reserve = |number: i64| [&[number, SECOND][..], &NOTHING[2..]].concat().try_into().expect("21");

@@ -1,4 +1,4 @@
-//! Instances without their server, or without some of the others: all together are no faster than one may be.
+//! Instances without their server, or without some of the others: together they keep one pace.
 
 use super::faults::behind_relays;
 use super::{Binary, assert_apart, comes_to_say, get, says, site};
@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 const GAP: Duration = Duration::from_millis(500);
-/// What the machine's noise may add or take away.
+/// Time that a busy machine may add or take away.
 const NOISE: Duration = Duration::from_millis(400);
 
 /// Instances of a fleet of so many, by this server.
@@ -43,7 +43,7 @@ fn starts_since(origin: &Origin, from: Instant) -> Vec<Instant> {
     starts
 }
 
-/// As long as so many starts take, each of which may be one that an instance was due.
+/// Asserts that the starts keep one pace, except for one start that each instance may have been due.
 #[track_caller]
 fn assert_no_faster(starts: &[Instant], instances: u32) {
     let (Some(first), Some(last)) = (starts.first(), starts.last()) else { panic!("it goes on") };
@@ -53,7 +53,7 @@ fn assert_no_faster(starts: &[Instant], instances: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_starts_without_the_server_goes_on_if_it_knows_how_many_they_are() {
+async fn instance_starting_without_the_server_serves_if_instances_is_set() {
     let Some(mut redis) = Redis::start().await else { return };
     redis.kill().await;
     let origin = site("0.2").await;
@@ -87,7 +87,7 @@ async fn who_starts_without_the_server_goes_on_if_it_knows_how_many_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_that_start_without_the_server_are_no_faster_than_one() {
+async fn three_instances_starting_without_the_server_keep_one_pace_in_total() {
     let Some(mut redis) = Redis::start().await else { return };
     redis.kill().await;
     let origin = site("0.5").await;
@@ -98,9 +98,9 @@ async fn three_that_start_without_the_server_are_no_faster_than_one() {
     assert_no_faster(&starts_since(&origin, began), 3);
 }
 
-/// They do not fire in lockstep, but one after the other.
+/// They do not start in lockstep.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn those_that_lose_the_server_together_have_a_gap_each() {
+async fn instances_losing_the_server_together_start_one_gap_apart() {
     const GAP: Duration = Duration::from_millis(1000);
     let Some(mut redis) = Redis::start().await else { return };
     let origin = site("1").await;
@@ -142,7 +142,7 @@ async fn one_is_cut_off(of: u32) {
     let own = origin.log.starts("/page-0").into_iter().filter(|at| *at >= cut).count() as u32;
     println!("{} starts in {whole:?} of {of}, {own} of the one that was cut off", starts.len());
     assert!(own * GAP * of >= whole.saturating_sub(Duration::from_secs(8)), "it goes on: {own} in {whole:?}");
-    // It is back.
+    // The link is restored.
     relay.faults.holds.send_replace(false);
     for other in &others {
         comes_to_say(other, "no instance of the fleet is missing any more").await;
@@ -156,17 +156,17 @@ async fn one_is_cut_off(of: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_two_that_is_cut_off_has_its_part_of_the_pace_and_no_more() {
+async fn one_of_two_instances_cut_off_keeps_its_share_of_the_pace() {
     one_is_cut_off(2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn and_one_of_three() {
+async fn one_of_three_instances_cut_off_keeps_its_share_of_the_pace() {
     one_is_cut_off(3).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_three_that_are_configured_two_leave_the_third_its_part() {
+async fn two_running_of_three_configured_instances_leave_the_third_its_share() {
     let Some(redis) = Redis::start().await else { return };
     let origin = site("0.5").await;
     let fleet = of(3, &redis, 2).await;
@@ -177,7 +177,7 @@ async fn of_three_that_are_configured_two_leave_the_third_its_part() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_is_started_again_or_ends_in_order_costs_nothing() {
+async fn restarted_or_stopped_instance_is_not_counted_as_missing() {
     let Some(redis) = Redis::start().await else { return };
     let yaml = format!("fleet: '{}'", redis.url());
     let mut fleet = of(1, &redis, 2).await;

@@ -6,7 +6,7 @@ use crate::support::redis::{PASSWORD, PASSWORD_IN_URL, Redis};
 use crate::support::{Binary, Origin, Reply};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fleet_over_tls_with_a_password() {
+async fn fleet_over_tls_with_a_password_works() {
     let Some(redis) = Redis::with_password_and_tls().await else { return };
     let origin = Origin::site("User-agent: *\nDisallow: /private\n").await;
     let fleet = super::instances(&redis, 2, "").await;
@@ -19,7 +19,7 @@ async fn a_fleet_over_tls_with_a_password() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_are_asked_over_tls_too_and_the_password_is_the_servers() {
+async fn sentinels_are_asked_over_tls_without_the_servers_password() {
     let Some(redis) = Redis::with_password_and_tls().await else { return };
     let sentinel = Redis::sentinel_of(&redis).await.expect("redis-server");
     let url = sentinel.url_with(PASSWORD_IN_URL).replace("rediss://", "rediss+sentinel://");
@@ -29,7 +29,7 @@ async fn sentinels_are_asked_over_tls_too_and_the_password_is_the_servers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_with_no_more_rights_than_the_manual_names_has_enough() {
+async fn documented_permissions_are_sufficient() {
     let Some(redis) = Redis::with_user().await else { return };
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.1\n"),
@@ -49,7 +49,7 @@ async fn a_user_with_no_more_rights_than_the_manual_names_has_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_password_is_said_with_a_hint_and_not_repeated() {
+async fn wrong_password_is_reported_with_a_hint_and_not_logged() {
     let Some(redis) = Redis::with_password_and_tls().await else { return };
     let origin = Origin::site("").await;
     for url in [redis.url_with("wrong-one"), redis.url_with("")] {
@@ -63,7 +63,7 @@ async fn a_wrong_password_is_said_with_a_hint_and_not_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_not_the_one_in_the_certificate_is_not_spoken_to() {
+async fn server_with_a_certificate_for_another_name_is_refused() {
     let Some(redis) = Redis::with_password_and_tls().await else { return };
     let url = redis.url().replace("localhost", "127.0.0.1");
     let instance = Binary::serve(&format!("fleet: '{url}'")).await;

@@ -6,7 +6,7 @@ use crate::support::reply::Delimit;
 use crate::support::{Alpn, Origin, Proxy, Reply};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cut_answer_is_cut_for_the_client_too() {
+async fn truncated_answer_is_truncated_for_the_client() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         "/length" => Reply::text("half").framed(Delimit::Short(4)),
@@ -30,7 +30,7 @@ async fn a_cut_answer_is_cut_for_the_client_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_http_2_what_came_before_the_cut_comes_first() {
+async fn http2_client_gets_the_data_before_the_reset_of_a_truncated_answer() {
     let origin = Origin::https(Alpn::H1, |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => Reply::text("half").framed(Delimit::Short(4)),
@@ -45,9 +45,9 @@ async fn over_http_2_what_came_before_the_cut_comes_first() {
     }
 }
 
-/// The stream is not reset in the middle of it: curl 7.88 loses the answer then, httpx waits for room to send the rest.
+/// The stream is not reset during the upload: curl 7.88 would lose the answer, and httpx waits for window to send the rest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_http_2_an_answer_during_an_upload_leaves_the_upload_its_end() {
+async fn early_answer_over_http2_lets_the_upload_finish() {
     let origin = Origin::https(Alpn::H1, |_| Reply::text("User-agent: *\nDisallow: /private")).await;
     let proxy = Proxy::start("").await;
     let client = proxy.h2(&origin, "a.localhost").await;
@@ -60,7 +60,7 @@ async fn over_http_2_an_answer_during_an_upload_leaves_the_upload_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_cannot_be_read_is_502() {
+async fn malformed_answer_is_502() {
     let bad: [(&str, &str); 11] = [
         ("no HTTP", "SSH-2.0-OpenSSH\r\n\r\n"),
         ("nothing", ""),
@@ -94,7 +94,7 @@ async fn an_answer_that_cannot_be_read_is_502() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_with_both_lengths_leaves_here_with_one_at_most() {
+async fn answer_with_content_length_and_chunked_loses_its_content_length() {
     let both = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n";
     let origin = Origin::http(move |seen| if seen.path() == "/x" { Reply::raw(both) } else { Reply::text("") }).await;
     let proxy = Proxy::start("").await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 const GIGABYTE: u64 = 1_000_000_000;
 /// Larger than the proxy's memory may grow, and short enough for an unoptimised TLS.
 const LARGE: u64 = 40_000_000;
-/// What a transfer may add to the proxy's memory: buffers of a few connections.
+/// Memory that a transfer may add to the proxy, in KiB: buffers of a few connections.
 const FLAT_KIB: u64 = 24 * 1024;
 
 fn pages(seen: &Seen) -> Reply {
@@ -25,7 +25,7 @@ fn pages(seen: &Seen) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gigabyte_comes_down_with_flat_memory() {
+async fn gigabyte_download_uses_constant_memory() {
     let origin = Origin::http(pages).await;
     let binary = Binary::serve("").await;
     let host = origin.authority("a.localhost");
@@ -44,7 +44,7 @@ async fn a_gigabyte_comes_down_with_flat_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gigabyte_goes_up_with_flat_memory() {
+async fn gigabyte_upload_uses_constant_memory() {
     let origin = Origin::http(pages).await;
     let binary = Binary::serve("").await;
     let host = origin.authority("a.localhost");
@@ -107,7 +107,7 @@ async fn large_bodies_pass_through_intercepted_tls_and_h2() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_reads_slowly_slows_the_origin_and_not_the_proxy_s_memory_down() {
+async fn slow_reader_slows_the_origin_without_buffering_in_memory() {
     let plain = Origin::http(pages).await;
     let tls = Origin::https(Alpn::H2, pages).await;
     let binary = Binary::serve("").await;
@@ -129,7 +129,7 @@ async fn who_reads_slowly_slows_the_origin_and_not_the_proxy_s_memory_down() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn headers_only_passes_and_so_does_an_answer_before_the_body() {
+async fn head_request_and_answer_before_the_upload_pass() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         "/early" => Reply::status(413).body("too much").before_the_body(),

@@ -35,7 +35,7 @@ async fn ask(client: &mut Client, origin: &Origin, path: &str, body: &[u8]) -> (
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_client_gets_an_answer_or_learns_that_it_was_cut() {
+async fn client_of_a_broken_origin_gets_an_error_or_a_truncated_answer() {
     // HTTP/2 has but one of these.
     let cases = [(None, &CONDUCTS[..]), (Some(Alpn::H1), &CONDUCTS[..]), (Some(Alpn::H2), &CONDUCTS[3..])];
     at_once(cases.map(|(alpn, conducts)| async move {
@@ -65,7 +65,7 @@ async fn the_client_gets_an_answer_or_learns_that_it_was_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_is_a_client_that_sends_all_of_a_long_body_before_it_reads() {
+async fn client_that_uploads_before_reading_gets_the_error_of_a_broken_origin() {
     let proxy = Proxy::start("").await;
     for alpn in [None, Some(Alpn::H1)] {
         let conduct = |seen: &crate::support::Seen| match seen.path().as_str() {
@@ -84,9 +84,9 @@ async fn so_is_a_client_that_sends_all_of_a_long_body_before_it_reads() {
     }
 }
 
-/// A kept connection ends in the middle of a body; the client sends the rest of the body only then.
+/// A reused connection ends during the body; the client sends the rest of the body only afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_that_broke_off_is_sent_again_from_its_beginning() {
+async fn interrupted_upload_is_resent_from_its_beginning() {
     const BODY: usize = 60_000;
     let body: Vec<u8> = (0..BODY).map(|n| (n % 251) as u8).collect();
     let (first, rest) = body.split_at(40_000);

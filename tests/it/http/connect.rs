@@ -1,4 +1,4 @@
-//! CONNECT (RFC 9110 §9.3.6): how the connection is taken over, and what is refused.
+//! CONNECT (RFC 9110 §9.3.6): the tunnel, and refusals.
 
 use crate::support::client::get;
 use crate::support::h2_client::{H2Client, request};
@@ -19,7 +19,7 @@ async fn works(proxy: &Proxy, origin: &Origin, client: Client) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_hello_in_the_same_segment_is_not_lost() {
+async fn client_hello_in_the_segment_of_connect_is_kept() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
     let head = connect(&origin.authority("a.localhost"), "");
@@ -27,7 +27,7 @@ async fn a_client_hello_in_the_same_segment_is_not_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plain_http_in_the_same_segment_is_not_lost() {
+async fn plain_http_in_the_segment_of_connect_is_kept() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
     let authority = origin.authority("a.localhost");
@@ -39,7 +39,7 @@ async fn plain_http_in_the_same_segment_is_not_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_asked_outside_says_nothing_inside() {
+async fn authority_of_an_earlier_request_does_not_apply_inside_connect() {
     let (origin, other) = (Origin::site("").await, Origin::site("").await);
     let proxy = Proxy::start("").await;
     let (authority, elsewhere) = (origin.authority("a.localhost"), other.authority("b.localhost"));
@@ -52,10 +52,10 @@ async fn what_was_asked_outside_says_nothing_inside() {
     assert_eq!(other.log.pages(), ["/1"]);
 }
 
-/// What a CONNECT says of its connection is for the answer that refuses it (escape/refused_connects.rs). Once it is granted, the
-/// connection is the tunnel's, and the requests inside decide.
+/// The Connection field of a CONNECT applies to the answer that refuses it (escape/refused_connects.rs).
+/// After a 200, the requests inside decide.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_connect_says_of_its_connection_does_not_end_the_tunnel() {
+async fn connection_close_in_connect_does_not_end_the_tunnel() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let authority = origin.authority("a.localhost");
     for yaml in ["", "intercept: { default: tunnel }"] {
@@ -87,7 +87,7 @@ async fn what_a_connect_says_of_its_connection_does_not_end_the_tunnel() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn http_1_0_may_connect_without_a_host() {
+async fn http_1_0_connect_without_host_is_accepted() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
@@ -97,7 +97,7 @@ async fn http_1_0_may_connect_without_a_host() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connect_follows_other_requests_on_their_connection() {
+async fn connect_after_other_requests_on_a_connection_is_accepted() {
     let plain = Origin::site("User-agent: *\nDisallow: /no\n").await;
     let tls = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("intercept: { hosts: { '10.0.0.1': tunnel } }").await;
@@ -114,9 +114,9 @@ async fn connect_follows_other_requests_on_their_connection() {
     assert!(client.rest().await.is_empty(), "it is closed");
 }
 
-/// As Perl's Mojo::UserAgent asks.
+/// Perl's Mojo::UserAgent sends this.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_length_of_zero_is_no_body() {
+async fn connect_with_content_length_0_is_accepted() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
@@ -126,7 +126,7 @@ async fn a_length_of_zero_is_no_body() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_answer_to_connect_has_no_body_and_no_framing() {
+async fn answer_to_connect_has_no_framing_fields() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
     let head = proxy.client().await.ask_connect(&origin.authority("a.localhost")).await;
@@ -135,7 +135,7 @@ async fn the_answer_to_connect_has_no_body_and_no_framing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_target_that_is_no_authority_is_400() {
+async fn connect_with_an_invalid_target_or_host_or_a_body_is_400() {
     let proxy = Proxy::start("").await;
     let with_host = |target: &str, host: &str| format!("CONNECT {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
     for request in [
@@ -166,7 +166,7 @@ async fn a_target_that_is_no_authority_is_400() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_target_alone_says_where_to() {
+async fn connect_ignores_a_host_that_differs_from_its_target() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
     // The port left out, the proxy as in Node's documentation, any other.
@@ -179,7 +179,7 @@ async fn the_target_alone_says_where_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_ipv6_literal_is_an_authority() {
+async fn connect_accepts_an_ipv6_literal() {
     // A machine may have no IPv6 loopback; then there is nothing to reach.
     let Ok(origin) =
         Origin::try_http_on("[::1]:0", crate::support::origin::pages("User-agent: *\nDisallow: /no\n")).await
@@ -197,7 +197,7 @@ async fn an_ipv6_literal_is_an_authority() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plain_http_inside_connect_is_enforced_as_http() {
+async fn plain_http_inside_connect_obeys_robots_txt() {
     let origin = Origin::site("User-agent: *\nDisallow: /no\n").await;
     let proxy = Proxy::start("").await;
     let authority = origin.authority("a.localhost");
@@ -257,7 +257,7 @@ async fn a_connect_inside_a_connect_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn anything_but_tls_and_http_is_closed() {
+async fn other_protocols_inside_connect_are_closed() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
     for bytes in
@@ -265,12 +265,12 @@ async fn anything_but_tls_and_http_is_closed() {
     {
         let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
         client.send(bytes).await;
-        // At once, without its end.
+        // Until the proxy closes: it does not wait for more.
         let rest = client.rest().await;
         // At most a TLS alert or a 400: nothing from an origin.
         assert!(rest.is_empty() || rest[0] == 0x15 || rest.starts_with(b"HTTP/1.1 400"), "{rest:?}");
     }
-    // What is a malformed request is told so, however it comes.
+    // A malformed request is answered, in any segmentation.
     let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
     client.send(b"GET /foo bar\r\n").await;
     assert!(client.glance(Duration::from_millis(100)).await.is_empty());
@@ -280,7 +280,7 @@ async fn anything_but_tls_and_http_is_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_waits_for_the_server_to_speak_is_waited_for() {
+async fn client_that_waits_silently_inside_connect_is_not_closed_early() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
     let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
@@ -289,7 +289,7 @@ async fn a_client_that_waits_for_the_server_to_speak_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_hello_may_come_byte_by_byte() {
+async fn client_hello_in_single_bytes_is_accepted() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
     let outer = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
@@ -297,7 +297,7 @@ async fn a_client_hello_may_come_byte_by_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hosts_that_are_tunnelled_are_passed_untouched() {
+async fn tunnelled_hosts_pass_unmodified() {
     let origin = Origin::tls_site(Alpn::H1, "User-agent: *\nDisallow: /\n").await;
     let proxy = Proxy::start("intercept: { hosts: { 'a.localhost': tunnel } }").await;
     let client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
@@ -314,7 +314,7 @@ async fn hosts_that_are_tunnelled_are_passed_untouched() {
     assert_eq!(client.rest().await, b"SSH-2.0-x\r\n");
 }
 
-/// In all its forms, whatever would be inside; and nothing that follows is read.
+/// In all forms of CONNECT and with any content, of which nothing is read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connect_to_a_host_with_intercept_deny_is_refused() {
     let tls = Origin::tls_site(Alpn::Both, "").await;
@@ -337,9 +337,9 @@ async fn a_connect_to_a_host_with_intercept_deny_is_refused() {
     assert_eq!(tls.connections(), 0);
 }
 
-/// What CONNECT is refused, a request for an https URL that is sent to the proxy as it is, is refused too. The refusal names the key.
+/// A request for an https URL that is sent to the proxy is refused like a CONNECT. The refusal names the key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn intercept_deny_holds_for_https_without_a_connect() {
+async fn intercept_deny_applies_to_https_urls_without_connect() {
     let (tls, plain) = (Origin::tls_site(Alpn::Both, "").await, Origin::site("").await);
     for (yaml, key) in [
         ("intercept: { hosts: { '*.localhost': deny } }", "intercept.hosts.*.localhost"),
@@ -367,9 +367,9 @@ async fn intercept_deny_holds_for_https_without_a_connect() {
     assert_eq!(tls.connections(), 0);
 }
 
-/// An address in CONNECT is granted, and the name in the handshake is the host.
+/// CONNECT to an address is granted, and the SNI names the host.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_with_intercept_deny_that_is_named_in_the_handshake_alone_is_refused_inside() {
+async fn intercept_deny_applies_to_a_host_named_only_in_the_sni() {
     let tls = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start("intercept: { hosts: { 'a.localhost': deny } }").await;
     let client = Client::connect(proxy.address(), &tls.authority("127.0.0.1")).await;
@@ -389,7 +389,7 @@ async fn a_tunnel_that_cannot_be_opened_is_a_502() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_leaves_its_tunnel_ends_it_at_the_origin() {
+async fn client_leaving_a_tunnel_closes_the_origin_connection() {
     let origin = Origin::http(|_| Reply::silence()).await;
     let proxy = Proxy::start("intercept: { hosts: { 'a.localhost': tunnel } }").await;
     let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;

@@ -46,7 +46,7 @@ async fn asking(proxy: &Proxy, origin: &Origin, path: &str) -> (Client, String) 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_during_an_upload_reaches_the_client() {
+async fn answer_during_an_upload_reaches_the_client() {
     let proxy = Proxy::start("").await;
     for origin in origins().await {
         let host = origin.authority("a.localhost");
@@ -56,16 +56,16 @@ async fn an_answer_during_an_upload_reaches_the_client() {
         if origin.url("").starts_with("https") {
             let h2 = proxy.h2(&origin, "a.localhost").await;
             let mut pending = h2.send(request("POST", &origin.url("/early")), false).await;
-            // It may be answered already.
+            // The request may be answered already.
             pending.body(b"some").await.ok();
             assert_eq!(pending.response().await.unwrap().status(), 413);
         }
     }
 }
 
-/// A site that answers first and then reads on, as a program in Node may, gets all that the client sends.
+/// A site that answers first and then reads on, for example in Node, gets the whole upload.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upload_goes_on_behind_a_complete_answer() {
+async fn upload_continues_after_a_complete_answer() {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let origin = RawOrigin::start(move |mut stream, _| {
         let tell = tell.clone();
@@ -104,7 +104,7 @@ async fn an_upload_goes_on_behind_a_complete_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_come_is_passed_on_while_the_origin_pauses() {
+async fn received_data_is_forwarded_while_the_origin_pauses() {
     at_once(origins().await.map(|origin| async move {
         let proxy = Proxy::start("").await;
         let (mut client, target) = asking(&proxy, &origin, "/trickle").await;
@@ -122,7 +122,7 @@ async fn what_has_come_is_passed_on_while_the_origin_pauses() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_of_30_kib_leaves_the_body_whole_and_the_date_as_it_was() {
+async fn answer_with_a_30_kib_head_keeps_body_and_date() {
     let proxy = Proxy::start("").await;
     for origin in origins().await {
         let (mut client, target) = asking(&proxy, &origin, "/fields").await;
@@ -135,7 +135,7 @@ async fn a_head_of_30_kib_leaves_the_body_whole_and_the_date_as_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_request_that_waits_for_100_swallows_none() {
+async fn refusal_of_an_expect_100_request_closes_the_connection() {
     let [origin, ..] = origins().await;
     let proxy = Proxy::start("").await;
     let (host, url) = (origin.authority("a.localhost"), origin.url("/no"));
@@ -153,7 +153,7 @@ async fn a_refused_request_that_waits_for_100_swallows_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_does_one_that_the_origin_refuses() {
+async fn origin_refusal_of_an_expect_100_request_closes_the_connection() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => Reply::status(417).body("no").before_the_body(),
@@ -171,7 +171,7 @@ async fn nor_does_one_that_the_origin_refuses() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_origin_that_says_nothing_to_one_that_waits_for_100_has_not_answered() {
+async fn origin_silent_to_an_expect_100_request_times_out() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => Reply::silence().before_the_body(),
@@ -204,7 +204,7 @@ async fn a_client_that_leaves_is_not_counted_as_a_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_said_all_and_closes_its_half_is_answered() {
+async fn half_closed_client_is_answered() {
     let proxy = Proxy::start("").await;
     for origin in origins().await {
         let (mut client, target) = asking(&proxy, &origin, "/slow").await;
@@ -215,7 +215,7 @@ async fn who_has_said_all_and_closes_its_half_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_that_has_not_changed_has_no_length() {
+async fn not_modified_robots_copy_has_no_content_length() {
     let [origin, ..] = origins().await;
     let proxy = Proxy::start("").await;
     let (url, host) = (origin.url("/robots.txt"), origin.authority("a.localhost"));
@@ -227,7 +227,7 @@ async fn a_copy_that_has_not_changed_has_no_length() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn http_1_0_clients_learn_whether_the_connection_is_kept() {
+async fn http_1_0_answers_state_keep_alive_or_close() {
     let [origin, ..] = origins().await;
     let proxy = Proxy::start("").await;
     let old = |path: &str, fields: &str| {
@@ -250,7 +250,7 @@ async fn http_1_0_clients_learn_whether_the_connection_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_to_the_end_of_the_connection_keeps_the_client_s() {
+async fn close_delimited_answer_keeps_the_client_connection() {
     let proxy = Proxy::start("").await;
     let [plain, tls, _] = origins().await;
     for origin in [plain, tls] {
@@ -262,7 +262,7 @@ async fn a_body_to_the_end_of_the_connection_keeps_the_client_s() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn interim_answers_pass_without_hop_by_hop_fields_and_a_failure_behind_them_is_reported() {
+async fn interim_answers_lose_hop_by_hop_fields_and_a_later_failure_is_reported() {
     let [origin, ..] = origins().await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");
@@ -278,7 +278,7 @@ async fn interim_answers_pass_without_hop_by_hop_fields_and_a_failure_behind_the
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_malformed_body_is_answered_400_while_that_is_possible() {
+async fn malformed_request_body_is_400_if_not_answered_yet() {
     let [origin, ..] = origins().await;
     let proxy = Proxy::start("").await;
     let (host, url) = (origin.authority("a.localhost"), origin.url("/x"));
@@ -290,7 +290,7 @@ async fn a_malformed_body_is_answered_400_while_that_is_possible() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_challenge_keeps_the_connection() {
+async fn proxy_authentication_challenge_keeps_the_connection() {
     let [origin, ..] = origins().await;
     let cheap = Params::new(8, 1, 1, None).unwrap();
     let hash = Argon2::from(cheap).hash_password(b"alice").unwrap();
@@ -306,7 +306,7 @@ async fn a_challenge_keeps_the_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_never_reads_loses_its_turn() {
+async fn client_that_never_reads_loses_its_slot() {
     let robots = "User-agent: *\nCrawl-delay: 0.1\n";
     let origin = Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(robots),
@@ -323,7 +323,7 @@ async fn a_client_that_never_reads_loses_its_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tunnel_lasts_longer_than_a_pause_and_holds_no_turn() {
+async fn idle_tunnel_outlives_read_timeout_and_holds_no_slot() {
     let origin = Origin::http(pages).await;
     let yaml = "intercept: { default: tunnel }\nlimits: { read_timeout: 500ms }\npace: { max_concurrent: 1 }";
     let proxy = Proxy::start(yaml).await;
@@ -336,7 +336,7 @@ async fn a_tunnel_lasts_longer_than_a_pause_and_holds_no_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_name_that_can_be_none_gets_an_alert() {
+async fn invalid_sni_name_gets_a_tls_alert() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
     let mut client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
@@ -357,7 +357,7 @@ async fn a_name_that_can_be_none_gets_an_alert() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cut_answer_shows_that_it_is() {
+async fn truncated_answer_is_delivered_as_incomplete() {
     let plain = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => Reply::text("some of it").framed(Delimit::Short(5)),
@@ -373,7 +373,7 @@ async fn a_cut_answer_shows_that_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_s_head_that_drips_has_its_time_in_all() {
+async fn dripping_answer_head_times_out_in_total() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let dripping = tokio::spawn(async move {
@@ -397,9 +397,9 @@ async fn an_answer_s_head_that_drips_has_its_time_in_all() {
     dripping.abort();
 }
 
-/// Its end is the connection's, so that a good one would say that the answer is whole.
+/// The end of the connection ends such an answer, so an orderly end would mean that it is complete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cut_answer_without_a_length_ends_in_a_reset() {
+async fn truncated_answer_without_a_length_ends_in_a_reset() {
     let answer = |seen: &Seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         "/whole" => Reply::text("all of it").framed(Delimit::Chunked),
@@ -424,9 +424,9 @@ async fn a_cut_answer_without_a_length_ends_in_a_reset() {
     }
 }
 
-/// Servers that close TLS without close_notify are common. Where nothing else tells the end, it has to do.
+/// Servers that close TLS without close_notify are common. If nothing else marks the end, the close has to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_over_tls_that_ends_without_a_word_is_whole_unless_its_head_says_otherwise() {
+async fn close_delimited_tls_answer_without_close_notify_is_complete() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let authority = format!("a.localhost:{}", listener.local_addr().unwrap().port());
     let acceptor = tokio_rustls::TlsAcceptor::from(test_ca().server_config(&["a.localhost"], &[b"http/1.1"]));
@@ -437,7 +437,7 @@ async fn an_answer_over_tls_that_ends_without_a_word_is_whole_unless_its_head_sa
             let read = stream.read(&mut head).await.unwrap_or_default();
             let length = match &head[..read] {
                 head if head.starts_with(b"GET /short") => "Content-Length: 20\r\n",
-                // Of a robots.txt nobody else vouches for its end.
+                // A robots.txt without a length would count as truncated.
                 head if head.starts_with(b"GET /robots.txt") => "Content-Length: 9\r\n",
                 _ => "",
             };

@@ -16,7 +16,7 @@ const HOP_BY_HOP: [&str; 8] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hop_by_hop_fields_of_requests_end_here() {
+async fn hop_by_hop_request_fields_are_removed() {
     let plain = Origin::site("").await;
     let tls = Origin::tls_site(Alpn::H1, "").await;
     let h2 = Origin::tls_site(Alpn::H2, "").await;
@@ -44,9 +44,9 @@ async fn hop_by_hop_fields_of_requests_end_here() {
     }
 }
 
-/// RFC 7838: to a client that asks a proxy it is a way past that: another authority, or HTTP/3 over UDP.
+/// RFC 7838: for a client of a proxy, Alt-Svc is a way around it, to another authority or HTTP/3.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_alternative_service_is_named_to_a_client_nor_to_an_origin() {
+async fn alt_svc_is_removed_in_both_directions() {
     let answer = |_: &Seen| {
         let answer = Reply::text("x").field("Alt-Svc", "h3=\":443\"; ma=86400").field("X-Stay", "3");
         answer.trailer("alt-svc", "h2=\"other.example:443\"").trailer("x-sum", "9")
@@ -89,7 +89,7 @@ fn is_left(seen: &Seen, name: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hop_by_hop_fields_of_responses_end_here() {
+async fn hop_by_hop_response_fields_are_removed() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => Reply::text("x")
@@ -115,7 +115,7 @@ async fn hop_by_hop_fields_of_responses_end_here() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_connection_field_reaches_an_h2_client() {
+async fn connection_fields_do_not_reach_h2_clients() {
     let origin =
         Origin::https(Alpn::H1, |_| Reply::text("x").field("Connection", "keep-alive, X-Hop").field("X-Hop", "1"))
             .await;
@@ -128,7 +128,7 @@ async fn no_connection_field_reaches_an_h2_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn proxy_authorization_never_leaves_whichever_way_it_comes() {
+async fn proxy_authorization_is_never_forwarded() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start("").await;
     let authority = origin.authority("a.localhost");
@@ -153,7 +153,7 @@ async fn proxy_authorization_never_leaves_whichever_way_it_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn via_is_added_both_ways_and_nothing_identifies_the_client() {
+async fn via_is_added_and_no_field_identifies_the_client() {
     let plain = Origin::http(|_| Reply::text("x").field("Via", "1.1 cdn")).await;
     let tls = Origin::https(Alpn::Both, |_| Reply::text("x").field("via", "1.1 cdn")).await;
     let proxy = Proxy::start("").await;
@@ -179,7 +179,7 @@ async fn via_is_added_both_ways_and_nothing_identifies_the_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_origin_cannot_speak_in_our_name() {
+async fn origin_proxy_status_in_our_name_is_removed() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => Reply::status(403)
@@ -194,7 +194,7 @@ async fn an_origin_cannot_speak_in_our_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_client_s_own_fields_pass() {
+async fn client_fields_are_forwarded() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
     let url = origin.url("/x");

@@ -1,4 +1,4 @@
-//! What clients speak that is no HTTP: SOCKS5 is served like CONNECT; the rest is told and closed at once.
+//! Clients that do not speak HTTP: SOCKS5 is served like CONNECT; others get an error and are closed at once.
 
 use crate::support::binary::politely;
 use crate::support::{Alpn, Binary, CLOSED_PORT, Client, Origin, Proxy, curl, test_ca};
@@ -9,7 +9,7 @@ use tokio::time::timeout;
 const ROBOTS: &str = "User-agent: *\nDisallow: /private\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn socks5_is_held_to_robots_txt_like_everything_else() {
+async fn socks5_requests_obey_robots_txt() {
     let (plain, tls) = (Origin::site(ROBOTS).await, Origin::tls_site(Alpn::H1, ROBOTS).await);
     let proxy = Proxy::start("").await;
     let ca = proxy.ca_pem_path();
@@ -31,7 +31,7 @@ async fn socks5_is_held_to_robots_txt_like_everything_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn socks5_asks_for_the_password_where_there_are_users() {
+async fn socks5_requires_a_password_if_users_are_configured() {
     let origin = Origin::site(ROBOTS).await;
     let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"right").unwrap();
     let proxy = Proxy::start(&format!("access: {{ users: [{{ name: alice, password: '{hash}' }}] }}")).await;
@@ -42,9 +42,9 @@ async fn socks5_asks_for_the_password_where_there_are_users() {
     }
 }
 
-/// The time for a head does not run while a password waits to be judged: five seconds after a wrong one.
+/// A password waits for its check for five seconds after a wrong one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn socks5_has_its_time_after_the_password_is_judged() {
+async fn socks5_header_timeout_excludes_the_password_check() {
     let origin = Origin::site(ROBOTS).await;
     let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"right").unwrap();
     let users = format!("access: {{ users: [{{ name: alice, password: '{hash}' }}] }}");
@@ -57,7 +57,7 @@ async fn socks5_has_its_time_after_the_password_is_judged() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn socks5_says_why_there_is_no_connection() {
+async fn socks5_reply_code_tells_the_reason() {
     let proxy = Proxy::start("intercept: { default: tunnel }\naccess: { clients: [127.0.0.0/8] }").await;
     let nobody = CLOSED_PORT.to_be_bytes();
     let name = |host: &str, port: [u8; 2]| [&[5, 1, 0, 3, host.len() as u8], host.as_bytes(), &port[..]].concat();
@@ -73,9 +73,9 @@ async fn socks5_says_why_there_is_no_connection() {
     assert_eq!(client.rest().await, [5, 0xff], "GSSAPI alone");
 }
 
-/// In time: none of them waits for the 30 seconds that a head may take.
+/// They do not wait for the 30 seconds of `header_timeout`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_speaks_something_else_is_answered_at_once() {
+async fn clients_of_other_protocols_are_answered_at_once() {
     let proxy = Binary::serve("").await;
     let address = proxy.address();
     let ends = async |said: &[u8]| {
@@ -93,7 +93,7 @@ async fn a_client_that_speaks_something_else_is_answered_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn http_on_a_tls_listener_is_answered_with_the_reason() {
+async fn plain_http_on_a_tls_listener_is_answered_with_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     let files = ["certificate.pem", "key.pem"].map(|name| directory.path().join(name));
     let (certificate, key) = test_ca().pem_pair("proxy.localhost");
@@ -105,9 +105,9 @@ async fn http_on_a_tls_listener_is_answered_with_the_reason() {
     assert!(answer.text().contains("https://"), "{}", answer.text());
 }
 
-/// `proxy.pac` says so; of two listeners the one without TLS is told, as more programs can use it.
+/// More programs can use a plain listener.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn others_are_not_sent_to_a_tls_listener_as_to_a_plain_one() {
+async fn proxy_pac_prefers_a_plain_listener_and_ca_env_needs_one() {
     let directory = tempfile::tempdir().unwrap();
     let files = ["certificate.pem", "key.pem"].map(|name| directory.path().join(name));
     let (certificate, key) = test_ca().pem_pair("proxy.localhost");

@@ -17,7 +17,7 @@ async fn curl_gets_path_and_body_byte_for_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_target_is_forwarded_as_it_was_sent() {
+async fn target_is_forwarded_unchanged() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
@@ -70,7 +70,7 @@ async fn an_empty_path_becomes_a_slash_and_options_without_path_an_asterisk() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_uri_decides_and_the_host_field_is_rewritten_to_it() {
+async fn host_field_is_rewritten_from_the_uri() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
@@ -89,7 +89,7 @@ async fn the_uri_decides_and_the_host_field_is_rewritten_to_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_default_port_may_be_written_out_or_not() {
+async fn explicit_default_port_is_equivalent() {
     let proxy = Proxy::start("egress: { ports: [80, 443] }").await;
     // Nothing need listen on port 80: what matters is that the two names are not called a mismatch (400).
     for (uri, host) in [("http://a.localhost:80/", "a.localhost"), ("http://a.localhost/", "a.localhost:80")] {
@@ -100,7 +100,7 @@ async fn a_default_port_may_be_written_out_or_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unclear_authority_is_400() {
+async fn ambiguous_authority_is_400() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");
@@ -138,7 +138,7 @@ async fn an_https_uri_is_fetched_over_tls_and_enforced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn origin_form_on_the_proxy_port_is_400_and_explained() {
+async fn origin_form_request_to_the_proxy_is_400_with_an_explanation() {
     let proxy = Proxy::start("").await;
     let host = proxy.address().to_string();
     let response = proxy.client().await.get("/", &host).await;
@@ -157,7 +157,7 @@ async fn origin_form_on_the_proxy_port_is_400_and_explained() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_to_ourselves_is_a_loop() {
+async fn request_to_our_own_address_is_a_loop() {
     let proxy = Proxy::start("").await;
     let port = proxy.address().port();
     for host in ["127.0.0.1", "localhost"] {
@@ -167,7 +167,7 @@ async fn a_request_to_ourselves_is_a_loop() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_via_that_names_this_instance_is_a_loop() {
+async fn via_with_our_instance_name_is_a_loop() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
     proxy.get(&origin.url("/first")).await;
@@ -181,7 +181,7 @@ async fn a_via_that_names_this_instance_is_a_loop() {
         .await;
     let response = client.response().await;
     assert_eq!((response.status(), response.head.proxy_error().as_deref()), (508, Some("proxy_loop_detected")));
-    // Another proxy on the way is none.
+    // A Via of another proxy is not a loop.
     let url = origin.url("/onwards");
     client.send(get(&url, &origin.authority("a.localhost")).replace("Accept", "Via: 1.1 other\r\nAccept")).await;
     assert_eq!(client.response().await.status(), 200);
@@ -189,7 +189,7 @@ async fn a_via_that_names_this_instance_is_a_loop() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connect_to_another_proxy_is_no_way_around_the_authority() {
+async fn request_inside_connect_to_another_proxy_must_match_the_authority() {
     let origin = Origin::site("").await;
     let (first, second) = (Proxy::start("").await, Proxy::start("").await);
     let mut client = Client::open(first.address()).await;
@@ -221,7 +221,7 @@ async fn pipelined_requests_are_all_answered_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn upstream_connections_are_kept_and_reused() {
+async fn origin_connections_are_reused() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
     for number in 0..5 {

@@ -51,7 +51,7 @@ const AMBIGUOUS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_ambiguous_request_is_400_and_the_end_of_the_connection() {
+async fn ambiguous_request_is_400_and_closes_the_connection() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");
@@ -70,7 +70,7 @@ async fn an_ambiguous_request_is_400_and_the_end_of_the_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_inside_a_tunnel_and_inside_tls() {
+async fn ambiguous_request_inside_connect_or_tls_is_400_and_closes_the_connection() {
     let plain = Origin::site("").await;
     let tls = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
@@ -93,7 +93,7 @@ async fn the_same_inside_a_tunnel_and_inside_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_looks_odd_but_reads_in_one_way_passes() {
+async fn unusual_but_unambiguous_requests_pass() {
     let origin = Origin::http(|seen| if seen.path() == "/robots.txt" { Reply::text("") } else { Reply::echo() }).await;
     let proxy = Proxy::start("").await;
     let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
@@ -159,7 +159,7 @@ async fn a_body_that_breaks_off_never_completes_a_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_length_that_lies_is_an_error_on_h2() {
+async fn wrong_content_length_on_h2_is_an_error() {
     let tls =
         Origin::https(Alpn::H1, |seen| if seen.path() == "/robots.txt" { Reply::text("") } else { Reply::echo() })
             .await;

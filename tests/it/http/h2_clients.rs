@@ -34,9 +34,9 @@ fn websocket(url: &str) -> http::Request<()> {
     asked
 }
 
-/// In HTTP/1.1, which is what most clients speak to a proxy.
+/// Over HTTP/1.1, as most clients use a proxy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn curl_goes_through_a_proxy_with_tls() {
+async fn curl_uses_a_tls_listener() {
     let (proxy, _files) = tls_proxy("").await;
     let (url, ca) = (format!("https://proxy.localhost:{}", proxy.address().port()), proxy.ca_pem_path());
     let own = test_ca().pem_file().to_str().expect("UTF-8");
@@ -53,7 +53,7 @@ async fn curl_goes_through_a_proxy_with_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_and_connections_share_one_connection_to_the_proxy() {
+async fn requests_and_connects_share_one_h2_connection_to_the_proxy() {
     let (plain, tls) = (Origin::site(ROBOTS).await, Origin::tls_site(Alpn::Both, ROBOTS).await);
     let (encrypted, _files) = tls_proxy("").await;
     let open = Proxy::start("").await;
@@ -64,7 +64,7 @@ async fn requests_and_connections_share_one_connection_to_the_proxy() {
             assert_eq!(client.get(&origin.url("/x")).await.text(), "page /x");
             assert_refused(&client.get(&origin.url("/no")).await, 403, "http_request_denied", "robots-disallowed");
         }
-        // What is inside of a stream is intercepted like what is inside of a connection, in each version.
+        // TLS inside a stream is intercepted like TLS inside a connection, in both HTTP versions.
         let host = tls.authority("a.localhost");
         for alpn in [&b"h2"[..], b"http/1.1"] {
             let inside = client.connect(&host).await.expect("200");
@@ -94,7 +94,7 @@ async fn requests_and_connections_share_one_connection_to_the_proxy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tunnel_in_a_stream_carries_all_of_it_both_ways() {
+async fn tunnel_in_an_h2_stream_carries_data_both_ways() {
     let origin = Origin::tls_site(Alpn::H1, ROBOTS).await;
     let proxy = Proxy::start("intercept: { default: tunnel }").await;
     let client = H2Client::known(proxy.client().await).await;
@@ -108,7 +108,7 @@ async fn a_tunnel_in_a_stream_carries_all_of_it_both_ways() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_stream_shows_its_credentials() {
+async fn each_h2_stream_needs_credentials() {
     let origin = Origin::https(Alpn::H1, crate::serving::access::holding).await;
     let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"right").unwrap();
     let user = format!("{{ name: alice, password: '{hash}', max_connections: 2 }}");
@@ -140,7 +140,7 @@ async fn each_stream_shows_its_credentials() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_s_connection_without_a_stream_is_not_counted() {
+async fn h2_connection_without_a_stream_does_not_count_for_its_user() {
     let origin = Origin::http(crate::serving::access::holding).await;
     let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"right").unwrap();
     let user = format!("{{ name: alice, password: '{hash}', max_connections: 1 }}");
@@ -166,7 +166,7 @@ async fn a_user_s_connection_without_a_stream_is_not_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_shut_out_is_refused_inside_too() {
+async fn client_excluded_by_reload_is_refused_inside_its_h2_connection() {
     let origin = Origin::tls_site(Alpn::Both, ROBOTS).await;
     let proxy = Proxy::start("").await;
     let inside = proxy.h2(&origin, "a.localhost").await;
@@ -176,7 +176,7 @@ async fn who_is_shut_out_is_refused_inside_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_names_no_one_place_is_refused() {
+async fn h2_request_with_an_ambiguous_or_invalid_target_is_refused() {
     let proxy = Proxy::start("").await;
     let client = H2Client::known(proxy.client().await).await;
     let mut two = request("GET", "http://a.localhost/x");
@@ -190,7 +190,7 @@ async fn a_request_that_names_no_one_place_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_tls_inside_a_connect_it_is_held_to_robots_txt() {
+async fn h2c_inside_connect_obeys_robots_txt() {
     let origin = Origin::site(ROBOTS).await;
     let proxy = Proxy::start("").await;
     for host in ["a.localhost", "127.0.0.1"] {
@@ -237,7 +237,7 @@ async fn http2_alone() -> (u16, tokio::task::JoinHandle<()>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_tls_it_goes_on_to_an_origin_that_speaks_nothing_else() {
+async fn h2c_inside_connect_reaches_an_h2c_only_origin() {
     let (port, _serving) = http2_alone().await;
     let proxy = Proxy::start("pace: { max_concurrent: 8 }").await;
     let host = format!("a.localhost:{port}");
@@ -251,9 +251,9 @@ async fn without_tls_it_goes_on_to_an_origin_that_speaks_nothing_else() {
     assert_eq!(client.exchange(request("POST", &url("/no")), b"ping").await.unwrap().status(), 403);
 }
 
-/// It would take what a client sends for requests, which nobody has held to robots.txt.
+/// An HTTP/1 origin would read the client's bytes as requests that were not checked against robots.txt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_tls_an_origin_hears_nothing_before_it_speaks_http2() {
+async fn h2c_request_is_not_sent_before_the_origin_confirms_http2() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let host = format!("a.localhost:{}", listener.local_addr().unwrap().port());
     let heard = tokio::spawn(async move {
@@ -274,7 +274,7 @@ async fn without_tls_an_origin_hears_nothing_before_it_speaks_http2() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_tls_robots_txt_is_had_over_http1_too() {
+async fn h2c_origin_without_http2_still_serves_robots_txt_over_http1() {
     let (proxy, origin) = (Proxy::start("").await, Origin::site("").await);
     let client = H2Client::known(Client::connect(proxy.address(), &origin.authority("b.localhost")).await).await;
     assert_eq!(client.get(&origin.url_at("b.localhost", "/x")).await.status(), 502);
@@ -282,7 +282,7 @@ async fn without_tls_robots_txt_is_had_over_http1_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_websocket_in_a_stream() {
+async fn websocket_in_an_h2_stream_works() {
     let handler = |seen: &crate::support::Seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(ROBOTS),
         "/page" => Reply::text("no WebSocket"),

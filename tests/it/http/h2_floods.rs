@@ -26,7 +26,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Its head, and its payload.
+/// Reads one frame: its head and its payload.
 async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Option<([u8; 9], Vec<u8>)> {
     let mut head = [0; 9];
     stream.read_exact(&mut head).await.ok()?;
@@ -72,7 +72,7 @@ async fn flood(stream: impl AsyncRead + AsyncWrite, piece: &[u8]) {
     tokio::select! { () = sends => {} () = reads => {} }
 }
 
-/// Whether the end came within what is far less than `idle_timeout`.
+/// Whether the flood ended well before `idle_timeout`.
 async fn ends(name: &'static str, flood: impl Future<Output = ()>) -> (&'static str, bool) {
     (name, tokio::time::timeout(Duration::from_secs(40), flood).await.is_ok())
 }
@@ -99,9 +99,9 @@ fn ways() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// On an idle connection, which is pooled for `idle_timeout`, and beside an answer that never ends.
+/// On an idle pooled connection, and beside an answer that never ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_origin_that_floods_loses_its_connection() {
+async fn flooding_origin_loses_its_connection() {
     let proxy = Proxy::start(LIMITS).await;
     let on_stream = vec![
         ("interim answers", frame(HEADERS, END_HEADERS, 1, &[0x08, 3, b'1', b'0', b'3'])),
@@ -135,9 +135,9 @@ async fn an_origin_that_floods_loses_its_connection() {
     all_end(floods, 17).await;
 }
 
-/// The client's end of it leaves in the middle of a download, and what it did not want comes all the same.
+/// The client leaves during a download, and the origin sends on after our reset.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_origin_that_goes_on_with_what_nobody_wants_loses_its_connection() {
+async fn origin_sending_on_after_a_reset_loses_its_connection() {
     let proxy = Proxy::start(LIMITS).await;
     let (tell, told) = oneshot::channel();
     let port = origin(move |mut stream| async move {
@@ -166,7 +166,7 @@ async fn an_origin_that_goes_on_with_what_nobody_wants_loses_its_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_does_a_client() {
+async fn flooding_client_loses_its_connection() {
     let proxy = Proxy::start(LIMITS).await;
     let mut floods = JoinSet::new();
     for (name, piece) in ways() {
@@ -177,9 +177,9 @@ async fn so_does_a_client() {
     all_end(floods, 7).await;
 }
 
-/// A server that opens both windows by each few bytes that it has read of an upload, as Go's did.
+/// Go's server opened both windows after every few bytes of an upload.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_origin_that_opens_its_windows_by_little_is_no_flood() {
+async fn many_small_window_updates_of_an_origin_are_not_a_flood() {
     const LENGTH: usize = 2 << 20;
     let proxy = Proxy::start(LIMITS).await;
     let port = origin(|mut stream| async move {
@@ -224,9 +224,9 @@ async fn stalled(proxy: &Proxy, port: u16) -> h2::client::SendRequest<Bytes> {
     send
 }
 
-/// What is held for a reader that stops is bounded by its window, be it in frames of 8 bytes.
+/// The window bounds the data held for a stalled reader, even in frames of 8 bytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_that_stop_amid_small_frames_cut_no_other_answer() {
+async fn readers_stopping_amid_small_frames_do_not_cut_other_answers() {
     const READERS: usize = 6;
     for is_page in [false, true] {
         let rules = "hosts: { '*': { robots: ignore } }\npace: { max_concurrent: 50 }\nlimits: { read_timeout: 120s }";
@@ -270,9 +270,9 @@ async fn readers_that_stop_amid_small_frames_cut_no_other_answer() {
     }
 }
 
-/// The same of a client's uploads, while they wait for their turn, and while the origin takes nothing of them.
+/// Uploads of a client wait for their slots, and then for an origin that does not read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn uploads_in_small_frames_that_wait_cut_no_other_stream() {
+async fn waiting_uploads_in_small_frames_do_not_cut_other_streams() {
     for delay in ["0s", "100s"] {
         let rules = format!("hosts: {{ 'a.localhost': {{ robots: ignore, crawl_delay: {delay} }} }}");
         let proxy = Proxy::start(&format!("{rules}\npace: {{ max_wait: 200s, max_concurrent: 50 }}")).await;

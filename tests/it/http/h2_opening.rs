@@ -54,7 +54,7 @@ async fn start() -> (u16, Arc<AtomicUsize>, JoinSet<()>) {
 }
 
 #[tokio::test]
-async fn uploads_open_their_connections_beside_each_other_and_what_is_over_the_limit_is_not_kept() {
+async fn concurrent_uploads_open_connections_in_parallel_and_excess_is_not_pooled() {
     for kept in [0, 1] {
         let (port, open, _tasks) = start().await;
         let proxy = Proxy::start(&format!("limits: {{ max_idle_connections_per_host: {kept} }}")).await;
@@ -71,7 +71,7 @@ async fn uploads_open_their_connections_beside_each_other_and_what_is_over_the_l
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_large_is_called_that_in_either_version() {
+async fn oversized_answer_head_is_reported_in_both_versions() {
     let handler = |seen: &Seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => (0..80).fold(Reply::text("x"), |reply, n| reply.field(format!("x-{n}"), "v".repeat(1000))),

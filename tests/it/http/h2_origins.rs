@@ -17,20 +17,20 @@ use tokio::time::sleep_until;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::rustls::server::Acceptor;
 
-/// What such an origin does about the streams of one connection.
+/// The origin's behaviour towards the streams of one connection.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     /// GOAWAY behind so many.
     GoAway(usize),
     /// The same with three, and the other streams are passed over.
     Leave,
-    /// One at a time.
+    /// Accepts one stream at a time.
     One,
     /// The first of each connection is refused.
     Refuse,
-    /// It asks for HTTP/1.1, and speaks that too.
+    /// Resets with HTTP_1_1_REQUIRED, and also speaks HTTP/1.1.
     Http1,
-    /// Whoever does not offer HTTP/2 is hung up on once the handshake is done (nghttpd).
+    /// Closes the connection of a client without HTTP/2 after the handshake, like nghttpd.
     Silent,
     /// GOAWAY to the first stream of each connection, which is passed over.
     PassOver(h2::Reason),
@@ -42,7 +42,7 @@ enum Way {
     TooMuch,
     /// The first stream of all is answered by half, all others with a field that has a control character. It speaks HTTP/1.1 too.
     BadField,
-    /// The same for all streams, and HTTP/2 is all that it speaks.
+    /// The same for all streams, on an HTTP/2-only origin.
     BadFieldAlone,
     /// 101 before each answer, as only HTTP/1.1 has it.
     Switching,
@@ -378,7 +378,7 @@ fn go_away(last: u32, reason: h2::Reason) -> Vec<u8> {
 const FREE: &str = "hosts: { '*': { robots: ignore } }\npace: { max_concurrent: 50 }";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_not_processed_is_sent_again_posts_too() {
+async fn unprocessed_requests_are_retried_including_posts() {
     for way in [Way::GoAway(3), Way::One, Way::Refuse, Way::Http1] {
         let origin = Odd::start(way).await;
         let proxy = Arc::new(Proxy::start(FREE).await);
@@ -420,9 +420,9 @@ async fn what_was_not_processed_is_sent_again_posts_too() {
     }
 }
 
-/// However many connections it takes: a request that was not processed is none, neither a try nor a turn.
+/// Any number of connections may be needed: a request that was not processed counts neither as an attempt nor as a start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_says_nothing_to_http1_is_asked_over_http2() {
+async fn origin_silent_over_http1_is_asked_over_http2() {
     for rules in ["robots: { timeout: 10s }", FREE] {
         let origin = Odd::start(Way::Silent).await;
         let proxy = Proxy::start(rules).await;
@@ -435,7 +435,7 @@ async fn one_that_says_nothing_to_http1_is_asked_over_http2() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_connection_leaves_goes_to_the_next_until_it_is_served() {
+async fn streams_left_unprocessed_by_goaway_move_to_the_next_connection() {
     let origin = Odd::start(Way::Leave).await;
     let proxy = Arc::new(Proxy::start(FREE).await);
     let host = origin.authority();
@@ -458,10 +458,9 @@ async fn what_a_connection_leaves_goes_to_the_next_until_it_is_served() {
     assert_eq!(origin.asked.load(Ordering::Relaxed), 30, "each was processed once");
 }
 
-/// What one client asks for must not cost the others theirs: a GET without an answer goes to a connection of its own. A POST
-/// may have been acted upon.
+/// One client's request must not cost the others theirs: a GET is retried on its own connection. A POST may have been processed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_shares_a_connection_that_is_hung_up_on_asks_again() {
+async fn gets_but_not_posts_on_a_dropped_shared_connection_are_retried() {
     let origin = Odd::start(Way::HangUp).await;
     let proxy = Arc::new(Proxy::start(FREE).await);
     let host = origin.authority();
@@ -483,9 +482,9 @@ async fn who_shares_a_connection_that_is_hung_up_on_asks_again() {
     assert_eq!(statuses, [200, 502, 200]);
 }
 
-/// A head that has left is a request, whatever the origin says of it: what is sent again leaves in its turn, and not for ever.
+/// A request whose head was sent counts as a start, even if the origin ignores it: retries wait for slots, and are limited.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_passed_over_again_and_again_keeps_the_gap() {
+async fn retries_of_an_unprocessed_request_keep_the_gap() {
     let gap = Duration::from_millis(200);
     let origin = Odd::start(Way::PassOver(h2::Reason::NO_ERROR)).await;
     let proxy = Arc::new(Proxy::start("hosts: { '*': { robots: ignore, crawl_delay: 200ms } }").await);
@@ -503,9 +502,9 @@ async fn what_is_passed_over_again_and_again_keeps_the_gap() {
     assert!(start.elapsed() >= gap * (heads - 1), "{heads} heads within {:?}", start.elapsed());
 }
 
-/// Also where it keeps no gap: a connection that has served nothing is worth no more tries than one that breaks.
+/// Also without a gap: a connection that has served nothing is worth no more attempts than one that breaks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_passes_over_the_first_request_of_each_connection_is_asked_four_times() {
+async fn origin_ignoring_the_first_request_of_each_connection_is_asked_four_times() {
     let origin = Odd::start(Way::PassOver(h2::Reason::NO_ERROR)).await;
     let proxy = Proxy::start("hosts: { '*': { robots: ignore } }").await;
     let client = Client::connect(proxy.address(), &origin.authority()).await;
@@ -514,9 +513,9 @@ async fn who_passes_over_the_first_request_of_each_connection_is_asked_four_time
     assert_eq!(origin.asked.load(Ordering::Relaxed), 4);
 }
 
-/// A head that has to wait for a stream has not left, and what its connection allows it later is no reason to hurry after it.
+/// Its head has not been sent, so the gap starts only when a stream is free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_waits_for_a_stream_of_its_connection_has_not_left() {
+async fn request_waiting_for_a_free_stream_does_not_count_as_sent() {
     let gap = Duration::from_millis(300);
     let (listener, heads) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), Arc::new(Mutex::new(Vec::new())));
     let host = format!("a.localhost:{}", listener.local_addr().unwrap().port());
@@ -578,9 +577,9 @@ const HEADERS: u8 = 0x1;
 const SETTINGS: u8 = 0x4;
 const PING: u8 = 0x6;
 
-/// ENHANCE_YOUR_CALM is the 429 of a connection.
+/// ENHANCE_YOUR_CALM is the 429 of an HTTP/2 connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_origin_that_asks_for_calm_is_left_alone_for_a_while() {
+async fn enhance_your_calm_pauses_the_host() {
     let origin = Odd::start(Way::PassOver(h2::Reason::ENHANCE_YOUR_CALM)).await;
     let proxy = Proxy::start("hosts: { '*': { robots: ignore } }\npace: { max_wait: 500ms }").await;
     let host = origin.authority();
@@ -593,9 +592,9 @@ async fn an_origin_that_asks_for_calm_is_left_alone_for_a_while() {
     assert_eq!(origin.asked.load(Ordering::Relaxed), 1);
 }
 
-/// The client has all that it was told of and asks on: it must not find its connection closed.
+/// The client has its complete answer, so its next request must not find the connection closed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_follows_a_whole_answer_costs_the_client_nothing() {
+async fn data_after_a_complete_h2_answer_keeps_the_client_connection() {
     let origin = Odd::start(Way::TooMuch).await;
     let proxy = Proxy::start(FREE).await;
     let host = origin.authority();
@@ -607,10 +606,10 @@ async fn what_follows_a_whole_answer_costs_the_client_nothing() {
     }
 }
 
-/// A field that HTTP/2 may not carry ends the connection for all who share it. That must not be done to them again and again by
-/// whoever finds a page with one: from then on, it is HTTP/1.1 that is spoken.
+/// A field that is invalid in HTTP/2 ends the connection for all who share it. A client that knows such a page must not
+/// repeat that: afterwards, the host is asked over HTTP/1.1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_that_ends_the_connection_of_all_does_so_once() {
+async fn page_with_a_field_invalid_in_http2_ends_the_shared_connection_only_once() {
     let origin = Odd::start(Way::BadField).await;
     let proxy = Proxy::start(FREE).await;
     let (host, url) = (origin.authority(), format!("https://{}/x", origin.authority()));
@@ -629,9 +628,9 @@ async fn a_page_that_ends_the_connection_of_all_does_so_once() {
     assert_eq!(origin.asked.load(Ordering::Relaxed), 2, "over HTTP/2");
 }
 
-/// Where a request ends it, by the origin's word, the next ones cannot.
+/// If the origin says that a request ended the connection, later requests use HTTP/1.1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_origin_that_ends_the_connection_of_all_for_a_request_does_so_once() {
+async fn origin_ending_the_shared_connection_for_a_request_does_so_only_once() {
     let origin = Odd::start(Way::Offended).await;
     let proxy = Proxy::start(FREE).await;
     let (host, url) = (origin.authority(), format!("https://{}/x", origin.authority()));
@@ -644,7 +643,7 @@ async fn an_origin_that_ends_the_connection_of_all_for_a_request_does_so_once() 
     assert_eq!(origin.asked.load(Ordering::Relaxed), 1, "over HTTP/2");
 }
 
-/// nginx ends the connection for a field of more than 4 or 8 KiB, as it is set up by default.
+/// By default, nginx ends the connection for a field of more than 4 or 8 KiB.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_head_uses_kept_http1_connection_or_own_http2_connection() {
     for alpn in [Alpn::Both, Alpn::H2] {
@@ -687,7 +686,7 @@ async fn large_head_uses_kept_http1_connection_or_own_http2_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upload_that_is_not_read_stops_no_other() {
+async fn upload_that_is_not_read_does_not_stall_others() {
     let origin = Odd::start(Way::One).await;
     let shared = Odd::start(Way::GoAway(1000)).await;
     for origin in [&shared, &origin] {
@@ -713,7 +712,7 @@ async fn an_upload_that_is_not_read_stops_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_does_a_robots_txt() {
+async fn robots_txt_with_a_field_invalid_in_http2_is_retried_over_http1() {
     let origin = Odd::start(Way::BadField).await;
     // The second, by its count.
     origin.asked.store(1, Ordering::Relaxed);
@@ -727,7 +726,7 @@ async fn so_does_a_robots_txt() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_http2_may_not_carry_is_called_malformed_where_there_is_nothing_else() {
+async fn field_invalid_in_http2_from_an_h2_only_origin_is_reported_as_malformed() {
     let origin = Odd::start(Way::BadFieldAlone).await;
     let proxy = Proxy::start(FREE).await;
     let host = origin.authority();
@@ -741,9 +740,9 @@ async fn what_http2_may_not_carry_is_called_malformed_where_there_is_nothing_els
     }
 }
 
-/// It has not closed anything.
+/// The origin has not closed the connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_contradicts_itself_is_malformed() {
+async fn contradictory_h2_answer_is_malformed() {
     for has_status in [false, true] {
         let origin = Odd::start(Way::Cut { has_status }).await;
         let proxy = Proxy::start(FREE).await;
@@ -756,7 +755,7 @@ async fn an_answer_that_contradicts_itself_is_malformed() {
     }
 }
 
-/// RFC 9113 §8.6: it has no place in HTTP/2, neither before a page nor before a robots.txt.
+/// RFC 9113 §8.6 excludes 101 from HTTP/2, both before a page and before a robots.txt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_101_over_http2_is_malformed() {
     for (rules, status, says) in
@@ -778,9 +777,9 @@ async fn a_101_over_http2_is_malformed() {
     }
 }
 
-/// The h2 crate takes them for nothing, where RFC 9113 §8.1 has the whole answer for malformed.
+/// The h2 crate ignores it, although RFC 9113 §8.1 makes the answer malformed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_status_in_trailers_goes_no_further() {
+async fn status_in_h2_trailers_is_not_forwarded() {
     let origin = Odd::start(Way::TrailingStatus).await;
     let proxy = Proxy::start(FREE).await;
     let host = origin.authority();
@@ -796,9 +795,9 @@ async fn a_status_in_trailers_goes_no_further() {
     }
 }
 
-/// Some origins end the connection, which is everybody's, for a value that white space surrounds (RFC 9113 §8.2.1).
+/// Some origins end the shared connection for a value with surrounding white space (RFC 9113 §8.2.1).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn white_space_around_a_client_s_values_goes_no_further() {
+async fn white_space_around_field_values_is_not_forwarded() {
     let origin = Origin::tls_site(Alpn::H2, "").await;
     let proxy = Proxy::start(FREE).await;
     let mut asked = request("POST", &origin.url("/x"));
@@ -809,9 +808,9 @@ async fn white_space_around_a_client_s_values_goes_no_further() {
     assert_eq!(origin.log.one("/x").field("x-note"), Some("hello"));
 }
 
-/// Over HTTP/1.1 what follows it would be the answer to the next request, whichever site that is for.
+/// Over HTTP/1.1, the client would read it as the answer to its next request, possibly to another site.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_follows_an_answer_without_content_goes_no_further() {
+async fn content_after_a_204_or_304_over_http2_is_not_forwarded() {
     let site = Origin::site("").await;
     let proxy = Proxy::start(FREE).await;
     for (in_table, status, lengths) in [(0x89, 204, vec![]), (0x8b, 304, vec!["6"])] {
@@ -830,9 +829,8 @@ async fn what_follows_an_answer_without_content_goes_no_further() {
 
 const FORGED: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged";
 
-/// It has all that it was told of, as it leaves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn curl_that_has_all_of_its_answer_is_not_recorded_as_gone() {
+async fn client_that_leaves_with_a_complete_answer_is_not_recorded_as_gone() {
     let origin = Odd::start(Way::LateEnd).await;
     let proxy = Proxy::start(FREE).await;
     for version in ["--http2", "--http1.1"] {
@@ -844,9 +842,9 @@ async fn curl_that_has_all_of_its_answer_is_not_recorded_as_gone() {
     assert_eq!(ended(), (2, 0));
 }
 
-/// This origin sends content and trailers back.
+/// The origin echoes content and trailers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_retry_has_the_trailers_too() {
+async fn retry_includes_the_trailers() {
     let origin = Odd::start(Way::Refuse).await;
     let proxy = Proxy::start("hosts: { '*': { robots: ignore } }").await;
     let host = origin.authority();
@@ -862,7 +860,7 @@ async fn a_retry_has_the_trailers_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_retry_that_would_wait_too_long_learns_when_its_turn_is() {
+async fn retry_over_max_wait_is_refused_with_retry_after() {
     let origin = Odd::start(Way::Refuse).await;
     let proxy = Proxy::start("hosts: { '*': { robots: ignore, crawl_delay: 30s } }\npace: { max_wait: 1s }").await;
     let host = origin.authority();
@@ -873,9 +871,9 @@ async fn a_retry_that_would_wait_too_long_learns_when_its_turn_is() {
     assert!(refused.field("retry-after").is_some());
 }
 
-/// Those that stop reading take no other's window: neither at the origin nor at the client.
+/// They use up nobody else's flow-control window, neither at the origin nor at the client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_that_stop_freeze_nobody_else() {
+async fn stalled_readers_do_not_stall_others() {
     let origin = Origin::https(Alpn::H2, |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         "/huge" => Reply::pattern(1 << 30),
@@ -903,10 +901,10 @@ async fn readers_that_stop_freeze_nobody_else() {
     drop((stalled, streams));
 }
 
-/// Its settings say how many streams it takes, whether it answers PINGs or not; where they say one, each of the others has a
-/// connection of its own. Nobody waits for the end of another's stream.
+/// Its SETTINGS give the number of concurrent streams, whether it answers PINGs or not. If the number is one,
+/// each further request gets its own connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_answers_no_ping_holds_nobody_up() {
+async fn origin_that_answers_no_ping_does_not_block_streams() {
     for one in [false, true] {
         let origin = Odd::start(Way::Mute { one }).await;
         let proxy = Proxy::start(FREE).await;

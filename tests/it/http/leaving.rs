@@ -27,7 +27,7 @@ async fn stalling(head: &'static str) -> RawOrigin {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_gone_while_its_answer_stalls_is_not_waited_for() {
+async fn client_gone_during_a_stalled_answer_is_noticed() {
     let mut all = Vec::new();
     for head in [
         "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome",
@@ -53,7 +53,7 @@ async fn who_has_gone_while_its_answer_stalls_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_closed_its_half_is_served_as_long_as_bytes_move() {
+async fn half_closed_client_is_served_while_bytes_move() {
     let pieces = ["one ", "two ", "three ", "four ", "five"];
     let origin = Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
@@ -67,9 +67,9 @@ async fn who_has_closed_its_half_is_served_as_long_as_bytes_move() {
     assert_eq!(client.response().await.text(), pieces.concat());
 }
 
-/// While its system's buffers are full, nothing shows what it reads.
+/// While the client's socket buffers are full, the proxy cannot see whether it reads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_closed_its_half_may_read_as_slowly_as_others() {
+async fn half_closed_client_may_read_slowly() {
     const LENGTH: u64 = 32 << 20;
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
@@ -84,9 +84,9 @@ async fn who_has_closed_its_half_may_read_as_slowly_as_others() {
     assert!(client.rest().await.len() as u64 > LENGTH);
 }
 
-/// One interim answer shows whether it is still there; more of them would say nothing more.
+/// One interim answer shows whether the client is still there; more would add nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_closed_its_half_hears_of_it_once() {
+async fn half_closed_client_gets_one_interim_answer_as_a_probe() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => Reply::text("slowly").after(Duration::from_secs(3)),
@@ -104,7 +104,7 @@ async fn who_has_closed_its_half_hears_of_it_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_leaves_while_it_waits_is_noticed() {
+async fn client_leaving_while_waiting_is_noticed() {
     let origin = stalling("").await;
     let proxy = Proxy::start(LONG).await;
     let asked = get(&origin.url("/x"), &origin.authority("a.localhost"));
@@ -117,9 +117,9 @@ async fn who_leaves_while_it_waits_is_noticed() {
     }
 }
 
-/// The proxy's own buffers are full by then, so that reading the rest of the body does not show it.
+/// The proxy's buffers are full by then, so reading the body does not reveal that the client has left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_leaves_an_upload_that_the_origin_does_not_read_gives_its_turn_to_the_next() {
+async fn client_leaving_a_blocked_upload_frees_its_slot() {
     let origin = RawOrigin::start(|mut stream, _| async move {
         let mut heard = [0; 4];
         let _ = stream.read_exact(&mut heard).await;
@@ -150,10 +150,10 @@ async fn who_leaves_an_upload_that_the_origin_does_not_read_gives_its_turn_to_th
     }
 }
 
-/// The reset and the answer's head pass each other: in some of these tries at the very moment. The host has one turn, which each request
-/// after the first has because the one before gave it back.
+/// The reset and the answer's head cross, in some rounds at the same moment. The host has one slot, so each later request
+/// needs the slot of the one before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_that_is_reset_as_its_answer_comes_downloads_nothing_and_gives_its_turn_back() {
+async fn stream_reset_as_its_answer_arrives_frees_its_slot_without_downloading() {
     let origin = Origin::https(Alpn::H1, |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => Reply::pattern(1 << 40),
@@ -171,7 +171,7 @@ async fn a_stream_that_is_reset_as_its_answer_comes_downloads_nothing_and_gives_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn curl_that_is_killed_is_not_waited_for() {
+async fn killed_curl_is_noticed() {
     let origin = stalling("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await;
     let proxy = Proxy::start(LONG).await;
     let page = proxy.curl(&["--max-time", "1", &origin.url("/x")]).await;
@@ -180,7 +180,7 @@ async fn curl_that_is_killed_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_of_http_1_0_that_has_closed_its_half_is_answered_in_plain() {
+async fn half_closed_http_1_0_client_gets_no_interim_answer() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
     let mut client = Client::open(proxy.address()).await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 const DATE: &str = "Mon, 01 Jan 2024 00:00:00 GMT";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn status_fields_and_coded_bodies_pass_as_they_are() {
+async fn status_fields_and_encoded_bodies_pass_unchanged() {
     const BODY: &[u8] = b"\x1f\x8bnot really gzip\0\xff";
     let origin = Origin::http(|_| {
         Reply::status(418)
@@ -37,7 +37,7 @@ async fn status_fields_and_coded_bodies_pass_as_they_are() {
 
 /// RFC 9110 §6.6.1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_without_a_date_has_that_of_its_arrival() {
+async fn answer_without_date_gets_its_arrival_time() {
     let plain = Origin::http(|_| Reply::text("x")).await;
     let tls = Origin::https(Alpn::Both, |_| Reply::text("x")).await;
     let proxy = Proxy::start("").await;
@@ -55,7 +55,7 @@ async fn an_answer_without_a_date_has_that_of_its_arrival() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_origin_s_date_stays() {
+async fn date_of_the_origin_is_kept() {
     let plain = Origin::http(|_| Reply::text("x").field("Date", DATE)).await;
     let tls = Origin::https(Alpn::Both, |_| Reply::text("x").field("date", DATE)).await;
     let proxy = Proxy::start("").await;
@@ -108,7 +108,7 @@ async fn every_method_and_its_body_pass() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_http_1_0_client_is_not_sent_chunks() {
+async fn http_1_0_client_gets_no_chunked_body() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         "/length" => Reply::text("body"),
@@ -131,7 +131,7 @@ async fn an_http_1_0_client_is_not_sent_chunks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_http_1_0_request_without_host_is_served_by_its_uri() {
+async fn http_1_0_request_without_host_uses_its_uri() {
     let origin = Origin::site("User-agent: *\nDisallow: /no\n").await;
     let proxy = Proxy::start("").await;
     for (target, status) in [("/yes", 200), ("/no", 403)] {
@@ -180,7 +180,7 @@ async fn interim_responses_do_not_end_the_exchange() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upgrade_that_nobody_asked_for_is_502() {
+async fn unsolicited_101_is_502() {
     let unsolicited = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: evil\r\nConnection: Upgrade\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n";
     let origin =
         Origin::http(move |seen| if seen.path() == "/x" { Reply::raw(unsolicited) } else { Reply::text("") }).await;
@@ -191,7 +191,7 @@ async fn an_upgrade_that_nobody_asked_for_is_502() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cookie_crumbs_of_h2_are_one_field_on_http_1() {
+async fn h2_cookie_crumbs_are_joined_for_http1() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
     let client = proxy.h2(&origin, "a.localhost").await;
@@ -205,7 +205,7 @@ async fn cookie_crumbs_of_h2_are_one_field_on_http_1() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pieces_pass_as_they_come() {
+async fn pieces_of_a_body_are_forwarded_immediately() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => Reply::drip(&["first", "second"], Duration::from_secs(2)),
@@ -222,7 +222,7 @@ async fn pieces_pass_as_they_come() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_may_have_been_acted_on_is_not_sent_twice() {
+async fn unsafe_request_that_may_have_been_processed_is_not_resent() {
     // A kept connection may end just as a request is sent on it (RFC 9112 §9.3.1.1, RFC 9110 §9.2.2).
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("").then_close(),
@@ -243,7 +243,7 @@ async fn what_may_have_been_acted_on_is_not_sent_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn max_forwards_is_counted_down_and_at_0_the_request_ends_here() {
+async fn max_forwards_is_decremented_and_0_is_answered_by_the_proxy() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");

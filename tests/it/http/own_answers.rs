@@ -4,7 +4,7 @@ use crate::support::client::get;
 use crate::support::h2_client::request;
 use crate::support::{Alpn, Binary, Client, H2Client, Origin, Proxy, eventually};
 
-/// As large as most sites' would be if they tried.
+/// A robots.txt near the size limit.
 fn large_robots() -> String {
     let mut text = "User-agent: *\nDisallow: /no\n".to_owned();
     while text.len() < 490_000 {
@@ -14,7 +14,7 @@ fn large_robots() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_copies_that_nobody_reads_take_the_room_of_one() {
+async fn thousand_unread_robots_copies_share_one_buffer_over_h2() {
     let robots = large_robots();
     let origin = Origin::tls_site(Alpn::Both, &robots).await;
     let binary = Binary::serve("").await;
@@ -46,7 +46,7 @@ async fn a_thousand_copies_that_nobody_reads_take_the_room_of_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_do_they_over_http1() {
+async fn unread_robots_copies_share_one_buffer_over_http1() {
     let robots = large_robots();
     let origin = Origin::site(&robots).await;
     let binary = Binary::serve("").await;
@@ -66,7 +66,7 @@ async fn nor_do_they_over_http1() {
     }
     let grown = (binary.peak_kib() - before) / 1024;
     assert!(grown < 60, "{grown} MiB more for 200 that do not read");
-    // Whoever reads on has all of them.
+    // A client that reads gets all answers.
     let mut reader = clients.pop().expect("there are some");
     let mut rest = 0;
     reader
@@ -81,7 +81,7 @@ async fn nor_do_they_over_http1() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_does_not_read_one_loses_its_stream() {
+async fn client_that_does_not_read_a_robots_copy_loses_its_stream() {
     let origin = Origin::tls_site(Alpn::Both, &large_robots()).await;
     let proxy = Proxy::start("limits: { read_timeout: 1s }").await;
     let client = proxy.h2(&origin, "a.localhost").await;
@@ -107,7 +107,7 @@ async fn who_does_not_read_one_loses_its_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refusal_is_sent_as_windows_open_too() {
+async fn refusal_body_obeys_h2_flow_control() {
     let origin = Origin::site("User-agent: *\nDisallow: /no\n").await;
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;

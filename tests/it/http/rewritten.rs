@@ -1,4 +1,4 @@
-//! How a message is framed is said anew on each side (RFC 9112 §7): nothing of the sender's framing is handed on.
+//! Each side of the proxy frames messages anew (RFC 9112 §7): the sender's framing is not forwarded.
 
 use crate::support::client::get;
 use crate::support::message::{find, lossy};
@@ -34,7 +34,7 @@ async fn noting(end: &'static str, answer: &'static str) -> (RawOrigin, Arc<Mute
 const FREE: &str = "hosts: { '*': { robots: ignore } }";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn chunks_of_a_request_are_cut_anew() {
+async fn request_bodies_are_rechunked() {
     let (origin, heard) = noting("\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
     let proxy = Proxy::start(FREE).await;
     let host = origin.authority("a.localhost");
@@ -59,7 +59,7 @@ async fn chunks_of_a_request_are_cut_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn chunks_of_an_answer_are_cut_anew() {
+async fn answer_bodies_are_rechunked() {
     let answer = Box::leak(format!("HTTP/1.1 200 OK\r\ntransfer-encoding:  Chunked\r\n\r\n{CHUNKS}").into_boxed_str());
     let (origin, _) = noting("\r\n\r\n", answer).await;
     let proxy = Proxy::start(FREE).await;
@@ -73,7 +73,7 @@ async fn chunks_of_an_answer_are_cut_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_length_is_written_anew() {
+async fn content_length_is_normalised() {
     let (origin, _) = noting("\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0002\r\n\r\nok").await;
     let proxy = Proxy::start(FREE).await;
     let host = origin.authority("a.localhost");
@@ -84,9 +84,9 @@ async fn a_length_is_written_anew() {
     }
 }
 
-/// Many small chunks that come together go out together: what is written is counted by what the other side has to read.
+/// Chunks that arrive together are sent together, counted by the bytes that the receiver has to read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_large_body_in_small_chunks_comes_whole() {
+async fn large_body_in_small_chunks_is_complete() {
     let body: String = (0..20_000).map(|number| format!("a;e={number}\r\n{number:010}\r\n")).collect();
     let answer =
         Box::leak(format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}0\r\n\r\n").into_boxed_str());
@@ -97,7 +97,7 @@ async fn a_large_body_in_small_chunks_comes_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_expectation_is_one_100_continue_or_417() {
+async fn any_expectation_except_a_single_100_continue_is_417() {
     let (origin, tls) = (Origin::site("").await, Origin::tls_site(Alpn::Both, "").await);
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");
@@ -133,9 +133,9 @@ async fn an_expectation_is_one_100_continue_or_417() {
     assert_eq!((origin.log.count("/x"), tls.log.count("/x")), (0, 0));
 }
 
-/// RFC 9110 §10.1.1: without a body, or in HTTP/1.0, it means nothing, and does not go on.
+/// RFC 9110 §10.1.1: without a body, or in HTTP/1.0, Expect has no effect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_expectation_that_means_nothing_ends_here() {
+async fn expectation_without_effect_is_not_forwarded() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");
@@ -154,9 +154,9 @@ async fn an_expectation_that_means_nothing_ends_here() {
     assert_eq!(went_on, [Some("100-continue".to_owned()), None, None, None]);
 }
 
-/// What reaches an application as a variable has `_` for `-`: some take these for the fields that frame the request.
+/// Applications get fields as variables with `_` for `-`: some take the variants for the fields that frame the request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_twin_of_a_field_that_frames_goes_on() {
+async fn underscore_variants_of_framing_fields_are_removed() {
     let (origin, tls) = (Origin::site("").await, Origin::tls_site(Alpn::H2, "").await);
     let proxy = Proxy::start("").await;
     let twins = [

@@ -48,7 +48,7 @@ fn chunked(url: &str, host: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn trailers_on_http_1_leave_bodies_and_connections_in_order() {
+async fn trailers_on_http1_keep_bodies_and_connections_intact() {
     let origin = Origin::http(with_trailers).await;
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
@@ -85,7 +85,7 @@ async fn trailers_pass_from_http_1() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn http_1_0_knows_no_trailers() {
+async fn http_1_0_client_gets_no_trailers() {
     let origin = Origin::http(with_trailers).await;
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
@@ -94,7 +94,7 @@ async fn http_1_0_knows_no_trailers() {
     assert!(all.ends_with("\r\n\r\nbody") && all.contains("Connection: close\r\n"), "{all}");
 }
 
-/// What no trailer may say, or nobody but us (RFC 9110 §6.5.1); the last is said by another, and passes.
+/// Fields that are forbidden in trailers, or reserved to us (RFC 9110 §6.5.1); the last names another proxy, and passes.
 const FORBIDDEN: [(&str, &str); 7] = [
     ("keep-alive", "timeout=5"),
     ("set-cookie", "a=b"),
@@ -106,11 +106,11 @@ const FORBIDDEN: [(&str, &str); 7] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_no_trailer_may_say_goes_no_further() {
+async fn forbidden_trailers_are_not_forwarded() {
     let answer = |seen: &Seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => {
-            // What HTTP/2 knows nothing of makes the message malformed there.
+            // In HTTP/2, Keep-Alive would make the message malformed.
             let forbidden = FORBIDDEN.iter().filter(|it| seen.protocol == Protocol::Http1 || it.0 != "keep-alive");
             let reply = forbidden.fold(Reply::text("body"), |reply, (name, value)| reply.trailer(name, value));
             reply.trailer("x-sum", "9").trailer("proxy-status", "other; received-status=200")
@@ -164,9 +164,9 @@ async fn what_no_trailer_may_say_goes_no_further() {
     }
 }
 
-/// Those of a request's head, behind its body. Where they follow other fields, the request is malformed.
+/// The pseudo-fields are those of a request. If they follow other fields, the request is malformed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pseudo_fields_in_the_trailers_of_a_request_go_no_further() {
+async fn pseudo_fields_in_request_trailers_are_not_forwarded() {
     let origin = Origin::https(Alpn::Both, with_trailers).await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");

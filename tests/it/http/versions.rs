@@ -1,9 +1,9 @@
-//! Which version of HTTP the origin is spoken to in: the client's own, where both can.
+//! The HTTP version to the origin: that of the client, if the origin supports it.
 
 use crate::support::{Alpn, Origin, Protocol, Proxy};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_client_is_carried_in_its_own_version_over_the_connection_that_robots_txt_came_by() {
+async fn request_uses_the_clients_http_version_and_the_connection_of_robots_txt() {
     for (alpn, protocol) in [(&[b"http/1.1".as_slice()], Protocol::Http1), (&[b"h2".as_slice()], Protocol::Http2)] {
         let origin = Origin::tls_site(Alpn::Both, "User-agent: *\nDisallow: /no\n").await;
         let proxy = Proxy::start("").await;
@@ -18,9 +18,9 @@ async fn each_client_is_carried_in_its_own_version_over_the_connection_that_robo
     }
 }
 
-/// It is asked for HTTP/1.1 once, and refuses.
+/// The origin is asked for HTTP/1.1 once, and refuses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_origin_that_speaks_http2_alone_is_reached_by_each_client() {
+async fn http2_only_origin_is_reached_by_http1_and_http2_clients() {
     let origin = Origin::tls_site(Alpn::H2, "").await;
     let proxy = Proxy::start("").await;
     let url = origin.url("/page");
@@ -33,7 +33,7 @@ async fn an_origin_that_speaks_http2_alone_is_reached_by_each_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_origin_that_speaks_http1_alone_is_reached_by_each_client() {
+async fn http1_only_origin_is_reached_by_http1_and_http2_clients() {
     for alpn in [Alpn::H1, Alpn::None] {
         let origin = Origin::tls_site(alpn, "").await;
         let proxy = Proxy::start("").await;

@@ -10,7 +10,7 @@ async fn origins() -> (Origin, Origin) {
         "/robots.txt" => Reply::text(ROBOTS),
         _ => Reply::websocket().field("X-Origin", "yes"),
     };
-    // The TLS origin would rather speak h2, in which there is no such upgrade.
+    // The TLS origin prefers h2, which has no Upgrade.
     (Origin::http(handler).await, Origin::https(Alpn::Both, handler).await)
 }
 
@@ -25,14 +25,14 @@ async fn echoes(client: Client, target: &str, host: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_absolute_form() {
+async fn websocket_in_absolute_form_works() {
     let (plain, _) = origins().await;
     let proxy = Proxy::start("").await;
     echoes(proxy.client().await, &plain.url("/ws"), &plain.authority("a.localhost")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inside_connect() {
+async fn websocket_inside_connect_works() {
     let (plain, _) = origins().await;
     let proxy = Proxy::start("").await;
     let host = plain.authority("a.localhost");
@@ -40,7 +40,7 @@ async fn inside_connect() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inside_intercepted_tls() {
+async fn websocket_inside_intercepted_tls_works() {
     let (_, tls) = origins().await;
     let proxy = Proxy::start("").await;
     let client = proxy.tls(&tls, "a.localhost", &[b"http/1.1"]).await;
@@ -49,7 +49,7 @@ async fn inside_intercepted_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disallowed_one_is_refused_like_any_request() {
+async fn disallowed_websocket_is_refused() {
     let (plain, tls) = origins().await;
     let proxy = Proxy::start("").await;
     let host = plain.authority("a.localhost");
@@ -66,7 +66,7 @@ async fn a_disallowed_one_is_refused_like_any_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_origin_may_decline() {
+async fn origin_can_decline_a_websocket() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
     let declined = WebSocket::open(proxy.client().await, &origin.url("/ws"), &origin.authority("a.localhost")).await;
@@ -74,9 +74,9 @@ async fn an_origin_may_decline() {
     assert_eq!(head.status(), 200);
 }
 
-/// What an origin answers to a handshake in place of 101, and what the client is to see of it.
+/// Each case: the origin's answer to a handshake, and the body that the client should get.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_declining_answer_is_handed_on_as_it_is_framed() {
+async fn declining_answer_keeps_its_framing() {
     for (bytes, body) in [
         ("HTTP/1.1 403 No\r\nContent-Length: 4\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nnope", "nope"),
         (
@@ -103,7 +103,7 @@ async fn a_declining_answer_is_handed_on_as_it_is_framed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bad_answer_to_a_handshake_is_502_and_the_client_may_go_on() {
+async fn invalid_answer_to_a_handshake_is_502_and_keeps_the_connection() {
     for (bytes, status, error) in [
         ("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n", 502, "http_protocol_error"),
         ("HTTP/1.1 101 Switching Protocols\r\n\r\n", 502, "http_protocol_error"),
@@ -124,7 +124,7 @@ async fn a_bad_answer_to_a_handshake_is_502_and_the_client_may_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_origin_that_says_nothing_is_504_and_one_that_is_gone_502() {
+async fn silent_origin_is_504_and_closed_one_502() {
     let silent = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(ROBOTS),
         _ => Reply::silence(),
@@ -150,7 +150,7 @@ async fn an_origin_that_says_nothing_is_504_and_one_that_is_gone_502() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_origin_says_at_once_is_not_lost() {
+async fn data_sent_with_the_101_is_kept() {
     let hello = "HTTP/1.1 101 Switching Protocols\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n\r\n\x02\x05hello";
     let origin = said(hello).await;
     let proxy = Proxy::start("").await;
@@ -161,7 +161,7 @@ async fn what_the_origin_says_at_once_is_not_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_would_wait_too_long_or_is_reported_is_recorded_like_any_request() {
+async fn websocket_obeys_max_wait_and_report_mode() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nDisallow: /ws\n"),
         _ => Reply::websocket(),
@@ -195,7 +195,7 @@ fn handshake(origin: &Origin) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn either_end_s_going_away_ends_the_other() {
+async fn either_side_closing_ends_the_other() {
     let (plain, _) = origins().await;
     let proxy = Proxy::start("").await;
     let (mut socket, _) =
@@ -211,7 +211,7 @@ async fn either_end_s_going_away_ends_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_but_a_websocket_is_upgraded() {
+async fn only_websocket_upgrades_are_accepted() {
     // In h2c a client could ask for whatever robots.txt disallows, and nobody would read it.
     let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
     let origin = Origin::http(move |seen| match seen.path().as_str() {
@@ -238,7 +238,7 @@ async fn nothing_but_a_websocket_is_upgraded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_counts_as_sent_and_what_never_left_does_not() {
+async fn websocket_is_counted_as_one_sent_request() {
     let (plain, _) = origins().await;
     let binary = Binary::serve("admin: { address: '127.0.0.1:0' }").await;
     let host = plain.authority("a.localhost");

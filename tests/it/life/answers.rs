@@ -5,7 +5,7 @@ use crate::support::{Proxy, Reply};
 use std::time::{Duration, SystemTime};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_class_of_status_means_what_the_rfc_says() {
+async fn status_classes_of_robots_txt_follow_rfc_9309() {
     let proxy = Proxy::start("").await;
     for (status, means) in [
         (200, Means::Rules),
@@ -13,7 +13,7 @@ async fn each_class_of_status_means_what_the_rfc_says() {
         // A download that succeeds (RFC 9309 §2.3.1.1), though "accepted" may mean that there will be another file.
         (202, Means::Rules),
         (203, Means::Rules),
-        // They have no content, whatever comes with them.
+        // These statuses have no content, whatever follows the head.
         (204, Means::AllowAll),
         // A part of nothing in particular; what some requests of WebDAV have done; a difference from something (RFC 3229).
         (206, Means::Unreachable),
@@ -46,14 +46,14 @@ async fn each_class_of_status_means_what_the_rfc_says() {
     ] {
         let origin = origin(move |_| Reply::status(status).body(KEEP_OUT)).await;
         assert_eq!(meaning(&proxy, &origin).await, means, "status {status}");
-        // One that could be the fault of how it was asked is asked again.
+        // An answer that may be caused by the form of the request is retried.
         assert_eq!(origin.log.count("/robots.txt"), if status == 400 { 2 } else { 1 }, "status {status}");
     }
 }
 
-/// A page that asks who is there says nothing of the rules, whatever its status.
+/// A challenge page contains no rules, whatever its status.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_challenge_in_its_place_is_no_answer() {
+async fn challenge_in_place_of_robots_txt_is_unreachable() {
     let proxy = Proxy::start("").await;
     for (field, value) in
         [("cf-mitigated", "challenge"), ("X-Amzn-Waf-Action", "challenge"), ("x-amzn-waf-action", "Captcha ")]
@@ -77,7 +77,7 @@ async fn a_challenge_in_its_place_is_no_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_part_of_a_file_is_no_file_unless_it_is_the_whole() {
+async fn partial_content_counts_only_if_it_is_the_whole_file() {
     let proxy = Proxy::start("").await;
     let length = KEEP_OUT.len();
     for (range, means) in [
@@ -90,7 +90,7 @@ async fn a_part_of_a_file_is_no_file_unless_it_is_the_whole() {
         (format!("lines 0-{}/{length}", length - 1), Means::Unreachable),
         ("bytes 0-18446744073709551615/0".to_owned(), Means::Unreachable),
         ("bytes 0-/".to_owned(), Means::Unreachable),
-        // It says that there is more than has come, or less.
+        // The stated length is longer or shorter than the body.
         (format!("bytes 0-{length}/{}", length + 1), Means::Unreachable),
         ("bytes 0-9/10".to_owned(), Means::Unreachable),
     ] {
@@ -101,7 +101,7 @@ async fn a_part_of_a_file_is_no_file_unless_it_is_the_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn interim_answers_are_not_the_answer() {
+async fn interim_answers_before_robots_txt_are_skipped() {
     let hints = "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n";
     let length = KEEP_OUT.len();
     let answer = format!("{hints}{hints}HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{KEEP_OUT}");
@@ -143,7 +143,7 @@ async fn retry_after_is_obeyed_as_seconds_and_as_date_up_to_an_hour() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_without_an_address_is_unreachable() {
+async fn host_without_an_address_is_unreachable() {
     let proxy = Proxy::start("").await;
     let refused = proxy.get("http://nowhere.invalid/open").await;
     assert_eq!(refused.status(), 503, "{}", refused.text());

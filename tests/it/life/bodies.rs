@@ -33,7 +33,7 @@ fn bomb(mebibytes: usize) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_framing_is_read() {
+async fn robots_txt_is_read_in_every_framing() {
     let proxy = Proxy::start("").await;
     let (length, text) = (KEEP_OUT.len(), KEEP_OUT);
     let replies = [
@@ -65,7 +65,7 @@ async fn every_framing_is_read() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_robots_txt_has_no_rules() {
+async fn body_that_is_not_a_robots_txt_has_no_rules() {
     let proxy = Proxy::start("").await;
     for (name, body) in [
         ("empty", Vec::new()),
@@ -77,7 +77,7 @@ async fn what_is_no_robots_txt_has_no_rules() {
     }
 }
 
-/// As a text editor of Windows saves it under the name "Unicode".
+/// The encoding that Windows text editors call "Unicode".
 fn utf16(bytes: fn(u16) -> [u8; 2]) -> Vec<u8> {
     format!("\u{feff}{KEEP_OUT}").encode_utf16().flat_map(bytes).collect()
 }
@@ -98,9 +98,9 @@ async fn utf16_is_decoded() {
     }
 }
 
-/// What is not ASCII at its beginning makes no other encoding of a file; and what nobody can read is not without rules.
+/// Non-ASCII characters at the beginning do not hide the encoding; an unreadable file is not a file without rules.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_of_two_and_four_bytes_a_letter_are_decoded_or_close_the_site() {
+async fn utf16_and_utf32_files_are_decoded_or_disallow_everything() {
     let proxy = Proxy::start("").await;
     let encoded = |text: &str| {
         let two = |bytes: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(bytes).collect::<Vec<u8>>();
@@ -115,7 +115,7 @@ async fn files_of_two_and_four_bytes_a_letter_are_decoded_or_close_the_site() {
     }
     let [le, be, wide, _] = encoded(KEEP_OUT);
     let text = KEEP_OUT.as_bytes();
-    // As a file that is appended to by a program with another idea of text, or sent as lines of bytes.
+    // Models a file that a program with another encoding has appended to.
     for (name, body) in [
         ("text and UTF-16", [text, &le[..]].concat()),
         ("a byte and UTF-16", [b"\n", &le[..]].concat()),
@@ -132,9 +132,9 @@ async fn files_of_two_and_four_bytes_a_letter_are_decoded_or_close_the_site() {
     }
 }
 
-/// It has no rules in any language, and its owner may not know.
+/// HTML contains no rules, and the site's owner may not know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn html_in_its_place_is_warned_of_once_for_each_host() {
+async fn html_in_place_of_robots_txt_is_warned_of_once_per_host() {
     for kind in ["text/plain", "text/html; charset=utf-8"] {
         let page = "\n<!DOCTYPE html><html><title>Not here</title></html>";
         let origin = origin(move |_| Reply::text(page).field("Content-Type", kind)).await;
@@ -158,7 +158,7 @@ async fn html_in_its_place_is_warned_of_once_for_each_host() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn codings_are_undone_in_their_order_and_unknown_ones_are_no_answer() {
+async fn content_codings_are_decoded_in_order_and_unknown_ones_are_unreachable() {
     let proxy = Proxy::start("").await;
     let text = KEEP_OUT.as_bytes();
     for (coding, body, means) in [
@@ -171,7 +171,7 @@ async fn codings_are_undone_in_their_order_and_unknown_ones_are_no_answer() {
         ("br, gzip", gzip(&br(text)), Means::Rules),
         ("zstd, br, gzip", gzip(&br(&zstd(text))), Means::Rules),
         ("gzip", [gzip(&text[..10]), gzip(&text[10..])].concat(), Means::Rules),
-        // As it lies on the disk, whatever is said of it.
+        // A compressed file on the site's disk, sent without Content-Encoding.
         ("", gzip(&gzip(text)), Means::Rules),
         ("identity", gzip(text), Means::Rules),
         (" ,", gzip(text), Means::Rules),
@@ -180,12 +180,12 @@ async fn codings_are_undone_in_their_order_and_unknown_ones_are_no_answer() {
         ("gzip", text.to_vec(), Means::Unreachable),
         ("gzip", gzip(text)[..20].to_vec(), Means::Unreachable),
         ("zstd", zstd(text)[..20].to_vec(), Means::Unreachable),
-        // It is not what it says, and can be read.
+        // Plain text with a wrong Content-Encoding can be read.
         ("compress", text.to_vec(), Means::Rules),
         ("aws-chunked", text.to_vec(), Means::Rules),
         ("utf-8", text.to_vec(), Means::Rules),
         ("UTF-16", utf16(u16::to_le_bytes), Means::Rules),
-        // It cannot: these are rules that nobody knows, and not none.
+        // Really compressed, the file cannot be read: its rules are unknown, not missing.
         ("compress", b"\x1f\x9d\x90".to_vec(), Means::Unreachable),
         ("xz", b"\xfd7zXZ\0\0\x04\xe6\xd6\xb4\x46".to_vec(), Means::Unreachable),
         ("lz4", b"\x04\x22\x4d\x18\x64\x40\xa7".to_vec(), Means::Unreachable),
@@ -203,7 +203,7 @@ async fn codings_are_undone_in_their_order_and_unknown_ones_are_no_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bombs_are_cut_where_the_limit_is() {
+async fn compression_bombs_are_cut_at_max_size() {
     let proxy = Proxy::start("").await;
     let whole = bomb(300);
     let (gzipped, br, zstd) = (gzip(&whole), br(&whole), zstd(&whole));
@@ -219,7 +219,7 @@ async fn bombs_are_cut_where_the_limit_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_counts_up_to_512_000_bytes_and_no_more_is_read() {
+async fn robots_txt_is_read_up_to_512_000_bytes() {
     let proxy = Proxy::start("").await;
     let late = b"Disallow: /late\n";
     for (total, status) in [(512_000, 403), (512_001, 403), (512_002, 200), (614_400, 200)] {
@@ -241,7 +241,7 @@ async fn a_file_counts_up_to_512_000_bytes_and_no_more_is_read() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_origin_that_speaks_h2_only_is_understood() {
+async fn robots_txt_of_an_h2_only_origin_is_read() {
     let proxy = Proxy::start("").await;
     let replies = [
         ("plain", Reply::text(KEEP_OUT), Means::Rules),
@@ -269,7 +269,7 @@ async fn an_origin_that_speaks_h2_only_is_understood() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_does_not_end_ends_with_the_deadline() {
+async fn endless_robots_answers_end_at_the_deadline() {
     let drip = |pieces: usize| vec![b"#".to_vec(); pieces];
     let dripping = move |framing| Reply {
         body: Content::Drip(drip(1200), Duration::from_millis(100)),
@@ -297,7 +297,7 @@ async fn whatever_does_not_end_ends_with_the_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn heads_that_break_the_protocol_are_no_answer() {
+async fn malformed_robots_answer_heads_are_unreachable() {
     let proxy = Proxy::start("robots: { timeout: 3s }").await;
     let huge = format!("HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 0\r\n\r\n", "x".repeat(4 << 20));
     let many = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 0\r\n\r\n", "X-Y: z\r\n".repeat(20_000));
@@ -317,9 +317,9 @@ async fn heads_that_break_the_protocol_are_no_answer() {
     }
 }
 
-/// Over TLS, close_notify alone tells an end from a cut (RFC 9112 §9.8). Whatever rule a file lacks would not hold.
+/// Over TLS, only close_notify distinguishes an end from a truncation (RFC 9112 §9.8). Rules could be missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_over_tls_whose_end_nobody_vouches_for_is_cut_short() {
+async fn close_delimited_tls_file_without_close_notify_is_truncated() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free loopback port");
     let port = listener.local_addr().expect("it is bound").port();
     let names = ["goodbye.localhost", "length.localhost", "cut.localhost"];

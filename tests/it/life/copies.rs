@@ -13,7 +13,7 @@ async fn asked(client: &mut Client, method: &str, url: &str, fields: &str) -> cr
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn conditional_requests_are_answered_by_the_copys_validators() {
+async fn conditional_robots_requests_are_answered_by_the_copys_validators() {
     let origin = origin(|_| Reply::text(KEEP_OUT).field("ETag", ETAG).field("Last-Modified", MODIFIED)).await;
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
@@ -44,7 +44,7 @@ async fn conditional_requests_are_answered_by_the_copys_validators() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn head_has_the_head_of_get_and_no_body() {
+async fn head_of_robots_txt_equals_get_without_a_body() {
     let origin = origin(|_| Reply::text(KEEP_OUT).field("ETag", ETAG)).await;
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
@@ -72,7 +72,7 @@ async fn the_age_counts_from_the_fetch() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn other_methods_and_a_query_are_the_origins() {
+async fn other_methods_and_queries_for_robots_txt_go_to_the_origin() {
     let origin = origin(|_| Reply::text(KEEP_OUT)).await;
     let proxy = Proxy::start("").await;
     assert_eq!(proxy.get(&origin.url("/robots.txt?x")).await.status(), 200);
@@ -83,9 +83,9 @@ async fn other_methods_and_a_query_are_the_origins() {
     assert_eq!(origin.log.count("/robots.txt?x"), 1);
 }
 
-/// What applies of it is that it is the file, whatever its status said of the answer.
+/// The copy is served as the file, whatever success status the origin sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rules_that_apply_are_served_as_200() {
+async fn robots_copy_is_served_as_200() {
     let range = format!("bytes 0-{}/{}", KEEP_OUT.len() - 1, KEEP_OUT.len());
     for (status, body) in [(203, KEEP_OUT), (204, ""), (205, ""), (206, KEEP_OUT), (299, KEEP_OUT)] {
         let range = range.clone();

@@ -23,7 +23,7 @@ fn by_version(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_status_that_blames_the_request_is_asked_again_over_http1() {
+async fn robots_answer_400_or_408_is_retried_over_http1() {
     let proxy = Proxy::start("").await;
     for status in [400, 408, 412, 421, 426, 431, 494, 505] {
         let origin = Origin::https(Alpn::Both, by_version(status, |_| Reply::text(KEEP_OUT))).await;
@@ -36,7 +36,7 @@ async fn a_status_that_blames_the_request_is_asked_again_over_http1() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_if_the_second_answer_is_the_same_the_rule_for_4xx_holds() {
+async fn robots_4xx_allows_only_if_the_retry_confirms_it() {
     let proxy = Proxy::start("admin: { address: '127.0.0.1:0' }").await;
     for (second, means) in [
         (Reply::status(400), Means::AllowAll),
@@ -62,7 +62,7 @@ async fn only_if_the_second_answer_is_the_same_the_rule_for_4xx_holds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_there_is_only_http1_it_is_asked_again_all_the_same() {
+async fn robots_400_or_408_is_retried_on_http1_only_origins() {
     let fetches = AtomicUsize::new(0);
     let origin = origin(move |_| match fetches.fetch_add(1, Ordering::SeqCst) {
         0 => Reply { then: Then::Close, ..Reply::status(408) },
@@ -73,9 +73,9 @@ async fn where_there_is_only_http1_it_is_asked_again_all_the_same() {
     assert_eq!(meaning(&proxy, &origin).await, Means::Rules);
 }
 
-/// Some servers, and firewalls before them, take a question for a change to be one that cannot be met.
+/// Some servers and firewalls answer 400 or 412 to conditional requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_whose_validators_are_refused_is_fetched_without_them() {
+async fn refused_conditional_robots_fetch_is_retried_unconditionally() {
     let proxy = Proxy::start("robots: { min_ttl: 1s, max_ttl: 1s }").await;
     for status in [400, 412] {
         let origin = origin(move |seen| match seen.field("if-none-match") {
@@ -112,7 +112,7 @@ fn gaps(origin: &Origin) -> Vec<Duration> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewal_waits_longer_than_any_request_may() {
+async fn renewal_may_wait_longer_than_max_wait() {
     for mode in ["enforce", "report"] {
         let old = "User-agent: *\nCrawl-delay: 2\nDisallow: /private\n";
         let new = "User-agent: *\nCrawl-delay: 2\nDisallow: /open\n";
@@ -121,7 +121,7 @@ async fn a_renewal_waits_longer_than_any_request_may() {
         let proxy = Proxy::start(&yaml).await;
         assert_eq!(proxy.get(&origin.url("/open")).await.status(), 200);
         tokio::time::sleep(Duration::from_millis(600)).await;
-        // It is too early for another page; this asks for the renewal all the same.
+        // It is too early for another page, but the request still causes the renewal.
         proxy.get(&origin.url("/private")).await;
         eventually("the renewal", || origin.log.count("/robots.txt") == 2).await;
         let renewal = &origin.log.of("/robots.txt")[1];
@@ -130,9 +130,8 @@ async fn a_renewal_waits_longer_than_any_request_may() {
     }
 }
 
-/// While others wait, the renewal is the next.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewal_starts_ahead_of_waiting_requests() {
+async fn renewal_starts_before_waiting_requests() {
     let robots = "User-agent: *\nCrawl-delay: 1\nDisallow: /private\n";
     let origin = one_by_one(vec![Reply::text(robots)]).await;
     let proxy = Arc::new(Proxy::start(&format!("robots: {{ {SHORT} }}")).await);
@@ -148,9 +147,9 @@ async fn a_renewal_starts_ahead_of_waiting_requests() {
     assert!(gaps(&origin)[1..3].iter().all(|gap| *gap >= Duration::from_secs(1)));
 }
 
-/// A copy that lives no longer than a gap is not renewed in every turn, whether pages wait for theirs or have to come back.
+/// A copy whose lifetime is shorter than the gap is not renewed in every slot, whether pages wait or come back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn renewals_leave_turns_for_pages() {
+async fn renewals_leave_slots_for_pages() {
     for max_wait in ["50ms", "60s"] {
         let origin = one_by_one(vec![Reply::text("User-agent: *\nCrawl-delay: 0.5\n")]).await;
         let yaml = format!("pace: {{ max_wait: {max_wait} }}\nrobots: {{ min_ttl: 200ms, max_ttl: 200ms }}");
@@ -171,9 +170,9 @@ async fn renewals_leave_turns_for_pages() {
     }
 }
 
-/// Whoever causes it: a page that is refused, the client's own robots.txt, and with the operator's own delay.
+/// Fetches caused by a refused page, by the client's own request for robots.txt, and with the operator's delay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_fetch_keeps_the_gap() {
+async fn robots_fetches_keep_the_gap() {
     for (delay, yaml, target) in [
         ("1", "", "/private"),
         ("1", "", "/robots.txt"),
@@ -193,9 +192,9 @@ async fn every_fetch_keeps_the_gap() {
     }
 }
 
-/// A crawler with a delay of its own asks, which no other has.
+/// The renewal is caused by a crawler whose group has a longer delay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewal_keeps_the_delay_that_is_everybodys_and_holds_up_nobody_else() {
+async fn renewal_keeps_the_general_delay_and_does_not_delay_other_groups() {
     let robots = "User-agent: SlowBot\nCrawl-delay: 30\n\nUser-agent: *\nDisallow: /no\n";
     let origin = Origin::site(robots).await;
     let proxy = Proxy::start(
@@ -215,9 +214,9 @@ async fn a_renewal_keeps_the_delay_that_is_everybodys_and_holds_up_nobody_else()
     eventually("the renewal", || origin.log.count("/robots.txt") > 1).await;
 }
 
-/// A redirect to a host that has just been asked for a page waits there, and the first one's page does not wait for it.
+/// A hop to a host that was just asked for a page waits there, and pages of the first host do not wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_hop_keeps_the_gap_of_the_host_it_goes_to() {
+async fn each_redirect_hop_keeps_the_gap_of_its_host() {
     let other = Origin::site("User-agent: *\nCrawl-delay: 2\n").await;
     let target = other.url_at("b.localhost", "/robots.txt");
     let here = origin(move |_| Reply::redirect(target.clone())).await;
@@ -228,9 +227,9 @@ async fn each_hop_keeps_the_gap_of_the_host_it_goes_to() {
     assert!(gap >= Duration::from_secs(2), "{gap:?} {:?}", other.log.targets());
 }
 
-/// The gap counts from when the request for robots.txt has left, not from when its connection was begun.
+/// Not from the start of the connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gap_after_a_renewal_counts_from_its_request() {
+async fn gap_after_a_renewal_counts_from_its_request() {
     let robots = "User-agent: *\nCrawl-delay: 1\nDisallow: /private\n";
     let origin = Origin::https_after(Duration::from_millis(600), site(move |_| Reply::text(robots))).await;
     let proxy = Proxy::start(&format!("robots: {{ {SHORT} }}")).await;
@@ -243,9 +242,9 @@ async fn a_gap_after_a_renewal_counts_from_its_request() {
     assert!(gaps(&origin)[2] >= Duration::from_secs(1), "{:?}", gaps(&origin));
 }
 
-/// Lifting the verdict does not lift the pace.
+/// The operator lifts the verdict, not the pace.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_operator_lets_through_keeps_the_crawl_delay() {
+async fn requests_allowed_by_the_operator_keep_the_crawl_delay() {
     for host in ["{ allow: [/private] }", "{ robots: report }"] {
         let origin = Origin::site("User-agent: *\nCrawl-delay: 1\nDisallow: /private\n").await;
         let proxy = Proxy::start(&format!("hosts: {{ 'a.localhost': {host} }}")).await;
@@ -258,7 +257,7 @@ async fn what_the_operator_lets_through_keeps_the_crawl_delay() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_reads_only_robots_txt_gets_it_fresh() {
+async fn request_for_a_stale_robots_txt_gets_a_fresh_copy() {
     let origin = one_by_one(vec![Reply::text(KEEP_OUT), Reply::text("new")]).await;
     let proxy = Proxy::start(&format!("robots: {{ {SHORT} }}")).await;
     assert_eq!(proxy.get(&origin.url("/robots.txt")).await.text(), KEEP_OUT);
@@ -268,7 +267,7 @@ async fn who_reads_only_robots_txt_gets_it_fresh() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_reads_it_while_it_is_out_of_reach_gets_the_last_good_copy() {
+async fn request_for_an_unreachable_robots_txt_gets_the_last_good_copy() {
     let origin = one_by_one(vec![Reply::text(KEEP_OUT), Reply::status(500)]).await;
     let proxy = Proxy::start(&format!("robots: {{ {SHORT} }}")).await;
     assert_eq!(proxy.get(&origin.url("/robots.txt")).await.text(), KEEP_OUT);
@@ -280,7 +279,7 @@ async fn who_reads_it_while_it_is_out_of_reach_gets_the_last_good_copy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_changed_setting_for_missing_files_holds_at_once() {
+async fn reloaded_on_unavailable_applies_to_known_files() {
     let gone = origin(|_| Reply::status(404)).await;
     let locked = origin(|_| Reply::status(403)).await;
     let proxy = Proxy::start("").await;
@@ -295,9 +294,9 @@ async fn a_changed_setting_for_missing_files_holds_at_once() {
     assert_eq!((gone.log.count("/robots.txt"), locked.log.count("/robots.txt")), (1, 1));
 }
 
-/// What came with a file is told to whom it came from, and to nobody who redirects there.
+/// They are not sent to a host that redirects there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn validators_go_only_to_the_server_that_they_came_from() {
+async fn validators_are_sent_only_to_the_server_that_issued_them() {
     let there = origin(|_| Reply::text(KEEP_OUT).field("ETag", "\"there\"")).await;
     let target = there.url_at("b.localhost", "/robots.txt");
     let here = origin(move |_| Reply::redirect(target.clone())).await;
@@ -312,7 +311,7 @@ async fn validators_go_only_to_the_server_that_they_came_from() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redirect_loop_is_an_ordinary_absence_for_a_client_that_asks_for_robots_txt() {
+async fn request_for_robots_txt_in_a_redirect_loop_is_answered_as_missing() {
     let circle = origin(|_| Reply::redirect("/robots.txt")).await;
     let nowhere = origin(|_| Reply::status(302)).await;
     let proxy = Proxy::start("").await;
@@ -325,9 +324,9 @@ async fn a_redirect_loop_is_an_ordinary_absence_for_a_client_that_asks_for_robot
     }
 }
 
-/// A client with less patience than the site takes would otherwise never get anywhere, and the site be asked each time.
+/// A client that is less patient than the site is slow would otherwise never succeed, and ask the site each time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fetch_that_has_begun_ends_and_is_kept_though_nobody_waits() {
+async fn fetch_continues_and_is_stored_after_its_client_left() {
     for (reply, status) in [(Reply::text(KEEP_OUT).after(Duration::from_secs(2)), 200), (Reply::silence(), 503)] {
         let origin = origin(move |_| reply.clone()).await;
         let proxy = Proxy::start("robots: { timeout: 4s }\nadmin: { address: '127.0.0.1:0' }").await;
@@ -351,13 +350,13 @@ async fn endless_interim_answers_end_the_fetch() {
     assert!(refused.text().contains("interim"), "{}", refused.text());
 }
 
-/// Missing a turn says nothing about the site: it is refused as any request is, and asked when there is a turn.
+/// The request is refused like any other, and the file is fetched in the next slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_not_had_is_no_failure_of_the_site() {
+async fn robots_fetch_refused_by_pacing_is_not_recorded_as_a_failure() {
     let origin = Origin::site(KEEP_OUT).await;
     let proxy = Proxy::start("pace: { key: address, min_delay: 3s, max_wait: 100ms }").await;
     assert_eq!(proxy.get(&origin.url_at("a.localhost", "/open")).await.status(), 200);
-    // One pace for both names: the second one's robots.txt would come too early.
+    // Both names share one pace: a fetch of the second robots.txt would come too early.
     let there = origin.url_at("b.localhost", "/open");
     let refused = proxy.get(&there).await;
     assert_eq!(refused.status(), 429, "{}", refused.text());
@@ -386,9 +385,9 @@ async fn a_request_that_waits_for_robots_txt_counts_as_waiting() {
     eventually("its end", || proxy.waiting() == 0).await;
 }
 
-/// What this machine has run out of is no fault of the site's, which is asked as soon as there is enough again.
+/// The site is asked again as soon as descriptors are free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_descriptor_left_the_site_is_not_blamed() {
+async fn robots_fetch_without_free_descriptors_is_not_recorded_as_a_failure() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(KEEP_OUT).then_close(),
         _ => Reply::text("page").then_close(),

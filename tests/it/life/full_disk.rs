@@ -22,14 +22,14 @@ async fn fetch(proxy: &Binary, origin: &Origin, hosts: std::ops::Range<usize>) {
 fn names(directory: &std::path::Path) -> Vec<String> {
     let files = std::fs::read_dir(directory.join("store")).expect("it is there").flatten();
     let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
-    // But for what is shared with others of this machine, what its watchers show, and its name.
+    // Except the pace file, the admin token and the instance name.
     names
         .filter(|name| !name.starts_with("politely.") && !["admin-token", "instance"].contains(&name.as_str()))
         .collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_that_is_full_for_a_moment_is_written_again_and_nothing_is_set_aside() {
+async fn store_recovers_from_a_full_disk_without_losing_data() {
     let origin = super::origin(|_| Reply::text(super::KEEP_OUT)).await;
     let mut proxy = Binary::serve("").await;
     let mut next = 0;
@@ -51,7 +51,7 @@ async fn a_disk_that_is_full_for_a_moment_is_written_again_and_nothing_is_set_as
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_that_was_full_at_the_start_is_used_once_it_is_not() {
+async fn store_unavailable_at_the_start_is_used_later() {
     let origin = super::origin(|_| Reply::text(super::KEEP_OUT)).await;
     let directory = Binary::serve("").await.stop().await;
     // Begun without room: a file where the directory should be.
@@ -68,9 +68,9 @@ async fn a_disk_that_was_full_at_the_start_is_used_once_it_is_not() {
     assert_eq!(origin.log.count("/robots.txt"), 5);
 }
 
-/// On a small disk of its own, where the system lets a test have one.
+/// Uses a small file system of its own, if the machine allows a test to mount one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_had_no_room_to_begin_is_not_taken_for_damage() {
+async fn store_incomplete_for_lack_of_space_is_not_treated_as_damaged() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (disk, run) = (directory.path().display(), format!("{} run true", env!("CARGO_BIN_EXE_politely")));
     let script = format!(

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_location_may_be_relative_in_every_way() {
+async fn relative_locations_are_resolved() {
     let proxy = Proxy::start("").await;
     for location in ["rules", "./x/../rules", "/rules", "/rules#part", "?which", "//HOST/rules", "http://HOST/rules"] {
         let origin = origin(move |seen| match seen.path().as_str() {
@@ -21,7 +21,7 @@ async fn a_location_may_be_relative_in_every_way() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_location_that_is_no_place_for_a_robots_txt_is_as_good_as_none() {
+async fn invalid_location_of_robots_txt_allows_everything() {
     let proxy = Proxy::start("").await;
     let nowhere =
         ["", "#here", "ftp://a.localhost/robots.txt", "http://", "http://[::1", "data:,Disallow", "caf\u{e9}://x"];
@@ -32,9 +32,9 @@ async fn a_location_that_is_no_place_for_a_robots_txt_is_as_good_as_none() {
     }
 }
 
-/// Redirects that lead nowhere are one case, on however many hosts (§2.3.1.2): the file is unavailable (§2.3.1.3).
+/// RFC 9309 does not distinguish redirects by host (§2.3.1.2): the file is unavailable (§2.3.1.3).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_circle_means_the_same_on_one_host_and_through_several() {
+async fn redirect_loop_over_one_or_several_hosts_allows_everything() {
     for (hosts, path, requests) in [
         (1, "/robots.txt", 1),
         (2, "/robots.txt", 2),
@@ -62,7 +62,7 @@ async fn a_circle_means_the_same_on_one_host_and_through_several() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_robots_txt_that_redirect_to_one_another_are_had_at_once() {
+async fn robots_txt_of_two_hosts_redirecting_to_each_other_do_not_deadlock() {
     let origin = Origin::http(|seen| {
         let (first, rest) = seen.host.split_once('.').expect("it is a or b");
         let there = if first == "a" { "b" } else { "a" };
@@ -80,9 +80,9 @@ async fn two_robots_txt_that_redirect_to_one_another_are_had_at_once() {
     assert_eq!((origin.log.count("/robots.txt"), origin.log.count("/rules")), (2, 2));
 }
 
-/// Else a site could have any other left alone, by a redirect to something there that is answered 429.
+/// A site could otherwise pause any host by redirecting to a URL there that is answered 429.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_redirect_is_answered_at_another_host_holds_that_host_back_for_nobody_else() {
+async fn retry_after_on_a_redirect_hop_does_not_pause_the_other_host() {
     for (status, path) in [(429, "/search"), (503, "/search"), (429, "/robots.txt?all")] {
         let origin = Origin::http(move |seen| {
             let (first, rest) = seen.host.split_once('.').expect("it is a or b");
@@ -102,7 +102,7 @@ async fn what_a_redirect_is_answered_at_another_host_holds_that_host_back_for_no
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn from_http_to_https_and_no_credentials_on_the_way() {
+async fn robots_redirect_to_https_drops_credentials_and_cookies() {
     let secure = Origin::https(Alpn::Both, site(|_| Reply::text(KEEP_OUT))).await;
     let target = secure.url_at("user:secret@b.localhost", "/robots.txt");
     let plain = origin(move |_| Reply::redirect(target.clone()).field("Set-Cookie", "a=b")).await;
@@ -111,13 +111,13 @@ async fn from_http_to_https_and_no_credentials_on_the_way() {
     let hop = secure.log.one("/robots.txt");
     assert_eq!(hop.host, secure.authority("b.localhost"));
     assert!(hop.fields.iter().all(|(_, value)| !value.contains("secret") && !value.contains("a=b")), "{hop:?}");
-    // What was found there is the first authority's alone.
+    // The file found there applies only to the first authority.
     assert_eq!(proxy.get(&secure.url_at("b.localhost", "/private")).await.status(), 403);
     assert_eq!(secure.log.count("/robots.txt"), 2, "the other authority is asked for its own");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_last_answer_decides() {
+async fn final_answer_after_robots_redirects_decides() {
     let stranger = Origin::https_as(&TestCa::new("a stranger"), &["b.localhost"], Alpn::H1, |_| Reply::text("")).await;
     let untrusted = stranger.url_at("b.localhost", "/robots.txt");
     let proxy = Proxy::start("").await;
@@ -140,7 +140,7 @@ async fn the_last_answer_decides() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_deadline_is_for_all_hops_together() {
+async fn robots_timeout_covers_all_redirect_hops() {
     let origin = origin(|seen| {
         let path = seen.path();
         let hop: u32 = path.strip_prefix("/hop").map_or(0, |hop| hop.parse().expect("ours"));
@@ -157,7 +157,7 @@ async fn the_deadline_is_for_all_hops_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn robots_txt_of_any_host_and_what_that_host_gives_for_it_are_had_without_another_request() {
+async fn robots_redirect_to_another_robots_txt_reuses_its_cached_copy() {
     let other = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::redirect("/static/robots.txt"),
         "/static/robots.txt" => Reply::text(format!("{KEEP_OUT}Disallow: /static/\n")),
@@ -174,9 +174,9 @@ async fn robots_txt_of_any_host_and_what_that_host_gives_for_it_are_had_without_
     assert_eq!(origin.log.count("/robots.txt"), 1);
 }
 
-/// It is fetched, not crawled (RFC 9309 §2.3.1.2).
+/// Following a redirect of robots.txt is not crawling (RFC 9309 §2.3.1.2).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn elsewhere_it_is_had_whatever_the_rules_there_say() {
+async fn robots_redirect_target_is_fetched_regardless_of_its_hosts_rules() {
     for rules in [Reply::text("User-agent: *\nDisallow: /"), Reply::status(503), Reply::silence()] {
         let other = Origin::http(move |seen| match seen.path().as_str() {
             "/robots.txt" => rules.clone(),
@@ -192,7 +192,7 @@ async fn elsewhere_it_is_had_whatever_the_rules_there_say() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hop_to_another_host_waits_there_like_a_request_of_its_client() {
+async fn redirect_hop_queues_at_the_other_host_like_a_request_of_its_client() {
     let other = Origin::site("User-agent: *\nCrawl-delay: 1\n").await;
     let (target, page) = (other.url_at("b.localhost", "/robots.txt"), other.url_at("b.localhost", "/page"));
     let site = origin(move |seen| Reply::redirect(format!("{target}?{}", seen.host))).await;
@@ -217,9 +217,9 @@ async fn a_hop_to_another_host_waits_there_like_a_request_of_its_client() {
     assert!(starts.iter().skip(1).all(|gap| *gap >= Duration::from_millis(950)), "{starts:?}");
 }
 
-/// Whoever comes next goes on from where the file was moved to.
+/// The next request continues at the redirect's target.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_host_is_asked_once_however_late_the_turn_at_the_next_one_comes() {
+async fn redirect_answer_is_kept_while_the_next_hop_waits_for_its_slot() {
     let other = Origin::site("User-agent: *\nCrawl-delay: 1000\nDisallow: /private\n").await;
     let (target, page) = (other.url_at("b.localhost", "/robots.txt"), other.url_at("b.localhost", "/page"));
     let site = origin(move |_| Reply::redirect(target.clone())).await;
@@ -235,9 +235,9 @@ async fn the_first_host_is_asked_once_however_late_the_turn_at_the_next_one_come
     assert_eq!((site.log.count("/robots.txt"), other.log.count("/robots.txt")), (1, 2));
 }
 
-/// However many sites say that theirs is there, and however long it takes.
+/// Any number of sites may redirect there, to answers that take arbitrarily long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fetches_from_elsewhere_leave_a_host_to_its_own_clients() {
+async fn redirected_fetches_leave_a_hosts_slots_to_its_own_clients() {
     let origin = Origin::http(|seen| match (seen.host.split_once('.'), seen.path().as_str()) {
         (Some(("good", _)), "/robots.txt") => Reply::text(""),
         (Some(("good", _)), slow) if slow.starts_with("/slow") => Reply::silence(),
@@ -269,9 +269,9 @@ async fn fetches_from_elsewhere_leave_a_host_to_its_own_clients() {
     }
 }
 
-/// Sites that redirect to what is never answered take a guest's place for seconds each, and not for as long as a fetch may take.
+/// Redirects to unanswered URLs occupy a guest's place for seconds, not for the whole time of a fetch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn guests_that_are_not_answered_make_room_for_others() {
+async fn unanswered_redirected_fetches_make_room_for_others() {
     let origin = Origin::http(|seen| match (seen.host.split_once('.'), seen.path().as_str()) {
         (Some(("good", _)), "/robots.txt") => Reply::text(""),
         (Some(("good", _)), slow) if slow.starts_with("/slow") => Reply::silence(),
@@ -283,7 +283,7 @@ async fn guests_that_are_not_answered_make_room_for_others() {
     let proxy = Proxy::start("robots: { timeout: 10m }\npace: { max_wait: 10m }").await;
     let get =
         async |host: &str| proxy.client().await.get(&origin.url_at(host, "/"), &origin.authority(host)).await.status();
-    // Names of one site, of which there may be any number.
+    // A site can use any number of names.
     let bad = join_all((0..4).map(async |number| {
         loop {
             assert_eq!(get(&format!("bad{number}.evil.localhost")).await, 503);

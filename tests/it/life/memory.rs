@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// Sites whose long robots.txt is no other's.
+/// Sites with long robots.txt files that all differ.
 pub async fn sites(crawl_delay: u64) -> Origin {
     Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => {
@@ -24,9 +24,9 @@ async fn bytes_of_files(proxy: &Proxy) -> usize {
     files.expect("it is counted").parse::<f64>().expect("a number") as usize
 }
 
-/// A page of each of so many sites, and a second one, which waits for its turn.
+/// Each site is asked for one page, and for a second one, which waits for its slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn long_files_take_no_more_than_configured_however_many_requests_wait() {
+async fn long_files_stay_within_store_memory_while_requests_wait() {
     const SITES: usize = 60;
     let origin = sites(600).await;
     let yaml =
@@ -49,9 +49,9 @@ async fn long_files_take_no_more_than_configured_however_many_requests_wait() {
     assert_eq!(proxy.waiting(), SITES);
 }
 
-/// From the store, or from the site again.
+/// The rules come from the store, or from the site if nothing is stored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_whose_rules_were_given_up_while_it_waited_has_them_read_again_at_its_turn() {
+async fn waiting_request_reloads_rules_evicted_from_memory() {
     for (store, fetches) in [("memory: 1MiB", 1), ("memory: 1MiB, disk: 0", 2)] {
         let origin = sites(10).await;
         let yaml =
@@ -73,9 +73,9 @@ async fn a_request_whose_rules_were_given_up_while_it_waited_has_them_read_again
     }
 }
 
-/// Two kilobytes of each come over the wire. They are read faster than they are compiled.
+/// Each body has two kilobytes on the wire, so bodies arrive faster than they are compiled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bodies_that_wait_to_be_compiled_take_no_more_than_configured() {
+async fn bodies_waiting_to_be_compiled_stay_within_store_memory() {
     const SITES: usize = 300;
     let rules = gzip(&format!("User-agent: *\n{}", "Disallow: /a-section*of/the*site\n".repeat(14_000)));
     let origin = Origin::http(move |seen| match seen.path().as_str() {
@@ -103,9 +103,9 @@ async fn bodies_that_wait_to_be_compiled_take_no_more_than_configured() {
     assert!(taken < most, "{taken} KiB more, {passed} passed, {refused} refused");
 }
 
-/// One client has half of the sixteen places, and each takes its turn within `robots.timeout`.
+/// One client gets half of the sixteen places, and each file is read within `robots.timeout`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_sites_with_long_files_at_once_none_is_refused_for_want_of_a_place() {
+async fn many_long_files_at_once_are_all_read() {
     let rules = format!("User-agent: *\n{}", "Disallow: /a-section*of/the*site\n".repeat(14_000));
     let origin = Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(format!("# {}\n{rules}", seen.field("host").unwrap_or_default())),

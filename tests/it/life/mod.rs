@@ -33,7 +33,7 @@ fn site(robots: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> impl Fn(&See
     }
 }
 
-/// What the answer to robots.txt did to the pages.
+/// The effect of the answer to robots.txt on pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Means {
     /// [`KEEP_OUT`] was read.

@@ -25,7 +25,7 @@ async fn status(proxy: &Proxy, origin: &Origin, target: &str) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stale_copy_serves_until_the_new_one_is_there() {
+async fn stale_copy_decides_until_it_is_renewed() {
     let origin = changing(Reply::text(OLD), |_| Reply::text(NEW).after(Duration::from_millis(700))).await;
     let proxy = Proxy::start(SHORT).await;
     assert_eq!((status(&proxy, &origin, "/old").await, status(&proxy, &origin, "/new").await), (403, 200));
@@ -44,7 +44,7 @@ async fn a_stale_copy_serves_until_the_new_one_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_is_asked_after_with_its_validators() {
+async fn copy_is_revalidated_with_its_validators() {
     let first = Reply::text(OLD).field("ETag", "\"v1\"").field("Last-Modified", "Mon, 01 Jan 2024 00:00:00 GMT");
     let origin = changing(first, |_| Reply::status(304).field("ETag", "\"v1\"")).await;
     let proxy = Proxy::start(SHORT).await;
@@ -58,9 +58,9 @@ async fn a_copy_is_asked_after_with_its_validators() {
     assert_eq!((status(&proxy, &origin, "/old").await, status(&proxy, &origin, "/x").await), (403, 200));
 }
 
-/// By a validator, a larger limit would get the same part again.
+/// After raising `max_size`, a 304 would keep the same truncated copy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_that_was_cut_is_asked_for_as_a_whole() {
+async fn truncated_copy_is_fetched_unconditionally() {
     let long = format!("User-agent: *\n{}Disallow: /late\n", "# filler\n".repeat(60_000));
     let origin = Origin::http(move |seen| match (seen.path().as_str(), seen.field("if-none-match")) {
         ("/robots.txt", Some(_)) => Reply::status(304),
@@ -81,7 +81,7 @@ async fn a_copy_that_was_cut_is_asked_for_as_a_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_last_good_copy_is_kept_while_robots_txt_is_out_of_reach() {
+async fn last_good_copy_is_kept_while_robots_txt_is_unreachable() {
     for later in [Reply::status(500), Reply::status(429), Reply::reset()] {
         let origin = changing(Reply::text(OLD), move |_| later.clone()).await;
         let proxy = Proxy::start(SHORT).await;
@@ -95,7 +95,7 @@ async fn the_last_good_copy_is_kept_while_robots_txt_is_out_of_reach() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unreachable_one_is_asked_again_after_what_it_said() {
+async fn unreachable_robots_txt_is_retried_after_its_retry_after() {
     let origin = changing(Reply::status(503).field("Retry-After", "1"), |_| Reply::text(OLD)).await;
     let proxy = Proxy::start("").await;
     let refused = proxy.get(&origin.url("/x")).await;
@@ -112,7 +112,7 @@ async fn an_unreachable_one_is_asked_again_after_what_it_said() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn max_age_says_how_long_within_the_bounds() {
+async fn max_age_sets_the_lifetime_within_min_and_max_ttl() {
     let long = changing(Reply::text(OLD).field("Cache-Control", "max-age=3600"), |_| Reply::text(NEW)).await;
     let short = changing(Reply::text(OLD).field("Cache-Control", "max-age=1"), |_| Reply::text(NEW)).await;
     let proxy = Proxy::start("robots: { min_ttl: 0 }").await;
@@ -134,9 +134,9 @@ async fn max_age_says_how_long_within_the_bounds() {
     assert_eq!(never.log.count("/robots.txt"), 1);
 }
 
-/// RFC 9110 §13.1: a 304 stands for a 200. Of an error page, it would say that there is still no file.
+/// RFC 9110 §13.1: a 304 stands for a 200. To the validators of an error page, it would mean that the file is still missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_no_file_is_asked_for_without_conditions() {
+async fn missing_robots_txt_is_fetched_unconditionally() {
     for status in [404, 204] {
         let first =
             Reply::status(status).field("Last-Modified", "Mon, 01 Jan 2024 00:00:00 GMT").field("ETag", "\"a\"");
@@ -155,9 +155,9 @@ async fn what_was_no_file_is_asked_for_without_conditions() {
     }
 }
 
-/// It confirms nothing: the whole file is asked for at once, not after the wait that follows a failure.
+/// The 304 confirms nothing: the file is fetched at once, not after the wait that follows a failure.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_304_about_another_file_the_whole_is_asked_for_at_once() {
+async fn robots_304_with_another_etag_is_followed_by_a_full_fetch() {
     let origin = changing(Reply::text(OLD).field("ETag", "\"a\""), |seen| match seen.field("if-none-match") {
         Some(_) => Reply::status(304).field("ETag", "\"b\"").field("Retry-After", "3600"),
         None => Reply::text(NEW),

@@ -15,7 +15,7 @@ async fn status(proxy: &Binary, url: &str) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_survives_a_restart_with_its_age_and_validators() {
+async fn copy_survives_a_restart_with_its_age_and_validators() {
     let origin = origin(|seen| match seen.field("if-none-match") {
         Some(_) => Reply::status(304),
         None => Reply::text(KEEP_OUT).field("ETag", "\"v1\"").field("Cache-Control", "max-age=2"),
@@ -41,9 +41,9 @@ async fn a_copy_survives_a_restart_with_its_age_and_validators() {
     assert_eq!((copy.text().as_str(), copy.field("etag")), (KEEP_OUT, Some("\"v1\"")));
 }
 
-/// Each directory that others may enter is named once at a start. It is left as it is.
+/// Each directory that others can enter is named once per start, and left unchanged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn directories_that_are_open_to_others_are_warned_of() {
+async fn directories_open_to_others_cause_a_warning() {
     for (mode, warnings) in [(0o700, 0), (0o755, 2)] {
         let home = tempfile::tempdir().expect("a temporary directory");
         let [store, cache] = ["store", "cache"].map(|name| home.path().join(name));
@@ -62,7 +62,7 @@ async fn directories_that_are_open_to_others_are_warned_of() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn that_there_is_none_and_that_it_failed_survive_too() {
+async fn missing_and_unreachable_states_survive_a_restart() {
     let missing = origin(|_| Reply::status(404)).await;
     let broken = origin(|_| Reply::status(503).field("Retry-After", "600")).await;
     let proxy = Proxy::start("").await;
@@ -77,7 +77,7 @@ async fn that_there_is_none_and_that_it_failed_survive_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_delay_that_is_owed_is_owed_after_a_kill() {
+async fn crawl_delay_debt_survives_a_kill() {
     let origin = origin(|_| Reply::text("User-agent: *\nCrawl-delay: 5\n")).await;
     let proxy = Binary::serve("").await;
     let start = Instant::now();
@@ -89,9 +89,9 @@ async fn a_delay_that_is_owed_is_owed_after_a_kill() {
     assert!(gap >= Duration::from_millis(4950), "{gap:?}");
 }
 
-/// Whatever of it has reached the disk by then.
+/// Holds whichever writes have reached the disk by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_does_a_kill_right_after_a_start_forget_one() {
+async fn crawl_delay_debt_survives_a_kill_right_after_a_start() {
     at_once([0, 20, 60, 100].map(|pause| async move {
         let origin = origin(|_| Reply::text("User-agent: *\nCrawl-delay: 2\n")).await;
         let proxy = Binary::serve("").await;
@@ -108,9 +108,9 @@ async fn nor_does_a_kill_right_after_a_start_forget_one() {
     .await;
 }
 
-/// Each start is noted before it is sent, so that what is not noted has not started.
+/// Each start is recorded before its request is sent, so a start that is not recorded has not happened.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stop_and_a_kill_owe_what_has_started_and_nothing_else() {
+async fn only_started_requests_leave_a_debt_after_a_stop_or_kill() {
     async fn page(proxy: &Binary, origin: &Origin) -> u16 {
         let (url, host) = (origin.url("/open"), origin.authority("a.localhost"));
         let request = format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nPrefer: wait=1\r\n\r\n");
@@ -136,7 +136,7 @@ async fn a_stop_and_a_kill_owe_what_has_started_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_one_on_the_same_directory_shares_it() {
+async fn second_process_shares_the_store_directory() {
     let origin = origin(|_| Reply::text(KEEP_OUT)).await;
     let first = Binary::serve("").await;
     assert_eq!(status(&first, &origin.url("/private")).await, 403);
@@ -148,7 +148,7 @@ async fn a_second_one_on_the_same_directory_shares_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_request_after_a_restart_renews_what_is_out_of_date() {
+async fn first_request_after_a_restart_renews_a_stale_copy() {
     let origin = origin(|_| Reply::text("User-agent: *\nDisallow:\n")).await;
     let short = "robots: { min_ttl: 1s, max_ttl: 1s }";
     let proxy = Binary::serve(short).await;
@@ -161,7 +161,7 @@ async fn the_first_request_after_a_restart_renews_what_is_out_of_date() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_store_is_set_aside_and_serving_goes_on() {
+async fn damaged_store_is_set_aside_without_interrupting_service() {
     let origin = origin(|_| Reply::text(KEEP_OUT)).await;
     let proxy = Binary::serve("").await;
     assert_eq!(status(&proxy, &origin.url("/private")).await, 403);
@@ -194,7 +194,7 @@ async fn hosts(fetched: Arc<AtomicUsize>) -> Origin {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kill_at_any_moment_leaves_what_was_fresh_and_nothing_torn() {
+async fn kill_at_any_moment_keeps_fresh_copies_and_no_torn_ones() {
     let fetched = Arc::new(AtomicUsize::new(0));
     let origin = hosts(fetched.clone()).await;
     let mut proxy = Binary::serve("").await;
@@ -202,7 +202,7 @@ async fn a_kill_at_any_moment_leaves_what_was_fresh_and_nothing_torn() {
     let mut next = 0;
     for round in 0..8 {
         let before = origin.log.count("/robots.txt");
-        // What was known for a while before the kill is known still, and right.
+        // Copies stored well before the kill are still there, and intact.
         for &host in &settled {
             let (url, other) = (format!("/h{host}"), format!("/h{}", host + 1));
             let at = format!("h{host}.localhost");

@@ -18,7 +18,7 @@ pub async fn statuses(proxy: &Proxy, origin: &Origin) -> (u16, u16) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_fetched_once_however_many_ask() {
+async fn concurrent_requests_fetch_robots_txt_once() {
     let origin = origin(|_| Reply::text(KEEP_OUT).after(Duration::from_millis(300))).await;
     let proxy = std::sync::Arc::new(Proxy::start("pace: { max_concurrent: 100 }").await);
     let mut all = tokio::task::JoinSet::new();
@@ -33,9 +33,8 @@ async fn it_is_fetched_once_however_many_ask() {
     assert_eq!((origin.log.count("/robots.txt"), origin.log.count("/open"), origin.log.count("/private")), (1, 30, 0));
 }
 
-/// Those who ask at the very moment when the answer arrives do not start another fetch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fetch_that_has_just_ended_is_not_begun_again() {
+async fn request_arriving_as_a_fetch_ends_does_not_fetch_again() {
     const HOSTS: usize = 100;
     let origin = origin(|_| Reply::text(KEEP_OUT)).await;
     let proxy = std::sync::Arc::new(Proxy::start("pace: { max_concurrent: 100 }").await);
@@ -50,7 +49,7 @@ async fn a_fetch_that_has_just_ended_is_not_begun_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_authority_has_its_own() {
+async fn each_authority_has_its_own_robots_txt() {
     let by_host = |seen: &Seen| match seen.path().as_str() {
         "/robots.txt" if seen.host.starts_with("a.") => Reply::text("User-agent: *\nDisallow: /a\n"),
         "/robots.txt" => Reply::text("User-agent: *\nDisallow: /b\n"),
@@ -73,7 +72,7 @@ async fn each_authority_has_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_fetch_says_for_which_crawler_and_carries_nothing_of_the_client() {
+async fn robots_fetch_names_the_crawler_and_no_client_fields() {
     let origin = origin(|_| Reply::text("")).await;
     let proxy = Proxy::start("identity: { product_tokens: [ExampleBot], contact: 'https://example.com/bot' }").await;
     let got = proxy
@@ -100,10 +99,9 @@ async fn the_fetch_says_for_which_crawler_and_carries_nothing_of_the_client() {
     assert_eq!(origin.log.one("/x?secret").field("user-agent"), Some("Mozilla/5.0"), "requests keep their own");
 }
 
-/// RFC 9113 §8.3.1: over HTTP/2 the host is told in `:authority` alone. nginx answers 400 to both, which would read as
-/// "no robots.txt".
+/// RFC 9113 §8.3.1: over HTTP/2, only `:authority` names the host. nginx answers 400 if Host is sent too, which would mean "no robots.txt".
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_http2_the_fetch_is_a_message_that_a_strict_origin_takes() {
+async fn robots_fetch_over_http2_is_accepted_by_a_strict_origin() {
     let origin = Origin::tls_site(Alpn::H2, KEEP_OUT).await;
     let proxy = Proxy::start("").await;
     assert_eq!(statuses(&proxy, &origin).await, (403, 200));
@@ -113,7 +111,7 @@ async fn over_http2_the_fetch_is_a_message_that_a_strict_origin_takes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn five_redirects_are_followed_and_six_are_as_good_as_none() {
+async fn five_redirects_are_followed_and_six_allow_everything() {
     for status in [301, 302, 303, 307, 308] {
         let hops = |first: u32| {
             move |seen: &Seen| {
@@ -135,7 +133,7 @@ async fn five_redirects_are_followed_and_six_are_as_good_as_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rules_found_elsewhere_bind_the_authority_that_was_asked() {
+async fn redirected_rules_apply_to_the_original_authority() {
     let elsewhere = Origin::tls_site(Alpn::H1, KEEP_OUT).await;
     let target = elsewhere.url_at("b.localhost", "/robots.txt");
     let away = origin(move |_| Reply::redirect(target.clone())).await;
@@ -150,7 +148,7 @@ async fn rules_found_elsewhere_bind_the_authority_that_was_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redirect_in_a_circle_or_to_nowhere_is_as_good_as_none() {
+async fn redirect_loop_or_missing_location_allows_everything() {
     let circle = origin(|_| Reply::redirect("/robots.txt")).await;
     let nowhere = origin(|_| Reply::status(302)).await;
     let proxy = Proxy::start("").await;
@@ -160,7 +158,7 @@ async fn a_redirect_in_a_circle_or_to_nowhere_is_as_good_as_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_hop_passes_the_egress_guard() {
+async fn egress_rules_apply_to_each_redirect_hop() {
     let Ok(inside) = Origin::try_http_on("127.0.0.2:0", crate::support::origin::pages(KEEP_OUT)).await else {
         return;
     };
@@ -173,7 +171,7 @@ async fn every_hop_passes_the_egress_guard() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn compressed_files_are_read() {
+async fn compressed_robots_txt_is_read() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     gzip.write_all(KEEP_OUT.as_bytes()).unwrap();
     let gzip = gzip.finish().unwrap();
@@ -188,7 +186,7 @@ async fn compressed_files_are_read() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_the_first_500_kib_count() {
+async fn only_the_first_500_kib_of_robots_txt_count() {
     let long = |padding: usize| format!("{KEEP_OUT}#{}\nDisallow: /late\n", "x".repeat(padding));
     let within = origin({
         let text = long(511_900);
@@ -215,7 +213,7 @@ async fn only_the_first_500_kib_count() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn html_in_its_place_allows_everything() {
+async fn html_in_place_of_robots_txt_allows_everything() {
     let origin = origin(|_| {
         Reply::text("<!doctype html><html><body>Not found</body></html>").field("content-type", "text/html")
     })
@@ -225,7 +223,7 @@ async fn html_in_its_place_allows_everything() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_asks_for_robots_txt_is_answered_from_our_copy() {
+async fn request_for_robots_txt_is_answered_from_our_copy() {
     let origin = origin(|_| Reply::text("User-agent: *\nDisallow: /\n").field("ETag", "\"v1\"")).await;
     let proxy = Proxy::start("").await;
     for _ in 0..3 {
@@ -239,7 +237,7 @@ async fn who_asks_for_robots_txt_is_answered_from_our_copy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_asks_for_a_missing_robots_txt_sees_that_it_is_missing() {
+async fn request_for_a_missing_robots_txt_is_404() {
     let origin = origin(|_| Reply::status(404).body("no such file")).await;
     let proxy = Proxy::start("").await;
     for _ in 0..2 {

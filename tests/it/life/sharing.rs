@@ -16,7 +16,7 @@ async fn slow() -> Origin {
     site("0.5").await
 }
 
-/// What begins with `/page/long` is answered after a second.
+/// A site with this crawl delay. Paths that begin with `/page/long` are answered after a second.
 async fn site(delay: &str) -> Origin {
     let robots = format!("User-agent: *\nCrawl-delay: {delay}\nDisallow: /private\n");
     Origin::http(move |seen| match seen.path() {
@@ -65,7 +65,7 @@ fn crawl(proxy: &Binary, origin: &Origin, name: &str) -> tokio::task::JoinHandle
     })
 }
 
-/// By the kernel's clock, by which arrivals are noted, nothing is put down to noise.
+/// Allows no noise, as arrivals are stamped by the kernel.
 #[track_caller]
 fn assert_gaps(origin: &Origin, gap: Duration, at_least: usize) {
     let gaps = origin.log.gaps("/page");
@@ -74,7 +74,7 @@ fn assert_gaps(origin: &Origin, gap: Duration, at_least: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_serve_and_two_runs_keep_one_pace_and_fetch_robots_once() {
+async fn serve_and_two_runs_share_one_pace_and_one_robots_fetch() {
     let origin = slow().await;
     let home = tempfile::tempdir().expect("a temporary directory");
     let proxy =
@@ -106,7 +106,7 @@ async fn no_two_starts_of_two_runs_are_closer_than_the_delay() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_gets_its_share_of_the_turns() {
+async fn each_process_gets_its_share_of_slots() {
     let origin = site("0.1").await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (one, other) = (serve(directory.path()).await, serve(directory.path()).await);
@@ -117,9 +117,9 @@ async fn each_gets_its_share_of_the_turns() {
     assert_gaps(&origin, Duration::from_millis(100), 30);
 }
 
-/// Most connections and some answers take longer than the gap, so that starts are later than reserved.
+/// Most connections and some answers take longer than the gap, so requests start later than reserved.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_refused_for_the_waits_of_others_that_are_over() {
+async fn expired_reservations_of_other_processes_cause_no_refusals() {
     let late = Duration::from_millis(350);
     let (robots, count) = ("User-agent: *\nCrawl-delay: 0.3\n", AtomicUsize::new(0));
     let answer = move |seen: &Seen| match count.fetch_add(1, Ordering::Relaxed) % 6 {
@@ -161,9 +161,9 @@ async fn nobody_is_refused_for_the_waits_of_others_that_are_over() {
     assert_gaps(&origin, Duration::from_millis(300), 60);
 }
 
-/// In the middle of it all.
+/// The process is killed under load.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_is_killed_is_taken_over_and_nobodys_gap_is_broken() {
+async fn killed_process_is_replaced_and_the_gap_is_kept() {
     let origin = slow().await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let first = serve(directory.path()).await;
@@ -177,7 +177,7 @@ async fn one_that_is_killed_is_taken_over_and_nobodys_gap_is_broken() {
     eventually("the next page", || pages() > before).await;
     assert!(killed.elapsed() < GAP + Duration::from_secs(1), "{:?}", killed.elapsed());
     eventually("pages of the others", || pages() >= before + 8).await;
-    // What was known is known, and what is new is kept by whoever has the store now.
+    // Known copies are still used, and new ones are stored by the process that has taken over the store.
     let other = origin_of_rules().await;
     assert_eq!(get(&second, &other.url("/private")).await, 403);
     assert_eq!(get(&third, &other.url("/private")).await, 403);
@@ -193,7 +193,7 @@ async fn one_that_is_killed_is_taken_over_and_nobodys_gap_is_broken() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_another_has_just_started_counts_for_one_that_comes_and_one_that_stays() {
+async fn starts_of_another_process_count_for_new_and_remaining_processes() {
     let origin = site("2").await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let first = serve(directory.path()).await;
@@ -210,7 +210,7 @@ async fn what_another_has_just_started_counts_for_one_that_comes_and_one_that_st
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_origin_that_asks_for_time_has_it_from_all() {
+async fn retry_after_holds_all_processes_back() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         "/page/busy" => Reply::status(503).field("Retry-After", "3"),
@@ -230,7 +230,7 @@ async fn an_origin_that_asks_for_time_has_it_from_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_is_stopped_holds_nobody_up() {
+async fn stopped_process_does_not_block_others() {
     let origin = slow().await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (one, other) = (serve(directory.path()).await, serve(directory.path()).await);
@@ -246,15 +246,15 @@ async fn one_that_is_stopped_holds_nobody_up() {
     assert_gaps(&origin, GAP, 7);
 }
 
-/// It may have sent its request, or be about to: nobody can tell until it goes on.
+/// Other processes cannot tell whether it has sent its request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_is_stopped_in_its_turn_keeps_it_and_is_warned_of() {
+async fn process_stopped_during_its_slot_keeps_it_with_a_warning() {
     let origin = slow().await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (one, other) = (serve(directory.path()).await, serve(directory.path()).await);
     let long = crawl(&one, &origin, "/page/long/one");
     eventually("its turn", || origin.log.count("/page/long/one/0") == 1).await;
-    // Else it has the right to fetch that still, behind everybody's back.
+    // Otherwise the process would still hold the fetch lock.
     eventually("the copy of robots.txt", || has_copy(directory.path())).await;
     one.signal(libc::SIGSTOP);
     let next = crawl(&other, &origin, "/page/next");
@@ -276,7 +276,7 @@ async fn one_that_is_stopped_in_its_turn_keeps_it_and_is_warned_of() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_nothing_can_be_shared_that_is_said_and_it_serves() {
+async fn unusable_store_directory_is_logged_and_serving_continues() {
     let origin = origin_of_rules().await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("file");
@@ -288,9 +288,9 @@ async fn where_nothing_can_be_shared_that_is_said_and_it_serves() {
     assert!(told.contains("store.directory"), "{told}");
 }
 
-/// Its disk may have been full.
+/// For example, the disk may have been full.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_nothing_could_be_shared_at_first_it_is_once_it_can() {
+async fn sharing_starts_once_the_store_directory_is_usable() {
     let origin = slow().await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let store = directory.path().join("store");
@@ -309,9 +309,9 @@ async fn where_nothing_could_be_shared_at_first_it_is_once_it_can() {
     assert!(shared.iter().all(|gap| *gap >= GAP), "{shared:?}");
 }
 
-/// Those that use it and those that begin with another are one fleet again.
+/// Running and new processes share the new file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_is_removed_is_begun_anew_by_all() {
+async fn removed_pace_file_is_recreated_by_all_processes() {
     let origin = slow().await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (one, other) = (serve(directory.path()).await, serve(directory.path()).await);
@@ -329,9 +329,8 @@ async fn a_file_that_is_removed_is_begun_anew_by_all() {
     assert!(["one", "other", "later"].iter().all(|name| origin.log.count(&format!("/page/{name}/1")) == 1));
 }
 
-/// Nor is what one has spent from its budget forgotten with the file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_budget_outlives_the_file_that_it_is_shared_in() {
+async fn budget_survives_removal_of_the_pace_file() {
     let origin = origin_of_rules().await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let store = format!("store: {{ directory: '{}' }}", directory.path().display());
@@ -351,9 +350,9 @@ async fn a_budget_outlives_the_file_that_it_is_shared_in() {
     assert_eq!(get(&proxy, &origin.url("/page")).await, 429);
 }
 
-/// A run's failed fetch counts for no other.
+/// A failed fetch of one run does not count for another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn runs_do_not_wait_for_each_others_silent_site_one_after_the_other() {
+async fn runs_wait_for_a_silent_site_concurrently() {
     let origin = Origin::http(|_| Reply::silence()).await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let home = directory.path().to_str().expect("UTF-8").to_owned();
@@ -373,7 +372,7 @@ async fn runs_do_not_wait_for_each_others_silent_site_one_after_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_is_stopped_in_a_fetch_is_warned_of() {
+async fn process_stopped_during_a_robots_fetch_causes_a_warning() {
     let origin = Origin::http(|_| Reply::silence()).await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (one, other) = (serve(directory.path()).await, serve(directory.path()).await);
@@ -388,9 +387,9 @@ async fn one_that_is_stopped_in_a_fetch_is_warned_of() {
     next.abort();
 }
 
-/// What is in the file from whoever may write there.
+/// Whoever can write to the directory can write anything into the file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nonsense_in_the_file_is_borne() {
+async fn garbage_in_the_pace_file_is_tolerated() {
     use std::os::unix::fs::FileExt;
     let origin = slow().await;
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -401,14 +400,14 @@ async fn nonsense_in_the_file_is_borne() {
         assert_eq!(get(&proxy, &origin.url("/page")).await, 200);
     }
     assert_gaps(&origin, GAP, 3);
-    // What is owed to one that comes now may be lost in it.
+    // Debts may be lost with the garbage.
     let next = serve(directory.path()).await;
     assert_eq!(get(&next, &origin.url("/page")).await, 200);
 }
 
-/// As by a disk that is broken: what it notes in the file cannot be written.
+/// For example, the disk may be broken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_cannot_note_its_starts_any_more_keeps_its_own_gap() {
+async fn process_with_an_unwritable_pace_file_keeps_its_own_gap() {
     let origin = slow().await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let proxy = serve(directory.path()).await;
@@ -425,7 +424,7 @@ async fn one_that_cannot_note_its_starts_any_more_keeps_its_own_gap() {
     assert_eq!(proxy.output().matches("nothing is shared").count(), 1, "{}", proxy.output());
 }
 
-/// Of whichever robots.txt.
+/// Whether the store has a copy of any robots.txt.
 fn has_copy(directory: &Path) -> bool {
     std::fs::metadata(directory.join("robots.copies.1")).is_ok_and(|file| file.len() > 0)
 }
@@ -434,9 +433,9 @@ async fn origin_of_rules() -> Origin {
     origin(|_| Reply::text(super::KEEP_OUT)).await
 }
 
-/// One process is told to come later, another has a part of a page to ask for, which else would follow it at once.
+/// The other process has a subresource to fetch, which would otherwise follow its page at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_was_asked_for_holds_the_bursts_of_another_back() {
+async fn retry_after_of_one_process_holds_back_bursts_of_another() {
     let directory = tempfile::tempdir().unwrap();
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),

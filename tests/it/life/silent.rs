@@ -1,4 +1,4 @@
-//! Hosts that say nothing, as many of a broad crawl do: who waits for them, and who does not.
+//! Silent hosts, which are common in broad crawls: which requests wait for them.
 
 use super::{KEEP_OUT, origin};
 use crate::serving::access::{request, users};
@@ -31,9 +31,8 @@ async fn status(proxy: &Proxy, origin: &Origin, host: &str, user: &str) -> u16 {
     client.response().await.status()
 }
 
-/// Twice this went by before, and each of those that followed waited for its turn among them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn four_hundred_that_say_nothing_keep_their_client_from_no_other() {
+async fn client_with_400_silent_sites_reaches_another_site() {
     let origin = hosts().await;
     let proxy = Proxy::start("robots: { timeout: 10m }").await;
     let asked = silent(&proxy, &origin, 0..400, "nobody").await;
@@ -42,9 +41,9 @@ async fn four_hundred_that_say_nothing_keep_their_client_from_no_other() {
     drop(asked);
 }
 
-/// A client has no more fetches under way than there are places left.
+/// A client has at most as many fetches in flight as there are free places.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_asks_for_many_leaves_places_for_others() {
+async fn client_with_many_robots_fetches_leaves_places_for_others() {
     let origin = hosts().await;
     let bounds = "robots: { timeout: 10m }\nlimits: { max_robots_fetches: 8 }";
     let proxy = Proxy::start(&format!("{bounds}\n{}", users("max_connections: 100"))).await;
@@ -63,9 +62,9 @@ async fn who_asks_for_many_leaves_places_for_others() {
     drop((of_alice, of_bob));
 }
 
-/// What has not begun is not begun for nobody: those who come later do not wait for it.
+/// Later requests do not wait for fetches that nobody needs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_waits_for_a_place_goes_with_its_client() {
+async fn queued_robots_fetch_is_dropped_with_its_client() {
     let origin = hosts().await;
     let proxy = Proxy::start("robots: { timeout: 3s }\nlimits: { max_robots_fetches: 2 }").await;
     let asked = silent(&proxy, &origin, 0..50, "nobody").await;
@@ -77,7 +76,7 @@ async fn what_waits_for_a_place_goes_with_its_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_that_say_nothing_hold_up_no_thousand_that_speak() {
+async fn thousand_silent_sites_do_not_delay_a_thousand_others() {
     let origin = hosts().await;
     let proxy = Proxy::start("robots: { timeout: 10m }").await;
     let asked = silent(&proxy, &origin, 0..1000, "nobody").await;
@@ -95,13 +94,13 @@ async fn a_thousand_that_say_nothing_hold_up_no_thousand_that_speak() {
     drop(asked);
 }
 
-/// What stalls after its first few kilobytes holds memory in a bounded number of places, which clients share.
+/// A file that stalls after a few kilobytes holds memory in one of a bounded number of places, which clients share.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn long_files_that_stall_have_so_many_places_and_leave_some_to_others() {
+async fn stalling_long_files_have_bounded_places_and_leave_some_to_others() {
     let long = format!("{KEEP_OUT}{}", "# a comment\n".repeat(2000));
     let origin = origin(move |seen| match seen.host.starts_with("silent") {
         true => {
-            // It goes on for minutes.
+            // The answer takes minutes.
             let pieces: Vec<&str> = [&*long].into_iter().chain(["#"; 1000]).collect();
             Reply::drip(&pieces, Duration::from_millis(300))
         }

@@ -20,7 +20,7 @@ ssize_t pwrite64(int fd, const void *bytes, size_t length, off64_t at) {
 "#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_file_is_fetched_once_and_each_page_delivered_however_slow_the_disk_is() {
+async fn slow_disk_causes_no_extra_fetches_or_lost_pages() {
     const SITES: usize = 90;
     let origin = sites(0).await;
     let directory = tempfile::tempdir().expect("a temporary directory");

@@ -62,7 +62,7 @@ async fn admitted_if_kept(gate: &Gate, authority: &Authority, target: &str) -> O
     }
 }
 
-/// The version of a copy, all of which has to be of that version.
+/// The version of a copy, after checking that all parts are of that version.
 async fn explained(gate: &Gate, authority: &Authority, target: &str) -> u32 {
     let request = Request::new(authority, target.as_bytes());
     let why = gate.explain(&request, &HostRules::new(Arc::default()), None).await.expect("an explanation");
@@ -79,7 +79,7 @@ fn at_once<T>(what: &str, future: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whole_copies_in_their_order_and_no_waiting() {
+async fn readers_see_whole_copies_in_order_without_waiting() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (gate, authority, target) = (gate(directory.path()), authority(0), target());
     gate.insert(&authority, 200, &HeaderMap::new(), robots(0).as_bytes());
@@ -119,7 +119,7 @@ async fn whole_copies_in_their_order_and_no_waiting() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waited_is_decided_by_the_rules_of_its_turn() {
+async fn waiting_request_is_judged_by_the_rules_at_its_start() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (gate, authority) = (gate(directory.path()), authority(0));
     let teach = |rules: &str| {
@@ -142,9 +142,9 @@ async fn who_waited_is_decided_by_the_rules_of_its_turn() {
     assert!(matches!(open.await, Ok(Admitted::Go { .. })), "still allowed");
 }
 
-/// More authorities than memory holds, so that copies leave it and come back from the store all the time.
+/// There are more authorities than fit into memory, so copies are evicted and reloaded all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_left_memory_does_not_come_back_older() {
+async fn copy_reloaded_from_the_store_is_not_older() {
     const HOSTS: usize = 4000;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (gate, target) = (gate(directory.path()), Arc::new(target()));

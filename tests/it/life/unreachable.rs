@@ -6,7 +6,7 @@ use crate::support::{Alpn, CLOSED_PORT, Origin, Proxy, Reply, TestCa, assert_ref
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_errors_mean_that_there_is_none() {
+async fn robots_4xx_allows_everything() {
     for status in [400, 401, 402, 403, 404, 405, 406, 408, 410, 418, 451, 499] {
         let origin = origin(move |_| Reply::status(status).body(KEEP_OUT)).await;
         let proxy = Proxy::start("").await;
@@ -17,7 +17,7 @@ async fn client_errors_mean_that_there_is_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_operator_may_read_client_errors_more_strictly() {
+async fn on_auth_error_and_on_unavailable_can_disallow() {
     let gone = origin(|_| Reply::status(410)).await;
     let locked = origin(|_| Reply::status(401)).await;
     let proxy = Proxy::start("robots: { on_auth_error: disallow }").await;
@@ -29,7 +29,7 @@ async fn the_operator_may_read_client_errors_more_strictly() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn server_errors_and_429_disallow_everything_for_now() {
+async fn robots_5xx_and_429_disallow_everything() {
     for status in [429, 500, 501, 502, 503, 504, 599] {
         let origin = origin(move |_| Reply::status(status).body("User-agent: *\nAllow: /\n")).await;
         let proxy = Proxy::start("").await;
@@ -45,7 +45,7 @@ async fn server_errors_and_429_disallow_everything_for_now() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_whole_answer_disallows_everything_for_now() {
+async fn incomplete_robots_answer_disallows_everything() {
     let whole = "User-agent: *\nAllow: /\n";
     type Answer = fn(&str) -> Reply;
     let broken: [(&str, Answer); 8] = [
@@ -73,7 +73,7 @@ async fn no_whole_answer_disallows_everything_for_now() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_there_or_nobody_trusted_disallows_everything_for_now() {
+async fn closed_port_or_untrusted_certificate_disallows_everything() {
     let proxy = Proxy::start("").await;
     let refused = proxy.get(&format!("http://a.localhost:{CLOSED_PORT}/x")).await;
     assert_refused(&refused, 503, "destination_unavailable", "robots-unreachable");
@@ -84,7 +84,7 @@ async fn nobody_there_or_nobody_trusted_disallows_everything_for_now() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unreachable_may_be_answered_with_403() {
+async fn unreachable_status_can_be_403() {
     let origin = origin(|_| Reply::status(500)).await;
     let proxy = Proxy::start("robots: { unreachable_status: 403 }").await;
     assert_refused(&proxy.get(&origin.url("/x")).await, 403, "destination_unavailable", "robots-unreachable");

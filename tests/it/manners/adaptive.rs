@@ -23,7 +23,7 @@ async fn crawl(proxies: &[SocketAddr], origin: &Origin) -> Vec<Duration> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_host_is_asked_less_often() {
+async fn slow_host_gets_longer_gaps() {
     let origin = slow().await;
     let proxy = Proxy::start(&format!("{ADAPTIVE}\n{ADMIN}")).await;
     let gaps = crawl(&[proxy.address(); 4], &origin).await;
@@ -34,7 +34,7 @@ async fn a_slow_host_is_asked_less_often() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_go_one_by_one_and_the_reason_is_said() {
+async fn adaptive_host_gets_one_request_at_a_time_and_the_wait_names_the_reason() {
     let origin = slow().await;
     let proxy = Proxy::start(&format!("pace: {{ adaptive: {{ factor: 50, max: 60s }} }}\n{ADMIN}")).await;
     assert_eq!(proxy.get(&origin.url("/page")).await.status(), 200);
@@ -53,7 +53,7 @@ async fn requests_go_one_by_one_and_the_reason_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn for_some_hosts_it_is_otherwise() {
+async fn adaptive_can_be_set_per_host() {
     let origin = slow().await;
     let yaml = "pace: { adaptive: { factor: 1000, max: 60s }, max_wait: 0 }\n\
         hosts: { a.localhost: { adaptive: { factor: 0 } }, b.localhost: { adaptive: { factor: 1, max: 1ms } } }";
@@ -64,9 +64,9 @@ async fn for_some_hosts_it_is_otherwise() {
     }
 }
 
-/// What one has learnt holds the other back: its own first answer has not come yet.
+/// The latency learnt by one process holds back the other, which has no answer yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_of_a_machine_share_it() {
+async fn processes_of_a_machine_share_the_latency() {
     let origin = slow().await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let processes = processes(directory.path(), 2, ADAPTIVE).await;
@@ -76,7 +76,7 @@ async fn processes_of_a_machine_share_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_do_instances_of_a_fleet() {
+async fn instances_of_a_fleet_share_the_latency() {
     let Some(redis) = Redis::start().await else { return };
     let origin = slow().await;
     let fleet = fleet(&redis, 2, ADAPTIVE).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const BREAKER: &str = "pace: { breaker: { after: 3, pause: 1h }, max_wait: 0 }";
 
-/// So many pages, all answered with this status by the host itself.
+/// Requests this many pages, which the host itself answers with this status.
 async fn turned_away(proxy: std::net::SocketAddr, origin: &super::Origin, count: usize, status: u16) {
     for _ in 0..count {
         let response = get(proxy, &origin.url("/page")).await;
@@ -24,7 +24,7 @@ fn assert_paused(response: &super::Response, at_least: u64, at_most: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_so_many_refusals_it_is_left_alone_and_clients_are_told_until_when() {
+async fn host_is_paused_after_consecutive_refusals_with_retry_after() {
     let (origin, _) = with_status(403).await;
     let proxy = Proxy::start(&format!("{BREAKER}\n{ADMIN}")).await;
     turned_away(proxy.address(), &origin, 3, 403).await;
@@ -42,7 +42,7 @@ async fn after_so_many_refusals_it_is_left_alone_and_clients_are_told_until_when
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn then_one_request_goes_and_what_comes_of_it_decides() {
+async fn one_trial_request_after_the_pause_decides() {
     let (origin, status) = with_status(503).await;
     let proxy = Proxy::start("pace: { breaker: { after: 2, pause: 1s }, max_wait: 0 }").await;
     let goes = async || {
@@ -62,7 +62,7 @@ async fn then_one_request_goes_and_what_comes_of_it_decides() {
     assert_paused(&proxy.get(&origin.url("/page")).await, 1, 1);
     status.store(200, Ordering::Relaxed);
     assert_eq!(goes().await.status(), 200);
-    // As any backoff ends, by halves.
+    // The backoff is halved by each success.
     for _ in 0..4 {
         assert_eq!(goes().await.status(), 200);
     }
@@ -70,7 +70,7 @@ async fn then_one_request_goes_and_what_comes_of_it_decides() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_challenge_counts_whatever_its_status_and_other_answers_break_the_row() {
+async fn challenges_count_as_refusals_and_other_answers_reset_the_count() {
     let origin = pages(|seen| match seen.path().as_str() {
         "/challenge" => Reply::text("who are you?").field("cf-mitigated", "challenge"),
         "/waf" => Reply::status(202).field("x-amzn-waf-action", "challenge"),
@@ -87,7 +87,7 @@ async fn a_challenge_counts_whatever_its_status_and_other_answers_break_the_row(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn for_some_hosts_it_is_otherwise_and_report_mode_refuses_nothing() {
+async fn breaker_can_be_set_per_host_and_only_reports_in_report_mode() {
     let (origin, _) = with_status(403).await;
     let yaml = "hosts: { a.localhost: { breaker: { after: 0 } }, b.localhost: { breaker: { after: 1 } } }";
     let proxy = Proxy::start(&format!("{BREAKER}\n{yaml}")).await;
@@ -106,9 +106,9 @@ async fn for_some_hosts_it_is_otherwise_and_report_mode_refuses_nothing() {
     assert_eq!(proxy.get(&origin.url("/page")).await.status(), 403);
 }
 
-/// Why it is off by default: pages that a site keeps for others say nothing of its load, and a row of them would stop everybody.
+/// Pages that a site keeps for members do not show its load, but several of them in a row would pause the host.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pages_that_a_site_keeps_for_others_stop_nobody_unless_it_is_switched_on() {
+async fn breaker_is_off_by_default() {
     let origin = pages(|seen| match seen.path().starts_with("/members/") {
         true => Reply::status(403),
         false => Reply::text("page"),
@@ -124,11 +124,11 @@ async fn pages_that_a_site_keeps_for_others_stop_nobody_unless_it_is_switched_on
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pause_outlives_the_process() {
+async fn pause_survives_a_restart() {
     let (origin, _) = with_status(403).await;
     let proxy = Binary::serve(BREAKER).await;
     turned_away(proxy.address(), &origin, 3, 403).await;
-    // It is written behind those who serve, at once.
+    // The store is written in the background, without delay.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let proxy = Binary::serve_in(proxy.kill().await, BREAKER).await;
     assert_paused(&get(proxy.address(), &origin.url("/page")).await, 3400, 3600);
@@ -136,7 +136,7 @@ async fn a_pause_outlives_the_process() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_of_a_machine_leave_it_alone_together() {
+async fn processes_of_a_machine_share_the_pause() {
     let (origin, status) = with_status(200).await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let processes = processes(directory.path(), 2, BREAKER).await;
@@ -147,7 +147,7 @@ async fn processes_of_a_machine_leave_it_alone_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_do_instances_of_a_fleet() {
+async fn instances_of_a_fleet_share_the_pause() {
     let Some(redis) = Redis::start().await else { return };
     let (origin, status) = with_status(200).await;
     let fleet = fleet(&redis, 3, BREAKER).await;
@@ -170,7 +170,7 @@ async fn all_know(proxies: &[Binary], origin: &super::Origin) {
         loop {
             let response = get(proxy.address(), &origin.url("/page")).await;
             if response.text().contains("host-paused") {
-                // By the clocks of several instances.
+                // Allows for differences between the instances' clocks.
                 assert_paused(&response, 3400, 3601);
                 break;
             }

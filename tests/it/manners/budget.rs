@@ -20,7 +20,7 @@ pub(super) async fn not_at_midnight() {
     }
 }
 
-/// Of a password, at the lowest cost.
+/// The hash of a password at the lowest cost.
 fn hash(password: &str) -> String {
     let cheap = Params::new(8, 1, 1, None).expect("cheap");
     Argon2::from(cheap).hash_password(password.as_bytes()).expect("a hash").to_string()
@@ -35,7 +35,7 @@ async fn statuses(proxies: &[SocketAddr], url: &str, count: usize) -> Vec<u16> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_comes_on_top_is_refused_until_the_period_ends() {
+async fn requests_over_the_budget_are_refused_until_the_period_ends() {
     not_at_midnight().await;
     let (origin, _) = with_status(200).await;
     let proxy = Proxy::start(&format!("{BUDGET}\n{ADMIN}")).await;
@@ -57,7 +57,7 @@ async fn what_comes_on_top_is_refused_until_the_period_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bytes_are_counted_when_they_have_come() {
+async fn bytes_are_counted_after_receipt() {
     not_at_midnight().await;
     let origin = pages(|_| Reply::text([b'x'; 600])).await;
     let proxy = Proxy::start(&format!("pace: {{ budget: {{ bytes: 1000, per: hour }} }}\n{ADMIN}")).await;
@@ -72,7 +72,7 @@ async fn bytes_are_counted_when_they_have_come() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_never_left_costs_nothing() {
+async fn request_that_was_not_sent_is_refunded() {
     not_at_midnight().await;
     let (origin, _) = with_status(200).await;
     // On a connection that was kept, a request may leave before it is seen that nobody is there.
@@ -99,7 +99,7 @@ async fn what_never_left_costs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_has_one_for_all_hosts_together() {
+async fn budget_of_a_user_covers_all_hosts() {
     not_at_midnight().await;
     let (origin, _) = with_status(200).await;
     let (a, b) = (hash("alice"), hash("bob"));
@@ -118,15 +118,15 @@ async fn a_user_has_one_for_all_hosts_together() {
     assert_eq!((by("alice", "a.localhost").await.status(), by("alice", "b.localhost").await.status()), (200, 200));
     let refused = by("alice", "a.localhost").await;
     assert_eq!((refused.status(), refused.problem()["budget_of"].clone()), (429, "user=alice".into()));
-    // Hers is not taken from the host's, of which three are left.
+    // Her requests do not count towards the host's budget, of which three are left.
     for status in [200, 200, 200, 429] {
         assert_eq!(by("bob", "a.localhost").await.status(), status);
     }
 }
 
-/// A tunnel is a request, and its bytes are an answer's.
+/// A tunnel counts as one request, and its bytes as those of an answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_s_tunnels_are_limited_as_other_requests_are() {
+async fn budget_of_a_user_limits_tunnels() {
     not_at_midnight().await;
     let (origin, _) = with_status(200).await;
     let password = hash("alice");
@@ -150,7 +150,7 @@ async fn a_user_s_tunnels_are_limited_as_other_requests_are() {
         statuses.push(connect(&proxy, "").await.1);
     }
     assert_eq!(statuses, [200, 200, 429]);
-    // Who may have no request waiting has no CONNECT waiting, and who does not want to wait does not.
+    // CONNECT obeys `max_waiting: 0` and `Prefer: wait=0` like other requests.
     let slow = "pace: { min_delay: 30s }";
     for (proxy, fields, refused) in [
         (Proxy::start(&format!("{}\n{slow}", user("max_waiting: 0"))).await, "", 503),
@@ -162,7 +162,7 @@ async fn a_user_s_tunnels_are_limited_as_other_requests_are() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_status_shows_what_is_in_force_since_a_reload() {
+async fn status_shows_the_reloaded_budgets() {
     not_at_midnight().await;
     let (origin, _) = with_status(200).await;
     let password = hash("alice");
@@ -200,7 +200,7 @@ async fn the_status_shows_what_is_in_force_since_a_reload() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn for_some_hosts_it_is_otherwise_and_report_mode_refuses_nothing() {
+async fn budget_can_be_set_per_host_and_only_reports_in_report_mode() {
     not_at_midnight().await;
     let (origin, _) = with_status(200).await;
     let hosts = "hosts: { a.localhost: { budget: {} }, b.localhost: { budget: { requests: 0 } } }";
@@ -217,7 +217,7 @@ async fn for_some_hosts_it_is_otherwise_and_report_mode_refuses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tunnel_is_one_request() {
+async fn tunnel_costs_one_request() {
     not_at_midnight().await;
     let (origin, _) = with_status(200).await;
     let yaml = "intercept: { default: tunnel }\npace: { budget: { requests: 1 } }";
@@ -232,7 +232,7 @@ async fn a_tunnel_is_one_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_outlives_the_process_even_one_that_is_killed() {
+async fn spending_survives_a_restart_and_a_kill() {
     not_at_midnight().await;
     let (origin, _) = with_status(200).await;
     let page = origin.url("/page");
@@ -246,7 +246,7 @@ async fn it_outlives_the_process_even_one_that_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_of_a_machine_share_it() {
+async fn processes_of_a_machine_share_the_budget() {
     not_at_midnight().await;
     let (origin, _) = with_status(200).await;
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -255,9 +255,9 @@ async fn processes_of_a_machine_share_it() {
     assert_eq!(statuses(&addresses, &origin.url("/page"), 5).await, [200, 200, 200, 429, 429]);
 }
 
-/// However many at once, through whichever.
+/// Requests arrive concurrently at several instances.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_do_instances_of_a_fleet_and_never_more_go_than_may() {
+async fn instances_of_a_fleet_never_exceed_the_shared_budget() {
     not_at_midnight().await;
     let Some(redis) = Redis::start().await else { return };
     let (origin, _) = with_status(200).await;
@@ -289,9 +289,9 @@ async fn until(is_so: impl AsyncFn() -> bool) {
     panic!("not within ten seconds");
 }
 
-/// While the server is lost each instance has its part; when it is back, even without its memory, all is counted there.
+/// While the server is lost, each instance spends its share; when it is back, even emptied, it receives all counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_counted_while_the_fleets_server_was_lost_counts_afterwards() {
+async fn spending_while_the_fleet_server_was_lost_is_reported_later() {
     not_at_midnight().await;
     let Some(mut redis) = Redis::start().await else { return };
     let (origin, _) = with_status(200).await;
@@ -300,7 +300,7 @@ async fn what_was_counted_while_the_fleets_server_was_lost_counts_afterwards() {
     let all_say = async |fleet: &[Binary], what: &str, times: usize| {
         eventually(what, || fleet.iter().all(|it| it.output().matches(what).count() >= times)).await;
     };
-    // One host's is spent before, as both have heard.
+    // The budget of one host was spent before, and both instances know.
     let addresses: Vec<_> = fleet.iter().map(Binary::address).collect();
     let (spent, page) = (origin.url_at("spent.localhost", "/spent"), origin.url("/page"));
     assert_eq!(statuses(&addresses, &spent, 12).await[10..], [429, 429]);
@@ -325,9 +325,9 @@ async fn what_was_counted_while_the_fleets_server_was_lost_counts_afterwards() {
     assert_eq!((origin.log.count("/page"), origin.log.count("/spent")), (10, 10));
 }
 
-/// Those who ask before it is known that the server has lost its memory do not lose theirs.
+/// Requests made before the instances notice the loss of data do not lower the count.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_forgets_all_under_traffic_is_told_what_was_spent() {
+async fn fleet_server_emptied_under_traffic_receives_the_spending() {
     not_at_midnight().await;
     let Some(redis) = Redis::start().await else { return };
     let (origin, _) = with_status(200).await;

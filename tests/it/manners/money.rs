@@ -1,4 +1,4 @@
-//! Pay per crawl (Cloudflare): what a client promises to pay is signed, counted against a budget of money, and its answer is told of.
+//! Pay per crawl (Cloudflare): price offers are signed and counted against a budget of money, and charges are reported.
 
 use super::budget::not_at_midnight;
 use super::{ADMIN, json};
@@ -36,7 +36,7 @@ fn max(price: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_promised_beyond_the_budget_and_what_was_not_charged_is_free_again() {
+async fn promises_stay_within_the_budget_and_uncharged_amounts_are_released() {
     not_at_midnight().await;
     let origin = shop().await;
     let yaml = format!("pace: {{ budget: {{ money: {{ USD: 0.05, per: day }} }} }}\n{ADMIN}");
@@ -76,9 +76,9 @@ async fn nothing_is_promised_beyond_the_budget_and_what_was_not_charged_is_free_
     assert_eq!((&budgets[0]["promised"], &budgets[0]["max_promised"]), (&"USD 0.05".into(), &"USD 0.05".into()));
 }
 
-/// What a site says that it has charged is its own word.
+/// The charge is the site's own claim.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_site_spends_more_of_a_budget_than_was_offered_to_it() {
+async fn site_cannot_charge_more_than_was_offered() {
     not_at_midnight().await;
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
@@ -114,7 +114,7 @@ async fn no_site_spends_more_of_a_budget_than_was_offered_to_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_promise_that_nobody_can_count_is_refused() {
+async fn invalid_price_offer_is_refused() {
     let origin = shop().await;
     let proxy = Proxy::start("").await;
     let url = origin.url("/page");
@@ -131,7 +131,7 @@ async fn a_promise_that_nobody_can_count_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_paid_for_is_told_and_not_remembered() {
+async fn paid_page_is_exempt_from_min_revisit_and_its_charge_is_shown() {
     let origin = shop().await;
     let proxy = Proxy::start(&format!("pace: {{ min_revisit: 1h }}\n{ADMIN}")).await;
     let (at, url) = (proxy.address(), origin.url("/page"));
@@ -152,7 +152,7 @@ async fn what_was_paid_for_is_told_and_not_remembered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_access_log_and_the_evidence_have_promise_charge_and_error() {
+async fn access_log_and_evidence_contain_promise_charge_and_price_error() {
     let origin = shop().await;
     let home = tempfile::tempdir().unwrap();
     let yaml =

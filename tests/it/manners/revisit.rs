@@ -28,7 +28,7 @@ async fn with(client: &mut Client, origin: &Origin, method: &str, path: &str, fi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_is_fetched_once_and_who_has_it_hears_that_it_is_the_same() {
+async fn repeated_request_is_refused_or_answered_304() {
     let origin = site().await;
     let proxy = Proxy::start(REVISIT).await;
     let client = &mut proxy.client().await;
@@ -57,7 +57,7 @@ async fn a_page_is_fetched_once_and_who_has_it_hears_that_it_is_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_304_has_the_fields_that_caches_go_by() {
+async fn min_revisit_304_contains_the_caching_fields() {
     let repeated = [
         ("Date", MODIFIED),
         ("Vary", "Accept"),
@@ -85,7 +85,7 @@ async fn the_304_has_the_fields_that_caches_go_by() {
     let age: u64 = same.field("age").expect("how old it is").parse().expect("seconds");
     assert!(all.starts_with(&expected) && (7..60).contains(&age), "{all:?}");
     assert!(same.field("set-cookie").is_none() && same.field("last-modified").is_none(), "{all:?}");
-    // What the site itself has confirmed is remembered as well.
+    // A 304 of the site itself counts as a visit as well.
     assert_eq!(with(client, &origin, "GET", "/other", "If-None-Match: \"old\"\r\n").await.status(), 304);
     let same = with(client, &origin, "GET", "/other", "If-None-Match: W/\"a,b\"\r\n").await;
     assert_eq!((same.status(), same.field("etag"), same.field("vary")), (304, Some("\"a,b\""), Some("Accept")));
@@ -93,7 +93,7 @@ async fn the_304_has_the_fields_that_caches_go_by() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_no_delivery_of_the_page_may_be_asked_again() {
+async fn failed_head_and_partial_requests_do_not_count_as_visits() {
     let origin = site().await;
     let proxy = Proxy::start(REVISIT).await;
     let client = &mut proxy.client().await;
@@ -108,18 +108,18 @@ async fn what_was_no_delivery_of_the_page_may_be_asked_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_over_http2() {
+async fn min_revisit_applies_to_http2() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start(REVISIT).await;
     let client = proxy.h2(&origin, "a.localhost").await;
     assert_eq!(client.get(&origin.url("/page")).await.status(), 200);
-    // Its end reaches the client a moment before it is noted.
+    // The client sees the end of the answer a moment before the visit is recorded.
     eventually("the delivery is noted", || proxy.counts().forwarded == 1).await;
     assert_eq!(client.get(&origin.url("/page")).await.status(), 429);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn for_some_hosts_it_is_otherwise_and_report_mode_refuses_nothing() {
+async fn min_revisit_can_be_set_per_host_and_only_reports_in_report_mode() {
     let origin = site().await;
     let proxy = Proxy::start(&format!("{REVISIT}\nhosts: {{ b.localhost: {{ min_revisit: 0 }} }}")).await;
     for (host, again) in [("a.localhost", 429), ("b.localhost", 200)] {
@@ -135,9 +135,9 @@ async fn for_some_hosts_it_is_otherwise_and_report_mode_refuses_nothing() {
     assert_eq!(proxy.counts().reported["revisit-too-soon"], 1);
 }
 
-/// What another has fetched is told to nobody who may not fetch it.
+/// A client that may not fetch the page does not learn that another has fetched it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_forbids_a_page_comes_first() {
+async fn disallowed_client_gets_the_refusal_before_min_revisit() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: kept-out\nDisallow: /page\n"),
         _ => Reply::text("page").field("ETag", "\"a\""),
@@ -164,9 +164,9 @@ async fn what_forbids_a_page_comes_first() {
     assert_eq!(origin.log.count("/page"), 1);
 }
 
-/// One who has declared no purpose has fetched it; what it reserves is not known then, and is not handed to one who has.
+/// The first client has declared no purpose, so the reservations of the page are unknown when another declares one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_that_reserves_a_use_is_not_shown_by_what_is_remembered_of_it() {
+async fn remembered_visit_does_not_reveal_a_page_to_a_refused_purpose() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => Reply::text("its content").field("ETag", "\"a\"").field("X-Robots-Tag", "noai"),
@@ -184,9 +184,9 @@ async fn a_page_that_reserves_a_use_is_not_shown_by_what_is_remembered_of_it() {
     assert_eq!(with(client, &origin, "GET", "/other", "").await.status(), 403);
 }
 
-/// It is not sent: it neither waits for a turn, nor takes one, nor costs anything.
+/// The request is not sent: it does not wait either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_answered_without_the_site_takes_no_turn_of_it() {
+async fn min_revisit_answer_uses_neither_slot_nor_budget() {
     let origin = site().await;
     let hosts = "hosts: { a.localhost: { crawl_delay: 2s, budget: { requests: 2 } } }";
     let proxy = Proxy::start(&format!("pace: {{ min_revisit: 1h, max_wait: 3s }}\n{hosts}")).await;
@@ -205,9 +205,9 @@ async fn what_is_answered_without_the_site_takes_no_turn_of_it() {
     );
 }
 
-/// All that wait for their turn look again when it comes, and give it back unused.
+/// Waiting requests check again when their slots come, and return them unused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_waited_for_a_turn_does_not_fetch_what_was_delivered_meanwhile() {
+async fn waiting_request_is_not_sent_if_the_page_was_delivered_meanwhile() {
     let origin = site().await;
     let hosts = "hosts: { a.localhost: { crawl_delay: 1s, budget: { requests: 2 } } }";
     let proxy = Proxy::start(&format!("pace: {{ min_revisit: 1h, max_wait: 30s }}\n{hosts}")).await;
@@ -223,9 +223,9 @@ async fn who_has_waited_for_a_turn_does_not_fetch_what_was_delivered_meanwhile()
     assert_eq!(other.status(), 200, "the others have spent nothing: {}", other.text());
 }
 
-/// A site that knows no ranges, or no such protocol, answers with the page: it was delivered, however it was asked for.
+/// A site without support for ranges or WebSocket answers with the page, which is delivered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_whole_page_is_one_whatever_was_asked_for() {
+async fn whole_page_sent_for_a_range_or_upgrade_counts_as_a_visit() {
     let origin = site().await;
     let proxy = Proxy::start(REVISIT).await;
     let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
@@ -241,9 +241,9 @@ async fn a_whole_page_is_one_whatever_was_asked_for() {
     }
 }
 
-/// On a connection that an origin has authenticated, no request says who asks.
+/// Requests on a connection that the origin has authenticated do not name their user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_hears_of_what_was_sent_on_anothers_authenticated_connection() {
+async fn visits_on_an_authenticated_connection_are_not_remembered() {
     let origin = site().await;
     let proxy = Proxy::start(REVISIT).await;
     let alice = &mut proxy.client().await;
@@ -259,9 +259,9 @@ async fn nobody_hears_of_what_was_sent_on_anothers_authenticated_connection() {
     }
 }
 
-/// What others were sent says nothing of the page that a client of its own name would get.
+/// Answers to others do not tell whether this client's own page has changed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_says_who_asks_hears_nothing_of_the_page_that_others_had() {
+async fn request_with_credentials_gets_no_304_from_visits_of_others() {
     let origin = site().await;
     let proxy = Proxy::start(REVISIT).await;
     assert_eq!(with(&mut proxy.client().await, &origin, "GET", "/page", "").await.status(), 200);
@@ -273,9 +273,8 @@ async fn who_says_who_asks_hears_nothing_of_the_page_that_others_had() {
     }
 }
 
-/// So was one that was sent as a range of all its bytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_range_of_all_bytes_is_the_whole_page() {
+async fn range_of_all_bytes_counts_as_a_visit() {
     for range in ["bytes=0-", "bytes=0-99"] {
         let origin = site().await;
         let proxy = Proxy::start(REVISIT).await;
@@ -295,9 +294,9 @@ async fn a_range_of_all_bytes_is_the_whole_page() {
     }
 }
 
-/// RFC 9110 §14.2: a Range in a unit that is not known is ignored.
+/// RFC 9110 §14.2: a Range in an unknown unit is ignored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn neither_an_unknown_range_unit_nor_dot_segments_make_another_page() {
+async fn unknown_range_units_and_dot_segments_count_as_the_same_page() {
     let origin = site().await;
     let proxy = Proxy::start(REVISIT).await;
     let client = &mut proxy.client().await;

@@ -1,4 +1,4 @@
-//! Sites that ask for a signature (`Accept-Signature`): what they get, and what is not given.
+//! Sites that ask for a signature (`Accept-Signature`).
 
 use super::signing::{Keys, is_signed};
 use crate::rules::{asked, counted};
@@ -6,7 +6,7 @@ use crate::support::{Alpn, Origin, Proxy, Reply, Seen};
 
 const CHALLENGE: &str = r#"sig1=("@authority" "signature-agent";key="sig1");tag="web-bot-auth""#;
 
-/// 403 to what is not signed, robots.txt included; `/never` is never content.
+/// Answers 403 to unsigned requests, including robots.txt, and always to `/never`.
 fn asks(seen: &Seen) -> Reply {
     let is_good = is_signed(seen) && seen.path() != "/never";
     match seen.path().as_str() {
@@ -17,7 +17,7 @@ fn asks(seen: &Seen) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_site_that_asks_for_a_signature_gets_one_and_is_asked_again_once() {
+async fn signature_challenge_is_answered_with_one_signed_retry() {
     let keys = Keys::make(&["a"]).await;
     for (origin, flag) in [
         (Origin::http(asks).await, "--http1.1"),
@@ -35,7 +35,7 @@ async fn a_site_that_asks_for_a_signature_gets_one_and_is_asked_again_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pages_are_repeated_where_that_is_safe_and_the_answer_goes_on_where_it_is_not() {
+async fn signature_challenge_is_retried_only_for_safe_methods() {
     let keys = Keys::make(&["a"]).await;
     let more = "\nhosts: { '*.localhost': { robots: ignore } }";
     let settings = format!("{}{more}", keys.settings("a", "when: on-challenge"));
@@ -62,7 +62,7 @@ async fn pages_are_repeated_where_that_is_safe_and_the_answer_goes_on_where_it_i
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_a_signature_does_not_help_nothing_is_asked_for_twice() {
+async fn useless_signature_is_not_retried_again() {
     let keys = Keys::make(&["a"]).await;
     let origin = Origin::http(asks).await;
     let more = "\nhosts: { '*.localhost': { robots: ignore } }";
@@ -75,9 +75,9 @@ async fn where_a_signature_does_not_help_nothing_is_asked_for_twice() {
     assert_eq!(origin.log.count("/never"), 4, "one more, the first time");
 }
 
-/// The draft leaves a site free to ask for more than the authority. That is not given: the site's answer is the client's.
+/// The draft lets a site ask for more components than the authority. The client gets the site's answer then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_given_is_not_tried() {
+async fn signature_challenge_we_cannot_meet_is_not_retried() {
     let keys = Keys::make(&["a"]).await;
     for asked_for in [
         r#"sig1=("@authority" "@path");tag="web-bot-auth""#,
@@ -113,7 +113,7 @@ async fn what_is_not_given_is_not_tried() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_several_lines_one_that_can_be_met_is() {
+async fn one_satisfiable_accept_signature_line_is_used() {
     let keys = Keys::make(&["a"]).await;
     let origin = Origin::http(|seen| match (seen.path().as_str(), is_signed(seen)) {
         ("/robots.txt", _) => Reply::text(""),
@@ -130,7 +130,7 @@ async fn of_several_lines_one_that_can_be_met_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_challenge_to_a_clients_own_signature_is_the_clients() {
+async fn challenge_to_a_signature_of_the_client_is_forwarded() {
     let keys = Keys::make(&["a"]).await;
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" | "/plain" => Reply::text(""),
@@ -146,9 +146,8 @@ async fn a_challenge_to_a_clients_own_signature_is_the_clients() {
     assert!(!is_signed(&origin.log.one("/plain")), "nobody has asked us");
 }
 
-/// The nonce that a site makes for one request is in no other's signature.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_nonce_of_the_sites_is_used_once() {
+async fn nonce_of_the_site_is_used_once() {
     let keys = Keys::make(&["a"]).await;
     let nonce = |seen: &Seen| {
         let input = seen.field("signature-input")?;
@@ -174,7 +173,7 @@ async fn a_nonce_of_the_sites_is_used_once() {
         assert_eq!(nonces.len(), 2, "{page}: {nonces:?}");
         assert!(nonces[0].is_none() && nonces[1].is_some(), "{page}: {nonces:?}");
     }
-    // What may not be repeated leaves its nonce to the client's next try.
+    // A request that may not be retried leaves its nonce to the client's next request.
     let host = origin.authority("a.localhost");
     for status in [401, 200] {
         let mut client = proxy.client().await;

@@ -1,4 +1,4 @@
-//! TLS with clients that do not get on with us: who turns our certificate down is told of, and what we turn down hears why.
+//! Failed TLS with clients: rejections of our certificate are reported, and our own rejections give the reason.
 
 use crate::support::certs::client_config;
 use crate::support::{Alpn, Binary, Client, Origin, Proxy, eventually, test_ca, within};
@@ -16,7 +16,7 @@ async fn asked(admin: SocketAddr, target: &str) -> String {
     client.response().await.text()
 }
 
-/// What the status says, when it has heard of this many.
+/// The status, once it shows this many rejections.
 async fn distrusted(admin: SocketAddr, total: u64) -> Value {
     loop {
         let told =
@@ -37,7 +37,7 @@ async fn openssl(arguments: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_rejects_our_certificate_is_logged_once_with_what_helps() {
+async fn client_rejecting_our_certificate_is_logged_once_with_a_hint() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Binary::serve(ON).await;
     let (url, address) = (proxy.url(), proxy.address());
@@ -45,7 +45,7 @@ async fn a_client_that_rejects_our_certificate_is_logged_once_with_what_helps() 
         let refused = crate::support::curl(&["-x", &url, &origin.url("/x")]).await;
         assert_eq!(refused.code, 60, "curl's own code for a certificate that it does not trust");
     }
-    // Who leaves without a word may have another reason, unless it never asks for anything.
+    // A close without an alert may have another reason, unless the client never sends a request.
     let connect = async |host: &str| {
         let client = Client::connect(address, &origin.authority(host)).await;
         client.tls(host, &proxy.ca_pem_path(), &[b"http/1.1"]).await
@@ -65,7 +65,7 @@ async fn a_client_that_rejects_our_certificate_is_logged_once_with_what_helps() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn distrust_is_counted_and_shown() {
+async fn rejected_certificates_are_counted_and_shown_in_status() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start(ON).await;
     let admin = proxy.admin_address();
@@ -83,7 +83,7 @@ async fn distrust_is_counted_and_shown() {
     let metrics = asked(admin, "/metrics").await;
     assert!(metrics.contains("politely_distrusted_total{how=\"unknown-ca\"} 2"), "{metrics}");
 
-    // rustls says it in words of its own, and those who are content are not counted.
+    // rustls sends another alert; clients that accept the certificate are not counted.
     let client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
     assert!(client.tls_with("a.localhost", client_config(test_ca().pem_file(), &[])).await.is_err());
     assert_eq!(
@@ -95,7 +95,7 @@ async fn distrust_is_counted_and_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_hears_why_its_handshake_failed() {
+async fn failed_handshake_ends_with_the_right_alert() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start("").await;
     let (proxy, target) = (proxy.address().to_string(), origin.authority("a.localhost"));
@@ -112,7 +112,7 @@ async fn a_client_hears_why_its_handshake_failed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_listener_that_wants_a_certificate_says_so() {
+async fn missing_client_certificate_ends_with_the_right_alert() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let files = ["certificate.pem", "key.pem"].map(|name| directory.path().join(name));
     let (certificate, key) = test_ca().pem_pair("proxy.localhost");

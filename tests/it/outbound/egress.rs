@@ -1,8 +1,8 @@
-//! Where requests may go: not to this machine and its network, unless somebody said so.
+//! Permitted destinations: not this machine and its network, unless configured.
 
 use crate::support::{Alpn, Client, Origin, Proxy, assert_refused};
 
-/// As somebody gets it who configures nothing.
+/// The default rules.
 const CLOSED: &str = "egress: { allow: [] }";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -49,9 +49,9 @@ async fn special_addresses_are_refused_by_default() {
     assert_eq!(origin.connections(), 0);
 }
 
-/// For tools of others: what is not listed does not go out, robots.txt included.
+/// The lists apply to robots.txt as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_listed_hosts_and_methods_go_out() {
+async fn only_listed_hosts_and_methods_are_allowed() {
     let (origin, tls) = (Origin::site("").await, Origin::tls_site(Alpn::Both, "").await);
     let proxy = Proxy::start(
         "egress: { hosts: [a.localhost, \"*.b.localhost\"], methods: [GET, HEAD] }\n\
@@ -84,7 +84,7 @@ async fn only_listed_hosts_and_methods_go_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn odd_spellings_of_an_address_are_no_way_around() {
+async fn respelled_special_addresses_are_refused() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start(CLOSED).await;
     let port = origin.port();
@@ -108,7 +108,7 @@ async fn odd_spellings_of_an_address_are_no_way_around() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inside_connect_the_refusal_is_inside_too() {
+async fn egress_refusal_inside_connect_is_sent_inside_the_tunnel() {
     let plain = Origin::site("").await;
     let tls = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start(CLOSED).await;
@@ -125,7 +125,7 @@ async fn inside_connect_the_refusal_is_inside_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tunnel_is_refused_at_connect() {
+async fn egress_refusal_of_a_tunnel_is_sent_to_connect() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("egress: { allow: [] }\nintercept: { default: tunnel }").await;
     for host in ["a.localhost", "127.0.0.1"] {
@@ -137,7 +137,7 @@ async fn a_tunnel_is_refused_at_connect() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ports_are_closed_but_those_of_the_web() {
+async fn only_ports_80_and_443_are_allowed_by_default() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("egress: { ports: ~ }").await;
     assert_refused(&proxy.get(&origin.url("/x")).await, 403, "http_request_denied", "egress-denied");
@@ -148,7 +148,7 @@ async fn ports_are_closed_but_those_of_the_web() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ports_are_opened_by_number_and_by_range() {
+async fn ports_can_be_allowed_by_number_and_range() {
     let origin = Origin::site("").await;
     let port = origin.port();
     for (ports, status) in [
@@ -163,7 +163,7 @@ async fn ports_are_opened_by_number_and_by_range() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn networks_are_opened_and_closed_one_by_one() {
+async fn networks_can_be_allowed_and_denied_separately() {
     let origin = Origin::site("").await;
     let other = Origin::try_http_on("127.0.0.2:0", crate::support::origin::pages("")).await;
     for (egress, first, second) in [
@@ -174,14 +174,14 @@ async fn networks_are_opened_and_closed_one_by_one() {
     ] {
         let proxy = Proxy::start(&format!("egress: {egress}")).await;
         assert_eq!(proxy.get(&origin.url_at("127.0.0.1", "/x")).await.status(), first, "{egress}");
-        // Where the machine has only one loopback address, there is no second to try.
+        // The machine may have only one loopback address.
         let Ok(other) = &other else { continue };
         assert_eq!(proxy.get(&other.url_at("127.0.0.2", "/x")).await.status(), second, "{egress}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_name_is_resolved_once_and_the_vetted_address_dialled() {
+async fn only_the_allowed_address_of_a_name_is_dialled() {
     // `localhost` may be ::1 and 127.0.0.1: with one of them closed, the other is dialled and nothing else is tried.
     let origin = Origin::site("").await;
     let proxy = Proxy::start("egress: { deny: ['::1/128'] }").await;

@@ -12,7 +12,7 @@ const H1: &[&[u8]] = &[b"http/1.1"];
 const NO_ROBOTS: &str = "hosts: { '*.localhost': { robots: ignore }, '127.0.0.1': { robots: ignore } }";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn curl_gets_pages_over_https_and_no_disallowed_one() {
+async fn curl_over_https_gets_allowed_pages_only() {
     let origin = Origin::tls_site(Alpn::Both, "User-agent: *\nDisallow: /private/open\n").await;
     let proxy = Proxy::start("").await;
     for flags in [&["--http1.1"][..], &["--http2"], &["--http2", "--tls-max", "1.2"]] {
@@ -32,7 +32,7 @@ async fn curl_gets_pages_over_https_and_no_disallowed_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_side_speaks_the_best_it_can() {
+async fn each_side_negotiates_its_own_http_version() {
     for (alpn, from_h1, from_h2) in [
         (Alpn::Both, Protocol::Http1, Protocol::Http2),
         (Alpn::H2, Protocol::Http2, Protocol::Http2),
@@ -62,7 +62,7 @@ async fn each_side_speaks_the_best_it_can() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_streams_share_one_connection_of_the_client() {
+async fn many_h2_streams_share_one_client_connection() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start("").await;
     let client = proxy.h2(&origin, "a.localhost").await;
@@ -77,7 +77,7 @@ async fn many_streams_share_one_connection_of_the_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_ip_address_has_a_leaf_of_its_own() {
+async fn ip_address_gets_its_own_leaf() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
     let got = proxy.curl(&[&origin.url_at("127.0.0.1", "/x")]).await;
@@ -86,7 +86,7 @@ async fn an_ip_address_has_a_leaf_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_name_in_the_handshake_names_the_authority_of_an_address() {
+async fn sni_name_replaces_an_address_in_connect() {
     let origin = Origin::tls_site(Alpn::H1, "User-agent: *\nDisallow: /no\n").await;
     let proxy = Proxy::start("").await;
     let client = Client::connect(proxy.address(), &origin.authority("127.0.0.1")).await;
@@ -99,7 +99,7 @@ async fn a_name_in_the_handshake_names_the_authority_of_an_address() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_name_in_the_handshake_is_421() {
+async fn sni_that_differs_from_connect_is_421() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
     for host in ["a.localhost", "b.localhost"] {
@@ -143,7 +143,7 @@ async fn leaves_differ_and_the_authority_s_key_is_private() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_untrusted_origin_is_a_502_and_never_a_silent_pass() {
+async fn untrusted_origin_is_502() {
     let stranger = TestCa::new("nobody trusts this");
     let proxy = Proxy::start(NO_ROBOTS).await;
     let other_name = "the certificate is not valid for a.localhost, only for b.localhost";
@@ -176,7 +176,7 @@ async fn an_expired_certificate_is_a_502() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_address_s_certificate_is_verified_too() {
+async fn certificate_of_an_ip_address_is_verified() {
     // Without a server name to send, verification must not be left out.
     let origin = Origin::https_as(test_ca(), &["a.localhost"], Alpn::H1, |_| Reply::text("secret")).await;
     let proxy = Proxy::start(NO_ROBOTS).await;
@@ -188,7 +188,7 @@ async fn an_address_s_certificate_is_verified_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_verified_connection_is_not_reused_for_another_name() {
+async fn verified_connection_is_not_reused_for_another_name() {
     let origin = Origin::https_as(test_ca(), &["a.localhost"], Alpn::H1, |_| Reply::text("x")).await;
     let proxy = Proxy::start(NO_ROBOTS).await;
     assert_eq!(proxy.get(&origin.url("/x")).await.status(), 200);
@@ -198,7 +198,7 @@ async fn a_verified_connection_is_not_reused_for_another_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plain_port_spoken_to_in_tls_is_a_gateway_error() {
+async fn plain_http_origin_for_an_https_url_is_a_gateway_error() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start(&format!("{NO_ROBOTS}\nlimits: {{ connect_timeout: 1s }}")).await;
     let response = proxy.get(&format!("https://{}/x", origin.authority("a.localhost"))).await;
@@ -221,12 +221,12 @@ async fn tls_connections_to_origins_are_pooled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_may_be_refused_by_its_own_distrust() {
+async fn client_without_our_authority_fails_its_handshake() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
     let client = Client::connect(proxy.address(), &origin.authority("a.localhost")).await;
     assert!(client.try_tls("a.localhost", test_ca().pem_file(), H1).await.is_err(), "it must trust our authority");
-    // And nobody else is disturbed.
+    // Other clients are not affected.
     let mut client = proxy.tls(&origin, "a.localhost", H1).await;
     client.send(get("/x", &origin.authority("a.localhost"))).await;
     assert_eq!(client.response().await.status(), 200);

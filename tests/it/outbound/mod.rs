@@ -1,4 +1,4 @@
-//! The way to origins: where it may lead, who is believed there, and by which proxy it goes.
+//! Connections to origins: permitted destinations, trust, and upstream proxies.
 
 mod challenges;
 mod distrust;

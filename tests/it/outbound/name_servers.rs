@@ -10,7 +10,7 @@ use tokio::net::UdpSocket;
 const A: u8 = 1;
 const AAAA: u8 = 28;
 
-/// What a server answers (RFC 1035 §4.1) for names such as `what.example`. `None`: nothing.
+/// The server's answer (RFC 1035 §4.1), by the first label of the name. `None`: no answer.
 fn answer(question: &[u8]) -> Option<Vec<u8>> {
     let what = question.get(13..13 + usize::from(*question.get(12)?))?;
     let end = 12 + question[12..].iter().position(|byte| *byte == 0)? + 5;
@@ -59,9 +59,9 @@ async fn ask(proxy: &Binary, origin: &Origin, name: &str) -> Response {
     Client::open(proxy.address()).await.get(&format!("http://{host}/open"), &host).await
 }
 
-/// curl waits for fifteen seconds, as long as the system's resolver does, and then asks the site.
+/// curl and the system's resolver wait for fifteen seconds before they use the other family.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_name_whose_server_is_silent_for_one_family_is_served() {
+async fn name_with_a_silent_server_for_one_address_family_is_served() {
     let origin = Origin::http(|_| Reply::text("page")).await;
     let Some((proxy, _server)) = proxy("").await else { return };
     let began = Instant::now();
@@ -75,7 +75,7 @@ async fn a_name_whose_server_is_silent_for_one_family_is_served() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_name_whose_servers_fail_is_the_sites_trouble_unless_the_resolver_is_gone() {
+async fn servfail_is_attributed_to_the_site_unless_the_resolver_is_down() {
     let origin = Origin::http(|_| Reply::text("page")).await;
     let Some((proxy, server)) = proxy("hosts: { fails.example: { robots: ignore } }").await else { return };
     let response = ask(&proxy, &origin, "fails.example").await;

@@ -7,7 +7,7 @@ use crate::support::websocket::WebSocket;
 use crate::support::{Alpn, Binary, Conduct, Origin, Parent, Proxy, Reply, Response, Seen, assert_refused, test_ca};
 
 const NAME: &str = "a_b.c.localhost";
-/// What others make of it.
+/// The form to which some programs change the name.
 const OTHER: &str = "a-b.c.localhost";
 
 fn answer(seen: &Seen) -> Reply {
@@ -26,7 +26,7 @@ async fn ask(proxy: &Proxy, origin: &Origin, alpn: &[u8], target: &str) -> Respo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_underscore_stays_one_wherever_the_name_goes() {
+async fn underscore_in_a_name_is_kept_everywhere() {
     let parent = Parent::start(Conduct::Serve).await;
     for alpn in [Alpn::Both, Alpn::H1] {
         let right = Origin::https_as(test_ca(), &[NAME], alpn, answer).await;
@@ -84,9 +84,9 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
 }
 "#;
 
-/// As at the limit on processes of a user or a container.
+/// Models the limit on processes of a user or a container.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_are_looked_up_where_no_thread_can_be_started_any_more() {
+async fn names_are_looked_up_without_new_threads() {
     let origin = Origin::http(answer).await;
     let directory = tempfile::tempdir().unwrap();
     let (library, limit) = (preload(directory.path(), NO_THREADS), directory.path().join("no-threads"));

@@ -14,7 +14,7 @@ async fn get(proxy: &Proxy, origin: &Origin, host: &str, path: &str) -> crate::s
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_right_key_is_let_through_and_another_is_not() {
+async fn only_the_pinned_key_is_accepted() {
     let origin = Origin::tls_site(Alpn::Both, ROBOTS).await;
     let right = key_pin(test_ca(), &origin).await;
     let wrong = "sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
@@ -49,7 +49,7 @@ async fn the_right_key_is_let_through_and_another_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pinned_key_is_no_substitute_for_a_good_certificate() {
+async fn pinned_key_does_not_replace_certificate_verification() {
     let other = TestCa::new("an authority that nobody trusts");
     let origin = Origin::https_as(&other, &["a.localhost"], Alpn::H1, |_| Reply::text("")).await;
     let pin = key_pin(&other, &origin).await;
@@ -60,7 +60,7 @@ async fn a_pinned_key_is_no_substitute_for_a_good_certificate() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_certificate_is_shown_to_its_host_alone() {
+async fn client_certificate_is_sent_only_to_its_host() {
     let clients = TestCa::new("who may ask the origin");
     let origin =
         Origin::https_with(server_config_asking(&clients, &NAMES), crate::support::origin::pages(ROBOTS)).await;
@@ -90,7 +90,7 @@ async fn a_client_certificate_is_shown_to_its_host_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn verify_off_is_for_the_host_it_is_written_for_and_shown_with_each_answer() {
+async fn verify_off_applies_only_to_its_host_and_is_shown_in_each_answer() {
     let other = TestCa::new("an authority that nobody trusts");
     let handler = |seen: &crate::support::Seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(ROBOTS),
@@ -122,7 +122,7 @@ async fn verify_off_is_for_the_host_it_is_written_for_and_shown_with_each_answer
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_pin_is_not_answered_over_an_old_connection() {
+async fn reloaded_pin_is_not_bypassed_by_an_old_connection() {
     let origin = Origin::tls_site(Alpn::Both, ROBOTS).await;
     let proxy = Proxy::start("").await;
     for _ in 0..2 {
@@ -136,7 +136,7 @@ async fn a_new_pin_is_not_answered_over_an_old_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_user_may_have_terms_of_their_own() {
+async fn tls_settings_apply_per_user() {
     let clients = TestCa::new("who may ask the origin");
     let asking =
         Origin::https_with(server_config_asking(&clients, &NAMES), crate::support::origin::pages(ROBOTS)).await;

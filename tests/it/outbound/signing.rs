@@ -61,7 +61,7 @@ impl Keys {
         self.verify_with(seen, "")
     }
 
-    /// The same of one that covers this line too.
+    /// Verifies a signature that also covers this line.
     fn verify_with(&self, seen: &Seen, line: &str) -> String {
         let (agent, input) = (seen.field("signature-agent").unwrap(), seen.field("signature-input").unwrap());
         let signature = seen.field("signature").unwrap();
@@ -86,7 +86,7 @@ pub fn is_signed(seen: &Seen) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_request_that_leaves_is_signed_robots_txt_too_in_both_versions() {
+async fn requests_and_robots_fetches_are_signed_in_both_http_versions() {
     let keys = Keys::make(&["a"]).await;
     for origin in [
         Origin::site("").await,
@@ -108,9 +108,9 @@ async fn every_request_that_leaves_is_signed_robots_txt_too_in_both_versions() {
     }
 }
 
-/// Cloudflare's pay per crawl takes no price that is not signed.
+/// Cloudflare's pay per crawl accepts only signed prices.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_price_that_the_client_names_is_covered_in_both_versions() {
+async fn price_fields_are_covered_by_the_signature() {
     let keys = Keys::make(&["a"]).await;
     for origin in [Origin::site("").await, Origin::tls_site(Alpn::H1, "").await, Origin::tls_site(Alpn::H2, "").await] {
         let proxy = Proxy::start(&keys.settings("a", "")).await;
@@ -129,7 +129,7 @@ async fn a_price_that_the_client_names_is_covered_in_both_versions() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_robots_txt_is_redirected_to_it_is_signed_for_that_place() {
+async fn redirected_robots_fetch_is_signed_for_its_target() {
     let keys = Keys::make(&["a"]).await;
     let other = Origin::site("User-agent: *\nDisallow: /no\n").await;
     let there = other.url_at("b.localhost", "/robots.txt");
@@ -147,7 +147,7 @@ async fn where_robots_txt_is_redirected_to_it_is_signed_for_that_place() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_key_nothing_is_signed_and_a_client_s_own_signature_is_left_alone() {
+async fn requests_without_a_key_and_client_signatures_are_left_alone() {
     let keys = Keys::make(&["a"]).await;
     let origin = Origin::site("").await;
     let proxy = Proxy::start("").await;
@@ -169,7 +169,7 @@ async fn without_a_key_nothing_is_signed_and_a_client_s_own_signature_is_left_al
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_websocket_is_signed_and_what_passes_a_tunnel_is_not() {
+async fn websocket_is_signed_but_tunnelled_data_is_not() {
     let keys = Keys::make(&["a"]).await;
     let origin = Origin::http(|seen| if seen.path() == "/ws" { Reply::websocket() } else { Reply::text("") }).await;
     let proxy = Proxy::start(&keys.settings("a", "")).await;
@@ -188,7 +188,7 @@ async fn a_websocket_is_signed_and_what_passes_a_tunnel_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_way_of_another_proxy_it_is_signed_for_the_origin_and_the_way_there_is_not() {
+async fn request_through_an_upstream_proxy_is_signed_only_for_the_origin() {
     let keys = Keys::make(&["a"]).await;
     for origin in [Origin::site("").await, Origin::tls_site(Alpn::H1, "").await] {
         let parent = Parent::start(Conduct::Serve).await;
@@ -203,7 +203,7 @@ async fn by_way_of_another_proxy_it_is_signed_for_the_origin_and_the_way_there_i
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_is_followed_by_another_without_a_restart() {
+async fn signing_key_can_be_replaced_by_reload() {
     let keys = Keys::make(&["old", "new"]).await;
     let origin = Origin::site("").await;
     let settings =
@@ -223,7 +223,7 @@ async fn a_key_is_followed_by_another_without_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_card_and_the_addresses_are_served_beside_the_directory() {
+async fn signature_card_and_addresses_are_served_with_the_key_directory() {
     let keys = Keys::make(&["a"]).await;
     let identity =
         keys.settings("a", "").replacen("{ ", "{ product_tokens: [ExampleBot], addresses: [192.0.2.0/24], ", 1);
@@ -260,7 +260,7 @@ async fn the_card_and_the_addresses_are_served_beside_the_directory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_directory_is_for_anybody_where_a_listener_serves_it_and_nothing_else_is() {
+async fn directory_listener_serves_the_key_directory_to_anybody_but_nothing_else() {
     let keys = Keys::make(&["a", "b"]).await;
     let (certificate, key) = test_ca().pem_pair("bot.example");
     let (chain, private) = (keys.path("chain.pem"), keys.path("tls.pem"));
@@ -322,7 +322,7 @@ async fn the_directory_is_for_anybody_where_a_listener_serves_it_and_nothing_els
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_are_made_shown_and_checked_by_the_command() {
+async fn identity_command_creates_shows_and_checks_keys() {
     let keys = Keys::make(&["a", "b"]).await;
     let [a, b] = ["a", "b"].map(|name| keys.path(name));
     let mode = std::fs::metadata(&a).unwrap().permissions().mode();
@@ -358,9 +358,9 @@ async fn keys_are_made_shown_and_checked_by_the_command() {
     assert!(none.stderr.contains("nothing is signed"), "{none:?}");
 }
 
-/// systemd hands credentials to the service's user alone, by means other than the mode.
+/// systemd restricts credentials to the service's user by other means than the mode.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_credential_of_systemds_may_have_any_mode_and_other_files_beside_it_may_not() {
+async fn systemd_credentials_may_have_any_file_mode() {
     let keys = Keys::make(&["a"]).await;
     let (directory, beside) = (keys.path("credentials"), keys.path("credentials-beside"));
     for (place, mode) in [(&directory, 0o440), (&beside, 0o440)] {

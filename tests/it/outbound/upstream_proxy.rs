@@ -1,4 +1,4 @@
-//! Everything by way of a proxy beyond this one (`egress.upstream_proxy`).
+//! Requests through an upstream proxy (`egress.upstream_proxy`).
 
 use crate::support::websocket::WebSocket;
 use crate::support::{Alpn, Client, Conduct, Origin, Parent, Proxy, Reply, assert_refused};
@@ -12,7 +12,7 @@ async fn through(parent: &Parent, user: &str, yaml: &str) -> Proxy {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn http_is_asked_for_in_absolute_form_with_credentials() {
+async fn http_requests_use_absolute_form_with_the_upstream_credentials() {
     let origin = Origin::site(ROBOTS).await;
     for parent in [Parent::start(Conduct::Ask("alice:a secret")).await, Parent::start_tls(Conduct::Serve).await] {
         let proxy = through(&parent, USER, "").await;
@@ -31,7 +31,7 @@ async fn http_is_asked_for_in_absolute_form_with_credentials() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_client_shows_us_stays_here() {
+async fn client_proxy_credentials_are_not_sent_to_the_upstream_proxy() {
     let origin = Origin::site(ROBOTS).await;
     let parent = Parent::start(Conduct::Serve).await;
     let proxy = through(&parent, "", "").await;
@@ -45,7 +45,7 @@ async fn what_the_client_shows_us_stays_here() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn https_goes_through_connect_robots_txt_too() {
+async fn https_pages_and_robots_txt_use_connect_to_the_upstream_proxy() {
     for (tls, alpn) in [(false, Alpn::H1), (false, Alpn::Both), (true, Alpn::Both)] {
         let origin = Origin::tls_site(alpn, ROBOTS).await;
         let conduct = Conduct::Ask("alice:a secret");
@@ -59,7 +59,7 @@ async fn https_goes_through_connect_robots_txt_too() {
         assert_eq!(client.get("/no", &host).await.status(), 403);
         assert!(parent.lines().iter().all(|line| *line == format!("CONNECT {host} HTTP/1.1")), "{:?}", parent.lines());
         assert!(parent.asked().iter().all(|head| head.field("proxy-authorization") == Some(SHOWN)));
-        // One for robots.txt, one for the pages, unless they share one.
+        // robots.txt and the pages may share a connection.
         assert!(parent.connections() <= 2, "{}", parent.connections());
         assert_eq!(origin.log.one("/robots.txt").sni.as_deref(), Some("a.localhost"));
         assert_eq!(parent.connections(), origin.connections());
@@ -67,7 +67,7 @@ async fn https_goes_through_connect_robots_txt_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_connection_to_the_parent_serves_two_origins() {
+async fn upstream_connections_are_not_shared_between_origins() {
     let first = Origin::tls_site(Alpn::H1, ROBOTS).await;
     let (plain, other) = (Origin::site(ROBOTS).await, Origin::site("").await);
     let parent = Parent::start(Conduct::Serve).await;
@@ -85,7 +85,7 @@ async fn no_connection_to_the_parent_serves_two_origins() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn other_credentials_open_other_connections() {
+async fn changed_upstream_credentials_open_new_connections() {
     let origin = Origin::site("").await;
     let parent = Parent::start(Conduct::Serve).await;
     let proxy = through(&parent, "alice:1@", "hosts: { '*': { robots: ignore } }").await;
@@ -100,7 +100,7 @@ async fn other_credentials_open_other_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_hop_of_a_redirected_robots_txt_goes_that_way() {
+async fn each_hop_of_a_redirected_robots_txt_uses_the_upstream_proxy() {
     let last = Origin::tls_site(Alpn::H1, ROBOTS).await;
     let to = last.url("/robots.txt");
     let first = Origin::http(move |seen| match seen.path().as_str() {
@@ -119,7 +119,7 @@ async fn each_hop_of_a_redirected_robots_txt_goes_that_way() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_that_only_the_parent_knows_are_its_to_resolve() {
+async fn names_are_resolved_by_the_upstream_proxy() {
     let origin = Origin::site(ROBOTS).await;
     let parent = Parent::start(Conduct::Serve).await;
     let proxy = through(&parent, "", "").await;
@@ -128,7 +128,7 @@ async fn names_that_only_the_parent_knows_are_its_to_resolve() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_closed_stays_closed() {
+async fn egress_rules_apply_with_an_upstream_proxy() {
     let origin = Origin::site("").await;
     let parent = Parent::start(Conduct::Serve).await;
     let closed = "egress: { allow: [], deny: ['*.closed.invalid'] }";
@@ -150,7 +150,7 @@ async fn what_is_closed_stays_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tunnels_go_through_connect() {
+async fn tunnels_use_connect_to_the_upstream_proxy() {
     let origin = Origin::tls_site(Alpn::H1, ROBOTS).await;
     let parent = Parent::start(Conduct::Ask("alice:a secret")).await;
     let proxy = through(&parent, USER, "intercept: { default: tunnel }").await;
@@ -162,7 +162,7 @@ async fn tunnels_go_through_connect() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn websockets_go_through_connect() {
+async fn websockets_use_connect_to_the_upstream_proxy() {
     let handler = |seen: &crate::support::Seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(ROBOTS),
         _ => Reply::websocket(),
@@ -183,7 +183,7 @@ async fn websockets_go_through_connect() {
     }
 }
 
-/// What a parent does, and what becomes of a request: status, type of RFC 9209.
+/// Behaviour of the upstream proxy, and the result of a request: status, error type of RFC 9209.
 const BAD: [(Conduct, u16, &str); 9] = [
     (Conduct::Ask("bob:other"), 502, "proxy_configuration_error"),
     (Conduct::Say("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"), 502, "destination_unavailable"),
@@ -197,7 +197,7 @@ const BAD: [(Conduct, u16, &str); 9] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bad_parent_is_named_without_its_credentials() {
+async fn upstream_proxy_failures_are_reported_without_credentials() {
     let origin = Origin::tls_site(Alpn::H1, ROBOTS).await;
     for (conduct, status, error) in BAD {
         let parent = Parent::start(conduct.clone()).await;
@@ -214,7 +214,7 @@ async fn a_bad_parent_is_named_without_its_credentials() {
         );
         let told = format!("{:?} {}", response.head, response.text());
         assert!(!told.contains("alice") && !told.contains("secret") && !told.contains("YWxp"), "{told}");
-        // The same for what it is asked to tunnel.
+        // The same for tunnels.
         proxy
             .reload(&format!(
                 "egress: {{ upstream_proxy: '{}' }}\nintercept: {{ default: tunnel }}\n{yaml}",
@@ -228,7 +228,7 @@ async fn a_bad_parent_is_named_without_its_credentials() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_parent_that_cannot_be_reached_or_trusted() {
+async fn unreachable_and_untrusted_upstream_proxies_are_reported() {
     let origin = Origin::tls_site(Alpn::H1, ROBOTS).await;
     let ignore = "hosts: { '*': { robots: ignore } }";
     let gone = Parent::start(Conduct::Serve).await;
@@ -247,7 +247,7 @@ async fn a_parent_that_cannot_be_reached_or_trusted() {
     .await;
     assert_refused(&ask(&proxy).await, 502, "connection_refused", "connection_refused");
 
-    // Its certificate is for `localhost`, not for the address.
+    // The upstream proxy's certificate is for `localhost`, not for the address.
     let strange = Parent::start_tls(Conduct::Serve).await;
     let url = strange.url("").replace("localhost", "127.0.0.1");
     let proxy = Proxy::start(&format!("egress: {{ upstream_proxy: '{url}' }}\n{ignore}")).await;
@@ -256,9 +256,9 @@ async fn a_parent_that_cannot_be_reached_or_trusted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_parent_s_word_is_not_the_site_s() {
+async fn errors_of_the_upstream_proxy_are_not_taken_for_robots_txt() {
     let origin = Origin::site(ROBOTS).await;
-    // As a page of the site either would mean that everything is allowed.
+    // As an answer of the site, each would mean that everything is allowed.
     for said in [
         "HTTP/1.1 407 Who\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 403 No\r\nProxy-Status: parent; error=http_request_denied\r\nContent-Length: 0\r\n\r\n",
@@ -289,7 +289,7 @@ async fn a_parent_s_word_is_not_the_site_s() {
         let page = through(&parent, "", "").await.get(&origin.url("/no")).await;
         assert_eq!((page.status(), page.head.proxy_error()), (status, None), "the page itself is asked for");
     }
-    // Of a request itself a 407 is ours to mend, not the client's.
+    // A 407 to a page is our fault, not the client's.
     let parent = Parent::start(Conduct::Ask("bob:b")).await;
     let proxy = through(&parent, USER, "hosts: { '*': { robots: ignore } }").await;
     let response = proxy.get(&origin.url("/x")).await;
@@ -298,7 +298,7 @@ async fn a_parent_s_word_is_not_the_site_s() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_parent_that_is_ourselves_is_a_loop() {
+async fn upstream_proxy_that_is_our_own_address_is_a_loop() {
     let (plain, tls) = (Origin::site("").await, Origin::tls_site(Alpn::H1, "").await);
     let proxy = Proxy::start("").await;
     let own = format!("egress: {{ upstream_proxy: 'http://{}' }}", proxy.address());
@@ -308,7 +308,7 @@ async fn a_parent_that_is_ourselves_is_a_loop() {
     let response = client.get("/x", &tls.authority("a.localhost")).await;
     assert_refused(&response, 508, "proxy_loop_detected", "loop");
 
-    // By way of another, which tunnels.
+    // Through another proxy, which tunnels.
     let other = Proxy::start(&format!("intercept: {{ default: tunnel }}\n{own}")).await;
     proxy
         .reload(&format!(
@@ -323,7 +323,7 @@ async fn a_parent_that_is_ourselves_is_a_loop() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn politely_may_be_the_parent_of_politely() {
+async fn politely_can_be_an_upstream_proxy_of_politely() {
     let (plain, tls) = (Origin::site(ROBOTS).await, Origin::tls_site(Alpn::Both, ROBOTS).await);
     let parent = Proxy::start("").await;
     // The child trusts the parent's authority.
@@ -345,7 +345,7 @@ async fn politely_may_be_the_parent_of_politely() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_the_address_is_not_known_each_host_has_its_own_pace() {
+async fn pace_key_address_falls_back_to_the_host_behind_an_upstream_proxy() {
     let origin = Origin::site("").await;
     let parent = Parent::start(Conduct::Serve).await;
     let pace = "pace: { key: address, min_delay: 60s, max_wait: 0 }\nhosts: { '*': { robots: ignore } }";

@@ -101,7 +101,7 @@ impl Certificates {
         self.0.path().join(name).display().to_string()
     }
 
-    /// What has the proxy trust the authorities.
+    /// Settings that make the proxy trust the authorities.
     fn trusted(&self, hosts: &str) -> String {
         format!("egress: {{ ca_file: '{}' }}\nhosts: {{ {hosts} }}", self.file("roots.pem"))
     }
@@ -142,9 +142,9 @@ impl Server {
     }
 }
 
-/// The kind of its certificate, how it is started, and what comes of it: a part of its page, or of why there is none.
+/// Kind of the server's certificate, options of the server, and a part of the expected page or error.
 const CASES: &[(&str, &str, &str)] = &[
-    // What rustls speaks.
+    // Servers that rustls supports.
     ("p256", "", "TLSv1.3"),
     ("rsa", "-tls1_2", "ECDHE-RSA"),
     ("ed25519", "-tls1_3", "TLSv1.3"),
@@ -191,7 +191,7 @@ const CASES: &[(&str, &str, &str)] = &[
     // Chains.
     ("behind", "-cert_chain near.pem", "TLSv1.3"),
     ("behind", "-cert_chain far.pem", "TLSv1.3"),
-    // What is refused all the same.
+    // Servers that are refused by OpenSSL as well.
     ("cn-other", "", "not valid for a.localhost, only for b.localhost"),
     ("cn-and-san", "", "not valid for a.localhost, only for b.localhost"),
     ("v1-other", "", "not valid for a.localhost, only for b.localhost"),
@@ -204,7 +204,7 @@ fn has_spoken(page: &str, expected: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_openssl_serves_is_reached_and_what_is_not_says_why() {
+async fn openssl_servers_are_reached_or_the_refusal_names_the_reason() {
     let certificates = Certificates::make();
     // Both sides of all of them compute on one machine.
     let patient = "\nlimits: { connect_timeout: 30s }";
@@ -236,7 +236,7 @@ const AUTHORITY: &str = "`egress.ca_file`";
 const TUNNEL: &str = "`intercept: tunnel` for this host in `hosts`";
 const NONE: &str = "no setting";
 
-/// The kind of its certificate, how it is started, what is wrong with it, and what helps.
+/// Kind of the server's certificate, options of the server, the expected error, and the setting that helps.
 const REFUSED: &[(&str, &str, &str, &str)] = &[
     // Versions.
     ("rsa", "-tls1_1 -cipher ALL:@SECLEVEL=0", "neither TLS 1.2 nor TLS 1.3", LEGACY),
@@ -261,7 +261,7 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
     ("tiny", "-tls1_2 -cipher ALL:@SECLEVEL=0", "a key in the server's certificate chain is too short", OFF),
     ("self1024", "-tls1_2 -cipher ALL:@SECLEVEL=0", "a key in the server's certificate chain is too short", OFF),
     ("self2048", "", "self-signed", OFF),
-    // Who it is, and who we are.
+    // Certificates of the server, and of ours.
     ("v1-untrusted", "", "issuer is not trusted", AUTHORITY),
     ("p521-untrusted", "", "issuer is not trusted", AUTHORITY),
     ("rsa", "-Verify 1 -verify_return_error -CAfile ca.pem", "requires a client certificate", SHOWN),
@@ -274,7 +274,7 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
         SHOWN,
     ),
     ("behind", "-cert_chain long.pem", "chain is longer than 16 KiB", TUNNEL),
-    // What nothing helps against.
+    // Errors that no setting helps against.
     ("dsa", "-tls1_2 -cipher ALL:@SECLEVEL=0", "none of the TLS parameters offered", NONE),
     ("rsa", "-tls1_2 -cipher AECDH-AES128-SHA:@SECLEVEL=0", "none of the TLS parameters offered", NONE),
     ("rsa", "-tls1_2 -cipher NULL-SHA256:@SECLEVEL=0", "none of the TLS parameters offered", NONE),
@@ -283,7 +283,7 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
     ("p256", "-alpn spdy/1", "any offered version of HTTP", NONE),
 ];
 
-/// A server that answers each ClientHello like this, and closes: what is wrong with it.
+/// Answers of a server to each ClientHello before it closes, and the expected error.
 const ODD: &[(&[u8], &str)] = &[
     // Alerts: handshake_failure (what servers say that have RC4 or 3DES alone), insufficient_security, protocol_version, internal_error.
     (&[21, 3, 3, 0, 2, 2, 40], "none of the TLS parameters offered"),
@@ -333,7 +333,7 @@ async fn with_each_setting(certificates: &Certificates) -> Vec<(&'static str, Pr
     proxies
 }
 
-/// What is wrong in the answers of each proxy from a server where `helps` is said to help.
+/// Wrong answers of the proxies, if the error should suggest `helps`.
 async fn faults(proxies: &[(&str, Proxy)], port: u16, said: &str, helps: &str, roots: &str) -> Vec<String> {
     let mut faults = Vec::new();
     for (setting, proxy) in proxies {
@@ -346,7 +346,7 @@ async fn faults(proxies: &[(&str, Proxy)], port: u16, said: &str, helps: &str, r
         };
         let (status, text) = (got.heads.last().map(|head| head.status()), got.text());
         let is_right = match *setting {
-            // Where an old version may be the cause, the sentence with `tls: legacy` says more.
+            // If an old TLS version may be the cause, the sentence with `tls: legacy` is longer.
             "" => status == Some(502) && text.contains(said) && (text.contains(helps) || helps == NONE),
             setting if setting == helps => status == Some(200),
             LEGACY if helps == NONE => status == Some(502) && text.contains(NONE) && !text.contains(LEGACY),
@@ -361,7 +361,7 @@ async fn faults(proxies: &[(&str, Proxy)], port: u16, said: &str, helps: &str, r
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_setting_that_a_refusal_names_helps_and_where_none_does_it_says_so() {
+async fn setting_suggested_by_a_tls_refusal_works() {
     let certificates = Certificates::make();
     let proxies = with_each_setting(&certificates).await;
     let (proxies, certificates) = (&proxies, &certificates);
@@ -401,9 +401,9 @@ async fn refuse(mut stream: TcpStream, says: &[u8]) {
     }
 }
 
-/// Whoever stands in between can send it: what comes then is verified as before, and has no older version.
+/// Anybody on the path can send the refusal: the following handshake is verified as before, and uses no older version.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_forged_refusal_lowers_nothing() {
+async fn forged_tls_refusal_does_not_weaken_verification_or_version() {
     let certificates = Certificates::make();
     for (kind, terms, status, said) in [
         ("p256", "", 200, "TLSv1.3"),
@@ -430,7 +430,7 @@ async fn a_forged_refusal_lowers_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn old_versions_are_for_the_hosts_they_are_written_for() {
+async fn legacy_tls_applies_only_to_its_hosts() {
     let certificates = Certificates::make();
     let proxy = Proxy::start(
         &certificates.trusted("a.localhost: { robots: ignore, tls: legacy }, odd-.localhost: { robots: ignore }"),
@@ -523,7 +523,7 @@ async fn front_named(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn robots_txt_pages_and_web_sockets_go_that_way_alike_and_it_is_remembered() {
+async fn openssl_fallback_serves_robots_txt_pages_and_websockets_and_is_remembered() {
     let certificates = Certificates::make();
     let origin = Origin::http(answer).await;
     let (port, counts) = front(&origin, &certificates, "p256", false).await;
@@ -552,7 +552,7 @@ async fn robots_txt_pages_and_web_sockets_go_that_way_alike_and_it_is_remembered
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn terms_of_a_host_hold_there_too() {
+async fn tls_settings_of_a_host_apply_to_the_openssl_fallback() {
     let certificates = Certificates::make();
     let origin = Origin::http(answer).await;
     let (port, _) = front(&origin, &certificates, "p256", true).await;
@@ -582,7 +582,7 @@ async fn terms_of_a_host_hold_there_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_way_of_an_upstream_proxy_it_is_two_tunnels_at_first() {
+async fn openssl_fallback_through_an_upstream_proxy_opens_a_second_tunnel_once() {
     let certificates = Certificates::make();
     let origin = Origin::http(answer).await;
     let (port, counts) = front(&origin, &certificates, "p256", false).await;
@@ -598,9 +598,9 @@ async fn by_way_of_an_upstream_proxy_it_is_two_tunnels_at_first() {
     assert_eq!([0, 1].map(|at| counts[at].load(Ordering::Relaxed)), [2, 1]);
 }
 
-/// rustls takes no key of P-521.
+/// rustls does not support P-521 keys.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn http2_goes_that_way_too() {
+async fn openssl_fallback_supports_http2() {
     let certificates = Certificates::make();
     let mut acceptor = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls_server()).unwrap();
     acceptor.set_certificate_chain_file(certificates.file("p521.pem")).unwrap();
@@ -628,9 +628,9 @@ async fn http2_goes_that_way_too() {
     }
 }
 
-/// The servers end a handshake whose SNI is another than that which they are told to expect.
+/// The servers abort a handshake with another SNI than the expected one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_underscore_is_sent_and_verified_that_way_too() {
+async fn openssl_fallback_sends_and_verifies_names_with_underscores() {
     const NAME: &str = "a_b.c.localhost";
     let certificates = Certificates::make();
     let origin = Origin::http(answer).await;
@@ -656,9 +656,9 @@ async fn an_underscore_is_sent_and_verified_that_way_too() {
     }
 }
 
-/// An origin that rustls can speak to is spoken to by rustls alone: what it lacks for another reason is asked for once.
+/// If rustls can speak to the origin, other faults do not cause a second handshake.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_that_is_read_and_found_wrong_is_not_asked_for_again() {
+async fn wrong_certificate_is_not_fetched_again_by_the_openssl_fallback() {
     let other = crate::support::TestCa::new("an authority that nobody trusts");
     for origin in [
         Origin::https_as(&other, &["a.localhost"], Alpn::Both, answer).await,
@@ -671,9 +671,9 @@ async fn a_certificate_that_is_read_and_found_wrong_is_not_asked_for_again() {
     }
 }
 
-/// rustls takes no name with a hyphen at the end of a label; browsers and curl do.
+/// rustls rejects names whose label ends with a hyphen; browsers and curl accept them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_name_that_rustls_does_not_take_is_sent_as_it_is() {
+async fn name_that_rustls_rejects_uses_the_openssl_fallback() {
     let certificates = Certificates::make();
     let origin = Origin::http(answer).await;
     let (port, _) = front(&origin, &certificates, "p256", false).await;

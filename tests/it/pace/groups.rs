@@ -12,7 +12,7 @@ use tokio::time::sleep;
 const SLOW: Duration = Duration::from_secs(2);
 const QUICK: Duration = Duration::from_millis(100);
 const TIME: Duration = Duration::from_secs(7);
-/// What instances' estimates of the server's clock differ by on a busy machine: too little to take the one delay for the other.
+/// Error of the instances' clock estimates on a busy machine: less than the difference between the two delays.
 const CLOCKS: Duration = Duration::from_millis(80);
 
 fn robots() -> String {
@@ -55,26 +55,26 @@ async fn each_keeps_its_own(fleet: &[Binary], clocks: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_crawler_does_not_hold_up_another() {
+async fn crawler_with_a_long_delay_does_not_slow_another() {
     each_keeps_its_own(&[Binary::serve("").await], Duration::ZERO).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_one_of_another_process_of_the_machine() {
+async fn crawler_with_a_long_delay_does_not_slow_another_process() {
     let store = tempfile::tempdir().expect("a temporary directory");
     let yaml = format!("store: {{ directory: '{}' }}", store.path().display());
     each_keeps_its_own(&[Binary::serve(&yaml).await, Binary::serve(&yaml).await], Duration::ZERO).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_one_of_another_instance_of_the_fleet() {
+async fn crawler_with_a_long_delay_does_not_slow_another_instance() {
     let Some(redis) = Redis::start().await else { return };
     let yaml = format!("fleet: '{}'", redis.url());
     each_keeps_its_own(&[Binary::serve(&yaml).await, Binary::serve(&yaml).await], CLOCKS).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_host_asks_of_one_holds_for_all() {
+async fn retry_after_sent_to_one_group_applies_to_all() {
     let robots = robots();
     let origin = Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(&robots),
@@ -92,9 +92,8 @@ async fn what_the_host_asks_of_one_holds_for_all() {
     assert!(pages[2].at - pages[1].at >= Duration::from_secs(2), "{:?}", pages[2].at - pages[1].at);
 }
 
-/// Of all crawlers together.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_operator_asks_for_holds_for_the_host() {
+async fn min_delay_and_crawl_delay_override_apply_to_all_groups_together() {
     let origin = Origin::site(&robots()).await;
     for yaml in ["pace: { min_delay: 1s }", "hosts: { '*.localhost': { crawl_delay: 1s } }"] {
         let proxy = Binary::serve(yaml).await;

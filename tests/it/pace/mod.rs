@@ -1,4 +1,4 @@
-//! How often a site is asked, and who waits.
+//! Pacing: the gaps between requests to a site, and the queue.
 
 mod groups;
 mod pacing;

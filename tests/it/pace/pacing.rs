@@ -7,7 +7,7 @@ use crate::support::{Alpn, Client, Origin, Proxy, Reply, Response};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// What the machine's noise may add to a gap.
+/// Time that a busy machine may add to a gap.
 const NOISE: Duration = Duration::from_millis(500);
 
 pub fn delay(seconds: &str) -> String {
@@ -45,7 +45,7 @@ async fn four_requests_of_curl_start_a_second_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_over_https_h1_and_h2() {
+async fn gap_is_kept_over_https_with_h1_and_h2_clients() {
     let origin = Origin::tls_site(Alpn::Both, &delay("0.5")).await;
     let proxy = Proxy::start("").await;
     let h2 = proxy.h2(&origin, "a.localhost").await;
@@ -59,7 +59,7 @@ async fn the_same_over_https_h1_and_h2() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_request_starts_at_once_and_refused_ones_take_no_turn() {
+async fn first_request_starts_at_once_and_refused_ones_take_no_slot() {
     let origin = Origin::site(&delay("5")).await;
     let proxy = Proxy::start("").await;
     let start = Instant::now();
@@ -73,7 +73,7 @@ async fn the_first_request_starts_at_once_and_refused_ones_take_no_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_at_a_time_where_a_delay_is_in_force() {
+async fn crawl_delay_limits_to_one_request_at_a_time() {
     let robots = delay("0.1");
     let origin = Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(&robots),
@@ -86,7 +86,7 @@ async fn one_at_a_time_where_a_delay_is_in_force() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_delay_so_many_at_a_time() {
+async fn max_concurrent_limits_requests_without_a_delay() {
     let held = Duration::from_millis(300);
     let origin = Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
@@ -119,7 +119,7 @@ async fn hosts_do_not_wait_for_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_origin_that_says_too_many_is_given_the_time_it_asks_for() {
+async fn retry_after_pauses_the_host() {
     for (status, after) in [(429, "2"), (503, "2")] {
         let origin = Origin::http(move |seen| match seen.path().as_str() {
             "/robots.txt" => Reply::text(""),
@@ -142,7 +142,7 @@ async fn an_origin_that_says_too_many_is_given_the_time_it_asks_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_several_times_the_longest_counts_and_a_date_is_measured_by_the_origin_s_clock() {
+async fn longest_retry_after_counts_and_dates_use_the_origins_clock() {
     let date = |seconds: i64| httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds as u64));
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64;
     let proxy = Proxy::start("pace: { max_wait: 0 }").await;
@@ -169,7 +169,7 @@ async fn of_several_times_the_longest_counts_and_a_date_is_measured_by_the_origi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn that_time_begins_when_it_says_so_and_not_when_it_has_finished() {
+async fn retry_after_counts_from_the_answer_head() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         "/page1" => Reply {
@@ -189,7 +189,7 @@ async fn that_time_begins_when_it_says_so_and_not_when_it_has_finished() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_a_delay_is_in_force_nothing_starts_beside_an_answer_that_says_so() {
+async fn crawl_delay_starts_nothing_during_a_refusal_body() {
     for status in [403, 429] {
         let origin = Origin::http(move |seen| match seen.path().as_str() {
             "/robots.txt" => Reply::text(delay("0.1")),
@@ -205,7 +205,7 @@ async fn where_a_delay_is_in_force_nothing_starts_beside_an_answer_that_says_so(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_time_it_is_given_a_second_at_first() {
+async fn refusal_without_retry_after_backs_off_exponentially_from_one_second() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         "/page1" | "/page2" => Reply::status(429),
@@ -222,7 +222,7 @@ async fn without_a_time_it_is_given_a_second_at_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn delays_have_bounds_and_overrides() {
+async fn crawl_delay_has_bounds_and_overrides() {
     let half = Duration::from_millis(500);
     for (robots, yaml) in [
         (delay("100"), "pace: { max_crawl_delay: 500ms }"),
@@ -241,7 +241,7 @@ async fn delays_have_bounds_and_overrides() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_retry_is_a_request_too() {
+async fn retry_keeps_the_gap() {
     let robots = delay("1");
     // Every connection's second request is met with a reset: what a reused connection may always meet.
     let origin = Origin::http(move |seen| match seen.path().as_str() {
@@ -259,7 +259,7 @@ async fn a_retry_is_a_request_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_gap_is_counted_from_the_request_and_not_from_its_connection() {
+async fn gap_counts_from_the_request_not_from_its_connection() {
     let robots = delay("1");
     // The first page needs a connection, which takes most of the gap; the second goes over the one that is there.
     let origin = Origin::https_after(Duration::from_millis(700), move |seen| match seen.path().as_str() {
@@ -273,7 +273,7 @@ async fn the_gap_is_counted_from_the_request_and_not_from_its_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tunnels_are_paced_by_the_connection() {
+async fn each_tunnel_counts_as_one_start() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let yaml = "intercept: { hosts: { 'a.localhost': tunnel } }\npace: { min_delay: 1s }";
     let proxy = Proxy::start(yaml).await;

@@ -1,4 +1,4 @@
-//! What shares a pace, what follows without one, and what report mode tells of it.
+//! Pace keys, bursts of subresources, and pacing in report mode.
 
 use super::pacing::{all, assert_gaps, delay};
 use crate::support::client::get;
@@ -23,13 +23,13 @@ fn nobody() -> TcpSocket {
     socket
 }
 
-/// The same port of ::1.
+/// The address ::1 with the same port.
 fn beside(nobody: &TcpSocket) -> String {
     format!("[::1]:{}", nobody.local_addr().unwrap().port())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_of_one_address_share_a_pace_where_that_is_the_key() {
+async fn pace_key_address_is_shared_by_names_of_one_address() {
     let origin = Origin::site(&delay("1")).await;
     let proxy = Arc::new(Proxy::start("pace: { key: address }").await);
     let hosts = ["a.localhost", "b.localhost", "127.0.0.1"];
@@ -40,9 +40,9 @@ async fn names_of_one_address_share_a_pace_where_that_is_the_key() {
     assert!(gaps.len() == 2 && gaps.iter().all(|&gap| gap >= SECOND), "{gaps:?}");
 }
 
-/// The name has 127.0.0.1 before ::1, and there nobody listens.
+/// The name resolves to 127.0.0.1, where nothing listens, before ::1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_goes_to_another_address_than_the_first_is_paced_there() {
+async fn request_falling_back_to_a_second_address_is_paced_there() {
     let (pages, nobody) = (crate::support::origin::pages(&delay("1")), nobody());
     let Ok(origin) = Origin::try_http_on(&beside(&nobody), pages).await else { return no_ipv6() };
     let proxy = Arc::new(Proxy::start("pace: { key: address }").await);
@@ -54,9 +54,9 @@ async fn what_goes_to_another_address_than_the_first_is_paced_there() {
     assert!(gaps.len() == 4 && gaps.iter().all(|&gap| gap >= SECOND), "{gaps:?}");
 }
 
-/// Of these, the connection is what is paced.
+/// The start of the connection is paced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_are_tunnels_and_upgrades() {
+async fn tunnel_or_upgrade_falling_back_to_a_second_address_is_paced_there() {
     let nobody = nobody();
     let Ok(origin) = Origin::try_http_on(&beside(&nobody), |_| Reply::websocket()).await else { return no_ipv6() };
     let rules = "pace: { key: address, min_delay: 1s }\nhosts: { '*': { robots: ignore, intercept: tunnel } }";
@@ -76,7 +76,7 @@ async fn so_are_tunnels_and_upgrades() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn parts_of_a_page_follow_it_in_a_burst_and_rules_hold_for_them() {
+async fn subresources_follow_their_page_in_a_burst_and_obey_robots_txt() {
     let origin = Origin::site(&delay("2")).await;
     let host = origin.authority("a.localhost");
     let proxy = Proxy::start("pace: { subresources: burst }").await;
@@ -98,9 +98,9 @@ async fn parts_of_a_page_follow_it_in_a_burst_and_rules_hold_for_them() {
     assert_gaps(&origin, 2, 2 * SECOND);
 }
 
-/// As over http, where browsers do not say what a request is for.
+/// Over http, browsers do not send Sec-Fetch-Dest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn parts_that_do_not_say_so_are_known_by_their_page() {
+async fn subresources_without_sec_fetch_dest_are_recognised_by_their_referer() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nDisallow: /no\nCrawl-delay: 100\n"),
         "/style.css" => Reply::status(200).field("Content-Type", "text/css"),
@@ -108,7 +108,7 @@ async fn parts_that_do_not_say_so_are_known_by_their_page() {
         _ => Reply::text("part"),
     })
     .await;
-    // What would have to wait is told so at once.
+    // Requests that would have to wait are refused at once.
     let proxy = Proxy::start("pace: { subresources: burst, max_wait: 1s }").await;
     let status = async |target: &str, accept: &str, referer: Option<&str>| {
         let referer = referer.map_or(String::new(), |page| format!("Referer: {page}\r\n"));
@@ -136,7 +136,7 @@ async fn parts_that_do_not_say_so_are_known_by_their_page() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_part_waits_like_a_page_by_default() {
+async fn subresource_waits_like_a_page_by_default() {
     let origin = Origin::site(&delay("1")).await;
     let proxy = Proxy::start("").await;
     assert_eq!(proxy.get(&origin.url("/page0")).await.status(), 200);
@@ -147,7 +147,7 @@ async fn a_part_waits_like_a_page_by_default() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_part_that_is_told_to_come_later_holds_back_the_pages() {
+async fn retry_after_on_a_subresource_pauses_pages() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.1\n"),
         "/i.png" => Reply::status(429).field("Retry-After", "2"),
@@ -167,7 +167,7 @@ async fn a_part_that_is_told_to_come_later_holds_back_the_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn report_mode_delays_nothing_and_says_how_long_it_would_have_been() {
+async fn report_mode_reports_the_wait_without_delaying() {
     let origin = Origin::site(&delay("10")).await;
     let proxy = Proxy::start("mode: report\npace: { max_wait: 15s }").await;
     let start = Instant::now();
@@ -189,9 +189,9 @@ fn no_ipv6() {
     eprintln!("skipped: there is no ::1 here, or nothing to listen on there");
 }
 
-/// The part's turn is at the first address of its name, which does not answer; the other has asked for time.
+/// The first address of the name does not answer; the second has sent Retry-After.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_part_goes_in_a_burst_to_another_address_that_has_asked_for_time() {
+async fn subresource_does_not_burst_to_a_second_address_that_is_paused() {
     let nobody = nobody();
     let answer = |seen: &crate::support::Seen| match &seen.target[..] {
         b"/busy" => Reply::status(429).field("Retry-After", "3"),
@@ -209,10 +209,9 @@ async fn no_part_goes_in_a_burst_to_another_address_that_has_asked_for_time() {
     assert!(start.elapsed() >= SECOND * 2, "after {:?}", start.elapsed());
 }
 
-/// Nor is one sent again then, before the time that the origin asks for and its delay are over: its connection, which was kept, has
-/// ended meanwhile.
+/// Its pooled connection has ended, so it is retried, but not before Retry-After and the delay have passed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_part_is_sent_again_in_a_burst_after_the_origin_has_asked_for_time() {
+async fn subresource_retry_does_not_burst_while_the_host_is_paused() {
     let answer = |seen: &crate::support::Seen| match &seen.target[..] {
         b"/busy" => Reply::status(429).field("Retry-After", "1"),
         b"/i" => Reply::silence(),

@@ -50,7 +50,7 @@ async fn from(address: &str, proxy: &Proxy) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_greedy_client_delays_another_by_one_gap_at_most() {
+async fn greedy_client_delays_another_by_at_most_one_gap() {
     let origin = Origin::site(&delay("0.5")).await;
     let proxy = Arc::new(Proxy::start("").await);
     let urls: Vec<String> = (0..15).map(|number| origin.url(&format!("/greedy{number}"))).collect();
@@ -69,7 +69,7 @@ async fn a_greedy_client_delays_another_by_one_gap_at_most() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_fills_all_places_takes_none_from_another_client_elsewhere() {
+async fn client_filling_max_waiting_leaves_places_at_other_hosts() {
     let origin = Origin::site(&delay("10")).await;
     let proxy = Arc::new(Proxy::start("pace: { max_waiting: 3 }").await);
     for host in ["a.localhost", "b.localhost"] {
@@ -95,7 +95,7 @@ async fn who_fills_all_places_takes_none_from_another_client_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_that_wait_for_robots_txt_take_places_too() {
+async fn requests_waiting_for_robots_txt_count_towards_max_waiting() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("").after(Duration::from_secs(2)),
         _ => Reply::text("page"),

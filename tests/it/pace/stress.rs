@@ -18,7 +18,7 @@ const TIME: Duration = Duration::from_secs(55);
 /// Threads that do nothing but compute.
 const HOGS: usize = 6;
 
-/// As many instances, of which the last is killed now and then and started again, where there is a time for that.
+/// Runs this many instances. With `killed_every`, the last one is killed and restarted at this interval.
 async fn keeps_its_gaps(instances: usize, yaml: &str, killed_every: Option<Duration>) {
     let robots = format!("User-agent: *\nCrawl-delay: {}\n", DELAY.as_secs_f64());
     let plain = Origin::site(&robots).await;
@@ -97,19 +97,19 @@ async fn ask(proxy: SocketAddr, url: &str) -> std::io::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a minute, and all of the machine"]
-async fn one_process() {
+async fn stress_one_process_keeps_its_gaps() {
     keeps_its_gaps(1, "", None).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a minute, and all of the machine"]
-async fn one_process_that_is_killed() {
+async fn stress_killed_process_keeps_its_gaps() {
     keeps_its_gaps(1, "", Some(Duration::from_secs(8))).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a minute, and all of the machine"]
-async fn two_processes_of_one_machine() {
+async fn stress_two_processes_of_one_machine_keep_their_gaps() {
     let store = tempfile::tempdir().expect("a temporary directory");
     let yaml = format!("store: {{ directory: '{}' }}", store.path().display());
     keeps_its_gaps(2, &yaml, Some(Duration::from_secs(8))).await;
@@ -117,14 +117,14 @@ async fn two_processes_of_one_machine() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a minute, and all of the machine"]
-async fn a_fleet() {
+async fn stress_fleet_keeps_its_gaps() {
     let Some(redis) = Redis::start().await else { return };
     keeps_its_gaps(2, &format!("fleet: '{}'", redis.url()), None).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a minute, and all of the machine"]
-async fn a_fleet_of_which_one_is_killed() {
+async fn stress_fleet_with_a_killed_instance_keeps_its_gaps() {
     let Some(redis) = Redis::start().await else { return };
     keeps_its_gaps(2, &format!("fleet: '{}'", redis.url()), Some(Duration::from_secs(8))).await;
 }

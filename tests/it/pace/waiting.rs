@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_would_wait_too_long_learns_at_once_how_long() {
+async fn wait_over_max_wait_is_refused_at_once_with_retry_after() {
     let origin = Origin::site(&delay("10")).await;
     let proxy = Proxy::start("pace: { max_wait: 5s }").await;
     assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
@@ -23,7 +23,7 @@ async fn a_request_that_would_wait_too_long_learns_at_once_how_long() {
         let problem = assert_refused(&refused, 429, "http_request_denied", "crawl-delay");
         let elapsed = start.elapsed().as_secs();
         let after: u64 = refused.field("retry-after").unwrap().parse().unwrap();
-        // What is left of ten seconds, rounded up: a client that comes then is not too early.
+        // The rest of ten seconds, rounded up, so that a client coming back is not too early.
         assert!((10 - elapsed - 1..=10).contains(&after), "{after}");
         assert_eq!(problem["retry_after"], after);
     }
@@ -47,7 +47,7 @@ async fn retry_after_counts_the_requests_ahead() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_comes_back_after_retry_after_is_served() {
+async fn client_returning_after_retry_after_is_served() {
     let origin = Origin::site(&delay("2")).await;
     let proxy = Proxy::start("pace: { max_wait: 0 }").await;
     assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
@@ -71,7 +71,7 @@ async fn prefer_wait_shortens_the_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_line_takes_nobody_more() {
+async fn full_queue_refuses_further_requests() {
     let origin = Origin::site(&delay("1")).await;
     let proxy = Arc::new(Proxy::start("pace: { queue: 2 }").await);
     assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
@@ -101,7 +101,7 @@ async fn place_given_back_within(origin: &Origin, proxy: &Arc<Proxy>, gap: Durat
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_that_hangs_up_gives_its_place_back() {
+async fn client_leaving_the_queue_frees_its_place() {
     let origin = Origin::site(&delay("1")).await;
     let proxy = Arc::new(Proxy::start("").await);
     place_given_back(&origin, &proxy, async || {
@@ -113,7 +113,7 @@ async fn a_waiter_that_hangs_up_gives_its_place_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_does_one_with_a_body_not_sent_yet() {
+async fn client_with_an_unsent_body_leaving_the_queue_frees_its_place() {
     let origin = Origin::site(&delay("1")).await;
     let proxy = Arc::new(Proxy::start("").await);
     place_given_back(&origin, &proxy, async || {
@@ -125,9 +125,9 @@ async fn so_does_one_with_a_body_not_sent_yet() {
     .await;
 }
 
-/// More than is read before its turn comes.
+/// The client has sent more than the proxy reads before the slot comes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_does_one_that_has_sent_much_ahead() {
+async fn client_with_many_pipelined_requests_leaving_the_queue_frees_its_place() {
     let origin = Origin::site(&delay("4")).await;
     let proxy = Arc::new(Proxy::start("").await);
     place_given_back_within(&origin, &proxy, Duration::from_secs(4), async || {
@@ -141,7 +141,7 @@ async fn so_does_one_that_has_sent_much_ahead() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_does_one_in_tls_and_one_on_h2() {
+async fn tls_and_h2_clients_leaving_the_queue_free_their_places() {
     let origin = Origin::tls_site(Alpn::Both, &delay("1")).await;
     let proxy = Arc::new(Proxy::start("").await);
     place_given_back(&origin, &proxy, async || {
@@ -163,7 +163,7 @@ async fn so_does_one_in_tls_and_one_on_h2() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_in_flight_that_hangs_up_frees_the_host() {
+async fn client_leaving_a_request_in_flight_frees_the_host() {
     let robots = delay("0.2");
     let origin = Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(&robots),
@@ -179,9 +179,9 @@ async fn one_in_flight_that_hangs_up_frees_the_host() {
     assert_eq!(proxy.get(&origin.url("/page2")).await.status(), 200);
 }
 
-/// The host's only turn is with one who sends nothing of the body that it has said it will send.
+/// The host's only slot is held by a client that does not send its announced body.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_does_not_send_on_holds_up_nobody_who_waits() {
+async fn client_stalling_its_upload_does_not_block_the_queue() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(delay("1")),
         _ => Reply::text("page"),
@@ -200,7 +200,7 @@ async fn a_client_that_does_not_send_on_holds_up_nobody_who_waits() {
 
 /// The client sends nothing because the origin has not asked for it yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_waits_for_100_has_not_stalled() {
+async fn client_waiting_for_100_continue_has_not_stalled() {
     let slow = Duration::from_secs(4);
     let origin = Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(delay("1")),
@@ -219,9 +219,9 @@ async fn a_client_that_waits_for_100_has_not_stalled() {
     assert_eq!(client.response().await.text(), "form");
 }
 
-/// Its turn is another's by then.
+/// Another request has its slot by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_stalled_is_not_tried_again_without_a_turn() {
+async fn stalled_request_is_not_retried_without_a_slot() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(delay("1")),
         "/form" => Reply::reset().before_the_body().after(Duration::from_secs(4)),
@@ -240,7 +240,7 @@ async fn who_has_stalled_is_not_tried_again_without_a_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refusal_that_comes_after_the_turn_was_passed_on_holds_the_host_back_too() {
+async fn refusal_of_a_stalled_request_still_pauses_the_host() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(delay("1")),
         "/form" => {
@@ -260,9 +260,9 @@ async fn a_refusal_that_comes_after_the_turn_was_passed_on_holds_the_host_back_t
     assert!(refused.field("retry-after").unwrap().parse::<u64>().unwrap() > 10);
 }
 
-/// The host's only turn is with one who takes nothing of a long answer.
+/// The host's only slot is held by a client that does not read its long answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_has_stalled_holds_up_nobody_who_waits() {
+async fn client_stalling_its_download_does_not_block_the_queue() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(delay("1")),
         "/huge" => Reply::pattern(1 << 30),
@@ -278,9 +278,9 @@ async fn a_client_that_has_stalled_holds_up_nobody_who_waits() {
     drop(stalled);
 }
 
-/// It is on another host, which has its own pace.
+/// The redirected robots.txt is on another host, which has its own pace.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_whose_robots_txt_has_its_turn_too_late_learns_at_once_how_long() {
+async fn wait_of_a_robots_redirect_over_max_wait_is_refused_at_once() {
     for (yaml, prefer) in [("pace: { max_wait: 5s }", "handling=lenient"), ("", "wait=1")] {
         let other = Origin::site(&delay("20")).await;
         let (target, page) = (other.url_at("b.localhost", "/robots.txt"), other.url_at("b.localhost", "/page"));
@@ -301,9 +301,9 @@ async fn a_request_whose_robots_txt_has_its_turn_too_late_learns_at_once_how_lon
     }
 }
 
-/// Nor does one who sends or takes just enough to seem alive, nor one who listens to what has no end.
+/// The clients send or read just enough to seem alive, or read an endless answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_does_one_that_drips_or_that_listens_to_what_has_no_end() {
+async fn dripping_clients_and_endless_answers_do_not_block_the_queue() {
     for target in ["/huge", "/form", "/events", "/camera"] {
         let origin = Origin::http(|seen| match seen.path().as_str() {
             "/robots.txt" => Reply::text(delay("1")),
@@ -339,9 +339,9 @@ async fn nor_does_one_that_drips_or_that_listens_to_what_has_no_end() {
     }
 }
 
-/// Nor do those of one client at a host without a gap, where it could be asked for as many as there are places.
+/// All of them are of one client, which may use every place of the host.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_no_end_holds_no_place_at_a_host_without_a_gap() {
+async fn endless_answers_hold_no_place_at_a_host_without_a_gap() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/events" => {
             Reply::drip(&["event"; 1000], Duration::from_millis(200)).field("Content-Type", "text/event-stream")
@@ -360,9 +360,9 @@ async fn what_has_no_end_holds_no_place_at_a_host_without_a_gap() {
     assert_eq!(proxy.get(&origin.url("/page")).await.status(), 200);
 }
 
-/// Whatever another has in flight there, and however long that takes: polls that wait for their answers, downloads without end.
+/// Holds for any requests that others have in flight: long polls, endless downloads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_has_nothing_in_flight_at_a_host_gets_a_place() {
+async fn client_with_nothing_in_flight_at_a_host_gets_a_place() {
     use argon2::PasswordHasher;
     let hash = argon2::Argon2::from(argon2::Params::new(8, 1, 1, None).unwrap()).hash_password(b"pw").unwrap();
     let users = ["alice", "bob", "carol"].map(|name| format!("{{ name: {name}, password: '{hash}' }}")).join(", ");
@@ -412,9 +412,8 @@ async fn two_that_wait(proxy: &Arc<Proxy>, origin: &Origin) -> JoinHandle<Vec<Re
     waiting
 }
 
-/// What holds when its turn comes holds for it: here a longer delay, for all who wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_longer_delay_holds_for_those_who_wait_already() {
+async fn reloaded_longer_delay_applies_to_waiting_requests() {
     let origin = Origin::site("User-agent: *\n").await;
     let proxy = Arc::new(Proxy::start("pace: { min_delay: 3s }").await);
     let waiting = two_that_wait(&proxy, &origin).await;
@@ -423,9 +422,8 @@ async fn a_longer_delay_holds_for_those_who_wait_already() {
     assert_gaps(&origin, 2, Duration::from_secs(5));
 }
 
-/// Report mode holds nothing, nor what was held before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn report_mode_releases_those_who_wait_already() {
+async fn reload_to_report_mode_releases_waiting_requests() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 60\n").await;
     let proxy = Arc::new(Proxy::start("pace: { max_wait: 5m }").await);
     let waiting = two_that_wait(&proxy, &origin).await;
@@ -434,9 +432,9 @@ async fn report_mode_releases_those_who_wait_already() {
     assert_eq!(proxy.waiting(), 0);
 }
 
-/// A shorter one, of robots.txt: they do not go on at the old pace beside those who come at the new one.
+/// They do not keep the old pace beside new requests with the new one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shorter_delay_of_a_site_holds_for_those_who_wait_already() {
+async fn shorter_crawl_delay_of_a_site_applies_to_waiting_requests() {
     let delay = Arc::new(AtomicUsize::new(3));
     let origin = Origin::http({
         let delay = delay.clone();
@@ -467,9 +465,8 @@ async fn a_shorter_delay_of_a_site_holds_for_those_who_wait_already() {
     assert!(gaps.len() == 6 && gaps.iter().all(|gap| *gap >= Duration::from_secs(1)), "{gaps:?}");
 }
 
-/// Nor does a group's in robots.txt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_longer_delay_of_a_users_own_holds_up_nobody_else() {
+async fn longer_delay_of_one_user_does_not_slow_others() {
     const SLOW: Duration = Duration::from_secs(3);
     let origin = Arc::new(Origin::site("").await);
     // The slow one, and bob.

@@ -24,7 +24,7 @@ async fn a_refusal_names_the_rule_and_its_line() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refusal_says_what_to_do_now_in_json_and_on_the_page() {
+async fn refusal_contains_a_hint_in_json_and_html() {
     let origin = Origin::site("User-agent: *\nDisallow: /no\nCrawl-delay: 100\n").await;
     let proxy = Proxy::start("pace: { max_wait: 1s }\negress: { hosts: [localhost, 127.0.0.1, a.localhost] }").await;
     let json = async |url: &str| proxy.curl(&[url]).await.problem()["hint"].as_str().unwrap_or_default().to_owned();
@@ -44,9 +44,9 @@ async fn a_refusal_says_what_to_do_now_in_json_and_on_the_page() {
     assert!(page.contains(&format!("<p>{shown}</p>")), "{page}");
 }
 
-/// Which is all that wget, apt and many others show of an answer.
+/// wget, apt and many others show only the status line.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_status_line_says_why() {
+async fn status_line_gives_the_reason() {
     let origin = Origin::site("User-agent: *\nDisallow: /no\nCrawl-delay: 100\n").await;
     let proxy = Proxy::start("pace: { max_wait: 1s }").await;
     let line = async |target: &str| {
@@ -60,7 +60,7 @@ async fn the_status_line_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_browser_gets_a_page() {
+async fn browser_gets_an_html_refusal() {
     let origin = Origin::site("User-agent: *\nDisallow: /<b>\n").await;
     let proxy = Proxy::start("").await;
     let url = origin.url("/%3Cb%3E/x?<script>alert(1)</script>").replace('<', "%3C").replace('>', "%3E");
@@ -115,7 +115,7 @@ async fn a_large_body_is_refused_without_harm() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn paths_are_compared_as_rfc_9309_says() {
+async fn paths_are_compared_as_in_rfc_9309() {
     let origin = Origin::site(
         "User-agent: *\nDisallow: /private/open\nDisallow: /q?secret\nDisallow: /*.pdf$\nDisallow: /\u{fc}ber\nDisallow: /a%2fb\nAllow: /private/open/door\n",
     )
@@ -172,7 +172,7 @@ async fn the_user_agent_chooses_the_group() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn configured_tokens_go_before_the_user_agent() {
+async fn configured_product_tokens_override_the_user_agent() {
     let origin = Origin::site("User-agent: FooBot\nDisallow: /foo\n\nUser-agent: *\nDisallow: /rest\n").await;
     let proxy = Proxy::start("identity: { product_tokens: [FooBot] }").await;
     for agent in ["Mozilla/5.0", "BarBot/1.0", ""] {
@@ -182,7 +182,7 @@ async fn configured_tokens_go_before_the_user_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_user_agent_may_be_replaced() {
+async fn configured_user_agent_replaces_the_clients() {
     let origin = Origin::site("User-agent: FooBot\nDisallow: /foo\n").await;
     let proxy = Proxy::start("identity: { user_agent: 'FooBot/1.0 (+https://example.com)' }").await;
     assert_eq!(proxy.get(&origin.url("/x")).await.status(), 200);
@@ -191,7 +191,7 @@ async fn the_user_agent_may_be_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_method_is_bound() {
+async fn robots_txt_applies_to_every_method() {
     let origin = Origin::site("User-agent: *\nDisallow: /\n").await;
     let proxy = Proxy::start("").await;
     let host = origin.authority("a.localhost");
@@ -208,7 +208,7 @@ async fn every_method_is_bound() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hosts_may_be_treated_otherwise() {
+async fn rules_can_be_overridden_per_host() {
     let origin = Origin::site("User-agent: *\nDisallow: /private\n\nUser-agent: Other\nDisallow: /other\n").await;
     let proxy = Proxy::start(
         "hosts: { 'a.localhost': { robots: ignore }, 'b.localhost': { robots: report }, \
@@ -227,7 +227,7 @@ async fn hosts_may_be_treated_otherwise() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn report_mode_refuses_nothing_and_says_what_it_would_have() {
+async fn report_mode_reports_refusals_without_enforcing() {
     let origin = Origin::site("User-agent: *\nDisallow: /private\nCrawl-delay: 30\n").await;
     let proxy = Proxy::start("mode: report").await;
     let first = proxy.get(&origin.url("/private")).await;
@@ -239,14 +239,14 @@ async fn report_mode_refuses_nothing_and_says_what_it_would_have() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refusal_may_have_another_status() {
+async fn deny_status_sets_the_status_of_refusals() {
     let origin = Origin::site("User-agent: *\nDisallow: /\n").await;
     let proxy = Proxy::start("robots: { deny_status: 451 }").await;
     assert_refused(&proxy.get(&origin.url("/x")).await, 451, "http_request_denied", "robots-disallowed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_are_not_admitted_learn_so() {
+async fn clients_outside_access_are_refused_with_client_denied() {
     let origin = Origin::site("").await;
     let proxy = Proxy::start("access: { clients: [192.0.2.0/24] }").await;
     assert_refused(&proxy.get(&origin.url("/x")).await, 403, "http_request_denied", "client-denied");
@@ -258,7 +258,7 @@ async fn clients_that_are_not_admitted_learn_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_the_operators_own_rules_are_silent_robots_txt_decides() {
+async fn robots_txt_decides_if_no_operator_rule_matches() {
     let origin = Origin::site("User-agent: *\nDisallow: /private\n").await;
     let proxy = Proxy::start("hosts: { a.localhost: { allow: [/private/ours], deny: [/cart] } }").await;
     for (target, status) in [("/", 200), ("/cart", 403), ("/private/ours", 200), ("/private/theirs", 403)] {
@@ -267,9 +267,9 @@ async fn where_the_operators_own_rules_are_silent_robots_txt_decides() {
     assert_eq!(origin.log.pages(), ["/", "/private/ours"]);
 }
 
-/// A site that writes patterns which are dear to compare is refused for that, and nobody else is.
+/// Only requests to the site whose patterns are expensive to compare are refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rules_that_cannot_be_compared_in_time_allow_nothing_and_are_named() {
+async fn rules_too_complex_refuse_the_request_and_name_the_file() {
     let rules: String = (0..18_000).map(|n| format!("Disallow: /*aaa*{n}\n")).collect();
     let hostile = Origin::site(&format!("User-agent: *\n{rules}")).await;
     let other = Origin::site("User-agent: *\nDisallow: /no\n").await;
@@ -284,9 +284,9 @@ async fn rules_that_cannot_be_compared_in_time_allow_nothing_and_are_named() {
     assert_eq!(proxy.get(&other.url("/yes")).await.status(), 200);
 }
 
-/// What a robots.txt may have at most is no limit to the operator's own rules.
+/// The limits on a robots.txt do not apply to the operator's own rules.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_own_rules_the_last_is_enforced() {
+async fn last_of_many_operator_rules_is_enforced() {
     let origin = Origin::site("").await;
     let long = format!("/{}", "x".repeat(20 << 10));
     let many: String = (0..40_000).map(|n| format!("/secret/{n:06}, ")).collect();

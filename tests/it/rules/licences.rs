@@ -30,7 +30,7 @@ async fn site(named: Option<String>, file: impl Fn(&Seen) -> Reply + Send + Sync
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_licensed_is_refused_where_that_is_enforced() {
+async fn unlicensed_use_is_refused_if_enforced() {
     let origin = site(None, |_| Reply::text(LICENCES)).await;
     let proxy = Proxy::start(ENFORCED).await;
     for (target, status) in [("/a", 403), ("/free/a", 200), ("/free/../a", 403), ("/private", 403), (FILE, 200)] {
@@ -48,9 +48,9 @@ async fn what_is_not_licensed_is_refused_where_that_is_enforced() {
     assert_eq!(origin.log.count(FILE), 2, "one fetch for all, beside the client's own");
 }
 
-/// It says nothing then, however long the site wants to be left alone each time that it is asked.
+/// Such a file licenses nothing and refuses nothing, however long each Retry-After is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_is_answered_429_each_time_holds_its_pages_up_once() {
+async fn licence_file_answered_429_delays_pages_only_once() {
     let origin = site(None, |_| Reply::status(429).field("Retry-After", "1")).await;
     let proxy = Proxy::start(ENFORCED).await;
     for target in ["/a", "/b"] {
@@ -60,7 +60,7 @@ async fn a_file_that_is_answered_429_each_time_holds_its_pages_up_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_default_it_is_fetched_behind_the_pages_and_only_reported() {
+async fn licence_file_is_fetched_in_the_background_and_reported_by_default() {
     let origin = site(None, |_| Reply::text(LICENCES)).await;
     let proxy = Proxy::start(TRAINS).await;
     for number in 0.. {
@@ -79,7 +79,7 @@ async fn by_default_it_is_fetched_behind_the_pages_and_only_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_fetched_for_a_declared_purpose_alone() {
+async fn licence_file_is_fetched_only_for_a_declared_purpose() {
     for yaml in ["usage: { license: enforce }", "identity: { purpose: [ai-train] }\nusage: { license: ignore }"] {
         let origin = site(None, |_| Reply::text(LICENCES)).await;
         let proxy = Proxy::start(yaml).await;
@@ -91,7 +91,7 @@ async fn it_is_fetched_for_a_declared_purpose_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn none_or_unreachable_refuses_nothing() {
+async fn missing_or_unreachable_licence_file_refuses_nothing() {
     for (what, reply) in [
         ("none", Reply::status(404)),
         ("an error", Reply::status(500)),
@@ -108,7 +108,7 @@ async fn none_or_unreachable_refuses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_another_host_that_hosts_robots_txt_decides() {
+async fn licence_file_on_another_host_obeys_its_robots_txt() {
     for (path, status) in [(FILE, 403), ("/private/license.xml", 200)] {
         let other = site(None, |_| Reply::text(LICENCES)).await;
         let origin = site(Some(other.url(path).replace("a.localhost", "b.localhost")), |_| Reply::status(404)).await;
@@ -122,7 +122,7 @@ async fn on_another_host_that_hosts_robots_txt_decides() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_read_in_whatever_way_it_is_written() {
+async fn licence_file_is_read_in_any_xml_encoding_and_form() {
     let references = LICENCES.replace(
         r#"<permits type="usage">search ai-input</permits>"#,
         r#"<prohibits type="us&#97;ge">ai&#45;tr&#x61;in</prohibits>"#,
@@ -152,9 +152,9 @@ async fn it_is_read_in_whatever_way_it_is_written() {
     }
 }
 
-/// A robots.txt that names another file is followed, and until then one fetch serves.
+/// A new URL in robots.txt is fetched; until then, one fetch is enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_fetched_once_for_each_url_and_life_of_robots_txt() {
+async fn licence_file_is_fetched_once_per_url_and_robots_copy() {
     let is_new = Arc::new(AtomicBool::new(false));
     let told = is_new.clone();
     let origin = Origin::http(move |seen| match seen.path().as_str() {
@@ -185,7 +185,7 @@ async fn it_is_fetched_once_for_each_url_and_life_of_robots_txt() {
     assert_eq!((origin.log.count("/old.xml"), origin.log.count("/new.xml")), (1, 1));
 }
 
-/// Two licence files at one site, of which its robots.txt names the second once it is told to. The first one licenses all.
+/// A site with two licence files, whose robots.txt names the second once `is_renamed` is set. The first one licenses everything.
 async fn renamed(is_renamed: &Arc<AtomicBool>, first: impl Fn() + Send + Sync + 'static) -> Origin {
     let is_renamed = is_renamed.clone();
     Origin::http(move |seen| match seen.path().as_str() {
@@ -205,7 +205,7 @@ async fn renamed(is_renamed: &Arc<AtomicBool>, first: impl Fn() + Send + Sync + 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_from_before_a_restart_says_nothing_of_another_url() {
+async fn stored_licence_copy_is_not_used_for_another_url_after_a_restart() {
     let is_renamed = Arc::new(AtomicBool::new(false));
     let origin = renamed(&is_renamed, || ()).await;
     let yaml = format!("{ENFORCED}\nrobots: {{ min_ttl: 0 }}");
@@ -221,7 +221,7 @@ async fn a_copy_from_before_a_restart_says_nothing_of_another_url() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_fetched_while_robots_txt_comes_to_name_another_counts_for_nothing() {
+async fn licence_file_replaced_in_robots_txt_during_its_fetch_is_discarded() {
     let (is_renamed, is_asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (hold, held) = mpsc::channel::<()>();
     let (asked, held) = (is_asked.clone(), Mutex::new(held));
@@ -243,9 +243,9 @@ async fn what_is_fetched_while_robots_txt_comes_to_name_another_counts_for_nothi
     assert_eq!(proxy.get(&origin.url("/b")).await.status(), 403);
 }
 
-/// What is said to one who has agreed on terms is for nobody else, and the other way round.
+/// Nor do preferences sent to others apply to licensed requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_licensed_or_paying_request_hears_is_not_held_against_others() {
+async fn preferences_sent_to_licensed_requests_do_not_apply_to_others() {
     for terms in ["Authorization: License tok3n==", "crawler-max-price: USD 1"] {
         let origin = Origin::http(|seen| {
             let is_on_terms = seen.field("authorization").or(seen.field("crawler-max-price")).is_some();
@@ -274,9 +274,9 @@ async fn what_a_licensed_or_paying_request_hears_is_not_held_against_others() {
     }
 }
 
-/// RSL §6: a licence token is the client's and the origin's own affair.
+/// RSL §6: a licence token concerns only the client and the origin.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_licence_token_goes_to_the_origin_as_it_came() {
+async fn licence_token_is_forwarded_unchanged() {
     let origin = Origin::http(|seen| match seen.field("authorization") {
         Some("License tok3n==") => Reply::text("licensed"),
         _ => Reply::status(401).field("WWW-Authenticate", "License error=\"invalid_request\""),
@@ -293,9 +293,9 @@ async fn a_licence_token_goes_to_the_origin_as_it_came() {
     assert_eq!(without.field("www-authenticate"), Some("License error=\"invalid_request\""));
 }
 
-/// RSL 1.0: such a link is about the answer that has it. Another page of the same host may be somebody else's.
+/// RSL 1.0: the link applies to its answer. Another page of the host may belong to somebody else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_an_answer_links_to_counts_for_the_answers_that_do() {
+async fn licence_file_linked_by_an_answer_applies_to_linking_answers() {
     const RSL: &str = r#"</terms.xml>; rel="license"; type="application/rsl+xml""#;
     let others = "</a>; rel=license, </b>; rel=license, </c>; rel=license, </d>; rel=license, ";
     let fifth = format!("{others}{RSL}").leak();
@@ -347,7 +347,7 @@ async fn a_file_that_an_answer_links_to_counts_for_the_answers_that_do() {
 
 /// HTML, "The base element": the first with an `href` counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_a_page_links_to_is_where_its_base_says() {
+async fn licence_link_in_a_page_is_resolved_against_its_base() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" | "/terms.xml" | "/no/terms.xml" => Reply::status(404),
         "/sub/terms.xml" => Reply::text(LICENCES),
@@ -367,9 +367,9 @@ async fn a_file_that_a_page_links_to_is_where_its_base_says() {
     }
 }
 
-/// RSL §3: what cannot be read is not licensed.
+/// RSL §3: content is not licensed by a file that cannot be read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_is_there_and_cannot_be_read_licenses_nothing() {
+async fn unreadable_licence_file_licenses_nothing() {
     for (what, file) in [
         ("a page", "<html><body>not found</body></html>".to_owned()),
         ("no end", LICENCES.replace("</rsl>", "")),
@@ -387,9 +387,9 @@ async fn a_file_that_is_there_and_cannot_be_read_licenses_nothing() {
     }
 }
 
-/// Neither waits for the other: together they take no longer than one of them may.
+/// Together they take no longer than one of them may.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_fetched_beside_tdmrep_json() {
+async fn licence_file_and_tdmrep_json_are_fetched_in_parallel() {
     let asked = [Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false))];
     let (told, answered) = (asked.clone(), Arc::new(AtomicBool::new(true)));
     let both = answered.clone();

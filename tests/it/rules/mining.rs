@@ -28,7 +28,7 @@ async fn site(file: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Origin {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_it_reserves_is_not_fetched_and_the_refusal_names_file_and_entry() {
+async fn tdmrep_reservation_refuses_with_file_and_entry() {
     let origin = site(|_| Reply::text(ENTRIES)).await;
     let proxy = Proxy::start(TDM).await;
     for (target, status) in
@@ -53,7 +53,7 @@ async fn what_it_reserves_is_not_fetched_and_the_refusal_names_file_and_entry() 
 
 /// RFC 9110 §13.1: a 304 to the conditions of an error page would keep it missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_was_missing_is_asked_for_without_conditions() {
+async fn missing_tdmrep_json_is_fetched_unconditionally() {
     let was_asked = AtomicBool::new(false);
     let origin = site(move |seen| match was_asked.swap(true, Ordering::SeqCst) {
         false => Reply::status(404).field("Last-Modified", "Mon, 01 Jan 2024 00:00:00 GMT"),
@@ -70,9 +70,9 @@ async fn a_file_that_was_missing_is_asked_for_without_conditions() {
     .await;
 }
 
-/// As a robots.txt is.
+/// Like a robots.txt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_304_about_another_file_the_whole_is_asked_for_at_once() {
+async fn tdmrep_304_with_another_etag_is_followed_by_a_full_fetch() {
     let was_asked = AtomicBool::new(false);
     let origin = site(move |seen| match was_asked.swap(true, Ordering::SeqCst) {
         false => Reply::text("[]").field("ETag", "\"a\""),
@@ -91,9 +91,9 @@ async fn after_a_304_about_another_file_the_whole_is_asked_for_at_once() {
     .await;
 }
 
-/// It reserves nothing, however long the site wants to be left alone each time that it is asked.
+/// Such a file reserves nothing, however long each Retry-After is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_is_answered_429_each_time_holds_its_pages_up_once() {
+async fn tdmrep_json_answered_429_delays_pages_only_once() {
     let origin = site(|_| Reply::status(429).field("Retry-After", "1")).await;
     let proxy = Proxy::start(TDM).await;
     for target in ["/a", "/b"] {
@@ -103,7 +103,7 @@ async fn a_file_that_is_answered_429_each_time_holds_its_pages_up_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_fetched_for_the_purposes_that_it_concerns_and_not_before_robots_txt_allows() {
+async fn tdmrep_json_is_fetched_only_for_tdm_purposes_after_robots_txt_allows() {
     for (yaml, fetches) in [
         ("", 0),
         ("identity: { purpose: [search, ai-input] }", 0),
@@ -123,7 +123,7 @@ async fn it_is_fetched_for_the_purposes_that_it_concerns_and_not_before_robots_t
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn none_unreadable_or_unreachable_refuses_nothing() {
+async fn missing_unreadable_or_unreachable_tdmrep_json_refuses_nothing() {
     for (what, reply) in [
         ("none", Reply::status(404)),
         ("a page", Reply::text("<html>not found</html>")),
@@ -143,7 +143,7 @@ async fn none_unreadable_or_unreachable_refuses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_field_of_the_answer_counts_before_the_file() {
+async fn tdm_reservation_field_overrides_tdmrep_json() {
     let origin = site(|_| Reply::text(r#"[{ "location": "/", "tdm-reservation": 0 }]"#)).await;
     let proxy = Proxy::start(TDM).await;
     assert_eq!(proxy.get(&origin.url("/art/1")).await.status(), 200);
@@ -153,7 +153,7 @@ async fn a_field_of_the_answer_counts_before_the_file() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_robots_txt_only_reports_it_reserves_all_the_same() {
+async fn tdmrep_reservation_applies_although_robots_txt_is_only_reported() {
     let origin = site(|_| Reply::text(r#"[{ "location": "/", "tdm-reservation": 1 }]"#)).await;
     let proxy = Proxy::start(&format!("{TDM}\nhosts: {{ a.localhost: {{ robots: report }} }}")).await;
     for target in ["/a", "/private"] {
@@ -164,7 +164,7 @@ async fn what_robots_txt_only_reports_it_reserves_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reported_it_is_fetched_and_recorded() {
+async fn tdmrep_report_mode_fetches_and_reports() {
     for yaml in ["mode: report", "usage: { tdmrep: report }", "hosts: { a.localhost: { usage: { tdmrep: report } } }"] {
         let origin = site(|_| Reply::text(ENTRIES)).await;
         let proxy = Proxy::start(&format!("{TDM}\n{yaml}")).await;
@@ -176,9 +176,9 @@ async fn reported_it_is_fetched_and_recorded() {
     }
 }
 
-/// As robots.txt is: with validators, over a restart, renewed behind those who ask.
+/// It is revalidated, survives a restart, and is renewed in the background.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_kept_as_robots_txt_is() {
+async fn tdmrep_json_is_cached_like_robots_txt() {
     let origin = site(|seen| match seen.field("if-none-match") {
         Some(_) => Reply::status(304),
         None => Reply::text(ENTRIES).field("ETag", "\"t1\"").field("Cache-Control", "max-age=0"),
@@ -195,9 +195,8 @@ async fn it_is_kept_as_robots_txt_is() {
     assert_eq!(origin.log.count("/art/1"), 0);
 }
 
-/// That robots.txt is due as often keeps it from nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_renewed_while_each_request_finds_robots_txt_due() {
+async fn tdmrep_json_is_renewed_although_robots_txt_is_always_stale() {
     let is_reserved = Arc::new(AtomicBool::new(false));
     let told = is_reserved.clone();
     let origin = Origin::http(move |seen| match seen.path().as_str() {
@@ -220,8 +219,8 @@ async fn it_is_renewed_while_each_request_finds_robots_txt_due() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_last_good_copy_holds_while_it_cannot_be_had() {
-    // What is not the whole file is none (docs/robots-txt-life.md).
+async fn last_good_tdmrep_json_is_kept_while_unreachable() {
+    // An incomplete file counts as a failure (docs/robots-txt-life.md).
     for failed in [503, 206, 207, 208, 226] {
         let status = Arc::new(AtomicU16::new(200));
         let now = status.clone();
@@ -243,7 +242,7 @@ async fn the_last_good_copy_holds_while_it_cannot_be_had() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn its_fetch_takes_a_turn_as_any_request() {
+async fn tdmrep_fetch_takes_a_pacing_slot() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.3\n"),
         FILE => Reply::text(ENTRIES),
@@ -258,7 +257,7 @@ async fn its_fetch_takes_a_turn_as_any_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_and_the_api_know_it() {
+async fn explain_and_api_show_tdmrep_json() {
     let origin = site(|_| Reply::text(ENTRIES)).await;
     let url = origin.url("/art/1");
     let asked = ["explain", &url, "--purpose", "tdm"];
@@ -278,9 +277,9 @@ async fn explain_and_the_api_know_it() {
     assert_eq!(origin.log.count(FILE), 2);
 }
 
-/// robots.txt alone may always be fetched (RFC 9309 §2.2.2): this file is fetched by the rules of a page.
+/// Only robots.txt itself is always allowed (RFC 9309 §2.2.2): tdmrep.json obeys the rules like a page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_robots_txt_disallows_of_it_is_not_fetched_and_reserves_nothing() {
+async fn tdmrep_json_disallowed_by_robots_txt_is_not_fetched() {
     for (robots, yaml, fetches) in [
         ("User-agent: *\nDisallow: /.well-known/\n", "", 0),
         ("User-agent: *\nDisallow: /\nAllow: /art/\n", "", 0),
@@ -302,9 +301,9 @@ async fn what_robots_txt_disallows_of_it_is_not_fetched_and_reserves_nothing() {
     }
 }
 
-/// robots.txt alone is exempt from the rules (RFC 9309 §2.2.2).
+/// Only robots.txt itself is exempt from the rules (RFC 9309 §2.2.2).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn its_redirects_are_followed_by_the_rules_of_the_site_that_they_lead_to() {
+async fn tdmrep_redirects_obey_the_robots_txt_of_their_target() {
     let other = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nDisallow: /private/\n"),
         _ => Reply::text(ENTRIES),
@@ -328,7 +327,7 @@ async fn its_redirects_are_followed_by_the_rules_of_the_site_that_they_lead_to()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_not_had_from_a_site_whose_robots_txt_is_out_of_reach() {
+async fn tdmrep_redirect_to_a_site_with_unreachable_robots_txt_is_not_followed() {
     let other = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::status(503),
         _ => Reply::text(ENTRIES),
@@ -342,7 +341,7 @@ async fn it_is_not_had_from_a_site_whose_robots_txt_is_out_of_reach() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_says_what_is_wrong_with_it_and_what_that_comes_to() {
+async fn explain_shows_errors_of_tdmrep_json_and_their_effect() {
     let entry = r#"{ "location": "/art/", "tdm-reservation": 1, "tdm-policy": 7 }"#;
     let shut = "User-agent: *\nDisallow: /.well-known/\n";
     for (robots, file, code, said) in [
@@ -362,10 +361,10 @@ async fn explain_says_what_is_wrong_with_it_and_what_that_comes_to() {
     }
 }
 
-/// TDMRep has the answer's own field override the file. A URL that the file reserves is not asked for, so there is no answer
-/// that could: `usage.tdmrep: report` asks.
+/// In TDMRep, the field of an answer overrides the file. A URL reserved by the file is not requested, so its answer cannot
+/// lift the reservation, except with `usage.tdmrep: report`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_frees_itself_is_heard_where_it_is_asked_for() {
+async fn answer_lifting_the_tdmrep_reservation_counts_in_report_mode() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         FILE => Reply::text(r#"[{ "location": "/", "tdm-reservation": 1 }]"#),
@@ -386,7 +385,7 @@ async fn an_answer_that_frees_itself_is_heard_where_it_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refresh_fetches_it_too_where_it_matters_or_is_kept_and_it_is_counted_apart() {
+async fn refresh_also_fetches_tdmrep_json_and_counts_it_separately() {
     let origin = site(|_| Reply::text(ENTRIES)).await;
     let admin = "admin: { address: '127.0.0.1:0' }";
     let target = format!("/api/v1/authorities/{}/refresh", origin.url("").replace(':', "%3A").replace('/', "%2F"));

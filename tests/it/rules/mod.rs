@@ -1,4 +1,4 @@
-//! What sites say, and what follows for which request.
+//! The rules of sites, and the decisions that follow from them.
 
 mod decide;
 mod licences;

@@ -69,7 +69,7 @@ async fn without_a_purpose_signals_are_delivered_logged_and_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_licence_and_a_price_are_shown_with_the_answer() {
+async fn licence_and_price_are_reported_with_the_answer() {
     let origin = Origin::http(answers).await;
     let proxy = Proxy::start(ADMIN).await;
     for (target, status, told) in [
@@ -99,9 +99,9 @@ async fn a_licence_and_a_price_are_shown_with_the_answer() {
     assert_eq!(counted(&metrics, "politely_signals_malformed_total{signal=\"payment-required\"}"), 1);
 }
 
-/// It is an answer like another: nobody asks again, nobody slows down, nothing has failed.
+/// Nor does it slow requests down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_402_is_neither_retried_nor_a_failure() {
+async fn answer_402_is_neither_retried_nor_a_failure() {
     let origin = Origin::http(answers).await;
     let proxy = Proxy::start(ADMIN).await;
     for _ in 0..20 {
@@ -119,7 +119,7 @@ async fn a_402_is_neither_retried_nor_a_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_402_to_robots_txt_is_no_file_and_no_failure() {
+async fn robots_txt_answered_402_allows_everything() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::status(402).field("crawler-price", "USD 1"),
         _ => Reply::text("the page"),
@@ -131,7 +131,7 @@ async fn a_402_to_robots_txt_is_no_file_and_no_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_understood_refuses_nothing_and_is_counted() {
+async fn invalid_preferences_refuse_nothing_and_are_counted() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("License: nowhere\nUser-agent: *\nContent-Usage: train-ai=never\n"),
         "/.well-known/tdmrep.json" => Reply::text("{"),
@@ -159,7 +159,7 @@ async fn what_cannot_be_understood_refuses_nothing_and_is_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_shows_what_a_purpose_would_meet() {
+async fn explain_shows_preferences_for_undeclared_purposes() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("robots.txt");
     std::fs::write(&file, ROBOTS).unwrap();
@@ -184,9 +184,9 @@ async fn explain_shows_what_a_purpose_would_meet() {
     );
 }
 
-/// Of what a page said to a proxy that runs with the same file.
+/// A running proxy with the same configuration file has received the page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_tells_what_the_page_itself_has_said_and_when() {
+async fn explain_shows_the_preferences_a_page_stated_and_when() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nDisallow: /private\n"),
         "/page" => Reply::text("page").field("X-Robots-Tag", "noai"),
@@ -219,9 +219,9 @@ async fn explain_tells_what_the_page_itself_has_said_and_when() {
     proxy.stop().await;
 }
 
-/// A proxy that runs with the same file has seen what answers ask for; without one, the evidence has.
+/// A running proxy with the same configuration has seen the answers; without one, the evidence has them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_shows_what_answers_asked_for() {
+async fn explain_shows_licences_and_prices_of_answers() {
     let origin = Origin::http(answers).await;
     let proxy = Binary::serve("admin: { address: '127.0.0.1:0' }\nevidence: { directory: evidence }").await;
     let mut client = Client::open(proxy.address()).await;

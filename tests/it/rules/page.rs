@@ -1,4 +1,4 @@
-//! What a page says in its own head (docs/usage.md): a page that says no is not delivered, any other goes on as it came.
+//! Usage preferences in the HTML head of a page (docs/usage.md): a refusing page is not delivered, others pass unchanged.
 
 use crate::support::reply::{Content, Delimit};
 use crate::support::{Alpn, H2Client, Origin, Proxy, RawOrigin, Reply, Response, Seen, assert_refused};
@@ -76,7 +76,7 @@ fn assert_no(response: &Response, context: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_that_says_no_is_not_delivered_and_any_other_is_as_it_came() {
+async fn page_with_a_refusing_meta_tag_is_withheld_and_others_pass_unchanged() {
     let (plain, tls) = (Origin::http(answers).await, Origin::https(Alpn::Both, answers).await);
     let proxy = Proxy::start(PURPOSE).await;
     let (direct, inside) = (H2Client::known(proxy.client().await).await, proxy.h2(&tls, "a.localhost").await);
@@ -109,13 +109,13 @@ async fn a_page_that_says_no_is_not_delivered_and_any_other_is_as_it_came() {
     assert_eq!(refused, 45);
     let raw = proxy.get(&plain.url("/yes/identity")).await;
     assert!(raw.head.start_line.starts_with(b"HTTP/1.1 200"), "{raw:?}");
-    // What has said no is known.
+    // The refusal is remembered.
     assert_eq!(plain.log.count("/no/gzip?length"), 1, "it was asked for over HTTP/1 and HTTP/2");
 }
 
-/// What some clients show as a page is one, and nothing that a site writes beside a reservation takes it back.
+/// Any answer that some client shows as a page is inspected, and nothing beside a reservation lifts it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_odd_answer_hides_what_it_says() {
+async fn refusing_meta_tags_are_found_in_unusual_answers() {
     let no = "<head><template></head></template><noscript></head></noscript><meta name=robots content=noai></head>";
     let utf_16: Vec<u8> = no.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let part = |range: &str| Reply { status: 206, ..html(no) }.field("Content-Range", range);
@@ -239,9 +239,9 @@ async fn no_odd_answer_hides_what_it_says() {
     assert_eq!(hidden, [""; 0]);
 }
 
-/// What some client might make a page of, and politely cannot.
+/// Some client may show such an answer as a page, but politely cannot read it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_that_cannot_be_read_is_refused_with_a_cause_of_its_own() {
+async fn unreadable_page_is_refused_with_its_own_reason() {
     let yes = b"<head></head><body>page</body>";
     let coded_as = |names: &str, body: Vec<u8>| html(body).field("Content-Encoding", names);
     let five = (0..5).fold(yes.to_vec(), |body, _| coded("gzip", &body));
@@ -289,7 +289,7 @@ async fn a_page_that_cannot_be_read_is_refused_with_a_cause_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_that_cannot_be_read_counts_in_budgets_of_bytes() {
+async fn unreadable_page_counts_in_byte_budgets() {
     let mut unknown = coded("br", &page(""));
     unknown.truncate(30_000);
     let origin = Origin::http(move |seen| match seen.path().as_str() {
@@ -305,7 +305,7 @@ async fn a_page_that_cannot_be_read_counts_in_budgets_of_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_page_or_asked_for_without_a_purpose_is_left_alone() {
+async fn non_html_answers_and_requests_without_a_purpose_are_not_inspected() {
     let no = "<head><meta name=robots content=noai></head>";
     let origin = Origin::http(move |seen| match seen.path().as_str() {
         "/text" => Reply::text(no),
@@ -343,7 +343,7 @@ async fn what_is_no_page_or_asked_for_without_a_purpose_is_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_report_mode_it_is_delivered_and_reported() {
+async fn page_in_report_mode_is_delivered_and_reported() {
     let origin = Origin::http(answers).await;
     for yaml in ["usage: { page: report }", "mode: report"] {
         let proxy = Proxy::start(&format!("{PURPOSE}\n{yaml}")).await;
@@ -355,7 +355,7 @@ async fn in_report_mode_it_is_delivered_and_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_that_comes_in_pieces_is_read_whole() {
+async fn html_head_in_small_pieces_is_read() {
     let drip = |end: &'static str| {
         let pieces = [
             "<html><head>",
@@ -404,7 +404,7 @@ async fn stalled(begins: impl Into<Vec<u8>>) -> RawOrigin {
 const STALLS: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 100\r\n\r\n<head><title>a";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_without_end_is_waited_for_for_a_while_only() {
+async fn endless_html_head_times_out() {
     let origin = stalled(STALLS).await;
     let proxy = Proxy::start(&format!("{PURPOSE}\nhosts: {{ a.localhost: {{ robots: ignore }} }}")).await;
     let mut client = proxy.client().await;
@@ -413,9 +413,9 @@ async fn a_head_without_end_is_waited_for_for_a_while_only() {
     while !client.glance(Duration::from_secs(1)).await.ends_with(b"<title>a") {}
 }
 
-/// Not only when as much has come as is read, or all: beside a page whose head does not end, which is asked for before.
+/// It is not held until the read limit or the end. Another page, with an endless head, is requested before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_goes_on_when_its_head_has_come() {
+async fn page_is_forwarded_once_its_html_head_is_complete() {
     let proxy = Proxy::start(&format!(
         "{PURPOSE}\nusage: {{ tdmrep: ignore }}\nhosts: {{ a.localhost: {{ robots: ignore }} }}"
     ))
@@ -453,7 +453,7 @@ async fn a_page_goes_on_when_its_head_has_come() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_leaves_meanwhile_takes_the_request_with_it() {
+async fn client_leaving_while_the_html_head_is_read_cancels_the_request() {
     let origin = stalled(STALLS).await;
     let proxy = Proxy::start(&format!("{PURPOSE}\nhosts: {{ a.localhost: {{ robots: ignore }} }}")).await;
     let mut client = proxy.client().await;
@@ -468,7 +468,7 @@ async fn a_client_that_leaves_meanwhile_takes_the_request_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_that_breaks_off_in_its_head_is_cut_for_the_client_too() {
+async fn page_truncated_in_its_html_head_is_truncated_for_the_client() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/page" => html("<head><title>a").framed(Delimit::Short(50)),
         _ => Reply::text(""),
@@ -479,9 +479,9 @@ async fn a_page_that_breaks_off_in_its_head_is_cut_for_the_client_too() {
     assert_eq!((got.code, got.status()), (18, 200), "curl: transfer closed with outstanding read data remaining");
 }
 
-/// What takes long to decode has no place to be decoded in.
+/// The body takes long to decode, and all places for that are taken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_decoder_to_be_had_nothing_goes_on_unread() {
+async fn page_is_withheld_if_no_decoder_is_free() {
     let costly = coded("gzip", b"").repeat(9_000);
     let body = [costly, coded("gzip", b"<head></head><body>")].concat();
     let answer = move |seen: &Seen| match (seen.path().as_str(), seen.field("host").unwrap_or_default()) {
@@ -493,7 +493,7 @@ async fn without_a_decoder_to_be_had_nothing_goes_on_unread() {
     let directory = tempfile::tempdir().unwrap();
     let cache = format!("cache: {{ directory: '{}', size: 100MiB }}\n", directory.path().join("pages").display());
     let url = |path: &str| origin.url(path);
-    // It is stored for whoever declares nothing.
+    // The page is stored for clients without a purpose.
     let proxy = Proxy::start_in(directory, &cache).await;
     for _ in 0..2 {
         assert_eq!(proxy.get(&url("/stored")).await.status(), 200);

@@ -1,4 +1,4 @@
-//! What the pages are for: `identity.purpose` against Content-Signal and Content-Usage (docs/usage.md).
+//! Declared purposes (`identity.purpose`) against Content-Signal and Content-Usage (docs/usage.md).
 
 use crate::support::binary::{Ended, politely, politely_with};
 use crate::support::{Alpn, H2Client, Origin, Proxy, Reply, Seen, assert_refused};
@@ -35,7 +35,7 @@ async fn a_preference_refuses_the_declared_purpose_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_refusal_names_the_purpose_and_the_line() {
+async fn usage_refusal_names_purpose_and_line() {
     let origin = Origin::site(WISHES).await;
     let proxy = Proxy::start("identity: { purpose: [ai-train], product_tokens: [ExampleBot] }").await;
     let response = proxy.get(&origin.url("/x/../art/1?y")).await;
@@ -51,7 +51,7 @@ async fn the_refusal_names_the_purpose_and_the_line() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_report_mode_it_is_only_reported() {
+async fn usage_preference_is_only_reported_in_report_mode() {
     for yaml in ["mode: report", "hosts: { a.localhost: { robots: report } }"] {
         let origin = Origin::site(WISHES).await;
         let proxy = Proxy::start(&format!("{yaml}\nidentity: {{ purpose: [ai-input] }}")).await;
@@ -63,7 +63,7 @@ async fn in_report_mode_it_is_only_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn groups_of_other_crawlers_have_other_wishes() {
+async fn usage_preferences_apply_per_crawler_group() {
     let origin = Origin::site("User-agent: FooBot\nContent-Signal: ai-train=no\n\nUser-agent: *\nAllow: /\n").await;
     let proxy = Proxy::start("identity: { purpose: [ai-train] }").await;
     for (agent, status) in [("FooBot/1.0", 403), ("BarBot", 200)] {
@@ -72,7 +72,7 @@ async fn groups_of_other_crawlers_have_other_wishes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_group_for_the_purpose_refuses_whatever_the_crawlers_own_allows() {
+async fn policy_token_group_refuses_although_the_crawlers_group_allows() {
     let site =
         "User-agent: *\nAllow: /\n\nUser-agent: No-Training\nDisallow: /art\n\nUser-agent: GPTBot\nDisallow: /x\n";
     let tokens = "policy_tokens: { train-ai: [no-training, GPTBot] }";
@@ -96,7 +96,7 @@ async fn a_group_for_the_purpose_refuses_whatever_the_crawlers_own_allows() {
     assert_eq!(proxy.get(&origin.url("/art")).await.status(), 200, "no token is one of a purpose by default");
 }
 
-/// What fields say no, and to which purpose: `policy::reserved`.
+/// Answers with refusing fields, by path.
 fn answers(seen: &Seen) -> Reply {
     let page = |name: &str, value: &str| Reply::text("the page").field(name, value);
     match seen.path().split('?').next().unwrap_or_default() {
@@ -118,7 +118,7 @@ fn answers(seen: &Seen) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_says_no_is_not_delivered() {
+async fn answer_refusing_the_purpose_is_not_delivered() {
     let (plain, tls) = (Origin::http(answers).await, Origin::https(Alpn::Both, answers).await);
     let proxy = Proxy::start("identity: { purpose: [ai-train], product_tokens: [FooBot] }").await;
     let (direct, inside) = (H2Client::known(proxy.client().await).await, proxy.h2(&tls, "a.localhost").await);
@@ -150,7 +150,7 @@ async fn an_answer_that_says_no_is_not_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_said_no_is_not_fetched_again_while_that_is_fresh() {
+async fn url_that_refused_the_purpose_is_not_refetched_while_fresh() {
     let origin = Origin::http(answers).await;
     let yaml = "identity: { purpose: [ai-train], product_tokens: [FooBot] }";
     let proxy = Proxy::start(yaml).await;
@@ -170,9 +170,9 @@ async fn what_has_said_no_is_not_fetched_again_while_that_is_fresh() {
     assert_eq!(origin.log.count("/tdm"), 3);
 }
 
-/// Or what one client has been told would be said to others, who would be told something else.
+/// An answer for one client alone does not apply to others, who may get another answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_answer_has_said_is_remembered_for_the_purpose_and_where_all_get_that_answer() {
+async fn remembered_refusal_is_per_purpose_and_only_for_shared_answers() {
     let origin = Origin::http(answers).await;
     let proxy = Proxy::start("").await;
     for _ in 0..3 {
@@ -203,9 +203,9 @@ async fn what_an_answer_has_said_is_remembered_for_the_purpose_and_where_all_get
     }
 }
 
-/// What forbids the page to a client comes first: what others were told of it is no business of who may not have it.
+/// A client that may not fetch the page does not learn what others were told about it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_forbids_a_page_comes_before_what_it_has_said() {
+async fn other_refusals_precede_a_remembered_usage_refusal() {
     let origin = Origin::http(answers).await;
     let yaml = "identity: { purpose: [ai-train], product_tokens: [FooBot] }";
     let proxy = Proxy::start(yaml).await;
@@ -221,7 +221,7 @@ async fn what_forbids_a_page_comes_before_what_it_has_said() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_waited_for_a_turn_knows_what_the_page_has_said_meanwhile() {
+async fn waiting_request_sees_a_usage_refusal_remembered_meanwhile() {
     let origin = Origin::http(answers).await;
     let hosts = "hosts: { a.localhost: { crawl_delay: 1s, budget: { requests: 2 } } }";
     let proxy = Proxy::start(&format!("identity: {{ purpose: [ai-train] }}\npace: {{ max_wait: 30s }}\n{hosts}")).await;
@@ -232,9 +232,8 @@ async fn who_has_waited_for_a_turn_knows_what_the_page_has_said_meanwhile() {
     assert_eq!(proxy.get(&origin.url("/error")).await.status(), 404, "the others have spent nothing");
 }
 
-/// It says no of what it answered to, and of nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_no_to_a_page_is_none_to_robots_txt_nor_to_other_methods() {
+async fn usage_refusal_of_a_page_does_not_apply_to_robots_txt_or_other_methods() {
     let origin = Origin::http(|seen| match (seen.path().as_str(), seen.field("content-length")) {
         ("/robots.txt", _) => Reply::text("").field("X-Robots-Tag", "noindex"),
         (_, None) => Reply::text("").field("X-Robots-Tag", format!("noindex, {}", "x".repeat(1000))),
@@ -253,7 +252,7 @@ async fn a_no_to_a_page_is_none_to_robots_txt_nor_to_other_methods() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_answers_are_only_reported_they_are_delivered() {
+async fn answer_in_report_mode_is_delivered_and_reported() {
     let origin = Origin::http(answers).await;
     let purpose = "identity: { purpose: [ai-train] }";
     for (yaml, is_told) in [
@@ -273,7 +272,7 @@ async fn where_answers_are_only_reported_they_are_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_answers_by_purpose() {
+async fn explain_judges_by_purpose() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("robots.txt");
     std::fs::write(&file, WISHES).unwrap();

@@ -1,4 +1,4 @@
-//! What is otherwise for one user: overrides for hosts, and bounds.
+//! Settings of one user: host overrides and limits.
 
 use crate::support::{Alpn, Client, H2Client, Origin, Proxy, Reply, Seen, assert_refused, eventually};
 use argon2::{Argon2, Params, PasswordHasher};
@@ -32,7 +32,7 @@ async fn get(proxy: &Proxy, url: &str, user: &str) -> crate::support::Response {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_s_own_overrides_hold_for_her_alone() {
+async fn host_overrides_of_a_user_apply_only_to_her() {
     let origin = Origin::site(ROBOTS).await;
     let yaml = "hosts: { '*.localhost': { robots: ignore, deny: [/mine/] }, b.localhost: { intercept: deny } }";
     let proxy = Proxy::start(&format!("{}\nhosts: {{ a.localhost: {{ deny: [/ours/] }} }}", users(yaml))).await;
@@ -57,9 +57,9 @@ async fn a_user_s_own_overrides_hold_for_her_alone() {
     }
 }
 
-/// The crawler that the site sees is the one whose rules are kept, and the one on record.
+/// The evidence contains this crawler, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_s_own_user_agent_is_sent_and_names_the_group_that_is_obeyed() {
+async fn user_agent_of_a_user_is_sent_and_selects_the_robots_group() {
     let origin = Origin::site("User-agent: AliceBot\nDisallow: /alice\nUser-agent: MainBot\nDisallow: /main\n").await;
     let own = users("user_agent: 'AliceBot/2 (+https://alice.example)'");
     let yaml = format!(
@@ -89,7 +89,7 @@ async fn a_user_s_own_user_agent_is_sent_and_names_the_group_that_is_obeyed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_user_may_ask_is_listed() {
+async fn egress_lists_of_a_user_are_enforced() {
     let origin = Origin::site(ROBOTS).await;
     let proxy = Proxy::start(&users("egress: { hosts: [a.localhost], methods: [HEAD, GET] }")).await;
     for (host, alice) in [("a.localhost", 200), ("b.localhost", 403)] {
@@ -99,7 +99,7 @@ async fn what_a_user_may_ask_is_listed() {
         assert_eq!(answer.text().contains("by access.users[].egress.hosts: the host b"), alice == 403, "{host}");
         assert_eq!(get(&proxy, &url, "bob").await.status(), 200, "{host}");
     }
-    // Who may ask for little may still learn how to trust the proxy.
+    // A restricted user may still read the proxy's setup page.
     assert_eq!(get(&proxy, "http://politely.invalid/", "alice").await.status(), 200);
     let post = |user| request(&origin.url("/post"), user).replace("GET ", "POST ");
     for (user, status) in [("alice", 403), ("bob", 200)] {
@@ -119,7 +119,7 @@ pub fn holding(seen: &Seen) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_s_connections_in_use_are_bounded_and_given_back() {
+async fn max_connections_of_a_user_counts_connections_in_use() {
     let origin = Origin::http(holding).await;
     let proxy = Proxy::start(&users("max_connections: 2")).await;
     let open = async |user: &str| {
@@ -141,7 +141,7 @@ async fn a_user_s_connections_in_use_are_bounded_and_given_back() {
     let (mut third, refused) = open("alice").await;
     assert_refused(&refused, 503, "connection_limit_reached", "connection-limit");
     assert_eq!(open("bob").await.1.status(), 200, "it is her bound");
-    // Whoever the connection is of now counts.
+    // The connection counts for its current user.
     third.send(request(&origin.url("/z"), "bob")).await;
     assert_eq!(third.response().await.status(), 200);
     drop(idle);
@@ -152,9 +152,9 @@ async fn a_user_s_connections_in_use_are_bounded_and_given_back() {
     assert_eq!(answered, 200);
 }
 
-/// The streams of a connection may be of several users: each counts while one of theirs is open.
+/// A connection may carry streams of several users: each user counts while one of their streams is open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_user_s_stream_does_not_give_a_user_s_place_away() {
+async fn user_places_on_a_shared_h2_connection_are_counted_separately() {
     let origin = Origin::http(holding).await;
     let proxy = Proxy::start(&users("max_connections: 1")).await;
     let shared = H2Client::known(proxy.client().await).await;
@@ -176,7 +176,7 @@ async fn another_user_s_stream_does_not_give_a_user_s_place_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_s_intercepted_tunnels_count_while_they_are_in_use() {
+async fn intercepted_tunnels_count_for_their_user_while_in_use() {
     let origin = Origin::https(Alpn::H1, holding).await;
     let proxy = Proxy::start(&users("max_connections: 1")).await;
     let host = origin.authority("a.localhost");
@@ -200,9 +200,9 @@ async fn a_user_s_intercepted_tunnels_count_while_they_are_in_use() {
     assert_refused(&inside[1].get("/y", &host).await, 503, "connection_limit_reached", "connection-limit");
 }
 
-/// A client may open them ahead.
+/// Clients may open tunnels in advance.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_s_silent_tunnels_make_room() {
+async fn silent_tunnels_of_a_user_make_room_for_new_ones() {
     let origin = Origin::http(holding).await;
     for how in ["intercept", "tunnel"] {
         let limits = "{ header_timeout: 1h, idle_timeout: 1s }";
@@ -221,7 +221,7 @@ async fn a_user_s_silent_tunnels_make_room() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_has_ended_is_not_counted() {
+async fn closed_connection_does_not_count_for_its_user() {
     let origin = Origin::site(ROBOTS).await;
     let proxy = Proxy::start(&users("max_connections: 1")).await;
     for _ in 0..3 {
@@ -239,7 +239,7 @@ async fn a_connection_that_has_ended_is_not_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_s_waiting_requests_are_bounded() {
+async fn max_waiting_of_a_user_is_enforced() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 30\n"),
         _ => Reply::text("page"),
@@ -254,7 +254,7 @@ async fn a_user_s_waiting_requests_are_bounded() {
     assert_refused(&refused, 503, "connection_limit_reached", "queue-full");
     // Elsewhere, where nothing has to wait, she goes on.
     assert_eq!(get(&proxy, &origin.url_at("b.localhost", "/x"), "alice").await.status(), 200);
-    // Nor does she take the place of another who has more requests waiting there.
+    // Nor does she evict another user with more requests waiting there.
     assert_eq!(get(&proxy, &origin.url_at("c.localhost", "/first"), "bob").await.status(), 200);
     let mut his = Vec::new();
     for number in 1..=2 {
@@ -276,9 +276,9 @@ async fn a_user_s_waiting_requests_are_bounded() {
     eventually("her request to wait", || proxy.waiting() == 1).await;
 }
 
-/// Of a robots.txt that is redirected, a user is shown what that user could have asked for.
+/// Users see only what they could have requested themselves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_another_host_gives_for_a_robots_txt_is_not_shown_to_who_may_not_ask_there() {
+async fn redirected_robots_txt_is_hidden_from_users_denied_its_host() {
     for confined in ["egress: { hosts: [a.localhost] }", "hosts: { b.localhost: { deny: [/] } }"] {
         let inner = Origin::site("User-agent: *\nDisallow: /inner\n").await;
         let target = inner.url_at("b.localhost", "/robots.txt");
@@ -301,9 +301,9 @@ async fn what_another_host_gives_for_a_robots_txt_is_not_shown_to_who_may_not_as
     }
 }
 
-/// Guesses are judged 5 s apart under one name: those of clients that have left are not judged at all.
+/// Guesses for one name are checked 5 s apart, so those of departed clients would delay the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_left_takes_no_turn_of_who_waits_for_a_password_to_be_judged() {
+async fn password_checks_of_departed_clients_are_skipped() {
     let origin = Origin::site(ROBOTS).await;
     let proxy = Proxy::start(&users("")).await;
     let (url, guesses) = (origin.url("/x"), 8);

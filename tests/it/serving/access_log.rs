@@ -1,4 +1,4 @@
-//! The access log: one line for whatever was answered, with what is known of it.
+//! The access log: one line for each answered request.
 
 use crate::support::{Alpn, Binary, Client, H2Client, Origin, Reply, eventually, h2_client};
 use argon2::password_hash::PasswordHasher;
@@ -25,7 +25,7 @@ async fn logged(proxy: &Binary, count: usize) -> Vec<Value> {
     lines(proxy)
 }
 
-/// What these fields hold; a missing one is null.
+/// The values of these fields; null for a missing one.
 fn told<const N: usize>(line: &Value, names: [&str; N]) -> [Value; N] {
     names.map(|name| line[name].clone())
 }
@@ -40,14 +40,14 @@ async fn get(proxy: &Binary, url: &str, fields: &str) -> u16 {
 const RULES: &str = "User-agent: *\nDisallow: /private\nAllow: /private/open\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_went_is_recorded_with_its_rule_and_its_way() {
+async fn access_log_of_a_forwarded_request_has_rule_and_route() {
     let origin = Origin::site(RULES).await;
     let proxy = logging("").await;
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let fields = format!("User-Agent: ExampleBot/1.0 (+\"http://a\")\r\ntraceparent: {trace}\r\n");
     let url = origin.url("/private/open?q=a%20b");
     assert_eq!(get(&proxy, &url, &fields).await, 200);
-    // Its connection is kept by then.
+    // The origin connection is pooled by then.
     logged(&proxy, 1).await;
     assert_eq!(get(&proxy, &origin.url("/x"), "traceparent: 00-nonsense-00-00\r\n").await, 200);
     let lines = logged(&proxy, 2).await;
@@ -72,7 +72,7 @@ async fn a_request_that_went_is_recorded_with_its_rule_and_its_way() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_refusal_is_shown_with_its_reason() {
+async fn access_log_shows_the_reason_of_each_refusal() {
     let origin = Origin::site(RULES).await;
     let proxy = logging("").await;
     let gone = "http://127.0.0.1:1";
@@ -102,7 +102,7 @@ async fn each_refusal_is_shown_with_its_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_as_a_whole_has_no_path() {
+async fn access_log_shows_options_asterisk_without_a_path() {
     let origin = Origin::site("").await;
     let proxy = logging("").await;
     let host = origin.authority("a.localhost");
@@ -115,7 +115,7 @@ async fn a_server_as_a_whole_has_no_path() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_the_answer_and_leaves_without_sending_the_rest_is_forwarded() {
+async fn client_leaving_after_an_early_answer_is_logged_as_forwarded() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::status(404),
         _ => Reply::status(413).body("no").before_the_body(),
@@ -131,9 +131,9 @@ async fn who_has_the_answer_and_leaves_without_sending_the_rest_is_forwarded() {
     assert_eq!(told(line, ["outcome", "status", "bytes_out"]), [Value::from("forwarded"), 413.into(), 2.into()]);
 }
 
-/// Also the rest of what came together with the last of the bytes that were read first.
+/// Including bytes that arrived in the same read as the inspected head.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_bytes_of_a_page_are_counted_though_its_head_is_read_first() {
+async fn access_log_counts_all_bytes_of_an_inspected_page() {
     let page = format!("<head></head><body>{}", "x".repeat(200_000));
     let length = page.len();
     let origin = Origin::http(move |_| Reply::status(200).field("Content-Type", "text/html").body(&page)).await;
@@ -147,7 +147,7 @@ async fn all_bytes_of_a_page_are_counted_though_its_head_is_read_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connect_is_recorded_with_what_went_through_it() {
+async fn access_log_records_connect_with_its_bytes() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = logging("intercept: { hosts: { b.localhost: tunnel } }").await;
     let curl = |host: &str| {
@@ -171,7 +171,7 @@ async fn a_connect_is_recorded_with_what_went_through_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_user_is_recorded_by_name_and_a_refused_one_as_well() {
+async fn access_log_names_the_user_even_if_refused() {
     let origin = Origin::site("").await;
     let cheap = Params::new(8, 1, 1, None).expect("the least there is");
     let hash = Argon2::from(cheap).hash_password(b"correct horse").expect("it is hashed").to_string();
@@ -189,7 +189,7 @@ async fn the_user_is_recorded_by_name_and_a_refused_one_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_held_request_and_one_of_report_mode_say_so() {
+async fn access_log_marks_held_and_reported_requests() {
     let origin = Origin::site("User-agent: *\nDisallow: /private\nCrawl-delay: 2\n").await;
     let proxy = logging("").await;
     let [first, second] = ["/1", "/2"].map(|target| origin.url(target));
@@ -206,7 +206,7 @@ async fn a_held_request_and_one_of_report_mode_say_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_that_is_lost_with_its_connection_is_reported() {
+async fn access_log_records_h2_streams_lost_with_their_connection() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         _ => Reply::silence(),
@@ -225,9 +225,9 @@ async fn a_stream_that_is_lost_with_its_connection_is_reported() {
     proxy.stop().await;
 }
 
-/// Any program on this machine may read the metrics.
+/// Any program of this machine can read the metrics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_metrics_name_users_only_with_the_token() {
+async fn metrics_name_users_only_with_the_token() {
     let origin = Origin::site(RULES).await;
     let cheap = Params::new(8, 1, 1, None).expect("the least there is");
     let hash = Argon2::from(cheap).hash_password(b"alice").expect("it is hashed").to_string();

@@ -29,7 +29,7 @@ impl Pairs {
         self.0.path().join(name).display().to_string()
     }
 
-    /// As in docs/team.md.
+    /// Creates a certificate with the commands of docs/team.md.
     async fn openssl(&self, arguments: &[&str], name: &str) {
         let mut command = tokio::process::Command::new("openssl");
         command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-utf8"]);
@@ -58,7 +58,7 @@ impl Pairs {
         )
     }
 
-    /// curl by way of this listener, with the certificate `name`.
+    /// Runs curl through this listener, with the certificate `name`.
     async fn curl(&self, proxy: SocketAddr, name: &str, arguments: &[&str]) -> Curl {
         let (certificate, key) = (self.path(&format!("{name}.pem")), self.path(&format!("{name}.key")));
         let (through, roots) = (format!("https://{proxy}"), test_ca().pem_file().display().to_string());
@@ -84,7 +84,7 @@ async fn users_of(proxy: &Binary, url: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_names_its_user_by_each_kind_of_name() {
+async fn certificate_identifies_its_user_by_cn_dns_mail_or_uri() {
     let (plain, tls, pairs) = (Origin::site("").await, Origin::tls_site(Alpn::Both, "").await, Pairs::new().await);
     pairs.openssl(&["-subj", "/CN=strangers"], "strangers").await;
     let proxy = Binary::serve(&format!(
@@ -131,7 +131,7 @@ async fn a_certificate_names_its_user_by_each_kind_of_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn credentials_decide_where_a_certificate_is_shown_too() {
+async fn credentials_override_the_client_certificate() {
     let (origin, pairs, right) = (Origin::site("").await, Pairs::new().await, hash("right"));
     let proxy = Binary::serve(&format!(
         "log: {{ access: stdout, format: json }}\nlisten: [{}, {{ address: '127.0.0.1:0' }}]\naccess: {{ users: [\
@@ -150,7 +150,7 @@ async fn credentials_decide_where_a_certificate_is_shown_too() {
         ("carol", Some("dave:right"), Some("dave")),
         ("nobody", Some("ann:right"), Some("ann")),
         ("nobody", None, None),
-        // Who has no password cannot be let in by one.
+        // A user without a password cannot log in with one.
         ("carol", Some("carol:"), None),
         ("ann", Some("bob:wrong"), None),
         ("carol", None, Some("carol")),
@@ -188,7 +188,7 @@ fn settings(pairs: &Pairs, ca: &TestCa, users: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_stream_and_tunnel_is_the_certificate_s_user_until_a_reload_changes_that() {
+async fn certificate_user_applies_to_streams_and_tunnels_until_reload() {
     let origin = Origin::tls_site(Alpn::Both, ROBOTS).await;
     let (pairs, ca) = (Pairs::new().await, TestCa::new("clients"));
     let right = hash("right");
@@ -234,7 +234,7 @@ async fn each_stream_and_tunnel_is_the_certificate_s_user_until_a_reload_changes
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_without_a_handshake_makes_room_for_its_client() {
+async fn connection_before_its_handshake_makes_room_for_its_client() {
     let (pairs, ca) = (Pairs::new().await, TestCa::new("clients"));
     let limits = "limits: { max_connections_per_client: 1, header_timeout: 1h }";
     let ann = "{ name: ann, certificate: ann.example }";
@@ -246,7 +246,7 @@ async fn a_connection_without_a_handshake_makes_room_for_its_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_resumed_session_has_its_certificate_and_the_user_s_limits_hold() {
+async fn resumed_tls_session_keeps_certificate_user_and_limits() {
     let origin = Origin::http(super::access::holding).await;
     let (pairs, ca) = (Pairs::new().await, TestCa::new("clients"));
     let ann = "{ name: ann, certificate: ann.example, max_connections: 1, egress: { hosts: [a.localhost] } }";

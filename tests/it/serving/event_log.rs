@@ -10,7 +10,7 @@ async fn get(proxy: &Binary, url: &str) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn refusals_are_logged_a_few_at_a_time() {
+async fn logged_refusals_are_rate_limited() {
     let origin = Origin::site("User-agent: *\nDisallow: /private\n").await;
     let proxy = Binary::serve("").await;
     for number in 0..30 {
@@ -26,7 +26,7 @@ async fn refusals_are_logged_a_few_at_a_time() {
     proxy.stop().await;
 }
 
-/// What `serve` writes to a standard error that is this file, told that it is the journal by `stream`.
+/// The standard error of `serve`, a file. `stream`: makes the value of JOURNAL_STREAM from its device and inode.
 async fn journal(log: &str, stream: impl Fn(u64, u64) -> String) -> String {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (path, file) = (directory.path().join("politely.yaml"), directory.path().join("stderr"));
@@ -55,7 +55,7 @@ async fn journal(log: &str, stream: impl Fn(u64, u64) -> String) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_journal_gets_its_own_severities_and_no_second_time() {
+async fn journal_lines_have_severities_and_no_timestamps() {
     let text = journal("access: journal", |device, inode| format!("{device}:{inode}")).await;
     assert!(text.lines().all(|line| line.starts_with("<6>")), "{text}");
     assert!(text.contains("<6>listening on 127.0.0.1:") && text.contains("\n<6>id="), "{text}");
@@ -64,7 +64,7 @@ async fn the_journal_gets_its_own_severities_and_no_second_time() {
         let object: serde_json::Value = serde_json::from_str(&line[3..]).expect("an object");
         assert!(object["time"].is_null() && (object["level"] == "info" || object["outcome"] == "refused"), "{line}");
     }
-    // As where a service's standard error was led into a file.
+    // Models a service whose standard error was redirected into a file.
     let file = journal("access: journal", |device, inode| format!("{device}:{}", inode + 1)).await;
     assert!(file.lines().all(|line| line.contains("T") && !line.starts_with('<')), "{file}");
 }

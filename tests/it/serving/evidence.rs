@@ -1,4 +1,4 @@
-//! What is kept of each decision, and what can be said by it afterwards: with our own commands, and without them.
+//! Records of decisions, and reading them with our own commands and with standard tools.
 
 use crate::support::binary::politely;
 use crate::support::{Alpn, Binary, Client, Origin, Reply, eventually};
@@ -66,9 +66,9 @@ pub async fn verified(directory: &Path) -> Value {
     verified
 }
 
-/// Who has no password must not fill the disk.
+/// Clients without a password must not fill the disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_stranger_little_is_kept_and_of_a_user_all() {
+async fn evidence_of_unauthenticated_requests_is_shortened() {
     let origin = Origin::site(RULES).await;
     let url = origin.url(&format!("/private/{}", "x".repeat(40_000)));
     let proxy = Binary::serve(&format!("{KEPT}log: {{ access: ./access.log }}\n{}", super::access::users(""))).await;
@@ -81,7 +81,7 @@ async fn of_a_stranger_little_is_kept_and_of_a_user_all() {
         assert_eq!(client.response().await.status(), status);
         recorded(&kept(&proxy), number).await;
     }
-    // Who leaves while a password is verified is nobody either.
+    // A client that leaves while its password is verified is unauthenticated, too.
     let mut leaves = Client::open(proxy.address()).await;
     leaves.send(super::access::request(&url, "mallory")).await;
     drop(leaves);
@@ -104,7 +104,7 @@ async fn of_a_stranger_little_is_kept_and_of_a_user_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_decision_is_on_record_with_what_it_rests_on() {
+async fn each_decision_is_recorded_with_its_basis() {
     let origin = Origin::site(RULES).await;
     let proxy = Binary::serve(&format!("{KEPT}identity: {{ purpose: [search] }}")).await;
     let requests = [
@@ -161,7 +161,7 @@ async fn each_decision_is_on_record_with_what_it_rests_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_inside_a_connect_has_records_of_its_own() {
+async fn requests_inside_connect_have_their_own_records() {
     let origin = Origin::tls_site(Alpn::Both, RULES).await;
     let proxy = Binary::serve(KEPT).await;
     let ca = proxy.ca_pem_path();
@@ -174,7 +174,7 @@ async fn what_is_inside_a_connect_has_records_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_directory_there_is_nothing() {
+async fn evidence_is_off_without_a_directory() {
     let proxy = Binary::serve("admin: { address: '127.0.0.1:0' }").await;
     assert_eq!(get(&proxy, "http://10.0.0.1/").await, 403);
     let metrics = crate::support::curl(&[&format!("http://{}/metrics", proxy.admin())]).await.text();
@@ -188,7 +188,7 @@ async fn without_a_directory_there_is_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kill_costs_nothing_that_was_written_and_is_said() {
+async fn kill_keeps_written_evidence_and_verify_reports_the_unclosed_segment() {
     let origin = Origin::site(RULES).await;
     let mut proxy = Binary::serve(KEPT).await;
     for round in 1..=3 {
@@ -196,7 +196,7 @@ async fn a_kill_costs_nothing_that_was_written_and_is_said() {
         let directory = kept(&proxy);
         eventually("the record", || records(&directory).len() == round).await;
         let home = proxy.kill().await;
-        // As though it had been killed while it wrote.
+        // Models a kill during a write.
         let file = first(&home.path().join("evidence"));
         let text = std::fs::read_to_string(&file).unwrap();
         std::fs::write(&file, text + "{\"prev\":\"0").unwrap();
@@ -210,7 +210,7 @@ async fn a_kill_costs_nothing_that_was_written_and_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_a_full_disk_requests_go_on_and_what_was_lost_is_in_the_chain() {
+async fn full_disk_records_the_loss_without_stopping_requests() {
     let origin = Origin::site(RULES).await;
     let proxy = Binary::serve(KEPT).await;
     let limit = |bytes| {
@@ -244,7 +244,7 @@ async fn on_a_full_disk_requests_go_on_and_what_was_lost_is_in_the_chain() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_somebody_takes_away_is_said_and_the_next_segment_goes_on() {
+async fn removed_evidence_is_logged_and_the_next_segment_continues() {
     let origin = Origin::site(RULES).await;
     let proxy = Binary::serve(KEPT).await;
     assert_eq!(get(&proxy, &origin.url("/a")).await, 200);
@@ -261,7 +261,7 @@ async fn what_somebody_takes_away_is_said_and_the_next_segment_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_processes_do_not_write_to_one_directory() {
+async fn evidence_directory_is_used_by_one_process_at_a_time() {
     let proxy = Binary::serve(KEPT).await;
     let directory = kept(&proxy);
     let variables = [("POLITELY_EVIDENCE__DIRECTORY", path(&directory)), ("POLITELY_ADMIN__ADDRESS", "off")];
@@ -274,7 +274,7 @@ async fn two_processes_do_not_write_to_one_directory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_goes_by_the_robots_txt_of_then() {
+async fn explain_at_a_time_uses_the_robots_txt_of_that_time() {
     let is_closed = Arc::new(AtomicBool::new(false));
     let closed = is_closed.clone();
     let origin = Origin::http(move |seen| match seen.path().as_str() {
@@ -316,7 +316,7 @@ async fn explain_goes_by_the_robots_txt_of_then() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_report_says_what_was_asked_and_lets_no_url_write_in_it() {
+async fn report_counts_requests_and_escapes_urls() {
     let origin = Origin::site("User-agent: *\nDisallow: /<script>alert(1)</script>\n").await;
     let proxy = Binary::serve(KEPT).await;
     assert_eq!(get(&proxy, &origin.url("/<script>alert(1)</script>")).await, 403);
@@ -340,7 +340,7 @@ async fn a_report_says_what_was_asked_and_lets_no_url_write_in_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reload_is_seen_in_the_records_and_its_configuration_is_kept() {
+async fn reload_is_recorded_with_its_configuration() {
     let proxy = Binary::serve(KEPT).await;
     assert_eq!(get(&proxy, "http://10.0.0.1/").await, 403);
     recorded(&kept(&proxy), 1).await;
@@ -357,9 +357,9 @@ async fn a_reload_is_seen_in_the_records_and_its_configuration_is_kept() {
     assert_eq!(verified(&directory.path().join("evidence")).await["bodies"], 2);
 }
 
-/// As docs/evidence.md says: with the shell and coreutils alone.
+/// Uses only the shell and coreutils, as docs/evidence.md describes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn others_tools_read_it_and_verify_it() {
+async fn evidence_can_be_verified_with_standard_tools() {
     let origin = Origin::site(RULES).await;
     let proxy = Binary::serve(KEPT).await;
     for (number, path) in (1..).zip(["/a\\\"b", "/c", "/private"]) {
@@ -411,7 +411,7 @@ async fn a_tdmrep_json_is_on_record_and_decides_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_command_that_is_run_has_what_its_configuration_says() {
+async fn run_writes_the_configured_evidence() {
     let directory = tempfile::tempdir().unwrap();
     let kept = directory.path().join("evidence");
     let variables = [("POLITELY_EVIDENCE__DIRECTORY", path(&kept))];
@@ -422,7 +422,7 @@ async fn a_command_that_is_run_has_what_its_configuration_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_answer_says_about_its_use_is_on_record() {
+async fn usage_preferences_of_answers_are_recorded() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         "/pay" => Reply::status(402).field("crawler-price", "USD 0.01"),
@@ -439,7 +439,7 @@ async fn what_an_answer_says_about_its_use_is_on_record() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_stop_cuts_off_is_on_record() {
+async fn requests_cut_off_by_a_stop_are_recorded() {
     const MANY: usize = 60;
     let under_way = Arc::new(AtomicUsize::new(0));
     let asked = under_way.clone();
@@ -470,7 +470,7 @@ async fn what_a_stop_cuts_off_is_on_record() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_goes_by_the_configuration_of_then_with_its_users() {
+async fn explain_at_a_time_uses_the_configuration_and_users_of_that_time() {
     let origin = Origin::site("User-agent: *\nDisallow: /\n").await;
     let users = super::access::users("hosts: { '*.localhost': { robots: ignore } }");
     let config = format!("{KEPT}{users}\n");
@@ -488,7 +488,7 @@ async fn explain_goes_by_the_configuration_of_then_with_its_users() {
     let then: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr));
     assert_eq!((ended.code, &then["reason"]), (0, &"robots-ignored".into()), "{then}");
     assert_eq!(then["evidence"]["config_of_then"], true);
-    // What is not on record is not taken for allowed.
+    // Without a record, nothing is taken for allowed.
     let ended = politely(&["explain", &url, "--at", "2999-01-01", "--evidence", path(&kept), "--purpose", "tdm"]).await;
     assert!(
         ended.code == 2 && ended.stderr.contains("tdmrep.json has not been fetched"),
@@ -499,7 +499,7 @@ async fn explain_goes_by_the_configuration_of_then_with_its_users() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_report_counts_each_request_once_and_as_sent_what_was() {
+async fn report_counts_each_request_once() {
     let origin = Origin::tls_site(Alpn::Both, RULES).await;
     let proxy = Binary::serve(KEPT).await;
     let ca = proxy.ca_pem_path();
@@ -517,7 +517,7 @@ async fn a_report_counts_each_request_once_and_as_sent_what_was() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_goes_by_the_included_files_of_then() {
+async fn explain_at_a_time_uses_the_included_files_of_that_time() {
     let origin = Origin::site("User-agent: *\nDisallow: /\n").await;
     let home = tempfile::tempdir().unwrap();
     let included = home.path().join("more.yaml");
@@ -543,7 +543,7 @@ async fn explain_goes_by_the_included_files_of_then() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_verdict_that_contradicts_the_record_says_so() {
+async fn explain_reports_a_verdict_that_contradicts_the_record() {
     let origin = Origin::site(RULES).await;
     let proxy = Binary::serve(KEPT).await;
     let url = origin.url("/private/x");

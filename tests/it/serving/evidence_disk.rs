@@ -106,7 +106,7 @@ fn chain(directory: &Path, segments: u64) {
     }
 }
 
-/// Files of evidence that were opened until it listened, and what was read in all.
+/// Number of evidence files opened before the listeners, and bytes read in total.
 async fn cost_of_a_start(library: &Path, segments: u64) -> (usize, u64) {
     let home = tempfile::tempdir().expect("room");
     let (directory, opened) = (home.path().join("evidence"), home.path().join("opened"));
@@ -123,7 +123,7 @@ async fn cost_of_a_start(library: &Path, segments: u64) -> (usize, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_start_reads_no_more_of_3000_segments_than_of_100() {
+async fn start_reads_a_constant_amount_of_evidence() {
     let home = tempfile::tempdir().expect("room");
     let library = shim(home.path());
     let (few, few_read) = cost_of_a_start(&library, 100).await;
@@ -135,9 +135,9 @@ async fn a_start_reads_no_more_of_3000_segments_than_of_100() {
     );
 }
 
-/// The second before the first is recorded on the disk: with the power all goes that was not synced.
+/// The second failure comes before the record of the first is on the disk: the power loss removes everything not synced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_fsyncs_that_fail_in_a_row_leave_a_chain_that_verifies_after_a_loss_of_power() {
+async fn chain_verifies_after_two_failed_fsyncs_and_a_power_loss() {
     let origin = Origin::site("").await;
     let home = tempfile::tempdir().expect("room");
     let (library, flag, synced) = (shim(home.path()), home.path().join("fail"), home.path().join("synced"));
@@ -170,7 +170,7 @@ async fn two_fsyncs_that_fail_in_a_row_leave_a_chain_that_verifies_after_a_loss_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_fsync_fails_for_is_a_recorded_loss_and_another_segment_begins() {
+async fn failed_fsync_is_recorded_as_a_loss_in_a_new_segment() {
     let origin = Origin::site("User-agent: *\nDisallow: /private\n").await;
     let home = tempfile::tempdir().expect("room");
     let (library, flag) = (shim(home.path()), home.path().join("fail"));
@@ -208,7 +208,7 @@ async fn what_fsync_fails_for_is_a_recorded_loss_and_another_segment_begins() {
     let lost: u64 = found["lost"].as_array().unwrap().iter().map(|lost| lost["count"].as_u64().unwrap()).sum();
     assert_eq!(count("politely_evidence_lost_total"), lost, "{found}");
     assert!(found["segments"].as_u64() > Some(1) && found["records"].as_u64() <= Some(asked), "{found}");
-    // As though the pages that were not synced had gone with the power: that is the loss on record, and no more than that.
+    // Models a power loss that removes all unsynced pages: exactly the recorded loss.
     let first = segments(&directory).remove(0);
     let text = plain(&first);
     let kept: String = text.split_inclusive('\n').take_while(|line| !line.contains("/unsynced")).collect();

@@ -30,7 +30,7 @@ async fn recorded(directory: &Path, count: usize) -> Vec<Value> {
     records(directory)
 }
 
-/// A site whose page says no to AI by a field, and asks for `delay` between requests.
+/// A site whose page refuses AI by a field. `delay`: its crawl delay.
 async fn reserved_site(delay: &str) -> Origin {
     let robots = format!("User-agent: *\nDisallow: /private\n{delay}");
     Origin::http(move |seen| match seen.path().as_str() {
@@ -46,7 +46,7 @@ const KEPT: &str =
     "evidence: { directory: evidence }\nadmin: { address: '127.0.0.1:0' }\nidentity: { purpose: [ai-train] }\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refusal_by_the_pages_own_words_is_told_as_such_and_contradicts_nothing() {
+async fn explain_attributes_a_refusal_to_the_preferences_of_the_page() {
     let origin = reserved_site("").await;
     let proxy = Binary::serve(KEPT).await;
     let url = origin.url("/page");
@@ -85,9 +85,9 @@ async fn a_refusal_by_the_pages_own_words_is_told_as_such_and_contradicts_nothin
     assert!(html.contains(&said.replace('\'', "&#39;")), "{html}");
 }
 
-/// Whoever asked the host for something else later has other terms.
+/// Another user, who asked the host for another URL later, has other settings.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_url_is_judged_again_for_the_user_who_asked_for_it() {
+async fn explain_judges_a_recorded_url_for_its_user() {
     let origin = reserved_site("").await;
     let proxy = Binary::serve(&format!("{KEPT}{}", users("hosts: { '*': { robots: ignore } }"))).await;
     let asks = async |path: &str, user: &str| {
@@ -107,7 +107,7 @@ async fn a_url_is_judged_again_for_the_user_who_asked_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_tells_what_was_fetched_and_not_delivered() {
+async fn summary_counts_answers_fetched_but_not_delivered() {
     let origin = reserved_site("").await;
     let script = format!("curl -q -s -o /dev/null {0}; curl -q -s -o /dev/null {0}", origin.url("/page"));
     let variables =
@@ -118,8 +118,8 @@ async fn a_run_tells_what_was_fetched_and_not_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_that_is_only_reported_does_not_hide_a_reservation() {
-    // Of up to `max_wait`, and of more.
+async fn reported_wait_does_not_hide_a_reservation() {
+    // Waits up to `max_wait`, and beyond.
     for (delay, wait) in [(30, "held"), (200, "crawl-delay")] {
         let origin = reserved_site(&format!("Crawl-delay: {delay}\n")).await;
         let proxy = Binary::serve(&format!("{KEPT}mode: report\n")).await;
@@ -141,7 +141,7 @@ async fn a_wait_that_is_only_reported_does_not_hide_a_reservation() {
 }
 
 #[tokio::test]
-async fn an_explanation_begins_with_what_is_on_record_of_the_url() {
+async fn explain_begins_with_the_records_of_the_url() {
     let (robots, robots_hash) = file("User-agent: *\nDisallow: /private\n");
     let (tdmrep, tdmrep_hash) = file("[]");
     let (license, license_hash) = file("<rsl/>");
@@ -200,7 +200,7 @@ async fn an_explanation_begins_with_what_is_on_record_of_the_url() {
 }
 
 #[tokio::test]
-async fn what_is_on_record_is_told_without_a_verdict_too() {
+async fn explain_shows_records_without_a_verdict() {
     let url = "https://a.example/page";
     let directory = chain(&[asked(0, url, &json!({ "outcome": "client-gone", "verdict": null, "reason": null }))]);
     let ended = explain(directory.path(), url, &[]).await;
@@ -252,7 +252,7 @@ fn handed_over() -> tempfile::TempDir {
 }
 
 #[tokio::test]
-async fn the_page_and_the_summary_count_alike_and_their_figures_add_up() {
+async fn html_report_and_summary_have_equal_and_consistent_figures() {
     let directory = handed_over();
     assert_eq!(verified(directory.path()).await["whole"], true);
     let summary = report(directory.path(), &["--format", "training-summary"]).await.stdout;
@@ -275,7 +275,7 @@ async fn the_page_and_the_summary_count_alike_and_their_figures_add_up() {
 }
 
 #[tokio::test]
-async fn a_page_ends_with_how_to_check_it_and_says_of_when_its_records_are() {
+async fn html_report_shows_the_verify_command_and_the_period() {
     let directory = handed_over();
     let found = verified(directory.path()).await;
     let place = std::fs::canonicalize(directory.path()).unwrap();
@@ -292,7 +292,7 @@ async fn a_page_ends_with_how_to_check_it_and_says_of_when_its_records_are() {
 }
 
 #[tokio::test]
-async fn a_broken_chain_is_said_first_and_has_no_head() {
+async fn html_report_of_a_broken_chain_says_so_first() {
     let directory = handed_over();
     let segment = directory.path().join("00000001-20261122T090000Z.jsonl");
     let text = std::fs::read_to_string(&segment).unwrap();

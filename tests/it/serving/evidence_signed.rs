@@ -31,7 +31,7 @@ fn cells(csv: &str) -> Vec<Vec<String>> {
 }
 
 #[tokio::test]
-async fn a_line_says_when_it_was_sent_and_who_decided() {
+async fn csv_line_shows_the_time_sent_and_who_decided() {
     let none = json!(null);
     let refused = |second: u8, reason: &str, more: Value| {
         let mut record = asked(
@@ -89,7 +89,7 @@ async fn a_line_says_when_it_was_sent_and_who_decided() {
 }
 
 #[tokio::test]
-async fn a_broken_chain_is_said_beside_the_lines() {
+async fn csv_report_of_a_broken_chain_warns_on_stderr() {
     let directory = chain(&[asked(0, "https://a.example/", &json!({})), asked(1, "https://a.example/2", &json!({}))]);
     let whole = report(directory.path(), &["--format", "csv"]).await;
     assert_eq!((whole.code, whole.stderr.as_str()), (0, ""));
@@ -103,7 +103,7 @@ async fn a_broken_chain_is_said_beside_the_lines() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_user_agent_that_the_site_saw_is_on_record_with_when_it_was_sent() {
+async fn record_contains_the_sent_user_agent_and_time() {
     for (identity, agent) in [("", "ExampleBot/1.0"), ("identity: { user_agent: 'OurBot/2.0' }\n", "OurBot/2.0")] {
         let origin = Origin::site("User-agent: *\nDisallow: /private\nCrawl-delay: 1\n").await;
         let proxy = Binary::serve(&format!("{KEPT}{identity}")).await;
@@ -138,7 +138,7 @@ async fn the_user_agent_that_the_site_saw_is_on_record_with_when_it_was_sent() {
 }
 
 #[tokio::test]
-async fn a_summary_counts_as_content_what_was_delivered_and_names_all_that_was_honoured() {
+async fn training_summary_counts_delivered_content_and_honoured_preferences() {
     let none = json!(null);
     let directory = chain(&[
         asked(0, "https://a.example/", &json!({ "bytes_out": 100 })),
@@ -171,7 +171,7 @@ async fn a_summary_counts_as_content_what_was_delivered_and_names_all_that_was_h
 }
 
 #[tokio::test]
-async fn a_site_has_the_rules_that_refused_most_and_an_undeclared_purpose_is_said() {
+async fn report_lists_the_most_refusing_rules_and_undeclared_purposes() {
     let mut lines = Vec::new();
     for (line, count) in [(2, 3), (3, 1), (4, 4), (5, 2)] {
         let more = json!({
@@ -193,9 +193,9 @@ async fn a_site_has_the_rules_that_refused_most_and_an_undeclared_purpose_is_sai
     assert!(!declared.contains("no purpose declared"), "{declared}");
 }
 
-/// A site's many rules do not make the report long.
+/// A site with many rules must not make the report long.
 #[tokio::test]
-async fn of_many_rules_the_first_are_named_and_all_are_counted() {
+async fn report_names_the_first_of_many_rules_and_counts_all() {
     let lines: Vec<_> = (0..50u8)
         .map(|line| {
             let rule = format!("Disallow: /{line}{}", "x".repeat(5000));
@@ -214,7 +214,7 @@ async fn of_many_rules_the_first_are_named_and_all_are_counted() {
 }
 
 #[tokio::test]
-async fn a_host_with_a_port_is_that_port_alone() {
+async fn report_host_filter_with_a_port_matches_only_that_port() {
     let directory = chain(&[
         asked(0, "https://a.example/", &json!({})),
         asked(1, "http://a.example:8080/", &json!({})),
@@ -243,7 +243,7 @@ async fn a_host_with_a_port_is_that_port_alone() {
 }
 
 #[tokio::test]
-async fn verify_says_of_when_the_records_are() {
+async fn verify_shows_the_period_of_the_records() {
     let directory = chain(&[asked(7, "https://a.example/", &json!({})), asked(3, "https://a.example/2", &json!({}))]);
     let found = verified(directory.path()).await;
     let times = ["2026-11-22T10:00:03.000Z", "2026-11-22T10:00:07.000Z"];
@@ -258,7 +258,7 @@ async fn verify_says_of_when_the_records_are() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_explanation_says_why_it_differs_from_the_record() {
+async fn explain_shows_why_it_differs_from_the_record() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nDisallow: /private\n"),
         "/.well-known/tdmrep.json" => Reply::status(404),
@@ -306,7 +306,7 @@ async fn an_explanation_says_why_it_differs_from_the_record() {
 }
 
 #[tokio::test]
-async fn an_explanation_tells_what_else_can_differ() {
+async fn explain_attributes_a_difference_to_time_copies_or_configuration() {
     let (config, config_hash) = file("{}");
     let (later, later_hash) = file("{\"mode\":\"enforce\"}");
     let (robots, robots_hash) = file("User-agent: *\nDisallow: /page\n");
@@ -367,9 +367,9 @@ async fn an_explanation_tells_what_else_can_differ() {
     }
 }
 
-/// A site decides how long its files are: one for which there is no room costs the records of that site alone.
+/// Sites decide how long their files are: an oversized file may cost only records of its own site.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_for_which_there_is_no_room_takes_no_small_record_with_it() {
+async fn large_policy_file_over_the_queue_limit_does_not_cost_other_records() {
     let small = Origin::site("User-agent: *\nDisallow: /private\n").await;
     let large = Origin::site(&format!("User-agent: *\n{}", "Disallow: /a-section-of-the-site\n".repeat(3_000))).await;
     let proxy = Binary::serve(KEPT).await;

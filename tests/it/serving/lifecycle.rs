@@ -20,7 +20,7 @@ fn slow(seen: &Seen) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sigterm_lets_what_is_in_flight_end_and_exits_0() {
+async fn sigterm_drains_requests_in_flight_and_exits_0() {
     let plain = Origin::http(slow).await;
     let tls = Origin::https(Alpn::Both, slow).await;
     let mut binary = Binary::serve("").await;
@@ -47,7 +47,7 @@ async fn sigterm_lets_what_is_in_flight_end_and_exits_0() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn idle_connections_do_not_delay_the_end() {
+async fn idle_connections_do_not_delay_shutdown() {
     let plain = Origin::http(slow).await;
     let tls = Origin::https(Alpn::Both, slow).await;
     let binary = Binary::serve("").await;
@@ -65,9 +65,8 @@ async fn idle_connections_do_not_delay_the_end() {
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
-/// Nobody has asked for anything yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_only_begun_is_closed_soon() {
+async fn shutdown_closes_incomplete_requests_soon() {
     let origin = Origin::site("").await;
     let binary = Binary::serve("limits: { drain_timeout: 1h, header_timeout: 1h }").await;
     let mut head = Client::open(binary.address()).await;
@@ -82,7 +81,7 @@ async fn what_has_only_begun_is_closed_soon() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_never_ends_is_cut_after_the_drain_timeout() {
+async fn shutdown_cuts_endless_requests_after_drain_timeout() {
     let origin = Origin::http(slow).await;
     let binary = Binary::serve("limits: { drain_timeout: 1s }\nintercept: { hosts: { 'b.localhost': tunnel } }").await;
     let mut hanging = Client::open(binary.address()).await;
@@ -96,7 +95,7 @@ async fn what_never_ends_is_cut_after_the_drain_timeout() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waiters_are_answered_at_the_end() {
+async fn shutdown_answers_held_requests() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 50\n").await;
     let mut binary = Binary::serve("limits: { drain_timeout: 5s }").await;
     let host = origin.authority("a.localhost");
@@ -112,7 +111,7 @@ async fn waiters_are_answered_at_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_admitted_after_the_signal() {
+async fn shutdown_accepts_no_new_connections() {
     let origin = Origin::http(slow).await;
     let mut binary = Binary::serve("").await;
     let mut client = Client::open(binary.address()).await;
@@ -130,7 +129,7 @@ async fn nobody_is_admitted_after_the_signal() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn half_a_request_to_the_admin_address_holds_nothing_up() {
+async fn incomplete_admin_request_does_not_delay_shutdown() {
     let proxy = Proxy::start("admin: { address: '127.0.0.1:0' }").await;
     let mut half = Client::open(proxy.admin_address()).await;
     half.send("GET /healthz HTTP/1.1\r\nHo").await;
@@ -140,15 +139,15 @@ async fn half_a_request_to_the_admin_address_holds_nothing_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ctrl_c_ends_it_as_well() {
+async fn sigint_shuts_down_and_exits_0() {
     let mut binary = Binary::serve("").await;
     binary.signal(libc::SIGINT);
     assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
 }
 
-/// It is how operators of nginx stop theirs.
+/// Operators of nginx stop it by SIGQUIT.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sigquit_ends_it_in_good_order() {
+async fn sigquit_drains_and_exits_0() {
     let origin = Origin::http(slow).await;
     let mut binary = Binary::serve("").await;
     let mut client = Client::open(binary.address()).await;
@@ -159,9 +158,9 @@ async fn sigquit_ends_it_in_good_order() {
     assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
 }
 
-/// Some servers reopen their logs or upgrade on these: here the log says what does that.
+/// Some servers reopen their logs or upgrade on these signals: the log names the alternative.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn signals_for_other_servers_end_nothing_and_are_logged() {
+async fn sigusr1_sigusr2_and_sigalrm_are_logged_and_ignored() {
     let origin = Origin::http(slow).await;
     let mut binary = Binary::serve("").await;
     let host = origin.authority("a.localhost");
@@ -221,7 +220,7 @@ async fn the_authority_survives_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_process_a_shutdown_frees_the_port() {
+async fn shutdown_in_process_frees_the_port() {
     let proxy = Proxy::start("").await;
     let address = proxy.address();
     proxy.shutdown().await;
@@ -235,7 +234,7 @@ async fn in_process_a_shutdown_frees_the_port() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_listens_on_all_its_addresses() {
+async fn all_listen_addresses_are_served() {
     let origin = Origin::http(slow).await;
     let proxy = Proxy::start("listen: [{ address: '127.0.0.1:0' }, { address: '127.0.0.2:0' }]").await;
     assert_eq!(proxy.addresses().len(), 2);
@@ -255,7 +254,7 @@ async fn load(address: SocketAddr, url: String, host: String, is_over: Arc<Atomi
         {
             errors.push(format!("a fresh connection, after {answered}"));
         }
-        // One that has been idle for longer may be closed.
+        // A connection that was idle for longer may be closed.
         let mut client = match kept.take().filter(|(_, since)| since.elapsed() < Duration::from_millis(200)) {
             Some((client, _)) => client,
             None => Client::open(address).await,
@@ -275,7 +274,7 @@ async fn load(address: SocketAddr, url: String, host: String, is_over: Arc<Atomi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_takes_over_from_another_on_the_same_socket_without_an_error() {
+async fn handover_on_the_same_socket_loses_no_request() {
     let origin = Origin::http(slow).await;
     let tls = Origin::https(Alpn::Both, slow).await;
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -325,16 +324,16 @@ async fn one_takes_over_from_another_on_the_same_socket_without_an_error() {
 }
 
 #[test]
-fn the_socket_unit_is_for_the_address_of_the_default_configuration() {
+fn systemd_socket_unit_uses_the_default_listen_address() {
     let unit = include_str!("../../../systemd/politely.socket");
     let [listener] = &politely::config::Settings::default().listen[..] else { panic!("one") };
     assert!(unit.contains(&format!("\nListenStream={}\n", listener.address)), "{unit}");
     assert!(unit.contains("\nFileDescriptorName=politely\n"), "{unit}");
 }
 
-/// As when systemd starts the new one after the old one has ended: those who connect meanwhile wait.
+/// systemd may start the new process after the old one has ended: clients wait in the socket's backlog.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_connects_between_two_processes_is_answered_by_the_second() {
+async fn client_connecting_between_two_processes_is_answered_by_the_second() {
     let origin = Origin::http(slow).await;
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     // A socket unit for the very address that the file names.
@@ -347,9 +346,9 @@ async fn who_connects_between_two_processes_is_answered_by_the_second() {
     second.stop().await;
 }
 
-/// Its clients wait where nobody accepts.
+/// Its clients would wait without being accepted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_socket_that_listen_does_not_name_is_warned_of() {
+async fn inherited_socket_not_in_listen_causes_a_warning() {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     let [unnamed, named] = ["127.0.0.1:0", "fd:politely"]
@@ -371,7 +370,7 @@ async fn a_socket_that_listen_does_not_name_is_warned_of() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_socket_that_accepts_no_tcp_connections_is_refused_by_its_name() {
+async fn inherited_socket_that_is_not_a_tcp_listener_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let connected = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -396,7 +395,7 @@ async fn readiness(binary: &Binary) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_a_shutdown_delay_all_goes_on_while_readyz_says_that_it_stops() {
+async fn shutdown_delay_serves_on_while_readyz_fails() {
     let origin = Origin::http(slow).await;
     let mut binary = Binary::serve(&format!("{ADMIN}\nlimits: {{ shutdown_delay: 1h }}")).await;
     let host = origin.authority("a.localhost");
@@ -422,7 +421,7 @@ async fn with_a_shutdown_delay_all_goes_on_while_readyz_says_that_it_stops() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_signal_ends_it_at_once() {
+async fn second_signal_exits_at_once() {
     let origin = Origin::http(slow).await;
     for second in [libc::SIGTERM, libc::SIGINT] {
         let mut binary = Binary::serve(&format!("{ADMIN}\nlimits: {{ drain_timeout: 1h }}")).await;
@@ -439,7 +438,7 @@ async fn a_second_signal_ends_it_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_that_are_held_go_on_if_their_turn_comes_in_time() {
+async fn held_requests_due_within_drain_timeout_are_sent() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 1\n").await;
     let mut binary = Binary::serve("limits: { drain_timeout: 20s }").await;
     let host = origin.authority("a.localhost");
@@ -458,7 +457,7 @@ async fn requests_that_are_held_go_on_if_their_turn_comes_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_watches_does_not_hold_the_end_up() {
+async fn event_stream_does_not_delay_shutdown() {
     let binary = Binary::serve(ADMIN).await;
     let address: SocketAddr = binary.admin().parse().unwrap();
     let mut watching = Client::open(address).await;
@@ -477,9 +476,9 @@ async fn who_watches_does_not_hold_the_end_up() {
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
-/// A resolver that never answers cannot be broken off: the process ends without it.
+/// A lookup in the system's resolver cannot be cancelled, so the process exits without it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_look_up_that_hangs_in_the_system_holds_up_no_end() {
+async fn hanging_name_lookup_does_not_delay_shutdown() {
     let home = tempfile::tempdir().unwrap();
     let [source, library, asked] = ["hangs.c", "hangs.so", "asked"].map(|name| home.path().join(name));
     let hangs = "#include <fcntl.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
@@ -508,9 +507,9 @@ async fn a_look_up_that_hangs_in_the_system_holds_up_no_end() {
     assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
 }
 
-/// Other work may keep all blocking threads busy for minutes.
+/// Such work may occupy all blocking threads for minutes.
 #[test]
-fn the_end_waits_for_no_other_work_on_the_blocking_threads() {
+fn blocking_work_does_not_delay_shutdown() {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).max_blocking_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {

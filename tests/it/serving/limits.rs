@@ -1,4 +1,4 @@
-//! Bounds that no client can stretch, and bytes that are no HTTP at all.
+//! Limits on clients, and input that is not HTTP.
 
 use super::access::{request as of_user, users};
 use crate::support::client::{Stream, get};
@@ -59,7 +59,7 @@ async fn a_head_of_more_than_64_kib_is_refused_on_h2() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_has_its_time_in_all_and_not_by_the_byte() {
+async fn header_timeout_covers_the_whole_head() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("limits: { header_timeout: 1s }").await;
     let mut slow = proxy.client().await;
@@ -83,7 +83,7 @@ async fn a_head_has_its_time_in_all_and_not_by_the_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handshake_has_its_time_too() {
+async fn header_timeout_covers_the_tls_handshake() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("limits: { header_timeout: 1s, idle_timeout: 1s }").await;
     for start in [&b""[..], b"\x16", b"\x16\x03\x01\x02\x00\x01"] {
@@ -131,7 +131,7 @@ async fn an_origin_that_never_answers_is_a_504() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_never_reads_is_cut_off() {
+async fn client_that_never_reads_is_cut_off() {
     let answer = |seen: &Seen| {
         if seen.path() == "/robots.txt" { Reply::text("") } else { Reply::pattern(500_000_000) }
     };
@@ -152,7 +152,7 @@ async fn who_never_reads_is_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_stops_sending_a_body_is_cut_off() {
+async fn client_that_stops_sending_its_body_is_cut_off() {
     let answer = |seen: &Seen| {
         if seen.path() == "/robots.txt" { Reply::text("") } else { Reply::echo() }
     };
@@ -201,7 +201,7 @@ async fn failures_of_the_origin_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_bytes_harm_nobody_else() {
+async fn random_bytes_do_not_affect_other_clients() {
     let origin = Origin::tls_site(Alpn::Both, "").await;
     let binary = Binary::serve("").await;
     let mut state = 0x9e37_79b9_u32;
@@ -238,7 +238,7 @@ async fn hostile_bytes_harm_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_requests_over_64_connections_leave_nothing_behind() {
+async fn thousand_requests_over_64_connections_leak_no_descriptors() {
     let plain = Arc::new(Origin::site("User-agent: *\nDisallow: /no\n").await);
     let tls = Arc::new(Origin::tls_site(Alpn::H1, "User-agent: *\nDisallow: /no\n").await);
     let binary = Arc::new(Binary::serve("pace: { max_concurrent: 64 }\nlimits: { idle_timeout: 2s }").await);
@@ -270,9 +270,9 @@ async fn a_thousand_requests_over_64_connections_leave_nothing_behind() {
     Arc::into_inner(binary).expect("the connections have ended").stop().await;
 }
 
-/// The machine has no descriptor left for one more client, but some of them say nothing.
+/// No descriptor is left for a new client, but some clients are idle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn idle_connections_make_room_for_new_ones() {
+async fn idle_client_connections_are_closed_when_descriptors_run_out() {
     let origin = Origin::site("").await;
     let proxy = Binary::serve("log: { level: info }").await;
     let (url, host) = (origin.url("/"), origin.authority("a.localhost"));
@@ -295,9 +295,9 @@ async fn idle_connections_make_room_for_new_ones() {
     assert!((1..=began.elapsed().as_secs() + 1).contains(&told), "{told}");
 }
 
-/// A client that has a hundred requests under way, whose answers have no end, has the descriptors for a part of them. Another has its own.
+/// Of a hundred requests with endless answers, only a part gets descriptors. Another client has its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_that_do_not_end_leave_descriptors_for_others() {
+async fn endless_streams_of_one_client_leave_descriptors_for_others() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::status(404),
         "/endless" => {
@@ -332,9 +332,9 @@ async fn from_elsewhere(address: SocketAddr) -> Client {
     Client::over(Stream::Plain(stream))
 }
 
-/// More of them than there are places.
+/// There are more of them than places.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn heads_that_do_not_end_make_room_for_who_asks() {
+async fn incomplete_heads_are_closed_to_make_room_for_a_new_client() {
     let origin = Origin::site("").await;
     let proxy = Binary::serve_with_files(80, "limits: { header_timeout: 1h }").await;
     let mut held = Vec::new();
@@ -358,7 +358,7 @@ async fn silent_at_one() -> Origin {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_holds_every_place_gives_way_to_another_address() {
+async fn client_holding_all_places_makes_room_for_another_address() {
     let origin = silent_at_one().await;
     let (host, silent) = (origin.authority("a.localhost"), origin.url("/silent"));
     let proxy = Binary::serve_with_files(80, "pace: { max_concurrent: 100 }").await;
@@ -375,7 +375,7 @@ async fn who_holds_every_place_gives_way_to_another_address() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_several_users_has_half_of_the_places() {
+async fn one_of_several_users_is_limited_to_half_of_the_places() {
     let origin = silent_at_one().await;
     let yaml = format!("{}\npace: {{ max_concurrent: 100 }}", users(""));
     let proxy = Binary::serve_with_files(80, &yaml).await;
@@ -393,10 +393,9 @@ async fn one_of_several_users_has_half_of_the_places() {
     }
 }
 
-/// There are descriptors for a few clients and their origins. The others wait for their turn, and each is answered, though none
-/// of those before closes its connection.
+/// There are descriptors for a few clients and their origins. The others wait and are answered, although no earlier client closes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_clients_than_there_are_descriptors_for_are_all_answered() {
+async fn more_clients_than_descriptors_are_all_answered() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::status(404),
         _ => Reply::text("page"),

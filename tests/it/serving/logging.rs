@@ -1,4 +1,4 @@
-//! Where the logs go: nobody waits for them, and they follow the configuration.
+//! Log destinations: logging blocks no request, and follows the configuration.
 
 use crate::support::binary::politely;
 use crate::support::{Binary, Client, Origin, eventually, within};
@@ -10,9 +10,9 @@ fn text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Each request's line takes up more than a thousand bytes: a pipe is full after sixty.
+/// Each log line has over a thousand bytes: a pipe is full after sixty lines.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_that_stalls_stops_nobody() {
+async fn stalled_log_reader_does_not_block_requests() {
     for access in ["stdout", "journal"] {
         let origin = Origin::site("").await;
         let binary = Binary::serve(&format!("log: {{ access: {access}, level: debug }}")).await;
@@ -51,9 +51,9 @@ async fn an_access_log_that_was_moved_away_is_reopened_on_sighup() {
     binary.stop().await;
 }
 
-/// It names users and what they fetch. A file that is there keeps its mode.
+/// The log names users and their URLs. An existing file keeps its mode.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_access_log_is_made_for_its_owner_and_group_alone() {
+async fn new_access_log_has_mode_0640() {
     let origin = Origin::site("").await;
     let directory = tempfile::tempdir().unwrap();
     let (made, there) = (directory.path().join("made.log"), directory.path().join("there.log"));
@@ -69,7 +69,7 @@ async fn an_access_log_is_made_for_its_owner_and_group_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn level_format_and_place_of_the_logs_follow_the_file() {
+async fn log_level_format_and_path_are_reloadable() {
     let origin = Origin::site("").await;
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("access.log");
@@ -88,7 +88,7 @@ async fn level_format_and_place_of_the_logs_follow_the_file() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_access_log_that_cannot_be_written_is_found_by_check_and_start_and_reload() {
+async fn unwritable_access_log_is_refused_by_check_start_and_reload() {
     let directory = tempfile::tempdir().unwrap();
     let (file, nowhere) = (directory.path().join("politely.yaml"), directory.path().join("none/access.log"));
     std::fs::write(&file, format!("log: {{ access: {} }}\n", nowhere.display())).unwrap();
@@ -110,7 +110,7 @@ async fn an_access_log_that_cannot_be_written_is_found_by_check_and_start_and_re
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn that_the_access_log_cannot_be_written_is_told_at_the_first_line_with_the_reason_and_not_at_each() {
+async fn failing_access_log_is_reported_once_with_the_reason() {
     let origin = Origin::site("").await;
     let binary = Binary::serve("log: { access: /dev/full }").await;
     for number in 0..10 {
@@ -123,9 +123,9 @@ async fn that_the_access_log_cannot_be_written_is_told_at_the_first_line_with_th
     binary.stop().await;
 }
 
-/// A disk that was full has been changed for another.
+/// The log is moved from a full disk to another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lines_that_were_lost_are_told_also_where_the_log_is_reopened_in_between() {
+async fn lost_log_lines_are_reported_after_reopening() {
     let origin = Origin::site("").await;
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("access.log");

@@ -1,4 +1,4 @@
-//! What a reload takes up, what it names as taking a restart, and that it is all or nothing.
+//! Reloads: applied settings, settings that require a restart, and atomicity.
 
 use crate::support::binary::{Ended, politely, politely_with};
 use crate::support::client::get;
@@ -39,7 +39,7 @@ async fn status(proxy: SocketAddr, origin: &Origin) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_command_says_what_changed_and_exits_0_when_all_is_in_force() {
+async fn reload_command_lists_changed_keys_and_exits_0() {
     let binary = Binary::serve(ADMIN).await;
     assert_eq!(said(&binary.reload(ADMIN).await), (0, "reloaded: nothing has changed\n"));
     let all = format!(
@@ -55,9 +55,9 @@ async fn the_command_says_what_changed_and_exits_0_when_all_is_in_force() {
     binary.stop().await;
 }
 
-/// As it is for a moment where it is written in place, and for longer on a full disk.
+/// A file that is written in place is empty for a moment; on a full disk, for longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_empty_file_is_no_configuration() {
+async fn reload_of_an_emptied_file_is_refused() {
     let binary = Binary::serve(ADMIN).await;
     for (times, empty) in [(1, ""), (2, "# The first comment.\n")] {
         std::fs::write(binary.file(), empty).expect("it is writable");
@@ -68,9 +68,9 @@ async fn an_empty_file_is_no_configuration() {
     binary.stop().await;
 }
 
-/// As of a tool that passes secrets on: nobody may ever write to it again.
+/// A tool that passes secrets through a pipe may never write to it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_pipe_is_waited_for() {
+async fn reload_does_not_wait_for_a_pipe() {
     let binary = Binary::serve(ADMIN).await;
     std::fs::remove_file(binary.file()).expect("it is there");
     rustix::fs::mkfifoat(rustix::fs::CWD, binary.file(), 0o600.into()).expect("a pipe");
@@ -82,7 +82,7 @@ async fn no_pipe_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_it_was_started_with_is_reloaded_as_any_other() {
+async fn file_that_was_empty_at_the_start_can_be_reloaded() {
     let binary = Binary::serve_empty(&[("POLITELY_LISTEN", "[{ address: '127.0.0.1:0' }]")]).await;
     let reloaded = |times| binary.output().matches("configuration reloaded").count() == times;
     binary.signal(libc::SIGHUP);
@@ -96,7 +96,7 @@ async fn one_that_it_was_started_with_is_reloaded_as_any_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_takes_a_restart_is_named_and_never_shown_as_reloaded() {
+async fn keys_that_require_a_restart_are_named_and_not_reported_as_reloaded() {
     let binary = Binary::serve(ADMIN).await;
     let at_start = gauge(&binary, "politely_config_last_reload_success_timestamp_seconds").await;
     assert!(at_start > 1.7e9, "{at_start}");
@@ -132,7 +132,7 @@ async fn what_takes_a_restart_is_named_and_never_shown_as_reloaded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_with_faults_is_refused_and_changes_nothing() {
+async fn reload_of_a_faulty_file_is_refused_and_changes_nothing() {
     let binary = Binary::serve(ADMIN).await;
     let (_, status) = api(&binary, &[], "/api/v1/status").await;
     assert_eq!(status["reload_failure"], Value::Null, "{status}");
@@ -164,9 +164,9 @@ async fn a_file_with_faults_is_refused_and_changes_nothing() {
     binary.stop().await;
 }
 
-/// Neither the file, which may say something else by now, nor the environment of whoever asks.
+/// The file may have changed since, and the environment may differ.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_running_proxy_is_found_as_it_runs() {
+async fn commands_find_the_running_proxy_regardless_of_file_and_environment() {
     let binary = Binary::serve(ADMIN).await;
     let elsewhere = binary.directory().join("elsewhere");
     let strange = [("POLITELY_MODE", "nonsense"), ("POLITELY_STORE__DIRECTORY", elsewhere.to_str().unwrap())];
@@ -205,7 +205,7 @@ async fn a_running_proxy_is_found_as_it_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn listeners_are_opened_and_closed() {
+async fn reload_opens_and_closes_listeners() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/slow" => Reply::text("done").after(Duration::from_millis(700)),
         _ => Reply::text(""),
@@ -243,7 +243,7 @@ async fn listeners_are_opened_and_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_listener_may_be_widened_and_narrowed_on_its_own_port() {
+async fn listener_can_be_widened_and_narrowed_on_the_same_port() {
     let origin = Origin::site("").await;
     let port = free_port();
     let narrow = format!("{ADMIN}\nlisten: [{{ address: '127.0.0.1:{port}' }}]");
@@ -267,9 +267,9 @@ async fn a_listener_may_be_widened_and_narrowed_on_its_own_port() {
     binary.stop().await;
 }
 
-/// The file names no address: only the socket that was handed over tells that anybody could come in.
+/// The file names no address: only the inherited socket shows that the listener is public.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn access_cannot_be_taken_away_while_a_socket_is_open_to_all() {
+async fn access_rules_cannot_be_removed_while_a_listener_is_public() {
     let origin = Origin::site("").await;
     let socket = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
     let here = SocketAddr::from(([127, 0, 0, 1], socket.local_addr().unwrap().port()));
@@ -280,7 +280,7 @@ async fn access_cannot_be_taken_away_while_a_socket_is_open_to_all() {
     let ended = binary.reload(&open).await;
     assert!(ended.code == 1 && ended.stderr.contains("could use this proxy"), "{ended:?}");
     assert_eq!(status(here, &origin).await, 403, "all stays as it was");
-    // The same socket can be left and had again.
+    // The inherited socket can be given up and taken again.
     let other = format!("{ADMIN}\nlisten: [{{ address: '127.0.0.1:0' }}]");
     assert_eq!(binary.reload(&other).await.code, 0);
     eventually("its line", || binary.listening().len() == 2).await;
@@ -291,7 +291,7 @@ async fn access_cannot_be_taken_away_while_a_socket_is_open_to_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewed_certificate_and_other_terms_of_tls_come_into_force() {
+async fn reload_applies_renewed_certificates_and_tls_settings() {
     let origin = Origin::site("").await;
     let files = tempfile::tempdir().unwrap();
     let (certificate, key) = (files.path().join("proxy.pem"), files.path().join("proxy.key"));
@@ -335,7 +335,7 @@ async fn a_renewed_certificate_and_other_terms_of_tls_come_into_force() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn authorities_for_origins_come_and_go() {
+async fn reload_applies_changed_egress_ca_file() {
     let origin = Origin::https(Alpn::Both, |_| Reply::text("")).await;
     let files = tempfile::tempdir().unwrap();
     let file = files.path().join("roots.pem");
@@ -362,7 +362,7 @@ async fn authorities_for_origins_come_and_go() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_who_is_taken_out_has_no_tunnel_any_more() {
+async fn reload_removing_a_user_ends_her_tunnels() {
     let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"alice").unwrap().to_string();
     let users = |alice: &str| format!("{ADMIN}\naccess: {{ users: [{{ name: {alice}, password: '{hash}' }}] }}");
     let origin = Origin::https(Alpn::Both, |_| Reply::text("")).await;
@@ -390,7 +390,7 @@ async fn a_user_who_is_taken_out_has_no_tunnel_any_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_connections_may_come_as_soon_as_the_file_says_so() {
+async fn reloaded_max_connections_applies_at_once() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         "/held" => Reply::silence(),
@@ -411,9 +411,9 @@ async fn more_connections_may_come_as_soon_as_the_file_says_so() {
     binary.stop().await;
 }
 
-/// Many at once, by both ways: in the end one file is in force, and it is the last.
+/// Many reloads run at once, by signal and by command: in the end, the last file is in force.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reloads_do_not_mix() {
+async fn concurrent_reloads_do_not_interleave() {
     let binary = Binary::serve(ADMIN).await;
     let file = binary.directory().join("politely.yaml");
     let text = std::fs::read_to_string(&file).unwrap();
@@ -439,7 +439,7 @@ async fn reloads_do_not_mix() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_reload_forbids_it_forbids_to_those_too_that_are_held() {
+async fn reloaded_egress_rules_apply_to_held_requests() {
     at_once(["egress: { methods: [HEAD] }", "egress: { allow: [192.0.2.0/24] }"].map(|forbids| async move {
         let origin = Origin::site("User-agent: *\nCrawl-delay: 3\n").await;
         let proxy = Proxy::start("").await;
@@ -456,9 +456,9 @@ async fn what_a_reload_forbids_it_forbids_to_those_too_that_are_held() {
     .await;
 }
 
-/// The files with all users may be lost: a volume that is not mounted, a directory that a deployment has emptied.
+/// The files with the users may be lost: a volume is not mounted, or a deployment has emptied a directory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_a_user_is_required_nobody_is_let_in_without_any() {
+async fn require_user_without_users_refuses_everybody() {
     let (origin, directory) = (Origin::site("").await, tempfile::tempdir().unwrap());
     let team = directory.path().join("conf.d/team.yaml");
     let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"alice").unwrap().to_string();
@@ -497,7 +497,7 @@ async fn where_a_user_is_required_nobody_is_let_in_without_any() {
     assert_eq!(tunnel.get("/x", &host).await.status(), 403);
     assert!(!by_socks().await, "SOCKS");
 
-    // Otherwise whoever may connect may use it, as where there never was a user.
+    // Without `require_user`, any client that may connect may use the proxy.
     assert_eq!(binary.reload(&main("{ clients: [127.0.0.0/8] }")).await.code, 0);
     assert_eq!((asked("").await, by_socks().await), (200, true));
     std::fs::write(&team, &users).unwrap();

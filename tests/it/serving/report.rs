@@ -1,4 +1,4 @@
-//! `politely report` over chains that are written here, without politely: what is selected, and what a page says.
+//! `politely report` on chains written by the test: selection and content.
 
 use super::evidence::verified;
 use crate::support::binary::{Ended, politely};
@@ -75,7 +75,7 @@ fn example() -> TempDir {
 }
 
 #[tokio::test]
-async fn a_report_is_about_the_period_the_hosts_the_user_and_the_use_that_are_asked_for() {
+async fn report_filters_by_period_host_user_and_purpose() {
     let directory = example();
     assert_eq!(verified(directory.path()).await["whole"], true);
     for (arguments, said) in [
@@ -104,9 +104,9 @@ async fn a_report_is_about_the_period_the_hosts_the_user_and_the_use_that_are_as
     }
 }
 
-/// A site has in its log when a request was sent, not how long its client had waited for that.
+/// A site's log contains the time at which a request was sent, not how long its client had waited.
 #[tokio::test]
-async fn a_request_is_found_by_when_it_was_sent() {
+async fn report_selects_requests_by_the_time_sent() {
     let (config, hash) = file("{}");
     let url = "https://a.example/page";
     let of = |second: u8, more: Value| {
@@ -151,7 +151,7 @@ async fn a_request_is_found_by_when_it_was_sent() {
     let by_page = "refused by the page's own meta robots: noai, read at 2026-11-22T10:00:30.250Z";
     for (at, times, said) in [
         ("10:00:19Z", "once", "\n  2026-11-22T10:00:01.000Z by examplebot for no declared use: refused (crawl-delay)"),
-        // As a log has it, to the second.
+        // The time as in a site's log, in whole seconds.
         ("10:00:20Z", "2 times", "\n  2026-11-22T10:00:20.125Z by examplebot "),
         ("10:00:30.249Z", "2 times", "\nallowed: "),
         ("10:00:30.250Z", "3 times", by_page),
@@ -163,9 +163,9 @@ async fn a_request_is_found_by_when_it_was_sent() {
     }
 }
 
-/// What politely asks a site itself is in the site's log, too.
+/// The site's own log contains these fetches, too.
 #[tokio::test]
-async fn a_fetch_by_politely_itself_is_named() {
+async fn report_names_fetches_by_politely_itself() {
     let shown = |contact: &str| {
         file(&json!({ "identity": { "product_tokens": ["ExampleBot"], "contact": contact } }).to_string())
     };
@@ -237,9 +237,8 @@ async fn a_fetch_by_politely_itself_is_named() {
     assert_eq!(agents, Some(format!("{}<br>{}", agent("one"), agent("other")).as_str()), "{html}");
 }
 
-/// By its file, where the rule does not say what it is.
 #[tokio::test]
-async fn a_rule_is_named_with_its_file_and_no_word_is_left_unexplained() {
+async fn report_names_the_file_of_each_rule_and_explains_each_term() {
     let refused = |second: u8, more: Value| {
         let mut record = asked(
             second,
@@ -281,7 +280,7 @@ async fn a_rule_is_named_with_its_file_and_no_word_is_left_unexplained() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_for_is_refused_with_its_place_and_a_hint() {
+async fn invalid_report_arguments_are_refused_with_a_hint() {
     let directory = example();
     for (arguments, said) in [
         (&["--host", "a*.example.com"][..], ["--host <PATTERN>", "`*.example.com`"]),
@@ -364,11 +363,11 @@ fn full(outside: impl Fn(&str) -> String) -> TempDir {
 }
 
 #[tokio::test]
-async fn a_page_says_who_operates_it_what_was_declared_what_sites_reserved_and_what_was_overridden() {
+async fn html_report_shows_operator_purposes_reservations_and_overrides() {
     let directory = full(str::to_owned);
     assert_eq!(verified(directory.path()).await["whole"], true);
     let html = report(directory.path(), &["--format", "html"]).await.stdout;
-    // As text: a cell a line.
+    // The page as text, one cell per line.
     let text =
         html.split("</style>").nth(1).unwrap().replace("<td", "\n<td").replace("<d", "\n<d").replace("<br>", " | ");
     let mut is_tag = false;
@@ -407,7 +406,7 @@ async fn a_page_says_who_operates_it_what_was_declared_what_sites_reserved_and_w
     assert!(text.contains("1 more request of clients that may not use the proxy is not counted"), "{text}");
 }
 
-/// The status of a site's answers, and what came of the other requests.
+/// A chain with answers of several statuses, and requests with other outcomes.
 fn ended() -> TempDir {
     let none = json!(null);
     chain(&[
@@ -443,7 +442,7 @@ fn ended() -> TempDir {
 }
 
 #[tokio::test]
-async fn what_the_site_did_not_have_or_could_not_answer_is_not_delivered() {
+async fn report_does_not_count_4xx_and_5xx_as_delivered() {
     let directory = ended();
     let text = report(directory.path(), &[]).await.stdout;
     let row = text.lines().find(|line| line.ends_with("https://a.example")).expect("a row");
@@ -464,7 +463,7 @@ async fn what_the_site_did_not_have_or_could_not_answer_is_not_delivered() {
 
 /// Each figure of the report is the number of lines that name it.
 #[tokio::test]
-async fn the_requests_behind_the_figures_are_lines_with_their_urls() {
+async fn csv_report_lists_requests_with_their_urls() {
     let directory = ended();
     let ended = report(directory.path(), &["--format", "csv"]).await;
     assert_eq!(ended.code, 0, "{}", ended.stderr);
@@ -495,7 +494,7 @@ async fn the_requests_behind_the_figures_are_lines_with_their_urls() {
 }
 
 #[tokio::test]
-async fn a_stored_file_is_printed_by_its_sha_256() {
+async fn evidence_file_prints_a_stored_file_by_its_sha_256() {
     let text = "User-agent: *\nDisallow: /\u{1b}[2J\n";
     let (line, hash) = file(text);
     let directory = chain(&[line]);
@@ -507,7 +506,7 @@ async fn a_stored_file_is_printed_by_its_sha_256() {
 }
 
 #[tokio::test]
-async fn nothing_that_others_have_written_runs_in_the_page() {
+async fn html_report_escapes_untrusted_text() {
     let hostile =
         "\"'><script>alert(1)</script><img src=x onerror=alert(2)>\u{202e}<!--</style><svg/onload=alert(3)>&lt;";
     let directory = full(|text| format!("{text}{hostile}"));
@@ -534,7 +533,7 @@ async fn nothing_that_others_have_written_runs_in_the_page() {
 }
 
 #[tokio::test]
-async fn a_training_summary_has_what_a_crawler_knows_and_leaves_the_rest_to_the_provider() {
+async fn training_summary_contains_recorded_data_and_leaves_other_fields_empty() {
     let asked_of = |number: u8, user: &str, bytes: u32| {
         let more =
             json!({ "user": user, "purpose": ["ai-train"], "product_tokens": ["examplebot"], "bytes_out": bytes });

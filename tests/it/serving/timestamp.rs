@@ -88,7 +88,7 @@ fn serve(mut stream: TcpStream, home: &Path) {
     };
     let (status, body) = match path.as_str() {
         "/other-data" => ("200 OK", reply("tsa.cnf", "other.tsq")),
-        // What it has answered before.
+        // An earlier answer.
         "/again" => ("200 OK", fs::read(home.join("reply")).unwrap()),
         "/refuses" => ("200 OK", reply("sha512.cnf", "query")),
         "/server" => {
@@ -151,7 +151,7 @@ fn last_of(lines: &str) -> &str {
     lines.split_inclusive('\n').next_back().expect("it has lines")
 }
 
-/// What `verify` says of a directory: `None` if all is well, and else its faults.
+/// The faults that `verify` finds in a directory; `None` if there are none.
 async fn faults(directory: &Path, more: &[&str]) -> Option<String> {
     let ended = politely(&[&["evidence", "verify", text(directory), "--format", "json"], more].concat()).await;
     let verified: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr));
@@ -159,7 +159,7 @@ async fn faults(directory: &Path, more: &[&str]) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_time_stamp_of_the_head_is_stored_and_verified_by_us_and_by_openssl() {
+async fn time_stamp_of_the_head_is_stored_and_verified_by_openssl() {
     let (tsa, directory) = (Tsa::start(), example());
     let [ca, another] = ["ca.pem", "another.pem"].map(|name| tsa.file(name));
     let ended = tsa.stamp(directory.path(), "/tsr", &["--tsa-ca", &ca]).await;
@@ -192,12 +192,12 @@ async fn a_time_stamp_of_the_head_is_stored_and_verified_by_us_and_by_openssl() 
 }
 
 #[tokio::test]
-async fn a_chain_that_was_rewritten_no_longer_has_the_line_that_was_stamped() {
+async fn rewritten_chain_fails_its_time_stamp() {
     let (tsa, directory) = (Tsa::start(), example());
     assert_eq!(tsa.stamp(directory.path(), "/tsr", &[]).await.code, 0);
     let (file, stamp) = (segment(directory.path()), stamps(directory.path()).pop().unwrap());
     let whole = fs::read_to_string(&file).unwrap();
-    // It may go on.
+    // Another chain, in place of the stamped one.
     let others = chain(&[
         asked(0, "https://a.example/", &json!({ "status": 404 })),
         asked(1, "https://a.example/b", &json!({})),
@@ -209,14 +209,14 @@ async fn a_chain_that_was_rewritten_no_longer_has_the_line_that_was_stamped() {
         let said = faults(directory.path(), &[]).await;
         assert!(said.as_ref().is_some_and(|it| it.contains("the chain was rewritten, or cut")), "{said:?}");
     }
-    // Nor does a time stamp do for another line.
+    // A time stamp is not valid for another line.
     let other_head = super::report::hex(&openssl::sha::sha256(last_of(&rewritten).as_bytes()));
     fs::write(&file, &rewritten).unwrap();
     let renamed = directory.path().join(format!("00000001-{other_head}.tsr"));
     fs::rename(&stamp, &renamed).unwrap();
     let said = faults(directory.path(), &[]).await;
     assert!(said.as_ref().is_some_and(|it| it.contains("it is for other data")), "{said:?}");
-    // Nor one that was changed.
+    // A changed time stamp is not valid.
     fs::write(&file, &whole).unwrap();
     fs::rename(&renamed, &stamp).unwrap();
     assert_eq!(faults(directory.path(), &[]).await, None);
@@ -234,14 +234,14 @@ async fn a_chain_that_was_rewritten_no_longer_has_the_line_that_was_stamped() {
             good.len()
         );
     }
-    // One of a segment that is not there any more says nothing.
+    // A time stamp of a removed segment is ignored.
     fs::write(directory.path().join(format!("00000000-{other_head}.tsr")), &good).unwrap();
     fs::write(&stamp, &good).unwrap();
     assert_eq!(faults(directory.path(), &[]).await, None);
 }
 
 #[tokio::test]
-async fn what_is_no_time_stamp_of_this_head_is_not_stored() {
+async fn invalid_time_stamp_answers_are_not_stored() {
     let (tsa, directory) = (Tsa::start(), example());
     let ca = tsa.file("ca.pem");
     assert_eq!(tsa.stamp(example().path(), "/tsr", &[]).await.code, 0, "so that it has answered once");

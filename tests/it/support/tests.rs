@@ -7,7 +7,7 @@ use crate::support::{Alpn, Client, H2Client, Origin, Protocol, Reply, curl, h2_c
 use std::time::Duration;
 
 #[tokio::test]
-async fn an_origin_logs_what_curl_sent_byte_for_byte() {
+async fn test_origin_logs_requests_byte_for_byte() {
     let origin = Origin::http(|_| Reply::echo()).await;
     let url = origin.url_at("127.0.0.1", "/a/../b%7e?q={}|");
     let got = curl(&["--path-as-is", "-g", "-H", "X-Odd:  two  ", "-d", "body", &url]).await;
@@ -19,7 +19,7 @@ async fn an_origin_logs_what_curl_sent_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_tls_origin_is_trusted_by_the_test_authority_and_speaks_what_alpn_says() {
+async fn test_tls_origin_uses_the_test_authority_and_negotiates_alpn() {
     for (alpn, flag, protocol) in [
         (Alpn::Both, "--http2", Protocol::Http2),
         (Alpn::Both, "--http1.1", Protocol::Http1),
@@ -36,7 +36,7 @@ async fn a_tls_origin_is_trusted_by_the_test_authority_and_speaks_what_alpn_says
 }
 
 #[tokio::test]
-async fn every_way_to_delimit_a_body_reads_as_curl_reads_it() {
+async fn test_client_reads_every_body_framing_like_curl() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/chunked" => Reply::text("body").framed(Delimit::Chunked),
         "/trailer" => Reply::text("body").trailer("X-Sum", "9"),
@@ -69,7 +69,7 @@ async fn every_way_to_delimit_a_body_reads_as_curl_reads_it() {
 }
 
 #[tokio::test]
-async fn h2_from_end_to_end_with_trailers_and_resets() {
+async fn test_h2_client_and_origin_exchange_trailers_and_resets() {
     let origin = Origin::https(Alpn::H2, |seen| match seen.path().as_str() {
         "/trailer" => Reply { body: Content::Echo, ..Reply::text("").trailer("x-sum", "9") },
         "/reset" => Reply::reset(),
@@ -89,7 +89,7 @@ async fn h2_from_end_to_end_with_trailers_and_resets() {
 }
 
 #[tokio::test]
-async fn a_websocket_echoes() {
+async fn test_websocket_echoes() {
     let origin = Origin::http(|_| Reply::websocket()).await;
     let client = Client::open(origin.address()).await;
     let (mut socket, _) = WebSocket::open(client, "/ws", &origin.authority("a.localhost")).await.expect("101");

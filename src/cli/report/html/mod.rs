@@ -33,7 +33,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
     tables::sites(page, &mut out);
     tables::settings(page, &mut out);
     tables::reasons(page, &mut out);
-    tables::turned_away(page, &mut out);
+    tables::rejected_clients(page, &mut out);
     chain(page, &mut out);
     out.push_str("</body>\n</html>\n");
     out
@@ -97,9 +97,9 @@ fn figures(page: &Page<'_>, out: &mut String) {
         ("", total.status_5xx.to_string(), "answered with 5xx by the site"),
         ("", total.answered.to_string(), "answered by the proxy"),
         (class, total.refused.to_string(), "refused"),
-        ("", total.failed.to_string(), "failed on the way"),
+        ("", total.failed.to_string(), "failed"),
         ("", size(total.bytes_out), "received"),
-        ("", held(total.held_ms), "waited for sites’ turns"),
+        ("", held(total.held_ms), "waited to keep sites’ pace"),
     ] {
         let _ = writeln!(out, "<li><b class=\"{class}\">{figure}</b> {what}</li>");
     }
@@ -126,7 +126,7 @@ fn chain(page: &Page<'_>, out: &mut String) {
         0 => {
             let times = times.map(|(from, to)| format!(", from {} to {}", time(from), time(to))).unwrap_or_default();
             let files = counted(*bodies, "file");
-            (GOOD, format!("The chain is whole: {records} in {segments}{times}, and {files} that they rest on."))
+            (GOOD, format!("The chain is whole: {records} in {segments}{times}, and {files} that they refer to."))
         }
         places => (BAD, format!("The chain is broken, in {}:", counted(places, "place"))),
     };

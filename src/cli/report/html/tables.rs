@@ -164,7 +164,7 @@ pub(super) fn reasons(page: &Page<'_>, out: &mut String) {
     table(out, "Why", [("Reason", ""), ("Requests", "n"), ("What it means", "")], rows);
 }
 
-pub(super) fn turned_away(page: &Page<'_>, out: &mut String) {
+pub(super) fn rejected_clients(page: &Page<'_>, out: &mut String) {
     let columns: [Column; 3] = [
         ("Client", "", |client| escape(named(&client.name))),
         ("Requests", "n", |client| client.requests.to_string()),

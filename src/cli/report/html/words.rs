@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_have_written_is_text() {
+    fn untrusted_text_is_escaped_for_html() {
         assert_eq!(escape("<script>\"'&\u{202e}\u{0}"), "&lt;script&gt;&quot;&#39;&amp;\\u{202e}\\u{0}");
     }
 

@@ -44,14 +44,14 @@ fn starts(terms: &Terms, latencies: &[u64]) -> Vec<u64> {
 }
 
 #[test]
-fn the_gap_follows_the_hosts_latency_up_and_down() {
+fn adaptive_gap_follows_the_latency() {
     let starts = starts(&adaptive(0, 30_000), &[100, 100, 300, 700, 150, 100, 100]);
     // Smoothed latencies: 100, 100, 200, 450, 300, 200 ms. The next gap is five times as long.
     assert_eq!(starts, [0, 500, 1000, 2000, 4250, 5750, 6750]);
 }
 
 #[test]
-fn what_is_owed_shrinks_with_the_gap() {
+fn debt_shrinks_with_the_adaptive_gap() {
     let (mut host, terms, mut at) = (Host::new(), adaptive(0, 30_000), 0);
     for latency in [640, 160, 240, 520, 40] {
         host.answered(at, &terms, latency, true);
@@ -64,13 +64,13 @@ fn what_is_owed_shrinks_with_the_gap() {
 }
 
 #[test]
-fn inside_its_bounds() {
+fn adaptive_gap_stays_within_min_and_max() {
     assert_eq!(starts(&adaptive(1000, 3000), &[100, 100, 10_000, 10]), [0, 1000, 2000, 12_000]);
     assert_eq!(starts(&adaptive(1000, 3000), &[2000, 0]), [0, 3000]);
 }
 
 #[test]
-fn and_never_below_the_crawl_delay_or_the_operators_own() {
+fn adaptive_gap_is_not_below_crawl_delay_or_min_delay() {
     for terms in
         [Terms { crawl_delay: ms(900), ..adaptive(0, 5000) }, Terms { min_delay: ms(900), ..adaptive(0, 5000) }]
     {
@@ -79,7 +79,7 @@ fn and_never_below_the_crawl_delay_or_the_operators_own() {
 }
 
 #[test]
-fn one_request_goes_at_a_time_from_the_first_on() {
+fn adaptive_host_gets_one_request_at_a_time() {
     let mut host = Host::new();
     let slot = host.go(0, &adaptive(0, 5000));
     host.wait(10, A, &adaptive(0, 5000), "next", None);
@@ -90,7 +90,7 @@ fn one_request_goes_at_a_time_from_the_first_on() {
 }
 
 #[test]
-fn an_error_is_quick_and_shortens_nothing() {
+fn quick_error_does_not_shorten_the_adaptive_gap() {
     let mut host = Host::new();
     let terms = adaptive(0, 30_000);
     host.answered(0, &terms, 1000, true);
@@ -101,14 +101,14 @@ fn an_error_is_quick_and_shortens_nothing() {
 }
 
 #[test]
-fn without_it_nothing_follows_from_a_latency() {
+fn latency_has_no_effect_without_adaptive() {
     let mut host = Host::new();
     host.answered(0, &adaptive(0, 5000), 1000, true);
     assert_eq!(host.open_at(1000, &Terms::default()), 1000);
 }
 
 #[test]
-fn a_host_that_turns_away_so_many_in_a_row_is_left_alone_and_then_asked_once() {
+fn consecutive_refusals_pause_the_host_then_one_request_is_sent() {
     let (mut host, terms) = (Host::new(), breaker(3, 60_000));
     let terms = Terms { max_wait: ms(10_000), ..terms };
     for at in [0, 100, 200] {
@@ -140,7 +140,7 @@ fn a_host_that_turns_away_so_many_in_a_row_is_left_alone_and_then_asked_once() {
 }
 
 #[test]
-fn an_answer_between_breaks_the_row_and_a_failure_does_not() {
+fn answer_resets_the_refusal_count_but_a_failure_does_not() {
     let (mut host, terms) = (Host::new(), breaker(2, 60_000));
     for outcome in [AWAY, OK, AWAY, PaceOutcome::Failure] {
         host.visit(0, &terms, outcome);
@@ -151,7 +151,7 @@ fn an_answer_between_breaks_the_row_and_a_failure_does_not() {
 }
 
 #[test]
-fn those_under_way_together_make_one_pause() {
+fn refusals_of_requests_in_flight_together_cause_one_pause() {
     let (mut host, terms) = (Host::new(), breaker(2, 60_000));
     let slots = [(); 5].map(|()| host.go(0, &terms));
     for (slot, at) in slots.into_iter().zip([10, 20, 30, 40, 50]) {
@@ -161,7 +161,7 @@ fn those_under_way_together_make_one_pause() {
 }
 
 #[test]
-fn a_refusal_with_a_word_on_time_counts_too_and_the_longer_holds() {
+fn refusal_with_retry_after_counts_and_the_longer_wait_applies() {
     let (mut host, terms) = (Host::new(), breaker(2, 60_000));
     host.visit(0, &terms, refused(Some(1000)));
     host.visit(1000, &terms, refused(Some(5000)));
@@ -171,7 +171,7 @@ fn a_refusal_with_a_word_on_time_counts_too_and_the_longer_holds() {
 }
 
 #[test]
-fn without_a_breaker_a_403_is_an_answer_like_another() {
+fn without_a_breaker_403_has_no_effect() {
     let mut host = Host::new();
     host.visit(0, &Terms::default(), refused(None));
     host.visit(1000, &Terms::default(), AWAY);
@@ -184,7 +184,7 @@ fn without_a_breaker_a_403_is_an_answer_like_another() {
 }
 
 #[test]
-fn who_comes_after_a_restart_still_leaves_it_alone() {
+fn pause_survives_a_restart() {
     let (mut host, terms) = (Host::new(), Terms { max_wait: ms(0), ..breaker(2, 60_000) });
     host.visit(0, &terms, AWAY);
     host.visit(0, &terms, AWAY);
@@ -199,7 +199,7 @@ fn who_comes_after_a_restart_still_leaves_it_alone() {
 }
 
 #[test]
-fn what_others_of_the_fleet_have_met_with_counts() {
+fn refusals_seen_by_other_instances_count() {
     let (mut host, terms) = (Host::new(), breaker(3, 60_000));
     host.visit(0, &terms, AWAY);
     host.schedule.adopt_observed(Observed { refusals: 2, ..Observed::default() });
@@ -214,7 +214,7 @@ fn what_others_of_the_fleet_have_met_with_counts() {
 
 /// With `pace.key: site`, hosts of one pace may have different breakers, or none.
 #[test]
-fn who_keeps_no_breaker_hears_of_the_pause_all_the_same() {
+fn pause_applies_to_requests_without_a_breaker() {
     let (mut host, terms) = (Host::new(), breaker(1, 60_000));
     let slot = host.go(0, &terms);
     host.end(10, slot, AWAY);

@@ -156,7 +156,7 @@ fn the_gap_is_clamped_and_the_clamp_is_logged() {
 }
 
 #[test]
-fn eight_in_flight_without_a_delay_and_one_with() {
+fn max_concurrent_is_8_without_a_delay_and_1_with_one() {
     let mut host = Host::new();
     let slots = [(); 8].map(|()| host.go(0, &Terms::default()));
     host.wait(0, A, &Terms::default(), "ninth", None);
@@ -173,7 +173,7 @@ fn eight_in_flight_without_a_delay_and_one_with() {
 }
 
 #[test]
-fn min_delay_alone_does_not_take_the_slots() {
+fn min_delay_alone_allows_concurrent_requests() {
     let terms = Terms { min_delay: ms(10), ..Terms::default() };
     let mut host = Host::new();
     let _slots = [0, 10, 20].map(|at| {
@@ -185,7 +185,7 @@ fn min_delay_alone_does_not_take_the_slots() {
 }
 
 #[test]
-fn under_a_gap_nothing_starts_before_the_one_before_has_left() {
+fn gap_starts_nothing_before_the_previous_head_has_left() {
     let terms = Terms { min_delay: ms(500), ..Terms::default() };
     let mut host = Host::new();
     let slow = host.go(0, &terms);
@@ -205,12 +205,12 @@ fn under_a_gap_nothing_starts_before_the_one_before_has_left() {
 }
 
 #[test]
-fn a_limit_of_none_means_one() {
+fn max_concurrent_0_means_1() {
     Host::new().visit(0, &Terms { max_concurrent: 0, ..Terms::default() }, OK);
 }
 
 #[test]
-fn report_mode_reports_the_turns_that_would_have_been() {
+fn dry_run_reports_the_slots_that_would_have_been() {
     let mut host = Host::new();
     let told = [0, 10, 20, 30].map(|at| host.schedule.dry_run(host.at(at), A, &delay(30_000)));
     // The last request would have been refused, and takes no slot.
@@ -236,7 +236,7 @@ fn first_come_first_served() {
 }
 
 #[test]
-fn nobody_overtakes_the_line_before_its_timer_fires() {
+fn late_arrival_does_not_overtake_the_queue() {
     let mut host = Host::new();
     host.visit(0, &delay(1000), OK);
     host.wait(1, A, &delay(1000), "first", Some(1000));
@@ -264,7 +264,7 @@ fn a_greedy_client_costs_another_one_gap() {
 }
 
 #[test]
-fn too_long_a_wait_is_refused_at_once_and_to_the_millisecond() {
+fn wait_over_max_wait_is_refused_at_once_with_the_exact_wait() {
     let terms = Terms { max_wait: ms(2500), ..delay(1000) };
     let mut host = Host::new();
     host.visit(0, &terms, OK);
@@ -280,7 +280,7 @@ fn too_long_a_wait_is_refused_at_once_and_to_the_millisecond() {
 
 /// The Retry-After of a refusal leaves out the arrival margin.
 #[test]
-fn who_comes_back_when_it_was_told_to_waits_out_the_rest_even_with_no_max_wait() {
+fn client_returning_slightly_early_waits_even_with_max_wait_0() {
     let terms = Terms { max_wait: ms(0), queue: 0, ..delay(2000) };
     let mut host = Host::new();
     let first = host.go(0, &terms);
@@ -309,7 +309,7 @@ fn a_wait_of_exactly_max_wait_is_kept() {
 }
 
 #[test]
-fn who_is_pushed_behind_its_limit_learns_it_at_once() {
+fn request_pushed_beyond_max_wait_is_refused_at_once() {
     let terms = Terms { max_wait: ms(2000), ..delay(1000) };
     let mut host = Host::new();
     host.visit(0, &terms, OK);
@@ -336,7 +336,7 @@ fn prefer_wait_zero_never_waits() {
 }
 
 #[test]
-fn behind_an_answer_that_takes_longer_than_the_gap_the_gap_is_what_is_known() {
+fn forecast_behind_a_slow_answer_is_the_gap() {
     for (gap, known) in [(0, 1000), (300, 1000), (30_000, 30_000)] {
         let terms = Terms { max_wait: ms(0), max_concurrent: 1, ..delay(gap) };
         let mut host = Host::new();
@@ -353,7 +353,7 @@ fn behind_an_answer_that_takes_longer_than_the_gap_the_gap_is_what_is_known() {
 }
 
 #[test]
-fn a_slow_answer_makes_those_behind_wait_in_vain() {
+fn slow_answer_times_out_the_requests_behind_it() {
     let terms = Terms { max_wait: ms(3000), ..delay(1000) };
     let mut host = Host::new();
     let slow = host.go(0, &terms);
@@ -367,7 +367,7 @@ fn a_slow_answer_makes_those_behind_wait_in_vain() {
 }
 
 #[test]
-fn a_full_line_is_refused() {
+fn full_queue_refuses() {
     let terms = Terms { queue: 2, ..delay(1000) };
     let mut host = Host::new();
     host.visit(0, &terms, OK);
@@ -386,7 +386,7 @@ fn a_full_line_is_refused() {
 }
 
 #[test]
-fn a_line_of_length_zero_is_always_full() {
+fn queue_of_length_0_is_always_full() {
     let terms = Terms { queue: 0, ..delay(1000) };
     let mut host = Host::new();
     host.visit(0, &terms, OK);
@@ -395,7 +395,7 @@ fn a_line_of_length_zero_is_always_full() {
 }
 
 #[test]
-fn a_full_line_of_one_client_has_room_for_another() {
+fn queue_full_of_one_client_has_room_for_another() {
     let terms = Terms { queue: 2, ..delay(1000) };
     let mut host = Host::new();
     host.visit(0, &terms, OK);
@@ -407,7 +407,7 @@ fn a_full_line_of_one_client_has_room_for_another() {
 }
 
 #[test]
-fn who_hangs_up_gives_the_place_back() {
+fn cancelled_request_frees_its_place() {
     let mut host = Host::new();
     host.visit(0, &delay(1000), OK);
     let first = host.wait(0, A, &delay(1000), "first", Some(1000));
@@ -424,7 +424,7 @@ fn who_hangs_up_gives_the_place_back() {
 }
 
 #[test]
-fn a_turn_nobody_takes_is_free_again() {
+fn unused_slot_is_free_again() {
     let mut host = Host::new();
     host.visit(0, &delay(1000), OK);
     host.wait(0, A, &delay(1000), "gone", Some(1000));
@@ -435,7 +435,7 @@ fn a_turn_nobody_takes_is_free_again() {
 }
 
 #[test]
-fn an_unused_turn_does_not_undo_a_later_start() {
+fn unused_slot_does_not_undo_a_later_start() {
     let mut host = Host::new();
     let unused = host.go(0, &Terms::default());
     let _used = host.go(500, &Terms::default());
@@ -444,7 +444,7 @@ fn an_unused_turn_does_not_undo_a_later_start() {
 }
 
 #[test]
-fn retry_after_holds_everyone_and_then_halves() {
+fn retry_after_pauses_and_then_halves() {
     let mut host = Host::new();
     let slot = host.go(0, &Terms::default());
     host.end(300, slot, refused(Some(20_000)));
@@ -511,7 +511,7 @@ fn successes_halve_the_backoff_away() {
 }
 
 #[test]
-fn requests_refused_together_make_one_step() {
+fn refusals_of_concurrent_requests_double_the_backoff_once() {
     let mut host = Host::new();
     let [one, two, three, four] = [(); 4].map(|()| host.go(0, &Terms::default()));
     host.end(10, one, refused(None));
@@ -528,7 +528,7 @@ fn requests_refused_together_make_one_step() {
 }
 
 #[test]
-fn a_failure_says_nothing_about_the_pace() {
+fn failure_does_not_change_the_backoff() {
     let mut host = Host::new();
     host.visit(0, &Terms::default(), refused(None));
     host.visit(1000, &Terms::default(), PaceOutcome::Failure);
@@ -536,7 +536,7 @@ fn a_failure_says_nothing_about_the_pace() {
 }
 
 #[test]
-fn backoff_lets_one_request_fly() {
+fn backoff_allows_one_request_in_flight() {
     let mut host = Host::new();
     host.visit(0, &Terms::default(), refused(None));
     let probe = host.go(1000, &Terms::default());
@@ -562,7 +562,7 @@ fn backoff_refuses_at_once_requests_that_cannot_wait_for_its_end() {
 
 /// Each success halves the backoff, so that all of these requests wait for 80 s and not for 20 minutes.
 #[test]
-fn who_waits_during_a_backoff_is_told_of_the_starts_that_successes_bring() {
+fn forecast_during_a_backoff_assumes_successes() {
     let (mut host, terms) = (Host::new(), Terms { max_wait: ms(600_000), ..Terms::default() });
     host.visit(0, &terms, refused(Some(40_000)));
     let starts = [40_000, 60_000, 70_000, 75_000, 77_500, 78_750, 79_375];
@@ -578,7 +578,7 @@ fn who_waits_during_a_backoff_is_told_of_the_starts_that_successes_bring() {
 }
 
 #[test]
-fn a_request_in_flight_counts_as_a_success_until_its_answer_is_known() {
+fn forecast_assumes_success_of_a_request_in_flight() {
     let (mut host, terms) = (Host::new(), Terms { breaker: Some(breaker_of_five()), ..Terms::default() });
     host.visit(0, &terms, refused(Some(8000)));
     let slot = host.go(8000, &terms);
@@ -604,7 +604,7 @@ fn a_request_follows_its_first_robots_fetch_at_once() {
 }
 
 #[test]
-fn first_fetches_on_one_key_keep_their_distance() {
+fn first_fetches_on_one_key_keep_the_gap() {
     let fetch = Terms { first_fetch: true, min_delay: ms(100), ..Terms::default() };
     let mut host = Host::new();
     host.visit(0, &fetch, OK);
@@ -628,7 +628,7 @@ fn renewal(crawl_delay: u64) -> Terms {
 }
 
 #[test]
-fn a_renewal_waits_its_turn_however_long() {
+fn renewal_waits_without_limit() {
     let mut host = Host::new();
     host.visit(0, &delay(300_000), OK);
     host.wait(0, A, &renewal(300_000), "renewal", Some(300_000));
@@ -638,7 +638,7 @@ fn a_renewal_waits_its_turn_however_long() {
 }
 
 #[test]
-fn a_renewal_starts_ahead_of_waiting_requests_and_they_learn_of_it() {
+fn renewal_starts_first_and_requests_pushed_beyond_max_wait_are_refused() {
     let patient = Terms { max_wait: ms(3000), ..delay(1000) };
     let mut host = Host::new();
     host.visit(0, &patient, OK);
@@ -658,7 +658,7 @@ fn a_renewal_starts_ahead_of_waiting_requests_and_they_learn_of_it() {
 }
 
 #[test]
-fn a_renewal_takes_no_place_in_a_full_line_and_gives_its_turn_back() {
+fn renewal_takes_no_queue_place_and_can_be_cancelled() {
     let full_at_one = Terms { queue: 1, ..delay(1000) };
     let mut host = Host::new();
     host.visit(0, &delay(1000), OK);
@@ -672,7 +672,7 @@ fn a_renewal_takes_no_place_in_a_full_line_and_gives_its_turn_back() {
 }
 
 #[test]
-fn the_gap_runs_from_when_a_start_has_left() {
+fn gap_counts_from_when_the_head_has_left() {
     let mut host = Host::new();
     let slot = host.go(0, &delay(1000));
     host.wait(0, A, &delay(1000), "next", Some(1000));
@@ -683,7 +683,7 @@ fn the_gap_runs_from_when_a_start_has_left() {
 }
 
 #[test]
-fn leaving_late_may_make_others_wait_in_vain() {
+fn late_head_times_out_the_requests_behind_it() {
     let terms = Terms { max_wait: ms(1000), ..delay(1000) };
     let mut host = Host::new();
     let slot = host.go(0, &terms);
@@ -693,7 +693,7 @@ fn leaving_late_may_make_others_wait_in_vain() {
 }
 
 #[test]
-fn what_is_owed_is_owed_after_a_restart() {
+fn debt_survives_a_restart() {
     let mut host = Host::new();
     host.visit(0, &delay(10_000), OK);
     assert_eq!([4000, 10_000].map(|at| host.schedule.owed(host.at(at))), [Some(host.at(10_000)), None]);
@@ -703,7 +703,7 @@ fn what_is_owed_is_owed_after_a_restart() {
 }
 
 #[test]
-fn a_backoff_is_owed_too() {
+fn backoff_survives_a_restart() {
     let mut host = Host::new();
     host.visit(0, &Terms::default(), refused(Some(60_000)));
     assert_eq!(host.schedule.owed(host.at(1)), Some(host.at(60_000)));
@@ -713,7 +713,7 @@ fn a_backoff_is_owed_too() {
 }
 
 #[test]
-fn what_is_owed_goes_by_the_longest_gap_still_owed() {
+fn debt_is_the_longest_gap_still_owed() {
     let mut host = Host::new();
     host.visit(0, &delay(30_000), OK);
     host.visit(5000, &delay(1000), OK);
@@ -755,7 +755,7 @@ fn absurd_durations_do_not_overflow() {
 }
 
 #[test]
-fn rehearsals_do_not_put_off_a_renewal() {
+fn dry_runs_do_not_delay_a_renewal() {
     let mut host = Host::new();
     let delay = Terms { crawl_delay: Duration::from_secs(10), ..Terms::default() };
     let renewal = Terms { is_renewal: true, ..delay.clone() };
@@ -769,7 +769,7 @@ fn rehearsals_do_not_put_off_a_renewal() {
 
 /// Guests are fetches that other hosts have redirected to this host.
 #[test]
-fn guests_let_a_host_s_own_requests_go_first_but_not_for_ever() {
+fn guests_yield_to_own_requests_up_to_a_limit() {
     for own in [vec!["a"; 12], ["a", "b"].repeat(6)] {
         let (mut host, terms) = (Host::new(), Terms { max_wait: ms(1_000_000), ..delay(1000) });
         host.visit(0, &terms, OK);
@@ -797,7 +797,7 @@ fn guests_let_a_host_s_own_requests_go_first_but_not_for_ever() {
 
 /// Requests in flight may never end: another client gets a place nevertheless, but only one.
 #[test]
-fn a_client_without_a_place_is_lent_one() {
+fn client_without_a_place_is_lent_one() {
     let terms = Terms { max_concurrent: 2, ..delay(0) };
     let mut host = Host::new();
     let endless = [host.go(0, &terms), host.go(0, &terms)];
@@ -821,7 +821,7 @@ fn a_client_without_a_place_is_lent_one() {
 }
 
 #[test]
-fn it_is_lent_in_half_the_time_that_it_may_wait_and_never_beside_a_crawl_delay() {
+fn place_is_lent_after_half_of_max_wait_but_not_under_a_crawl_delay() {
     let terms = Terms { max_concurrent: 2, max_wait: ms(3000), ..delay(0) };
     let mut host = Host::new();
     let _endless = [host.go(0, &terms), host.go(0, &terms)];
@@ -839,7 +839,7 @@ fn it_is_lent_in_half_the_time_that_it_may_wait_and_never_beside_a_crawl_delay()
 
 /// A request that continues without its slot still counts for its client, which would otherwise be lent another place.
 #[test]
-fn what_goes_on_without_its_turn_is_held_by_its_client() {
+fn request_continuing_without_its_slot_counts_for_its_client() {
     let terms = Terms { max_concurrent: 2, ..delay(0) };
     let mut host = Host::new();
     let mut stalled = host.go(0, &terms);
@@ -867,7 +867,7 @@ fn a_renewal_is_lent_a_place() {
 
 /// Holds even if the schedule is dropped and restored after each request, and although each request leaves a little after its start.
 #[test]
-fn a_longer_gap_that_is_over_is_no_longer_owed() {
+fn expired_longer_gap_is_no_longer_owed() {
     for rests in [false, true] {
         let mut host = Host::new();
         for at in iter::once(0).chain((50_000..=110_000).step_by(1000)) {

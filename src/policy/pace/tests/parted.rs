@@ -89,7 +89,7 @@ proptest! {
 
     /// Holds for any arrivals and any clocks.
     #[test]
-    fn together_they_are_no_faster_than_one((gap, clocks, arrivals) in fleets(2)) {
+    fn partitioned_instances_together_keep_one_pace((gap, clocks, arrivals) in fleets(2)) {
         let all = run(gap, &clocks, &arrivals);
         let mut starts: Vec<Instant> = all.iter().flat_map(|instance| &instance.starts).copied().collect();
         starts.sort();
@@ -104,7 +104,7 @@ proptest! {
 
     /// All requests come at once.
     #[test]
-    fn each_starts_once_in_as_many_gaps_as_there_are_instances((gap, clocks, arrivals) in fleets(0)) {
+    fn partitioned_instance_starts_once_in_n_gaps((gap, clocks, arrivals) in fleets(0)) {
         let period = ms(gap) * clocks.len() as u32;
         for (instance, arrivals) in run(gap, &clocks, &arrivals).iter().zip(&arrivals) {
             prop_assert!(instance.waited <= period * arrivals.len() as u32, "{:?}", instance.waited);
@@ -116,7 +116,7 @@ proptest! {
 
     /// The forecast that determines a refusal or a Retry-After is right.
     #[test]
-    fn who_waits_starts_when_it_was_told((gap, clocks, _) in fleets(0), ahead in 0..5_u64, at in 0..100_000_u64) {
+    fn partitioned_forecast_is_right((gap, clocks, _) in fleets(0), ahead in 0..5_u64, at in 0..100_000_u64) {
         let zero = Instant::now();
         let phase = Phase { instances: clocks.len() as u32, rank: 0, epoch: zero - HOUR + ms(clocks[0]) };
         let mut schedule = Schedule::default();
@@ -154,7 +154,7 @@ fn second_of_three() -> (Host, Terms) {
 }
 
 #[test]
-fn the_part_of_the_second_of_three_begins_after_one_gap_and_every_three() {
+fn second_of_three_instances_starts_after_one_gap_and_every_three() {
     let (mut host, terms) = second_of_three();
     for (came, starts) in [(0, 1000), (1000, 4000), (4100, 7000), (17_000, 19_000)] {
         host.wait(came, A, &terms, "it", Some(starts));
@@ -167,7 +167,7 @@ fn the_part_of_the_second_of_three_begins_after_one_gap_and_every_three() {
 }
 
 #[test]
-fn a_timer_that_is_late_costs_no_turn_unless_the_next_instance_is_nearly_due() {
+fn late_timer_keeps_the_slot_unless_the_next_instance_is_nearly_due() {
     let (mut host, terms) = second_of_three();
     host.wait(0, A, &terms, "it", Some(1000));
     host.wait(0, A, &terms, "next", Some(4000));
@@ -179,7 +179,7 @@ fn a_timer_that_is_late_costs_no_turn_unless_the_next_instance_is_nearly_due() {
 }
 
 #[test]
-fn who_cannot_wait_for_the_next_part_may_start_in_this_one_and_nobody_else_does() {
+fn request_that_cannot_wait_for_the_next_part_may_start_late_in_this_one() {
     let (mut host, terms) = second_of_three();
     let at_once = Terms { max_wait: Duration::ZERO, ..terms.clone() };
     let refused = |turn| matches!(turn, Turn::Refuse(Refused::TooLong { .. }));
@@ -193,7 +193,7 @@ fn who_cannot_wait_for_the_next_part_may_start_in_this_one_and_nobody_else_does(
 }
 
 #[test]
-fn without_a_gap_all_of_the_time_is_everybodys() {
+fn partition_does_not_apply_without_a_gap() {
     let (mut host, _) = second_of_three();
     host.visit(500, &Terms::default(), OK);
     host.visit(500, &Terms::default(), OK);

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_that_drips_is_cut_off_and_a_slow_but_steady_one_is_not() {
+    fn receiver_below_the_minimum_rate_is_cut_off() {
         assert_eq!(cut_after(1), Some(60));
         assert_eq!(cut_after(9), Some(60));
         assert_eq!(cut_after(11), None);

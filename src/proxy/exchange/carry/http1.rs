@@ -245,7 +245,7 @@ mod tests {
     use tokio::time::Instant;
 
     #[tokio::test]
-    async fn a_head_shares_a_write_with_its_body_and_all_arrives_however_little_a_write_takes() {
+    async fn head_and_body_share_a_write_and_short_writes_lose_nothing() {
         let head = b"HTTP/1.1 200 OK\r\n\r\n";
         for (length, chunk) in [(100, "64"), (70_000, "11170")] {
             let content: Vec<u8> = (0..length).map(|n| n as u8).collect();

@@ -72,7 +72,7 @@ impl<'a> Http1Client<'a> {
         }
     }
 
-    /// A client that has not sent an HTTP request: its input is kept, and it gets no interim answers as probes.
+    /// A client that has sent a TLS handshake or a SOCKS request: its input is kept, and no interim answers may probe it.
     pub fn not_http(wire: &'a mut Wire, input: &'a mut Buffer) -> Self {
         Http1Client { is_socks: true, ..Self::new(Http1::new(wire, input), Framing::None) }
     }
@@ -306,7 +306,7 @@ mod tests {
 
     /// Before a request, the proxy cannot send a probe.
     #[tokio::test]
-    async fn who_ends_its_input_before_a_request_has_gone_however_much_it_has_sent() {
+    async fn half_close_before_a_request_means_the_client_has_gone() {
         for sent in [0, 10, 100_000] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let mut theirs = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

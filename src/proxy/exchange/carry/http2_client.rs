@@ -197,7 +197,7 @@ mod tests {
 
     /// The client's reset and the answer's head cross on the wire.
     #[tokio::test]
-    async fn a_client_that_resets_its_stream_has_gone_even_if_its_answer_began() {
+    async fn client_resetting_its_stream_has_gone_even_if_its_answer_began() {
         let (ours, theirs) = duplex(64 * 1024);
         let (asked, answering) = tokio::join!(h2::client::handshake(theirs), h2::server::handshake(ours));
         let ((mut send, connection), mut serving) = (asked.unwrap(), answering.unwrap());

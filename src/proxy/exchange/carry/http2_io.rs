@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 impl AsyncRead for Http2 {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.bytes().is_empty() && !ready!(this.poll_more(cx)).map_err(broken)? {
+        if this.bytes().is_empty() && !ready!(this.poll_more(cx)).map_err(to_io_error)? {
             return Poll::Ready(Ok(()));
         }
         let n = this.bytes().len().min(buf.remaining());
@@ -27,7 +27,7 @@ impl AsyncWrite for Http2 {
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        let n = ready!(this.poll_room(cx, bytes.len())).map_err(broken)?;
+        let n = ready!(this.poll_room(cx, bytes.len())).map_err(to_io_error)?;
         let Some(sending) = &mut this.sending else { return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())) };
         let sent = sending.send_data(Bytes::copy_from_slice(&bytes[..n]), false);
         Poll::Ready(sent.map(|()| n).map_err(io::Error::other))
@@ -44,7 +44,7 @@ impl AsyncWrite for Http2 {
     }
 }
 
-fn broken(fault: SideError) -> io::Error {
+fn to_io_error(fault: SideError) -> io::Error {
     match fault {
         SideError::Io(error) => error,
         fault => io::Error::other(fault),

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_attempt_sends_all_from_the_beginning() {
+    fn each_attempt_sends_the_body_from_its_beginning() {
         let mut replay = Replay::default();
         assert!(replay.begin() && replay.bytes().is_empty());
         replay.keep(b"abc");
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_not_kept() {
+    fn overlong_body_is_not_kept_for_replay() {
         let mut replay = Replay::default();
         replay.keep(&[0; MAX_REPLAY]);
         assert!(replay.begin());
