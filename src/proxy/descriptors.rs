@@ -43,5 +43,5 @@ fn room(settings: &Settings) -> usize {
 
 /// Descriptors reserved for listeners, the store, logs and the fleet.
 const OWN: usize = 48;
-/// Room for fewer client connections causes a warning. One browser opens about this many.
+/// Minimum number of client connections that causes no warning: one browser opens about this many.
 const FEW: usize = 100;

@@ -31,7 +31,7 @@ pub fn admit(access: &AccessSettings, peer: &Peer) -> Result<(), Refusal> {
         if peer.certificate.is_some() || access.needs_user() || client.is_loopback() {
             return Ok(());
         }
-        format!("{client} is another machine, and `access` allows none")
+        format!("{client} is not this machine, and `access` names neither clients nor users")
     } else {
         if access.clients.iter().any(|network| network.0.contains(&client)) {
             return Ok(());
@@ -56,7 +56,7 @@ pub fn readmit(access: &AccessSettings, opener: &mut Option<Arc<User>>) -> Resul
     Ok(())
 }
 
-/// Whether `now` has the same name as `before`, and still each credential that `before` had.
+/// Whether `now` has the name and all credentials of `before`.
 fn keeps_credentials(now: &User, before: &User) -> bool {
     let is_kept = (before.password.is_none() || now.password == before.password)
         && (before.certificate.is_none() || now.certificate == before.certificate);
@@ -77,8 +77,9 @@ pub fn certified(users: &[Arc<User>], shown: &ClientCertificate) -> Result<Arc<U
 /// Verifies passwords and caches the results, right or wrong. Each attempt computes one hash for every hash cost in use,
 /// so that its duration does not show whether the name exists.
 ///
-/// Attempts from one address are verified one after the other, with a pause after a wrong password and a longer one for
-/// the same name. This slows guessing and locks nobody out. Each connection has at most one attempt in the queue.
+/// Attempts from one address are verified one after the other. A wrong password delays the next attempt, and delays the
+/// next attempt under the same name for longer. This slows guessing and locks nobody out. Each connection has at most one
+/// attempt in the queue.
 pub struct Passwords {
     /// Random per process, so that the cached digests are useless elsewhere.
     key: hmac::Key,
@@ -93,7 +94,7 @@ pub struct Passwords {
 }
 
 type Digest = [u8; 32];
-/// The client's address, and for attempts under one name the digest of that name.
+/// Key of a lock that serializes attempts: those from one address, or with a digest, those under one user name from there.
 type AttemptKey = (IpAddr, Option<Digest>);
 
 impl Passwords {
@@ -110,7 +111,7 @@ impl Passwords {
     }
 
     /// Returns the user that Proxy-Authorization names, or `None` if the client disconnects, which also ends its wait.
-    /// `tries`: the connection's lock, for one attempt at a time.
+    /// `tries`: the connection's lock, which limits the connection to one attempt at a time.
     pub async fn identify<C: Client>(
         &self,
         users: &[Arc<User>],
@@ -197,7 +198,7 @@ impl Passwords {
         told.await.unwrap_or(false)
     }
 
-    /// Waits for this key's turn, which lasts until the guard is dropped.
+    /// Locks the key: attempts with the same key wait until the guard is dropped.
     async fn turn(&self, key: AttemptKey) -> OwnedMutexGuard<()> {
         let turn = {
             let mut turns = self.turns.lock();
@@ -319,7 +320,7 @@ mod tests {
                 assert_eq!(name(&passwords, &users, HERE, credentials).await, None, "{credentials}");
             }
             let computed: Vec<_> = passwords.computed.lock().iter().map(Vec::len).collect();
-            assert_eq!(computed, [hashes; 4], "as for an unknown name");
+            assert_eq!(computed, [hashes; 4], "each name costs as many hashes as an unknown one");
         }
     }
 
@@ -354,7 +355,11 @@ mod tests {
             let client = IpAddr::from([192, 0, 2, u8::try_from(number).unwrap()]);
             assert_eq!(name(&passwords, &users, client, &format!("{user}:wrong")).await, None);
         }
-        assert_eq!(name(&passwords, &users, HERE, "u3:correct horse").await.as_deref(), Some("u3"), "by its own hash");
+        assert_eq!(
+            name(&passwords, &users, HERE, "u3:correct horse").await.as_deref(),
+            Some("u3"),
+            "by the user's own hash"
+        );
         let of_a_try = |computed: &[HashCost]| {
             let mut computed: Vec<_> = computed.iter().map(|cost| format!("{cost:?}")).collect();
             computed.sort();
@@ -362,7 +367,7 @@ mod tests {
         };
         let computed: Vec<_> = passwords.computed.lock().iter().map(|computed| of_a_try(computed)).collect();
         assert_eq!(computed.len(), 8);
-        assert_eq!(computed[0].len(), 3, "one for each cost: {:?}", computed[0]);
+        assert_eq!(computed[0].len(), 3, "one hash for each cost: {:?}", computed[0]);
         assert!(computed.iter().all(|one| *one == computed[0]), "{computed:?}");
     }
 
@@ -443,7 +448,7 @@ mod tests {
             assert_eq!(asked.as_deref(), Some("alice"));
             let computed = passwords.computed.lock().len();
             assert!(computed <= 3 && began.elapsed() <= Duration::from_secs(5), "{computed} in {:?}", began.elapsed());
-            assert!(guessing.await.iter().all(Result::is_err), "all are verified in turn");
+            assert!(guessing.await.iter().all(Result::is_err), "every guess is verified in its turn, and wrong");
         }
     }
 

@@ -79,7 +79,7 @@ pub async fn grant<C: Client>(
     let opened = match policy.intercept {
         _ if is_looped => Err(Outcome::Refused(Refusal::Loop)),
         InterceptMode::Deny => Err(Outcome::Refused(policy.https_denied())),
-        // `exchange/decide.rs` applies `egress` and `deny` to the requests inside, because clients show their status.
+        // `egress` and `deny` are applied to the requests inside: clients show a refusal of a request, but not of a CONNECT.
         InterceptMode::Intercept => Ok(None),
         InterceptMode::Tunnel => match client.wait(timer, Box::pin(exchange.open_tunnel(via)).as_mut()).await {
             Some(opened) => opened.map(Some),
@@ -145,13 +145,13 @@ async fn intercept(
             }
         }
         Some(Some(byte)) if byte.is_ascii_alphabetic() => {
-            // State from outside the tunnel does not apply inside.
+            // A new connection inside the tunnel: state such as the previous request does not carry over.
             let Connection { wire, input, peer, timer, permit, place, .. } = *connection;
             let peer = peer.within(Tunnel { authority: authority.with_scheme(Scheme::Http), other_name: None });
             Box::pin(Connection::new(wire, input, peer, timer, permit, place).serve(proxy)).await;
         }
         first => {
-            // A client that sent nothing waits for the server to speak first: this is not logged.
+            // A silent client waits for the server to speak first, which is logged; a client that has closed is not logged.
             if !matches!(first, Some(None)) {
                 tracing::info!(client = %connection.peer.address, %authority, "{NOT_HTTP}");
             }

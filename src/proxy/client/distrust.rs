@@ -13,7 +13,7 @@ use std::time::SystemTime;
 /// The clients that rejected a certificate most recently.
 pub struct DistrustedClients {
     kept: Mutex<Vec<Arc<Distrusted>>>,
-    /// Clients that sent a request after a handshake for this host: if they close early later, they have another reason.
+    /// Clients that trusted the certificate for this host, as they sent a request. A later early close has another reason.
     accepted: Cache<(IpAddr, Box<str>), ()>,
 }
 
@@ -67,7 +67,7 @@ impl DistrustedClients {
         let times = before.as_ref().map_or(0, |one| one.times) + 1;
         let was_sure = before.as_ref().is_some_and(|one| one.is_sure);
         let is_sure = was_sure || how != Distrust::Closed || times > 1;
-        // The reason of an earlier alert stays when the client only closes.
+        // If the client now closes without an alert, the reason from its earlier alert is kept.
         let how = before.map(|one| one.how).filter(|_| how == Distrust::Closed).unwrap_or(how);
         if kept.len() == KEPT {
             kept.remove(0);

@@ -131,7 +131,7 @@ async fn wait_until_idle(shared: &SharedConnection, since: Instant, until: Insta
     }
 }
 
-/// Resolves when `is_true` returns true. Others wake the task when the result may have changed.
+/// Resolves when `is_true` returns true. Whoever changes the result must wake the task.
 async fn ready_if(is_true: impl Fn() -> bool) {
     poll_fn(|_| if is_true() { Poll::Ready(()) } else { Poll::Pending }).await;
 }

@@ -215,7 +215,7 @@ pub(crate) async fn accept(
     }
 }
 
-/// Closes idle client and origin connections, because a new client needs one of each. Returns how many.
+/// Closes idle client and origin connections, because a new client needs one of each. Returns how many it closes.
 fn make_room(proxy: &Proxy) -> usize {
     proxy.upstream.close_idle() + proxy.room.close_idle(MAKE_ROOM)
 }
@@ -231,6 +231,6 @@ const BACKLOG: usize = 1024;
 const MAKE_ROOM: usize = 16;
 /// Minimum time between log lines about failed accepts.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
-/// Delay before accepting again after idle connections were asked to close. `ACCEPT_RETRY`: if there were none.
+/// Delay before accepting again after idle connections were asked to close. `ACCEPT_RETRY`: the delay if none was idle.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(5);
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);

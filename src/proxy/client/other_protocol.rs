@@ -15,7 +15,7 @@ pub fn is_other_protocol(input: &[u8]) -> bool {
     matches!(input, [SOCKS4 | SOCKS5 | TLS_HANDSHAKE, ..])
 }
 
-/// Whether the input begins with a complete line of SSH or SMTP. Other lines are malformed requests, which are answered.
+/// Whether the input begins with a complete line of SSH or SMTP. Any other line is answered as a malformed request.
 pub fn is_no_request(input: &[u8]) -> bool {
     let start = &input[..input.len().min(LONGEST_GREETING)];
     let line = start.iter().position(|&byte| byte == b'\n').map(|end| &start[..end]);

@@ -43,8 +43,8 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Box<Connection>) {
     }
 }
 
-/// Identifies the client and reads its destination. After an error, the client has already been answered. `None`:
-/// timeout, not counting the time of the password check.
+/// Identifies the client and reads its destination. If this returns an error, the client has been answered already.
+/// `None`: timeout; the time of the password check does not count.
 async fn negotiate(
     proxy: &Proxy,
     io: &mut Wire,

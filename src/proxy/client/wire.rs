@@ -138,7 +138,7 @@ impl AsyncWrite for Wire {
         Pin::new(self.get_mut().output()).poll_write(cx, bytes)
     }
 
-    // Passed on, so that HTTP/2 frames and TLS records are written in one system call.
+    // Vectored writes reach the socket, so that HTTP/2 frames and TLS records are written in one system call.
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

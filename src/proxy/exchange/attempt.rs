@@ -118,13 +118,13 @@ impl Exchange<'_> {
     /// Starts the request's body, from its beginning. Returns false if the beginning is no longer available.
     fn begin_body<C: Client>(&mut self, client: &mut C) -> bool {
         client.begin_body();
-        // The rest of the piece that an earlier attempt was sending was kept with it.
+        // An earlier attempt may have sent only a part of a piece: `replay` has kept the whole piece.
         let side = client.side();
         side.consume(side.bytes().len());
         self.replay.begin()
     }
 
-    /// Records that the request is about to leave. `reused`: the connection was opened earlier.
+    /// Records that the request is about to be sent. `reused`: the connection was opened earlier.
     fn leaves(&mut self, reused: bool) {
         if let Some(permit) = &mut self.permit {
             permit.leaves(!reused);
@@ -182,7 +182,7 @@ impl Exchange<'_> {
                 let goes_away = fault.means(|error| error.is_go_away() && error.is_remote());
                 let again = match &fault {
                     _ if !unanswered => None,
-                    // Over HTTP/1.1 the server may say what is wrong with the head.
+                    // Retried over HTTP/1.1, where the server may say what is wrong with the head.
                     SideError::Http2(error) if want.alone && !error.is_reset() && self.request.is_idempotent() => {
                         Some(Want { versions: Versions::Http1Only, alone: false, ..want })
                     }

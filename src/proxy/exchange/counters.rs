@@ -89,7 +89,7 @@ pub struct Details {
     pub sent: [u64; 2],
     /// TLS handshakes with clients: succeeded, failed.
     pub handshakes: [u64; 2],
-    /// By signal: answers with a valid signal, and with a malformed one.
+    /// Answers with a valid signal, and with a malformed one, each by signal.
     pub noted: [Vec<(&'static str, u64)>; 2],
     /// Sum of charges.
     pub charged: Vec<Money>,
@@ -238,7 +238,7 @@ pub fn samples_latency() -> bool {
     COUNT.with(|count| count.replace((count.get() + 1) % LATENCY_SAMPLE)) == 0
 }
 
-/// Number of decisions of which one is sampled.
+/// Sampling interval: one in this many decisions is sampled.
 const LATENCY_SAMPLE: u8 = 64;
 
 #[cfg(test)]

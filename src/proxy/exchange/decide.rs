@@ -22,11 +22,11 @@ use tokio::task::yield_now;
 
 /// How a request that is not refused is answered. `reported`: the decision that report mode did not enforce.
 pub enum RequestDecision {
-    /// By the origin. `route` is an error if the name cannot be resolved.
+    /// The origin answers. `route` is an error if the name cannot be resolved.
     Forward { reported: Option<Reported>, route: Result<Route, ResolveError> },
-    /// From the cache.
+    /// The cache answers.
     Cached { stored: Box<StoredAnswer>, reported: Option<Reported>, route: Route },
-    /// By the proxy itself.
+    /// The proxy itself answers.
     Local(Answer),
 }
 
@@ -81,7 +81,7 @@ impl Exchange<'_> {
                     }
                     Admitted::NotModified => {
                         let Some(Remembered::Visited(visit, _)) = remembered else {
-                            unreachable!("the gate was given the visit")
+                            unreachable!("the gate answers so only for a known visit")
                         };
                         return Ok(RequestDecision::Local(not_modified(&visit)));
                     }
@@ -130,13 +130,13 @@ impl Exchange<'_> {
         setup(&self.proxy.leaves.ca(), method, target, *accept, &authority.host().to_string())
     }
 
-    /// Finds the route, under the exchange's configuration only.
+    /// Finds the route, under the settings of this exchange even if a reload has replaced them.
     async fn route(&mut self, last: &mut LastRoute) -> Result<Result<Route, ReachError>, Refusal> {
         let Exchange { proxy, request, peer, client, ref settings, began, .. } = *self;
         let authority = &request.authority;
         let user = peer.user.as_deref();
         let policy @ HostPolicy { rules, intercept, .. } = settings.hosts_of(user).get(authority.host());
-        // A denied host gets here without a CONNECT, if the TLS name replaced the CONNECT's address, or after a reload.
+        // A denied host gets here if there was no CONNECT, if the TLS name replaced its address, or after a reload.
         if (peer.tunnel.is_some() || authority.is_https()) && *intercept == InterceptMode::Deny {
             return Err(policy.https_denied());
         }

@@ -43,7 +43,7 @@ impl Exchange<'_> {
             return Err(Failure::malformed("it switches to a protocol that was not requested").into());
         }
         if let (true, OutgoingFields::Http2(asked)) = (self.request.is_upgrade, self.request.head) {
-            // An HTTP/2 client would take any 2xx for the 101.
+            // To an HTTP/2 client, any 2xx means that the WebSocket was accepted, as 101 does in HTTP/1.
             let declined = !is_switched && !(200..300).contains(&head.status);
             let accept = head.named(header::SEC_WEBSOCKET_ACCEPT.as_str().as_bytes());
             let accepts = is_switched && websocket::is_accepted(asked, accept.as_deref());
@@ -68,7 +68,7 @@ impl Exchange<'_> {
         if head.status == 304 && self.cached.is_some() && self.is_confirmed(head, after) {
             return Ok(AfterHead::Confirmed);
         }
-        // An endless stream does not hold its slot, as a WebSocket does not.
+        // An endless stream releases its slot, like a WebSocket.
         let kind = head.content_type().map(media_type);
         self.trip.is_endless =
             kind.is_some_and(|kind| ENDLESS.iter().any(|endless| endless.eq_ignore_ascii_case(kind)));

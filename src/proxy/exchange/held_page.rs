@@ -86,7 +86,7 @@ impl Exchange<'_> {
         polled
     }
 
-    #[expect(clippy::too_many_arguments, reason = "as its only caller has them")]
+    #[expect(clippy::too_many_arguments, reason = "its only caller has all of them at hand")]
     fn poll_page<C: Client, O: Origin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -152,7 +152,7 @@ impl Exchange<'_> {
             let workers = self.proxy.gate.workers.clone();
             held.reading = Some(Box::pin(workers.page(held.body.clone(), held.form.clone(), self.decode_taker())));
         }
-        let reading = held.reading.as_mut().expect("it has just been begun");
+        let reading = held.reading.as_mut().expect("the reading was begun above");
         let read = match reading.as_mut().poll(cx) {
             Poll::Ready(read) => read.map_err(unreadable),
             Poll::Pending if held.is_unknown => Err(decoders_busy()),

@@ -165,7 +165,7 @@ impl Exchange<'_> {
 
     /// Ends the exchange. The pacing slot is released before anything is written.
     pub async fn finish<C: Client>(&mut self, outcome: Outcome, client: &mut C, timer: &mut Timer) {
-        // Nobody waits for the rest of a body that the origin stopped reading.
+        // After a failure, or a refusal of the origin's answer, the client's connection does not wait for the rest of a body.
         let is_after_origin = matches!(outcome, Outcome::Failed(_))
             || self.trip.origin.is_some() && matches!(outcome, Outcome::Refused(_));
         let is_last = is_after_origin && !client.is_received();

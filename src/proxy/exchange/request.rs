@@ -253,7 +253,7 @@ impl<'a> Request<'a> {
     }
 
     pub fn url(&self) -> String {
-        // RFC 9112 §3.3: `*` stands for no path.
+        // RFC 9112 §3.3: the target `*` has no path, like the target of a CONNECT.
         match self.is_connect() || *self.target == *b"*" {
             true => self.authority.url(""),
             false => self.authority.url(&String::from_utf8_lossy(&self.target)),

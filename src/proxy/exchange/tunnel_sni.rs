@@ -8,7 +8,7 @@ use crate::tls::HelloReader;
 /// Checks a ClientHello as it passes. No bytes are held back for it: in other protocols the server speaks first.
 pub(super) struct SniCheck<'a> {
     host: &'a Host,
-    /// Set while a ClientHello may come.
+    /// The reader of the ClientHello; `None` once no ClientHello can follow.
     hello: Option<HelloReader>,
     /// The name in the ClientHello, if it is not the host.
     pub(super) other_name: Option<String>,

@@ -67,7 +67,7 @@ impl Exchange<'_> {
         let to = Use { purposes: rules.purposes(), product_tokens: &product_tokens, modes: rules.usage, now };
         let (mut noted, reservation) = UsageReport::judged(lines, head.status, &to);
         let reservation = reservation.filter(|_| (200..300).contains(&head.status));
-        // TDMRep §5: for this answer, its own fields take precedence over the site's file.
+        // TDMRep §5: the answer's own fields take precedence over tdmrep.json.
         let is_mined = |told: &Reported| matches!(told, Reported::Refused(why) if matches!(&**why, Refusal::EntryReserved(entry) if entry.term.is_none()));
         if lines.frees_mining() {
             self.trip.reported.retain(|told| !is_mined(told));
@@ -113,8 +113,8 @@ impl Exchange<'_> {
 }
 
 impl Exchange<'_> {
-    /// Whether the answer says that others would get the same: shared caches may store it (RFC 9111 §3), and it varies at most
-    /// by content coding.
+    /// Whether all clients get this answer: shared caches may store it (RFC 9111 §3), and it varies at most by content
+    /// coding.
     fn is_for_all(&self, head: &AnswerHead<'_>) -> bool {
         let mut is_for_all = !self.is_for_one();
         head.each(|_, name, value| {

@@ -150,7 +150,7 @@ impl UserCounts {
     }
 }
 
-/// Maximum number of users with a label in the metrics: the first configured ones. Reloads take no label away.
+/// Maximum number of users with a label in the metrics: the first configured ones. A user keeps the label across reloads.
 const MOST_LABELLED: usize = 200;
 const MOST_ADDRESSES: usize = 1000;
 

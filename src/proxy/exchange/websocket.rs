@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, header};
 use ring::digest;
 
-/// Whether a stream asks for a WebSocket. An error refuses other protocols.
+/// Whether a stream asks for a WebSocket. Returns an error if it asks for another protocol.
 pub(super) fn is_asked_for(parts: &Parts) -> Result<bool, Refusal> {
     match parts.extensions.get::<Protocol>() {
         None => Ok(false),

@@ -13,7 +13,7 @@ pub struct Buffer {
     memory: Vec<u8>,
     /// The bytes before this index were consumed.
     start: usize,
-    /// Whether a long body is likely, because the last read was long.
+    /// Whether the last read was long, so that a long body is likely.
     long: bool,
 }
 

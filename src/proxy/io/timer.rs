@@ -40,7 +40,7 @@ impl Timer {
                 // The first deadline is short, so that a connection or stream that soon ends never has to reset the timer.
                 self.sleep.as_mut().reset(if self.set { at } else { at.min(now + FIRST) });
             }
-            // A task that has used up its budget could not set the timer.
+            // Without `unconstrained`, a task that has used up its cooperative budget could not set the timer.
             self.set = pin!(unconstrained(self.sleep.as_mut())).poll(cx).is_pending();
             if self.set {
                 return Poll::Pending;

@@ -15,7 +15,7 @@ struct State {
 }
 
 impl LogRate {
-    /// `Some` if the line is logged: the number of lines dropped before it.
+    /// Decides on a line. `Some`: log it; the number is how many lines were dropped before. `None`: drop it.
     pub fn allow(&self, now: SystemTime) -> Option<u64> {
         let mut state = self.0.lock();
         // A clock that was set back starts a new window.

@@ -127,7 +127,7 @@ mod tests {
         tokio::time::advance(LOOK_AGAIN).await;
         let more = [enter(true), enter(true)];
         assert!(more.iter().chain(&held).all(Option::is_some) && enter(true).is_none());
-        assert_eq!(looks.get(), 3, "no search while a search would be useless");
+        assert_eq!(looks.get(), 3, "no search right after a failed search");
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub struct Streams(FairPlaces);
 /// A request's place, released on drop.
 pub enum StreamPlace<'a> {
     First(&'a AtomicBool),
-    Other(#[expect(dead_code, reason = "it is held")] FairPlace),
+    Other(#[expect(dead_code, reason = "held until it is dropped")] FairPlace),
 }
 
 impl Streams {
@@ -64,18 +64,21 @@ mod tests {
             (Streams::new(4), AtomicBool::default(), AtomicBool::default(), AtomicBool::default());
         let mut held = Vec::new();
         for _ in 0..3 {
-            held.push(streams.place(&one, ONE).await.expect("one and two more"));
+            held.push(streams.place(&one, ONE).await.expect("the connection's first and two others"));
         }
-        held.push(streams.place(&more, ONE).await.expect("its first"));
+        held.push(streams.place(&more, ONE).await.expect("another connection's first"));
         for connection in [&one, &more] {
-            assert!(matches!(streams.place(connection, ONE).await, Err(Refusal::OwnLimit { .. })), "half are left");
+            assert!(
+                matches!(streams.place(connection, ONE).await, Err(Refusal::OwnLimit { .. })),
+                "half of the places are left"
+            );
         }
-        let first = streams.place(&other, OTHER).await.expect("its first");
-        let second = streams.place(&other, OTHER).await.expect("one of those left");
+        let first = streams.place(&other, OTHER).await.expect("the connection's first");
+        let second = streams.place(&other, OTHER).await.expect("another client gets a free place");
         drop((first, second));
-        let again = streams.place(&other, OTHER).await.expect("its first once more");
+        let again = streams.place(&other, OTHER).await.expect("the connection's first again");
         held.truncate(2);
-        let third = streams.place(&one, ONE).await.expect("one was given back");
+        let third = streams.place(&one, ONE).await.expect("a place was released");
         drop((again, third, held));
         assert!(!one.load(Relaxed) && !more.load(Relaxed) && !other.load(Relaxed));
     }

@@ -101,7 +101,7 @@ impl Room {
         members.iter().filter(is_its).for_each(|member| member.make_room(false));
     }
 
-    /// Tells all connections that the proxy stops: those without a request in flight end.
+    /// Tells all connections that the proxy stops. Connections without a request in flight end.
     pub fn close(&self) {
         self.open.is_over.store(true, Relaxed);
         let members: Vec<_> = self.open.members.lock().all.values().cloned().collect();
@@ -109,7 +109,7 @@ impl Room {
     }
 
     /// Asks the connections that have waited longest to make room at once: a quarter of the waiting ones, at least `least`.
-    /// Returns how many.
+    /// Returns how many it asks.
     pub fn close_idle(&self, least: usize) -> usize {
         let (now, members) = (self.open.millis(Instant::now()), self.open.members.lock());
         let mut waiting = in_order(members.all.values(), now);
@@ -272,14 +272,14 @@ mod tests {
             permits.push(room.permit(ONE, || 10).await);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        // The last connection has waited longest; the first is busy.
+        // The last connection in the list has waited longest; the first is busy.
         permits[0].busy();
         let now = Instant::now();
         for (age, permit) in permits.iter().enumerate().skip(1) {
             permit.waits(now - Duration::from_millis(age as u64));
         }
         for _ in 0..2 {
-            assert_eq!(room.close_idle(2), 2, "the same two connections");
+            assert_eq!(room.close_idle(2), 2, "the connections that were asked before are asked again");
             let gone: Vec<_> = permits.iter().map(ConnectionPermit::is_last).collect();
             assert_eq!(gone, [false, false, false, false, true, true]);
         }
@@ -287,7 +287,7 @@ mod tests {
         permits[1].busy();
         let gone: Vec<_> = permits.iter().map(ConnectionPermit::makes_room).collect();
         assert_eq!(gone, [false, false, true, true, true, true]);
-        assert!(permits[1].is_last(), "its request is answered first");
+        assert!(permits[1].is_last(), "a busy connection ends after its answer");
     }
 
     /// A connection waits before its first request, and again after an answer.
@@ -332,7 +332,7 @@ mod tests {
                 looks.insert(looked);
                 assert!(found && room.take(OTHER, open).is_none());
                 tokio::time::advance(Duration::from_millis(1)).await;
-                assert!(permits.pop_back().unwrap().is_last(), "it has waited longest");
+                assert!(permits.pop_back().unwrap().is_last(), "the connection that has waited longest is asked");
                 permits.push_front(room.take(OTHER, open).unwrap());
             }
             assert_eq!(looks.len(), 1, "of {open}");
@@ -340,7 +340,7 @@ mod tests {
             let (found, looked) = close_longest();
             assert!(!found);
             permits[0].waits(Instant::now());
-            assert_eq!(close_longest(), (false, looked), "the next look is a moment later");
+            assert_eq!(close_longest(), (false, looked), "the next scan comes after `LOOK_AGAIN`");
             tokio::time::advance(LOOK_AGAIN).await;
             assert!(close_longest().0 && permits[0].is_last());
         }
@@ -374,17 +374,17 @@ mod tests {
         for _ in 0..4 {
             let permit = tokio::select! {
                 permit = room.permit(OTHER, || 10) => permit,
-                _ = &mut held => panic!("half of the connections stay"),
+                _ = &mut held => panic!("all connections were cut, but half should stay"),
             };
             permit.busy();
             others.push(permit);
         }
         let left: Vec<_> = room.open.members.lock().of(ONE).map(|member| member.number).collect();
-        assert_eq!(left, [0, 1, 2, 3], "the newest goes");
+        assert_eq!(left, [0, 1, 2, 3], "the newest connections are cut");
         for client in [ONE, OTHER] {
             let waits = async { timeout(SPARED * 100, room.permit(client, || 10)).await };
             let waited =
-                tokio::select! { waited = waits => waited, _ = &mut held => panic!("the held connections stay") };
+                tokio::select! { waited = waits => waited, _ = &mut held => panic!("a remaining one was cut") };
             assert!(waited.is_err(), "each client has half of the places");
         }
     }

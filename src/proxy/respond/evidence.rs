@@ -1,4 +1,4 @@
-//! The basis of a refusal, as members of the answer and the API.
+//! The evidence of a refusal, as members of the answer and the API.
 
 use crate::policy::{Authority, LineEvidence, Refusal};
 use serde_json::{Map, Value};

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 /// The hint for a refusal, with keys and commands in backticks. `wait`: seconds until a retry makes sense.
 pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) -> Cow<'static, str> {
-    // `#` stands for the seconds.
+    // `#` is replaced by the number of seconds.
     let text = match refusal {
         Refusal::Disallowed { .. } => {
             "Do not try this URL again, and use another page or source: `politely explain` with the URL shows how the rule was \
@@ -33,7 +33,7 @@ pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) ->
         Refusal::Closed { .. } => "Wait # s, until the site's hours begin, then try again (`robots.visit_time`).",
         Refusal::QueueFull { .. } => "Wait # s, then try again, with fewer requests at a time.",
         Refusal::Draining { .. } | Refusal::FleetLost { .. } | Refusal::OwnLimit { .. } => {
-            "Wait # s, then try again; if it lasts, tell the proxy's operator: the site has nothing to do with it."
+            "Wait # s, then try again; if this goes on, tell the proxy's operator: the site is not the cause."
         }
         Refusal::ConnectionLimit { .. } => "Close some connections, then try again, with fewer at a time.",
         Refusal::EgressDenied { why: EgressReason::UnlistedHost { by: ListedBy::All, .. } } => {
@@ -73,7 +73,7 @@ pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) ->
         }
         Refusal::NotStored => "Send the request without `only-if-cached`: the proxy asks the site then.",
         Refusal::RulesTooComplex { .. } => {
-            "Do not try this URL again: the proxy's operator can set rules of their own for the host in `hosts`."
+            "Do not try this URL again: the proxy's operator can set rules for this host in `hosts`."
         }
     };
     match text.split_once('#') {

@@ -35,7 +35,7 @@ pub struct Answer {
     text: Scratch,
     /// Where the body begins.
     body_at: usize,
-    /// A body that other answers share.
+    /// A body shared with other answers.
     shared: Bytes,
 }
 
@@ -148,7 +148,7 @@ impl Answer {
         head
     }
 
-    /// RFC 9110 §8.6: on 304, a length would be that of the unchanged content.
+    /// Whether to send Content-Length. Not on 304, where it would be the length of the content (RFC 9110 §8.6).
     fn has_length(&self) -> bool {
         self.status != StatusCode::NOT_MODIFIED
     }

@@ -27,7 +27,7 @@ fn weight(accept: &[u8], wanted: [&str; 2]) -> f32 {
     ranges.fold(0.0, f32::max)
 }
 
-/// Writes the page: problem, basis, remedy. `refusal`: `None` if the origin failed.
+/// Writes the page: problem, evidence, hint. `refusal`: `None` for a failure.
 pub(super) fn page(out: &mut Vec<u8>, problem: &Problem<'_>, url: Option<&str>, refusal: Option<&Refusal>) {
     let Problem { slug, detail, hint, .. } = *problem;
     let (status, title) = (problem.status.as_u16(), title(slug));
@@ -146,7 +146,7 @@ mod tests {
         ] {
             assert!(page.contains(part), "{part}: {page}");
         }
-        assert!(!page.contains("HTTP_PROXY"), "it is in use: {page}");
+        assert!(!page.contains("HTTP_PROXY"), "no setup hint for a client that already uses the proxy: {page}");
         let delay =
             shown(&Refusal::CrawlDelay { retry_after: Duration::from_secs(90), max_wait: None }, "http://a.example/");
         assert!(delay.contains("90 s") && delay.contains("max-wait") && !delay.contains("<dl>"), "{delay}");

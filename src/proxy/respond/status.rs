@@ -49,7 +49,7 @@ pub(super) fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'s
         Refusal::Draining { .. } => (StatusCode::SERVICE_UNAVAILABLE, "destination_unavailable"),
         Refusal::FleetLost { .. } => (StatusCode::SERVICE_UNAVAILABLE, "proxy_internal_error"),
         Refusal::OwnLimit { .. } => (StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached"),
-        // RFC 9111 §5.2.1.7.
+        // RFC 9111 §5.2.1.7 requires 504 for `only-if-cached`.
         Refusal::NotStored => (StatusCode::GATEWAY_TIMEOUT, "http_request_denied"),
     }
 }

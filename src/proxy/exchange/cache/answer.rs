@@ -170,7 +170,7 @@ fn fields_of(part: Option<&BodyPart>, mut fields: HeaderMap, length: u64) -> Hea
             format!("bytes */{length}")
         }
     };
-    fields.insert(header::CONTENT_RANGE, HeaderValue::try_from(range).expect("it is ASCII"));
+    fields.insert(header::CONTENT_RANGE, HeaderValue::try_from(range).expect("Content-Range is ASCII"));
     fields
 }
 

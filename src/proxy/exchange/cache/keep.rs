@@ -13,7 +13,7 @@ use http::Version;
 use std::time::{Duration, SystemTime};
 
 impl CacheUse {
-    /// Converts the claim to an order to store the answer. `None`: the request has no claim, or used it before.
+    /// Converts the claim to an order to store the answer. `None`: the request has no claim, or has used it already.
     fn order(&mut self) -> Option<StoreOrder> {
         let replaces = self.stale.as_ref().map(|stale| stale.id);
         Some(StoreOrder { key: self.key, replaces, claim: self.claim.take()? })
@@ -29,8 +29,8 @@ impl Exchange<'_> {
         self.trip.cache = Some(Box::new(CacheTrace { result: result.as_str(), fetch }));
     }
 
-    /// Whether a 304 answers the proxy's own conditions, not the client's. Then the stored answer is confirmed. `after`: the
-    /// time since the request was sent.
+    /// Whether a 304 answers the proxy's own conditions, not the client's. If it does, it confirms the stored answer.
+    /// `after`: the time since the request was sent.
     #[cold]
     pub(in crate::proxy::exchange) fn is_confirmed(&mut self, head: &AnswerHead<'_>, after: Duration) -> bool {
         let sent = SentFields::of(self.request.head, &self.settings, self.peer.user.as_deref());
@@ -82,7 +82,7 @@ impl Exchange<'_> {
             Framing::Length(length) => length <= cached.cache.most_of_one(),
             Framing::None | Framing::Chunked => true,
         };
-        // In answer to a Range, a status other than 200 may concern only the range, as 416 does.
+        // An answer to a range request is stored only with status 200: others, such as 416, may concern only the range.
         let may_be_stored = may_be_stored && may_fit && (head.status == 200 || cached.wanted.range.is_none());
         let each = |take: &mut dyn FnMut(&[u8], &[u8])| head.each(|_, name, value| take(name, value));
         let field = |name: &[u8]| joined(name, |take| sent.each(take));

@@ -13,7 +13,7 @@ pub(in crate::proxy::exchange) enum CacheLookup {
     Hit(Box<StoredAnswer>),
     /// Nothing usable is stored, and the client accepts only a stored answer (`only-if-cached`).
     Absent,
-    /// No answer yet: decide the request again. It is looked up again if it waited for a fetch, else it goes to its origin.
+    /// No answer yet: decide the request again. After a wait for a fetch, the next step is another lookup; otherwise the origin.
     Again,
 }
 
@@ -26,7 +26,7 @@ impl Exchange<'_> {
         let max_wait = self.settings.pace.max_wait.min(request.prefer_wait.unwrap_or(Duration::MAX));
         let Some(cached) = &mut self.cached else { return CacheLookup::Absent };
         let is_whole = request.method == "GET" && cached.wanted.range.is_none();
-        // A fetch brings what others ask for when it ends, which may be long after they could have a part from the site.
+        // A fetch helps waiting requests only when it ends. A request for a part may be answered by the site long before.
         let longest = if is_whole { max_wait.clamp(LEAST, PATIENCE) } else { LEAST };
         let control = cached.wanted.control;
         loop {
@@ -75,13 +75,13 @@ impl Exchange<'_> {
         is_fresh.then_some(stored)
     }
 
-    /// `min_revisit`: stored answers count as fresh for at least that long.
+    /// The host's `min_revisit`: a stored answer counts as fresh for at least this long.
     fn fresh_at_least(&self) -> Duration {
         rules(&self.settings, self.request, self.peer).manners.min_revisit.unwrap_or_default()
     }
 }
 
-/// Shortest wait for another request's fetch, whatever the request accepts: the answer may just be being written.
+/// Minimum wait for another request's fetch, even with a shorter `max_wait`: its answer may be on the way to the disk.
 const LEAST: Duration = Duration::from_millis(250);
 /// Longest wait for another request's fetch.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -40,7 +40,7 @@ pub(super) struct CacheUse {
     pub(super) storing: Option<StoringAnswer>,
 }
 
-/// The cache's part in the answer, for the log.
+/// How the cache was involved in the answer, for the log.
 pub(in crate::proxy::exchange) struct CacheTrace {
     pub result: &'static str,
     /// Id of the fetch that the answer comes from, and its time in milliseconds since 1970.
@@ -51,7 +51,7 @@ impl CacheUse {
     /// Creates the state; `None`: there is no cache, or it does not apply to this request. Also returns whether the client
     /// accepts only a stored answer (`only-if-cached`).
     pub(super) fn of(proxy: &Proxy, request: &Request<'_>, peer: &Peer) -> (Option<Box<Self>>, bool) {
-        // robots.txt is kept elsewhere.
+        // The gate stores robots.txt itself.
         let Some(cache) = proxy.cache.as_ref().filter(|_| !request.reads_robots()) else { return (None, false) };
         let wanted = Wanted::read(|take| request.head.each_passed(take));
         let only_stored = wanted.control.only_if_cached;
@@ -88,8 +88,8 @@ impl CacheUse {
         self.claim.is_some()
     }
 
-    /// The reason for Cache-Status (RFC 9211 §2.2). `found`: the stored answer that cannot be used as it is. `at_least`: how
-    /// long an answer counts as fresh at least.
+    /// The reason for Cache-Status (RFC 9211 §2.2). `found`: the stored answer that cannot be used as it is.
+    /// `at_least`: minimum time for which a stored answer counts as fresh.
     fn why_forwarded(&self, found: Option<&StoredAnswer>, at_least: Duration) -> &'static str {
         let is_fresh =
             |found: &StoredAnswer| found.head.is_fresh_for(&CacheControl::default(), at_least, SystemTime::now());

@@ -136,7 +136,7 @@ impl Flow {
     }
 }
 
-/// Frames or chunks passed in one poll: more than an HTTP/2 connection reads in one, so that they do not pile up.
+/// Frames or chunks passed on in one poll: more than an HTTP/2 connection reads in one poll, so that frames do not pile up.
 pub(super) const PIECES: u32 = 256;
 
 #[cfg(test)]
@@ -149,7 +149,7 @@ mod tests {
     use std::task::Waker;
     use std::time::Duration;
 
-    /// After how many seconds a destination that takes `bytes` a second counts as too slow.
+    /// Number of seconds until a destination that takes `bytes` a second counts as too slow.
     fn cut_after(bytes: usize) -> Option<u64> {
         let rate = MinRate { rate: 10, over: Duration::from_secs(60) };
         let (mut nothing, mut input, mut unread) = (tokio::io::empty(), Buffer::new(), Buffer::new());
@@ -166,7 +166,7 @@ mod tests {
             match flow.poll(&mut Context::from_waker(Waker::noop()), &mut from, &mut to, rate, now, |_| Ok(())) {
                 Poll::Ready(Err(FlowError::TooSlow)) if flow.is_held_up => return Some(second),
                 Poll::Ready(done) => return done.map(|()| None).unwrap(),
-                Poll::Pending => assert!(flow.at > now, "it may take more time"),
+                Poll::Pending => assert!(flow.at > now, "a flow that is not too slow has a deadline in the future"),
             }
         }
         unreachable!()

@@ -81,14 +81,14 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
         self.sending = sending;
     }
 
-    /// Ready when TLS holds back no output.
+    /// Ready when the TLS layer has written all its output.
     #[inline]
     pub fn poll_flushed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // An error shows in the next operation.
         if self.is_unflushed { Pin::new(&mut *self.io).poll_flush(cx).map(drop) } else { Poll::Ready(()) }
     }
 
-    /// Reads once. A TLS end without close_notify is an end; framing shows whether it is premature.
+    /// Reads once. Treats the end of TLS input without close_notify as a normal end; framing shows whether it is premature.
     pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self.input.poll_fill(cx, self.io) {
             Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(0)),

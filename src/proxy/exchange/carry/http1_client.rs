@@ -45,7 +45,7 @@ enum Presence {
     },
     /// The client has closed its sending half.
     HalfClosed {
-        /// A probe was sent, or must not be.
+        /// A probe was sent, or must not be sent.
         is_probed: bool,
         probes: usize,
         next: Instant,
@@ -201,7 +201,7 @@ impl<'a> Client for Http1Client<'a> {
     }
 
     fn may_skip_body(&self) -> bool {
-        // A client that waits for 100 may send its body anyway, or the next request: they cannot be told apart.
+        // After an early answer, a client that waits for 100 may send its body or its next request: these cannot be told apart.
         !self.expects_continue || self.is_received() || !self.side.input.is_empty()
     }
 
@@ -301,10 +301,10 @@ mod tests {
                 break;
             }
         }
-        assert_eq!(client.wake_at(), None, "a check in the past would be due again and again");
+        assert_eq!(client.wake_at(), None, "a check that stays due would wake the task again and again");
     }
 
-    /// Before a request, the proxy cannot send a probe.
+    /// The proxy can send no probe before it has a request.
     #[tokio::test]
     async fn half_close_before_a_request_means_the_client_has_gone() {
         for sent in [0, 10, 100_000] {

@@ -18,7 +18,7 @@ pub struct Http2 {
     pub remaining: Option<u64>,
     /// The current piece.
     current: Bytes,
-    /// Pieces received after it.
+    /// Pieces received after the current one.
     queue: ReceiveQueue,
     trailers: Option<HeaderMap>,
     fault: Option<h2::Error>,
@@ -123,7 +123,7 @@ impl BodySource for Http2 {
                 Some(Err(error)) => return Poll::Ready(Err(error.into())),
                 None => {
                     let trailers = ready!(receiving.poll_trailers(cx))?;
-                    // On a retry the trailers were already read.
+                    // On a retry, an earlier attempt may have read the trailers already: they are kept.
                     self.trailers = trailers.or(self.trailers.take());
                     return Poll::Ready(Ok(false));
                 }

@@ -4,13 +4,13 @@ use super::side::{BodySource, SideError};
 use bytes::Bytes;
 use std::task::{Context, Poll};
 
-/// As a source, this is what the current attempt has yet to send again.
+/// The kept beginning. As a [`BodySource`], it yields the kept bytes that the current attempt has not sent yet.
 #[derive(Default)]
 pub struct Replay {
     kept: Vec<u8>,
     /// Bytes of `kept` that the current attempt has sent.
     sent: usize,
-    /// The body is too long, or needs no other attempt.
+    /// No more bytes are kept: the body is too long, or no other attempt follows.
     is_over: bool,
 }
 
@@ -21,7 +21,7 @@ impl Replay {
         !self.is_over
     }
 
-    /// Keeps a piece that is about to be sent, after all that was sent again.
+    /// Keeps a new piece that is about to be sent. All kept bytes must have been sent before.
     pub fn keep(&mut self, piece: &[u8]) {
         if self.is_over || self.kept.len() + piece.len() > MAX_REPLAY {
             return self.end();
@@ -30,7 +30,7 @@ impl Replay {
         self.sent = self.kept.len();
     }
 
-    /// No other attempt follows.
+    /// Stops keeping bytes, because no other attempt follows.
     pub fn end(&mut self) {
         self.is_over = true;
         if self.bytes().is_empty() {
@@ -71,7 +71,7 @@ mod tests {
         let mut replay = Replay::default();
         assert!(replay.begin() && replay.bytes().is_empty());
         replay.keep(b"abc");
-        assert!(replay.bytes().is_empty(), "this attempt has it");
+        assert!(replay.bytes().is_empty(), "the current attempt has sent the piece");
         assert!(replay.begin());
         replay.consume(2);
         assert!(replay.begin());

@@ -110,7 +110,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                 if !self.is_still_read() {
                     return Poll::Ready(done);
                 }
-                // The site has done its work: others need not wait for the client.
+                // The site has answered, so the slot goes to another request while the client still sends its body.
                 if let Some(permit) = self.exchange.permit.as_mut().filter(|permit| permit.has_turn()) {
                     permit.pass_on();
                 }
@@ -137,7 +137,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             if self.window_ends().is_some_and(|at| at <= self.now) {
                 let has_stalled = self.has_stalled();
                 if let Some(permit) = self.exchange.permit.as_mut().filter(|_| has_stalled) {
-                    // The client may go on later; the slot goes to another request.
+                    // The exchange continues without its slot, which goes to another request.
                     permit.pass_on();
                 }
                 self.window = (self.now, self.up.moved + self.down.moved);
@@ -150,7 +150,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         self.up.is_done || self.send_stopped.is_some()
     }
 
-    /// Whether the origin has all that it needs for now.
+    /// Whether the origin must act next: it has the whole request, or all that it gets before its 100.
     fn is_origins_turn(&self) -> bool {
         self.is_sent() || self.awaits_continue && !self.up.is_held_up
     }
@@ -252,7 +252,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                 }
                 Poll::Ready(Ok(Err(error))) => return Poll::Ready(Err(CarryError::Rejected(error))),
                 Poll::Ready(Err(fault)) => {
-                    // A write error says more than an early end.
+                    // An error from sending the request explains more than an early end of the answer.
                     let send_stopped = self.send_stopped.take().flatten().filter(|_| matches!(fault, SideError::Ended));
                     return Poll::Ready(Err(CarryError::Origin(send_stopped.unwrap_or(fault))));
                 }
