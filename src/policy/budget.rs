@@ -116,7 +116,7 @@ impl Spent {
         if self.ends == ends { self } else { Self { ends, ..Self::default() } }
     }
 
-    /// The greater amount of requests and of bytes, if `other` is of the same period.
+    /// The greater number of requests and of bytes, or `self` if `other` is of another period.
     #[must_use]
     pub fn or_more(self, other: Self) -> Self {
         let other = other.in_period(self.ends);
@@ -183,8 +183,8 @@ mod tests {
     #[test]
     fn clock_set_back_does_not_renew_the_budget() {
         let hourly = Budget { requests: Some(2), bytes: None, ..of(Period::Hour) };
-        assert_eq!(go(hourly, &[3600, 3601, 3599, 0, 3600, 7199, 7200]), "++----+", "the period goes on until its end");
-        assert_eq!(go(hourly, &[36_000, 36_001, 0, 3600, 7199, 7200]), "++---+", "or until the end of the next period");
+        assert_eq!(go(hourly, &[3600, 3601, 3599, 0, 3600, 7199, 7200]), "++----+", "the period lasts until its end");
+        assert_eq!(go(hourly, &[36_000, 36_001, 0, 3600, 7199, 7200]), "++---+", "or to the end of the next one");
         let spent = Spent { ends: 7200, requests: 9, bytes: 9 };
         assert_eq!(spent.at(Period::Hour, at(10)).left(at(10)), Duration::from_secs(7190));
     }

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
-/// The client that a request counts for in the round robin: a hash of the user name or address. Clients with the same number count as one.
+/// The client that a request counts for in the round robin: a hash of the user name or address. Clients with the same hash count as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 

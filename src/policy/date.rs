@@ -18,7 +18,7 @@ pub(super) fn http_date(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(text).ok().or_else(as_meant)
 }
 
-/// Formats an HTTP date. A time that HTTP dates cannot express becomes 1970, as a clock may be arbitrarily wrong.
+/// Formats an HTTP date. A time that HTTP dates cannot express, as after a clock error, becomes the start of 1970.
 pub fn shown_http_date(at: SystemTime) -> String {
     let seconds = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let seconds = if seconds < YEAR_10000 { seconds } else { 0 };

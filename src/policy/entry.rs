@@ -28,7 +28,7 @@ pub struct SiteAnswer {
     pub access: Access,
     /// HTTP status of the last response in the chain of redirects.
     pub status: u16,
-    /// Set if this is the second answer, because the first one rejected our request as malformed.
+    /// The first answer, if it rejected our request as malformed, so that this is the second answer.
     pub asked_again: Option<AskedAgain>,
     /// Whether the answer is from another host, to which this host redirects.
     pub is_foreign: bool,
@@ -89,7 +89,7 @@ impl Validators {
         [self.etag(), self.last_modified()].map(|value| value.map(str::as_bytes))
     }
 
-    /// Whether a 304 with the validators `said` can be about the file with these validators.
+    /// Whether a 304 with the validators `said` may confirm the file with these validators.
     pub fn are_confirmed_by(&self, said: &Self) -> bool {
         entity_tag::is_confirmed(self.both(), said.both())
     }
@@ -137,8 +137,8 @@ impl Entry {
         Some(&answer.validators).filter(|validators| validators.0.is_some())
     }
 
-    /// The entry after a 304: the same file, with the lifetime that `freshness` computes from the old one. `None`: the 304 is not about the
-    /// copy.
+    /// The entry after a 304: the same file, with the lifetime that `freshness` computes from the old one. `None`: the 304 does not
+    /// confirm the copy.
     pub fn confirmed(&self, validators: &Validators, freshness: impl FnOnce(Duration) -> Freshness) -> Option<Self> {
         let own = self.conditions().filter(|own| own.are_confirmed_by(validators))?;
         // A 304 may omit unchanged fields (RFC 9110 §15.4.5, RFC 9111 §3.2).
@@ -186,7 +186,7 @@ impl Entry {
         self
     }
 
-    /// The entry, with the wait after a failure ended.
+    /// The entry without the wait after a failure.
     #[must_use]
     pub fn due(&self, now: SystemTime) -> Self {
         let mut due = self.clone();
@@ -211,7 +211,7 @@ impl Entry {
         let failing = self.trouble.is_some();
         let state = match answer.access {
             Access::Rules(_) | Access::Reservations(_) | Access::Licenses(_) => answer.freshness.state(failing, now),
-            // An outdated answer that there is no file must not be used while fetches fail, as there may be a file now.
+            // While fetches fail, an outdated answer "no file" must not be used, as the site may have a file now.
             Access::Missing if failing && now >= answer.freshness.expires_at() => CopyState::Unusable,
             Access::Missing => answer.freshness.state(false, now),
         };
@@ -269,12 +269,12 @@ impl Entry {
 }
 
 impl Trouble {
-    /// Whether the failures have lasted for as long as a good copy would have been used.
+    /// Whether the failures have lasted for [`LAST_GOOD_USE`], the time for which a copy may be used while robots.txt is unreachable.
     pub fn is_long(&self, now: SystemTime) -> bool {
         now.duration_since(self.since).is_ok_and(|lasted| lasted >= LAST_GOOD_USE)
     }
 
-    /// The remaining wait after a failure. A retry time further away than any failure could set comes from a clock that was ahead, and is
+    /// The remaining wait after a failure. A retry time further away than any failure sets comes from a clock that was ahead, and is
     /// ignored.
     pub fn left_alone_for(&self, now: SystemTime) -> Option<Duration> {
         self.retry_at.duration_since(now).ok().filter(|wait| !wait.is_zero() && *wait <= RETRY_MAX)

@@ -26,7 +26,7 @@ pub struct Explanation {
     pub detail: String,
     /// The line of robots.txt that decided, if one did: a rule or a usage preference.
     pub line: Option<LineEvidence>,
-    /// For an allowed URL: the preferences in robots.txt that refuse a use, each with the use, which need not be declared.
+    /// The preferences in robots.txt that refuse any use of an allowed URL, each with the refused use, even if it is not declared.
     pub preferences: Vec<(LineEvidence, Box<str>)>,
     /// The entry of tdmrep.json or of the licence file that decided, if one did.
     pub reservation: Option<EntryEvidence>,
@@ -51,7 +51,7 @@ pub struct SiteFileState {
     pub url: String,
     /// HTTP status of the answer. `None`: there is no usable answer.
     pub status: Option<u16>,
-    /// Set if the first answer rejected our request as malformed.
+    /// The first answer, if it rejected our request as malformed and a second one followed.
     pub asked_again: Option<AskedAgain>,
     /// The access that the file gives: `rules`, `allow-all` or `disallow-all` for robots.txt; `entries`, `none` or `unknown` for the other
     /// files.
@@ -84,7 +84,7 @@ impl SiteFileState {
         Some(match (*access, status) {
             ("unknown", None) => format!("{url} is not known, and reserves nothing: {why}"),
             ("unknown", Some(_)) => format!("{url} is not understood, and reserves nothing: {why}"),
-            _ => format!("{url} is not understood in part: {why}"),
+            _ => format!("{url} is partly not understood: {why}"),
         })
     }
 }
@@ -256,7 +256,7 @@ pub fn site_file(entry: &Entry, url: String, now: SystemTime) -> SiteFileState {
     }
 }
 
-/// Most preferences that are listed, as people will not read more.
+/// Maximum number of listed preferences.
 const MOST_PREFERENCES: usize = 20;
 const DISALLOWED: &str = "it may not be fetched: robots.txt or the configuration disallows it";
 /// The slug of the reason if a file has not been fetched.

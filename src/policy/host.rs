@@ -53,7 +53,7 @@ impl Host {
         }
         let mut name = Arc::<str>::from(str::from_utf8(bare).ok()?);
         if upper {
-            Arc::get_mut(&mut name).expect("made two lines above").make_ascii_lowercase();
+            Arc::get_mut(&mut name).expect("the new name has no other reference").make_ascii_lowercase();
         }
         Some(Self::Name(name))
     }

@@ -111,7 +111,7 @@ mod tests {
     fn an_address_matches_itself_in_any_spelling() {
         assert!(matches("127.1", "127.0.0.1"));
         assert!(matches("[::1]", "0:0:0:0:0:0:0:1"));
-        assert!(!matches("127.0.0.1", "::ffff:127.0.0.1"), "the address guard judges the dialled address");
+        assert!(!matches("127.0.0.1", "::ffff:127.0.0.1"), "an IPv4-mapped address is another host");
     }
 
     #[test]

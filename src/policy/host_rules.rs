@@ -74,7 +74,7 @@ impl HostRules {
         }
     }
 
-    /// Replaces the configured tokens and purposes by the given ones; an empty list changes nothing.
+    /// Replaces the configured tokens and purposes; an empty argument keeps the configured ones.
     #[must_use]
     pub fn asked_for(mut self, product_tokens: &[ProductToken], purposes: &[Purpose]) -> Self {
         if !product_tokens.is_empty() {
@@ -86,13 +86,13 @@ impl HostRules {
         self
     }
 
-    /// The crawlers for which to read robots.txt: a group matches if it names any of them. Uses the tokens configured for the host, else
-    /// for the client, else for everybody, else those in the User-Agent. Empty: the rules for `*` apply.
+    /// The product tokens for which to read robots.txt: a group matches if it names any of them. The tokens are configured for the host,
+    /// else for the client, else for everybody, else taken from the User-Agent. Empty: the rules for `*` apply.
     pub fn product_tokens<'a>(&'a self, request: &Request<'a>) -> Cow<'a, [ProductToken]> {
         let clients = Some(request.product_tokens).filter(|tokens| !tokens.is_empty());
         let configured = self.product_tokens.as_deref().or(clients).unwrap_or(&self.options.product_tokens);
         if configured.is_empty() {
-            // Uses the User-Agent that is sent to the site.
+            // Reads the User-Agent that the site receives.
             return match &self.options.user_agent {
                 Some(agent) => Cow::Owned(ProductToken::from_user_agent(agent.as_bytes())),
                 None => Cow::Borrowed(request.agent_tokens),

@@ -91,7 +91,7 @@ pub fn challenge<V: AsRef<[u8]>>(field: impl Fn(&'static str) -> Option<V>) -> O
 /// The fields by which Cloudflare and AWS WAF mark challenges, whatever the status.
 const CHALLENGES: [(&str, &str); 3] =
     [("cf-mitigated", "challenge"), ("x-amzn-waf-action", "challenge"), ("x-amzn-waf-action", "captcha")];
-/// Least gap. Ensures that requests start one at a time even before the first answer.
+/// Minimum gap, so that requests start one at a time even before the first answer.
 const LEAST_GAP: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

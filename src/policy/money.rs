@@ -41,7 +41,7 @@ impl Currency {
     }
 
     pub fn as_str(&self) -> &str {
-        str::from_utf8(&self.0).expect("they are letters")
+        str::from_utf8(&self.0).expect("a currency code is ASCII")
     }
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Money {
         let (whole, part) = (micros / 1_000_000, format!("{:06}", micros % 1_000_000));
         match part.trim_end_matches('0') {
             "" => write!(f, "{} {whole}", currency.as_str()),
-            // Prices have two decimals or more.
+            // A fraction is shown with two decimals at least.
             part => write!(f, "{} {whole}.{part:0<2}", currency.as_str()),
         }
     }

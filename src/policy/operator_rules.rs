@@ -32,7 +32,7 @@ impl PartialEq for OwnRules {
 /// The verdict of the operator's rules on a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnVerdict {
-    /// No rule matches: robots.txt decides.
+    /// No rule of the operator matches, so robots.txt decides.
     Silent,
     /// Allowed, whatever robots.txt says.
     Allow,

@@ -30,7 +30,7 @@ fn reads_as(name: &[u8], known: &[u8]) -> bool {
 /// Fields that are removed from every request.
 pub const NAMES_ANOTHER_URL: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-original-uri"];
 
-/// Fields that only the proxy may write. Their correct spelling is handled before this check.
+/// Fields that only the proxy may write, if misspelt: correctly spelt ones are handled before this check.
 const JUDGED: [&str; 3] = ["user-agent", "content-length", "transfer-encoding"];
 
 #[cfg(test)]

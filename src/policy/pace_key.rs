@@ -147,7 +147,7 @@ mod tests {
     fn key(by: KeyBy, url: &str, dialled: Option<&str>) -> String {
         let dialled = dialled.map(|address| address.parse().unwrap());
         let key = PaceKey::new(by, &Authority::from_url(url).unwrap(), dialled);
-        assert_eq!(PaceKey::from_text(&key.to_string()).as_ref(), Some(&key), "one text, one key");
+        assert_eq!(PaceKey::from_text(&key.to_string()).as_ref(), Some(&key), "the text is parsed to the same key");
         let group = key.of_group(Duration::from_millis(500));
         assert_eq!((PaceKey::from_text(&group.to_string()), group.of_all()), (Some(group.clone()), key.clone()));
         for other in [url, "http://example.com", "https://www.example.co.uk:81", "http://[::1]:8080"] {
@@ -207,6 +207,6 @@ mod tests {
         }
         assert_eq!(key(KeyBy::Address, "http://192.0.2.1", None), "address=192.0.2.1");
         assert_eq!(key(KeyBy::Address, "http://a.example:81", Some("2001:db8::1")), "address=[2001:db8::1]:81");
-        assert_eq!(key(KeyBy::Address, "http://a.example", None), "a.example", "not known");
+        assert_eq!(key(KeyBy::Address, "http://a.example", None), "a.example", "the dialled address is unknown");
     }
 }

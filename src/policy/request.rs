@@ -37,10 +37,10 @@ pub struct Request<'a> {
     pub prefer_wait: Option<Duration>,
     /// Whether the request is for robots.txt itself.
     pub reads_robots: bool,
-    /// Whether some hosts are closed to this client, wholly or partly, that are open to others. The client is not served a robots.txt from
-    /// another host, but sees the redirect, and may follow it if allowed.
+    /// Whether this client may not use some hosts, or parts of hosts, that others may use. Such a client is not served a robots.txt that
+    /// came from another host: it receives the redirect, which it may follow if allowed.
     pub is_confined: bool,
-    /// How to answer according to earlier answers for the page: delivered recently (`min_revisit`), or reserved.
+    /// How to answer because of an earlier answer for the page: it was delivered recently (`min_revisit`), or it reserved the page.
     pub again: Again<'a>,
     /// The highest price that the request offers to pay.
     pub promised: Option<Money>,

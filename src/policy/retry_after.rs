@@ -19,7 +19,7 @@ pub fn retry_after(fields: &[u8], date: Option<&[u8]>, now: SystemTime) -> Optio
     values.iter().filter_map(|value| read(value)).max().max(dates)
 }
 
-/// Parses delta-seconds (RFC 9111 §1.2.2). A value that overflows counts as the greatest one.
+/// Parses delta-seconds (RFC 9111 §1.2.2). A value that overflows counts as the maximum.
 pub(super) fn delta_seconds(text: &str) -> Option<Duration> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

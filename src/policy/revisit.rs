@@ -51,8 +51,8 @@ impl Visit {
         Self { at, fields: Some(Vec::new()), is_whole_anyway: false }
     }
 
-    /// Records that the whole page was delivered although the request asked for a part or for another protocol. The next such request then
-    /// counts as a request for the whole page.
+    /// Records that a request for a part or for another protocol was answered with the whole page. The next such request then counts as
+    /// a request for the whole page.
     pub fn set_whole_anyway(&mut self) {
         self.is_whole_anyway = true;
     }
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(Visit::new(now + HOUR).confirmed(Some(&before)), Visit { at: now + HOUR, ..before.clone() });
         let mut aged = before.clone();
         aged.field(b"age", b"9");
-        assert_eq!(Visit::new(now).confirmed(Some(&aged)), before, "the age counts from the 304");
+        assert_eq!(Visit::new(now).confirmed(Some(&aged)), before, "the page's age counts from the 304");
         let newer = visit(now + HOUR, &[("Date", LATER), ("Vary", "Accept"), ("Vary", "Origin")]);
         let expected = ["date", "vary", "vary", "etag"];
         let confirmed = newer.clone().confirmed(Some(&before));

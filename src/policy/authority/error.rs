@@ -20,7 +20,7 @@ pub enum AuthorityError {
     #[error("the host name has invalid characters")]
     HostCharacters,
     /// A label is empty or longer than 63 bytes, or the name is longer than 253 bytes.
-    #[error("the host name has an empty label, one of over 63 bytes, or more than 253 bytes in all")]
+    #[error("the host name has an empty label, a label over 63 bytes, or more than 253 bytes in all")]
     HostLength,
     /// The last label is a number, and the host is not an IPv4 address.
     #[error("the host is not a valid IPv4 address")]

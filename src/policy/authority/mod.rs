@@ -97,7 +97,7 @@ impl Authority {
         Self::and_target(url).map(|(authority, _)| authority)
     }
 
-    /// Parses an authority as people write it: `https://example.com:8443`. The scheme may be left out, and is then https.
+    /// Parses an authority as people write it: `https://example.com:8443`. Without a scheme, the scheme is https.
     pub fn named(text: &str) -> Result<Self, AuthorityError> {
         if text.contains("://") { Self::from_url(text) } else { Self::parse(Scheme::Https, text.as_bytes()) }
     }
@@ -116,7 +116,7 @@ impl Authority {
         Ok((authority, target))
     }
 
-    /// The same host and port with another scheme, for when it becomes known what protocol a CONNECT carries.
+    /// This authority with another scheme, for the target of a CONNECT once its protocol is known.
     pub fn with_scheme(&self, scheme: Scheme) -> Self {
         Self { scheme, ..self.clone() }
     }
@@ -154,7 +154,7 @@ impl Authority {
     pub fn url(&self, target: &str) -> String {
         let host = self.host.name().map_or(IP_MAX, str::len);
         let port = if self.is_default_port() { 0 } else { 2 + self.port.ilog10() as usize };
-        // Exact capacity, as most URLs are kept.
+        // Allocates the exact capacity, as most URLs are stored for long.
         let mut url = String::with_capacity(self.scheme.as_str().len() + 3 + host + port + target.len());
         // Writing to memory cannot fail.
         let _ = self.write_url(target, &mut url);

@@ -8,11 +8,11 @@ use crate::policy::retry_after::delta_seconds;
 /// The directives that a shared cache obeys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheControl {
-    /// Set even if the word occurs in a malformed line, as not storing is always safe.
+    /// Whether the word `no-store` occurs, even in a malformed line, as not storing is always safe.
     pub no_store: bool,
-    /// Set even by a malformed line, like `no_store`. `private` with field names counts as `private` without them (§5.2.2.7).
+    /// Whether the word `private` occurs, even in a malformed line, and even with field names (§5.2.2.7).
     pub private: bool,
-    /// Set by `no-cache`, even if the directive has field names (§5.2.2.4).
+    /// Whether there is a `no-cache`, even with field names (§5.2.2.4).
     pub no_cache: bool,
     pub public: bool,
     /// must-revalidate or proxy-revalidate.

@@ -13,7 +13,7 @@ pub struct Wanted {
     pub range: Option<ByteRange>,
     /// The value of If-Range.
     pub if_range: Option<Vec<u8>>,
-    /// Whether the request bypasses the cache, as it says `no-store` or asks for several parts.
+    /// Whether the request bypasses the cache, as it has `no-store` or asks for several ranges.
     pub is_past_caches: bool,
 }
 

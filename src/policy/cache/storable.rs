@@ -10,7 +10,7 @@ impl StoredHead {
         let control = self.control();
         let forbids = |(name, value): &(Vec<u8>, Vec<u8>)| match &**name {
             b"set-cookie" | b"set-cookie2" | b"content-range" | b"accept-signature" | b"www-authenticate" => true,
-            // Proxy-Authorization contains the user's password, which must not be written to disk; TE depends on the version of HTTP.
+            // Proxy-Authorization contains the user's password, which must not be written to disk; TE is set for one connection.
             b"vary" => value.split(|byte| *byte == b',').any(|name| {
                 let name = name.trim_ascii().to_ascii_lowercase();
                 matches!(&*name, b"*" | b"proxy-authorization" | b"te")
@@ -33,8 +33,8 @@ impl StoredHead {
 
 /// Statuses that are never stored: a part of a page, and a 304, which confirms another answer.
 const NEVER: [u16; 2] = [206, 304];
-/// Errors that are about the page. Other errors may be about one request (too long, of an odd form): if stored, they would keep the page
-/// from everybody.
+/// Errors that concern the page. Any other error may concern a single request, for example one that is too long: stored, it would hide the
+/// page from all clients.
 const ERRORS: [u16; 3] = [404, 410, 451];
 /// Most bytes of fields.
 const MOST_FIELDS: usize = 64 * 1024;

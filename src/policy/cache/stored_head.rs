@@ -95,7 +95,7 @@ impl StoredHead {
         news.selected_for(field)
     }
 
-    /// Whether a 304 with this ETag and Last-Modified can be about this answer: a 304 stands for a 200 (RFC 9110 §13.1).
+    /// Whether a 304 with this ETag and Last-Modified may confirm this answer, which must be a 200 (RFC 9110 §13.1).
     pub fn is_confirmed_by(&self, etag: Option<&[u8]>, modified: Option<&[u8]>) -> bool {
         let own = [self.value(b"etag"), self.value(b"last-modified")];
         self.status == 200 && entity_tag::is_confirmed(own, [etag, modified])
@@ -162,7 +162,8 @@ impl StoredHead {
         is_strong && modified == Some(validator)
     }
 
-    /// The conditions that ask the site whether the answer is current (§4.3.1); empty if a 304 could not confirm the answer.
+    /// The conditions that ask the site whether the answer is current (§4.3.1). Empty without a validator, or if the answer is not a
+    /// 200.
     pub fn conditions(&self) -> Vec<(&'static str, Vec<u8>)> {
         let of = |name: &[u8]| self.value(name).filter(|_| self.status == 200).map(<[u8]>::to_vec);
         let tag = of(b"etag").map(|tag| ("If-None-Match", tag));
@@ -461,7 +462,11 @@ pub(super) mod tests {
         assert_eq!(values("link"), [b"<z>"]);
         assert_eq!(values("x-robots-tag"), [b"noindex"]);
         assert_eq!((values("content-type"), values("x-kept")), (vec![b"text/html".to_vec()], vec![b"1".to_vec()]));
-        assert_eq!(values("date"), [b"Sun, 06 Nov 1994 12:01:40 GMT"], "the time of the 304, which has no Date");
+        assert_eq!(
+            values("date"),
+            [b"Sun, 06 Nov 1994 12:01:40 GMT"],
+            "without a Date, a 304 counts as sent when received"
+        );
         assert_eq!(confirmed.age(at(100)), Some(Duration::from_secs(3)));
         assert_eq!(confirmed.fetch, stored.fetch);
     }

@@ -8,7 +8,7 @@ use crate::policy::{Entry, Refusal, SiteFile};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     pub ruling: Ruling,
-    /// The gap between two starts, whatever the ruling. `None`: no gap is known.
+    /// The gap between two starts, for any ruling. `None`: no gap is known.
     pub crawl_delay: Option<Duration>,
     /// The files to fetch again in the background.
     pub refresh: Vec<SiteFile>,

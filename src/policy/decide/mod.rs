@@ -19,7 +19,7 @@
 //!
 //! // No rule matches this path as it is sent, but nginx serves `/private/x` for it.
 //! let decision = decide(&known, &rules, &Request::new(&authority, b"/a/..%2Fprivate/x"), now);
-//! let Ruling::Refuse(why) = decision.ruling else { panic!("it is allowed") };
+//! let Ruling::Refuse(why) = decision.ruling else { panic!("the request is allowed") };
 //! let evidence = "line 2, `Disallow: /private/`, which matches `/private/x`";
 //! assert!(why.to_string().starts_with(&format!("https://example.com/robots.txt disallows this URL for FooBot: {evidence}")));
 //! assert_eq!(decision.crawl_delay, Some(Duration::from_secs(2)));
@@ -93,7 +93,7 @@ pub fn may_fetch(file: SiteFile, robots: &Entry, rules: &HostRules, request: &Re
     at != *request.authority || !matches!(judge_file(robots, rules, &request, now), Ruling::Refuse(_))
 }
 
-/// Decides by the licence file on a page whose answer has linked to that file.
+/// Decides on a page by the licence file that the page's answer has linked to.
 pub fn judge_linked(
     robots: &Entry,
     license: &Entry,
@@ -119,7 +119,7 @@ fn place<'a>(file: SiteFile, robots: &'a Entry, authority: &Authority) -> Option
 impl Case<'_> {
     fn by_robots(&mut self, entry: &Entry) -> Decision {
         let rules = self.rules;
-        // The operator's rules come first, as judging the file may spend the budget.
+        // The operator's rules are judged first, as judging robots.txt may spend the budget of steps.
         let own = rules.own_rules.as_ref().map(|own| own.judge_within(&mut self.path));
         let robots = entry.robots_txt().filter(|_| rules.robots != RobotsOverride::Ignore);
         let file = robots.map(|robots| robots.rules_within(&self.tokens, &mut self.path.budget));
@@ -153,7 +153,7 @@ impl Case<'_> {
     fn by_entries(&mut self, mut decision: Decision, robots: &Entry, file: SiteFile, known: &Entry) -> Decision {
         let Self { rules, request, now, .. } = *self;
         let Some((at, target)) = place(file, robots, request.authority) else { return decision };
-        // A file cannot reserve itself: nobody could read it then.
+        // A file cannot reserve itself, as nobody could then read it.
         if at == *request.authority && target.as_bytes() == request.target {
             return decision;
         }
@@ -187,12 +187,12 @@ impl Case<'_> {
         decision
     }
 
-    /// The ruling on a refusal by a source that has this mode.
+    /// The ruling for a refusal: reported or enforced, by the mode of the source that refuses.
     fn refusing(&self, why: Box<Refusal>, mode: RobotsOverride) -> Ruling {
         if self.is_reported(mode) { Ruling::Report(why) } else { Ruling::Refuse(why) }
     }
 
-    /// Whether refusals by a source that has this mode are only reported.
+    /// Whether the refusals of a source with this mode are only reported.
     fn is_reported(&self, mode: RobotsOverride) -> bool {
         self.rules.options.report_only || mode == RobotsOverride::Report
     }

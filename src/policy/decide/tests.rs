@@ -125,7 +125,7 @@ fn robots_txt_itself_is_always_allowed() {
     assert_eq!(
         ask(&file(), "/robots.txt", Duration::ZERO),
         allow(Some(2), false),
-        "with its delay, like any other URL"
+        "the delay of robots.txt applies, as to any other URL"
     );
 }
 
@@ -204,8 +204,12 @@ fn stale_copy_decides_for_one_day() {
 #[test]
 fn copy_stays_in_force_for_30_days_of_failed_refreshes() {
     let failed = fail(&file(), HOUR);
-    assert_eq!(ask(&failed, "/public", HOUR), allow(Some(2), false), "waits after a failure");
-    assert_eq!(ask(&failed, "/public", HOUR + Duration::from_secs(60)), allow(Some(2), true), "fetched again");
+    assert_eq!(ask(&failed, "/public", HOUR), allow(Some(2), false), "no fetch during the wait after a failure");
+    assert_eq!(
+        ask(&failed, "/public", HOUR + Duration::from_secs(60)),
+        allow(Some(2), true),
+        "the file is fetched again after the wait"
+    );
     assert_eq!(ask(&failed, "/private", DAY * 29), refuse(Some((2, "/private")), true));
     assert_eq!(ask(&failed, "/public", DAY * 30), Said::Fetch);
     let failed = fail(&failed, DAY * 30);
@@ -333,7 +337,7 @@ fn a_preference_disallows_for_a_declared_purpose_only() {
     let Said::Refuse { why, .. } = ask("/private", &purposes) else { panic!("a rule says no") };
     assert_eq!(why.slug(), "robots-disallowed", "the rule decides before the preference");
     let Said::Refuse { why, .. } = ask("/art/..%2Fprivate/l.xml", &purposes) else { panic!("a rule says no") };
-    assert_eq!(why.slug(), "robots-disallowed", "for each form of the path");
+    assert_eq!(why.slug(), "robots-disallowed", "a rule for any form of the path decides before the preference");
     let rules = rules(PolicyOptions { purposes: purposes.to_vec(), ..PolicyOptions::default() });
     for (target, is_allowed) in [("/art/l.xml", true), ("/art/..%2Fprivate/l.xml", false)] {
         let (at, now) = (example(), midnight());
@@ -517,7 +521,7 @@ fn many_groups_for_one_crawler_stay_within_the_step_budget() {
                 other => panic!("{other:?}"),
             }
             let has_pace = piece.contains("delay") || piece.contains("rate");
-            assert_eq!(crawl_delay.is_some(), has_pace, "the pace is known nevertheless");
+            assert_eq!(crawl_delay.is_some(), has_pace, "the pace is known even if the rules are too complex");
             crate::robots::steps_of(|| _ = asked("/[y]"))
         });
         assert!(steps[0] < 50_000, "{piece} {steps:?}");
@@ -528,7 +532,7 @@ fn many_groups_for_one_crawler_stay_within_the_step_budget() {
 /// The budget, and room for comparisons of names, which tests count in addition.
 const MOST_STEPS: u64 = crate::robots::budget::StepBudget::STEPS as u64 + 5_000;
 
-/// For each source of rules, its number of patterns that nearly match the path.
+/// The number of patterns in each source of rules that nearly match the path.
 #[derive(Debug, Clone, Copy, Default)]
 struct Dear {
     own: usize,

@@ -77,7 +77,7 @@ impl CacheFields {
         let Self { control, expires, age, .. } = self;
         let stated = match control.no_cache || control.no_store {
             true => Some(Duration::ZERO),
-            // s-maxage goes before max-age: politely is a shared cache (§5.2.2.10).
+            // s-maxage overrides max-age, as politely is a shared cache (§5.2.2.10).
             false => control.s_maxage.or(control.max_age),
         };
         let stated = stated.or_else(|| Some(self.until(expires.as_deref()?, now)));
@@ -111,7 +111,7 @@ impl Freshness {
         (self.validated_at()..self.expires_at()).contains(&now)
     }
 
-    /// The freshness lifetime of the copy when it was validated.
+    /// The copy's freshness lifetime, counted from its validation.
     pub fn lifetime(&self) -> Duration {
         Duration::from_millis(self.expires.saturating_sub(self.validated))
     }

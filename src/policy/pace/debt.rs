@@ -11,7 +11,7 @@ impl<W> Schedule<W> {
         self.last.hold.filter(|hold| is_open && *hold > now)
     }
 
-    /// The longest gap in force: of the last starts, of the next waiting request, or of the backoff.
+    /// The longest gap in force: the gap owed by the last starts, the gap of the next waiting request, or the backoff.
     pub fn longest_gap(&self) -> Duration {
         let head = self.wait_queue.as_ref().and_then(|wait_queue| wait_queue.head());
         let head = head.map_or(Duration::ZERO, |head| head.gap(self.observed.latency));
@@ -28,8 +28,8 @@ impl<W> Schedule<W> {
         self.owed_until().filter(|until| *until > now)
     }
 
-    /// Starts nothing before `until`, and adopts the backoff and refusals: the host asked for time in answer to a request of another of its
-    /// schedules.
+    /// Holds all starts until `until`, and adopts the backoff and refusals: the host asked for time when it answered a request of another
+    /// schedule.
     pub fn hold(&mut self, until: Instant, Observed { backoff, refusals, .. }: Observed) {
         self.last.hold = self.last.hold.max(Some(until));
         self.observed.backoff = self.observed.backoff.max(backoff);

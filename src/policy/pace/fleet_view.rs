@@ -34,9 +34,9 @@ impl<W> Schedule<W> {
         self.wait_queue.is_some() && matches!(self.source, TurnSource::Fleet { has_turn: false, .. })
     }
 
-    /// Estimates how many instances or processes want the key, including this one: each has reserved one start, and `newest` is the latest
-    /// of these. Counts the gaps up to `newest`, from the last start or at most one gap ago: before that, nobody wanted the host, or this
-    /// instance could not ask.
+    /// Estimates how many instances or processes want the key, including this one. Each of them has reserved one start, a gap apart, so the
+    /// estimate is the number of gaps from the last start to the newest reserved one. A last start more than one gap ago counts as one gap
+    /// ago, as the key was not in demand in between, or this instance could not ask.
     pub fn rivals(&self, newest: Instant, gap: Duration, now: Instant) -> u32 {
         let last = self.last.last_start.unwrap_or(now).min(now);
         let since = now.checked_sub(gap).map_or(last, |before| last.max(before));

@@ -80,7 +80,7 @@ impl GapInputs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LastStarts {
     pub last_start: Option<Instant>,
-    /// The newest first fetch of a robots.txt: other first fetches keep their distance from it, but requests do not.
+    /// The newest first fetch of a robots.txt: first fetches keep their distance from it, but requests do not.
     pub last_fetch: Option<Instant>,
     /// The instant before which nothing starts, as the origin asked for time, or as an earlier process owed a gap.
     pub hold: Option<Instant>,

@@ -61,10 +61,10 @@ pub struct Schedule<W = ()> {
     /// Number of the newest start at the last raise of the backoff. Requests that were in flight then do not change the backoff again:
     /// their refusals count as one, and their successes do not count.
     raised_at: u64,
-    /// Number of the newest start of whose request the outcome is known.
+    /// Number of the newest start whose request has a known outcome.
     learned: u64,
     breaker: Option<Breaker>,
-    /// The limit of the last breaker: the number of refusals that pause the host, also for requests without a breaker.
+    /// The number of refusals that pauses the host, set by the last request with a breaker, but in force for all requests.
     pauses_after: Option<NonZeroU32>,
     /// The longest gap still owed, and its end: the key's debt, and the base of a backoff.
     longest: Option<(SlotRequest, Instant)>,
@@ -129,7 +129,7 @@ impl<W> Schedule<W> {
             return Turn::Refuse(self.wait_refusal(now, retry_after));
         }
         let least = if asks { source::ASKING } else { ARRIVAL };
-        // A request that may not wait may still ask the fleet, as the starts of other instances decide the answer.
+        // A request that may not wait still asks the fleet, as only the starts of other instances show whether it has to wait.
         let max_wait = if terms.queue == 0 { Duration::ZERO } else { terms.max_wait.min(terms::FAR) };
         let patience = (!terms.is_renewal).then(|| max_wait.max(least));
         let wait_queue = self.wait_queue.get_or_insert_default();
@@ -196,7 +196,7 @@ impl<W> Schedule<W> {
     pub fn dry_run(&mut self, now: Instant, client: ClientId, terms: &Terms) -> Duration {
         let at = self.forecast(now, client, terms);
         let wait = at.duration_since(now);
-        // Only renewals of robots.txt wait in the queue then: a dry run must not delay these real requests.
+        // In report mode only renewals of robots.txt wait in the queue. A dry run must not delay these real requests.
         if wait <= terms.max_wait && self.wait_queue.is_none() {
             self.owe_gap(at, SlotRequest::from(terms));
             self.starts += 1;

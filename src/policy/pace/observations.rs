@@ -47,7 +47,7 @@ mod tests {
             (300, true, 300),
         ] {
             schedule.answered(Duration::from_millis(after), is_good);
-            assert_eq!(schedule.observed().latency, Duration::from_millis(latency), "after one of {after} ms");
+            assert_eq!(schedule.observed().latency, Duration::from_millis(latency), "after an answer in {after} ms");
         }
     }
 }

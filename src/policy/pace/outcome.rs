@@ -20,7 +20,7 @@ impl<W> Schedule<W> {
         is_gone && self.pending.take_if(|pending| *pending == slot.number).is_some()
     }
 
-    /// The observations of answers so far.
+    /// The observations of the answers received so far.
     pub fn observed(&self) -> Observed {
         self.observed
     }
@@ -36,7 +36,7 @@ impl<W> Schedule<W> {
         self.pushed_back();
     }
 
-    /// Stops counting a continuing request as in flight.
+    /// Stops counting a request as in flight, although it continues.
     pub fn pass_on(&mut self, slot: &mut Slot) {
         self.in_flight -= u32::from(slot.is_in_flight);
         (slot.is_in_flight, slot.is_exclusive) = (false, false);
@@ -52,7 +52,7 @@ impl<W> Schedule<W> {
 
     /// Applies an outcome before the request ends. The slot is later returned with [`Failure`](PaceOutcome::Failure), without effect.
     pub fn learn(&mut self, now: impl Fn() -> Instant, slot: &Slot, outcome: PaceOutcome) {
-        // Forecasts counted on a success.
+        // Until now, forecasts assumed that this request would succeed and so halve the backoff.
         if self.learned < slot.number && !self.observed.backoff.is_zero() {
             self.pushed_back();
         }

@@ -97,7 +97,7 @@ impl World {
 
     fn run_until(&mut self, end: Option<Instant>) -> Result<(), TestCaseError> {
         while let Some((at, event)) = self.next_event(end) {
-            prop_assert!(at >= self.now, "time runs forward");
+            prop_assert!(at >= self.now, "no event is in the past");
             self.now = at;
             match event {
                 Event::Arrives(i) => self.arrive(i)?,
@@ -143,7 +143,7 @@ impl World {
         self.came.insert(i, self.now);
         match self.schedule.request(self.now, ClientId(client), &terms, || i) {
             Turn::Go(slot) => {
-                prop_assert!(self.waiting.is_empty(), "nobody is overtaken");
+                prop_assert!(self.waiting.is_empty(), "a request starts at once only if no request waits");
                 self.start(i, slot)?;
             }
             Turn::Wait { ticket, until } => {
@@ -175,7 +175,7 @@ impl World {
                     break Some(at);
                 }
                 NextTurn::Idle => {
-                    prop_assert!(self.waiting.is_empty(), "nobody is lost");
+                    prop_assert!(self.waiting.is_empty(), "no waiting request is forgotten");
                     break None;
                 }
             }
@@ -185,13 +185,13 @@ impl World {
     }
 
     fn start(&mut self, i: usize, slot: Slot) -> Result<(), TestCaseError> {
-        prop_assert!(self.hold.is_none_or(|hold| self.now >= hold), "never before Retry-After");
+        prop_assert!(self.hold.is_none_or(|hold| self.now >= hold), "nothing starts before Retry-After has passed");
         let has_gap = !slot.gap.is_zero();
         self.slots.insert(i, slot);
         let client = |i: &usize| self.arrivals[*i].client;
         let has_one = self.slots.keys().any(|other| *other != i && client(other) == client(&i));
         let is_within = self.slots.len() as u32 <= self.limit(i) || !has_one && self.limit(i) > 1;
-        prop_assert!(is_within, "never more in flight than allowed, except one lent place for each client");
+        prop_assert!(is_within, "at most the allowed number is in flight, and one lent place for each client");
         if self.slots.len() as u32 > self.limit(i) {
             self.lent.insert(i);
         }
@@ -211,7 +211,7 @@ impl World {
     /// The request's head leaves.
     fn leave(&mut self, i: usize) -> Result<(), TestCaseError> {
         if let Some((last, _)) = self.heads.last() {
-            prop_assert!(self.now >= *last + self.arrivals[i].terms.gap(), "never closer than the gap");
+            prop_assert!(self.now >= *last + self.arrivals[i].terms.gap(), "requests leave at least a gap apart");
         }
         self.schedule.left(&self.slots[&i], self.now, true);
         self.heads.push((self.now, i));
@@ -251,8 +251,8 @@ impl World {
         }
         let gap = self.arrivals[i].terms.gap().max(self.schedule.backoff());
         let due = self.heads.last().map(|(last, _)| *last + gap).max(self.schedule.last.hold);
-        prop_assert!(due > Some(self.now), "a slot is free while a request waits");
-        prop_assert!(self.timer <= due, "woken in time");
+        prop_assert!(due > Some(self.now), "no slot stays free while a request waits");
+        prop_assert!(self.timer <= due, "the timer fires no later than the next start is due");
         Ok(())
     }
 
@@ -265,7 +265,7 @@ impl World {
             let arrival = &self.arrivals[*i];
             prop_assert!(*at <= self.came[i] + arrival.terms.max_wait.max(ARRIVAL));
             let before = last.insert(arrival.client, *i);
-            prop_assert!(before < Some(*i), "first come first served");
+            prop_assert!(before < Some(*i), "a client's requests start in order of arrival");
         }
         Ok(())
     }
@@ -395,7 +395,7 @@ proptest! {
     fn retry_after_is_never_too_early(arrivals in mixed(), probe in terms(), after in millis(0..10), rests: bool) {
         let probe = Terms { max_wait: Duration::ZERO, ..probe };
         let mut world = World::new(arrivals.into_iter().map(quick).collect(), rests);
-        let last = world.agenda.iter().map(|(at, _)| *at).max().expect("one arrival at least");
+        let last = world.agenda.iter().map(|(at, _)| *at).max().expect("there is at least one arrival");
         world.run_until(Some(last + after))?;
         let turn = world.schedule.request(world.now, ClientId(9), &probe, || usize::MAX);
         if let Turn::Refuse(Refused::TooLong { retry_after }) = turn {

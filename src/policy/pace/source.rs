@@ -7,7 +7,7 @@ use super::terms::SlotRequest;
 /// The source that grants starts. In each case the gap to the schedule's own last starts applies as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TurnSource {
-    /// This schedule alone.
+    /// This schedule alone grants starts.
     #[default]
     Own,
     /// The fleet: while a gap or a backoff is in force, each start is reserved.
@@ -22,12 +22,12 @@ pub enum TurnSource {
         reserved: Option<Instant>,
         shares: Shares,
     },
-    /// This schedule, only in its own part of the time, as the fleet cannot be asked.
+    /// This schedule, in its own part of the time only, as the fleet is unreachable.
     Partitioned(Phase),
 }
 
-/// The number of instances, and of the connected ones. Missing instances may continue alone, so the connected instances leave the missing
-/// ones their part of the rate.
+/// The number of all instances, and of the connected ones. A missing instance may continue alone, so the connected ones leave its part of
+/// the rate unused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
     pub instances: u32,
@@ -50,7 +50,7 @@ impl TurnSource {
         }
     }
 
-    /// The numbers by which each gap is multiplied and divided.
+    /// The factor of each gap, as numerator and denominator.
     pub(super) fn times(&self) -> (u32, u32) {
         match self {
             // A partitioned instance is slowed by its part of the time instead.
@@ -59,7 +59,7 @@ impl TurnSource {
         }
     }
 
-    /// Like [`times`](Self::times), as expected for the start of a waiting request.
+    /// Like [`times`](Self::times), but the factor that is expected when a waiting request starts.
     pub(super) fn forecast_times(&self) -> (u32, u32) {
         match self {
             Self::Own => (1, 1),
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(
             schedule.request(told, A, &terms, || "it"),
             Turn::Refuse(Refused::TooLong { retry_after: ms(5000) }),
-            "a request that would wait in vain is refused without asking"
+            "a request that would wait too long is refused without asking the fleet"
         );
     }
 

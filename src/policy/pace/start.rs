@@ -20,7 +20,7 @@ impl<W> Schedule<W> {
     /// Starts the first waiting request, of client `of` or of all.
     pub(super) fn start_first(&mut self, now: Instant, demand: SlotRequest, of: Option<ClientId>) -> NextTurn<W> {
         let first = self.wait_queue.as_mut().and_then(|wait_queue| wait_queue.pop(of));
-        let (client, waiter) = first.expect("its demand was found there");
+        let (client, waiter) = first.expect("the queue has the request that was chosen");
         self.drop_empty_queue();
         NextTurn::Start(waiter, self.start(now, demand, client))
     }
@@ -44,7 +44,7 @@ impl<W> Schedule<W> {
         Slot { number, client, is_first_fetch, before, is_shared, is_exclusive, is_in_flight, gap, group_gap }
     }
 
-    /// Stops counting a finished request.
+    /// Stops counting a finished request for its client.
     pub(super) fn let_go(&mut self, slot: &Slot) {
         if let Some(client) = slot.client
             && let Some(held) = self.held.get_mut(&client)

@@ -26,14 +26,14 @@ pub struct Terms {
     pub max_wait: Duration,
     /// How many requests may wait for the key.
     pub queue: usize,
-    /// How many requests may wait over all keys; enforced by the caller.
+    /// How many requests may wait for all keys together; enforced by the caller.
     pub max_waiting: usize,
     /// Whether this is the fetch of an unknown robots.txt: the fetch leaves its slot to the request that needs the file.
     pub first_fetch: bool,
     /// Whether this is a later fetch of robots.txt. Such a fetch waits without limit (`max_wait` and `queue` do not apply, and it takes no
     /// place from others), and goes before other requests.
     pub is_renewal: bool,
-    /// For a subresource that is exempt from the delay: the terms to use if the delay applies after all.
+    /// The terms for a subresource that is exempt from the delay, in case the delay applies after all.
     pub of_page: Option<Box<Terms>>,
 }
 
@@ -196,8 +196,8 @@ impl From<&Terms> for SlotRequest {
     }
 }
 
-/// Margin for the time that requests take to arrive: by as much, one may take longer than the next. The gap must hold for arrivals, as the
-/// origin sees these.
+/// Margin for uneven travel times: a request may arrive this much later than it would if it travelled as fast as the next one. The gap must
+/// hold between arrivals, which are all that the origin sees.
 pub const ARRIVAL: Duration = Duration::from_millis(2);
 /// A duration longer than any process runs; prevents overflow in `Instant` arithmetic.
 pub(super) const FAR: Duration = Duration::from_secs(366 * 24 * 3600);

@@ -171,7 +171,7 @@ impl<W> WaitQueue<W> {
         if greediest.waiters.len() < own + 2 {
             return false;
         }
-        let last = greediest.waiters.pop_back().expect("two or more");
+        let last = greediest.waiters.pop_back().expect("the client has two or more requests");
         self.turned_away.push((last.payload, Refused::Full { retry_after }));
         true
     }
@@ -240,14 +240,15 @@ impl<W> WaitQueue<W> {
     }
 }
 
-/// Most clients in a row that are queued before waiting guests. Guests thus delay the host's own requests little, but do not wait for ever.
+/// Maximum number of clients in a row that are queued before waiting guests. Guests thus delay the host's own requests little, but do not
+/// wait for ever.
 const LET_BY: u32 = 8;
 
 /// How long a client without a request in flight waits before it is lent a place; at most half of its patience.
 const LENT_AFTER: Duration = Duration::from_secs(10);
 
-/// The Retry-After for a computed wait. The wait is zero while the requests in flight take longer than the gap. As their end is unknown,
-/// returns the gap then, but at least a second.
+/// The Retry-After for a computed wait. If requests in flight take longer than the gap, the computed wait is zero and their end is unknown:
+/// the Retry-After is then the gap, but at least a second.
 pub(super) fn retry_after(wait: Duration, gap: Duration) -> Duration {
     if wait.is_zero() { gap.max(Duration::from_secs(1)) } else { wait }
 }

@@ -88,7 +88,7 @@ pub enum Refusal {
     EgressDenied { why: EgressReason },
     /// The client may not use this proxy.
     ClientDenied {
-        /// Whether credentials, or other credentials than those sent, would help.
+        /// Whether the client may retry with credentials, or with other credentials.
         credentials: bool,
         /// `no credentials`, `address 192.0.2.1 is not in access.clients`, …; never the credentials themselves.
         why: Box<str>,
@@ -155,7 +155,7 @@ impl Refusal {
         Self::BadRequest { detail: shortened(detail.as_ref()).into() }
     }
 
-    /// The end of the problem type (RFC 9457), and the label in logs and metrics. Stable.
+    /// Stable name of the refusal: the last part of the problem type (RFC 9457), and the label in logs and metrics.
     pub fn slug(&self) -> &'static str {
         match self {
             Self::Disallowed { .. } => "robots-disallowed",
@@ -210,7 +210,7 @@ impl Refusal {
         })
     }
 
-    /// Time until a retry makes sense, if waiting is all that is needed.
+    /// Time until a retry makes sense. `None`: waiting does not help.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::RobotsUnreachable { retry_after, .. }

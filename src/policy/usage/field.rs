@@ -17,8 +17,8 @@ pub enum UsageField {
     MetaTdm,
 }
 
-/// How to treat refusals of a declared purpose, for each place that may refuse. `Default` enforces all of them; the configuration's default
-/// only reports refusals by licence files. `M`: an `Option` in `hosts`, where `None` means as for all hosts.
+/// How to treat refusals of a declared purpose, for each source of refusals. `Default` enforces all of them; the configuration's default
+/// only reports refusals by licence files. `M`: in `hosts` an `Option`, where `None` stands for the mode of all hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(deny_unknown_fields))]
 pub struct UsageModes<M = RobotsOverride> {
@@ -85,7 +85,7 @@ impl UsageField {
 }
 
 impl UsageModes<Option<RobotsOverride>> {
-    /// These modes, completed by `before`.
+    /// These modes; each missing one is taken from `before`.
     pub fn over(self, before: UsageModes) -> UsageModes {
         UsageModes {
             content_usage: self.content_usage.unwrap_or(before.content_usage),

@@ -89,7 +89,7 @@ impl PageForm {
             let seen = PageReading::new(&mut lines, product_tokens).html(text, false);
             // A text with a zero may be in UTF-16, where the head may go on.
             has_head &= seen.has_come && memchr::memchr(0, text).is_none();
-            // To clients that run scripts, `noscript` is text, which may end elsewhere than for others, so that they see other tags.
+            // Clients that run scripts treat `noscript` as text, which may end at another place, so that they may see other tags.
             if seen.differs_with_scripts(text) {
                 steps.take(cost(text))?;
                 PageReading::new(&mut lines, product_tokens).html(text, true);
@@ -139,8 +139,8 @@ impl<'a> PageReading<'a> {
         PageReading { lines, policy: None, product_tokens }
     }
 
-    /// Reads a text as HTML. `scripts`: as a client that runs scripts. After the head, stops behind the last tag that may be about use, so
-    /// that most of most pages is not read.
+    /// Reads a text as HTML. `scripts`: as a client that runs scripts. After the head, stops after the last tag that may be about use, so
+    /// that the body of most pages is not read.
     fn html(mut self, text: &[u8], scripts: bool) -> HeadSeen {
         let (mut seen, mut tag, last) = (HeadSeen::default(), OpenTag::default(), last_tag(text));
         let emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, span: Span| {
@@ -382,7 +382,7 @@ mod tests {
         }
     }
 
-    /// If no tag after the head may be about use, the page is not read beyond the head.
+    /// A page is not read beyond its head if no later tag may be about use.
     #[test]
     fn few_bytes_after_the_head_are_read() {
         let head = "<!doctype html><head><meta name=robots content=all></head><body>";

@@ -1,6 +1,6 @@
 //! Finds out from the tags of a page whether all of its head has been received, and whether clients that run scripts see other tags. Pure.
 
-/// State of reading the tags of a page, as a client does that runs no scripts.
+/// The state of a page's tags, read as by a client that runs no scripts.
 #[derive(Default)]
 pub(super) struct HeadSeen {
     pub has_come: bool,
@@ -9,7 +9,7 @@ pub(super) struct HeadSeen {
     has_noscript: bool,
     /// Number of end tags of `noscript`.
     noscript_ends: usize,
-    // Numbers of open `template` and `noscript` elements, in which tags neither end the head nor begin the body.
+    /// Numbers of open `template` and (`noscripts`) `noscript` elements, in which tags neither end the head nor begin the body.
     templates: usize,
     noscripts: usize,
     /// Whether a doctype or `</head>` has been read, and no `<head>` since.
@@ -17,9 +17,9 @@ pub(super) struct HeadSeen {
 }
 
 impl HeadSeen {
-    /// Takes a doctype. Both tags of a head may be left out: the head then ends before the first element that does not belong in a head
-    /// (HTML, "the in head insertion mode"; Google does the same). In an explicit `<head>`, such an element counts as misplaced, and the
-    /// head goes on; likewise before the doctype, where servers print warnings.
+    /// Takes a doctype. A page may omit `<head>` and `</head>`: its head then ends before the first element that does not belong in a head
+    /// (HTML, "the in head insertion mode"; Google does the same). Such an element does not end the head inside an explicit `<head>`, where
+    /// it is misplaced, or before the doctype, where servers print warnings.
     pub fn doctype(&mut self) {
         self.is_outside = true;
     }
@@ -51,8 +51,8 @@ impl HeadSeen {
         }
     }
 
-    /// Whether clients that run scripts may see other tags: to them, `noscript` is text that ends at `</noscript`. They see the same tags
-    /// if each `</noscript` is an end tag for other clients too.
+    /// Whether clients that run scripts may see other tags, as they treat `noscript` as text that ends at `</noscript`. They see the same
+    /// tags if each `</noscript` is an end tag for other clients too.
     pub fn differs_with_scripts(&self, text: &[u8]) -> bool {
         let text = self.read.and_then(|read| text.get(..read)).unwrap_or(text);
         let is_end = |at: &usize| text[*at..].get(..END.len()).is_some_and(|it| it.eq_ignore_ascii_case(END));

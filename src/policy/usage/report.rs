@@ -78,7 +78,7 @@ impl UsageReport {
         self.licenses.splice(0..0, earlier.licenses);
         self.licenses.truncate(MOST_LICENSES);
         self.rsl = earlier.rsl.or(self.rsl.take());
-        // Only the head of an answer has these, and it comes first.
+        // Only the head of an answer has these fields, and the head is read first.
         (self.price, self.charged, self.crawler_error) = (earlier.price, earlier.charged, earlier.crawler_error);
         self.malformed.splice(0..0, earlier.malformed);
     }

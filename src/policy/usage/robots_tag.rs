@@ -80,7 +80,7 @@ impl RobotsTag {
         let mut pieces = line.split(',').peekable();
         while let Some(piece) = pieces.next() {
             let mut rule = piece.trim();
-            // The piece has a crawler's name before a rule, or a rule with a value.
+            // `name:` before the rule is the name of a crawler, or of a rule with a value.
             while let Some((name, rest)) = rule.split_once(':') {
                 rule = rest.trim();
                 match name.trim().to_ascii_lowercase().as_str() {

@@ -345,7 +345,7 @@ async fn explain_shows_errors_of_tdmrep_json_and_their_effect() {
     let entry = r#"{ "location": "/art/", "tdm-reservation": 1, "tdm-policy": 7 }"#;
     let shut = "User-agent: *\nDisallow: /.well-known/\n";
     for (robots, file, code, said) in [
-        ("", Reply::text(format!("[{entry}]")), 1, "is not understood in part: entry 1: `tdm-policy` is not a URL"),
+        ("", Reply::text(format!("[{entry}]")), 1, "is partly not understood: entry 1: `tdm-policy` is not a URL"),
         ("", Reply::text("{}"), 0, "is not understood, and reserves nothing: not an array"),
         ("", Reply::status(500), 0, "is not known, and reserves nothing: status 500"),
         (shut, Reply::text(format!("[{entry}]")), 0, "is not known, and reserves nothing: it may not be fetched"),

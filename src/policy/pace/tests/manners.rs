@@ -97,7 +97,7 @@ fn quick_error_does_not_shorten_the_adaptive_gap() {
     host.answered(5000, &terms, 10, false);
     assert_eq!(host.open_at(5010, &terms), 10_000);
     host.answered(10_000, &terms, 3000, false);
-    assert_eq!(host.open_at(13_000, &terms), 20_000, "but a slow error raises the latency like any answer");
+    assert_eq!(host.open_at(13_000, &terms), 20_000, "a slow error raises the latency like any answer");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn consecutive_refusals_pause_the_host_then_one_request_is_sent() {
     }
     assert_eq!(host.ask(300, A, &terms, ""), paused(59_900, 3));
     assert_eq!(host.ask(40_000, A, &terms, ""), paused(20_200, 3));
-    // Requests that may wait for the end of the pause do. The first one starts alone, and its outcome decides about the others.
+    // Requests that may wait until the pause ends do so. The first starts alone, and its outcome decides about the others.
     host.wait(55_000, A, &terms, "probe", Some(60_200));
     host.wait(55_000, A, &terms, "next", Some(60_700));
     let probe = host.starts(60_200, "probe");

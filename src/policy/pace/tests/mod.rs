@@ -485,7 +485,7 @@ fn without_retry_after_the_backoff_doubles_from_a_longer_gap() {
     host.visit(9000, &delay(5000), refused(None));
     assert_eq!(host.open_at(9000, &delay(5000)), 19_000);
     host.visit(19_000, &delay(5000), OK);
-    assert_eq!(host.open_at(19_000, &delay(5000)), 24_000, "half of the backoff of 10 s is the gap again");
+    assert_eq!(host.open_at(19_000, &delay(5000)), 24_000, "the halved backoff of 10 s equals the gap");
 }
 
 #[test]
@@ -611,7 +611,7 @@ fn first_fetches_on_one_key_keep_the_gap() {
     host.visit(10, &delay(1000), OK);
     assert_eq!(host.open_at(10, &fetch), 110, "a first fetch keeps its distance from the request");
     host.visit(110, &fetch, OK);
-    assert_eq!(host.open_at(110, &fetch), 210, "and from the first fetch");
+    assert_eq!(host.open_at(110, &fetch), 210, "a first fetch keeps its distance from other first fetches");
     assert_eq!(host.open_at(110, &delay(1000)), 1010, "the request does not keep its distance from the fetch");
 }
 
@@ -720,7 +720,7 @@ fn debt_is_the_longest_gap_still_owed() {
     assert_eq!(host.open_at(5000, &delay(30_000)), 35_000);
     assert_eq!(host.schedule.owed(host.at(5000)), Some(host.at(35_000)));
     host.visit(30_000, &delay(1000), OK);
-    assert_eq!(host.schedule.owed(host.at(30_000)), Some(host.at(31_000)), "the longer gap is over");
+    assert_eq!(host.schedule.owed(host.at(30_000)), Some(host.at(31_000)), "the longer gap has expired");
 }
 
 #[test]
