@@ -32,7 +32,7 @@ pub struct Account {
 #[derive(Debug)]
 enum DecidedBy {
     Used([Option<Arc<Entry>>; SiteFile::COUNT]),
-    /// While the request waits. Weak, so that the entries may be evicted: the decision is made again after the wait.
+    /// The request waits. Weak references, so that the entries may be evicted: the decision is made again after the wait.
     Awaited([Weak<Entry>; SiteFile::COUNT]),
 }
 
@@ -80,7 +80,7 @@ impl Account {
     /// the charge that the answer reports; `None` without an answer.
     #[inline]
     pub fn settle(&mut self, sent: bool, bytes: u64, charged: Option<Charge>) {
-        // Ends a wait that the client broke off.
+        // Adds the time of a wait that the client broke off.
         (self.held, self.since) = (self.held(), None);
         if let Some(bill) = self.bill.take() {
             bill.settle(sent, bytes, charged);

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 /// The next step of a request.
 enum Step {
     Go(Admitted),
-    /// Undecided until a file has been fetched.
+    /// Fetch a file, without which the request cannot be decided.
     Fetch(Fetching),
     Wait(Waiting),
 }
@@ -98,7 +98,7 @@ impl Gate {
         }
     }
 
-    /// Handles a robots.txt that could not be requested for a reason on our side. In report mode the request goes anyway.
+    /// Handles a robots.txt that could not be requested for a reason on our side: refuses the request, or in report mode sends it.
     fn without_robots(&self, host: &AdmitHost<'_>, request: &Request<'_>, why: Refusal) -> Result<Admitted, Refusal> {
         let settings = self.settings.load();
         if settings.mode != Mode::Report {
@@ -130,8 +130,8 @@ impl Gate {
     }
 
     /// Takes the steps that need no wait. `waited`: time waited so far. `granted`: the slot granted by the last wait. Each step decides
-    /// again, as rules and gap may have changed. If a file has to be fetched, the granted slot is given up, and the fetch takes a slot
-    /// itself. The requests behind do the same, so their order stays.
+    /// again, as rules and gap may have changed. If a file has to be fetched, the granted slot is given up, and the fetch waits for a slot
+    /// of its own. Requests further back in the queue do the same, so the order stays.
     fn step(
         &self,
         settings: &Settings,
@@ -178,7 +178,7 @@ impl Gate {
         }
         let (queue, terms) = self.queue_and_terms(settings, rules, host, request, crawl_delay, waited);
         let is_in_burst = !Arc::ptr_eq(queue, host.queue);
-        // A reload may have changed queue or delay during the wait. Then the granted slot is given up, as it would break the new pace.
+        // If a reload has changed queue or delay during the wait, the granted slot is given up, as it would break the new pace.
         let granted = granted.filter(|permit| {
             (is_in_burst || Arc::ptr_eq(queue, permit.queue()))
                 && permit.gap() >= terms.gap()

@@ -36,7 +36,7 @@ impl Workers {
     }
 }
 
-/// Raises a panic of the awaited work again. Any other error means that the runtime is shutting down.
+/// Propagates a panic of the awaited work. Any other error means that the runtime is shutting down.
 pub(super) fn rethrown(error: JoinError) -> JoinError {
     match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),
@@ -51,7 +51,7 @@ pub(super) mod tests {
     use crate::policy::pace::ClientId;
     use futures_util::FutureExt;
 
-    /// Takes all places, each for another client.
+    /// Takes all places, each for a different client.
     pub fn all_places(workers: &Workers) -> Vec<FairPlace> {
         let takers = (1000..).map(|number| Taker::of(ClientId(number)));
         takers.map_while(|taker| workers.0.take(taker).now_or_never()).collect()

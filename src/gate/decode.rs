@@ -15,7 +15,7 @@ pub enum DecodeError {
     Damaged(&'static str),
     #[error("the {0} body asks for too large a window")]
     Window(&'static str),
-    #[error("the content coding {0:?} is not known here, and the body is not text")]
+    #[error("the content coding {0:?} is not supported, and the body is not text")]
     Unknown(Box<str>),
     #[error("more than {MAX_CODINGS} content codings")]
     TooMany,
@@ -34,7 +34,8 @@ pub fn is_coded(body: &[u8], codings: &str) -> bool {
 
 /// Decodes the body from the codings that `codings` (Content-Encoding's list) names, the last one first, to at most `limit` + 1
 /// bytes. `cut`: the encoded body was not read to its end, so an early end is not damage. `lenient`: decodes up to any damage, and also
-/// returns each intermediate result that is text, before the final one, as some clients show that. `until`: a [`thread_time`].
+/// returns each intermediate result that is text, before the final one, as some clients do not undo all codings. `until`: a
+/// [`thread_time`].
 pub(super) fn decode(
     body: &[u8],
     codings: &str,
@@ -60,13 +61,13 @@ pub(super) fn decode(
         }
         match one(&body, coding, limit, cut, lenient, until) {
             Ok(decoded) => body = decoded.into(),
-            // The last text is not encoded any further, whatever Content-Encoding says.
+            // The text found last is the final one: the codings that Content-Encoding still names were not applied.
             Err(error) if !shown.is_empty() && !matches!(error, DecodeError::Costly(_)) => return Ok(shown),
             Err(error) => return Err(error),
         }
         cut |= body.len() > limit;
     }
-    // No rule begins with these bytes: the server sends a `.gz` file without saying so.
+    // The server sends a `.gz` file without naming the coding: neither a robots.txt nor a page begins with these bytes.
     for _ in 0..MAX_CODINGS {
         if !body.starts_with(GZIP) {
             show(&body, &mut shown);
@@ -121,13 +122,13 @@ fn one(
         },
         // Some servers write a charset here, or name a coding that they have not applied.
         _ if is_text(body, cut) => return Ok(body.to_vec()),
-        // Undecoded, this would be read as a file without rules, which allows everything.
+        // An error, as the undecoded body would be read as a file without rules, which allows everything.
         other => return Err(DecodeError::Unknown(other.chars().take(MAX_NAME).collect())),
     };
     match read {
         Ok(_) => Ok(out),
         Err(_) if input.is_costly => Err(DecodeError::Costly(name)),
-        // We cut the body ourselves, and nothing else is wrong.
+        // The body ends early only because we cut it.
         Err(error) if cut && error.kind() == io::ErrorKind::UnexpectedEof => Ok(out),
         Err(_) if lenient && !out.is_empty() => Ok(out),
         Err(_) => Err(DecodeError::Damaged(name)),
@@ -221,7 +222,7 @@ fn asks_for_large_window(body: &[u8]) -> bool {
     body.first().is_some_and(|first| first & 0x7F == 0b001_0001)
 }
 
-/// Whether the body begins with a zlib header, or with its first byte if no more has come (RFC 1950 §2.2). Bare deflate seldom does.
+/// Whether the body begins with a zlib header (RFC 1950 §2.2), as bare deflate seldom does. A body of one byte is judged by that byte.
 fn is_zlib(body: &[u8]) -> bool {
     body[0] & 0x0F == 8 && body.get(1).is_none_or(|flags| u16::from_be_bytes([body[0], *flags]).is_multiple_of(31))
 }
@@ -394,7 +395,7 @@ pub(super) mod tests {
         assert_eq!(decode(vec![0xff; 100], "deflate", 1000, false), Err(DecodeError::Damaged("deflate")));
     }
 
-    /// Zlib is recognised however few bytes have come.
+    /// Zlib is recognised even by its first byte alone.
     #[test]
     fn zlib_is_recognised_by_its_header_as_deflate_or_gzip() {
         let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());

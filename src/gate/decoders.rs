@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Workers {
-    /// Decodes a whole file, or its first `limit` + 1 bytes. `cut`: the body was not read to its end.
+    /// Decodes a file, up to `limit` + 1 decoded bytes. `cut`: the body was not read to its end.
     pub(super) async fn file(
         &self,
         body: Vec<u8>,
@@ -31,13 +31,13 @@ impl Workers {
         self.in_turn(taker, move |most| page(&body, &form, most)).await.map(|read| read.lines)
     }
 
-    /// Like [`page`](Self::page), on this thread. Fails if that is not quick, or takes more than `steps` steps.
+    /// Like [`page`](Self::page), on this thread. Fails if the work is not quick, or takes more than `steps` steps.
     pub fn page_at_once(body: &[u8], form: &PageForm, steps: usize) -> Result<PageRead, DecodeError> {
         page(body, form, Work { steps, ..AT_ONCE })
     }
 
-    /// Does quick work at once, as for most bodies, and other work in its turn on a limited number of other threads. Dropping the future
-    /// ends the wait.
+    /// Does the work at once if it is quick, as for most bodies. Otherwise waits for its turn on a limited number of other threads.
+    /// Dropping the future ends the wait.
     async fn in_turn<T: Send + 'static>(
         &self,
         taker: Taker,
@@ -51,7 +51,7 @@ impl Workers {
     }
 }
 
-/// Reads a page in each way in which some client may see it, with all of its codings undone or only some.
+/// Reads a page in each way in which some client may read it: with all of its codings undone, or only some.
 fn page(body: &[u8], form: &PageForm, most: Work) -> Result<PageRead, DecodeError> {
     let texts = decode(body, &form.codings, LONGEST_HEAD, true, true, thread_time() + most.time)?;
     form.read(&texts, most.steps).ok_or(DecodeError::Ambiguous)
@@ -68,10 +68,10 @@ struct Work {
 
 /// The error for a body that has waited too long for its turn: the proxy is busy, which is not the site's fault.
 pub const DECODERS_BUSY: &str = "too many costly bodies are being decoded";
-/// The limit on another thread. Half a megabyte of rules takes a tenth of this time.
+/// The limit for work on other threads. Half a megabyte of rules takes a tenth of this time.
 const MOST: Work = Work { time: Duration::from_millis(50), steps: MOST_STEPS };
-/// The limit on a thread that serves requests. Decoding a page's head takes a small part of the time; the steps suffice to read the longest
-/// head once, which takes about 1 ms.
+/// The limit for work on a thread that serves requests. Decoding a page's head takes a small part of the time; the steps suffice to read
+/// the longest head once, which takes about 1 ms.
 const AT_ONCE: Work = Work { time: Duration::from_millis(2), steps: LONGEST_HEAD + LONGEST_HEAD / 2 };
 
 #[cfg(test)]
@@ -88,7 +88,7 @@ mod tests {
         Workers::new(Some(1)).file(body, codings.into(), 1000, false, TAKER).await
     }
 
-    /// The texts as which some client may see a page.
+    /// The texts that clients may make of a page.
     fn page(body: Vec<u8>, codings: &str) -> Result<Vec<Vec<u8>>, DecodeError> {
         decode(&body, codings, 1000, true, true, Duration::MAX)
     }
@@ -98,7 +98,7 @@ mod tests {
         Arc::new(PageForm { content_type, codings, product_tokens: Vec::new() })
     }
 
-    /// All places are taken.
+    /// All places for costly work are taken.
     #[tokio::test]
     async fn ordinary_body_does_not_wait_for_costly_ones() {
         let workers = Workers::new(Some(1));
@@ -117,9 +117,12 @@ mod tests {
             "an ordinary body is read at once"
         );
         drop(waiting);
-        assert_eq!([&costly, &long].map(Arc::strong_count), [1, 1], "dropped waits keep no bodies");
+        assert_eq!([&costly, &long].map(Arc::strong_count), [1, 1], "a dropped wait keeps no body in memory");
         drop(place);
-        assert!(read(&costly, "gzip").now_or_never().is_none(), "a free place is on another thread");
+        assert!(
+            read(&costly, "gzip").now_or_never().is_none(),
+            "costly work runs on another thread even if a place is free"
+        );
         assert!(read(&long, "").await.is_ok());
     }
 
@@ -127,7 +130,7 @@ mod tests {
     #[tokio::test]
     async fn damaged_page_is_read_up_to_the_damage_but_a_file_is_an_error() {
         let mut body = gzip_of(TEXT);
-        *body.iter_mut().rev().nth(5).expect("it has a checksum") ^= 1;
+        *body.iter_mut().rev().nth(5).expect("a gzip body ends with a checksum") ^= 1;
         assert_eq!(page(body.clone(), "gzip"), Ok(vec![TEXT.to_vec()]));
         assert_eq!(file(body, "gzip").await, Err(DecodeError::Damaged("gzip")));
     }
@@ -151,7 +154,7 @@ mod tests {
             assert_eq!(page(body, codings), Err(why));
         }
         let many = [gzip_of(b"").repeat(300), gzip_of(TEXT)].concat();
-        assert_eq!(page(many, "gzip"), Ok(vec![text]), "however many members it has");
+        assert_eq!(page(many, "gzip"), Ok(vec![text]), "the number of gzip members does not matter");
     }
 
     #[tokio::test]

@@ -78,7 +78,7 @@ impl fmt::Display for HeldFor {
     }
 }
 
-/// Counts of waits for slots since the start. Waits below 10 ms do not count: they only ask another process for the slot.
+/// Counts of waits for slots since the start. Waits below 10 ms do not count: in these, requests only ask another process for the slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldFigures {

@@ -148,7 +148,7 @@ impl Gate {
     }
 
     /// Explains why a URL may or may not be fetched. Fetches robots.txt and the other files that decide, if unknown. `refused`: why the
-    /// request is refused anyway; then nothing is fetched.
+    /// request is refused before robots.txt is consulted, if it is; then nothing is fetched.
     ///
     /// # Errors
     /// A file that decides could not be requested, for a reason on our side.
@@ -220,7 +220,7 @@ impl Gate {
             Stand::Go(permit) => permit,
             Stand::Wait(waiting) => match account.waits(self.turn(request, waiting)).await? {
                 Some(permit) => permit,
-                // Report mode has begun.
+                // A reload has switched to report mode: decide again.
                 None => return Box::pin(self.admit_connection(request, hosts, account)).await,
             },
         };
@@ -269,14 +269,14 @@ impl Gate {
     }
 }
 
-/// Dispatches messages from the fleet.
+/// Passes messages from the fleet on to the cache, the pacer and the ledger.
 async fn listen(mut messages: Messages, to: (Arc<RobotsCache>, Arc<Pacer>, Arc<Ledger>)) {
     let (robots, pacer, ledger) = to;
     let mut telling = JoinSet::new();
     while let Some(message) = messages.next().await {
         match message {
             Message::Link => {
-                // Other messages do not wait for the report to the fleet.
+                // Spawned, so that later messages do not wait for the report to the fleet.
                 let (pacer, ledger) = (pacer.clone(), ledger.clone());
                 telling.shutdown().await;
                 telling.spawn(async move { tokio::join!(pacer.link_changed(), ledger.link_changed()) });

@@ -4,13 +4,13 @@ use crate::policy::Refusal;
 use std::fmt;
 use std::time::Duration;
 
-/// The action that `enforce` mode would have taken.
+/// The action that `mode: enforce` would have taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reported {
-    /// Refused the request.
+    /// `enforce` would have refused the request.
     Refused(Box<Refusal>),
-    /// Held the request for this long.
+    /// `enforce` would have held the request for this long.
     Held(Duration),
 }
 

@@ -22,7 +22,7 @@ pub(super) fn as_served(host: &HostEntry, request: &Request<'_>, now: SystemTime
     let (answer, _) = entry.usable(now).filter(|(answer, _)| !(answer.is_foreign && request.is_confined))?;
     let (status, body) = match &answer.access {
         Access::Rules(robots) => (200, Bytes::from_owner(robots.shared_source())),
-        // A redirect that cannot be followed: there is no file, and no URL to redirect clients to.
+        // After a redirect that could not be followed, there is neither a file nor a URL to redirect clients to.
         Access::Missing if (300..400).contains(&answer.status) => (404, Bytes::new()),
         Access::Missing | Access::Reservations(_) | Access::Licenses(_) => (answer.status, Bytes::new()),
     };

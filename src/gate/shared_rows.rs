@@ -26,11 +26,11 @@ impl<K: Clone + Eq + Hash, V: Default> SharedRows<K, V> {
         self.row_unless(key, || false).expect("a row is created")
     }
 
-    /// Like [`row`](Self::row), but creates no row if `is_over` says that nothing is left to do for it; then returns `None`.
+    /// Like [`row`](Self::row), but returns `None` if there is no row and `is_over` says that the work for this key is done.
     pub fn row_unless(&self, key: &K, is_over: impl FnOnce() -> bool) -> Option<Arc<SharedRow<K, V>>> {
         let mut all = self.0.lock();
         all.get(key).and_then(Weak::upgrade).or_else(|| {
-            // Called only now, under the lock: the last holder may have finished the work just before it left.
+            // `is_over` is called under the lock, as the last holder may have finished the work just before it dropped the row.
             let value = (!is_over()).then(V::default)?;
             let row = Arc::new(SharedRow { all: self.0.clone(), key: key.clone(), value });
             all.insert(key.clone(), Arc::downgrade(&row));
@@ -38,7 +38,7 @@ impl<K: Clone + Eq + Hash, V: Default> SharedRows<K, V> {
         })
     }
 
-    /// Takes the row out of the table: the next caller gets a new row.
+    /// Takes the key's row out of the table, so that the next caller gets a new row.
     pub fn take(&self, key: &K) -> Option<Arc<SharedRow<K, V>>> {
         // Dropped after the lock is released, because dropping the last reference takes the lock.
         let row = self.0.lock().remove(key);
@@ -52,13 +52,13 @@ impl<K: Clone + Eq + Hash, V: Default> SharedRows<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V: Default> SharedRow<K, V> {
-    /// Takes this row out of the table: the next caller gets a new row.
+    /// Takes this row out of the table, so that the next caller gets a new row.
     pub fn leave(&self) {
         self.leave_if(|| true);
     }
 
-    /// Like [`leave`](Self::leave), but only if `leaves` returns true. `leaves` is called under the lock, so that nobody gets the row
-    /// meanwhile. Returns whether the row was taken out.
+    /// Like [`leave`](Self::leave), but only if `leaves` returns true; returns its result. `leaves` is called under the lock, so that
+    /// nobody gets the row meanwhile.
     pub fn leave_if(&self, leaves: impl FnOnce() -> bool) -> bool {
         let mut all = self.all.lock();
         let leaves = leaves();

@@ -5,7 +5,7 @@ use crate::policy::pace::Terms;
 use crate::policy::{Host, HostRules, Request};
 use std::time::Duration;
 
-/// The pacing terms of a request. `rules`: the client's own for this host. `crawl_delay`: from robots.txt; the operator's takes precedence.
+/// The pacing terms of a request. `rules`: the client's rules for this host, whose crawl delay overrides that of robots.txt, `crawl_delay`.
 pub(super) fn terms(
     settings: &Settings,
     rules: &HostRules,

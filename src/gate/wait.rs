@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout};
 
 impl Gate {
-    /// Waits for the end of a fetch. As soon as it is certain that the fetch gets its slot later than the request may wait,
-    /// the request is refused, with that time as Retry-After. A fetch that has its slot may take as long as its timeout.
+    /// Waits for the end of a fetch. Refuses the request as soon as the fetch is sure to get its slot later than the request
+    /// may wait, with the time of that slot as Retry-After. A fetch that has its slot may take as long as its timeout.
     pub(super) async fn wait_for_robots(
         &self,
         request: &Request<'_>,
@@ -22,7 +22,7 @@ impl Gate {
         let (max_wait, most, retry_after, max_waiting) = {
             let settings = self.settings.load();
             let terms = self.terms(request, rules(request, hosts, &settings), &settings, None, waited);
-            // At least one request may wait, whatever `max_waiting` says, or nothing would ever be fetched.
+            // Even with `max_waiting` 0 one request may wait, or nothing would ever be fetched.
             let most = terms.max_wait + settings.robots.timeout;
             (terms.max_wait, most, terms.gap().max(AWHILE), terms.max_waiting.max(1))
         };
@@ -38,7 +38,7 @@ impl Gate {
             }
             due = late => {
                 let wait = due.saturating_duration_since(Instant::now());
-                // Zero: the slot is overdue because another request's answer takes long.
+                // A wait of zero means that the slot is overdue, because another request's answer takes long.
                 let retry_after = if wait.is_zero() { retry_after } else { wait.max(AWHILE) };
                 Err(Refusal::CrawlDelay { retry_after, max_wait: Some(max_wait) })
             }
@@ -47,7 +47,7 @@ impl Gate {
         }
     }
 
-    /// Waits for a slot. `None`: report mode has begun, which holds no request.
+    /// Waits for a slot. `None`: a reload has switched to report mode, which holds no request.
     pub(super) async fn turn(&self, request: &Request<'_>, waiting: Waiting) -> Result<Option<Box<Permit>>, Refusal> {
         let (due, mut place) = (waiting.due, self.waiting.for_turn(request, waiting.queue, &waiting.terms));
         let mut reports = self.reports.subscribe();
@@ -62,8 +62,8 @@ impl Gate {
         permit
     }
 
-    /// Takes another slot for a retry under this permit, unless the first attempt never left and its slot is still valid. `address`: where
-    /// the request goes now, if the pace is kept by address.
+    /// Takes another slot for a retry under this permit, unless the first attempt never left and its slot is still valid. `address`: the
+    /// retry's address, if the pace is kept by address.
     pub async fn turn_again(
         &self,
         permit: &mut Permit,
@@ -82,12 +82,12 @@ impl Gate {
                 return Ok(());
             }
         }
-        // No burst is allowed, as the origin has asked for a pause.
+        // The retry is no longer part of a burst, or the origin has asked for a pause, which ends bursts.
         permit.again(&pages).await
     }
 
-    /// Returns when a draining proxy gives the request up: at once if its slot comes later than the drain ends, else at the end of the
-    /// drain. `due`: when its slot comes; `None`: unknown.
+    /// Returns when a draining proxy refuses the waiting request: at once if its slot comes after the end of the drain, else at the end of
+    /// the drain. `due`: when its slot comes; `None`: unknown.
     async fn drained(&self, due: Option<Instant>) -> Refusal {
         let mut drain = self.drain.subscribe();
         // The sender lives as long as the gate.
@@ -99,9 +99,9 @@ impl Gate {
     }
 }
 
-/// Retry-After while the proxy drains: time for another instance to take over.
+/// Retry-After while the proxy drains, by when another instance should have taken over.
 const DRAINING: Duration = Duration::from_secs(5);
 /// Shortest Retry-After, used if the time is unknown.
 const AWHILE: Duration = Duration::from_secs(1);
-/// Longer than any request waits.
+/// A duration longer than any request waits.
 const FAR: Duration = Duration::from_secs(366 * 24 * 3600);

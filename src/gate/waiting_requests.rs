@@ -1,5 +1,5 @@
-//! All waiting requests: bounded by `pace.max_waiting`, and shared fairly. If there is no room, the client with the most waiting requests
-//! loses its last one. The status lists them, and how long earlier ones were held.
+//! All waiting requests: their number is bounded by `pace.max_waiting`, and the places are shared fairly. If there is no room, the
+//! client with the most waiting requests loses its last one. The status lists them, and how long earlier ones were held.
 
 use super::held_request::{HeldFigures, HeldFor, HeldRequest};
 use super::pacer::PaceFigures;
@@ -75,7 +75,7 @@ impl WaitingState {
         self.now.values().filter_map(|waiter| waiter.listed.as_ref())
     }
 
-    /// How long at least one request has been waiting for a slot without a break, if long enough to count.
+    /// Time for which there has been at least one request waiting for a slot, without a break; zero if too short to count.
     fn time(&self) -> Duration {
         self.since.map(|since| since.elapsed()).filter(|time| *time >= MIN_HELD).unwrap_or_default()
     }
@@ -261,11 +261,11 @@ impl Drop for WaitPlace {
     }
 }
 
-/// Retry-After, since it is unknown when there will be room.
+/// Retry-After of a request without a place, as it is unknown when there will be room.
 const COME_BACK: Duration = Duration::from_secs(1);
 /// Bounds of the histograms, in milliseconds, up to the ten minutes that `run` waits.
 const TIMES: &[u64] = &[10, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000];
-/// Shorter waits are not counted: they only ask another process for the slot.
+/// Minimum wait that is counted. In a shorter wait, the request only asks another process for the slot.
 const MIN_HELD: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
@@ -287,7 +287,7 @@ mod tests {
         let hold = held.for_robots(&Request::new(&authority, b"/"), 10);
         assert_eq!(held.released.notified().now_or_never(), None);
         hold.end();
-        assert_eq!(held.released.notified().now_or_never(), Some(()), "a later caller is notified, too");
+        assert_eq!(held.released.notified().now_or_never(), Some(()), "a caller that comes after the end is notified");
         assert_eq!(held.released.notified().now_or_never(), None);
     }
 
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!((held.figures().requests, held.figures().time.as_secs()), (2, 20));
         drop(second);
         let told = held.figures();
-        assert_eq!((told.requests, told.time.as_secs()), (2, 20), "not 30 s");
+        assert_eq!((told.requests, told.time.as_secs()), (2, 20), "waits at the same time count once");
         assert_eq!((told.given_up, told.longest_given_up.as_secs()), (1, 20));
         let third = held.for_turn(&request, queue.clone(), &apart(5));
         earlier(10);
@@ -364,10 +364,14 @@ mod tests {
         let waiters = Arc::new(WaitingRequests::default());
         let mut greedy: Vec<_> = (0..3).map(|_| waiters.unlisted(GREEDY, 3)).collect();
         let mut modest = waiters.unlisted(MODEST, 3);
-        assert_eq!(greedy.iter_mut().map(is_out).collect::<Vec<_>>(), [false, false, true], "its last one goes");
+        assert_eq!(
+            greedy.iter_mut().map(is_out).collect::<Vec<_>>(),
+            [false, false, true],
+            "the last one loses its place"
+        );
         assert!(!is_out(&mut modest));
         assert_eq!(waiters.count(), 3);
-        assert!(is_out(&mut waiters.unlisted(GREEDY, 3)), "its next request gets no place");
+        assert!(is_out(&mut waiters.unlisted(GREEDY, 3)), "the client's next request gets no place");
         // With two places each, no client has more than the other, so the newcomer is refused.
         let mut second = waiters.unlisted(MODEST, 4);
         assert!(!is_out(&mut second));

@@ -90,7 +90,7 @@ impl Gate {
         self.waiting.all(most)
     }
 
-    /// The gap between requests to the authority that this entry sets for the configured crawler.
+    /// The crawl delay at this authority for the configured crawler, according to this entry and the operator.
     pub fn crawl_delay(&self, authority: &Authority, entry: &Entry) -> Option<Duration> {
         let settings = self.settings.load();
         settings.hosts.get(authority.host()).rules.crawl_delay(entry, &Request::new(authority, b"/"))
@@ -128,7 +128,7 @@ impl Gate {
     }
 
     /// The ruling on a request by the licence file that its answer's Link header names. `None`: another licence file applies, such as that
-    /// in robots.txt. The file is fetched in the background if necessary, and rules nothing until it has arrived.
+    /// which robots.txt names. The file is fetched in the background if necessary, and refuses nothing until it has arrived.
     pub fn judge_linked(&self, request: &Request<'_>, rules: &HostRules, url: &str) -> Option<Ruling> {
         let robots = self.robots.link_license(request.authority, url)?;
         let license = self.robots.host(SiteFile::license(url), request.authority);
@@ -186,7 +186,7 @@ impl Gate {
         Ok(robots)
     }
 
-    /// A word for what this answer allows under the current settings.
+    /// The access that this answer gives under the current settings, as a word.
     pub fn access(&self, authority: &Authority, answer: &SiteAnswer) -> &'static str {
         explain::access(answer, &self.settings.load().hosts.get(authority.host()).rules.options)
     }

@@ -25,7 +25,7 @@ struct Item {
     budget: Budget,
     /// The amount: one request, or the promised millionths.
     cost: i64,
-    /// The item is paid only while less than this has been spent.
+    /// The item is paid only if the spending so far is below this.
     within: Budget,
     /// The end of the period in which the item was paid. `None`: not paid.
     paid: Option<u64>,
@@ -38,7 +38,7 @@ impl fmt::Debug for Bill {
 }
 
 impl Bill {
-    /// The bill of a request. `None`: no budget applies. `is_reported`: report mode, which sends requests even over budget.
+    /// The bill of a request. `None`: no budget applies. `is_reported`: as in [`Bill`].
     #[inline]
     pub fn of(
         ledger: &Arc<Ledger>,
@@ -70,12 +70,12 @@ impl Bill {
         self.items.iter().find_map(refused)
     }
 
-    /// Pays for the request. If the caller stops waiting, the payment is given back, as other instances may have counted it.
+    /// Pays for the request. If the caller stops waiting, the payment is completed and then given back, as other instances may count it.
     pub async fn pay(self: Box<Self>) -> Result<Box<Self>, Refusal> {
         let paying = tokio::spawn(async move { self.pay_all().await.map(|bill| Paid(Some(bill))) });
         // The task fails only when the process is ending.
         let Ok(paid) = paying.await.map_err(rethrown) else { return pending().await };
-        paid.map(|mut paid| paid.0.take().expect("taken only here"))
+        paid.map(|mut paid| paid.0.take().expect("nothing else takes the bill"))
     }
 
     async fn pay_all(mut self: Box<Self>) -> Result<Box<Self>, Refusal> {
@@ -169,7 +169,7 @@ impl Item {
         Some(Self { of, budget, cost, within, paid: None })
     }
 
-    /// The spending to add when the answer ends; negative if the answer charged less than was paid.
+    /// The spending to add when the answer ends: negative if the answer charged less than was paid, `None` if there is nothing to add.
     fn afterwards(&self, bytes: u64, charged: Option<Charge>) -> Option<Spend> {
         let per = self.within.per;
         let Some(money) = self.budget.money else { return (bytes > 0).then(|| Spend::of(per, 0, bytes)) };

@@ -4,7 +4,8 @@ use crate::config::Settings;
 use crate::policy::{Budget, PaceKey};
 use std::iter::once;
 
-/// The budget in the settings that has replaced `spent`, an earlier budget of `of`. `None`: no budget of that kind and period is left.
+/// The budget in the settings that replaces `spent`, an earlier budget. `of`: the host or user that had it. `None`: no budget of this kind
+/// and period is configured any more.
 pub(super) fn in_force(settings: &Settings, of: &str, spent: Budget) -> Option<Budget> {
     let of = match spent.money {
         Some(money) => of.strip_suffix(&format!(" in {}", money.most.currency.as_str()))?,
@@ -17,7 +18,7 @@ pub(super) fn in_force(settings: &Settings, of: &str, spent: Budget) -> Option<B
     let key = PaceKey::from_text(of).filter(|key| key.is_by(settings.pace.key))?;
     let all = once(&settings.hosts).chain(users.iter().filter_map(|user| user.hosts.as_ref()));
     let Some(host) = key.host() else {
-        // The key is shared by several hosts, and some host may still have this budget.
+        // Several hosts share the key: the budget is in force if one of these hosts still has it.
         return all.flat_map(|hosts| hosts.budgets()).filter_map(|budget| like(budget, spent)).find(|it| *it == spent);
     };
     let mut all = all.filter_map(|hosts| like(hosts.get(host).rules.manners.budget?, spent)).peekable();
@@ -25,7 +26,7 @@ pub(super) fn in_force(settings: &Settings, of: &str, spent: Budget) -> Option<B
     all.find(|it| *it == spent).or(first)
 }
 
-/// The part of a budget that counts the same as `spent`: its money, or its requests and bytes.
+/// The part of a budget that limits what `spent` limits: money, or requests and bytes.
 fn like(budget: Budget, spent: Budget) -> Option<Budget> {
     let Some(was) = spent.money else {
         let is_counted = budget.per == spent.per && (budget.requests.is_some() || budget.bytes.is_some());

@@ -20,12 +20,12 @@ use std::time::{Instant, SystemTime};
 pub(super) struct Ledger {
     known: Mutex<Book>,
     fleet: Arc<Fleet>,
-    /// One task at a time reports to the server.
+    /// Locked by the task that reports to the server, so that one task reports at a time.
     reporting: tokio::sync::Mutex<()>,
 }
 
-/// The counts, by budget and period. When it is twice as large as after the last eviction, it evicts counts of earlier periods, counts that
-/// are kept elsewhere as well, and if necessary those with the least spending.
+/// The counts, by budget and period. When the book is twice as large as after the last eviction, it evicts counts of earlier periods,
+/// counts that are fully reported to the fleet, and if necessary the counts with the least spending.
 #[derive(Default)]
 struct Book {
     known: HashMap<(Box<str>, Period), KnownBudget>,
@@ -38,8 +38,8 @@ struct KnownBudget {
     budget: Budget,
     /// The last count heard from the fleet.
     heard: Spent,
-    /// The highest count heard, since a server that has lost its memory answers with a lower one. For money, the last count: payments are
-    /// often given back.
+    /// The highest count heard, as a server that has lost its memory answers with a lower one. For money, the last count heard, as payments
+    /// are often given back.
     most: Spent,
     /// Requests and bytes spent here and not reported yet.
     unreported: (i64, u64),
@@ -103,7 +103,7 @@ impl Ledger {
         }
     }
 
-    /// The counts of the current period.
+    /// The counts of the current period for which `is_wanted` returns true.
     fn of_now(&self, is_wanted: impl Fn(&KnownBudget) -> bool) -> Vec<(Box<str>, Period, KnownBudget)> {
         let (book, now) = (self.known.lock(), SystemTime::now());
         let all = book.known.iter().filter(|((_, per), known)| known.is_current(*per, now) && is_wanted(known));
@@ -218,7 +218,7 @@ impl KnownBudget {
 }
 
 impl Book {
-    /// Evicts counts if there are too many. This is rare even if all counts are of this period.
+    /// Evicts counts if there are too many, which is rare even if all counts are of this period.
     fn make_room(&mut self, now: SystemTime) {
         if self.known.len() < MOST_KNOWN.max(2 * self.left) {
             return;
@@ -236,7 +236,7 @@ impl Book {
 
 /// Number of counts at which some are evicted.
 const MOST_KNOWN: usize = 65_536;
-/// Maximum number of counts of this period that are kept nowhere else.
+/// Number of counts of this period with unreported spending above which some are evicted.
 const MOST_LEFT: usize = 4 * MOST_KNOWN;
 
 #[cfg(test)]
@@ -258,7 +258,7 @@ mod tests {
         let all = [(0, 1), (4, 1), (10, 1), (0, 2), (4, 2), (5, 2), (9, 3), (10, 2)];
         let goes = all.map(|(heard, instances)| {
             let parts: Vec<usize> = (0..instances).map(|rank| alone(budget, heard, (instances, rank))).collect();
-            assert_eq!(parts.iter().sum::<usize>(), 10 - heard as usize, "together all that is left");
+            assert_eq!(parts.iter().sum::<usize>(), 10 - heard as usize, "they spend all that is left");
             parts
         });
         let expected: [&[usize]; 8] = [&[10], &[6], &[0], &[5, 5], &[3, 3], &[3, 2], &[1, 0, 0], &[0, 0]];
@@ -322,9 +322,17 @@ mod tests {
             (now.heard.ends, now.heard.requests, now.unreported)
         };
         assert_eq!(after(known(3600, 4, (2, 20)), known(3600, 6, (0, 0))), (3600, 6, (0, 0)));
-        assert_eq!(after(known(3600, 4, (3, 30)), known(3600, 6, (0, 0))), (3600, 6, (1, 10)), "a later request");
-        assert_eq!(after(known(3600, 4, (3, 30)), known(7200, 2, (0, 0))), (7200, 2, (0, 0)), "ended on the way");
-        assert_eq!(after(known(7200, 0, (1, 10)), known(3600, 6, (0, 0))), (7200, 0, (1, 10)), "ended here");
+        assert_eq!(
+            after(known(3600, 4, (3, 30)), known(3600, 6, (0, 0))),
+            (3600, 6, (1, 10)),
+            "spent since the report"
+        );
+        assert_eq!(
+            after(known(3600, 4, (3, 30)), known(7200, 2, (0, 0))),
+            (7200, 2, (0, 0)),
+            "the server's period ended"
+        );
+        assert_eq!(after(known(7200, 0, (1, 10)), known(3600, 6, (0, 0))), (7200, 0, (1, 10)), "our period ended");
     }
 
     #[test]
@@ -347,7 +355,7 @@ mod tests {
         assert_eq!((book.known.len(), book.left), (MOST_KNOWN, MOST_KNOWN));
         put(&mut book, MOST_KNOWN, 36_000);
         book.make_room(now);
-        assert_eq!(book.known.len(), MOST_KNOWN + 1, "evicts only once there are twice as many");
+        assert_eq!(book.known.len(), MOST_KNOWN + 1, "nothing is evicted until the book has doubled");
     }
 
     #[test]
@@ -365,7 +373,7 @@ mod tests {
             (book.known.len(), book.known.contains_key(&("7".into(), Period::Hour)))
         };
         let (count, _) = kept(0);
-        assert!(count <= MOST_KNOWN, "counts that are kept elsewhere are evicted: {count}");
+        assert!(count <= MOST_KNOWN, "reported counts are evicted: {count}");
         let (count, has_much_spent) = kept(1);
         assert!(count <= 2 * MOST_LEFT && has_much_spent, "{count}");
     }

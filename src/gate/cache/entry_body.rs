@@ -59,7 +59,7 @@ impl EntryBody {
             let is_damaged = || io::Error::other("the stored answer is damaged");
             first = piece.map_err(io::Error::other)??.ok_or_else(is_damaged)?;
         }
-        let place = |offset: u64| usize::try_from(offset - at).expect("an offset within a piece");
+        let place = |offset: u64| usize::try_from(offset - at).expect("an offset within a piece fits into usize");
         let end = self.part.end.min(at + first.len() as u64);
         let wanted = first.slice(place(self.part.start)..place(end));
         self.part.start = end;

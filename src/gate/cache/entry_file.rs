@@ -11,7 +11,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Part of a SHA-256, to detect damage.
+/// Truncated SHA-256, to detect damage.
 type EntrySum = [u8; 16];
 
 /// An open file, with its head. All readers share its descriptor; the limits on connections rely on that.
@@ -28,7 +28,7 @@ impl OpenEntry {
     pub fn open(path: &Path, cache: &Path) -> io::Result<Option<Self>> {
         let file = open_ours(path, cache)?;
         let length = file.metadata()?.len();
-        let mut start = vec![0; usize::try_from(length.min(FIRST_READ)).expect("a few KiB")];
+        let mut start = vec![0; usize::try_from(length.min(FIRST_READ)).expect("`FIRST_READ` fits into usize")];
         file.read_exact_at(&mut start, 0)?;
         let Some((record_sum, record_len)) = prologue(&start) else { return Ok(None) };
         let body_at = (PROLOGUE + record_len) as u64;
@@ -47,7 +47,7 @@ impl OpenEntry {
 
     /// The piece of the body that begins at `at`. `Ok(None)`: it is damaged.
     pub fn piece(&self, at: u64) -> io::Result<Option<Bytes>> {
-        let length = usize::try_from(PIECE.min(self.body_len - at)).expect("at most a piece");
+        let length = usize::try_from(PIECE.min(self.body_len - at)).expect("a piece fits into usize");
         let mut bytes = vec![0; length + SUM];
         self.file.read_exact_at(&mut bytes, self.body_at + place(at))?;
         let is_sound = sum(&bytes[..length]) == bytes[length..];
@@ -117,7 +117,7 @@ impl EntryWriter {
         let mut from = &other.file;
         from.seek(SeekFrom::Start(other.body_at))?;
         self.file.seek(SeekFrom::Start(self.body_at))?;
-        // Copies the checksums, too.
+        // The copied bytes include the checksums.
         if io::copy(&mut from, &mut self.file)? != stored_len(other.body_len) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -137,7 +137,7 @@ impl EntryWriter {
 
     /// Gives the finished file its name.
     pub fn rename(&mut self, name: &Path) -> io::Result<()> {
-        let path = self.path.as_ref().expect("renamed only once");
+        let path = self.path.as_ref().expect("a file is renamed only once");
         name.parent().map_or(Ok(()), private_folder)?;
         fs::rename(path, name)?;
         self.path = None;
@@ -181,7 +181,7 @@ fn short(sum: Context) -> EntrySum {
     *sum.finish().as_ref().first_chunk().expect("SHA-256 has 32 bytes")
 }
 
-/// Encodes the part before the body. The body's length has a fixed width, as it is known only after the body is written.
+/// Encodes the part before the body. The body's length has a fixed width, as it is overwritten after the body has been written.
 fn encode(head: &StoredHead, body_len: u64) -> Vec<u8> {
     let record = postcard::to_allocvec(&(body_len.to_le_bytes(), head)).expect("writing to memory cannot fail");
     let length = u32::try_from(record.len()).unwrap_or(u32::MAX).to_le_bytes();
@@ -193,7 +193,7 @@ fn decode(bytes: &[u8]) -> Option<(StoredHead, u64)> {
     Some((head, u64::from_le_bytes(body_len)))
 }
 
-/// Changes with the file format: other versions are misses.
+/// First bytes of a file. They change with the file format, and a file of another version is a miss.
 const MAGIC: &[u8; 8] = b"politec4";
 const SUM: usize = size_of::<EntrySum>();
 const PROLOGUE: usize = MAGIC.len() + SUM + 4;
@@ -252,7 +252,7 @@ mod tests {
         }
     }
 
-    /// The encoding must not change, as files of earlier versions are still read.
+    /// The encoding must not change without a new `MAGIC`, as files of earlier processes are still read.
     #[test]
     fn head_encoding_is_its_fields_in_order() {
         let head = head("x");

@@ -13,7 +13,7 @@ pub(super) type PagesInFlight = SharedRows<u128, PageInFlight>;
 /// The requests for one page since it was last invalidated.
 #[derive(Default)]
 pub(super) struct PageInFlight {
-    /// Closed when the fetch that others wait for ends.
+    /// Closed when the fetch ends that other requests wait for.
     fetch: Mutex<Option<watch::Receiver<()>>>,
     is_invalidated: AtomicBool,
 }
@@ -21,7 +21,7 @@ pub(super) struct PageInFlight {
 /// The claim of one request to store its answer.
 pub struct PageClaim {
     page: Arc<SharedRow<u128, PageInFlight>>,
-    /// Other requests wait until this is dropped. `None`: nobody waits for this request.
+    /// Dropping it ends the wait of other requests for this one. `None`: no other request waits for this one.
     _fetch: Option<watch::Sender<()>>,
 }
 
@@ -50,7 +50,7 @@ impl PageClaim {
         Ok(Self { page, _fetch: ends })
     }
 
-    /// Ends the claims to this URL. Call before its stored answers are removed.
+    /// Ends all claims to store answers of this URL. Call this before its stored answers are removed.
     pub(super) fn end_all(all: &PagesInFlight, key: u128) {
         if let Some(page) = all.take(&key) {
             page.is_invalidated.store(true, Relaxed);
@@ -80,7 +80,7 @@ mod tests {
         let own = PageClaim::unless_fetched(&all, 1, true).ok().expect("no other request fetches it");
         let beside = PageClaim::new(&all, 1);
         let Err(others) = PageClaim::unless_fetched(&all, 1, true) else { panic!("a second request fetches the page") };
-        assert!(PageClaim::unless_fetched(&all, 1, false).is_err(), "nor a request that nobody waits for");
+        assert!(PageClaim::unless_fetched(&all, 1, false).is_err(), "another request fetches the page");
         assert!(PageClaim::unless_fetched(&all, 2, false).is_ok() && PageClaim::unless_fetched(&all, 2, true).is_ok());
         let waiting = tokio::spawn(others.end());
         tokio::task::yield_now().await;

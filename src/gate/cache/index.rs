@@ -95,7 +95,7 @@ impl EntryIndex {
         self.of(key).min_by_key(|id| self.rows[id].used).filter(|_| is_full)
     }
 
-    /// Adds a file that was found at the start. False: the file is outdated.
+    /// Adds a file that was found at the start. Returns false if the file is outdated.
     pub fn put_found(&mut self, id: EntryId, size: u64) -> bool {
         let is_valid = self.invalidated.len() < MOST_INVALIDATED && !self.invalidated.contains(&id.key);
         if is_valid {
@@ -104,7 +104,7 @@ impl EntryIndex {
         is_valid
     }
 
-    /// Ends the time in which invalidations are kept for files of earlier processes, as all of those have been found.
+    /// Forgets the invalidated URLs, as all files of earlier processes have been found.
     pub fn end_finding(&mut self) {
         self.invalidated = HashSet::new();
     }
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(index.evict(), [id(1)]);
     }
 
-    /// For example, an answer written while the files of earlier processes are read is also found among them.
+    /// This happens to an answer that is written while the files of earlier processes are read: it is found among those files.
     #[test]
     fn entry_put_twice_counts_once() {
         let mut index = EntryIndex::new(30);

@@ -94,7 +94,7 @@ impl PageCache {
         self.is_ready.load(Relaxed).then(|| StoringAnswer::begin(self, head, order))
     }
 
-    /// Gives a revalidated answer its new head.
+    /// Stores a revalidated answer again, with its new head.
     pub fn confirm(self: &Arc<Self>, stored: &StoredAnswer, head: StoredHead, order: StoreOrder) {
         let order = StoreOrder { replaces: Some(stored.id), ..order };
         tokio::spawn(store_answer::confirm(self.clone(), stored.entry.clone(), head, order));
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!((cache.figures().is_ready, cache.figures().stored), (true, 1));
     }
 
-    /// The files are found late, for example, while another process uses the directory.
+    /// The index may be built long after the start, for example while another process uses the directory.
     #[tokio::test]
     async fn invalidation_before_the_index_is_built_is_kept() {
         let directory = tempfile::tempdir().unwrap();
@@ -242,7 +242,7 @@ mod tests {
         store(&cache, 1).await;
         let before = cache.index.lock().remove_all(1);
         store(&cache, 1).await;
-        // An earlier look-up that finds a torn file, or none, does not affect the current one.
+        // A torn or missing file of the removed entry does not affect the entry that replaced it.
         std::fs::write(cache.path(before[0]), "").unwrap();
         assert!(cache.open_entry(before[0]).is_none());
         before.iter().for_each(|id| cache.unlink(*id));
@@ -291,7 +291,7 @@ mod tests {
         let folder = cache.path(EntryId { key: 1, number: 0 }).parent().unwrap().to_owned();
         std::os::unix::fs::symlink(other.path(), folder).unwrap();
         store(&cache, 1).await;
-        assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 1, "nothing is removed or stored there");
+        assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 1, "nothing is removed or stored behind the link");
     }
 
     /// Only root can give files to another user.
@@ -318,6 +318,6 @@ mod tests {
         assert_eq!(cache.figures().entries, 0);
         assert!(one.exists() && two.exists());
         store(&cache, 1).await;
-        assert!(cache.find(1, |_| true).await.is_some(), "a file of ours takes its place");
+        assert!(cache.find(1, |_| true).await.is_some(), "a file of ours replaces the other user's");
     }
 }

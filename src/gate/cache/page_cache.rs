@@ -28,7 +28,7 @@ pub struct PageCache {
     pub(super) number: AtomicU64,
     /// Room for bytes that wait to be written.
     pub(super) room: Arc<Semaphore>,
-    /// The counters; the other fields are filled in on request.
+    /// The counters. The other fields are filled in when the figures are read.
     pub(super) figures: Mutex<PageCacheFigures>,
     /// Time of the last warning about the disk.
     pub(super) complained: Mutex<Option<Instant>>,
@@ -69,7 +69,7 @@ pub struct StoreOrder {
     pub key: u128,
     /// The stored answer to replace.
     pub replaces: Option<EntryId>,
-    /// Made before the request was sent. Other requests wait until it is dropped.
+    /// The claim, made before the request was sent. Other requests wait until it is dropped.
     pub claim: PageClaim,
 }
 
@@ -177,7 +177,7 @@ impl PageCache {
     }
 
     /// Writes `bytes` bytes of an answer. If the disk is full, evicts the least recently used answers and tries once more: the disk may be
-    /// smaller than the cache's limit. `of`: bytes of the answer so far. An answer may displace at most an eighth of the cache.
+    /// smaller than the cache's limit. `of`: bytes of the answer so far. An answer of more than an eighth of the cache evicts nothing.
     pub(super) fn with_room<T>(&self, of: u64, bytes: u64, mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         match write() {
             Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
@@ -229,5 +229,5 @@ impl PageCache {
 pub(super) const UNFINISHED: &str = "unfinished";
 /// Minimum time between two warnings about the disk.
 const COMPLAIN: Duration = Duration::from_secs(60);
-/// Divisor: one answer may take an eighth of the cache.
+/// Divisor of the cache's size: one answer may take at most an eighth.
 const LARGEST_PART: u64 = 8;

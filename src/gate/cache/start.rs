@@ -40,7 +40,7 @@ impl PageCache {
         Ok(shared)
     }
 
-    /// Starts the thread that makes the cache ready. The receiver gets a message when the cache is ready, or when that may take long.
+    /// Starts the thread that makes the cache ready. The receiver gets a message when the cache is ready, or when it cannot be locked yet.
     fn make_ready(self: &Arc<Self>) -> io::Result<mpsc::Receiver<()>> {
         let weak = Arc::downgrade(self);
         let (begun, is_ready) = mpsc::channel();
@@ -74,7 +74,7 @@ impl PageCache {
             thread::park_timeout(RETRY);
         };
         let began = Instant::now();
-        // The index is cleared before the files are read, so that answers written meanwhile stay.
+        // Cleared before the files are read, so that the index keeps answers that are written meanwhile.
         shared.index.lock().clear();
         remove_all(&shared.directory.join(UNFINISHED));
         let mut found = shared.found();

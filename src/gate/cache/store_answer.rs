@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 /// Receives the answer's pieces. If it is dropped before [`finish`](Self::finish), nothing is stored.
 pub struct StoringAnswer {
     shared: Arc<PageCache>,
-    /// Sends pieces to the task, and `None` at the end. Without a sender, the answer is given up: the task sees the end of its queue.
+    /// Sends pieces to the task, and `None` at the end. If the sender is dropped before that, the task gives the answer up.
     pieces: Option<UnboundedSender<Option<QueuedPiece>>>,
     length: u64,
 }
@@ -114,12 +114,12 @@ impl Writing {
     }
 
     fn finish(&mut self, order: &StoreOrder) -> io::Result<()> {
-        let mut file = self.file.take().expect("created by `write`");
+        let mut file = self.file.take().expect("`write` has created the file");
         self.shared.with_room(0, 1, || file.finish())?;
         self.shared.put(file, &mut self.reserved, order, |_| order.claim.holds())
     }
 
-    /// Completes the answer with the body of the stored answer that it replaces, unless that has been replaced meanwhile.
+    /// Completes the answer with the body of the stored answer that it replaces, unless another answer has replaced it meanwhile.
     fn finish_as(&mut self, other: &OpenEntry, order: &StoreOrder) -> io::Result<()> {
         let is_wanted =
             |index: &EntryIndex| order.replaces.is_some_and(|other| index.has(other)) && order.claim.holds();
@@ -143,7 +143,7 @@ impl Drop for Writing {
     }
 }
 
-/// Writes an answer that a 304 has confirmed again, with its new head. Other requests wait as for a fetch.
+/// Writes an answer that a 304 has confirmed to a new file, with its new head. Other requests wait for the end, as for a fetch.
 pub(super) async fn confirm(shared: Arc<PageCache>, entry: Arc<OpenEntry>, head: StoredHead, order: StoreOrder) {
     let mut writing = Writing { shared, head, file: None, reserved: 0 };
     let written = spawn_blocking(move || {
