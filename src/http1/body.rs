@@ -1,4 +1,4 @@
-//! Finds where a body ends (RFC 9112 §6, §7), and which of its bytes are content. Framing is never forwarded, but rewritten.
+//! Finds where a body ends (RFC 9112 §6, §7), and which of its bytes are content. The proxy never forwards framing: it writes its own.
 
 use super::chunked::Chunked;
 use super::fields::Field;
@@ -65,8 +65,8 @@ impl Body {
         }
     }
 
-    /// Returns the next piece of content, as a range of the input, which was processed up to its end. Call again with the bytes after it,
-    /// until the body is done or the input is used up. An empty range ends framing or trailers.
+    /// Returns the next piece of content as a range of the input, which has been processed up to the end of this range. Call again with
+    /// the bytes after it, until the body is done or the input is used up. An empty range means that only framing or trailers were read.
     #[inline]
     pub fn decode(&mut self, bytes: &[u8]) -> Result<Range<usize>, BodyError> {
         match &mut self.0 {

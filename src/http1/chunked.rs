@@ -9,7 +9,7 @@ use std::ops::Range;
 pub(super) struct Chunked {
     state: ChunkState,
     strict: bool,
-    /// Number of bytes that chunk extensions may still use; content adds to it.
+    /// Number of bytes that chunk extensions may still use. Each byte of content allows another byte of them.
     spare: usize,
     trailers: usize,
     /// The trailer section: each line up to its CR.
@@ -85,7 +85,7 @@ impl Chunked {
 
     fn data(&mut self, left: u64, there: usize) -> usize {
         let taken = left.min(there as u64);
-        // Each chunk may pad its size, as some servers do.
+        // An answer may pad the size of each chunk, as some servers do.
         let padding = if self.strict || taken < left { 0 } else { MAX_PADDING };
         self.spare = self.spare.saturating_add(taken as usize + padding).min(MAX_SPARE);
         self.state = if taken == left { ChunkState::DataCr } else { ChunkState::Data { left: left - taken } };
@@ -185,11 +185,11 @@ fn is_framing(kind: FieldKind) -> bool {
 }
 
 const START: ChunkState = ChunkState::Size { value: 0, digits: 0 };
-/// Chunk sizes of fewer than 64 bits, so that no other reader can take one for a negative number.
+/// Maximum number of bits of a chunk size: below 64, so that no other reader can take a size for a negative number.
 const MAX_SIZE_BITS: u32 = 60;
 /// Maximum number of digits of a chunk size, leading zeros included.
 const MAX_SIZE_DIGITS: u8 = 32;
-/// Maximum of `spare` in bytes. Extensions are useless: a body with more of them than content only wastes time.
+/// Maximum of `spare` in bytes. A body with more extensions, which nobody uses, than content only wastes time.
 const MAX_SPARE: usize = 8 * 1024;
 /// Maximum number of padding bytes after each chunk size of an answer.
 const MAX_PADDING: usize = 32;

@@ -6,7 +6,7 @@ use std::ops::Range;
 /// Writes field lines as they stand in the head `raw`; consecutive lines are copied in one piece.
 pub struct FieldLines<'a> {
     raw: &'a [u8],
-    /// Range of `raw` to be written next.
+    /// Range of `raw` that is pending, to be written in one piece.
     held: Range<usize>,
 }
 

@@ -100,8 +100,8 @@ impl FieldKind {
         matches!(self, Self::Host | Self::ContentLength | Self::TransferEncoding | Self::Connection | Self::Upgrade)
     }
 
-    /// Whether the field is for one connection only, even if Connection does not list it, or offers a way past the proxy. Framing
-    /// fields are not included: their handling depends on where the message goes.
+    /// Whether the field is for one connection only, even if Connection does not list it, or offers a way past the proxy. False for
+    /// framing fields, whose handling depends on where the message goes.
     #[inline]
     pub fn is_hop_by_hop(self) -> bool {
         matches!(
@@ -151,7 +151,7 @@ impl Field<'_> {
     }
 }
 
-/// Storage for a head's fields while the head is used, on the stack unless there are many, and for what they say about the
+/// Storage for a head's fields while the head is in use, on the stack unless there are many, and for what the fields say about the
 /// connection.
 #[derive(Default)]
 pub struct FieldRoom<'a> {

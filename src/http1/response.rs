@@ -17,7 +17,7 @@ pub struct ResponseHead<'r> {
     pub reason: &'r [u8],
     /// Minor version of HTTP/1: 0 or 1.
     pub minor: u8,
-    /// Normalised to one framing at most (§6.3): repeated lengths are merged, Content-Length is removed if Transfer-Encoding overrides
+    /// The fields, with at most one framing (§6.3): repeated lengths are merged, Content-Length is removed if Transfer-Encoding overrides
     /// it, and both are removed if the answer cannot have a body.
     pub fields: &'r [Field<'r>],
     /// The framing of this answer, given the request's method.
@@ -85,7 +85,7 @@ fn end_of_head(input: &mut [u8], scanned: &mut usize) -> Result<Option<usize>, H
             return Ok(Some(at + 1));
         }
         match input.get(at + 1) {
-            // Checks a line when it is first folded, and not again however often it is folded.
+            // A line is checked at its first fold only, even if more folds follow.
             Some(b' ' | b'\t') => {
                 if !replace(&mut is_folded, true) && !is_field_before(&input[..at]) {
                     return Err(HeadError::Malformed("a folded line that is not a header field"));
@@ -93,7 +93,7 @@ fn end_of_head(input: &mut [u8], scanned: &mut usize) -> Result<Option<usize>, H
                 unfold(input, at);
             }
             Some(_) => is_folded = false,
-            // The next line may continue this one.
+            // The head is incomplete: the next line may continue this one.
             None => {
                 *scanned = at;
                 return Ok(None);
@@ -105,7 +105,7 @@ fn end_of_head(input: &mut [u8], scanned: &mut usize) -> Result<Option<usize>, H
     Ok(None)
 }
 
-/// Whether the last line is a field: the status line cannot be folded (§2.2).
+/// Whether the last line is a field, which may be folded, unlike the status line (§2.2).
 #[cold]
 fn is_field_before(input: &[u8]) -> bool {
     memchr::memrchr(b'\n', input).is_some_and(|before| input[before + 1..].contains(&b':'))

@@ -22,8 +22,8 @@ pub(super) fn token_end(bytes: &[u8], from: usize) -> usize {
     first(bytes, from, |word| !name_bytes(word) & HIGHS, |byte| !is_token(byte))
 }
 
-/// The position of the first byte for which `is_one` is true. `marks` sets the high bit of each byte in a word that may match: the lowest
-/// mark is exact, higher marks may be wrong because of carries.
+/// The position of the first byte for which `is_one` is true. `marks` sets the high bit of each byte in a word that may match. No match is
+/// missed, but marks above the lowest one may be wrong because of carries.
 #[inline(always)]
 fn first(bytes: &[u8], from: usize, marks: impl Fn(u64) -> u64, is_one: impl Fn(u8) -> bool) -> usize {
     let mut at = from;

@@ -12,7 +12,7 @@ fn read<T>(raw: &[u8], look: impl FnOnce(&RequestHead<'_>) -> T) -> Result<Optio
 
 fn framing(fields: &str) -> Result<Framing, HeadError> {
     let raw = format!("POST http://a.example/ HTTP/1.1\r\nHost: a.example\r\n{fields}\r\n\r\n");
-    read(raw.as_bytes(), |head| head.framing).map(|framing| framing.expect("a whole head"))
+    read(raw.as_bytes(), |head| head.framing).map(|framing| framing.expect("the head is whole"))
 }
 
 fn assert_refused(raw: &[u8]) {

@@ -140,7 +140,7 @@ fn response_framing_follows_status_method_and_fields() {
         ("HTTP/1.1 200 OK", "GET", "Content-Length: ,5\r\n", Framing::Length(5), "5", kept),
         ("HTTP/1.1 200 OK", "GET", "Content-Length: 5,\r\n", Framing::Length(5), "5", kept),
         ("HTTP/1.1 200 OK", "GET", "Content-Length: 05\r\nContent-Length: 5\r\n", Framing::Length(5), "05", kept),
-        // No body, whatever the fields say. Where another method would give one, the fields may describe it.
+        // These have no body, even if fields say so. In answer to HEAD or as 304, the fields may describe the body of a GET.
         ("HTTP/1.1 200 OK", "HEAD", length, Framing::None, "5", kept),
         ("HTTP/1.1 200 OK", "HEAD", chunked, Framing::None, "chunked", kept),
         ("HTTP/1.1 200 OK", "HEAD", "", Framing::None, "", kept),
@@ -252,5 +252,5 @@ fn hop_by_hop_response_fields_are_marked() {
     assert_eq!(read(raw.as_bytes(), "GET", passing), Ok(Some(vec![b"Content-Length".to_vec(), b"Server".to_vec()])));
     let raw = "HTTP/1.1 204 No\r\nConnection: x-robots-tag, link, x-hop\r\nX-Robots-Tag: noai\r\nLink: <x>\r\nX-Hop: 1\r\n\r\n";
     let named = Ok(Some(vec![b"X-Robots-Tag".to_vec(), b"Link".to_vec()]));
-    assert_eq!(read(raw.as_bytes(), "GET", passing), named, "what is said of its use is for everybody");
+    assert_eq!(read(raw.as_bytes(), "GET", passing), named, "Connection cannot remove fields about the content's use");
 }
