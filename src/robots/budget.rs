@@ -1,9 +1,9 @@
-//! The budget of steps for one decision: bounds the time of a decision, whatever the site wrote and the client requests. Pure.
+//! The budget of steps for one decision, which bounds its time for any robots.txt and any URL. Pure.
 
 use crate::robots::steps;
 
-/// The steps left for one decision. A step is about fifteen instructions, five nanoseconds: a comparison, a search of 64 bytes for one
-/// byte, or four bytes read. Costlier work counts as several steps.
+/// The steps left for one decision. A step takes about 5 ns, fifteen instructions: it is one comparison, one search of 64 bytes for a
+/// byte, or the reading of four bytes. Costlier work counts as several steps.
 #[derive(Debug)]
 pub(crate) struct StepBudget {
     left: usize,
@@ -26,7 +26,7 @@ impl StepBudget {
         Self { left: usize::MAX }
     }
 
-    /// Spends the steps for bytes that are read one at a time.
+    /// Spends the steps for reading this many bytes one at a time.
     #[inline]
     pub(crate) fn spend_on_bytes(&mut self, bytes: usize) -> Result<(), StepsSpent> {
         self.spend(bytes / 4)

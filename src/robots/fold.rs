@@ -35,8 +35,8 @@ pub(super) const fn is_folded(byte: u8) -> bool {
     )
 }
 
-/// Whether a path has a byte, escaped or not, that [`fold`] decodes in patterns. A path without such a byte matches a pattern if and only
-/// if it matches the folded pattern.
+/// Whether a path has a byte, escaped or not, that [`fold`] decodes in patterns. For any other path, a pattern and its folded form match
+/// alike.
 pub(super) fn has_folded(target: &[u8]) -> bool {
     let path = parts(target).0.len();
     target.iter().enumerate().any(|(at, &byte)| {

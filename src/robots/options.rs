@@ -16,12 +16,12 @@ pub struct ParseOptions {
     pub user_agent_match: UserAgentMatch,
     /// Determines which of several matching rules decides.
     pub precedence: Precedence,
-    /// Most bytes that are read; a line that this limit cuts off is dropped. At least [`ParseOptions::MIN_SIZE`] (RFC 9309 §2.5).
+    /// Maximum number of bytes read. A line that ends beyond is dropped. At least [`ParseOptions::MIN_SIZE`] (RFC 9309 §2.5).
     pub max_size: usize,
     /// Reads Content-Signal and Content-Usage as they were probably meant: `*.pdf` is a path, and `AI-Train = No` says no in both. By their
     /// own grammars, these would be malformed.
     pub lenient_usage: bool,
-    /// If there are several groups for `*`, only the first counts (draft-koster-rep-00 §2.2.1).
+    /// Of several groups for `*`, only the first counts (draft-koster-rep-00 §2.2.1).
     pub first_star_group: bool,
     /// A `$` that ends a pattern also matches before a query (Ruby's robotstxt).
     pub anchor_before_query: bool,

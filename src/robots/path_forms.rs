@@ -278,8 +278,8 @@ fn is_ordinary(target: &[u8]) -> bool {
     found == 0 && query.iter().all(|&byte| LOOKS[usize::from(byte)] & SPECIAL == 0)
 }
 
-/// Classes of bytes for [`is_ordinary`]: bytes that servers or clients treat in several ways, and slashes, since servers merge several in a
-/// row.
+/// Classes of bytes for [`is_ordinary`]: bytes that servers or clients treat in several ways, and slashes, as servers merge runs of
+/// slashes.
 const LOOKS: [u8; 256] = {
     let mut looks = [0; 256];
     let mut byte = 0;
@@ -607,7 +607,7 @@ mod tests {
         })
     }
 
-    /// No reading is left out, so that a rule that disallows one of them refuses the path.
+    /// A rule that disallows any reading of a path must refuse the path.
     #[test]
     fn each_of_nine_readings_is_judged_or_the_path_is_refused() {
         let mut refused = 0;
@@ -624,7 +624,7 @@ mod tests {
                 assert!(is_judged, "{} as {}", target.escape_ascii(), path.escape_ascii());
             }
         }
-        // Some of these paths are refused, as they are odd on purpose, but fewer than half of them.
+        // Some of these unusual paths are refused because of their forms, but fewer than half.
         assert!((1..30_000).contains(&refused), "{refused}");
     }
 

@@ -36,8 +36,8 @@ struct PreferenceOwner {
 /// each of these lines counts.
 #[derive(Debug)]
 struct PreferenceRules {
-    /// The paths, grouped by the set of uses that they refuse. Within such a group it does not matter which of several matching paths is
-    /// found.
+    /// The paths, grouped by the set of uses that they refuse. It does not matter which of several equally long matching paths of such a
+    /// group is found.
     paths: Vec<Patterns<PreferencePath>>,
     /// The refused uses, sorted by the number of the path, then in the file's order.
     unwelcome: Vec<Unwelcome>,
@@ -61,7 +61,7 @@ pub(crate) struct Unwelcome {
     pub(crate) purpose: Purpose,
 }
 
-/// The refused uses for one path: one slice for each group that names the crawler and has a matching path.
+/// The uses that are refused for one path, as slices of the lines' refused uses.
 type FoundPreferences<'a> = SmallVec<[&'a [Unwelcome]; 2]>;
 
 impl Preferences {

@@ -116,12 +116,12 @@ impl RobotsTxt {
         &self.0.options
     }
 
-    /// The text that was read, decoded if it was UTF-16 or UTF-32.
+    /// The text of the file up to the size limit, decoded if it was UTF-16 or UTF-32.
     pub fn source(&self) -> &[u8] {
         self.0.source.text()
     }
 
-    /// The file's bytes, shared, without the rules.
+    /// The bytes of [`source`](Self::source), shared, without the rules.
     #[cfg(feature = "proxy")]
     pub(crate) fn shared_source(&self) -> Arc<[u8]> {
         self.0.source.shared()

@@ -124,7 +124,7 @@ impl RslFile {
         path: ComparedPath<'_>,
         budget: &mut StepBudget,
     ) -> Result<Option<RslTerm<'_>>, StepsSpent> {
-        // A purpose that RSL does not name is still automated processing: `all` applies to it.
+        // A purpose that RSL does not name is automated processing too, so `all` applies.
         let used = USES.iter().position(|used| *used == purpose.as_str()).unwrap_or(USES.len() - 1);
         let mut best: Option<Said> = None;
         for site in &self.sites {
@@ -420,7 +420,7 @@ mod tests {
             assert!(steps <= 4 * text.len() as u64, "{steps} steps for {} bytes", text.len());
             let file = read.unwrap();
             let steps = steps::of(|| assert_ne!(ask(&file, "search", "/"), "-"));
-            assert!(steps <= 1_000, "{steps} steps for a question");
+            assert!(steps <= 1_000, "{steps} steps for one look-up");
         }
     }
 

@@ -38,7 +38,7 @@ fn text(bytes: &[u8]) -> Result<Cow<'_, str>, Box<str>> {
         (Encoding::Bytes, Ok(text)) => text.into(),
         (Encoding::Bytes, Err(_)) => bytes.iter().map(|byte| char::from(*byte)).collect::<String>().into(),
         (Encoding::Wide(bytes), _) => String::from_utf8_lossy(&bytes).trim_start_matches('\u{feff}').to_owned().into(),
-        (Encoding::Unknown, _) => return Err("its encoding is not known".into()),
+        (Encoding::Unknown, _) => return Err("its encoding is unknown".into()),
     })
 }
 

@@ -87,7 +87,7 @@ impl RuleSet {
     /// The preferences that refuse some use of the target, whatever purposes are declared.
     pub fn preferences_for(&self, target: &[u8]) -> Vec<PreferenceRef<'_>> {
         let mut all = Vec::new();
-        // A spent budget may be ignored: a request that takes too many steps has been refused before its preferences are needed.
+        // An error may be ignored: a request that spends its budget has been refused already, so its preferences do not matter.
         _ = JudgedPath::new(target, Paths::AsSent).first_refused(|path, budget| {
             self.unwelcome(path, USE, budget, |preference| {
                 all.push(*preference);

@@ -32,7 +32,7 @@ mod tests {
     type Piece = fn(usize) -> String;
     type Text = fn() -> String;
 
-    /// Files that are expensive to read: a name, a beginning, and a piece that is repeated until the file has the wanted length.
+    /// Files that are expensive to read, each with a name, a beginning, and a piece that is repeated up to the wanted length.
     const WORST: &[(&str, &str, Piece)] = &[
         ("NULs only", "", |_| "\0".into()),
         ("text and NULs", "", |_| "x\0".into()),

@@ -262,7 +262,7 @@ mod tests {
             assert_eq!(show(file, "/page"), expected, "{file}");
         }
         let unknown = r#"[{ "location": "/a", "tdm-reservation": true }, { "location": "/", "tdm-reservation": 1 }]"#;
-        assert_eq!(show(unknown, "/a/b"), format!("- (entry 1: {neither})"), "the entry is for this page, and unknown");
+        assert_eq!(show(unknown, "/a/b"), format!("- (entry 1: {neither})"), "a malformed entry decides, too");
         assert!(show(unknown, "/b").starts_with("2 /"));
     }
 

@@ -87,7 +87,7 @@ impl Vocabulary {
 /// The preferences of one line, for the paths that its pattern matches.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsageLine {
-    /// Range of the pattern in the value; empty if the line has no pattern, and thus is about all paths.
+    /// Range of the pattern in the value; empty if the line has no pattern and so is about all paths.
     pub(crate) pattern: Range<usize>,
     /// For each purpose that the line names, whether the use is welcome.
     pub(crate) welcome: Vec<(Purpose, bool)>,

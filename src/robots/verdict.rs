@@ -41,7 +41,7 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// The rule that decided; `None` if no rule matches, or the reason is not a rule.
+    /// The rule that decided. `None`: no rule matches, or something else decided.
     pub fn rule(&self) -> Option<RuleRef<'a>> {
         let VerdictGround::Rule(rule, _) = self.0 else { return None };
         Some(rule)

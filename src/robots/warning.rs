@@ -70,7 +70,7 @@ codes! {
     Html = Error "html", "this is HTML, not a robots.txt", "serve plain text, or status 404 if there is no robots.txt";
     /// The body is UTF-16 or UTF-32: NULs stand between the letters of words as these encodings place them.
     Utf16 = Error "utf-16", "this is UTF-16 or UTF-32", "save it as UTF-8 (RFC 9309 §2.3); most crawlers read its bytes, and find no rule";
-    /// NULs stand between the letters of words, in places that no encoding gives them.
+    /// NULs stand between the letters of words, but not as in any encoding.
     UnknownEncoding = Error "unknown-encoding", "this is in more than one encoding, or in none", "save it as UTF-8 (RFC 9309 §2.3); crawlers cannot read its rules";
     /// The body is compressed, but the answer has no `Content-Encoding`.
     Compressed = Error "compressed", "this is compressed (gzip)", "send `Content-Encoding: gzip` with it, or serve it as it is; crawlers find no rule in it";
@@ -113,5 +113,5 @@ codes! {
     /// A use that is named as in the other vocabulary.
     UsageName = Error "usage-name", "the other vocabulary's name for a use", "Content-Usage says `train-ai` and `ai-use`, Content-Signal `ai-train` and `ai-input`; the preference is ignored";
     /// There are more warnings than are kept.
-    TooMany = Warning "too-many", "more oddities follow", "they are not listed";
+    TooMany = Warning "too-many", "there are more warnings", "they are not listed";
 }

@@ -25,7 +25,7 @@ pub(super) fn find(outline: &Outline<'_>, policy_tokens: &[ProductToken], findin
             } else {
                 let message = format!("`{shown}` has a group already");
                 let hint =
-                    "crawlers that know RFC 9309 merge the two, others obey only the first: make one group of them";
+                    "crawlers that know RFC 9309 merge both groups, others obey only the first: make one group of them";
                 findings.warn("group-repeated", at, message, hint, related);
             }
         }
@@ -42,7 +42,7 @@ fn name(value: &[u8]) -> Vec<u8> {
     if token.is_empty() { value } else { token }.to_ascii_lowercase()
 }
 
-/// Finds lines between two user agents that seem to end the group of the first user agent, but do not.
+/// Finds pace lines between two user agents, which seem to end the first user agent's group, but do not.
 fn pace_between_agents(group: &[OutlineEntry], findings: &mut Findings<'_>) {
     let mut above: Option<&OutlineEntry> = None;
     for pair in group.windows(2) {
@@ -79,7 +79,7 @@ fn without_rules(group: &[OutlineEntry], findings: &mut Findings<'_>) {
     }
 }
 
-/// Finds pace lines in a group that names only policy tokens: no crawler fetches under such a name.
+/// Finds pace lines in a group that names only policy tokens, under which no crawler fetches.
 fn for_no_crawler(
     group: &[OutlineEntry],
     outline: &Outline<'_>,

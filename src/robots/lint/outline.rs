@@ -233,7 +233,7 @@ fn why_no_delay(value: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Whether a unit other than seconds or the rest of a time of day follows the number: `10 minutes`, `1:30`.
+/// Whether the number is followed by a unit other than seconds or by the rest of a time: `10 minutes`, `1:30`.
 pub(super) fn has_other_unit(value: &[u8]) -> bool {
     let digits = value.iter().take_while(|byte| matches!(byte, b'0'..=b'9' | b'.')).count();
     let rest = value[digits..].trim_ascii_start().to_ascii_lowercase();

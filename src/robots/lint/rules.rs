@@ -33,7 +33,7 @@ pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut
     }
 }
 
-/// Limit on the bytes compared when the patterns of groups are compared with each other: a fixed number, and a number for each byte of the
+/// Limit on the bytes that comparisons of a group's patterns with each other read: a fixed number, plus a number for each byte of the
 /// file. Without a limit, a file of 500 KiB could take minutes.
 const MOST_COMPARED: (usize, usize) = (4 << 20, 24);
 
@@ -66,7 +66,7 @@ struct Dead {
 
 #[derive(Clone, Copy)]
 enum Why {
-    /// Both rules do the same for the same paths.
+    /// Both rules have the same effect on the same paths.
     Same,
     /// One rule allows and the other disallows the same paths: allow wins.
     Allowed,

@@ -55,7 +55,7 @@ const MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 pub struct RequestRate {
     pub requests: u32,
     pub time: Duration,
-    /// The time of day for which the rate is meant. The rate is applied all day, as a slower pace does no harm.
+    /// The time of day for which the site states the rate. It is applied all day, as a slower pace does no harm.
     pub during: Option<VisitTime>,
 }
 

@@ -12,12 +12,12 @@ pub(crate) enum Encoding {
     Unknown,
 }
 
-/// The layout of the ASCII letters in a file of a wide encoding: one byte for each letter, with NULs between them.
+/// The layout of ASCII letters in a wide encoding: each letter is one byte, with NULs between letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// Bytes from one letter to the next: 2, 4, or a width that no encoding has.
     pub(crate) width: usize,
-    /// Offset of the letter in its unit: the first byte (little-endian) or the last (big-endian). In all real encodings it is one of these.
+    /// Offset of the letter in its unit. In all real encodings, this is the first byte (little-endian) or the last (big-endian).
     pub(crate) at: usize,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn detect(bytes: &[u8], is_cut: bool) -> Encoding {
     }
     let layout = match layouts(bytes).as_slice() {
         [] => match bytes {
-            // A byte order mark alone does not make a text UTF-16 (reppy).
+            // A byte order mark alone does not show that a text is UTF-16 (as in reppy).
             _ if has_key_in_bytes(bytes) => return Encoding::Bytes,
             [0xFF, 0xFE, rest @ ..] if has_letter(rest, 0) => Layout { width: 2, at: 0 },
             [0xFE, 0xFF, rest @ ..] if has_letter(rest, 1) => Layout { width: 2, at: 1 },

@@ -50,7 +50,7 @@ pub(super) struct Section {
 
 #[derive(Debug)]
 struct RuleGroup {
-    /// Index of the group's first rule; the next group's `start` ends its rules.
+    /// Index of the group's first rule. Its rules end at the `start` of the next group.
     start: u32,
     compiled: OnceLock<Box<Patterns<RuleRank>>>,
 }

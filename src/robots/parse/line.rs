@@ -99,7 +99,7 @@ pub(crate) enum LineContent {
     /// Nothing, or a comment only.
     Empty,
     Record(Record),
-    /// Text without a colon that cannot be split into key and value, as it has no gap or several gaps.
+    /// Text that cannot be split into key and value: it has no colon, and no white space or several runs of white space.
     Text(Range<usize>),
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct Record {
     pub(crate) colon: bool,
 }
 
-/// Reads a line: removes comment and white space, then splits at the first colon, or if there is no colon, at the only gap.
+/// Reads a line: removes comment and white space, then splits at the first colon, or if there is none, at the only run of white space.
 pub(crate) fn read(text: &[u8], line: &SourceLine) -> LineContent {
     let end = line.content_end.min(line.start + MAX_LINE);
     let content = trim(text, line.start..end);
@@ -136,7 +136,7 @@ pub(crate) fn read(text: &[u8], line: &SourceLine) -> LineContent {
     LineContent::Record(Record { key: content.start..gap, value, colon: false })
 }
 
-/// Reads a rule in its usual form, without anything before its key and with a colon right after the key. Fast path.
+/// Fast path for a rule in its usual form: nothing before its key, and a colon right after the key.
 #[inline]
 pub(crate) fn read_rule(text: &[u8], line: &SourceLine) -> Option<(RuleKind, Record)> {
     let content = &text[line.start..line.content_end];

@@ -183,7 +183,7 @@ mod tests {
         robots.rules_for(&["ExampleBot"]).check("/last").is_allowed()
     }
 
-    /// A line that ends before the limit is read, whatever ends it.
+    /// A line that ends before the limit is read, whether LF, CR or NUL ends it.
     #[test]
     fn overlong_file_is_read_up_to_its_last_complete_line() {
         for end in [&b"\n"[..], b"\r", b"\0", b"\r\n"] {

@@ -127,7 +127,7 @@ impl Groups {
     }
 }
 
-/// The first items of a slice, as many as the budget has steps for, and whether there are more.
+/// The first items of a slice, for as many as the budget has steps, and whether items are left out.
 fn within_budget<'a, T>(named: &'a [T], budget: &mut StepBudget) -> (&'a [T], bool) {
     let count = named.len().min(budget.left() / SECTION);
     let is_cut = budget.spend(named.len() * SECTION).is_err();

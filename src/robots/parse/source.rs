@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::span::Span;
 
-/// The decoded bytes of a file, as far as they were read.
+/// The decoded bytes of a file, up to the size limit.
 #[derive(Debug)]
 pub(crate) struct FileSource {
     text: Arc<[u8]>,
@@ -97,7 +97,7 @@ mod tests {
     fn lines_end_at_lf_cr_and_crlf() {
         let source = source(b"a\nb\rc\r\nd\n\re");
         for (byte, line) in [(b'a', 1), (b'b', 2), (b'c', 3), (b'd', 4), (b'e', 6)] {
-            let offset = source.text().iter().position(|&o| o == byte).expect("in the text");
+            let offset = source.text().iter().position(|&o| o == byte).expect("the byte is in the text");
             assert_eq!(source.line_of(offset), line, "{}", byte as char);
         }
     }

@@ -19,7 +19,7 @@ pub(super) struct Literal<T> {
     parent: u32,
     /// Whether the literal matches only a path that equals it.
     is_exact: bool,
-    /// The greatest value of this literal and its ancestors, which match every path that it matches.
+    /// The greatest value of this literal and of its ancestors, which all match every path that it matches.
     value: T,
 }
 
@@ -79,7 +79,7 @@ impl<T: Ord + Copy> Literals<T> {
                 bytes(text, literal) <= path
             }
         });
-        // Every literal that is a prefix of the path is the last literal that does not sort after the path, or an ancestor of that literal.
+        // `next`: the last literal that does not sort after the path. All literals that are prefixes of the path are `next` or ancestors of it.
         let mut next = behind.checked_sub(1).map(|last| &self.0[last]);
         let shared = next.map_or(0, |last| shared(bytes(text, last), path));
         let found = loop {
@@ -100,7 +100,7 @@ impl<T: Ord + Copy> Literals<T> {
     }
 }
 
-/// Sorts by bytes, then unanchored first, then by the greatest value.
+/// Sorts by bytes; among equal literals, unanchored ones come first, then the greatest value.
 fn sort<T: Ord + Copy>(literals: &mut [Literal<T>], text: &PatternText) {
     for literal in &mut *literals {
         literal.word = word(bytes(text, literal));

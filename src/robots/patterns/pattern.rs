@@ -32,7 +32,7 @@ pub(crate) fn normalise(written: &[u8]) -> (Vec<u8>, PatternForm, usize) {
     (text, form, bytes)
 }
 
-/// Number of leading bytes of a normalised pattern that certainly belong to a path: after a star there may be a query.
+/// Number of leading bytes of a normalised pattern that match only a path, not a query: a query may begin at any star.
 pub(crate) fn path_bytes(text: &[u8]) -> usize {
     memchr::memchr2(STAR, b'?', text).unwrap_or(text.len())
 }

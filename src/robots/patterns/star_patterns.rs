@@ -24,7 +24,7 @@ pub(super) struct Star<T> {
     pub(super) value: T,
     /// The kinds of bytes that every matching path has.
     byte_set: ByteSet,
-    /// The literals, with stars between them, and no star at the end.
+    /// The text: literals with stars between them, and no star at the end.
     place: PatternPlace,
     /// Number of bytes before the first star.
     first_star: u32,
@@ -124,8 +124,8 @@ impl<T> Star<T> {
         Ok(true)
     }
 
-    /// Like the end of [`matches`](Self::matches), for the rest of a folded path with its query: each piece must occur in the path, where
-    /// `+` equals `%2B`, `&` equals `%26` and `=` equals `%3D`, or in the query, where they differ.
+    /// Does the rest of [`matches`](Self::matches) for a folded path and its query. Each piece must occur in the path, where `+` equals
+    /// `%2B`, `&` equals `%26` and `=` equals `%3D`, or in the query, where these differ.
     #[cold]
     fn matches_folded(&self, mut rest: &[u8], pieces: &[u8], budget: &mut StepBudget) -> Result<bool, StepsSpent> {
         budget.spend(pieces.len())?;
@@ -143,7 +143,7 @@ impl<T> Star<T> {
         }
         let mut from = 0;
         for (folded, written) in pieces.into_iter().filter(|(piece, _)| !piece.is_empty()) {
-            // A piece with a `?` may extend into the query, by its bytes from the `?` on.
+            // A piece with a `?` may extend into the query, as far as its bytes from the `?` on reach.
             let end = rest.len().min(query + parts(folded).1.len());
             let mut found = None;
             if from <= query {
@@ -252,5 +252,5 @@ fn bucket(window: u32, buckets: usize) -> usize {
     (window.wrapping_mul(0x9E37_79B1) >> (32 - buckets.trailing_zeros())) as usize
 }
 
-/// Most patterns that are tried one by one, without an index.
+/// Maximum number of patterns that are tried one by one, without an index.
 const MOST_WITHOUT_INDEX: usize = 64;
