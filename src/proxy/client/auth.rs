@@ -94,7 +94,7 @@ pub struct Passwords {
 }
 
 type Digest = [u8; 32];
-/// Key of a lock that serializes attempts: those from one address, or with a digest, those under one user name from there.
+/// Key of a lock that serializes attempts: the client's address; with the digest of a user name, only attempts under this name.
 type AttemptKey = (IpAddr, Option<Digest>);
 
 impl Passwords {
@@ -430,7 +430,7 @@ mod tests {
         assert!(began.elapsed() < Duration::from_secs(8), "20 pauses of the address, one of the name bob");
     }
 
-    /// Each connection has one attempt in the queue, however many it has sent.
+    /// Each connection has one attempt in the queue, even if it has sent many.
     #[tokio::test(start_paused = true)]
     async fn connections_take_turns_however_many_attempts_they_queue() {
         for name_of in [|_| "alice".to_owned(), |number| format!("nobody{number}")] {

@@ -108,8 +108,8 @@ pub(super) async fn find_user<C: Client>(
     user.map_or(Err(Outcome::ClientGone), |user| user.map(drop).map_err(Outcome::Refused))
 }
 
-/// Takes a place among the user's connections in use. If there are several users, one has at most half of all places.
-/// Reuses the connection's place if it has the same user.
+/// Takes a place among the user's connections in use, or reuses the connection's place if it has the same user. If there are
+/// several users, each has at most half of all places.
 pub(super) fn user_place(
     proxy: &Proxy,
     user: Option<&User>,

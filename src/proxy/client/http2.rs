@@ -117,7 +117,7 @@ async fn leaves(proxy: &Proxy, permit: &ConnectionPermit, is_idle: bool) {
     }
 }
 
-/// Resolves at the idle timeout, or when the connection must make room. Forgets the last host after [`FORGET`].
+/// Resolves at the idle timeout, or when the connection must make room. Forgets the last host after the idle time [`FORGET`].
 async fn wait_until_idle(shared: &SharedConnection, since: Instant, until: Instant) {
     shared.permit.waits(since);
     let passed = async {

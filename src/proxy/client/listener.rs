@@ -159,7 +159,7 @@ fn admit(proxy: &Proxy, tcp: TcpStream, address: SocketAddr) -> Option<Arrived> 
     match proxy.client_place(client(address.ip())) {
         Ok(place) => Some((tcp, address, place)),
         Err(limit) => {
-            // Closed without an answer, which a client with so many connections may not read.
+            // Closed without an answer, as a client with so many connections may not read one.
             tracing::info!(client = %address, limit, "this client has too many connections: closed");
             None
         }

@@ -47,7 +47,7 @@ pub(super) async fn decrypted(
     let outside = Connection::new(Wire::Tcp(tcp), Buffer::new(), peer, Timer::new(), permit, None);
     let choose = async |_: &mut StartHandshake<Wire>, _: &ConnectionPermit| Ok((tls.config.clone(), ()));
     let log = |how| match how {
-        // A client that closes at once has not seen the certificate.
+        // A close without an alert does not count: the client may not even have seen the certificate.
         Distrust::Closed => {}
         how => proxy.log_distrust(address, &here, None, how),
     };
@@ -63,8 +63,8 @@ pub(super) async fn decrypted(
     Some(inside)
 }
 
-/// Performs the TLS handshake, and counts it. `choose`: the settings for this ClientHello, and what else it says. `log`:
-/// called if the client rejects the certificate.
+/// Performs the TLS handshake, and counts it. `choose`: returns the settings for this ClientHello, and a value to pass on to
+/// the caller. `log`: called if the client rejects the certificate.
 pub(super) async fn accept<T>(
     proxy: &Proxy,
     outside: Box<Connection>,

@@ -89,7 +89,7 @@ impl Exchange<'_> {
                 if let Some(permit) = &mut self.permit {
                     permit.has_not_left();
                 }
-                // The connection takes no more streams.
+                // After these errors, the connection takes no more streams, and has not processed this one.
                 let is_unprocessed = error.is_go_away() || error.is_io();
                 let failure = Failure::ended(error);
                 return AttemptResult::Retry { want, failure, is_unprocessed };
@@ -178,7 +178,7 @@ impl Exchange<'_> {
                 if let Some(permit) = self.permit.as_mut().filter(|_| fault.means(asks_for_calm)) {
                     permit.outcome = PaceOutcome::Backoff { retry_after: None };
                 }
-                // The connection takes no more requests.
+                // A GOAWAY from the origin: the connection takes no more requests.
                 let goes_away = fault.means(|error| error.is_go_away() && error.is_remote());
                 let again = match &fault {
                     _ if !unanswered => None,

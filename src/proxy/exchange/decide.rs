@@ -118,7 +118,7 @@ impl Exchange<'_> {
                     }
                     return Ok(RequestDecision::Forward { reported, route });
                 }
-                // A reload also applies to requests that waited.
+                // A reload during the wait applies to this request, too: decide again.
                 not_yet => (admitted, self.settings) = (not_yet, proxy.settings.load_full()),
             }
         }

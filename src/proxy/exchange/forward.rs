@@ -53,12 +53,12 @@ impl Exchange<'_> {
                 None => return Outcome::ClientGone,
             };
             let OriginConnection { reused, address, link } = connection;
-            // The next attempt goes to the same address.
+            // A further attempt goes to the same address.
             want.first = Some(address);
             let upstream = (address, reused);
             let result = match link {
                 link if !self.holds_slot(route, address) => {
-                    // The connection may be closed before the next attempt.
+                    // Returned to the pool, because the connection may be closed before the slot of the next attempt.
                     link.put_back();
                     AttemptResult::Retry {
                         want: Want { fresh: false, ..want },

@@ -1,4 +1,4 @@
-//! How an exchange ended, and what is counted, recorded, logged and answered then.
+//! How an exchange ended: the outcome, which is then counted, recorded, logged and answered.
 
 use super::outcome_counts::FORWARDED;
 use super::request::{Request, Unread};

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A parsed request, with what decisions need. All text is the client's, byte for byte.
+/// A parsed request, with all inputs of decisions. All text is the client's, byte for byte.
 pub struct Request<'a> {
     pub version: Version,
     pub method: &'a str,
@@ -180,7 +180,7 @@ impl<'a> Request<'a> {
     #[inline]
     fn note(&mut self, kind: FieldKind, value: &'a [u8], via: &Via) -> Result<(), Refusal> {
         match kind {
-            // Two fields would be forwarded, and the origin may use another one than the proxy.
+            // Refused, as the origin may use another one of the two fields than the proxy.
             FieldKind::UserAgent if self.user_agent.replace(value).is_some() => {
                 return Err(Refusal::bad_request("more than one User-Agent field"));
             }

@@ -35,7 +35,7 @@ pub fn locate<'a>(
         }
         let authority = match host.map(|host| parse(inside.scheme(), host)).transpose()? {
             Some(host) if host == *inside => host,
-            // Like a name in the TLS handshake, Host may stand for an address that the client resolved.
+            // As in the TLS handshake, a name may replace the IP address of the CONNECT, to which the client resolved the name.
             Some(host) if may_name_address(&host, inside) => host,
             Some(host) => return Err(mismatch(inside, &host)),
             None => inside.clone(),

@@ -23,7 +23,7 @@ impl Via {
         }
     }
 
-    /// Whether a Via line names us, whatever other proxies added.
+    /// Whether a Via line names this instance, among any other proxies.
     pub fn is_in(&self, line: &[u8]) -> bool {
         line.split(|&byte| byte == b',').any(|member| {
             let mut words = member.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());

@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// When each client's token bucket is full again. A task that waits for a token holds the lock, and others queue for it.
+/// By client, when its token bucket is full again. A task that waits for a token holds the client's lock, so that the client's
+/// other tasks queue.
 pub struct LeafRate(Cache<IpAddr, Arc<Mutex<Instant>>>);
 
 impl LeafRate {

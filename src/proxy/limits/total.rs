@@ -77,7 +77,7 @@ impl Room {
         self.open.count.send_if_modified(|open| {
             taken = *open < limit;
             *open += usize::from(taken);
-            // Nobody needs to be woken by an increase.
+            // Only a decrease has to wake waiters.
             false
         });
         taken.then(|| {
@@ -311,7 +311,7 @@ mod tests {
         }
     }
 
-    /// A flood at the limit is cheap, however many connections there are.
+    /// A flood at the limit is cheap for any number of connections.
     #[tokio::test(start_paused = true)]
     async fn next_connection_to_evict_is_found_without_a_scan() {
         for open in [100, 100_000] {

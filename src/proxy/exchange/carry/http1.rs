@@ -84,7 +84,7 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
     /// Ready when the TLS layer has written all its output.
     #[inline]
     pub fn poll_flushed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // An error shows in the next operation.
+        // The next read or write returns the error again.
         if self.is_unflushed { Pin::new(&mut *self.io).poll_flush(cx).map(drop) } else { Poll::Ready(()) }
     }
 

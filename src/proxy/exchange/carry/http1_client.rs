@@ -234,7 +234,7 @@ impl<'a> Client for Http1Client<'a> {
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // Early input is kept while there is room.
+        // Buffers input that arrives early, while there is room.
         while matches!(self.presence, Presence::Connected | Presence::InputFull { .. }) && self.side.input.has_room() {
             match self.side.poll_fill(cx) {
                 // SOCKS has no interim answer to probe with.

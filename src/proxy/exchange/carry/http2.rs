@@ -143,7 +143,7 @@ impl BodySource for Http2 {
     fn gather(&mut self, cx: &mut Context<'_>) {
         let Some(receiving) = &mut self.receiving else { return };
         for _ in 0..PIECES {
-            // An end or error shows again once the queue is empty.
+            // The end or an error is polled again once the queue is empty.
             let Poll::Ready(Some(Ok(piece))) = receiving.poll_data(cx) else { return };
             self.queue.push(piece);
         }
@@ -177,7 +177,7 @@ impl Side for Http2 {
     }
 
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SideError>> {
-        // The connection's task writes.
+        // Nothing to flush here: the connection's own task writes.
         Poll::Ready(self.fault.take().map_or(Ok(()), |error| Err(error.into())))
     }
 }

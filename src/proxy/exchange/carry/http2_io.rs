@@ -34,7 +34,7 @@ impl AsyncWrite for Http2 {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The connection's task writes on its own.
+        // Nothing to flush here: the connection's own task writes.
         Poll::Ready(Ok(()))
     }
 
