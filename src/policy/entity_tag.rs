@@ -22,7 +22,7 @@ pub fn is_known(
     }
 }
 
-/// Whether a 304 can be about a stored answer: its validators (the second pair) do not contradict those of the stored answer (the first
+/// Whether a 304 may confirm a stored answer: its validators (the second pair) do not contradict those of the stored answer (the first
 /// pair).
 pub fn is_confirmed([etag, modified]: [Option<&[u8]>; 2], [said_etag, said_modified]: [Option<&[u8]>; 2]) -> bool {
     match said_etag {

@@ -50,7 +50,7 @@ pub struct PolicyOptions {
     pub enforce_visit_time: bool,
     /// `on_unavailable: disallow`: if there is no robots.txt, nothing is allowed.
     pub disallow_unavailable: bool,
-    /// `on_auth_error: disallow`: likewise if the file requires credentials (401 and 403).
+    /// `on_auth_error: disallow`: nothing is allowed if robots.txt requires credentials (401 and 403).
     pub disallow_auth_error: bool,
     /// `robots.paths`.
     pub paths: Paths,

@@ -88,7 +88,7 @@ pub fn challenge<V: AsRef<[u8]>>(field: impl Fn(&'static str) -> Option<V>) -> O
     CHALLENGES.iter().find(says).map(|(name, _)| *name)
 }
 
-/// The fields by which Cloudflare and AWS WAF mark challenges, whatever the status.
+/// The fields by which Cloudflare and AWS WAF mark challenges, which may have any status.
 const CHALLENGES: [(&str, &str); 3] =
     [("cf-mitigated", "challenge"), ("x-amzn-waf-action", "challenge"), ("x-amzn-waf-action", "captcha")];
 /// Minimum gap, so that requests start one at a time even before the first answer.

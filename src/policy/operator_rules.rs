@@ -34,9 +34,9 @@ impl PartialEq for OwnRules {
 pub enum OwnVerdict {
     /// No rule of the operator matches, so robots.txt decides.
     Silent,
-    /// Allowed, whatever robots.txt says.
+    /// Allowed, even if robots.txt disallows the path.
     Allow,
-    /// Denied, whatever robots.txt says.
+    /// Denied, even if robots.txt allows the path.
     Deny(Refusal),
 }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 pub enum ByteRange {
     /// From the first number to the second, both included, or to the end.
     From(u64, Option<u64>),
-    /// The last bytes, as many as this number.
+    /// This number of bytes, counted from the end.
     Last(u64),
 }
 

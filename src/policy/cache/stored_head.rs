@@ -107,7 +107,7 @@ impl StoredHead {
     }
 
     /// Whether the answer may be used for a request with the Cache-Control `asked`, or has to be confirmed first. `at_least`: time for
-    /// which the answer counts as fresh whatever its lifetime (`min_revisit`), unless its own Cache-Control forbids stale answers.
+    /// which the answer counts as fresh even beyond its lifetime (`min_revisit`), unless its own Cache-Control forbids stale answers.
     pub fn is_fresh_for(&self, asked: &CacheControl, at_least: Duration, now: SystemTime) -> bool {
         let own = self.control();
         let Some(age) = self.age(now).filter(|_| !own.no_cache && !asked.no_cache) else { return false };

@@ -496,7 +496,7 @@ fn configured_delay_and_tokens_replace_those_of_the_file() {
     assert_eq!(tokens(&given, &anybody), ["Own"]);
 }
 
-/// A file of 500 KB has some 24,000 groups: each decision must take bounded time, whatever the request.
+/// A file of 500 KB has some 24,000 groups: each decision must take bounded time for any request.
 #[test]
 fn many_groups_for_one_crawler_stay_within_the_step_budget() {
     let pieces = [

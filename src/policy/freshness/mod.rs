@@ -219,7 +219,7 @@ pub fn retry_in(failures: u32, retry_after: Option<Duration>, random: f64) -> Du
     }
 }
 
-/// Longest lifetime. Prevents overflow in `SystemTime` arithmetic, whatever is configured.
+/// Longest lifetime, even if more is configured: prevents overflow in `SystemTime` arithmetic.
 const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
 
 fn unit(random: f64) -> f64 {

@@ -15,13 +15,13 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// Whether the fleet has yet to tell the key's state.
+    /// Whether the key's state in the fleet is still unknown.
     pub fn is_unknown(&self) -> bool {
         matches!(self.source, TurnSource::Fleet { known: false, .. })
     }
 
-    /// Restricts starts to this instance's part of the time from now on, as contact with the others is lost. `last_start`: the latest start
-    /// that the others may have made before.
+    /// Restricts starts to this instance's part of the time from now on, as this instance is partitioned. `last_start`: the latest start
+    /// that another instance may have made before.
     pub fn part(&mut self, phase: Phase, last_start: Option<Instant>) {
         if phase.instances > 1 && !matches!(self.source, TurnSource::Partitioned(_)) {
             self.adopt(LastStarts { last_start, ..LastStarts::default() });
@@ -120,8 +120,8 @@ impl<W> Schedule<W> {
         })
     }
 
-    /// Reserves a start in this instance's part of the time for the next request, and returns the start. It stays reserved for a while, as
-    /// a timer may be late.
+    /// Reserves a start in this instance's part of the time for the next request, and returns the start. It stays reserved after it
+    /// was due, as a timer may be late.
     pub(super) fn reserve_part(&mut self, now: Instant, head: SlotRequest) -> Option<Instant> {
         let (phase, gap) = self.phase(head)?;
         let due = self.due(head);
@@ -153,7 +153,7 @@ impl<W> Schedule<W> {
                 from(LastStarts { last_start: None, last_fetch: None, ..self.last }, first.max(now))
             }
             (None, TurnSource::Fleet { reserved: Some(first), .. }) => {
-                // The reserved start keeps its distance from the last starts, if the starts in between are on time.
+                // The fleet has reserved the start a gap after the starts before it, if those are on time.
                 let first = first.max(now).max(self.due(head).unwrap_or(now));
                 from(LastStarts { hold: self.last.hold, ..LastStarts::default() }, first)
             }

@@ -134,5 +134,5 @@ pub(super) fn halved(backoff: Duration) -> Duration {
     if half < LEAST { Duration::ZERO } else { half }
 }
 
-/// Least backoff. A backoff that is halved to less ends.
+/// Minimum backoff. A backoff that would be halved to less ends.
 const LEAST: Duration = Duration::from_millis(100);

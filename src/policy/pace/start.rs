@@ -1,6 +1,6 @@
-//! Starts the next request, or a request in a place lent beyond `max_concurrent`. A client's requests in flight may never end (polls,
-//! streams, slow downloads) and must not shut out others: a client without a request in flight at the host is lent a place after a wait. So
-//! at most `max_concurrent` requests and one for each client are in flight.
+//! Starts the next request, or a request in a place that is lent to it beyond `max_concurrent`. A client's requests in flight may never
+//! end (polls, streams, slow downloads) and must not shut out others: a client without a request in flight at the host is lent a place
+//! after a wait. So at most `max_concurrent` requests and one for each client are in flight.
 
 use super::terms::SlotRequest;
 use super::{NextTurn, Schedule, Slot};

@@ -68,7 +68,7 @@ pub struct EntryEvidence {
     /// The term of a licence file: `prohibits: ai-train`, or `permits: search`, which does not list the purpose. `None`: the file is a
     /// tdmrep.json.
     pub term: Option<Box<str>>,
-    /// URL in a tdmrep.json of the terms under which the page may be mined nevertheless.
+    /// URL of the terms under which the page may be mined after all, from a tdmrep.json.
     pub policy: Option<Box<str>>,
     /// The form of the path that the entry matches, if this is not the path as sent but a form that servers make of it.
     pub matched_path: Option<Box<str>>,

@@ -288,7 +288,7 @@ mod tests {
         }
     }
 
-    /// Each line is read only once, however many purposes and signals are looked for.
+    /// Each line is read only once, for any number of purposes and signals.
     #[test]
     fn each_line_is_read_once() {
         let purposes = ["search", "ai-train", "tdm"].map(|name| Purpose::parse(name).unwrap());

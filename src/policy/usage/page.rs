@@ -49,7 +49,7 @@ pub struct PageForm {
     pub content_type: Vec<u8>,
     /// The list in Content-Encoding.
     pub codings: String,
-    /// The names of the crawler, whose rules count besides those for everybody.
+    /// The crawler's names: rules for these names count, as do rules for all crawlers.
     pub product_tokens: Vec<ProductToken>,
 }
 
@@ -67,7 +67,7 @@ pub struct PageRead {
 pub const MOST_STEPS: usize = 4 * LONGEST_HEAD;
 
 impl PageForm {
-    /// Whether the end of the head can be recognised, however a client reads the page. XML and multipart answers are read up to the limit.
+    /// Whether the end of the head can be recognised. False for XML and multipart answers, which are read up to the limit.
     pub fn shows_head(&self) -> bool {
         media_type(&self.content_type).eq_ignore_ascii_case(b"text/html") && !self.content_type.contains(&b',')
     }
@@ -255,7 +255,7 @@ fn last_tag(text: &[u8]) -> Option<usize> {
     memchr::memrchr_iter(b'<', text).map(|at| at + "<meta".len()).find(is_tag)
 }
 
-/// Additional steps for a named character, and for one that XML has too.
+/// Additional steps for a named character: in general, and for a name that XML has too.
 const NAMED: (usize, usize) = (15, 4);
 const XML_NAMES: [&[u8]; 5] = [b"lt;", b"gt;", b"amp;", b"quot;", b"apos;"];
 /// Characters of a token besides letters and digits (RFC 9110 §5.6.2).

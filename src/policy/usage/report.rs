@@ -1,4 +1,4 @@
-//! Reports what an answer says about the use of its content, whatever purpose is declared. Pure.
+//! Reports what an answer says about the use of its content, for all purposes, declared or not. Pure.
 
 use super::answer::{LineRead, UsageLines, reservation_in};
 use super::field::{Signal, UsageField, Use};

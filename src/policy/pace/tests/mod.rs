@@ -330,7 +330,7 @@ fn prefer_wait_zero_never_waits() {
     assert_eq!(
         host.ask(2500, A, &terms, ""),
         Turn::Refuse(too_long(1000)),
-        "the end of the request in flight is unknown: a second"
+        "one second, as the end of the request in flight is unknown"
     );
     assert_eq!(host.schedule.waiting(), 0);
 }
@@ -344,7 +344,7 @@ fn forecast_behind_a_slow_answer_is_the_gap() {
         assert_eq!(host.ask(40_000, A, &terms, ""), Turn::Refuse(too_long(known)), "{gap}");
         host.end(41_000, long, OK);
     }
-    // The gap is also the Retry-After of requests that have waited in vain.
+    // The gap is also the Retry-After of requests that waited and could not start.
     let terms = Terms { max_wait: ms(20_000), ..delay(15_000) };
     let mut host = Host::new();
     let _long = host.go(0, &terms);
@@ -795,7 +795,7 @@ fn guests_yield_to_own_requests_up_to_a_limit() {
     host.end(1000, slot, OK);
 }
 
-/// Requests in flight may never end: another client gets a place nevertheless, but only one.
+/// Even if requests in flight never end, another client gets a place, but only one.
 #[test]
 fn client_without_a_place_is_lent_one() {
     let terms = Terms { max_concurrent: 2, ..delay(0) };
@@ -851,7 +851,7 @@ fn request_continuing_without_its_slot_counts_for_its_client() {
     host.sleeps(10_000, 60_000);
 }
 
-/// robots.txt is renewed whatever else is in flight.
+/// robots.txt is renewed even if all places are taken.
 #[test]
 fn a_renewal_is_lent_a_place() {
     let terms = Terms { max_concurrent: 2, ..delay(0) };
