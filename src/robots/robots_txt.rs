@@ -33,7 +33,7 @@ impl RobotsTxt {
         Self(Arc::new(parse::parse(source, options, usize::MAX)))
     }
 
-    /// Whether the encoding is unknown, such as text to which UTF-16 was appended: rules that were not read may forbid anything.
+    /// Whether the encoding is unknown, as of text to which UTF-16 was appended. Rules that could not be read may forbid anything.
     pub fn is_unreadable(&self) -> bool {
         self.0.is_unreadable
     }

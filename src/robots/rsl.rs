@@ -1,5 +1,5 @@
 //! A licence file (RSL 1.0, Really Simple Licensing, recommendation of 10 December 2025): which uses of a site's pages its licences permit
-//! and prohibit. Payment, users, regions and reporting are not read, as such terms are agreed elsewhere. Pure.
+//! and prohibit. Terms on payment, users, regions and reporting are not read: they are agreed elsewhere. Pure.
 
 use std::cmp::Reverse;
 use std::sync::{Arc, OnceLock};
@@ -28,7 +28,7 @@ pub struct RslFile {
 /// The terms for the paths of one site, by use.
 #[derive(Debug)]
 struct SiteTerms {
-    /// The site, such as `https://example.com`. `None`: any site that the file applies to.
+    /// The site, such as `https://example.com`. `None`: every site that uses the file.
     origin: Option<Box<str>>,
     by_use: [Patterns<Said>; USES.len()],
 }

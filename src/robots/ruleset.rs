@@ -84,7 +84,7 @@ impl RuleSet {
         Ok(disallowed.unwrap_or_else(|| (as_sent.unwrap_or(Verdict(VerdictGround::NoRule)), None)))
     }
 
-    /// The preferences that refuse some use of the target, whatever purposes are declared.
+    /// The preferences that refuse any use of the target, declared or not.
     pub fn preferences_for(&self, target: &[u8]) -> Vec<PreferenceRef<'_>> {
         let mut all = Vec::new();
         // An error may be ignored: a request that spends its budget has been refused already, so its preferences do not matter.

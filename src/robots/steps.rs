@@ -115,8 +115,8 @@ mod tests {
         text.into_bytes()
     }
 
-    /// Asserts that a file four times as long takes at most five times the work, and at most 200 steps for each byte. `beside`: steps that
-    /// are allowed in addition, whatever the length.
+    /// Asserts that a file four times as long takes at most five times the work, and at most 200 steps for each byte. `beside`: a fixed
+    /// number of steps that are allowed in addition.
     fn grows_with_length(what: &str, beside: u64, work: fn(&[u8])) {
         for &(name, start, piece) in WORST {
             let [small, large] = [LEN, 4 * LEN].map(|len| file(start, piece, len));
@@ -150,7 +150,7 @@ mod tests {
         });
     }
 
-    /// Patterns that are expensive to compare with the paths beside them.
+    /// Patterns that are expensive to compare with a path, each with this path.
     const DEAR: &[(&str, Piece, Text)] = &[
         ("a piece in common, which the path has", |n| format!("*aaaaa*ZZZa{n:05}"), || "/aaaaaZZZa0".repeat(25)),
         ("a piece in common, and a long path", |n| format!("*aaaaa*ZZZa{n:05}"), || format!("/{}", "a".repeat(60_000))),

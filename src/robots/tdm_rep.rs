@@ -40,7 +40,7 @@ pub struct TdmReservation<'a> {
     pub entry: u32,
     /// The pattern as written.
     pub location: &'a str,
-    /// URL of the terms under which the page may be mined nevertheless.
+    /// URL of the terms under which the page may be mined after all.
     pub policy: Option<&'a str>,
 }
 

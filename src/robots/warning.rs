@@ -82,7 +82,7 @@ codes! {
     MissingColon = Error "missing-colon", "the colon is missing", "write `key: value`; few crawlers read it as meant";
     /// A key that neither RFC 9309 nor a known extension has.
     UnknownKey = Warning "unknown-key", "unknown key", "the line is ignored";
-    /// A misspelt key that was understood nevertheless.
+    /// A misspelt key that was understood.
     MisspeltKey = Error "misspelt-key", "misspelt key", "few crawlers read it as meant";
     /// White space before the key.
     LeadingSpace = Warning "leading-space", "white space before the key", "begin the line with its key";

@@ -74,7 +74,7 @@ enum Why {
     Longer,
 }
 
-/// Finds rules for the same paths, of which only one can decide.
+/// Finds rules that match the same paths as another rule, so that only one of both can decide.
 fn equal_rules(rules: &[LintRule<'_>]) -> Vec<Dead> {
     let mut strongest: HashMap<(&[u8], bool), usize> = HashMap::new();
     let mut dead = Vec::new();

@@ -79,7 +79,7 @@ impl<T: Ord + Copy> Literals<T> {
                 bytes(text, literal) <= path
             }
         });
-        // `next`: the last literal that does not sort after the path. All literals that are prefixes of the path are `next` or ancestors of it.
+        // `next` is the last literal that does not sort after the path: each literal that is a prefix of the path is it or an ancestor.
         let mut next = behind.checked_sub(1).map(|last| &self.0[last]);
         let shared = next.map_or(0, |last| shared(bytes(text, last), path));
         let found = loop {
