@@ -1,5 +1,5 @@
 //! HTTP/1.1 messages (RFC 9112): readers for requests, answers and bodies, and functions that write them. Pure: bytes in,
-//! borrowed pieces out; no I/O, and no knowledge of what the message is for.
+//! borrowed pieces out; no I/O, and no knowledge of the purpose of a message.
 //!
 //! A head is read in a synchronous function, into a [`FieldRoom`] on that function's stack, so that the array of fields never
 //! becomes part of a future:

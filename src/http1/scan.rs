@@ -121,7 +121,7 @@ const TOKEN: [bool; 256] = {
 mod tests {
     use super::*;
 
-    /// Each byte value at each place of a word and beyond, before bytes that differ from it in few bits.
+    /// Tests each byte value at each place of a word and beyond, before bytes that differ from it in few bits.
     #[test]
     fn word_scan_equals_byte_scan() {
         let text = |byte: u8| byte == b'\t' || byte >= b' ' && byte != 0x7f;

@@ -144,7 +144,7 @@ fn extensions_and_trailers_are_bounded() {
     // Many small chunks with long extensions are refused as well.
     assert!(passed(true, "1;extension\r\na\r\n".repeat(2000).as_bytes()).is_err());
     assert!(passed(true, "b;extension\r\nhello world\r\n".repeat(20_000).as_bytes()).is_ok());
-    // Padding of an answer's sizes is accepted, however long the answer is: some servers pad each size.
+    // Padding of an answer's chunk sizes is accepted in answers of any length: some servers pad each size.
     assert!(passed(false, "1       \r\na\r\n".repeat(20_000).as_bytes()).is_ok());
 }
 
