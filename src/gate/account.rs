@@ -1,4 +1,4 @@
-//! Record of what happened to one request in the gate, for the log.
+//! The account of one request in the gate, for the log: its decision, waits and bill.
 
 use super::budget::{Bill, Charge};
 use crate::policy::{Allowance, Entry, LineEvidence, Refusal, SiteFile};

@@ -77,7 +77,7 @@ pub struct Gate {
     _listens: JoinSet<()>,
 }
 
-/// How an allowed request goes on.
+/// The next step of an allowed request.
 pub enum Admitted {
     /// The request goes now, and holds the permit until it ends.
     Go {

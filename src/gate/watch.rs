@@ -158,8 +158,8 @@ impl Gate {
         self.fleet.has_server()
     }
 
-    /// Begins to drain: held requests whose slot comes by `until` still go. The others are refused, at once if the time of their slot is
-    /// known, else at `until`.
+    /// Begins to drain: held requests whose slot comes by `until` are still sent. Other requests are refused, at once if the time of their
+    /// slot is known, else at `until`.
     pub fn drain(&self, until: Instant) {
         self.drain.send_replace(Some(until));
     }

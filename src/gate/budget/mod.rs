@@ -139,7 +139,7 @@ impl Ledger {
         let (mut answer, reach) = (None, self.fleet.reach());
         let part = reach.alone.map_or((1, 0), |phase| (phase.instances.max(1), phase.rank));
         if reach.settled_at.is_none_or(|at| at <= Instant::now()) && self.report(of, spend.per).await.is_ok() {
-            // The last count heard is repeated, as somebody may have removed the file that the processes of this machine share.
+            // Repeats the last count heard, as the file that the processes of this machine share may have been removed.
             let is_told = self.fleet.has_server() || spend.requests < 0;
             let heard = || self.known(of, spend.per, SystemTime::now()).heard;
             let spend = if is_told { spend } else { Spend { heard: heard(), ..spend } };

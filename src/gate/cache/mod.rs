@@ -254,7 +254,7 @@ mod tests {
         assert_eq!((cache.latest(1), cache.path(id).exists()), (None, false));
     }
 
-    /// There are as many files as entries, and each URL has at most the allowed number.
+    /// Tests that there are as many files as entries, and at most `MOST_ANSWERS` for one URL.
     #[tokio::test]
     async fn file_is_removed_with_its_entry() {
         let directory = tempfile::tempdir().unwrap();

@@ -119,7 +119,7 @@ impl PageCache {
         self.directory.join(&name[..2]).join(&name)
     }
 
-    /// Begins the file of an answer. Blocks. If somebody has removed the cache's files, this fails, and the cache begins anew.
+    /// Begins the file of an answer. Blocks. If the cache's files have been removed, fails, and restarts the cache.
     pub(super) fn create(self: &Arc<Self>, head: &StoredHead) -> io::Result<EntryWriter> {
         let path = self.directory.join(UNFINISHED).join(self.number.fetch_add(1, Relaxed).to_string());
         let is_locked = |lock: &File| is_at(lock, &self.directory.join(LOCK)).unwrap_or(false);

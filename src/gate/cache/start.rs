@@ -1,4 +1,4 @@
-//! Start of the cache, also after somebody has removed its files: a thread locks the directory and builds the index.
+//! Start of the cache, or restart after its files were removed: a thread locks the directory and builds the index.
 
 use super::in_flight::PagesInFlight;
 use super::index::{EntryId, EntryIndex, on_disk};
@@ -35,7 +35,7 @@ impl PageCache {
             is_failing: AtomicBool::default(),
             in_flight: PagesInFlight::default(),
         });
-        // Delays the start briefly; a longer scan goes on in the background.
+        // Waits briefly; a longer scan continues in the background.
         let _ = shared.make_ready()?.recv_timeout(MOMENT);
         Ok(shared)
     }
@@ -115,7 +115,7 @@ impl PageCache {
         found
     }
 
-    /// Builds the index anew, unless a thread already does.
+    /// Restarts the cache: builds the index again, unless a thread is doing so already.
     pub(super) fn begin_anew(self: &Arc<Self>) -> io::Result<()> {
         let mut lock = self.lock.lock();
         if self.is_ready.swap(false, Relaxed) {
@@ -126,7 +126,7 @@ impl PageCache {
     }
 }
 
-/// Creates what the cache needs in its directory, and opens the file to lock.
+/// Creates the folder of incomplete files, and opens the lock file.
 fn open_files(directory: &Path) -> io::Result<File> {
     private_folder(&directory.join(UNFINISHED))?;
     open_lock(directory)

@@ -86,7 +86,7 @@ async fn store(
     }
     // An incomplete file is removed on a blocking thread.
     let _ = spawn_blocking(move || drop(writing)).await;
-    // Requests that wait for this answer go on.
+    // Ends the wait of other requests for this answer.
     drop(order);
 }
 
@@ -150,7 +150,7 @@ pub(super) async fn confirm(shared: Arc<PageCache>, entry: Arc<OpenEntry>, head:
         if let Err(error) = writing.finish_as(&entry, &order) {
             writing.shared.failed(&error);
         }
-        // Requests that wait for this answer go on.
+        // Ends the wait of other requests for this answer.
         drop(order);
     });
     // Fails only when the runtime is shutting down.
