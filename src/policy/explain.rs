@@ -82,8 +82,8 @@ impl SiteFileState {
         }
         let why = fault.as_ref()?;
         Some(match (*access, status) {
-            ("unknown", None) => format!("{url} is not known, and reserves nothing: {why}"),
-            ("unknown", Some(_)) => format!("{url} is not understood, and reserves nothing: {why}"),
+            ("unknown", None) => format!("{url} is not known: {why}"),
+            ("unknown", Some(_)) => format!("{url} is not understood: {why}"),
             _ => format!("{url} is partly not understood: {why}"),
         })
     }

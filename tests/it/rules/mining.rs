@@ -346,9 +346,9 @@ async fn explain_shows_errors_of_tdmrep_json_and_their_effect() {
     let shut = "User-agent: *\nDisallow: /.well-known/\n";
     for (robots, file, code, said) in [
         ("", Reply::text(format!("[{entry}]")), 1, "is partly not understood: entry 1: `tdm-policy` is not a URL"),
-        ("", Reply::text("{}"), 0, "is not understood, and reserves nothing: not an array"),
-        ("", Reply::status(500), 0, "is not known, and reserves nothing: status 500"),
-        (shut, Reply::text(format!("[{entry}]")), 0, "is not known, and reserves nothing: it may not be fetched"),
+        ("", Reply::text("{}"), 0, "is not understood: not an array"),
+        ("", Reply::status(500), 0, "is not known: status 500"),
+        (shut, Reply::text(format!("[{entry}]")), 0, "is not known: it may not be fetched"),
     ] {
         let origin = Origin::http(move |seen| match seen.path().as_str() {
             "/robots.txt" => Reply::text(robots),
