@@ -146,7 +146,7 @@ impl Running {
         self.parts.admin.as_ref().map(|(_, address)| *address)
     }
 
-    /// The token that admin requests must send, if the admin address serves any.
+    /// The token that admin requests must send. `None`: there is no admin address, or no token could be stored.
     pub fn admin_token(&self) -> Option<&str> {
         self.parts.admin.as_ref()?.0.token()
     }
@@ -154,7 +154,7 @@ impl Running {
     /// Sets the source of settings for [`reload_from_file`](Self::reload_from_file) and `POST /api/v1/reload`; an error of `load` says what
     /// is wrong with them.
     pub fn reload_from(&self, load: impl Fn() -> Result<Settings, String> + Send + Sync + 'static) {
-        // Fails if it is set already.
+        // Fails if a source is already set.
         let _ = self.parts.load.set(Box::new(load));
         if let Some((admin, _)) = &self.parts.admin {
             let parts = Arc::downgrade(&self.parts);
@@ -247,7 +247,7 @@ impl Running {
             () = cut => {}
         }
         listeners.shutdown().await;
-        // Aborted requests are recorded as evidence too, before it is closed.
+        // Waits for all requests, so that aborted ones are also recorded before the evidence is closed.
         proxy.served().await;
         let known = proxy.gate.latest(usize::MAX);
         let those = |is_it: &dyn Fn(&Authority, &Entry) -> bool| {
@@ -259,7 +259,8 @@ impl Running {
         proxy.gate.leave_fleet().await;
         let gate = proxy.gate.clone();
         let (closing, (closes, closed)) = (proxy.clone(), oneshot::channel::<()>());
-        // Uses a new thread, as the runtime's blocking threads may be busy for long. If it cannot start, both close when dropped.
+        // Uses a new thread, as the runtime's blocking threads may be busy for long. If the thread cannot start, the store and the evidence
+        // close when dropped.
         let closer = thread::Builder::new().name("politely-close".into()).spawn(move || {
             let _closes = closes;
             gate.close();
