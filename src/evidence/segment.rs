@@ -1,5 +1,5 @@
-//! The files of a chain: `00000001-20261122T183000Z.jsonl` and so on, by number and beginning. Only the last is written to;
-//! earlier ones are compressed. Their names tell their age. A segment contains every file that its records refer to.
+//! The files of a chain: `00000001-20261122T183000Z.jsonl` and so on, by number and start time. Only the last segment is written to;
+//! earlier ones are compressed. A file's name tells its age. A segment contains every file that its records refer to.
 
 use crate::config::{LOCK, give_to_owner, is_ours, is_same, open_ours};
 use crate::rfc3339;
@@ -27,8 +27,8 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// The segments of a directory in order, without files of other users. If a segment is there both plain and compressed, only the
-    /// plain one: `gzip -k` may have compressed it before its last records. Opens no file.
+    /// The segments of a directory in order, without files of other users. If a segment exists both plain and compressed, only the plain
+    /// file counts: `gzip -k` may have compressed it before its last records. Opens no file.
     pub fn all(directory: &Path) -> io::Result<Vec<Self>> {
         let own = entries(directory)?.into_iter().filter(|path| !is_foreign(path));
         let mut all: Vec<_> = own.filter_map(Self::of).collect();
@@ -129,13 +129,13 @@ impl Segment {
             // Makes the file's name durable as well.
             .and_then(|()| File::open(directory)?.sync_all());
         match begun {
-            // The chain continues in another file, so nothing may be left here.
+            // The chain will continue in another file, so this file must be removed.
             Err(error) => fs::remove_file(&segment.path).and(Err(error)),
             Ok(()) => Ok(segment),
         }
     }
 
-    /// Continues a segment after its complete lines, which have this length.
+    /// Continues a segment after its complete lines, whose total length is `length`.
     pub fn resume(stored: Stored, length: u64) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).open(&stored.path)?;
         file.set_len(length)?;
@@ -166,7 +166,7 @@ impl Segment {
         self.file.sync_data()
     }
 
-    /// Whether another segment should begin: after `most` bytes, and each day.
+    /// Whether a new segment should begin: after `most` bytes, and at least daily.
     pub fn is_over(&self, now: SystemTime, most: u64) -> bool {
         self.length >= most || day(now) != day(self.began)
     }

@@ -50,7 +50,7 @@ pub enum Kind {
     /// The process ends.
     Stop,
     Decision(Box<Decision>),
-    /// A file to which later records refer. Each segment with such records has it.
+    /// A file to which later records refer. Each segment with such records contains the file.
     File {
         #[serde(deserialize_with = "hash")]
         sha256: Hash,
@@ -75,7 +75,7 @@ pub enum Kind {
         #[serde(deserialize_with = "hash")]
         head: Hash,
     },
-    /// A type of a later version.
+    /// A type that a later version of politely writes.
     #[serde(other)]
     Other,
 }

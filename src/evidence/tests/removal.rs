@@ -1,4 +1,4 @@
-//! The removal of segments by `keep`, also under a wrong clock.
+//! The removal of segments by `keep`, even if the clock is wrong.
 
 use super::super::reader::{Kind, verify_each};
 use super::*;

@@ -1,4 +1,4 @@
-//! The age of segments, for `keep`, also under a wrong clock. Pure.
+//! Computes the age of segments, for `keep`, even if the clock is wrong. Pure.
 
 use std::time::{Duration, SystemTime};
 
