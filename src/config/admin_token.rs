@@ -5,7 +5,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use std::io;
 use std::path::PathBuf;
 
-/// The place of the admin token.
+/// The file of the admin token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdminToken {
@@ -15,7 +15,7 @@ pub struct AdminToken {
 }
 
 impl AdminToken {
-    /// The place of the token according to these settings.
+    /// Returns the file of the token according to these settings.
     pub fn of(settings: &Settings) -> Self {
         match &settings.admin.token_file {
             Some(path) => Self { path: path.clone(), is_configured: true },
