@@ -54,7 +54,7 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
         tracing::info!("admin address http://{address}/");
     }
     tracing::info!("name in Via: {}", running.name());
-    // Held until the end, when the proxy can no longer be asked.
+    // Keeps the file until the end, when the admin address no longer answers.
     let _file = write_running_file(&running, path);
     let (file, own) = (path.map(Path::to_owned), args.clone());
     running.reload_from(move || {
@@ -107,8 +107,8 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
     Ok(())
 }
 
-/// Whether the file has no content besides comments, as for a moment while it is rewritten in place, or if the disk is full. A reload
-/// must not take such a file for a wish for all defaults, unless it was empty at the start.
+/// Whether the file has no content besides comments, as for a moment while it is rewritten in place, or if the disk is full. A reload must
+/// not treat such a file as a request for all defaults, unless the file was empty at the start.
 fn is_empty(path: &Path) -> bool {
     let text = if path.is_file() { read_argument(path).unwrap_or_default() } else { return false };
     serde_yaml::from_slice::<Option<IgnoredAny>>(&text).is_ok_and(|value| value.is_none())

@@ -1,4 +1,4 @@
-//! Shows that a request is held: in one line of the terminal, which is rewritten; elsewhere, with `--verbose`, in a line now and then.
+//! Shows that a request is held: on a terminal in one line that is rewritten; elsewhere, with `--verbose`, in a new line from time to time.
 
 use super::super::{about, inert};
 use crate::gate::{HeldFor, HeldRequest};
@@ -46,7 +46,7 @@ impl Progress {
         self.next = Instant::now() + TICK;
     }
 
-    /// Clears the line when a held request continues: the command may print something about its answer.
+    /// Clears the line when a held request continues, as the command may print something about the answer.
     pub fn clear(&mut self) {
         if self.way == ProgressStyle::Terminal {
             StandardError::show(None);

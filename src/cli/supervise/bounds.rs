@@ -1,5 +1,5 @@
-//! Restrictions for an isolated command: no capabilities, nor gaining them by set-user-id programs; no inherited descriptors that lead
-//! out; no sockets of families that network namespaces do not separate; no kernel keyrings; no tracing of its supervisor.
+//! Restrictions for an isolated command: no capabilities, and no gaining of capabilities by set-user-id programs; no inherited descriptors
+//! that lead out; no sockets of families that network namespaces do not separate; no kernel keyrings; no tracing of its supervisor.
 
 use super::namespaces::is_in_them;
 use super::processes::checked;
@@ -44,7 +44,7 @@ fn is_harmless(number: RawFd) -> bool {
     }
 }
 
-/// Whether this process opened the descriptor. It is then close-on-exec, and so closed for the command anyway.
+/// Whether this process opened the descriptor. Such a descriptor is close-on-exec, so the command does not inherit it anyway.
 fn is_ours(number: RawFd) -> bool {
     // SAFETY: passes integers only.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
@@ -57,7 +57,7 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
     clear_ambient_capability_set()?;
     for number in 0..64 {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
-            // The kernel knows no further capabilities.
+            // The kernel has no capability with this or a higher number.
             Err(Errno::INVAL) => break,
             dropped => dropped?,
         }
@@ -67,7 +67,7 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
 }
 
 /// Installs a seccomp filter. Virtual machine sockets (vsock) belong to no network namespace, and io_uring can open them without a
-/// filterable call. The command must not push input into the terminal, which the shell would read after its end. Keyrings are not
+/// filterable call. The command must not push input into the terminal, which the shell would read after the command's end. Keyrings are not
 /// separated by namespaces: the session keyring is inherited, and root's keyrings are shared without a user namespace.
 pub(super) fn refuse_calls() -> io::Result<()> {
     if CALLS.is_empty() {

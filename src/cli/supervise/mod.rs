@@ -39,7 +39,7 @@ pub(super) fn run(args: &SuperviseArgs) -> Result<ExitCode, CommandError> {
     if !args.isolate {
         leave_group()?;
     }
-    // Makes this process the parent of orphaned descendants.
+    // Makes this process the new parent of orphaned descendants.
     set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
     let restore = signals.restore();
     let prepare = move || {
@@ -65,7 +65,7 @@ struct Supervisor<'a> {
 enum EndStage {
     /// The command runs.
     Running,
-    /// The command has ended; what it left behind may end by itself.
+    /// The command has ended; the leftover processes may end by themselves.
     Left(Instant),
     /// The leftover processes were told to end.
     Told(Instant),
@@ -74,7 +74,7 @@ enum EndStage {
 }
 
 impl Supervisor<'_> {
-    /// Runs until no process is left.
+    /// Runs until no process is left, and returns the command's exit code.
     fn watch(mut self) -> u8 {
         let (mut stage, mut code, mut is_to_end) = (EndStage::Running, None, false);
         let mut passed = Passed::default();
@@ -84,7 +84,7 @@ impl Supervisor<'_> {
             let is_running = matches!(stage, EndStage::Running);
             let is_left = self.reap(&mut code);
             if is_running && code.is_some() {
-                // Signals that arrived before the command's end were meant for it, and may have ended it.
+                // Signals that arrived before the command's end were meant for the command, and may have ended it.
                 heard.extend(self.signals.read());
             }
             for (signal, is_terminals) in heard {

@@ -89,7 +89,7 @@ fn share(lock: &File, patience: Duration) -> io::Result<()> {
 }
 
 impl Loan {
-    /// Removes the entries of this run and of earlier ones, whatever authority they had.
+    /// Removes the entries of this run and of earlier ones, whatever authority they are for.
     fn take_out(&self) {
         let until = Some(Instant::now() + self.machine.patience);
         for path in nss::databases(&self.machine, false) {

@@ -82,7 +82,7 @@ pub(super) struct UserMachine {
     java_home: Option<PathBuf>,
     /// Directories to search for tools.
     path: Vec<PathBuf>,
-    /// Time limit of all tools together, if no user waits for them.
+    /// Maximum time for all tools together, if no user waits for them.
     patience: Duration,
 }
 
@@ -208,9 +208,9 @@ fn written(pem: &str) -> io::Result<NamedTempFile> {
     Ok(file)
 }
 
-/// The entry for the stores.
+/// The entry to add to the stores: a name and our certificate.
 struct TrustEntry<'a> {
-    /// Identifies the entry of this authority.
+    /// Name of the entry, which identifies this authority.
     name: String,
     pem: &'a str,
     /// The certificate as a file. The authority's own file may begin with an intermediate.

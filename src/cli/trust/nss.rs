@@ -13,7 +13,8 @@ use super::{TrustEntry, TrustOutcome, UserMachine, not_listed, run};
 
 pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> Vec<TrustOutcome> {
     each(machine, has_browser(machine), |database| {
-        // A database stores a certificate under one name only: the end of a run would remove this entry, too.
+        // Removes the entry of a run first: a database stores a certificate under one name only, so the end of that run would remove this
+        // entry, too.
         let _ = database.remove(&format!("{LENT}{}", entry.name));
         database.install(entry)
     })
@@ -120,7 +121,8 @@ impl Database<'_> {
         Ok(entries.map(|(name, _)| name.trim().to_owned()).collect())
     }
 
-    /// Removes a database that a run has created, unless it contains other entries by now. False: certutil could not read it.
+    /// Removes a database that a run has created, unless it contains other entries by now. Returns false if certutil could not read the
+    /// database.
     pub fn unmake(&self) -> bool {
         if !is_database(self.path) {
             return true;
