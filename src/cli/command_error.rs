@@ -101,7 +101,7 @@ impl From<io::Error> for CommandError {
         let what = error.to_string();
         let hint = hint_for(&what, "");
         let hint = if hint.is_empty() { hint } else { format!("\nhint: {hint}") };
-        // An error of the system is not a defect of politely. It is recognised by its text, as libraries wrap it in errors of their own.
+        // A system error is not a defect of politely. It is recognised by its text, as libraries wrap system errors in their own errors.
         let code = if what.contains("(os error ") { USAGE } else { DEFECT };
         CommandError { message: format!("error: {what}{hint}"), code: ExitCode::from(code) }
     }

@@ -54,7 +54,7 @@ impl RunningProxy {
 
 impl Drop for RunningFile {
     fn drop(&mut self) {
-        // A proxy started later has replaced the file: do not remove it.
+        // Keeps the file if a proxy started later has replaced it.
         if is_same(&self.file, &self.path) {
             let _ = fs::remove_file(&self.path);
         }

@@ -37,7 +37,7 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
     // Signals are caught before the proxy listens, so that no early one is missed.
     let mut signals = SignalSet::catch(&[&STOP[..], &[SignalKind::hangup()], &OTHER.map(|(kind, _)| kind)].concat())?;
     orphans::reap(None)?;
-    // The start may block for long, on a lock or a file system: until it returns, this task handles signals to stop.
+    // Starting may block for long, on a lock or a file system. Until the start is complete, this task handles signals to stop.
     let mut early = SignalSet::catch(&STOP)?;
     let early = tokio::spawn(async move {
         early.next_to_stop().await;

@@ -224,7 +224,7 @@ impl OwnTable {
         }
     }
 
-    /// This entry, and the less specific entries that match every host that it matches.
+    /// This entry, and the less specific entries that match all of its hosts.
     fn chain(&self, place: usize) -> impl Iterator<Item = &(HostPattern, Override)> {
         let name = self.entries[place].0.to_string();
         let ends: Vec<_> = wider(end(&name)).filter_map(|end| self.by_end.get(end)).collect();

@@ -147,7 +147,7 @@ impl Settings {
         format!("{tokens}politely/{version}{contact}")
     }
 
-    /// The configuration as shown, as text, and its SHA-256.
+    /// The configuration as JSON text without secrets, and the SHA-256 of this text.
     pub fn kept(&self) -> &(Arc<str>, [u8; 32]) {
         &self.whole.kept
     }

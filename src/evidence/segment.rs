@@ -208,7 +208,7 @@ pub(super) fn tidy(directory: &Path) -> io::Result<()> {
 }
 
 /// The files in a directory that are not part of the evidence, as sorted relative paths. They include a compressed file beside a plain
-/// segment, which is not read.
+/// segment, as only the plain file is read.
 pub(super) fn others(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let segments = Stored::all(directory)?;
     let paths: HashSet<_> = segments.iter().map(|segment| &segment.path).collect();

@@ -62,7 +62,7 @@ pub struct Totals {
     pub without_purpose: Vec<Authority>,
 }
 
-/// Starts the proxy within the current tokio runtime. It serves as soon as this returns.
+/// Starts the proxy within the current tokio runtime. The proxy accepts connections as soon as this returns.
 pub async fn start(settings: Settings) -> Result<Running, StartError> {
     start_on(settings, Vec::new()).await
 }
@@ -199,8 +199,7 @@ impl Running {
 
     /// Applies changed settings without dropping a request, as far as a running proxy can, and returns what was applied.
     ///
-    /// # Errors
-    /// A socket cannot be opened, or a file read; nothing is changed then.
+    /// # Errors A socket cannot be opened, or a file cannot be read; nothing is changed then.
     pub fn reload(&self, settings: Settings) -> Result<Changes, StartError> {
         self.parts.reload(settings)
     }
@@ -238,7 +237,7 @@ impl Running {
         let proxy = self.parts.proxy.clone();
         let drain = proxy.settings.load().limits.drain_timeout;
         proxy.leave();
-        // The last refusals must still reach their clients.
+        // Refuses waiting requests early enough that the refusals still reach their clients.
         proxy.gate.drain(Instant::now() + drain - (drain / 10).min(LAST_ANSWERS));
         self.stop.send_replace(true);
         let mut listeners = self.parts.listeners.take_tasks();

@@ -93,7 +93,7 @@ pub struct Signed {
 }
 
 impl Signer {
-    /// Makes the signer [`of`](Self::of) these settings; errors name their place in the configuration.
+    /// Makes a signer as [`of`](Self::of) does; errors also name the place in the configuration.
     ///
     /// # Errors
     /// As [`of`](Self::of).
@@ -434,7 +434,7 @@ pub(super) mod tests {
             Arc::ptr_eq(&signed[3], &signed[4]) && Arc::ptr_eq(&signed[1], &signed[3]),
             "a signature without a nonce is reused"
         );
-        // A request that may not be repeated leaves its nonce to the next, even if that is its client's retry.
+        // The nonce for a request that must not be repeated goes to the next request, even if that is the client's own retry.
         let post = ChallengedRequest { may_be_repeated: false, ..first(true) };
         assert_eq!(requests.challenged(b"s=();nonce=\"n3\"", post), None);
         let signed = [(); 2].map(|()| requests.sign(at(0), None, None).unwrap());

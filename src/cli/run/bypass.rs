@@ -96,7 +96,7 @@ impl BypassWatch {
             let process = Path::new("/proc").join(pid.to_string());
             let address = sockets_of(&process).find_map(|socket| sockets.get(&socket).copied())?;
             let name = program(&pid.to_string())?;
-            // Another `politely run` watches its own command.
+            // Skips another `politely run`, which watches its own command.
             if own.as_ref() == Some(&name) {
                 return None;
             }

@@ -185,7 +185,7 @@ async fn run_behind_proxy(settings: Settings, args: &RunArgs) -> Result<ExitCode
     let mut still_waiting = 0;
     let status = loop {
         tokio::select! {
-            // Signals are handled first: a signal that ends the command must not count later as one that cuts off the requests it leaves.
+            // Handles signals first: a signal that ends the command must not be read later, when it would cut off the requests in flight.
             biased;
             signal = signals.next() => {
                 if is_to_end(signal) {

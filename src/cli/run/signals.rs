@@ -48,7 +48,7 @@ pub(super) fn interrupted_exit_code() -> Option<ExitCode> {
     (signal != 0).then(|| ExitCode::from(exit_code(None, Some(signal))))
 }
 
-/// Runs in the child before exec, while it still has our handlers. Fails if a signal that asks to end has arrived.
+/// Runs in the child before exec, while the child still has our signal handlers. Fails if a signal that asks to end has arrived.
 pub(super) fn end_if_interrupted() -> io::Result<()> {
     match ENDED_BY.load(Ordering::Relaxed) {
         0 => Ok(()),

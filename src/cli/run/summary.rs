@@ -60,7 +60,8 @@ impl Summary<'_> {
         Path::new(self.program).file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Advice for a client that rejects the certificate, by its User-Agent, or else by the command: most clients send none with CONNECT.
+    /// Advice for a client that rejects the certificate, by its User-Agent, or else by the command: most clients send no User-Agent with
+    /// CONNECT.
     fn trust_advice(&self, one: &Distrusted) -> &'static str {
         one.how.cure(&one.host, one.agent.as_deref().or(Some(&self.program_name())))
     }
@@ -69,7 +70,8 @@ impl Summary<'_> {
         self.purposes.iter().map(Purpose::as_str).filter(|name| !Purpose::KNOWN.contains(name)).collect()
     }
 
-    /// Requests whose clients left while they were held, without those that were waiting when the command was ended.
+    /// Number of requests whose clients left while the requests were held, without the requests that were waiting when the command was
+    /// ended.
     fn given_up_requests(&self) -> u64 {
         self.totals.held.given_up.saturating_sub(self.still_waiting as u64)
     }

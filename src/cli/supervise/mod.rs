@@ -1,9 +1,9 @@
 //! The supervisor between `politely run` and its command: passes signals on, tracks every process that the command starts, and ends all
 //! of them, whatever ends first: the command, `run`, or a time limit.
 //!
-//! On a terminal it is in the process group of `run`, as is the command, so that the terminal treats them as it would treat the command
-//! alone; elsewhere both have a group of their own. Signals sent to `run` are passed through a socket, one byte each. When `run` ends, the
-//! socket is closed.
+//! On a terminal, the supervisor and the command stay in the process group of `run`, so that the terminal treats them as it would treat the
+//! command alone; elsewhere the two form a separate group. Signals sent to `run` are passed through a socket, one byte each. When `run`
+//! ends, the socket is closed.
 
 mod bounds;
 mod isolation;
@@ -78,7 +78,7 @@ impl Supervisor<'_> {
     fn watch(mut self) -> u8 {
         let (mut stage, mut code, mut is_to_end) = (EndStage::Running, None, false);
         let mut passed = Passed::default();
-        // Signals that arrived before the command started have not reached it, not even the terminal's.
+        // Signals that arrived before the command started have not reached the command, not even those that the terminal sent.
         let mut heard: Vec<_> = self.signals.read().into_iter().map(|(signal, _)| (signal, false)).collect();
         loop {
             let is_running = matches!(stage, EndStage::Running);
@@ -188,7 +188,7 @@ impl Supervisor<'_> {
         Ok(heard)
     }
 
-    /// Passes a signal on. Returns whether it asks the command to end.
+    /// Passes a signal on. Returns whether the signal asks the command to end.
     fn pass_on(&self, signal: Signal, passed: &mut Passed) -> bool {
         if signal == Signal::CHILD || !passed.is_new(signal) {
             return false;
@@ -244,7 +244,7 @@ fn leftover_message(program: &OsStr, names: &str, what: &str) -> Vec<u8> {
 
 /// Signals that reach every process of the command, as the terminal's Ctrl-C does.
 const STOP: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
-/// Signals that end most commands. After the command's end, they end the processes that it has left behind.
+/// Signals that end most commands. After the command's end, such a signal ends the leftover processes.
 const ENDING: [Signal; 4] = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP];
 const NOT_KNOWN: u8 = 1;
 /// Time for leftover processes to end by themselves, as they may be writing their last output.

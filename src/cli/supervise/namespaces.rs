@@ -78,8 +78,8 @@ fn join_with_all_ids() -> io::Result<()> {
     if is_written { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
-/// Mounts a /proc that shows only this namespace's processes, and likewise for message queues. Makes system-wide files there and in
-/// /sys read-only, which root could otherwise write.
+/// Mounts a /proc that shows only this namespace's processes, and a file system that shows only its message queues. Makes system-wide files
+/// there and in /sys read-only, which root could otherwise write.
 pub(super) fn own_proc() -> io::Result<()> {
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM).map_err(at("/"))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
@@ -91,7 +91,7 @@ pub(super) fn own_proc() -> io::Result<()> {
         for entry in fs::read_dir(PROC)? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            // Entries of processes are numbers; they vanish when a process ends.
+            // Skips the entries of processes, whose names are numbers, as an entry vanishes when its process ends.
             if name.bytes().all(|byte| byte.is_ascii_digit()) {
                 continue;
             }

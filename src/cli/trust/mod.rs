@@ -92,7 +92,7 @@ impl UserMachine {
         let set = |name| env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
         let mut path: Vec<PathBuf> =
             env::var_os("PATH").map(|all| env::split_paths(&all).collect()).unwrap_or_default();
-        // Debian omits these for users, who must be told that root is needed, not that a tool is missing.
+        // Debian omits these directories for users, who must be told that root is needed, not that a tool is missing.
         path.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
         Self {
             root: PathBuf::from("/"),
@@ -167,7 +167,7 @@ fn install_firefox(machine: &UserMachine, entry: &TrustEntry<'_>) -> Option<Trus
     })
 }
 
-/// Removes our authorities from Firefox's policies. Empty: there are none.
+/// Removes our authorities from Firefox's policies. The result is empty if there are none.
 fn uninstall_firefox(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOutcome> {
     let directory = machine.below_root(firefox_policy::DIRECTORY);
     let file = directory.join(firefox_policy::FILE);

@@ -95,7 +95,8 @@ pub(super) fn may_start_chromium(machine: &UserMachine) -> bool {
 pub(super) struct Database<'a> {
     pub certutil: &'a Path,
     pub path: &'a Path,
-    /// When certutil is killed. `None`: it may ask the user for a password; otherwise it fails.
+    /// When certutil is killed. `None`: never, as certutil may ask the user for a password. With a time limit, a database with a password
+    /// fails.
     pub until: Option<Instant>,
 }
 

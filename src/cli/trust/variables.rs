@@ -92,8 +92,8 @@ impl TrustFiles<'_> {
         append_once(set, " ", &ours)
     }
 
-    /// wget with GnuTLS reads its roots from no variable: writes a wgetrc with the user's settings and our bundle. wget prefers the proxy
-    /// of a wgetrc to that of a variable, and later settings to earlier ones.
+    /// Writes a wgetrc with the user's settings and our bundle, as wget with GnuTLS reads its roots from no variable. wget prefers the
+    /// proxy of a wgetrc to the proxy of a variable, and later settings to earlier ones.
     fn wget(&self, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
         let theirs = set.map(PathBuf::from).or_else(|| std::env::home_dir().map(|home| home.join(".wgetrc")));
         let mut ours = [b"ca_certificate = ", bundle.as_os_str().as_bytes(), b"\n"].concat();
@@ -106,7 +106,7 @@ impl TrustFiles<'_> {
         self.write_combined("wgetrc", theirs, &ours)
     }
 
-    /// curl prefers the proxy of the first curlrc that it finds to that of a variable: adds ours to the user's curlrc.
+    /// Adds our proxy to the user's curlrc, as curl prefers the proxy of the first curlrc that it finds to the proxy of a variable.
     fn curl(&self, url: &str, set: impl Fn(&'static str) -> Option<OsString>) -> Option<(&'static str, OsString)> {
         let home = || std::env::home_dir().map(OsString::from);
         let config = || set("XDG_CONFIG_HOME");
@@ -124,7 +124,7 @@ impl TrustFiles<'_> {
         Some((CURL, self.directory.into()))
     }
 
-    /// apt, too, prefers the proxy of its settings to that of a variable: adds ours to the user's settings.
+    /// Adds our proxy and bundle to the user's settings for apt, which also prefers the proxy of its settings to the proxy of a variable.
     fn apt(&self, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
         let mut ours = format!("Acquire::https::CAInfo \"{}\";\n", bundle.display());
         if let Some(url) = self.proxy_url() {
@@ -135,7 +135,8 @@ impl TrustFiles<'_> {
         self.write_combined("apt.conf", set.map(PathBuf::from), ours.as_bytes())
     }
 
-    /// Writes a file with the user's settings and ours, as the variable can name only one. Ours come once, even if called repeatedly.
+    /// Writes a file with the user's settings and ours, as the variable can name only one. Our settings are in the file once, even after
+    /// repeated calls.
     fn write_combined(&self, name: &str, theirs: Option<PathBuf>, ours: &[u8]) -> Option<OsString> {
         let file = self.directory.join(name);
         let mut theirs = theirs.and_then(|theirs| read_file(&theirs).ok()).unwrap_or_default();
@@ -156,7 +157,7 @@ fn node(directory: &Path, set: Option<OsString>) -> Option<OsString> {
     Some(append_once(set, " ", &format!("--require \"{script}\"")))
 }
 
-/// PHP's directories of settings, with ours added. An empty element stands for the built-in one.
+/// PHP's directories of settings, with ours added. An empty element stands for the built-in directory.
 fn php(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
     let own = directory.join("php");
     fs::create_dir_all(&own).and_then(|()| fs::set_permissions(&own, Permissions::from_mode(0o755))).ok()?;
@@ -166,7 +167,7 @@ fn php(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsStrin
     Some(append_once(Some(set.unwrap_or_default()), ":", own.to_str()?))
 }
 
-/// The policies of Playwright's Firefox, which has its own build and a new profile at each start. A policy takes a file for each
+/// The policies of Playwright's Firefox, which has its own build and a new profile at each start. The policy names one file for each
 /// certificate.
 fn playwright(directory: &Path, ca_pem: &str, set: Option<OsString>) -> Option<OsString> {
     let theirs = set.and_then(|theirs| read_file(Path::new(&theirs)).ok());

@@ -57,7 +57,7 @@ pub enum Kind {
         text: Option<String>,
         base64: Option<String>,
     },
-    /// Records that could not be written. With `synced`: records that may be missing at the end of the segment before, after the line
+    /// Records that could not be written. With `synced`: records that may be missing at the end of the previous segment, after the line
     /// with this SHA-256, because fsync failed.
     Lost {
         count: u64,

@@ -35,7 +35,7 @@ pub struct Instance {
 #[derive(Debug, Clone)]
 pub struct ConfigUse {
     pub requests: u64,
-    /// Times of the first and the last record made under it.
+    /// Times of the first and the last record made under this configuration.
     pub times: (SystemTime, SystemTime),
     /// The configuration as JSON, without secrets. `None`: it is not stored.
     pub text: Option<String>,

@@ -70,7 +70,7 @@ fn full_disk_expires_segments_to_record_the_loss() {
         age(directory.path());
     }
     let now = SystemTime::now();
-    // At the start, no segment is due for removal; later the first one is, which ended when the second began.
+    // At the start, no segment is due for removal. Later the first segment is due, which ended when the second began.
     rewritten(directory.path(), |segment| now - (7 - u32::try_from(segment).unwrap()) * (KEEP / 8));
     let (mut writer, queue) = writer(directory.path());
     rest(&mut writer);

@@ -214,7 +214,8 @@ impl Writer {
     /// Removes segments older than `keep`, and compresses ended ones.
     pub fn look_after(&mut self, now: SystemTime) {
         self.looked = Instant::now();
-        // A removed file takes space on the disk for as long as it is open. If no other segment can be begun, the next write says so.
+        // A removed file takes disk space as long as it is open, so a new segment is begun. If that fails, the next write reports the
+        // error.
         if self.chain.segment.is_gone() {
             let _ = self.may_write(now);
         }
