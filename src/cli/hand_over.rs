@@ -52,7 +52,7 @@ impl SuperviseArgs {
         if control.read(&mut [0])? == 0 {
             return Ok(None);
         }
-        let (program, arguments) = self.command.split_first().expect("clap requires one");
+        let (program, arguments) = self.command.split_first().expect("clap requires a command");
         let mut command = process::Command::new(program);
         command.args(arguments);
         // SAFETY: `prepare` only makes system calls.

@@ -239,7 +239,7 @@ mod tests {
         ] {
             assert!(told.contains(part), "{part}: {told}");
         }
-        assert!(!told.contains("budget of user=bob"), "it is in the table: {told}");
+        assert!(!told.contains("budget of user=bob"), "the table has this budget: {told}");
     }
 
     #[test]

@@ -195,7 +195,7 @@ impl Draft {
     }
 
     fn string(&mut self, value: &str) {
-        serde_json::to_writer(&mut self.line, value).expect("a text is written to memory");
+        serde_json::to_writer(&mut self.line, value).expect("writing to memory cannot fail");
     }
 }
 

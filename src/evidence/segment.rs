@@ -253,7 +253,7 @@ mod tests {
         /// Makes all further writes to the segment fail, as on a full disk.
         pub fn fill_up(&mut self) -> (File, PathBuf) {
             let path = PathBuf::from("/dev/full");
-            let full = File::options().append(true).open(&path).expect("Linux has it");
+            let full = File::options().append(true).open(&path).expect("Linux has /dev/full");
             (std::mem::replace(&mut self.file, full), std::mem::replace(&mut self.path, path))
         }
 

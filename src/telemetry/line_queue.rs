@@ -261,7 +261,7 @@ mod tests {
         assert!(dropped >= 2 * most, "{dropped} of {}", 3 * most);
         (0..100).for_each(|_| let_go.send(()).unwrap());
         QUEUE.flush(LONG);
-        assert_eq!(text(&seen).lines().count() as u64, 3 * most - dropped, "whole lines, and all the others");
+        assert_eq!(text(&seen).lines().count() as u64, 3 * most - dropped, "all other lines arrive whole");
         assert!(text(&seen).lines().all(|line| line.len() == 1023));
     }
 

@@ -19,7 +19,7 @@ pub struct Page<'a> {
 impl Page<'_> {
     /// Heading of the first column.
     pub fn what(&self) -> String {
-        self.by.to_possible_value().expect("none is hidden").get_name().to_owned()
+        self.by.to_possible_value().expect("no value is hidden").get_name().to_owned()
     }
 }
 

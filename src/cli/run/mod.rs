@@ -98,7 +98,7 @@ async fn run_behind_proxy(settings: Settings, args: &RunArgs) -> Result<ExitCode
     let report = report.explained("cannot write the report", hint)?.flatten();
     let ca = Ca::configured(&settings)?;
     let roots = roots::configured(&settings)?;
-    let program = args.command.first().expect("clap requires one");
+    let program = args.command.first().expect("clap requires a command");
     // Signals are caught before anything is created that must be removed at the end.
     let mut signals = RunSignals::catch()?;
     let directory = files::directory()?;

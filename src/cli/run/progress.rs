@@ -137,7 +137,7 @@ mod tests {
         let pace = "1 page each 30 s, next in 27 s";
         assert_eq!(line(&one, &some, all), format!("{told}, {pace}, 12 done, 3 refused"));
         assert_eq!(line(&one, &none, all), format!("{told}, {pace}"));
-        assert_eq!(line(&one, &some, 79), format!("{told}, 12 done, 3 refused"), "as much as has room");
+        assert_eq!(line(&one, &some, 79), format!("{told}, 12 done, 3 refused"), "parts that do not fit are left out");
         let alone = HeldRequest { waiting: 1, ..one.clone() };
         let each = "politely: 1 page each 30 s at a.example, next in 27 s, 12 done, 3 refused";
         assert_eq!(line(&alone, &some, 79), each);

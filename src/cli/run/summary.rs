@@ -301,6 +301,6 @@ mod tests {
             |max_wait, longest| sufficient_max_wait(Duration::from_secs(max_wait), Duration::from_secs(longest));
         assert_eq!(advised(10, 60), "61s");
         assert_eq!(advised(600, 900), "16m");
-        assert_eq!(advised(60, 2), "61s", "it has waited for robots.txt so long");
+        assert_eq!(advised(60, 2), "61s", "the wait for robots.txt counts too");
     }
 }

@@ -75,7 +75,7 @@ pub(super) fn refuse_calls() -> io::Result<()> {
     }
     let filter = filter();
     let program = libc::sock_fprog {
-        len: libc::c_ushort::try_from(filter.len()).expect("a few dozen"),
+        len: libc::c_ushort::try_from(filter.len()).expect("a filter has a few dozen steps"),
         filter: filter.as_ptr().cast_mut(),
     };
     // SAFETY: the call copies the filter, which outlives it.
@@ -95,7 +95,7 @@ struct Calls {
 
 fn filter() -> Vec<libc::sock_filter> {
     let step = |code: u32, k: u32, yes: u8, no: u8| libc::sock_filter {
-        code: u16::try_from(code).expect("they have 16 bits"),
+        code: u16::try_from(code).expect("BPF codes have 16 bits"),
         jt: yes,
         jf: no,
         k,
@@ -125,7 +125,7 @@ fn filter() -> Vec<libc::sock_filter> {
         }
         // x32: the same architecture with other numbers.
         own.extend([step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, X32, 0, 1), refuse(libc::ENOSYS), allow()]);
-        all.push(unless(calls.audit, u8::try_from(own.len()).expect("a dozen")));
+        all.push(unless(calls.audit, u8::try_from(own.len()).expect("the steps are about a dozen")));
         all.extend(own);
     }
     all.push(allow());

@@ -44,7 +44,7 @@ pub(super) enum StoreKind {
 
 impl fmt::Display for StoreKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.to_possible_value().expect("none is hidden").get_name())
+        f.write_str(self.to_possible_value().expect("no value is hidden").get_name())
     }
 }
 

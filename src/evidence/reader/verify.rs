@@ -178,7 +178,7 @@ impl Walk {
                         first = Some(line.prev);
                         // `keep` relies on the time in the file's name, so it must be right.
                         if rfc3339::seconds(stored.began) != rfc3339::seconds(line.time) {
-                            self.fault(stored.number, Some(1), "its time is not the one in the file's name");
+                            self.fault(stored.number, Some(1), "its time differs from the time in the file's name");
                         }
                     }
                     self.follows(stored.number, number, line.prev);

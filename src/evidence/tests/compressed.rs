@@ -38,7 +38,7 @@ fn records_after_a_copy_of_the_segment_was_compressed_are_read_and_kept() {
     compressed(&path);
     record(&evidence, "http://a.example/after", SystemTime::now());
     until_written(&evidence, 2);
-    assert_eq!(good(directory.path()).records, 2, "while it is written to");
+    assert_eq!(good(directory.path()).records, 2, "the plain segment counts while it is written to");
     evidence.close();
     restart(directory.path());
     restart(directory.path());
