@@ -17,10 +17,10 @@ use std::time::Duration;
 pub(super) struct AdminArgs {
     #[command(flatten)]
     config: ConfigArg,
-    /// The proxy's admin address [default: that of the proxy that runs with this configuration]
+    /// The proxy's admin address [default: the address of the proxy that runs with this configuration]
     #[arg(long, value_name = "ADDR")]
     admin: Option<SocketAddr>,
-    /// File with the admin token [default: that of the proxy that runs with this configuration]
+    /// File with the admin token [default: the token of the proxy that runs with this configuration]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t)]

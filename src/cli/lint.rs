@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// NUL ends a line without counting as a line end: the first line may have a thousand findings.
+    /// A NUL separates lines of rules without increasing the line number, so the first line may have a thousand findings.
     #[test]
     fn a_place_far_into_an_endless_line_is_shown_without_the_line() {
         let far = [&b"x".repeat(30_000)[..], b"\0here\n"].concat();

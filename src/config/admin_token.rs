@@ -49,7 +49,7 @@ impl AdminToken {
         let token = data_encoding::HEXLOWER.encode(&bytes);
         match write_once(&self.path, format!("{token}\n").as_bytes())? {
             true => Ok(token),
-            // Another process has created the file meanwhile.
+            // Another process has created the file since the first read.
             false => self.read(),
         }
     }
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!((mode(&token.path), mode(token.path.parent().unwrap())), (0o600, 0o700));
     }
 
-    /// The operator may try the first start with sudo.
+    /// An operator may use sudo for the first start.
     #[test]
     fn token_created_by_root_belongs_to_the_directorys_owner() {
         if !rustix::process::geteuid().is_root() {

@@ -12,7 +12,7 @@ use std::slice;
 use std::sync::Arc;
 use url::Url;
 
-/// The whole configuration in the form of the file. Kept as text, which takes a tenth of the memory of parsed JSON.
+/// The whole configuration, in the form of the configuration file. Kept as text, which takes a tenth of the memory of parsed JSON.
 #[derive(Clone, Default, PartialEq)]
 pub(super) struct Whole {
     /// The configuration as JSON, including secrets.

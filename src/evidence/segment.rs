@@ -65,7 +65,7 @@ impl Stored {
             return Err(io::Error::other(format!("{} differs from the segment: move it away", whole.display())));
         }
         let new = self.path.with_added_extension(HALF_DONE);
-        // The file may be another user's link.
+        // Removes a file at this path first, as it may be another user's link.
         let _ = fs::remove_file(&new);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         give_to_owner(&file, new.parent().unwrap_or(Path::new(".")))?;

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpSocket};
 pub(super) fn open(address: &ListenAddress, going: &[Arc<TcpListener>]) -> Result<Vec<TcpListener>, StartError> {
     match address {
         ListenAddress::Socket(address) => {
-            // A socket unit may listen on the configured address.
+            // Prefers an inherited socket, as a socket unit may listen on the configured address.
             let same = |socket: &StdListener| {
                 socket.local_addr().is_ok_and(|own| own == *address) && accepts_connections(socket)
             };

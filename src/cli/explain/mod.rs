@@ -26,7 +26,8 @@ pub(super) struct ExplainArgs {
     url: String,
     #[command(flatten)]
     config: ConfigArg,
-    /// Product token of the crawler; may be given several times [default: as configured for the host, else that of the last `politely run`, else `*`]
+    /// Product token of the crawler; may be given several times [default: as configured for the host, else the crawler of the last
+    /// `politely run`, else `*`]
     #[arg(long = "product-token", value_name = "T", value_parser = ProductToken::parse)]
     product_tokens: Vec<ProductToken>,
     /// What the content is for, such as `ai-train`; may be given several times [default: identity.purpose]

@@ -17,8 +17,8 @@ use std::path::Path;
 use std::process;
 use std::time::{Duration, Instant};
 
-/// Continues in the isolated environment. `Some`: in the process that stayed outside, the exit code of the inside. `outlives`: how long
-/// the inside may outlive `run`.
+/// Continues in the isolated environment, in a child process. `Some`: this is the process that stayed outside, and the exit code is the
+/// child's. `outlives`: how long the child may outlive `run`.
 ///
 /// # Errors
 /// Some part of the isolation is unavailable; there is no partial isolation.

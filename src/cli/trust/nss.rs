@@ -116,7 +116,7 @@ impl Database<'_> {
     /// The names of all certificates in the database.
     pub fn names(&self) -> Result<Vec<String>, String> {
         let told = self.call(&["-L"], &[])?;
-        // Leaves out the heading, which has a trust column, too, but no name.
+        // Leaves out the heading, which has a trust column but no name.
         let entries = told.lines().filter_map(|line| line.trim().rsplit_once(char::is_whitespace));
         let entries = entries.filter(|(_, trust)| trust.split(',').count() == 3);
         Ok(entries.map(|(name, _)| name.trim().to_owned()).collect())

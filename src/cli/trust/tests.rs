@@ -266,7 +266,7 @@ fn a_store_that_cannot_be_listed_is_a_failure() {
     }
 }
 
-/// Java 8 has no `-cacerts`.
+/// keytool of Java 8 has no option `-cacerts`.
 #[test]
 fn java_8_keystore_beside_keytool_is_used() {
     let fake = Fake::new();
@@ -477,7 +477,7 @@ fn hanging_certutil_is_killed_and_not_restarted() {
     assert_eq!(fake.calls().lines().count(), 1, "no call at the end of the run");
 }
 
-/// The browser may have put the user's own certificates into the database since.
+/// The browser may have put the user's own certificates into the database since the run created it.
 #[test]
 fn database_made_by_run_is_kept_if_its_content_is_unknown() {
     let fake = Fake::new();

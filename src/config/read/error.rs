@@ -64,7 +64,7 @@ impl ConfigPlace {
         }
     }
 
-    /// The place as shown to people. `None`: no place.
+    /// The place as shown to people. `None`: there is no place to show.
     pub(in crate::config) fn shown(&self, sources: &[ConfigText]) -> Option<String> {
         match self {
             Self::Line { file, line, column } => Some(format!("{}:{line}:{column}", sources[*file].name)),

@@ -203,7 +203,7 @@ pub fn stored_files(
     mut see: impl FnMut(&Hash, Result<Vec<u8>, FileError>),
 ) -> io::Result<()> {
     let is_file = memchr::memmem::Finder::new(b"\"type\":\"file\"");
-    // A file may be in several segments, and damaged in some.
+    // A file may be in several segments, and damaged in some of them.
     let mut damaged = HashMap::new();
     for stored in Stored::all(directory)?.iter().filter(|stored| segment.is_none_or(|it| it == stored.number)) {
         let mut lines = Lines::of(stored)?;
