@@ -191,7 +191,7 @@ pub(crate) mod tests {
     use futures_util::FutureExt;
     use std::pin::pin;
 
-    /// All places that the client gets without waiting.
+    /// Takes places until the client would have to wait.
     pub fn all_that(places: &FairPlaces, client: u64) -> Vec<FairPlace> {
         std::iter::from_fn(|| places.take(of(client)).now_or_never()).collect()
     }
@@ -261,7 +261,7 @@ pub(crate) mod tests {
     #[test]
     fn abandoned_wait_takes_no_place() {
         let places = FairPlaces::new(2);
-        let first = places.take(of(1)).now_or_never().expect("it is free");
+        let first = places.take(of(1)).now_or_never().expect("a place is free");
         {
             let mut given_up = Box::pin(places.take(of(1)));
             assert!((&mut given_up).now_or_never().is_none());
@@ -276,7 +276,7 @@ pub(crate) mod tests {
     #[test]
     fn added_places_serve_waiters_and_removed_ones_end_nothing() {
         let places = FairPlaces::new(2);
-        let first = places.take(of(1)).now_or_never().expect("it is free");
+        let first = places.take(of(1)).now_or_never().expect("a place is free");
         let mut second = pin!(places.take(of(1)));
         assert!((&mut second).now_or_never().is_none());
         places.resize(4);

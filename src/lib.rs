@@ -57,7 +57,7 @@
 //!
 //! `proxy::client` accepts a connection, reads the request's head ([`http1`]) and handles CONNECT. `proxy::exchange` asks
 //! [`gate::Gate::admit`], which loads the authority's entry, lets [`policy`] decide by the rules of [`robots`] and keeps the host's pace.
-//! Then [`upstream`] gives a connection and `exchange::transfer` moves both bodies, or `proxy::respond` answers.
+//! Then [`upstream`] provides a connection and `exchange::transfer` moves both bodies, or `proxy::respond` answers.
 //!
 //! Imports go down only: main → cli → server → admin → proxy → gate → {upstream, tls} → {http1, evidence, signing, fair_places} → config →
 //! policy → robots. Without the feature `proxy`, only the pure modules build ([`robots`], [`policy`] and [`http1`]), without I/O crates.

@@ -5,8 +5,8 @@ use rustls::AlertDescription;
 use std::fmt::Display;
 use time::OffsetDateTime;
 
-/// Explains a TLS error, whichever side found it. `said`: the displayed error of rustls, perhaps with text around it.
-/// `None`: not an error of TLS.
+/// Explains a TLS error, whichever side found it. `said`: the displayed error of rustls, perhaps with text around it. `None`: not a TLS
+/// error.
 pub fn sentence(said: &str) -> Option<String> {
     let after = |mark: &str| said.find(mark).map(|at| &said[at + mark.len()..]);
     if let Some(why) = after("invalid peer certificate: ") {
@@ -65,14 +65,14 @@ const CURES: [(&str, &str); 9] = [
     ("the certificate is a CA certificate", VERIFY_OFF),
     (LONG_CHAIN, "`intercept: tunnel` for this host in `hosts` leaves TLS to the client"),
     (NO_TLS, "if it speaks HTTP there, ask for `http://`"),
-    (UNKNOWN_NAME, "no setting helps, only another name"),
-    (NO_HTTP, "no setting offers more"),
+    (UNKNOWN_NAME, "no setting helps: request another host name"),
+    (NO_HTTP, "no setting offers another version"),
     (OTHER_END, "its alert does not name the cause, and no setting is known to help"),
 ];
 
 /// Parts of rustls' errors, with the sentence for each.
 const SENTENCES: [(&str, &str); 5] = [
-    // Only the message with the server's certificates can be so long.
+    // Only the server's certificate message can be longer than rustls accepts.
     ("PayloadTooLarge", LONG_CHAIN),
     ("received corrupt message", NO_TLS),
     ("peer sent no certificates", "the server sent no certificate"),
@@ -80,7 +80,7 @@ const SENTENCES: [(&str, &str); 5] = [
     ("handshake eof", "the server closed the connection during the TLS handshake"),
 ];
 
-/// Explains an error as [`sentence`] does; an error that is not of TLS stays as it is.
+/// Explains a TLS error as [`sentence`] does. Other errors keep their text.
 pub fn in_plain(error: impl Display) -> String {
     let said = error.to_string();
     sentence(&said).unwrap_or(said)

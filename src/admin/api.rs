@@ -48,7 +48,7 @@ pub(super) async fn directory(State(admin): State<Arc<Admin>>, uri: Uri) -> Resu
     Ok((fields.into_iter().filter_map(field).collect::<HeaderMap>(), body))
 }
 
-/// A PAC file that sends all traffic through the proxy, under the name that the caller used.
+/// Serves a PAC file that sends all traffic to the proxy, at the host name that the caller used.
 pub(super) async fn pac(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Result<impl IntoResponse, ApiProblem> {
     // Prefers a listener without TLS, which more programs can use.
     let listeners = admin.listeners.load();
@@ -56,7 +56,7 @@ pub(super) async fn pac(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> 
     let (listener, is_tls) = listener.ok_or_else(|| problem(StatusCode::NOT_FOUND, "the proxy has no listener"))?;
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let address = if listener.ip().is_unspecified() {
-        // For a listener on all addresses, the host name that the caller used works.
+        // A listener on all addresses can be reached at the host name that the caller used.
         format!("{}:{}", without_port(host), listener.port())
     } else {
         listener.to_string()
@@ -223,7 +223,7 @@ pub(super) async fn explain(
     Ok(Json(explanation))
 }
 
-/// The settings in force, without secrets.
+/// Shows the settings in force, without secrets.
 pub(super) async fn config(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
     Json(admin.proxy.settings.load().shown())
 }
@@ -246,7 +246,7 @@ pub(super) async fn reload(State(admin): State<Arc<Admin>>) -> Result<Json<Value
     }
 }
 
-/// The description of the API.
+/// The OpenAPI description of the API.
 pub const OPENAPI: &str = include_str!("openapi.json");
 const DEFAULT_LIMIT: usize = 50;
 const MAX_LIMIT: usize = 10_000;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 #[derive(Deserialize)]
 pub(super) struct DecisionsQuery {
-    /// Only decisions with a greater number.
+    /// Selects the decisions with a greater number.
     after: Option<u64>,
     /// Maximum number of decisions; the newest are returned.
     limit: Option<usize>,

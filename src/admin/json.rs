@@ -63,7 +63,7 @@ fn manners(manners: &Manners) -> Value {
     })
 }
 
-/// The first answer, which rejected our request. The second answer, over HTTP/1.1, counts.
+/// The first of two answers, which rejected our request. The second answer, over HTTP/1.1, is the one that counts.
 fn asked_again(again: AskedAgain) -> Value {
     json!({ "first_status": again.first_status, "first_version": again.first_version.to_string() })
 }
@@ -132,7 +132,7 @@ pub(super) fn authority(gate: &Gate, authority: &Authority, entry: &Entry) -> Va
     })
 }
 
-/// [`authority`] with the contents of its files. `others`: the entries of its tdmrep.json and its licence file.
+/// Like [`authority`], with the contents of the authority's files. `others`: the entries of its tdmrep.json and its licence file.
 pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry, others: [Option<&Entry>; 2]) -> Value {
     let mut value = authority(gate, asked, entry);
     let [tdmrep, license] = others;
@@ -197,7 +197,7 @@ pub(super) fn budget(figures: &BudgetFigures) -> Value {
     json!({
         "of": of,
         "per": budget.per.as_str(),
-        // A money budget counts millionths in `requests`.
+        // A money budget counts millionths of its currency in `requests`.
         "requests": if budget.money.is_some() { 0 } else { spent.requests },
         "max_requests": budget.requests,
         "bytes": spent.bytes,

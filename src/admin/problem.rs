@@ -1,4 +1,4 @@
-//! Errors of the API, in the form of RFC 9457 like the proxy's refusals.
+//! Errors of the API as problem details (RFC 9457), like the proxy's refusals.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};

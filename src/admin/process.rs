@@ -1,4 +1,4 @@
-//! The kernel's figures of this process, under the names that all exporters use.
+//! The kernel's figures about this process, under the names that other Prometheus exporters use.
 
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;

@@ -84,7 +84,7 @@ impl Admin {
     }
 }
 
-/// Maximum number of connections. For a further one, the connection that has waited longest for its client is closed.
+/// Maximum number of connections. A further connection closes the one that has waited longest for its client.
 const MAX_CONNECTIONS: usize = 256;
-/// Time that requests in flight have at shutdown, so that no admin client delays it.
+/// Maximum time for requests in flight to finish at shutdown, so that no admin client delays the shutdown.
 const STOP_TIMEOUT: Duration = Duration::from_millis(500);

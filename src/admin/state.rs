@@ -24,7 +24,7 @@ pub struct Admin {
     token: OnceLock<String>,
     /// If false, everything but health requires the token.
     pub(super) is_on_loopback: bool,
-    /// Set by the owner of the configuration.
+    /// Reloads the configuration. The code that loaded the configuration sets this.
     pub reload: OnceLock<Reload>,
     pub last_reload: LastReload,
     /// True once the process shuts down.

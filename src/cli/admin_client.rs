@@ -17,10 +17,10 @@ use std::time::Duration;
 pub(super) struct AdminArgs {
     #[command(flatten)]
     config: ConfigArg,
-    /// The proxy's admin address [default: that of the proxy that runs with this configuration]
+    /// The proxy's admin address [default: the address of the proxy that runs with this configuration]
     #[arg(long, value_name = "ADDR")]
     admin: Option<SocketAddr>,
-    /// File with the admin token [default: that of the proxy that runs with this configuration]
+    /// File with the admin token [default: the token of the proxy that runs with this configuration]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t)]
@@ -68,7 +68,8 @@ impl AdminArgs {
 
     /// The address to ask, and the token to send.
     fn address_and_token(&self) -> Result<(SocketAddr, ShownToken), CommandError> {
-        // A running proxy is asked at its actual address: its file may have changed, and our environment may differ from the proxy's.
+        // Prefers the actual address of a running proxy to the configured one: its file may have changed, and our environment may differ
+        // from the proxy's.
         let running = RunningProxy::find(&running_file::directory(), self.config.path().as_deref());
         let running = running.map(|it| RunningProxy { admin: reachable(it.admin), ..it });
         let running = running.filter(|running| self.admin.is_none_or(|address| address == running.admin));
@@ -84,11 +85,11 @@ impl AdminArgs {
         Ok((address, shown))
     }
 
-    /// Address and token by the configuration, for when no running proxy is known.
+    /// The address and token according to the configuration. Used if no running proxy is known.
     fn asked_by_configuration(&self) -> Result<(SocketAddr, ShownToken), CommandError> {
         let loaded = self.config.load();
         let settings = match self.admin {
-            // With a given address, a faulty file does not matter.
+            // If the address is given, an invalid configuration file does not matter.
             Some(_) => loaded.unwrap_or_default(),
             None => loaded.map_err(|faults| {
                 let CommandError { message, code } = faults.into();
@@ -133,12 +134,13 @@ pub(super) fn ask_running(config: &ConfigArg, target: &str) -> Option<Value> {
     Some(body).filter(|_| status == 200)
 }
 
-/// An authority as one path segment: characters that a segment may not contain are percent-encoded.
+/// Formats an authority as one path segment: percent-encodes the characters that a segment may not contain.
 pub(super) fn segment(authority: &Authority) -> String {
     authority.to_string().replace(':', "%3A").replace('/', "%2F").replace('[', "%5B").replace(']', "%5D")
 }
 
-/// Whether our token may be sent there: always to loopback; elsewhere only if both the address and the token are configured.
+/// Whether our token may be sent to this address: always to loopback; elsewhere only if the configuration names both the address and the
+/// token's file.
 fn may_send_own_token(address: SocketAddr, is_given: bool, is_configured: bool) -> bool {
     address.ip().to_canonical().is_loopback() || is_configured && !is_given
 }

@@ -17,7 +17,7 @@ pub(super) fn block_on<F: Future>(future: F) -> Result<F::Output, CommandError> 
     Ok(output)
 }
 
-/// Starts the runtime. If a thread cannot be started, tokio panics and waits forever for its other threads: the process exits instead.
+/// Starts the runtime. Exits the process if a thread cannot be started, as tokio would panic and wait forever for its other threads.
 fn start() -> io::Result<Runtime> {
     let usual = take_hook();
     set_hook(Box::new(|panic| {

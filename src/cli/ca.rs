@@ -138,7 +138,7 @@ fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
     }
     let now = match Ca::open_in(&directory) {
         Ok(now) => now,
-        // The authority may be repaired, and clients trust it.
+        // An operator may repair the authority, which clients still trust.
         Err(error) if certificate.exists() && !ca::has_expired(&certificate) => return Err(error.into()),
         // There is no authority, or it has expired, so no client trusts it: replaces it at once.
         Err(_) => return print_replaced("made", &Ca::replace_expired(&directory)?),
@@ -153,7 +153,7 @@ fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
     ))
 }
 
-/// Asks for confirmation: the proxy cannot know which clients trust the next authority.
+/// Asks for confirmation, as politely cannot know which clients trust the next authority.
 ///
 /// # Errors
 /// Standard input is not a terminal.
@@ -180,7 +180,7 @@ fn print_replaced(what: &str, ca: &Ca) -> Result<ExitCode, CommandError> {
     super::print("a running proxy signs with it after `politely reload`\n")
 }
 
-/// Prints where the certificate is, and what to do with it.
+/// Prints the certificate's path and the commands that make clients trust it.
 fn print_steps(what: &str, ca: &Ca) -> Result<ExitCode, CommandError> {
     super::print(&format!(
         "{what} {}\n  \
@@ -228,7 +228,7 @@ fn env(args: &Env) -> Result<ExitCode, CommandError> {
     super::print_bytes(&all.iter().flat_map(export).collect::<Vec<_>>())
 }
 
-/// Makes a proxy's name into a directory's, without the characters that separate the entries of a search path.
+/// Converts a proxy's name to the name of a directory, without characters that separate the entries of a search path.
 fn folder(proxy: &str) -> String {
     proxy.replace([':', '[', ']'], "+")
 }

@@ -30,12 +30,14 @@ impl CommandError {
         Self::usage(format!("cannot read {}: {why}", authority.robots_url()), hint)
     }
 
-    /// The output could not be written. If nobody reads it any more, there is no message, as when SIGPIPE ends a
-    /// program.
+    /// The output could not be written. If the reader has closed the pipe, there is no message, as if SIGPIPE had ended this program.
     pub fn not_written(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => CommandError { message: String::new(), code: ExitCode::from(NO_READER) },
-            _ => Self::usage(format!("cannot write the output: {error}"), "check where it goes to"),
+            _ => Self::usage(
+                format!("cannot write the output: {error}"),
+                "check the file or pipe that receives the output",
+            ),
         }
     }
 
@@ -99,17 +101,17 @@ impl From<io::Error> for CommandError {
         let what = error.to_string();
         let hint = hint_for(&what, "");
         let hint = if hint.is_empty() { hint } else { format!("\nhint: {hint}") };
-        // An error of the system is not a defect of politely. It is recognised by its text, as libraries wrap it in errors of their own.
+        // A system error is not a defect of politely. It is recognised by its text, as libraries wrap system errors in their own errors.
         let code = if what.contains("(os error ") { USAGE } else { DEFECT };
         CommandError { message: format!("error: {what}{hint}"), code: ExitCode::from(code) }
     }
 }
 
-/// The answer is "no": disallowed, or faults found.
+/// Exit code for a negative answer: the URL is disallowed, or there are faults.
 pub(super) const NO: u8 = 1;
 pub(super) const USAGE: u8 = 2;
 pub(super) const DEFECT: u8 = 70;
-/// The exit code of an ended process, as shells report it: that of the process, or 128 and the number of the signal that ended it.
+/// The exit code of an ended process, as shells report it: the process's own, or 128 plus the number of the signal that ended the process.
 pub(super) fn exit_code(code: Option<i32>, signal: Option<i32>) -> u8 {
     let code = code.or(signal.map(|signal| i32::from(BY_SIGNAL) + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)

@@ -54,7 +54,7 @@ pub(super) fn key_argument(name: &str, key: &str, value: &impl serde::Serialize)
     KeyArgument { name: name.to_owned(), key: key.to_owned(), value }
 }
 
-/// Reads a file, or standard input for `-`; returns name and bytes. `hint`: what the argument takes.
+/// Reads a file, or standard input for `-`; returns name and bytes. `hint`: the forms that the argument accepts, for the error.
 pub(super) fn read_or_input(file: &Path, hint: &str) -> Result<(String, Vec<u8>), CommandError> {
     let (name, bytes) = match file.as_os_str() == "-" {
         true => ("standard input".to_owned(), read_whole(io::stdin().lock())),

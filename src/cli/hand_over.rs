@@ -43,7 +43,7 @@ impl SuperviseArgs {
     }
 
     /// Waits for [`Control::go`], then starts the command. `prepare` is called in the child before exec, and only makes system calls.
-    /// `None`: `run` failed before, and has said why.
+    /// `None`: `run` has failed, and has printed the reason.
     pub fn start(
         &self,
         mut control: &UnixStream,
@@ -52,13 +52,13 @@ impl SuperviseArgs {
         if control.read(&mut [0])? == 0 {
             return Ok(None);
         }
-        let (program, arguments) = self.command.split_first().expect("clap requires one");
+        let (program, arguments) = self.command.split_first().expect("clap requires a command");
         let mut command = process::Command::new(program);
         command.args(arguments);
         // SAFETY: `prepare` only makes system calls.
         unsafe { command.pre_exec(prepare) };
         let child = command.spawn().map_err(|error| CommandError::not_run(program, &error))?;
-        // Fails if `run` has ended, which the supervisor also sees later, when it reads from the socket.
+        // Fails if `run` has ended. The supervisor notices that anyway when it reads from the socket.
         let _ = control.write_all(&[0]);
         Ok(Some(child))
     }
@@ -78,7 +78,7 @@ impl Control {
         Ok((Self(ours), theirs.into()))
     }
 
-    /// Receives the listening socket of the command's network namespace. `None`: `child` ended before.
+    /// Receives the listening socket of the command's network namespace. `None`: `child` ended without sending it.
     pub async fn take_over(&self, child: &mut Child) -> io::Result<Option<tokio::net::TcpListener>> {
         let stream = tokio::net::UnixStream::from_std(self.0.try_clone()?)?;
         let socket = tokio::select! {

@@ -13,7 +13,7 @@ pub(super) fn exchange(
     most: usize,
 ) -> io::Result<(u16, Vec<u8>)> {
     let mut stream = TcpStream::connect_timeout(&address, CONNECT).map_err(|error| match error.kind() {
-        // Distinguished from a late answer: without a connection, probably no proxy listens there.
+        // Distinguishes a failed connection from a late answer: if there is no connection, probably no proxy listens at the address.
         io::ErrorKind::TimedOut => {
             io::Error::new(io::ErrorKind::NotConnected, format!("no connection within {} s", CONNECT.as_secs()))
         }

@@ -141,7 +141,7 @@ fn render_finding(name: &str, report: &LintReport, found: &Finding, renderer: &R
     renderer.render(&[group]) + "\n" + &renderer.render(&[hint])
 }
 
-/// The line with the place underlined; only the part around the place if it is far into a long line.
+/// The finding's line with the place underlined. If the place is far into a long line, only the part around it.
 fn excerpt<'a>(
     name: &'a str,
     report: &LintReport,
@@ -152,7 +152,7 @@ fn excerpt<'a>(
     if place.column > LONGEST {
         return Origin::path(name).line(place.line as usize).char_column(place.column as usize).into();
     }
-    // The rest of the line is cut, as a thousand findings in one line would repeat it a thousand times.
+    // Cuts the rest of the line, as a thousand findings in one line would repeat the line a thousand times.
     let shown = place.column - 1 + place.len + SHOWN;
     let is_hidden = |c: char| is_unseen(c) && !c.is_ascii();
     let line = report.line(place.line);
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// NUL ends a line without counting as a line end: the first line may have a thousand findings.
+    /// A NUL separates lines of rules without increasing the line number, so the first line may have a thousand findings.
     #[test]
     fn a_place_far_into_an_endless_line_is_shown_without_the_line() {
         let far = [&b"x".repeat(30_000)[..], b"\0here\n"].concat();

@@ -120,7 +120,7 @@ pub fn main() -> ExitCode {
     telemetry::flush();
     done.unwrap_or_else(|failed| {
         if !failed.message.is_empty() {
-            // If stderr cannot be written, the exit code still tells.
+            // If standard error cannot be written, the exit code still reports the failure.
             let _ = writeln!(io::stderr(), "{failed}");
         }
         failed.code

@@ -45,7 +45,7 @@ pub(super) fn run(args: &RefreshArgs) -> Result<ExitCode, CommandError> {
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
-/// Says what applies while the file cannot be fetched.
+/// Describes the rules that apply while the file cannot be fetched.
 fn effect_until_fetch(body: &Value) -> &'static str {
     if body["usable"] == true {
         "the last good copy"

@@ -73,8 +73,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The result of the first address that succeeds; otherwise the error of the address at which the request got
-    /// furthest.
+    /// Returns the result of the first address that succeeds; otherwise the error of the address at which the request got furthest.
     fn first_of(&self, addresses: impl Iterator<Item = SocketAddr>) -> Result<RemoteProxy, CommandError> {
         let mut failed = Vec::new();
         for address in addresses {
@@ -202,7 +201,7 @@ mod tests {
         let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let (other, proxy) = (site("404 Not Found", false), site("200 OK", true));
         for addresses in [&[proxy, other][..], &[other, proxy], &[nobody, other, proxy]] {
-            let had = ask(addresses).expect("one of them is a proxy's");
+            let had = ask(addresses).expect("one address is a proxy's");
             assert_eq!((had.name.as_str(), had.ca_pem.as_str()), ("proxy.example:3129", PEM));
             assert_eq!(had.proxy, Some(("proxy.example".to_owned(), 3128)));
         }

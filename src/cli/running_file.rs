@@ -1,5 +1,5 @@
-//! The file by which `status`, `refresh` and `reload` find a running proxy: its actual admin address and token, whatever the
-//! configuration says now. `serve` keeps it locked while it runs, so that a file left over by a kill is ignored.
+//! The file by which `status`, `refresh` and `reload` find a running proxy. It contains the proxy's actual admin address and token,
+//! whatever the configuration says now. `serve` keeps it locked while it runs, so that a file left over by a kill is ignored.
 
 use crate::config::{give_to_owner, is_same, open_ours, private_directory, read_whole, state_directory, unnamed};
 use ring::digest::{SHA256, digest};
@@ -54,7 +54,7 @@ impl RunningProxy {
 
 impl Drop for RunningFile {
     fn drop(&mut self) {
-        // A proxy started later has replaced the file: do not remove it.
+        // Keeps the file if a proxy started later has replaced it.
         if is_same(&self.file, &self.path) {
             let _ = fs::remove_file(&self.path);
         }

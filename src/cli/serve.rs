@@ -37,7 +37,7 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
     // Signals are caught before the proxy listens, so that no early one is missed.
     let mut signals = SignalSet::catch(&[&STOP[..], &[SignalKind::hangup()], &OTHER.map(|(kind, _)| kind)].concat())?;
     orphans::reap(None)?;
-    // The start may block for long, on a lock or a file system: until it returns, this task handles signals to stop.
+    // Starting may block for long, on a lock or a file system. Until the start is complete, this task handles signals to stop.
     let mut early = SignalSet::catch(&STOP)?;
     let early = tokio::spawn(async move {
         early.next_to_stop().await;
@@ -54,7 +54,7 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
         tracing::info!("admin address http://{address}/");
     }
     tracing::info!("name in Via: {}", running.name());
-    // Held until the end, when the proxy can no longer be asked.
+    // Keeps the file until the end, when the admin address no longer answers.
     let _file = write_running_file(&running, path);
     let (file, own) = (path.map(Path::to_owned), args.clone());
     running.reload_from(move || {
@@ -107,8 +107,8 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
     Ok(())
 }
 
-/// Whether the file has no content besides comments, as for a moment while it is rewritten in place, or if the disk is full. A reload
-/// must not take such a file for a wish for all defaults, unless it was empty at the start.
+/// Whether the file has no content besides comments, as for a moment while it is rewritten in place, or if the disk is full. A reload must
+/// not treat such a file as a request for all defaults, unless the file was empty at the start.
 fn is_empty(path: &Path) -> bool {
     let text = if path.is_file() { read_argument(path).unwrap_or_default() } else { return false };
     serde_yaml::from_slice::<Option<IgnoredAny>>(&text).is_ok_and(|value| value.is_none())

@@ -39,7 +39,8 @@ pub(super) fn run(args: &StatusArgs) -> Result<ExitCode, CommandError> {
     Ok(if answer.status == 200 { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
-/// The URL fragment with the token, by which the dashboard opens without a prompt. Only for a terminal: it must not get into a file.
+/// The URL fragment with the token, by which the dashboard opens without a prompt. Only for a terminal, as the token must not get into a
+/// file.
 fn secret(token: Option<&str>) -> String {
     token.filter(|_| io::stdout().is_terminal()).map_or(String::new(), |token| format!("#{token}"))
 }
@@ -238,7 +239,7 @@ mod tests {
         ] {
             assert!(told.contains(part), "{part}: {told}");
         }
-        assert!(!told.contains("budget of user=bob"), "it is in the table: {told}");
+        assert!(!told.contains("budget of user=bob"), "the table has this budget: {told}");
     }
 
     #[test]

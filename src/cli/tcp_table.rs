@@ -63,8 +63,8 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip.to_canonical(), u16::from_str_radix(port, 16).ok()?))
 }
 
-/// The user (uid) whose process listens there: secrets are not sent to a process of another user, who may have taken a port that was
-/// free. `None`: no process listens there, or its user is unknown.
+/// The user (uid) whose process listens at this address. Callers send no secrets to a process of another user, who may have taken a free
+/// port. `None`: no process listens there, or its user is unknown.
 pub fn listener_owner(address: SocketAddr) -> Option<u32> {
     tables().iter().find_map(|table| owner_in(table, address))
 }

@@ -1,4 +1,4 @@
-//! Checks the addresses that the proxy listens on and connects to: each alone, and all together for conflicts.
+//! Checks the addresses that the proxy listens on and connects to: each address, and conflicts between them.
 
 use std::collections::HashMap;
 
@@ -76,7 +76,7 @@ pub(super) fn egress(settings: &Settings, check: &mut Sections<'_>) {
     }
 }
 
-/// Whether an address with one of our ports leads to our listener `own`.
+/// Whether a connection to `address`, at the port of our listener `own`, reaches that listener.
 fn is_reached_by(own: &std::net::SocketAddr, address: std::net::IpAddr) -> bool {
     let (own, address) = (own.ip().to_canonical(), address.to_canonical());
     own == address || own.is_unspecified() && address.is_loopback()

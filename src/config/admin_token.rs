@@ -5,7 +5,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use std::io;
 use std::path::PathBuf;
 
-/// The place of the admin token.
+/// The file of the admin token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdminToken {
@@ -15,7 +15,7 @@ pub struct AdminToken {
 }
 
 impl AdminToken {
-    /// The place of the token according to these settings.
+    /// Returns the file of the token according to these settings.
     pub fn of(settings: &Settings) -> Self {
         match &settings.admin.token_file {
             Some(path) => Self { path: path.clone(), is_configured: true },
@@ -49,7 +49,7 @@ impl AdminToken {
         let token = data_encoding::HEXLOWER.encode(&bytes);
         match write_once(&self.path, format!("{token}\n").as_bytes())? {
             true => Ok(token),
-            // Another process has created the file meanwhile.
+            // Another process has created the file since the first read.
             false => self.read(),
         }
     }
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!((mode(&token.path), mode(token.path.parent().unwrap())), (0o600, 0o700));
     }
 
-    /// The operator may try the first start with sudo.
+    /// An operator may use sudo for the first start.
     #[test]
     fn token_created_by_root_belongs_to_the_directorys_owner() {
         if !rustix::process::geteuid().is_root() {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Takes or releases such a lock (`command`: `F_OFD_SETLK`), or returns a lock that conflicts with it (`F_OFD_GETLK`).
+/// Takes or releases a lock (`command`: `F_OFD_SETLK`), or returns an existing lock that conflicts with it (`F_OFD_GETLK`).
 ///
 /// # Errors
 /// Another process has a conflicting lock, or the file system does not support such locks.

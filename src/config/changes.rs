@@ -17,8 +17,8 @@ pub struct Changes {
 }
 
 impl Settings {
-    /// Replaces the settings `before` of a running proxy; settings that need a restart keep their old value. `may_join_fleet`: the proxy
-    /// was started in a fleet.
+    /// Replaces the settings `before` of a running proxy; settings that need a restart keep their old value. `may_join_fleet`: whether the
+    /// proxy was started in a fleet.
     pub fn in_place_of(mut self, before: &Self, may_join_fleet: bool) -> (Self, Changes) {
         // `disk: 0` means that there is no store, which a reload can neither create nor remove.
         let is_disk_fixed = (self.store.disk == 0) != (before.store.disk == 0);

@@ -12,12 +12,12 @@ use std::slice;
 use std::sync::Arc;
 use url::Url;
 
-/// The whole configuration in the form of the file. Kept as text, which takes a tenth of the memory of values.
+/// The whole configuration, in the form of the configuration file. Kept as text, which takes a tenth of the memory of parsed JSON.
 #[derive(Clone, Default, PartialEq)]
 pub(super) struct Whole {
     /// The configuration as JSON, including secrets.
     text: Arc<str>,
-    /// The same without secrets, and its SHA-256, which identifies it in evidence.
+    /// The configuration as JSON without secrets, and the SHA-256 of this text, which identifies the configuration in evidence.
     pub kept: (Arc<str>, [u8; 32]),
 }
 
@@ -44,7 +44,7 @@ impl Whole {
 }
 
 fn value(text: &str) -> Value {
-    if text.is_empty() { Value::Null } else { serde_json::from_str(text).expect("this process wrote it") }
+    if text.is_empty() { Value::Null } else { serde_json::from_str(text).expect("this process wrote the JSON") }
 }
 
 impl fmt::Debug for Whole {

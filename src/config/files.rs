@@ -320,7 +320,7 @@ mod tests {
         choose(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()), root)
     }
 
-    /// The operator may first try a service with sudo.
+    /// An operator may use sudo to try a service first.
     #[test]
     fn directory_created_by_root_belongs_to_the_owner_of_its_parent() {
         let home = tempfile::tempdir().unwrap();

@@ -18,7 +18,7 @@ pub struct HostPolicy {
     pub intercept: InterceptMode,
     /// The key that sets `intercept`.
     pub intercept_key: Arc<str>,
-    /// `None`: as for all origins.
+    /// `None`: the same as for all origins.
     pub tls: Option<Arc<OriginTls>>,
 }
 
@@ -74,7 +74,7 @@ fn rules_overlaid(before: Option<&OwnRules>, pattern: &HostPattern, own: &Overri
     Some(OwnRules::new(&pattern.to_string(), &list(&own.allow, allow), &list(&own.deny, deny)))
 }
 
-/// The TLS terms of a less specific entry, overridden by the entry `own`. `None`: as for all origins.
+/// The TLS terms of a less specific entry, overridden by the entry `own`. `None`: the same as for all origins.
 fn tls_overlaid(before: Option<&Arc<OriginTls>>, own: &Override) -> Option<Arc<OriginTls>> {
     if !own.sets_tls() {
         return before.cloned();

@@ -46,7 +46,8 @@ struct MadePolicy {
     next: OnceLock<Box<Self>>,
 }
 
-/// Indices in a list, by the end of the names that an entry matches: `www.example.com` for a host, `.example.com` for `*.example.com`.
+/// Indices of policies or entries, by the end of the names that an entry matches: `www.example.com` for a host, `.example.com` for
+/// `*.example.com`.
 type Ends = HashMap<Box<str>, usize>;
 
 impl Hosts {
@@ -108,7 +109,7 @@ impl Hosts {
         self.everybodys.policies.iter().filter_map(|policy| policy.rules.crawl_delay).max().unwrap_or_default()
     }
 
-    /// Every use that an entry declares.
+    /// Every purpose that an entry declares.
     pub fn purposes(&self) -> impl Iterator<Item = &Purpose> {
         let own = self.own.iter().flat_map(|own| &own.entries).flat_map(|(_, entry)| &entry.purpose);
         self.everybodys.policies.iter().flat_map(|policy| policy.rules.purposes()).chain(own.flatten())
@@ -181,8 +182,8 @@ impl Default for PolicyTable {
 
 impl PolicyTable {
     /// Adds an entry, which overrides the less specific ones. `key`: its key in `intercept`, if it is not in `hosts`. `same`: indices of
-    /// the policies that do not contain their entry's name, by the less specific policy and the entry's content, so that equal entries
-    /// share one policy.
+    /// policies that equal entries can share, because the policies do not contain their entry's name; keyed by the less specific policy and
+    /// the entry's content.
     fn lay<'a>(
         &mut self,
         pattern: &HostPattern,
@@ -223,7 +224,7 @@ impl OwnTable {
         }
     }
 
-    /// This entry, and the less specific entries that match every host that it matches.
+    /// This entry, and the less specific entries that match all of its hosts.
     fn chain(&self, place: usize) -> impl Iterator<Item = &(HostPattern, Override)> {
         let name = self.entries[place].0.to_string();
         let ends: Vec<_> = wider(end(&name)).filter_map(|end| self.by_end.get(end)).collect();

@@ -27,7 +27,8 @@ pub fn keep_instance_name(settings: &Settings) -> io::Result<()> {
     write_once(&path, format!("{}\n", made_up()).as_bytes()).map(drop)
 }
 
-/// Whether the file is ours and not a link: another user may have put a link to a secret of ours there, and the name is sent to sites.
+/// Whether the file is ours and not a link. Another user may have put a link to a secret of ours there, whose content would be sent to
+/// sites as the name.
 fn is_own(path: &Path) -> bool {
     let directory = path.parent().unwrap_or(path);
     fs::symlink_metadata(path).is_ok_and(|file| file.is_file() && file.nlink() == 1 && is_ours(&file, directory))

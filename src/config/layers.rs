@@ -27,7 +27,7 @@ pub struct Layers {
 pub struct Differences {
     pub overrides: Vec<PlacedOverride>,
     pub replaced: Vec<Replaced>,
-    /// Other keys that included files set for everybody and the first file leaves at their defaults.
+    /// Other keys, for everybody, that an included file sets and the first file leaves at their defaults.
     pub set: Vec<WrittenKey>,
 }
 
@@ -100,7 +100,7 @@ fn added<'a>(
     if let Value::Map(_) = node.value {
         for (key, value) in node.named() {
             path.push(key);
-            // Each user is listed by itself.
+            // Users are listed one by one.
             if path[..] != ["access", "users"] {
                 added(path, first.and_then(|first| first.below(key)), value, listed, into);
             }

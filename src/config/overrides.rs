@@ -8,7 +8,7 @@ use crate::robots::Purpose;
 use serde::Serialize;
 use serde_json::Value;
 
-/// A setting that obeys sites less than its default does, or does not verify them.
+/// A setting that makes politely obey sites less than by default, or not verify them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OverrideInForce {
     /// A host or pattern. `None`: all hosts.
@@ -97,7 +97,7 @@ fn of_entry<'a>(entry: &'a Value, declared: &[Purpose], max_delay: &Value) -> Ve
             "verify" => [Value::Null, true.into(), "on".into()].contains(value),
             "tls" => value.is_null() || value == "current",
             "intercept" => global("intercept.default", value),
-            // An override, as the site's own delay may be longer, unless this is the longest delay that a site can ask for.
+            // Polite only if no site can ask for a longer delay; otherwise the site's own delay may be longer.
             "crawl_delay" => value.is_null() || amount(max_delay).is_some_and(|most| amount(value) >= Some(most)),
             _ => true,
         };
@@ -108,15 +108,15 @@ fn of_entry<'a>(entry: &'a Value, declared: &[Purpose], max_delay: &Value) -> Ve
     all
 }
 
-/// The values of a key that are not overrides, besides the default and `null`.
+/// The polite values of a key, which are not overrides, besides the default and `null`.
 enum Polite {
-    /// These words are not overrides either.
+    /// These words.
     Also(&'static [&'static str]),
-    /// Durations or numbers below the default are not.
+    /// Durations or numbers below the default.
     UpTo,
-    /// Durations or numbers above the default are not.
+    /// Durations or numbers above the default.
     From,
-    /// No number except 0 is an override.
+    /// Any number except 0.
     Any,
 }
 

@@ -42,7 +42,7 @@ impl PathPlaces {
     }
 }
 
-/// Keys that name files or directories. In other sections some have another meaning, which does no harm: nobody looks up their value as a
-/// path.
+/// Keys that name files or directories. Some of these keys have another meaning in other sections. This is harmless, as their values are
+/// never looked up as paths.
 const KEYS: [&str; 8] =
     ["access", "ca_file", "certificate", "client_ca", "directory", "key", "other_keys", "token_file"];

@@ -1,4 +1,4 @@
-//! Lists the values that a file, a variable or an argument replaces: values of the same key in an earlier source, or of a key that another
+//! Lists the values that a file, a variable or an argument replaces: values of the same key in an earlier source, or values that another
 //! file sets for more hosts or users.
 
 use std::collections::{BTreeMap, HashMap};

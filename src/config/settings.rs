@@ -132,8 +132,8 @@ impl Settings {
         user.and_then(|user| user.user_agent.as_deref()).or(self.identity.user_agent.as_deref())
     }
 
-    /// The `User-Agent` of robots.txt fetches. Names the crawler and the contact, so that the site's owner knows for whom the file is read
-    /// and whom to ask. `version`: the version of politely.
+    /// The `User-Agent` of robots.txt fetches. Names the crawler and the contact, so that the site's owner knows who reads the file and
+    /// whom to contact. `version`: the version of politely.
     pub fn own_user_agent(&self, version: &str) -> String {
         let identity = &self.identity;
         if let Some(agent) = &identity.user_agent {
@@ -147,7 +147,7 @@ impl Settings {
         format!("{tokens}politely/{version}{contact}")
     }
 
-    /// The configuration as shown, as text, and its SHA-256.
+    /// The configuration as JSON text without secrets, and the SHA-256 of this text.
     pub fn kept(&self) -> &(Arc<str>, [u8; 32]) {
         &self.whole.kept
     }

@@ -1,4 +1,5 @@
-//! Counts the steps of reading a configuration in tests. Their number must be proportional to its length, whatever it contains.
+//! Counts the steps of reading a configuration in tests. The number of steps must be proportional to the configuration's length, whatever
+//! the configuration contains.
 
 /// Counts one step: a value read, a key looked up, or a host compared.
 #[cfg(not(test))]

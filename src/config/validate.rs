@@ -249,13 +249,13 @@ fn overrides(settings: &Settings, section: &[&str], entries: &HostMap<Override>,
 }
 
 const LEAST_HEADER_SIZE: u64 = 4 << 10;
-/// The limit of the HTTP/1 parser.
+/// Maximum header size that the HTTP/1 parser accepts.
 const MOST_HEADER_SIZE: u64 = 1 << 20;
 const FLEET: &str = "write `pace: URL, copies: URL`, or `url: URL` for both";
 const LEAST_STORE: u64 = 1 << 20;
 const LEAST_CACHE: u64 = 1 << 20;
 const LEAST_KEPT: Duration = Duration::from_secs(3600);
-/// Least validity of a signature, as half of it must be at least a second.
+/// Minimum validity of a signature, which is reused for half of that time: at least a second.
 const LEAST_VALIDITY: Duration = Duration::from_secs(2);
-/// Longest validity that the drafts advise.
+/// Maximum validity that the drafts advise.
 const MOST_VALIDITY: Duration = Duration::from_secs(86_400);

@@ -30,7 +30,7 @@ pub(super) fn warnings(settings: &Settings, all: &Value) -> Vec<Complaint> {
         let what = format!(
             "`{purpose}` is not a purpose that politely knows: only lines with exactly this name can disallow it"
         );
-        let known = || format!("known are {}", Purpose::KNOWN.map(|name| format!("`{name}`")).join(", "));
+        let known = || format!("the known purposes are {}", Purpose::KNOWN.map(|name| format!("`{name}`")).join(", "));
         Complaint::new(what, did_you_mean(purpose, &Purpose::KNOWN).unwrap_or_else(known))
     });
     let suffixes = public_suffixes(all).into_iter().map(|pattern| {

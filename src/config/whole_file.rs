@@ -44,7 +44,7 @@ pub fn read_whole(file: impl Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The bytes of a file as its only line, without white space around it.
+/// Converts the bytes of a file with one line to text, without surrounding white space.
 ///
 /// # Errors
 /// The bytes are not UTF-8.
@@ -54,7 +54,7 @@ pub fn as_line(bytes: &[u8]) -> io::Result<String> {
 }
 
 /// Writes a file of ours atomically and durably, with this mode whatever the umask: readers find the old content until the new one is on
-/// the disk. A file that already has this content and mode is left alone.
+/// the disk. Leaves a file alone that already has this content and mode.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -127,5 +127,5 @@ fn above(path: &Path) -> &Path {
     path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Most bytes that are read of a file.
+/// Maximum number of bytes read of a file.
 const MOST: usize = 16 << 20;

@@ -1,9 +1,9 @@
-//! Evidence of decisions: one record for each request, in a chain of lines that reveals changes, with the robots.txt that each decision
-//! is based on. Written by a thread of its own; read by `politely evidence`, `report` and
-//! `explain --at`. docs/evidence.md has the format.
+//! Evidence of decisions: one record for each request, in a hash chain of lines that reveals later changes, with the robots.txt that each
+//! decision is based on. A separate thread writes it; it is read by `politely evidence`, `report` and `explain --at`. docs/evidence.md has
+//! the format.
 //!
-//! `record` makes a line, and `writer` appends it to the chain, in the files of `segment`. `reader` reads the lines again and verifies
-//! them, `report` adds them up, and `timestamp` reads an authority's time stamp of a line.
+//! `record` makes a line, and `writer` appends it to the chain, in the files of `segment`. `reader` reads the lines and verifies the chain,
+//! `report` computes totals, and `timestamp` handles an authority's time stamp of a line.
 
 mod reader;
 mod record;
@@ -108,7 +108,7 @@ impl Evidence {
     pub fn close(&self) {
         self.queue.close();
         if let Some(thread) = self.thread.lock().take() {
-            // If the thread has failed, it has logged why.
+            // If the thread has panicked, the reason is already logged.
             let _ = thread.join();
         }
     }

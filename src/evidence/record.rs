@@ -38,7 +38,7 @@ pub fn digits(hash: &Hash) -> String {
     String::from_utf8_lossy(&hex(hash)).into_owned()
 }
 
-/// Parses [`digits`]. Accepts only small letters, as they are written.
+/// Parses the output of [`digits`]. Rejects capital letters, which `digits` never writes.
 pub fn from_hex(text: &str) -> Option<Hash> {
     let mut hash = Hash::default();
     let is_whole = text.len() == 64 && HEXLOWER.decode_mut(text.as_bytes(), &mut hash).is_ok();
@@ -77,7 +77,8 @@ impl Draft {
         draft
     }
 
-    /// Begins the line of a file that records refer to: a text as it is, other bytes in base64. Both can be read back exactly.
+    /// Begins the line of a file that records refer to. Text is stored as a string, other bytes in base64, so that the exact bytes can be
+    /// read back.
     pub(super) fn file(hash: &Hash, bytes: &[u8]) -> Self {
         let mut draft = Self::new("file", SystemTime::now());
         draft.hash("sha256", hash);
@@ -194,7 +195,7 @@ impl Draft {
     }
 
     fn string(&mut self, value: &str) {
-        serde_json::to_writer(&mut self.line, value).expect("a text is written to memory");
+        serde_json::to_writer(&mut self.line, value).expect("writing to memory cannot fail");
     }
 }
 

@@ -1,5 +1,5 @@
-//! The files of a chain: `00000001-20261122T183000Z.jsonl` and so on, by number and beginning. Only the last is written to;
-//! earlier ones are compressed. Their names tell their age. A segment contains every file that its records refer to.
+//! The files of a chain: `00000001-20261122T183000Z.jsonl` and so on, by number and start time. Only the last segment is written to;
+//! earlier ones are compressed. A file's name tells its age. A segment contains every file that its records refer to.
 
 use crate::config::{LOCK, give_to_owner, is_ours, is_same, open_ours};
 use crate::rfc3339;
@@ -27,8 +27,8 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// The segments of a directory in order, without files of other users. If a segment is there both plain and compressed, only the
-    /// plain one: `gzip -k` may have compressed it before its last records. Opens no file.
+    /// The segments of a directory in order, without files of other users. If a segment exists both plain and compressed, only the plain
+    /// file counts: `gzip -k` may have compressed it before its last records. Opens no file.
     pub fn all(directory: &Path) -> io::Result<Vec<Self>> {
         let own = entries(directory)?.into_iter().filter(|path| !is_foreign(path));
         let mut all: Vec<_> = own.filter_map(Self::of).collect();
@@ -65,7 +65,7 @@ impl Stored {
             return Err(io::Error::other(format!("{} differs from the segment: move it away", whole.display())));
         }
         let new = self.path.with_added_extension(HALF_DONE);
-        // The file may be another user's link.
+        // Removes a file at this path first, as it may be another user's link.
         let _ = fs::remove_file(&new);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         give_to_owner(&file, new.parent().unwrap_or(Path::new(".")))?;
@@ -129,13 +129,13 @@ impl Segment {
             // Makes the file's name durable as well.
             .and_then(|()| File::open(directory)?.sync_all());
         match begun {
-            // The chain continues in another file, so nothing may be left here.
+            // The chain will continue in another file, so this file must be removed.
             Err(error) => fs::remove_file(&segment.path).and(Err(error)),
             Ok(()) => Ok(segment),
         }
     }
 
-    /// Continues a segment after its complete lines, which have this length.
+    /// Continues a segment after its complete lines, whose total length is `length`.
     pub fn resume(stored: Stored, length: u64) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).open(&stored.path)?;
         file.set_len(length)?;
@@ -166,7 +166,7 @@ impl Segment {
         self.file.sync_data()
     }
 
-    /// Whether another segment should begin: after `most` bytes, and each day.
+    /// Whether a new segment should begin: after `most` bytes, and at least daily.
     pub fn is_over(&self, now: SystemTime, most: u64) -> bool {
         self.length >= most || day(now) != day(self.began)
     }
@@ -208,7 +208,7 @@ pub(super) fn tidy(directory: &Path) -> io::Result<()> {
 }
 
 /// The files in a directory that are not part of the evidence, as sorted relative paths. They include a compressed file beside a plain
-/// segment, which is not read.
+/// segment, as only the plain file is read.
 pub(super) fn others(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let segments = Stored::all(directory)?;
     let paths: HashSet<_> = segments.iter().map(|segment| &segment.path).collect();
@@ -253,7 +253,7 @@ mod tests {
         /// Makes all further writes to the segment fail, as on a full disk.
         pub fn fill_up(&mut self) -> (File, PathBuf) {
             let path = PathBuf::from("/dev/full");
-            let full = File::options().append(true).open(&path).expect("Linux has it");
+            let full = File::options().append(true).open(&path).expect("Linux has /dev/full");
             (std::mem::replace(&mut self.file, full), std::mem::replace(&mut self.path, path))
         }
 

@@ -16,7 +16,7 @@ use time::PrimitiveDateTime;
 use time::macros::format_description;
 use x509_parser::asn1_rs::{Any, Class, FromDer, Tag};
 
-/// A stored time stamp that is for the line it names.
+/// A stored time stamp, which matches the line that the file's name identifies.
 #[derive(Debug, Clone)]
 pub struct Stamp {
     pub path: PathBuf,
@@ -34,7 +34,7 @@ pub fn query(head: &Hash, nonce: [u8; 8]) -> Vec<u8> {
     parts.concat()
 }
 
-/// Verifies a time stamp; returns when the authority saw the data with this SHA-256. `nonce`: that of the request. The signature is
+/// Verifies a time stamp; returns when the authority saw the data with this SHA-256. `nonce`: the request's nonce. The signature is
 /// verified by the certificate in the answer; with `authorities`, also that certificate's chain to one of them, at that time.
 ///
 /// # Errors
@@ -56,13 +56,13 @@ pub fn check(response: &[u8], head: &Hash, nonce: Option<[u8; 8]>, authorities: 
         let flags = CMSOptions::BINARY | CMSOptions::from_bits_retain(CADES);
         let trusted = store(authorities, info.time)
             .and_then(|store| parsed().and_then(|mut cms| cms.verify(None, Some(&store), None, None, flags)));
-        trusted.map_err(|errors| format!("its authority is not to be trusted: {}", why(&errors)))?;
+        trusted.map_err(|errors| format!("its authority is not trusted: {}", why(&errors)))?;
     }
     Ok(info.time)
 }
 
 impl Stamp {
-    /// Stores an answer. `None`: the line has a time stamp already.
+    /// Stores an answer. `None`: the line already has a time stamp.
     ///
     /// # Errors
     /// The answer is not for this line, or cannot be stored.
@@ -74,8 +74,7 @@ impl Stamp {
 
     /// Verifies that the time stamp is signed by one of these authorities, or by one that they certify for time stamps.
     ///
-    /// # Errors
-    /// The time stamp is not signed by them, or cannot be read any more.
+    /// # Errors No such authority signed the time stamp, or its file cannot be read any more.
     pub fn authenticate(&self, authorities: &[X509]) -> Result<(), String> {
         check(&read_file(&self.path).map_err(cannot)?, &self.head, None, authorities).map(drop)
     }
@@ -197,7 +196,7 @@ fn store(authorities: &[X509], time: SystemTime) -> Result<X509Store, ErrorStack
 }
 
 const SUFFIX: &str = ".tsr";
-/// Maximum size of an answer in bytes. Most have a few thousand.
+/// Maximum size of an answer in bytes. Most answers have a few thousand.
 pub const MOST_RESPONSE: u64 = 1 << 20;
 /// A TimeStampReq up to the hash: version 1, SHA-256.
 const QUERY: &[u8] =
@@ -205,7 +204,8 @@ const QUERY: &[u8] =
 const SHA256: &[u8] = b"\x60\x86\x48\x01\x65\x03\x04\x02\x01";
 const SIGNED_DATA: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02";
 const TST_INFO: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x09\x10\x01\x04";
-/// `CMS_CADES` of OpenSSL: the certificate is the one that the signed attribute names (RFC 5035), as RFC 3161 §2.4.1 asks for.
+/// OpenSSL's flag `CMS_CADES`: also verifies that the signer's certificate is the one named by a signed attribute (RFC 5035), which RFC
+/// 3161 §2.4.1 requires.
 const CADES: u32 = 0x10_0000;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 #[non_exhaustive]
 pub enum StartError {
     /// TLS has no times before 1970 (RFC 8446 §4.1.2).
-    #[error("the clock says a time before 1970: {0}")]
+    #[error("the clock shows a time before 1970: {0}")]
     Clock(OffsetDateTime),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: String, source: io::Error },

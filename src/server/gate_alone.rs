@@ -1,4 +1,4 @@
-//! The gate without a proxy, to ask it about URLs.
+//! Creates a gate without a proxy, for code that only asks it about URLs.
 
 use super::{StartError, roots_of};
 use crate::config::Settings;
@@ -8,7 +8,7 @@ use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use std::sync::Arc;
 
-/// The gate, in memory only.
+/// Creates a gate that keeps everything in memory.
 ///
 /// # Errors
 /// The roots for verifying origins cannot be read.
@@ -16,7 +16,7 @@ pub fn gate_alone(settings: Settings) -> Result<Gate, StartError> {
     open(settings, Gate::new)
 }
 
-/// The gate, with the store on disk.
+/// Creates a gate that uses the store on disk.
 pub fn gate_with_store(settings: Settings) -> Result<Gate, StartError> {
     open(settings, Gate::open)
 }

@@ -38,7 +38,8 @@ struct Planned {
 }
 
 impl Plan {
-    /// Plans with sockets that listen already, in the order of `settings.listen`; further ones are opened.
+    /// Makes a plan that uses the already listening sockets `given` for the first entries of `settings.listen`, and opens sockets for the
+    /// other entries.
     pub fn on(settings: &Settings, given: Vec<TcpListener>) -> Result<Self, StartError> {
         let given = settings.listen.iter().zip(given).map(|(wanted, socket)| OpenListener::new(wanted, socket));
         Self::after(settings, given.collect::<io::Result<_>>()?)

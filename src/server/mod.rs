@@ -62,7 +62,7 @@ pub struct Totals {
     pub without_purpose: Vec<Authority>,
 }
 
-/// Starts the proxy within the current tokio runtime. It serves as soon as this returns.
+/// Starts the proxy within the current tokio runtime. The proxy accepts connections as soon as this returns.
 pub async fn start(settings: Settings) -> Result<Running, StartError> {
     start_on(settings, Vec::new()).await
 }
@@ -146,7 +146,7 @@ impl Running {
         self.parts.admin.as_ref().map(|(_, address)| *address)
     }
 
-    /// The token that admin requests must send, if the admin address serves any.
+    /// The token that admin requests must send. `None`: there is no admin address, or no token could be stored.
     pub fn admin_token(&self) -> Option<&str> {
         self.parts.admin.as_ref()?.0.token()
     }
@@ -154,7 +154,7 @@ impl Running {
     /// Sets the source of settings for [`reload_from_file`](Self::reload_from_file) and `POST /api/v1/reload`; an error of `load` says what
     /// is wrong with them.
     pub fn reload_from(&self, load: impl Fn() -> Result<Settings, String> + Send + Sync + 'static) {
-        // Fails if it is set already.
+        // Fails if a source is already set.
         let _ = self.parts.load.set(Box::new(load));
         if let Some((admin, _)) = &self.parts.admin {
             let parts = Arc::downgrade(&self.parts);
@@ -199,8 +199,7 @@ impl Running {
 
     /// Applies changed settings without dropping a request, as far as a running proxy can, and returns what was applied.
     ///
-    /// # Errors
-    /// A socket cannot be opened, or a file read; nothing is changed then.
+    /// # Errors A socket cannot be opened, or a file cannot be read; nothing is changed then.
     pub fn reload(&self, settings: Settings) -> Result<Changes, StartError> {
         self.parts.reload(settings)
     }
@@ -238,7 +237,7 @@ impl Running {
         let proxy = self.parts.proxy.clone();
         let drain = proxy.settings.load().limits.drain_timeout;
         proxy.leave();
-        // The last refusals must still reach their clients.
+        // Refuses waiting requests early enough that the refusals still reach their clients.
         proxy.gate.drain(Instant::now() + drain - (drain / 10).min(LAST_ANSWERS));
         self.stop.send_replace(true);
         let mut listeners = self.parts.listeners.take_tasks();
@@ -247,7 +246,7 @@ impl Running {
             () = cut => {}
         }
         listeners.shutdown().await;
-        // Aborted requests are recorded as evidence too, before it is closed.
+        // Waits for all requests, so that aborted ones are also recorded before the evidence is closed.
         proxy.served().await;
         let known = proxy.gate.latest(usize::MAX);
         let those = |is_it: &dyn Fn(&Authority, &Entry) -> bool| {
@@ -259,7 +258,8 @@ impl Running {
         proxy.gate.leave_fleet().await;
         let gate = proxy.gate.clone();
         let (closing, (closes, closed)) = (proxy.clone(), oneshot::channel::<()>());
-        // Uses a new thread, as the runtime's blocking threads may be busy for long. If it cannot start, both close when dropped.
+        // Uses a new thread, as the runtime's blocking threads may be busy for long. If the thread cannot start, the store and the evidence
+        // close when dropped.
         let closer = thread::Builder::new().name("politely-close".into()).spawn(move || {
             let _closes = closes;
             gate.close();

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use time::OffsetDateTime;
 
-/// Returns freed memory to the system: what is freed of a large configuration's tree lies between what is kept.
+/// Returns freed memory to the system. The freed nodes of a large configuration's tree lie between blocks still in use, so glibc would keep
+/// them.
 pub(super) fn return_freed_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: any argument is valid; glibc locks each arena.
@@ -107,7 +108,7 @@ impl Reloadable {
         // Steps that may fail.
         let logs = LogChange::prepare(&settings.log).map_err(|error| StartError::log(&settings, error))?;
         let roots = roots::configured(&settings)?;
-        // Fails where a start would fail.
+        // Fails if a start would fail.
         let ca = Ca::configured(&settings)?;
         let ca = match proxy.leaves.ca().is_same(&ca) {
             true => None,
@@ -167,7 +168,7 @@ impl Changes {
     }
 }
 
-/// The first diagnostic, with its place, in one line.
+/// Shortens an error to one line: the first diagnostic, preceded by its place.
 fn in_one_line(error: &str) -> String {
     let what = error.lines().next().unwrap_or_default().trim_start_matches("error: ");
     let place = error.lines().nth(1).and_then(|line| line.trim_start().strip_prefix("--> "));
@@ -203,5 +204,5 @@ fn files(settings: &Settings, ca: &Path) -> FileDigests {
     named.into_iter().map(|(key, path)| (key, read(&path))).collect()
 }
 
-/// Files that are read only at the start.
+/// Keys of files that are read only at the start.
 const TAKE_RESTART: [&str; 1] = ["admin.token_file"];

@@ -10,12 +10,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use tokio::net::{TcpListener, TcpSocket};
 
-/// The sockets for an address: several, if systemd passes several of one name. `going`: our sockets that will be closed once this one
-/// is open, and may block its address until then.
+/// Opens the sockets for an address: several, if systemd passes several with the same name. `going`: our sockets that will be closed once
+/// the new one is open, and may block its address until then.
 pub(super) fn open(address: &ListenAddress, going: &[Arc<TcpListener>]) -> Result<Vec<TcpListener>, StartError> {
     match address {
         ListenAddress::Socket(address) => {
-            // A socket unit may listen on the configured address.
+            // Prefers an inherited socket, as a socket unit may listen on the configured address.
             let same = |socket: &StdListener| {
                 socket.local_addr().is_ok_and(|own| own == *address) && accepts_connections(socket)
             };
@@ -39,8 +39,8 @@ pub(super) fn open(address: &ListenAddress, going: &[Arc<TcpListener>]) -> Resul
     }
 }
 
-/// Warns of each inherited socket that is not open at one of these addresses; it is kept for a later reload. `before`: the addresses before
-/// a reload; sockets that were missing there have been warned of.
+/// Warns of each inherited socket whose address is not in `own`; the socket is kept for a later reload. `before`: the addresses before a
+/// reload; a socket missing there was warned of earlier.
 pub(super) fn warn_of_unclaimed(own: &[SocketAddr], before: Option<&[SocketAddr]>) {
     for (name, socket) in inherited().into_iter().flatten() {
         let address = socket.local_addr().ok();
@@ -58,12 +58,13 @@ pub(super) fn warn_of_unclaimed(own: &[SocketAddr], before: Option<&[SocketAddr]
 }
 
 fn accepts_connections(socket: &StdListener) -> bool {
-    // `local_addr` fails for sockets that are not of IP.
+    // `local_addr` fails for non-IP sockets.
     let is_tcp = socket.local_addr().is_ok() && socket_type(socket) == Ok(SocketType::STREAM);
     is_tcp && socket_acceptconn(socket) == Ok(true)
 }
 
-/// Binds beside sockets in `going`: `0.0.0.0:3128` and `127.0.0.1:3128` exclude each other unless both have SO_REUSEPORT for a moment.
+/// Binds an address although sockets in `going` may block it: `0.0.0.0:3128` and `127.0.0.1:3128` exclude each other unless both have
+/// SO_REUSEPORT while the new one is bound.
 fn bind_beside(address: SocketAddr, going: &[Arc<TcpListener>]) -> io::Result<TcpListener> {
     let in_the_way = || going.iter().filter(|socket| socket.local_addr().is_ok_and(|own| own.port() == address.port()));
     match bind(address, false) {

@@ -52,7 +52,7 @@ impl SignatureRequest {
     }
 }
 
-/// The field in which an origin asks.
+/// The field in which an origin requests a signature.
 pub const FIELD: &str = "accept-signature";
 pub(super) const TAG: &str = "web-bot-auth";
 /// Maximum length of the field in bytes.

@@ -115,7 +115,7 @@ mod tests {
             "{}",
             directory.body
         );
-        // The draft's body has another order of members.
+        // The draft's body has its members in a different order.
         directory.digest = format!("sha-256=:{}:", BASE64_STANDARD.encode(digest(&SHA256, DIRECTORY.body.as_bytes())));
         assert_eq!(directory.digest, DIRECTORY.digest);
         let (input, signature) = directory.sign(DIRECTORY.created, DIRECTORY.expires);

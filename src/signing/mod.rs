@@ -2,10 +2,9 @@
 //! the card (draft-ietf-webbotauth-httpsig-protocol-01 on RFC 9421 and RFC 9651). Signatures are made here;
 //! `upstream` sends them.
 //!
-//! Ed25519 comes from ring and structured fields from `sfv`, which are in use anyway; only the signature base is our
-//! own code, a line for each component. Of the complete crates, `httpsig` (0.0.26) needs other libraries and
-//! `web-bot-auth` (0.7) is made for verifiers. A test at an origin verifies our signatures with the latter's sibling
-//! in JavaScript.
+//! Ed25519 comes from ring and structured fields from `sfv`, which are in use anyway; only the signature base is our own code, a line for
+//! each component. Of the complete crates, `httpsig` (0.0.26) needs other libraries and `web-bot-auth` (0.7) is made for verifiers.
+//! `tests/signing` verifies our signatures with the JavaScript packages `web-bot-auth` and `http-message-sig`.
 
 pub mod card;
 mod challenge;

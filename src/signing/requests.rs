@@ -38,7 +38,7 @@ struct SignatureCounts {
     challenges: [AtomicU64; 3],
 }
 
-/// The result of an answer that asks for a signature.
+/// The result of a challenge, which is an answer that asks for a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Challenge {
     /// Later requests are signed as the answer asks.
@@ -49,7 +49,7 @@ pub enum Challenge {
     Rejected,
 }
 
-/// Signs for one authority: keeps what it has asked for, and the last signature.
+/// Signs requests to one authority; keeps the authority's last challenge and the last signature.
 pub struct RequestSigner {
     own: Arc<OwnKeys>,
     authority: String,
@@ -93,7 +93,7 @@ pub struct Signed {
 }
 
 impl Signer {
-    /// Makes the signer [`of`](Self::of) these settings; errors name their place in the configuration.
+    /// Makes a signer as [`of`](Self::of) does; errors also name the place in the configuration.
     ///
     /// # Errors
     /// As [`of`](Self::of).
@@ -130,7 +130,7 @@ impl Signer {
         &self.own.directory
     }
 
-    /// Signed requests, and challenges by result.
+    /// Returns the number of signed requests, and of challenges by result.
     pub fn figures(&self) -> (u64, [(Challenge, u64); 3]) {
         let SignatureCounts { signed, challenges } = &*self.own.counts;
         let of = |challenge: Challenge| (challenge, challenges[challenge as usize].load(Relaxed));
@@ -208,8 +208,8 @@ impl RequestSigner {
         self.own.settings.when == SignWhen::Always || self.state.lock().wanted.is_some()
     }
 
-    /// The signature for a request that leaves now. `asked`: the challenge to this request. `price`: the price it
-    /// offers. `None`: no signature was asked for.
+    /// The signature for a request that leaves now. `asked`: the challenge to this request. `price`: the price that the request offers.
+    /// `None`: no signature was asked for.
     pub fn sign(
         &self,
         now: SystemTime,
@@ -245,9 +245,8 @@ impl RequestSigner {
         Some(signed)
     }
 
-    /// Handles an `Accept-Signature` challenge: later requests are signed as it asks. Its nonce is for one request:
-    /// this one if it is repeated, otherwise the next. Returns what to repeat the request with, if that is
-    /// worthwhile.
+    /// Handles an `Accept-Signature` challenge: later requests are signed as it asks. Its nonce is for one request: this one if it is
+    /// repeated, otherwise the next. Returns the signature to repeat the request with, if repeating may help.
     pub fn challenged(&self, value: &[u8], request: ChallengedRequest) -> Option<SignatureRequest> {
         let OwnKeys { settings, directory, counts, .. } = &*self.own;
         let count = |challenge: Challenge| counts.challenges[challenge as usize].fetch_add(1, Relaxed);
@@ -332,8 +331,8 @@ pub(super) mod tests {
         let next = requests.sign(at(30), None, None).unwrap();
         assert!(next.input.contains(";created=1735689630;"), "{next:?}");
         let earlier = requests.sign(at(10), None, None).unwrap();
-        assert!(earlier.input.contains(";created=1735689610;"), "a clock was put back: {earlier:?}");
-        assert!(Arc::ptr_eq(&to_example(&signer), &requests), "whoever asks");
+        assert!(earlier.input.contains(";created=1735689610;"), "the clock was set back: {earlier:?}");
+        assert!(Arc::ptr_eq(&to_example(&signer), &requests), "the authority's signer is shared");
         let other = signer.requests_to(&Authority::new(Scheme::Https, "example.com", Some(8443)).unwrap());
         assert_ne!(other.sign(at(10), None, None).unwrap().signature, earlier.signature);
     }
@@ -349,7 +348,7 @@ pub(super) mod tests {
     fn on_challenge_only_origins_that_ask_get_a_signature() {
         let requests = to_example(&signer("when: on-challenge"));
         assert!(!requests.is_wanted() && requests.sign(at(0), None, None).is_none());
-        assert!(!challenged(&requests, br#"a=("@method")"#, false, false), "what we cannot give is not tried");
+        assert!(!challenged(&requests, br#"a=("@method")"#, false, false), "an unsupported challenge is not met");
         assert!(requests.sign(at(0), None, None).is_none());
         assert!(challenged(&requests, CHALLENGE, false, false));
         assert!(requests.is_wanted() && requests.sign(at(0), None, None).is_some());
@@ -373,14 +372,17 @@ pub(super) mod tests {
     fn a_request_is_repeated_once_unless_that_failed_before() {
         let requests = to_example(&signer("when: on-challenge"));
         assert!(challenged(&requests, CHALLENGE, false, false));
-        assert!(challenged(&requests, CHALLENGE, false, false), "another that had left without one meanwhile");
+        assert!(
+            challenged(&requests, CHALLENGE, false, false),
+            "another request was sent unsigned before the challenge"
+        );
         assert!(!challenged(&requests, CHALLENGE, true, true));
-        assert!(!challenged(&requests, CHALLENGE, false, false), "it does not help there");
+        assert!(!challenged(&requests, CHALLENGE, false, false), "repeating did not help before");
         requests.satisfied();
         assert!(challenged(&requests, CHALLENGE, false, false));
         assert!(
             !challenged(&to_example(&signer("when: always")), CHALLENGE, true, false),
-            "it has had what it asks for"
+            "the request already had this signature"
         );
     }
 
@@ -423,16 +425,16 @@ pub(super) mod tests {
         let nonce = |signed: &Signed| signed.input.split(";nonce=").nth(1).map(|rest| rest[..4].to_owned());
         let requests = to_example(&signer("when: on-challenge"));
         let [one, other] = [&b"s=();nonce=\"n1\""[..], b"s=();nonce=\"n2\""]
-            .map(|value| requests.challenged(value, first(false)).expect("it is given"));
+            .map(|value| requests.challenged(value, first(false)).expect("the challenge is met"));
         let signed =
             [Some(&one), None, Some(&other), None, None].map(|asked| requests.sign(at(0), asked, None).unwrap());
         let nonces: Vec<_> = signed.iter().map(|signed| nonce(signed)).collect();
         assert_eq!(nonces, [Some("\"n1\"".into()), None, Some("\"n2\"".into()), None, None]);
         assert!(
             Arc::ptr_eq(&signed[3], &signed[4]) && Arc::ptr_eq(&signed[1], &signed[3]),
-            "what has none serves many"
+            "a signature without a nonce is reused"
         );
-        // A request that may not be repeated leaves its nonce to the next, even if that is its client's retry.
+        // The nonce for a request that must not be repeated goes to the next request, even if that is the client's own retry.
         let post = ChallengedRequest { may_be_repeated: false, ..first(true) };
         assert_eq!(requests.challenged(b"s=();nonce=\"n3\"", post), None);
         let signed = [(); 2].map(|()| requests.sign(at(0), None, None).unwrap());
@@ -450,7 +452,10 @@ pub(super) mod tests {
         assert!(max.input.starts_with(covered), "{max:?}");
         assert_ne!(max.signature, price("crawler-max-price", "USD 0.02").signature);
         assert!(price("crawler-exact-price", "USD 0.01").input.contains(r#" "crawler-exact-price");"#));
-        assert!(Arc::ptr_eq(&plain, &requests.sign(at(0), None, None).unwrap()), "that of all others stays");
+        assert!(
+            Arc::ptr_eq(&plain, &requests.sign(at(0), None, None).unwrap()),
+            "requests without a price still share a signature"
+        );
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn rfc_9421_b_2_6_example_is_reproduced() {
     );
 }
 
-/// Here the label and the covered member have different names, which our signatures never have.
+/// In this example the label and the covered member have different names; in our signatures they are always equal.
 #[test]
 fn signature_with_a_dictionary_equals_the_drafts_example() {
     let id = StringRef::from_str("poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U").unwrap();

@@ -1,5 +1,5 @@
-//! Format of log lines: logfmt or JSON, with a field for each fact. Lines of a service to the journal begin with their severity, and
-//! leave the time to the journal.
+//! Format of log lines: logfmt or JSON, with a field for each fact. Lines that a service writes to the journal begin with their severity
+//! and have no time, as the journal adds it.
 
 use crate::config::LogFormat;
 use crate::policy::{is_unseen, json_escape};
@@ -118,7 +118,7 @@ impl LineFormat {
 /// Names and values of an event, in order.
 struct EventFields {
     out: String,
-    /// The event's message, if it precedes the fields; in JSON it is one of them.
+    /// The event's message, if it precedes the fields; in JSON the message is a field.
     message: String,
     is_json: bool,
 }

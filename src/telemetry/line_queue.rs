@@ -161,8 +161,8 @@ struct Losses {
     failed_at: Option<Instant>,
 }
 
-/// Writes lines; returns the number of lines not written, and stores the `error`. `is_cut`: the last line was written in part, and must be
-/// ended before others.
+/// Writes lines; returns the number of lines not written, and stores the `error`. `is_cut`: the last line was written only in part, and
+/// needs a line end before the next line.
 fn write_lines(target: &mut impl Write, lines: &[u8], is_cut: &mut bool, error: &mut Option<io::Error>) -> u64 {
     if *is_cut && !write_all(target, b"\n", error).is_empty() {
         return memchr::memchr_iter(b'\n', lines).count() as u64;
@@ -261,7 +261,7 @@ mod tests {
         assert!(dropped >= 2 * most, "{dropped} of {}", 3 * most);
         (0..100).for_each(|_| let_go.send(()).unwrap());
         QUEUE.flush(LONG);
-        assert_eq!(text(&seen).lines().count() as u64, 3 * most - dropped, "whole lines, and all the others");
+        assert_eq!(text(&seen).lines().count() as u64, 3 * most - dropped, "all other lines arrive whole");
         assert!(text(&seen).lines().all(|line| line.len() == 1023));
     }
 
@@ -274,7 +274,11 @@ mod tests {
         (&QUEUE).write_all(b"two\n").unwrap();
         second.send(()).unwrap();
         QUEUE.flush(LONG);
-        assert_eq!((text(&before).as_str(), text(&after).as_str()), ("", "two\n"), "the first is stalled still");
+        assert_eq!(
+            (text(&before).as_str(), text(&after).as_str()),
+            ("", "two\n"),
+            "the first destination is still stalled"
+        );
         first.send(()).unwrap();
         while text(&before).is_empty() {
             thread::yield_now();
@@ -282,7 +286,7 @@ mod tests {
         assert_eq!(text(&before), "one\n");
     }
 
-    /// A disk with this much room.
+    /// A disk with this many free bytes.
     struct Disk(usize, Vec<u8>);
 
     impl Write for Disk {
@@ -305,9 +309,9 @@ mod tests {
     fn line_cut_by_a_full_disk_is_terminated_before_the_next() {
         let (mut disk, mut is_cut) = (Disk(6, Vec::new()), false);
         assert_eq!(write_lines(&mut disk, b"one\ntwo\nthree\n", &mut is_cut, &mut None), 2);
-        assert_eq!(write_lines(&mut disk, b"four\n", &mut is_cut, &mut None), 1, "it is full still");
+        assert_eq!(write_lines(&mut disk, b"four\n", &mut is_cut, &mut None), 1, "the disk is still full");
         disk.0 = 1;
-        assert_eq!(write_lines(&mut disk, b"five\n", &mut is_cut, &mut None), 1, "there is room for the end alone");
+        assert_eq!(write_lines(&mut disk, b"five\n", &mut is_cut, &mut None), 1, "only the end of the cut line fits");
         disk.0 = 100;
         assert_eq!(write_lines(&mut disk, b"six\n", &mut is_cut, &mut None), 0);
         assert_eq!(String::from_utf8(disk.1).unwrap(), "one\ntw\nsix\n");
@@ -325,11 +329,11 @@ mod tests {
         let slow = |lines| Some((lines, "the log's reader or disk is too slow".to_owned()));
         assert_eq!(after(0, 2, 0, false), slow(2));
         assert_eq!(after(1, 0, 3, true), full(3));
-        assert_eq!(after(2, 0, 4, true), None, "that has just been said");
-        assert_eq!(after(3, 1, 0, false), full(5), "once there is room");
+        assert_eq!(after(2, 0, 4, true), None, "a failure was reported a moment ago");
+        assert_eq!(after(3, 1, 0, false), full(5), "reported once the disk has room");
         assert_eq!(after(4, 0, 0, false), None);
-        assert_eq!(after(5, 0, 1, true), None, "it is full again");
-        assert_eq!(after(62, 0, 2, true), full(3), "and still");
+        assert_eq!(after(5, 0, 1, true), None, "full again, and reported recently");
+        assert_eq!(after(62, 0, 2, true), full(3), "still full a minute later");
         assert_eq!(after(63, 1, 0, false), slow(1));
         assert_eq!(queue.dropped(), 14);
     }

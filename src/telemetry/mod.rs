@@ -176,7 +176,7 @@ static ACCESS_LINES: LineQueue = LineQueue::new("access");
 static WRITTEN_TO: Mutex<AccessLog> = Mutex::new(AccessLog::Off);
 /// Set once logging has started.
 static SWITCH: OnceLock<LogSwitch> = OnceLock::new();
-/// Time for the last lines at the end of the process.
+/// Maximum time to write the last lines when the process ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Standard error; output replaces the status line that is currently shown.

@@ -1,5 +1,4 @@
-//! `/`: the API's data as a page for people. The page holds no data and asks the API like any client, so it needs no
-//! token.
+//! `/`: the API's data as a page for people. The page holds no data and asks the API like any client, so loading it requires no token.
 
 use axum::response::IntoResponse;
 use http::header;

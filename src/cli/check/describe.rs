@@ -55,7 +55,8 @@ pub(super) fn describe(settings: &Settings, listed: Vec<String>, told: &mut Told
             OnFleetLoss::Local => match settings.fleet.instances {
                 Some(instances) => format!("each instance keeps to its share, as one of {instances} or more"),
                 None => {
-                    "each instance keeps to its share among those it has seen; one that has seen none refuses".into()
+                    "each instance keeps to its share among the instances it has seen, and refuses if it has seen none"
+                        .into()
                 }
             },
             OnFleetLoss::Refuse => "clients get 503".into(),

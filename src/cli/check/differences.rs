@@ -1,8 +1,8 @@
-//! Lists the settings that are less polite than the defaults, and those that another source than the first file sets.
+//! Lists the settings that are less polite than the defaults, and the settings that come from a source other than the first file.
 
 use crate::config::{Differences, WrittenKey};
 
-/// The differences, one line each; at most [`MOST`] of each kind.
+/// Formats the differences, one line each; at most [`MOST`] of each kind.
 pub(super) fn lines(differences: &Differences) -> Vec<String> {
     let overrides = differences.overrides.iter();
     let overrides =

@@ -140,7 +140,7 @@ fn identity(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Checks that pages can be cached, and describes where.
+/// Checks that pages can be cached, and describes the cache.
 fn cache(settings: &Settings) -> Result<String, CommandError> {
     let Some(directory) = &settings.cache.directory else { return Ok(String::new()) };
     let shown = directory.display();
@@ -149,7 +149,7 @@ fn cache(settings: &Settings) -> Result<String, CommandError> {
     Ok(format!("  caches pages in {shown}, up to {} (cache)\n", show_size(settings.cache.size)))
 }
 
-/// Checks that decisions can be recorded, and describes where.
+/// Checks that decisions can be recorded, and describes the evidence.
 fn evidence(settings: &Settings) -> Result<String, CommandError> {
     let Some(directory) = &settings.evidence.directory else { return Ok(String::new()) };
     let shown = directory.display();
@@ -173,14 +173,14 @@ fn check_writable(settings: &Settings, directory: &Path, what: &str, key: &str) 
     })
 }
 
-/// The directory itself, or the nearest one above it, below which it will be created. `Err`: something else is there.
+/// Returns the directory itself if it exists, or else the nearest existing directory above it. `Err`: something else is in the way.
 fn existing(directory: &Path) -> Result<PathBuf, String> {
     let directory = std::path::absolute(directory).map_err(|error| error.to_string())?;
     let there = directory.ancestors().find(|path| path.symlink_metadata().is_ok()).unwrap_or(Path::new("/"));
     if there.is_dir() { Ok(there.to_owned()) } else { Err(format!("{} is not a directory", there.display())) }
 }
 
-/// Whether the certificate authority can be opened, if it exists.
+/// Checks that the certificate authority can be opened or created, and describes it.
 fn authority(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
     let source = &settings.intercept.ca;
     let directory = ca::directory(source);
@@ -203,7 +203,7 @@ fn authority(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// A path that may not be inspected counts as existing: opening it then gives the reason.
+/// Whether the path may exist. A path that we may not inspect counts as existing, so that opening it reports the reason.
 fn may_exist(path: &Path) -> bool {
     path.try_exists().unwrap_or(true)
 }

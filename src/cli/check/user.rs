@@ -35,7 +35,7 @@ impl UserTerms {
     }
 }
 
-/// A line for each user, up to [`MOST`].
+/// Formats one line for each user, up to [`MOST`] users.
 pub(super) fn lines(settings: &Settings, places: &[String]) -> Vec<String> {
     let more = settings.access.users.len().saturating_sub(MOST);
     let more = (more > 0).then(|| format!("user: {more} more: `--user NAME` shows one"));

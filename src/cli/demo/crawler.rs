@@ -40,7 +40,7 @@ async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), target: &str, h
     stream.flush().await?;
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer).await {
-        // An end of TCP without close_notify counts as an end.
+        // A connection closed without close_notify counts as a complete answer.
         Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error),
         Ok(_) | Err(_) => {}
     }

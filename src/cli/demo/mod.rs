@@ -48,7 +48,7 @@ async fn demonstrate() -> Result<ExitCode, CommandError> {
     let mut signals = SignalSet::catch(&[&STOP[..], &[SignalKind::hangup()]].concat())?;
     let visits = DemoVisits::default();
     let home = tempfile::tempdir().map_err(CommandError::no_temporary_files)?;
-    // The site's certificate is from a separate authority, which the proxy trusts like a public one.
+    // A separate authority issues the site's certificate; the proxy trusts it like a public one.
     let site_ca = Ca::open_or_create(&home.path().join("site")).map_err(StartError::from)?;
     let site_ca_file = site_ca.path().to_owned();
     let host = Host::parse(HOST).map_err(io::Error::other)?;
@@ -145,7 +145,7 @@ fn report(visits: &DemoVisits, began: Instant) -> String {
     let visits =
         visits.iter().map(|(at, visit)| format!("  {:>5.2} s  {visit}\n", at.duration_since(began).as_secs_f32()));
     format!(
-        "\nWhat the site saw, by its own log:\n\n{}\nNow run your own crawler so:  politely run -- wget -r https://example.com\n",
+        "\nWhat the site saw, by its own log:\n\n{}\nNow run your own crawler like this:  politely run -- wget -r https://example.com\n",
         visits.collect::<String>()
     )
 }

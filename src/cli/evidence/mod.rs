@@ -92,7 +92,7 @@ fn file(args: &FileArgs) -> Result<ExitCode, CommandError> {
     }
 }
 
-/// Says that the chain is broken, and its first fault. `None`: the chain is whole.
+/// A sentence that the chain is broken, with the first fault. `None`: the chain is whole.
 pub(super) fn broken(verified: &Verified) -> Option<String> {
     verified.faults.first().map(|fault| format!("the chain of the evidence is broken ({fault})"))
 }
@@ -163,7 +163,7 @@ fn text(directory: &Path, verified: &Verified, untrusted: Option<&[Fault]>) -> S
     super::inert(&out)
 }
 
-/// Formats the first [`MOST_SHOWN`] of `all`, and the number of the others.
+/// Formats the first [`MOST_SHOWN`] items of `all`, and the number of further ones.
 fn first<T>(all: &[T], shown: impl Fn(&T) -> String) -> impl Iterator<Item = String> {
     let more = all.len().saturating_sub(MOST_SHOWN);
     all.iter().take(MOST_SHOWN).map(shown).chain((more > 0).then(|| format!("… and {more} more")))

@@ -31,7 +31,7 @@ pub fn directory(named: Option<&Path>, config: &ConfigArg) -> Result<PathBuf, Co
 
 fn configured(config: &ConfigArg) -> Result<PathBuf, CommandError> {
     let settings = config.load()?;
-    let hint = "name its directory (`--evidence DIR`, as `politely run` was given it), or `--config FILE`; a proxy keeps evidence once `evidence.directory` is set";
+    let hint = "name its directory, such as the one of `politely run --evidence DIR`, or the proxy's `--config FILE`; a proxy keeps evidence only if `evidence.directory` is set";
     settings.evidence.directory.ok_or_else(|| CommandError::usage("no evidence is configured", hint))
 }
 

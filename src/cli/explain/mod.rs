@@ -26,7 +26,8 @@ pub(super) struct ExplainArgs {
     url: String,
     #[command(flatten)]
     config: ConfigArg,
-    /// Product token of the crawler; may be given several times [default: as configured for the host, else that of the last `politely run`, else `*`]
+    /// Product token of the crawler; may be given several times [default: as configured for the host, else the crawler of the last
+    /// `politely run`, else `*`]
     #[arg(long = "product-token", value_name = "T", value_parser = ProductToken::parse)]
     product_tokens: Vec<ProductToken>,
     /// What the content is for, such as `ai-train`; may be given several times [default: identity.purpose]
@@ -88,7 +89,7 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
         })??,
     };
     let mut running = args.robots.is_none().then(|| known_to_running(&args.config, &authority)).flatten();
-    // A running proxy that knows the site may remember that the page itself refused.
+    // A running proxy that knows the site may remember that the page itself reserved the use.
     let asks = running.is_some() && explanation.allowed;
     let remembered = asks.then(|| remembered(args, &[own_tokens, &last_run].concat())).flatten();
     let offer = running.as_mut().map(|known| known["offer"].take()).unwrap_or_default();
@@ -154,8 +155,8 @@ fn known_to_running(config: &ConfigArg, authority: &Authority) -> Option<Value> 
     ask_running(config, &format!("/api/v1/authorities/{}", segment(authority)))
 }
 
-/// Asks that proxy for the reservation by which the page itself refused the declared use, if it still applies.
-/// `tokens`: the product tokens to judge for, unless `--product-token` gives some.
+/// Asks the running proxy whether the page itself has reserved the declared use, and the reservation still applies. `tokens`: the product
+/// tokens to judge for, unless `--product-token` gives some.
 fn remembered(args: &ExplainArgs, tokens: &[ProductToken]) -> Option<Value> {
     let given = Some(&args.product_tokens[..]).filter(|given| !given.is_empty());
     let tokens = given.unwrap_or(tokens).iter().map(|token| ("product_token", token.as_str()));
@@ -168,7 +169,8 @@ fn remembered(args: &ExplainArgs, tokens: &[ProductToken]) -> Option<Value> {
     Some(known["remembered"].take()).filter(Value::is_object)
 }
 
-/// Formats the verdict on a page that files or operator allow, but that itself refuses. `read`: when the page was read.
+/// Formats the verdict on a page that robots.txt or the operator allows, but whose own reservation refuses the use. `read`: when the page
+/// was read.
 fn refused_by_page(allowed_by: &str, rule: &str, read: Option<&str>) -> String {
     let read = read.map_or_else(String::new, |at| format!(", read at {at}"));
     format!("allowed by {allowed_by}; refused by the page's own {rule}{read}")

@@ -1,4 +1,5 @@
-//! The verdict of `politely run`, which uses the copies of a site's files that an earlier run has stored, while they are fresh.
+//! The verdict that `politely run` would give: a run uses the copies of a site's files that an earlier run has stored, while they are
+//! fresh.
 
 use super::super::about;
 use crate::config::Settings;

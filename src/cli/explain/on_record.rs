@@ -55,7 +55,7 @@ pub(super) fn on_record(url: &str, past: &Past, at: SystemTime) -> String {
     out
 }
 
-/// Formats a fetch by politely itself. `usual`: the User-Agent that was named before, and is not repeated.
+/// Formats a fetch by politely itself. `usual`: the User-Agent that the text has already named, and that is not repeated.
 fn own_fetch(fetch: &FileFetch, usual: Option<&String>) -> String {
     let FileFetch { at, found, agent, segment, line } = fetch;
     let found = match found {

@@ -114,7 +114,7 @@ fn has_same_crawler_and_use(decision: &Decision, explanation: &Explanation) -> b
     decision.purpose == explanation.purposes && decision.product_tokens == explanation.product_tokens
 }
 
-/// Explains why the last record of the URL has another verdict than the one judged now. `None`: both agree.
+/// Explains why the verdict in the URL's last record differs from the one judged now. `None`: both agree.
 fn explain_difference(explanation: &Explanation, past: &Past) -> Option<String> {
     let last @ Found { decision, .. } = past.last.last()?;
     let (reason, verdict) = (decision.reason.as_deref()?, decision.verdict.as_deref()?);
@@ -140,7 +140,7 @@ fn at_end(text: &str) -> Result<SystemTime, String> {
     Ok(at + length.saturating_sub(Duration::from_millis(1)))
 }
 
-/// The configuration of that time; otherwise the current one, with the reason.
+/// The configuration of that time. If it is not available: the current one, and the reason.
 fn settings(args: &ExplainArgs, past: &Past) -> Result<(Settings, Option<String>), CommandError> {
     let then = match &past.config {
         None => Err("the evidence does not contain it".to_owned()),
@@ -168,7 +168,7 @@ fn rules(
     settings.hosts_of(user).get(authority.host()).rules.clone().asked_for(tokens, purposes)
 }
 
-/// A record of the same URL, based on the same files, for the same crawler and use, but with another verdict.
+/// Finds a record of the same URL, based on the same files, for the same crawler and use, but with another verdict.
 fn find_contradiction<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a Found> {
     let same = past.last.last()?;
     let (then, known) = (&same.decision, &past.known.decision);
@@ -184,7 +184,7 @@ fn find_contradiction<'a>(explanation: &Explanation, past: &'a Past) -> Option<&
     (is_based_alike && is_by_files && reason != explanation.reason).then_some(same)
 }
 
-/// The licence and price that the site's answers had named up to then.
+/// The licence and price that the site's answers had named by that time.
 fn offer(past: &Past) -> Value {
     match (&past.license, &past.price) {
         (None, None) => Value::Null,

@@ -50,7 +50,7 @@ enum Form {
     TrainingSummary,
 }
 
-/// Exit code: 0, or 1 if the chain is broken, as the report says, too.
+/// The exit code is 0, or 1 if the chain is broken, which the report also says.
 pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     let selection = &args.selection;
     if let (Some(since), Some(until)) = (selection.since, selection.until)

@@ -1,4 +1,4 @@
-//! The parts of stored configurations that a report shows: the operator's contact, and the overrides that concern the selected records.
+//! The parts of stored configurations that a report shows: the operator's contact, and the overrides that apply to the selected records.
 
 use crate::config::{self, OverrideInForce};
 use crate::evidence::{Basis, Selection};
@@ -19,7 +19,7 @@ pub(super) fn contact(config: &str) -> Option<String> {
     config["identity"]["contact"].as_str().filter(|contact| !contact.is_empty()).map(str::to_owned)
 }
 
-/// The overrides of a configuration that concern the hosts and users of the selected records.
+/// The overrides of a configuration that apply to the hosts and users of the selected records.
 pub(super) fn overrides(config: &str, selection: &Selection, basis: &Basis) -> Vec<OverrideInForce> {
     let Ok(config) = serde_json::from_str::<Value>(config) else { return Vec::new() };
     let concerns = |set: &OverrideInForce| {

@@ -19,7 +19,7 @@ pub struct Page<'a> {
 impl Page<'_> {
     /// Heading of the first column.
     pub fn what(&self) -> String {
-        self.by.to_possible_value().expect("none is hidden").get_name().to_owned()
+        self.by.to_possible_value().expect("no value is hidden").get_name().to_owned()
     }
 }
 
@@ -46,7 +46,7 @@ pub fn refused(group: &Group) -> String {
     }
 }
 
-/// Formats the requests by outcome. The figures add up to all requests.
+/// Formats the requests by outcome. The figures add up to the total number of requests.
 pub fn outcomes(group: &Group) -> String {
     let refused = || format!("refused {}: {}", group.refused, refused(group));
     [
@@ -63,7 +63,7 @@ pub fn outcomes(group: &Group) -> String {
     .join("; ")
 }
 
-/// The User-Agents that sites saw, those of politely's own fetches last.
+/// The User-Agents that sites saw; the User-Agents of politely's own fetches come last.
 pub fn agents(page: &Page<'_>) -> Vec<String> {
     let (agents, own) = (&page.report.total.agents, page.report.basis.own_agents());
     let more = (agents.len() == MOST_NAMES).then_some("perhaps more");
@@ -71,7 +71,7 @@ pub fn agents(page: &Page<'_>) -> Vec<String> {
     all.chain(own.iter().copied()).map(str::to_owned).collect()
 }
 
-/// Says for how many requests no use was declared. `None`: each request declared one.
+/// A sentence on the requests without a declared use. `None`: each request declared a use.
 pub fn undeclared(group: &Group) -> Option<String> {
     (group.undeclared > 0).then(|| {
         let (count, of) = (group.undeclared, counted(group.requests, "request"));
@@ -138,8 +138,7 @@ const UNKNOWN: &str = "see the documentation";
 /// Maximum number of rows in a table; JSON has all rows.
 pub const MOST_SHOWN: usize = 1000;
 
-/// Appends a character of foreign text, so that HTML and Markdown take it for text: it begins no tag, and neither
-/// hides text nor changes its direction.
+/// Appends a character of foreign text, escaped if it could begin a tag, hide text or change the direction of text in HTML or Markdown.
 pub(super) fn put_text(out: &mut String, c: char) {
     match c {
         '&' => out.push_str("&amp;"),

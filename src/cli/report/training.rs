@@ -37,7 +37,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
     let mut out = String::from("# Public summary of training content: what was crawled\n\n");
     let _ = writeln!(
         out,
-        "Made {} by politely {} from its evidence, for the sections of the template that a crawler knows something of. {HAND} is to \
+        "Made {} by politely {} from its evidence, for the sections of the template to which a crawler can contribute. {HAND} is to \
          be written by hand.\n",
         rfc3339::seconds(page.made),
         env!("CARGO_PKG_VERSION"),

@@ -1,4 +1,5 @@
-//! Looks from time to time for connections of the command that bypass the proxy. Connections that end between two looks are missed.
+//! Searches from time to time for connections of the command that bypass the proxy. Misses connections that are opened and closed between
+//! two searches.
 
 use super::cure::cure;
 use crate::cli::supervise::processes::{Descendant, descendants, program};
@@ -14,12 +15,12 @@ use std::time::Duration;
 use tokio::process::Child;
 use tokio::time::{Instant, sleep_until};
 
-/// Looks for a connection that bypasses the proxy, until one is found.
+/// Searches for a connection that bypasses the proxy, until one is found.
 pub(super) struct BypassWatch {
     /// The process whose descendants are examined. `None`: the watch is off.
     root: Option<u32>,
     proxy: SocketAddr,
-    /// The ports of sites.
+    /// Ports that sites use; other connections are ignored.
     ports: Vec<PortRange>,
     /// Whether `NO_PROXY` names this machine.
     is_loopback_direct: bool,
@@ -69,7 +70,7 @@ impl BypassWatch {
         Self { root, proxy, ports, is_loopback_direct, next: Instant::now() + INTERVAL, found: None }
     }
 
-    /// Resolves when it is time to look; never once a connection has been found.
+    /// Waits until the next search is due; forever once a connection has been found.
     pub async fn tick(&self) {
         match (self.root, &self.found) {
             (Some(_), None) => sleep_until(self.next).await,
@@ -77,7 +78,7 @@ impl BypassWatch {
         }
     }
 
-    /// Looks, and returns the first connection found.
+    /// Searches, and returns the first connection found.
     pub fn look(&mut self) -> Option<&Bypass> {
         let began = Instant::now();
         self.found = self.find();
@@ -95,7 +96,7 @@ impl BypassWatch {
             let process = Path::new("/proc").join(pid.to_string());
             let address = sockets_of(&process).find_map(|socket| sockets.get(&socket).copied())?;
             let name = program(&pid.to_string())?;
-            // Another `politely run` watches its own command.
+            // Skips another `politely run`, which watches its own command.
             if own.as_ref() == Some(&name) {
                 return None;
             }
@@ -131,7 +132,7 @@ fn direct(table: &str, is_site: impl Fn(SocketAddr) -> bool) -> HashMap<u64, Soc
 }
 
 const INTERVAL: Duration = Duration::from_millis(200);
-/// Divisor: looking takes at most this part of the time, a fiftieth.
+/// The time between two searches is at least this multiple of the duration of a search, so that searching takes at most 2 % of the time.
 const SHARE: u32 = 50;
 
 #[cfg(test)]

@@ -29,7 +29,8 @@ impl TrustDirectory {
             let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
             let path = made.path().join(LOCK);
             let lock = open_own(File::options().read(true).write(true).create_new(true).mode(0o600), &path)?;
-            // Before the lock is taken, another run may remove the directory as left over: tries again. Some file systems have no locks.
+            // Another run may have removed the directory before it was locked, taking it for left over: tries again. Some file systems have
+            // no locks.
             if matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) || !is_same(&lock, &path) {
                 continue;
             }
@@ -51,7 +52,7 @@ fn remove_left(parent: &Path) {
         if !found.file_name().as_bytes().starts_with(PREFIX.as_bytes()) || !found.metadata().is_ok_and(is_ours) {
             continue;
         }
-        // A directory that is just being made has no lock file yet.
+        // A directory that another run is just creating has no lock file yet.
         let Ok(lock) = open_own(File::options().read(true).write(true), &path.join(LOCK)) else { continue };
         // Keeps the lock until the directory is removed: a run that is just starting checks that its lock file still exists.
         if lock.try_lock().is_ok() {

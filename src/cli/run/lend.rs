@@ -1,4 +1,4 @@
-//! Makes browsers trust the authority while a command runs, and reports failures.
+//! Makes browsers trust the authority while a command runs, and warns of failures.
 
 use super::super::trust::loan::{self, Loan};
 use super::super::trust::{TrustOutcome, UserMachine, is_browser};

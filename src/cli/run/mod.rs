@@ -61,13 +61,13 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
         // Only the service writes to the directories in the machine's configuration.
         directory.take_if(|_| is_machines && layers.is_of_file(&[section, "directory"]));
     }
-    // Retries at once what an earlier process failed to fetch: the fault may be gone, or the settings may differ.
+    // Retries files at once that an earlier process failed to fetch: the fault may be gone, or the settings may differ.
     settings.store.is_impatient = true;
     settings.store.is_fresh = args.fresh;
     let most =
         if is_set(&["pace", "pace.max_wait"]) { settings.pace.max_wait } else { settings.pace.max_wait.max(PATIENCE) };
     settings.pace.max_wait = args.max_wait.unwrap_or(most);
-    // The terminal belongs to the command, so there is no access log. Errors are still shown.
+    // There is no access log, as the terminal belongs to the command. Errors are still shown.
     settings.log.access = AccessLog::Off;
     settings.log.level = args.log_level();
     telemetry::leave_out_refusals();
@@ -98,7 +98,7 @@ async fn run_behind_proxy(settings: Settings, args: &RunArgs) -> Result<ExitCode
     let report = report.explained("cannot write the report", hint)?.flatten();
     let ca = Ca::configured(&settings)?;
     let roots = roots::configured(&settings)?;
-    let program = args.command.first().expect("clap requires one");
+    let program = args.command.first().expect("clap requires a command");
     // Signals are caught before anything is created that must be removed at the end.
     let mut signals = RunSignals::catch()?;
     let directory = files::directory()?;
@@ -155,7 +155,7 @@ async fn run_behind_proxy(settings: Settings, args: &RunArgs) -> Result<ExitCode
             (child, _) => child?,
         };
         let Some(listener) = control.take_over(&mut child).await? else {
-            // The supervisor has said why.
+            // The supervisor has printed the reason.
             return Ok(ExitCode::from(exit_code(&child.wait().await?)));
         };
         (server::start_on(settings, vec![listener]).await?, Ok(child))
@@ -185,7 +185,7 @@ async fn run_behind_proxy(settings: Settings, args: &RunArgs) -> Result<ExitCode
     let mut still_waiting = 0;
     let status = loop {
         tokio::select! {
-            // Signals are handled first: a signal that ends the command must not count later as one that cuts off the requests it leaves.
+            // Handles signals first: a signal that ends the command must not be read later, when it would cut off the requests in flight.
             biased;
             signal = signals.next() => {
                 if is_to_end(signal) {
@@ -203,7 +203,7 @@ async fn run_behind_proxy(settings: Settings, args: &RunArgs) -> Result<ExitCode
         }
     };
     if !control.has_started() {
-        // The supervisor has said why.
+        // The supervisor has printed the reason.
         running.shutdown().await;
         return Ok(ExitCode::from(exit_code(&status)));
     }
@@ -212,12 +212,13 @@ async fn run_behind_proxy(settings: Settings, args: &RunArgs) -> Result<ExitCode
     while running.longest_held(Duration::ZERO).is_some() && Instant::now() < until {
         sleep(GONE / 50).await;
     }
-    // Shuts down before it counts: the last requests count when they end, which may be a moment after the command has its answer.
+    // Shuts down before reading the counters: a request counts when it ends, which may be a moment after the command has received the
+    // answer.
     let totals = running.shutdown_before(signals.next_to_stop()).await;
     while let Some(Some(decision)) = unconstrained(refused.next()).now_or_never() {
         hear(&decision);
     }
-    // The configured product tokens, or else those of the last refused User-Agent, as the tally has them.
+    // The configured product tokens, or else the tally's, which come from the last refused request's User-Agent.
     let seen =
         tally.product_tokens.iter().flat_map(|all| all.split(", ")).filter_map(|token| ProductToken::parse(token).ok());
     let product_tokens = if product_tokens.is_empty() { seen.collect() } else { product_tokens };
@@ -226,7 +227,7 @@ async fn run_behind_proxy(settings: Settings, args: &RunArgs) -> Result<ExitCode
         let _ = last_run::remember(&product_tokens);
     }
     let code = exit_code(&status);
-    // Decided by the exit code: a command may also have handled the signal and continued.
+    // The exit code tells whether the signal ended the command, which may also have handled the signal and continued.
     let is_cut_off = is_by_signal(code);
     let still_waiting = if is_cut_off { still_waiting } else { 0 };
     let summary = Summary {
@@ -278,7 +279,7 @@ fn print_refusal(decision: &RecentDecision) {
 
 /// Default of `--max-wait`: longer than nearly every crawl-delay. Few crawlers would wait longer.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Time limit for noticing that clients have left. Usually a tenth of it suffices.
+/// Maximum time to notice that clients have left. Usually a tenth of this time suffices.
 const GONE: Duration = Duration::from_millis(500);
 /// The path of the running program, even if its file has been replaced.
 const OWN_PROGRAM: &str = "/proc/self/exe";

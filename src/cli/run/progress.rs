@@ -1,4 +1,4 @@
-//! Shows that a request is held: in one line of the terminal, which is rewritten; elsewhere, with `--verbose`, in a line now and then.
+//! Shows that a request is held: on a terminal in one line that is rewritten; elsewhere, with `--verbose`, in a new line from time to time.
 
 use super::super::{about, inert};
 use crate::gate::{HeldFor, HeldRequest};
@@ -46,7 +46,7 @@ impl Progress {
         self.next = Instant::now() + TICK;
     }
 
-    /// Clears the line when a held request continues: the command may print something about its answer.
+    /// Clears the line when a held request continues, as the command may print something about the answer.
     pub fn clear(&mut self) {
         if self.way == ProgressStyle::Terminal {
             StandardError::show(None);
@@ -137,7 +137,7 @@ mod tests {
         let pace = "1 page each 30 s, next in 27 s";
         assert_eq!(line(&one, &some, all), format!("{told}, {pace}, 12 done, 3 refused"));
         assert_eq!(line(&one, &none, all), format!("{told}, {pace}"));
-        assert_eq!(line(&one, &some, 79), format!("{told}, 12 done, 3 refused"), "as much as has room");
+        assert_eq!(line(&one, &some, 79), format!("{told}, 12 done, 3 refused"), "parts that do not fit are left out");
         let alone = HeldRequest { waiting: 1, ..one.clone() };
         let each = "politely: 1 page each 30 s at a.example, next in 27 s, 12 done, 3 refused";
         assert_eq!(line(&alone, &some, 79), each);

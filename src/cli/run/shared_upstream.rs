@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::net::{ToSocketAddrs, UdpSocket};
 
-/// Whether the upstream proxy is a process of this machine, by /proc, that shares our pace.
+/// Whether the upstream proxy is, according to /proc, a process on this machine that shares our pace.
 pub(super) fn is_shared_upstream(settings: &Settings) -> bool {
     let Some(url) = settings.egress.upstream_proxy.as_ref().map(|url| url.expose()) else { return false };
     let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else { return false };

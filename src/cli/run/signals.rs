@@ -24,7 +24,7 @@ impl RunSignals {
         let heard = others.filter(|kind| !is_ignored(kind.as_raw_value()));
         let kinds: Vec<_> = STOP.into_iter().chain(heard).collect();
         let signals = SignalSet::catch(&kinds)?;
-        // A signal to end that arrives before the command is started must not be lost.
+        // A signal that asks to end must not be lost if it arrives before the command is started.
         for signal in kinds.into_iter().filter(|kind| is_to_end(*kind)).map(|kind| kind.as_raw_value()) {
             // SAFETY: a store to an atomic may be done in any signal handler.
             unsafe { signal_hook_registry::register(signal, move || ENDED_BY.store(signal, Ordering::Relaxed)) }?;
@@ -36,19 +36,19 @@ impl RunSignals {
         self.0.next().await
     }
 
-    /// Waits for a signal to end. After the command's end, it cuts off the requests that are still in flight.
+    /// Waits for a signal that asks to end. If one arrives after the command's end, the caller cuts off the requests still in flight.
     pub async fn next_to_stop(&mut self) {
         self.0.next_to_stop().await;
     }
 }
 
-/// The exit code, if a signal to end has arrived, even before the command was started.
+/// The exit code, if a signal that asks to end has arrived, even before the command was started.
 pub(super) fn interrupted_exit_code() -> Option<ExitCode> {
     let signal = ENDED_BY.load(Ordering::Relaxed);
     (signal != 0).then(|| ExitCode::from(exit_code(None, Some(signal))))
 }
 
-/// Runs in the child before exec, while it still has our handlers. Fails if a signal to end has arrived.
+/// Runs in the child before exec, while the child still has our signal handlers. Fails if a signal that asks to end has arrived.
 pub(super) fn end_if_interrupted() -> io::Result<()> {
     match ENDED_BY.load(Ordering::Relaxed) {
         0 => Ok(()),
@@ -56,7 +56,7 @@ pub(super) fn end_if_interrupted() -> io::Result<()> {
     }
 }
 
-/// Whether a process sent the signal, not the terminal.
+/// Whether a process sent the signal, as opposed to the terminal.
 fn is_somebodys(info: &libc::siginfo_t) -> bool {
     info.si_code != libc::SI_KERNEL
 }

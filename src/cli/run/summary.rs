@@ -51,7 +51,7 @@ impl Summary<'_> {
         counts.forwarded + counts.failed + counts.client_gone + counts.refused.values().sum::<u64>()
     }
 
-    /// Requests without browsers' background requests, which say nothing about what the command fetched.
+    /// Number of requests without browsers' background requests, as those do not show what the command fetched.
     fn own_requests(&self) -> u64 {
         self.total().saturating_sub(self.tally.background)
     }
@@ -60,7 +60,8 @@ impl Summary<'_> {
         Path::new(self.program).file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Advice for a client that rejects the certificate, by its User-Agent, or else by the command: most clients send none with CONNECT.
+    /// Advice for a client that rejects the certificate, by its User-Agent, or else by the command: most clients send no User-Agent with
+    /// CONNECT.
     fn trust_advice(&self, one: &Distrusted) -> &'static str {
         one.how.cure(&one.host, one.agent.as_deref().or(Some(&self.program_name())))
     }
@@ -69,7 +70,8 @@ impl Summary<'_> {
         self.purposes.iter().map(Purpose::as_str).filter(|name| !Purpose::KNOWN.contains(name)).collect()
     }
 
-    /// Requests whose clients left while they were held, without those that were waiting when the command was ended.
+    /// Number of requests whose clients left while the requests were held, without the requests that were waiting when the command was
+    /// ended.
     fn given_up_requests(&self) -> u64 {
         self.totals.held.given_up.saturating_sub(self.still_waiting as u64)
     }
@@ -131,7 +133,7 @@ impl Summary<'_> {
             let gave_up = counted(self.given_up_requests(), "request");
             line(format!("{gave_up} given up by the client, after {up_to}{longest:.0} s in the queue"));
             line(format!(
-                "hint: give the client a longer timeout; or `--max-wait {}s`: what would wait longer is answered 429 at once",
+                "hint: give the client a longer timeout; or `--max-wait {}s`: requests that would wait longer are answered 429 at once",
                 (held.longest_given_up.as_secs().saturating_sub(1)).max(1)
             ));
         }
@@ -252,7 +254,7 @@ fn address_hint(address: IpAddr) -> String {
     }
 }
 
-/// Hint for a site whose certificate is from an unknown authority. `url`: the site's. `said`: the error.
+/// Hint for a site whose certificate is from an unknown authority. `url`: the URL of the site. `said`: the error.
 fn certificate_hint(url: &str, said: &str) -> Option<String> {
     let host = Authority::from_url(url).ok()?.host().to_string();
     let untrusted = UNTRUSTED.iter().any(|words| said.contains(words));
@@ -261,7 +263,7 @@ fn certificate_hint(url: &str, said: &str) -> Option<String> {
     })
 }
 
-/// The smallest `--max-wait` by which the refused request with the longest wait would have been sent, if no other was waiting.
+/// The smallest `--max-wait` with which the refused request with the longest wait would have been sent, if no other request was waiting.
 fn sufficient_max_wait(max_wait: Duration, longest_wait: Duration) -> String {
     // A request refused after waiting for robots.txt reports less than `max_wait`.
     match longest_wait.max(max_wait).as_secs() + 1 {
@@ -299,6 +301,6 @@ mod tests {
             |max_wait, longest| sufficient_max_wait(Duration::from_secs(max_wait), Duration::from_secs(longest));
         assert_eq!(advised(10, 60), "61s");
         assert_eq!(advised(600, 900), "16m");
-        assert_eq!(advised(60, 2), "61s", "it has waited for robots.txt so long");
+        assert_eq!(advised(60, 2), "61s", "the wait for robots.txt counts too");
     }
 }

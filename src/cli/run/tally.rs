@@ -1,4 +1,4 @@
-//! Counts a run's refusals: by rule, and those for too long a wait.
+//! Counts a run's refusals: by rule, and refusals because the wait would be too long.
 
 use crate::gate::Reported;
 use crate::policy::{EgressReason, EntryEvidence, Refusal, is_background};
@@ -133,7 +133,7 @@ impl RuleTally {
                 (format!("hosts: {host}"), None, format!("deny: {pattern}"))
             }
             Refusal::InterceptDenied { key } => (key.to_string(), None, "deny".to_owned()),
-            // No `--max-wait` helps outside of a site's hours, so names the hours.
+            // Names the hours, as no `--max-wait` helps outside of a site's hours.
             Refusal::Closed { authority, hours, .. } => {
                 (authority.robots_url(), None, format!("Visit-time: {hours} (UTC)"))
             }

@@ -1,5 +1,5 @@
-//! Restrictions for an isolated command: no capabilities, nor gaining them by set-user-id programs; no inherited descriptors that lead
-//! out; no sockets of families that network namespaces do not separate; no kernel keyrings; no tracing of its supervisor.
+//! Restrictions for an isolated command: no capabilities, and no gaining of capabilities by set-user-id programs; no inherited descriptors
+//! that lead out; no sockets of families that network namespaces do not separate; no kernel keyrings; no tracing of its supervisor.
 
 use super::namespaces::is_in_them;
 use super::processes::checked;
@@ -44,7 +44,7 @@ fn is_harmless(number: RawFd) -> bool {
     }
 }
 
-/// Whether this process opened the descriptor. It is then close-on-exec, and so closed for the command anyway.
+/// Whether this process opened the descriptor. Such a descriptor is close-on-exec, so the command does not inherit it anyway.
 fn is_ours(number: RawFd) -> bool {
     // SAFETY: passes integers only.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
@@ -57,7 +57,7 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
     clear_ambient_capability_set()?;
     for number in 0..64 {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
-            // The kernel knows no further capabilities.
+            // The kernel has no capability with this or a higher number.
             Err(Errno::INVAL) => break,
             dropped => dropped?,
         }
@@ -67,7 +67,7 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
 }
 
 /// Installs a seccomp filter. Virtual machine sockets (vsock) belong to no network namespace, and io_uring can open them without a
-/// filterable call. The command must not push input into the terminal, which the shell would read after its end. Keyrings are not
+/// filterable call. The command must not push input into the terminal, which the shell would read after the command's end. Keyrings are not
 /// separated by namespaces: the session keyring is inherited, and root's keyrings are shared without a user namespace.
 pub(super) fn refuse_calls() -> io::Result<()> {
     if CALLS.is_empty() {
@@ -75,7 +75,7 @@ pub(super) fn refuse_calls() -> io::Result<()> {
     }
     let filter = filter();
     let program = libc::sock_fprog {
-        len: libc::c_ushort::try_from(filter.len()).expect("a few dozen"),
+        len: libc::c_ushort::try_from(filter.len()).expect("a filter has a few dozen steps"),
         filter: filter.as_ptr().cast_mut(),
     };
     // SAFETY: the call copies the filter, which outlives it.
@@ -95,7 +95,7 @@ struct Calls {
 
 fn filter() -> Vec<libc::sock_filter> {
     let step = |code: u32, k: u32, yes: u8, no: u8| libc::sock_filter {
-        code: u16::try_from(code).expect("they have 16 bits"),
+        code: u16::try_from(code).expect("BPF codes have 16 bits"),
         jt: yes,
         jf: no,
         k,
@@ -125,7 +125,7 @@ fn filter() -> Vec<libc::sock_filter> {
         }
         // x32: the same architecture with other numbers.
         own.extend([step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, X32, 0, 1), refuse(libc::ENOSYS), allow()]);
-        all.push(unless(calls.audit, u8::try_from(own.len()).expect("a dozen")));
+        all.push(unless(calls.audit, u8::try_from(own.len()).expect("the steps are about a dozen")));
         all.extend(own);
     }
     all.push(allow());

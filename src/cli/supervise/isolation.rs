@@ -17,8 +17,8 @@ use std::path::Path;
 use std::process;
 use std::time::{Duration, Instant};
 
-/// Continues in the isolated environment. `Some`: in the process that stayed outside, the exit code of the inside. `outlives`: how long
-/// the inside may outlive `run`.
+/// Continues in the isolated environment, in a child process. `Some`: this is the process that stayed outside, and the exit code is the
+/// child's. `outlives`: how long the child may outlive `run`.
 ///
 /// # Errors
 /// Some part of the isolation is unavailable; there is no partial isolation.
@@ -36,7 +36,8 @@ pub(super) fn enter(control: &UnixStream, signals: &SignalFd, outlives: Duration
     Ok(None)
 }
 
-/// Waits for the end of process 1. Kills it if it outlives `run` for longer than ending the command's leftovers takes.
+/// Waits for the end of process 1. Kills process 1 if it outlives `run` by more than `outlives`, the time that ending leftover processes
+/// takes.
 fn watch(first: Pid, control: &UnixStream, signals: &SignalFd, outlives: Duration) -> u8 {
     let mut until = None;
     loop {
@@ -71,11 +72,11 @@ fn bind(control: &UnixStream) -> io::Result<()> {
     hand_over(control, &TcpListener::bind(INSIDE)?)
 }
 
-/// Whether this is the command of a `run --isolate`. Its proxy is a process outside, which /proc does not show, and paces all requests from
-/// here.
+/// Whether this process runs inside a `run --isolate`. The proxy of that run, a process outside that /proc does not show, paces all
+/// requests from here.
 pub(in crate::cli) fn is_isolated() -> bool {
     if process::id() == 1 {
-        // The first process of the isolation that is being made.
+        // This is the first process of an isolation that is being set up.
         return false;
     }
     let first = fs::read("/proc/1/cmdline").unwrap_or_default();
@@ -129,7 +130,7 @@ fn lacks_setfcap(proc: &Path) -> bool {
 
 /// The number of CAP_SETFCAP in capabilities(7).
 const SETFCAP: u32 = 31;
-/// Namespaces are available, but mounting a separate /proc is not.
+/// Hint if namespaces are available, but a separate /proc cannot be mounted.
 const MASKED: &str = "this requires a /proc of its own, which a container may not mount while parts of its /proc are masked; Docker allows it with \
      `--security-opt systempaths=unconfined --security-opt apparmor=unconfined`, Kubernetes with `procMount: Unmasked`; as root it also \
      requires Linux 5.12";

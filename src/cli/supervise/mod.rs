@@ -1,9 +1,9 @@
 //! The supervisor between `politely run` and its command: passes signals on, tracks every process that the command starts, and ends all
 //! of them, whatever ends first: the command, `run`, or a time limit.
 //!
-//! On a terminal it is in the process group of `run`, as is the command, so that the terminal treats them as it would treat the command
-//! alone; elsewhere both have a group of their own. Signals sent to `run` are passed through a socket, one byte each. When `run` ends, the
-//! socket is closed.
+//! On a terminal, the supervisor and the command stay in the process group of `run`, so that the terminal treats them as it would treat the
+//! command alone; elsewhere the two form a separate group. Signals sent to `run` are passed through a socket, one byte each. When `run`
+//! ends, the socket is closed.
 
 mod bounds;
 mod isolation;
@@ -39,7 +39,7 @@ pub(super) fn run(args: &SuperviseArgs) -> Result<ExitCode, CommandError> {
     if !args.isolate {
         leave_group()?;
     }
-    // Makes this process the parent of orphaned descendants.
+    // Makes this process the new parent of orphaned descendants.
     set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
     let restore = signals.restore();
     let prepare = move || {
@@ -65,7 +65,7 @@ struct Supervisor<'a> {
 enum EndStage {
     /// The command runs.
     Running,
-    /// The command has ended; what it left behind may end by itself.
+    /// The command has ended; the leftover processes may end by themselves.
     Left(Instant),
     /// The leftover processes were told to end.
     Told(Instant),
@@ -74,17 +74,17 @@ enum EndStage {
 }
 
 impl Supervisor<'_> {
-    /// Runs until no process is left.
+    /// Runs until no process is left, and returns the command's exit code.
     fn watch(mut self) -> u8 {
         let (mut stage, mut code, mut is_to_end) = (EndStage::Running, None, false);
         let mut passed = Passed::default();
-        // Signals that arrived before the command started have not reached it, not even the terminal's.
+        // Signals that arrived before the command started have not reached the command, not even those that the terminal sent.
         let mut heard: Vec<_> = self.signals.read().into_iter().map(|(signal, _)| (signal, false)).collect();
         loop {
             let is_running = matches!(stage, EndStage::Running);
             let is_left = self.reap(&mut code);
             if is_running && code.is_some() {
-                // Signals that arrived before the command's end were meant for it, and may have ended it.
+                // Signals that arrived before the command's end were meant for the command, and may have ended it.
                 heard.extend(self.signals.read());
             }
             for (signal, is_terminals) in heard {
@@ -188,7 +188,7 @@ impl Supervisor<'_> {
         Ok(heard)
     }
 
-    /// Passes a signal on. Returns whether it asks the command to end.
+    /// Passes a signal on. Returns whether the signal asks the command to end.
     fn pass_on(&self, signal: Signal, passed: &mut Passed) -> bool {
         if signal == Signal::CHILD || !passed.is_new(signal) {
             return false;
@@ -244,7 +244,7 @@ fn leftover_message(program: &OsStr, names: &str, what: &str) -> Vec<u8> {
 
 /// Signals that reach every process of the command, as the terminal's Ctrl-C does.
 const STOP: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
-/// Signals that end most commands. After the command's end, they end the processes that it has left behind.
+/// Signals that end most commands. After the command's end, such a signal ends the leftover processes.
 const ENDING: [Signal; 4] = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP];
 const NOT_KNOWN: u8 = 1;
 /// Time for leftover processes to end by themselves, as they may be writing their last output.

@@ -11,8 +11,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Joins new namespaces, for processes started after this. Root does without a user namespace if that is forbidden, or if it could then
-/// not mount /proc, as in a container in which parts of /proc are masked.
+/// Joins new namespaces, for processes started after this. Root skips the user namespace if it is forbidden, or if /proc could then not be
+/// mounted, as in a container in which parts of /proc are masked.
 pub(super) fn enter() -> io::Result<()> {
     let is_root = rustix::process::geteuid().is_root();
     join(!is_root || is_possible(true) || !is_possible(false))?;
@@ -78,8 +78,8 @@ fn join_with_all_ids() -> io::Result<()> {
     if is_written { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
-/// Mounts a /proc that shows only this namespace's processes, and likewise for message queues. Makes system-wide files there and in
-/// /sys read-only, which root could otherwise write.
+/// Mounts a /proc that shows only this namespace's processes, and a file system that shows only its message queues. Makes system-wide files
+/// there and in /sys read-only, which root could otherwise write.
 pub(super) fn own_proc() -> io::Result<()> {
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM).map_err(at("/"))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
@@ -91,7 +91,7 @@ pub(super) fn own_proc() -> io::Result<()> {
         for entry in fs::read_dir(PROC)? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            // Entries of processes are numbers; they vanish when a process ends.
+            // Skips the entries of processes, whose names are numbers, as an entry vanishes when its process ends.
             if name.bytes().all(|byte| byte.is_ascii_digit()) {
                 continue;
             }
@@ -106,7 +106,7 @@ pub(super) fn own_proc() -> io::Result<()> {
     }
     let current = std::env::current_dir().map_err(at("the current directory"))?;
     if is_in_them(&current) {
-        // Enters the directory again: the old one is hidden by the new mount.
+        // Enters the directory again, as the new mount hides the old one.
         std::env::set_current_dir(&current).map_err(at(&current))?;
     }
     Ok(())

@@ -17,7 +17,7 @@ pub(super) fn leftover_processes() -> Vec<Descendant> {
     below(getpid(), |_| true)
 }
 
-/// The descendants of a process, without those of another `politely run` among them, which watches its own.
+/// The descendants of a process. Leaves out the descendants of another `politely run` among them, which watches its own command.
 pub(in crate::cli) fn descendants(root: Pid) -> Vec<Descendant> {
     let own = program("self");
     below(root, |pid| own.is_none() || program(&pid.to_string()) != own)

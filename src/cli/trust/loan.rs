@@ -1,5 +1,5 @@
-//! Puts the authority into the browsers' databases for the duration of a run. The last of the user's runs to end removes it, or the next
-//! run if that one was killed.
+//! Puts the authority into the browsers' databases for the duration of a run. The last of the user's runs to end removes the authority; if
+//! that run was killed, the next run does.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -65,7 +65,8 @@ pub(in crate::cli) fn lend(
     Ok((Some(Loan { machine, certutil, lock }), failed))
 }
 
-/// Takes a shared lock. Waits while another run, the last to end, removes its entries; its certutil may wait for a database forever.
+/// Takes a shared lock. Waits up to `patience` while another run, the last to end, removes its entries: that run's certutil may wait for a
+/// database forever.
 ///
 /// # Errors
 /// `TimedOut`, or the file system has no locks.
@@ -89,7 +90,7 @@ fn share(lock: &File, patience: Duration) -> io::Result<()> {
 }
 
 impl Loan {
-    /// Removes the entries of this run and of earlier ones, whatever authority they had.
+    /// Removes the entries of this run and of earlier ones, whatever authority they are for.
     fn take_out(&self) {
         let until = Some(Instant::now() + self.machine.patience);
         for path in nss::databases(&self.machine, false) {

@@ -44,7 +44,7 @@ pub(super) enum StoreKind {
 
 impl fmt::Display for StoreKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.to_possible_value().expect("none is hidden").get_name())
+        f.write_str(self.to_possible_value().expect("no value is hidden").get_name())
     }
 }
 
@@ -82,7 +82,7 @@ pub(super) struct UserMachine {
     java_home: Option<PathBuf>,
     /// Directories to search for tools.
     path: Vec<PathBuf>,
-    /// Time limit of all tools together, if no user waits for them.
+    /// Maximum time for all tools together, if no user waits for them.
     patience: Duration,
 }
 
@@ -92,7 +92,7 @@ impl UserMachine {
         let set = |name| env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
         let mut path: Vec<PathBuf> =
             env::var_os("PATH").map(|all| env::split_paths(&all).collect()).unwrap_or_default();
-        // Debian omits these for users, who must be told that root is needed, not that a tool is missing.
+        // Debian omits these directories for users, who must be told that root is needed, not that a tool is missing.
         path.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
         Self {
             root: PathBuf::from("/"),
@@ -167,7 +167,7 @@ fn install_firefox(machine: &UserMachine, entry: &TrustEntry<'_>) -> Option<Trus
     })
 }
 
-/// Removes our authorities from Firefox's policies. Empty: there are none.
+/// Removes our authorities from Firefox's policies. The result is empty if there are none.
 fn uninstall_firefox(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOutcome> {
     let directory = machine.below_root(firefox_policy::DIRECTORY);
     let file = directory.join(firefox_policy::FILE);
@@ -208,9 +208,9 @@ fn written(pem: &str) -> io::Result<NamedTempFile> {
     Ok(file)
 }
 
-/// The entry for the stores.
+/// The entry to add to the stores: a name and our certificate.
 struct TrustEntry<'a> {
-    /// Identifies the entry of this authority.
+    /// Name of the entry, which identifies this authority.
     name: String,
     pem: &'a str,
     /// The certificate as a file. The authority's own file may begin with an intermediate.

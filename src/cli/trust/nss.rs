@@ -13,7 +13,8 @@ use super::{TrustEntry, TrustOutcome, UserMachine, not_listed, run};
 
 pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> Vec<TrustOutcome> {
     each(machine, has_browser(machine), |database| {
-        // A database stores a certificate under one name only: the end of a run would remove this entry, too.
+        // Removes the entry of a run first: a database stores a certificate under one name only, so the end of that run would remove this
+        // entry, too.
         let _ = database.remove(&format!("{LENT}{}", entry.name));
         database.install(entry)
     })
@@ -94,7 +95,8 @@ pub(super) fn may_start_chromium(machine: &UserMachine) -> bool {
 pub(super) struct Database<'a> {
     pub certutil: &'a Path,
     pub path: &'a Path,
-    /// When certutil is killed. `None`: it may ask the user for a password; otherwise it fails.
+    /// When certutil is killed. `None`: never, as certutil may ask the user for a password. With a time limit, a database with a password
+    /// fails.
     pub until: Option<Instant>,
 }
 
@@ -114,13 +116,14 @@ impl Database<'_> {
     /// The names of all certificates in the database.
     pub fn names(&self) -> Result<Vec<String>, String> {
         let told = self.call(&["-L"], &[])?;
-        // Leaves out the heading, which has a trust column, too, but no name.
+        // Leaves out the heading, which has a trust column but no name.
         let entries = told.lines().filter_map(|line| line.trim().rsplit_once(char::is_whitespace));
         let entries = entries.filter(|(_, trust)| trust.split(',').count() == 3);
         Ok(entries.map(|(name, _)| name.trim().to_owned()).collect())
     }
 
-    /// Removes a database that a run has created, unless it contains other entries by now. False: certutil could not read it.
+    /// Removes a database that a run has created, unless it contains other entries by now. Returns false if certutil could not read the
+    /// database.
     pub fn unmake(&self) -> bool {
         if !is_database(self.path) {
             return true;

@@ -8,8 +8,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Recognises our entries in a store: by name, those of any authority that politely has made; by content, those named [`COMMON`] that
-/// have only certificates of the configured authority.
+/// Recognises our entries in a store: entries whose name has the form that politely gives them, and entries named [`COMMON`] that contain
+/// only certificates of the configured authority.
 pub(in crate::cli) struct OwnEntries(Vec<CertificateDer<'static>>);
 
 impl OwnEntries {
@@ -27,7 +27,7 @@ impl OwnEntries {
         !all.is_empty() && all.iter().all(|one| self.0.contains(one))
     }
 
-    /// The certificates in a directory that are ours.
+    /// The files in a directory that are our entries.
     pub fn files(&self, directory: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
         let all = fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
         let is_own = |path: &PathBuf| {
@@ -53,8 +53,8 @@ pub(super) fn remove_each<T, E>(all: &[T], remove: impl Fn(&T) -> Result<(), E>)
     (removed, failed)
 }
 
-/// Whether this is the name of an entry of any authority that politely has made: its mark has eight hexadecimal digits. Other names may
-/// belong to others (`politely-ca`, `politely-feed`).
+/// Whether the name has the form that politely gives to the entry of an authority: the prefix and eight hexadecimal digits. Other names may
+/// belong to other programs (`politely-ca`, `politely-feed`).
 fn is_ours(name: &str) -> bool {
     let mark = name.strip_prefix(PREFIX).unwrap_or_default();
     mark.len() == 8 && mark.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))

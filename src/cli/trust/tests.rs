@@ -266,7 +266,7 @@ fn a_store_that_cannot_be_listed_is_a_failure() {
     }
 }
 
-/// Java 8 has no `-cacerts`.
+/// keytool of Java 8 has no option `-cacerts`.
 #[test]
 fn java_8_keystore_beside_keytool_is_used() {
     let fake = Fake::new();
@@ -416,7 +416,7 @@ fn run_removes_its_authority_from_browser_databases() {
         assert_eq!(fake.held(FIREFOXS).as_deref(), Some("theirs u,u,u\nrun-of-politely-MARK C,,\n"));
         drop(loan);
         assert_eq!(fake.held(FIREFOXS).as_deref(), Some("theirs u,u,u\n"));
-        assert!(!fake.at("home/.pki").exists(), "the run had made it");
+        assert!(!fake.at("home/.pki").exists(), "the database of the run is removed");
     }
 }
 
@@ -441,7 +441,11 @@ fn installed_authority_survives_a_run() {
     let (loan, _) = fake.run();
     assert_eq!(fake.install(StoreKind::Browsers), ["browsers: added to /home/.pki/nssdb; restart the browser"]);
     drop(loan);
-    assert_eq!(fake.held(CHROMIUMS).as_deref(), Some("politely-MARK C,,\n"), "the run had made it, and it is in use");
+    assert_eq!(
+        fake.held(CHROMIUMS).as_deref(),
+        Some("politely-MARK C,,\n"),
+        "the database of the run stays, as it is in use"
+    );
     drop(fake.run());
     assert_eq!(fake.held(CHROMIUMS).as_deref(), Some("politely-MARK C,,\n"));
 }
@@ -468,12 +472,12 @@ fn hanging_certutil_is_killed_and_not_restarted() {
     let (loan, failed) = fake.run_within(Duration::from_millis(500));
     let says = |outcome: &TrustOutcome| matches!(outcome, TrustOutcome::Failed { what, .. } if what.contains("bin/certutil did not end in time"));
     assert!(failed.len() == 2 && failed.iter().all(says), "{failed:?}");
-    assert_eq!(fake.calls().lines().count(), 1, "not for the other database");
+    assert_eq!(fake.calls().lines().count(), 1, "no call for the other database");
     drop(loan);
-    assert_eq!(fake.calls().lines().count(), 1, "nor at the end of the run");
+    assert_eq!(fake.calls().lines().count(), 1, "no call at the end of the run");
 }
 
-/// The browser may have put the user's own certificates into the database since.
+/// The browser may have put the user's own certificates into the database since the run created it.
 #[test]
 fn database_made_by_run_is_kept_if_its_content_is_unknown() {
     let fake = Fake::new();
@@ -543,9 +547,9 @@ fn firefox_policy_installs_the_authority_in_new_profiles() {
     assert_eq!(fs::read_to_string(&certificate).unwrap(), fake.ca.cert_pem());
     let removed = "browsers: removed from /root/etc/firefox/policies/policies.json";
     assert_eq!(fake.uninstall(StoreKind::Browsers)[1], removed);
-    assert_eq!((read(), certificate.exists()), (None, false), "it held nothing else");
+    assert_eq!((read(), certificate.exists()), (None, false), "the file is removed, as it had no other entry");
     assert_eq!(fake.uninstall(StoreKind::Browsers).len(), 1);
-    // What an administrator has written stays.
+    // The entries of an administrator stay.
     let theirs = r#"{"policies": {"Certificates": {"Install": ["/theirs.pem"]}, "DisableAppUpdate": true}}"#;
     fs::write(policies.join("policies.json"), theirs).unwrap();
     for _ in 0..2 {

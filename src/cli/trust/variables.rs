@@ -1,5 +1,5 @@
-//! The environment variables, and the files they name, that tell programs the proxy and the trusted authority: one list for `run` and
-//! `ca env`. Existing values are kept and extended if a variable can hold several.
+//! The environment variables, and the files they name, that make programs use the proxy and trust the authority: one list for `run` and `ca
+//! env`. Existing values are kept and extended if a variable can hold several.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
@@ -12,7 +12,7 @@ use super::firefox_policy;
 use crate::config::{Network, Settings, UnusableFile, read_file, write_whole};
 use crate::tls::{Roots, roots};
 
-/// The inputs for the variables.
+/// The inputs from which the variables and files are made.
 pub(in crate::cli) struct TrustFiles<'a> {
     /// The directory for the files.
     pub directory: &'a Path,
@@ -26,7 +26,7 @@ pub(in crate::cli) struct TrustFiles<'a> {
     pub direct: &'static str,
 }
 
-/// An entry of NO_PROXY by which Chromium uses the proxy even for this machine. Other clients ignore it.
+/// An entry of NO_PROXY that makes Chromium use the proxy even for this machine. Other clients ignore the entry.
 const NOT_EVEN_LOOPBACK: &str = "<-loopback>";
 
 /// Variables for an environment.
@@ -54,7 +54,7 @@ impl TrustFiles<'_> {
         all.push(("JAVA_TOOL_OPTIONS", self.java_options(&java, set("JAVA_TOOL_OPTIONS"))));
         // Set only if it was set already: rclone fails with this variable, and boto3 prefers it but does not need it.
         all.extend(set(AWS).map(|_| (AWS, OsString::from(&bundle))));
-        // Most programs need none of these: what cannot be written is left out.
+        // Most programs need none of these variables, so a file that cannot be written is left out.
         all.extend(php(self.directory, &bundle, set("PHP_INI_SCAN_DIR")).map(|value| ("PHP_INI_SCAN_DIR", value)));
         all.extend(self.apt(&bundle, set("APT_CONFIG")).map(|value| ("APT_CONFIG", value)));
         all.extend(playwright(self.directory, self.ca_pem, set(PLAYWRIGHT)).map(|value| (PLAYWRIGHT, value)));
@@ -92,8 +92,8 @@ impl TrustFiles<'_> {
         append_once(set, " ", &ours)
     }
 
-    /// wget with GnuTLS reads its roots from no variable: writes a wgetrc with the user's settings and our bundle. wget prefers the proxy
-    /// of a wgetrc to that of a variable, and later settings to earlier ones.
+    /// Writes a wgetrc with the user's settings and our bundle, as wget with GnuTLS reads its roots from no variable. wget prefers the
+    /// proxy of a wgetrc to the proxy of a variable, and later settings to earlier ones.
     fn wget(&self, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
         let theirs = set.map(PathBuf::from).or_else(|| std::env::home_dir().map(|home| home.join(".wgetrc")));
         let mut ours = [b"ca_certificate = ", bundle.as_os_str().as_bytes(), b"\n"].concat();
@@ -106,7 +106,7 @@ impl TrustFiles<'_> {
         self.write_combined("wgetrc", theirs, &ours)
     }
 
-    /// curl prefers the proxy of the first curlrc that it finds to that of a variable: adds ours to the user's curlrc.
+    /// Adds our proxy to the user's curlrc, as curl prefers the proxy of the first curlrc that it finds to the proxy of a variable.
     fn curl(&self, url: &str, set: impl Fn(&'static str) -> Option<OsString>) -> Option<(&'static str, OsString)> {
         let home = || std::env::home_dir().map(OsString::from);
         let config = || set("XDG_CONFIG_HOME");
@@ -124,7 +124,7 @@ impl TrustFiles<'_> {
         Some((CURL, self.directory.into()))
     }
 
-    /// apt, too, prefers the proxy of its settings to that of a variable: adds ours to the user's settings.
+    /// Adds our proxy and bundle to the user's settings for apt, which also prefers the proxy of its settings to the proxy of a variable.
     fn apt(&self, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
         let mut ours = format!("Acquire::https::CAInfo \"{}\";\n", bundle.display());
         if let Some(url) = self.proxy_url() {
@@ -135,7 +135,8 @@ impl TrustFiles<'_> {
         self.write_combined("apt.conf", set.map(PathBuf::from), ours.as_bytes())
     }
 
-    /// Writes a file with the user's settings and ours, as the variable can name only one. Ours come once, even if called repeatedly.
+    /// Writes a file with the user's settings and ours, as the variable can name only one. Our settings are in the file once, even after
+    /// repeated calls.
     fn write_combined(&self, name: &str, theirs: Option<PathBuf>, ours: &[u8]) -> Option<OsString> {
         let file = self.directory.join(name);
         let mut theirs = theirs.and_then(|theirs| read_file(&theirs).ok()).unwrap_or_default();
@@ -148,7 +149,7 @@ impl TrustFiles<'_> {
     }
 }
 
-/// Node.js reads no proxy variable before 24, and later only for some agents: a preloaded script sets the proxy.
+/// Node.js reads no proxy variable before version 24, and later only for some agents, so a preloaded script sets the proxy.
 fn node(directory: &Path, set: Option<OsString>) -> Option<OsString> {
     let script = directory.join("preload.cjs");
     write_whole(&script, include_bytes!("preload.cjs"), 0o644).ok()?;
@@ -156,7 +157,7 @@ fn node(directory: &Path, set: Option<OsString>) -> Option<OsString> {
     Some(append_once(set, " ", &format!("--require \"{script}\"")))
 }
 
-/// PHP's directories of settings, with ours added. An empty element stands for the built-in one.
+/// PHP's directories of settings, with ours added. An empty element stands for the built-in directory.
 fn php(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
     let own = directory.join("php");
     fs::create_dir_all(&own).and_then(|()| fs::set_permissions(&own, Permissions::from_mode(0o755))).ok()?;
@@ -166,7 +167,7 @@ fn php(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsStrin
     Some(append_once(Some(set.unwrap_or_default()), ":", own.to_str()?))
 }
 
-/// The policies of Playwright's Firefox, which has its own build and a new profile at each start. A policy takes a file for each
+/// The policies of Playwright's Firefox, which has its own build and a new profile at each start. The policy names one file for each
 /// certificate.
 fn playwright(directory: &Path, ca_pem: &str, set: Option<OsString>) -> Option<OsString> {
     let theirs = set.and_then(|theirs| read_file(Path::new(&theirs)).ok());
@@ -199,7 +200,7 @@ fn append_once(set: Option<OsString>, separator: &str, ours: &str) -> OsString {
 pub(in crate::cli) const PROXY: [&str; 6] =
     ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 const CURL: &str = "CURL_HOME";
-/// Where our settings begin in a file with the user's.
+/// Marks the beginning of our settings in a file that begins with the user's settings.
 const BEGIN: &[u8] = b"\n# politely:\n";
 const PLAYWRIGHT: &str = "PLAYWRIGHT_FIREFOX_POLICIES_JSON";
 const AWS: &str = "AWS_CA_BUNDLE";
@@ -254,7 +255,7 @@ mod tests {
         assert_eq!(find(&none, "JAVA_TOOL_OPTIONS"), java);
         assert_eq!(find(&none, "PHP_INI_SCAN_DIR"), ":HOME/php");
         assert_eq!(find(&none, "NODE_OPTIONS"), "--require \"HOME/preload.cjs\"");
-        assert!(none.iter().all(|(name, _)| *name != "AWS_CA_BUNDLE"), "rclone fails where it is set");
+        assert!(none.iter().all(|(name, _)| *name != "AWS_CA_BUNDLE"), "rclone fails if this variable is set");
         let policies = home.path().join("theirs.json");
         fs::write(&policies, r#"{"policies": {"DisableAppUpdate": true}}"#).unwrap();
         let before = |name: &str| match name {
@@ -267,7 +268,7 @@ mod tests {
         };
         let some = told.variables(before).unwrap();
         assert_eq!(find(&some, "JAVA_TOOL_OPTIONS"), format!("-Xmx1g {java}"));
-        assert_eq!(find(&some, "AWS_CA_BUNDLE"), "HOME/bundle.pem", "boto3 takes no other where it is set");
+        assert_eq!(find(&some, "AWS_CA_BUNDLE"), "HOME/bundle.pem", "boto3 uses only this variable if it is set");
         assert_eq!(find(&some, "NODE_OPTIONS"), "--trace-warnings --require \"HOME/preload.cjs\"");
         assert_eq!(find(&some, "PHP_INI_SCAN_DIR"), "/etc/php:HOME/php");
         let apt = || fs::read_to_string(home.path().join("apt.conf")).unwrap();

@@ -77,7 +77,7 @@ pub(in crate::config) fn variables(
     (variables, warnings)
 }
 
-/// The hint for a name that leads to no key. `None`: the name leads to a key, or this is known only when the section is read.
+/// The hint for a variable that names no key. `None`: the variable names a key, or reading the section will tell whether it does.
 fn unknown(mut section: &YamlNode, key: &str) -> Option<String> {
     let mut path: Vec<&str> = key.split('.').collect();
     for depth in 0..path.len() {
@@ -119,7 +119,7 @@ pub(in crate::config) fn overlay(
             let section = variable.section(depth);
             let (noun, map) = KeyKind::at(path[depth - 1]).example();
             let hint = format!(
-                "the name of a key cannot spell a {noun}: set all of them in one value, such as `{section}='{map}'`"
+                "the name of a key or variable cannot contain a {noun}: set the whole map in one value, such as `{section}='{map}'`"
             );
             faults.push(&at, Complaint::new(format!("a {noun} cannot be named below `{section}`"), hint));
             continue;

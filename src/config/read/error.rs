@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 
-/// A fault of one value: what is wrong, and what to write instead. Passes through serde as text.
+/// A fault of one value: what is wrong, and what to write instead. serde passes it on as text.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Complaint {
     pub what: String,
@@ -64,7 +64,7 @@ impl ConfigPlace {
         }
     }
 
-    /// The place as shown to people. `None`: no place.
+    /// The place as shown to people. `None`: there is no place to show.
     pub(in crate::config) fn shown(&self, sources: &[ConfigText]) -> Option<String> {
         match self {
             Self::Line { file, line, column } => Some(format!("{}:{line}:{column}", sources[*file].name)),
@@ -82,7 +82,7 @@ pub struct ConfigFault {
     pub complaint: Complaint,
 }
 
-/// The first fifty faults, without duplicates. More would help nobody, and reading must stay fast however many faults there are.
+/// The first fifty faults, without duplicates. More faults would not help, and reading must stay fast however many there are.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Faults(Vec<ConfigFault>);
 
@@ -191,7 +191,7 @@ pub(in crate::config) fn did_you_mean(word: &str, known: &[&str]) -> Option<Stri
     nearest(word, known).map(|nearest| format!("did you mean `{nearest}`?"))
 }
 
-/// The most similar known word, if it is similar enough to have been meant.
+/// The most similar known word, if it is similar enough to be what the author meant.
 pub(in crate::config) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word = word.to_ascii_lowercase().replace('-', "_");
     let distance = |known: &str| strsim::damerau_levenshtein(&word, &known.replace('-', "_"));

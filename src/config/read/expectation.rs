@@ -25,7 +25,7 @@ pub(super) fn integer_hint(expected: &str, found: Unexpected<'_>) -> String {
     match found {
         Unexpected::Unsigned(0) | Unexpected::Signed(_) => more,
         Unexpected::Unsigned(_) => less,
-        // More digits than the type holds.
+        // A number beyond 64 bits arrives as text.
         Unexpected::Str(text) if text.parse::<f64>().is_ok() && !text.starts_with('+') => {
             if text.starts_with('-') {
                 more

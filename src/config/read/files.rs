@@ -93,7 +93,7 @@ impl ConfigFiles {
                 let hint = "leave the key out to keep that value; to take it back, write what replaces it, such as `0`, `[]` or `{}`";
                 self.faults.push(&over.at, Complaint::new(what, hint));
             }
-            // `access.users` are appended, as each has a name.
+            // Lists of `access.users` are joined, as each user has a name.
             (Value::List(items), Value::List(others)) if key.text() == Some("users") => extend(items, others),
             (value, other) => (here.at, *value) = (over.at, other),
         });

@@ -12,8 +12,8 @@ pub(super) fn places(text: &str) -> Vec<(usize, usize)> {
     scan(text).0
 }
 
-/// The values that look like numbers but have more than decimal digits, such as `0x1f` and `+5`, by their index. Such values are read as
-/// text.
+/// The values that look like numbers but contain other characters than decimal digits, such as `0x1f` and `+5`, by their index. They are
+/// read as text.
 pub(super) fn odd_numbers(text: &str) -> HashMap<usize, String> {
     if ODD.iter().any(|odd| text.contains(odd)) { scan(text).1 } else { HashMap::new() }
 }

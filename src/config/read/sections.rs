@@ -18,7 +18,7 @@ pub(in crate::config) struct Sections<'a> {
     /// The directory that relative paths start from.
     base: &'a Path,
     faults: &'a mut Faults,
-    /// Names of the sections with a fault, which are replaced by their defaults.
+    /// Names of the sections with a fault, which are read as their defaults.
     unread: BTreeSet<String>,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Sections<'a> {
         read(reader).unwrap_or_else(|error| {
             self.unread.insert(section.to_owned());
             self.faults.push(error.place.as_ref().unwrap_or(&node.at), error.complaint);
-            read(Reader { node: default, ..reader }).expect("the defaults are right, as a test holds")
+            read(Reader { node: default, ..reader }).expect("the defaults are valid, as a test checks")
         })
     }
 

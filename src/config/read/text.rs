@@ -33,7 +33,7 @@ pub(in crate::config) fn syntax(text: &str, file: usize, error: &serde_yaml::Err
     let message = error.to_string();
     let message = message.rsplit(OURS).next().unwrap_or_default();
     let what = without_place(message);
-    // The parser does not report the place of such a character.
+    // The parser does not report the place of a control character.
     let at = match what.contains("control characters") {
         true => forbidden(text),
         false => error.location().map(|at| (at.line(), at.column())),

@@ -27,7 +27,8 @@ pub(in crate::config) enum Value {
 }
 
 impl Value {
-    /// The text, or a whole number as text, as names may be made of digits. `None` for a decimal, which may have been spelt differently.
+    /// The text, or a whole number as text, as names may consist of digits. `None` for a decimal number, whose original spelling is
+    /// unknown.
     pub fn name(&self) -> Option<String> {
         match self {
             Self::Text(text) => Some(text.clone()),

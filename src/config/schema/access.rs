@@ -46,7 +46,7 @@ pub struct User {
     pub name: HeaderText,
     /// The password's hash. `None` requires `certificate`.
     pub password: Option<Secret>,
-    /// A client that shows a certificate with this name is this user.
+    /// A client that presents a certificate with this name counts as this user.
     pub certificate: Option<CertificateName>,
     /// Replaces `identity.product_tokens`.
     #[serde(default)]
@@ -60,7 +60,7 @@ pub struct User {
     /// Replaces `Settings::hosts`, with this user's overrides laid over them. `None`: no overrides.
     #[serde(skip)]
     pub hosts: Option<Hosts>,
-    /// The hosts and methods that this user may request, as far as everybody may request them.
+    /// The hosts and methods that this user may request, among those that everybody may request.
     #[serde(default, rename = "egress", deserialize_with = "listed_by_user")]
     pub listed: Allowlist,
     /// Limit on concurrent connections.

@@ -12,7 +12,7 @@ pub const DEFAULTS: &str = include_str!("../../../conf/politely.yaml");
 pub(in crate::config) fn defaults() -> &'static YamlNode {
     static TREE: LazyLock<YamlNode> = LazyLock::new(|| {
         let tree = YamlNode::read(DEFAULTS, "", &|_| ConfigPlace::Unwritten, &mut Faults::default());
-        tree.expect("the file of the defaults is YAML, as a test holds")
+        tree.expect("the file of the defaults is valid YAML, as a test checks")
     });
     &TREE
 }

@@ -106,7 +106,7 @@ pub struct IdentitySettings {
 pub struct RobotsSettings {
     pub min_ttl: Duration,
     pub max_ttl: Duration,
-    /// Most bytes that are read of one file, after decoding.
+    /// Maximum number of bytes read of one file, after decoding.
     #[serde(deserialize_with = "text::one")]
     pub max_size: u64,
     /// Time for a whole fetch, including redirects.
@@ -123,7 +123,7 @@ pub struct RobotsSettings {
     pub deny_status: u16,
     pub user_agent_match: UserAgentMatch,
     pub precedence: Precedence,
-    /// The forms of a path to judge.
+    /// Whether rules judge only the path as sent, or also the forms that common servers make of it.
     pub paths: Paths,
     pub visit_time: OnVisitTime,
     /// Whether to read Content-Signal and Content-Usage leniently, as they were probably meant.
@@ -167,7 +167,7 @@ pub enum OnVisitTime {
 pub struct PaceSettings {
     /// The unit that has a pace of its own: host, site or address.
     pub key: KeyBy,
-    /// Least time between the starts of two requests, whatever robots.txt says.
+    /// Minimum time between the starts of two requests, whatever robots.txt says.
     pub min_delay: Duration,
     pub adaptive: Option<WrittenAdaptive>,
     pub breaker: Option<WrittenBreaker>,
@@ -175,13 +175,13 @@ pub struct PaceSettings {
     pub budget: Option<WrittenBudget>,
     pub min_revisit: Option<Duration>,
     pub max_crawl_delay: Duration,
-    /// Most requests in flight for one key; always 1 if a crawl delay applies.
+    /// Maximum number of requests in flight for one key; always 1 if a crawl delay applies.
     pub max_concurrent: NonZeroU32,
-    /// Longest time a request is held before it is answered 429.
+    /// Maximum time for which a request is held before it is answered 429.
     pub max_wait: Duration,
-    /// Most waiting requests for one key.
+    /// Maximum number of waiting requests for one key.
     pub queue: usize,
-    /// Most waiting requests in all.
+    /// Maximum number of waiting requests in all.
     pub max_waiting: usize,
     pub subresources: Subresources,
 }
@@ -240,11 +240,11 @@ pub struct StoreSettings {
     pub memory: u64,
     #[serde(deserialize_with = "text::one")]
     pub disk: u64,
-    /// Not a configuration key. Whether to retry a host at once that an earlier process could not reach, for a command that somebody waits
-    /// for.
+    /// Not a configuration key. Whether to retry at once a host that an earlier process could not reach. Set for commands that a person
+    /// waits for.
     #[serde(skip)]
     pub is_impatient: bool,
-    /// Not a configuration key. Whether to ignore the copies that other processes have fetched before.
+    /// Not a configuration key. Whether to ignore the copies that other processes have fetched.
     #[serde(skip)]
     pub is_fresh: bool,
 }
@@ -294,7 +294,7 @@ pub struct FleetSettings {
     /// The server for the copies of robots.txt.
     #[serde(default, deserialize_with = "secrets::some_fleet_url")]
     pub(in crate::config) copies: Option<SecretUrl>,
-    /// The least number of instances. `None`: the number that the server has seen.
+    /// Minimum number of instances. `None`: the number that the server has seen.
     pub instances: Option<NonZeroU32>,
 }
 
@@ -333,20 +333,20 @@ pub struct LimitSettings {
     pub read_timeout: Duration,
     /// Time that a tunnel or WebSocket without traffic stays open.
     pub tunnel_idle_timeout: Duration,
-    /// Least bytes per second of a body, averaged over `read_timeout`.
+    /// Minimum bytes per second of a body, averaged over `read_timeout`.
     #[serde(deserialize_with = "text::one")]
     pub min_rate: u64,
     #[serde(deserialize_with = "text::one")]
     pub max_header_size: u64,
-    /// Most concurrent client connections.
+    /// Maximum number of concurrent client connections.
     pub max_connections: NonZeroUsize,
-    /// Most concurrent connections of one client.
+    /// Maximum number of concurrent connections of one client.
     pub max_connections_per_client: NonZeroUsize,
-    /// Most idle connections to origins, kept for reuse.
+    /// Maximum number of idle connections to origins, kept for reuse.
     pub max_idle_connections: usize,
-    /// Most idle connections to one host.
+    /// Maximum number of idle connections to one host.
     pub max_idle_connections_per_host: usize,
-    /// Most concurrent fetches of robots.txt.
+    /// Maximum number of concurrent fetches of robots.txt.
     pub max_robots_fetches: NonZeroUsize,
     /// Not a configuration key. Number of threads for decoding long bodies and compiling long files. `None`: half of the cores.
     #[serde(skip)]

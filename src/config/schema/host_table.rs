@@ -12,7 +12,7 @@ use super::values::PathPattern;
 use crate::policy::{HostPattern, RobotsOverride, UsageModes};
 use crate::robots::{ProductToken, Purpose};
 
-/// The overrides for some hosts. `None`: as for all.
+/// The overrides for some hosts. `None`: the same as for all hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Override {

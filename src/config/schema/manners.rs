@@ -13,7 +13,7 @@ use crate::config::read::error::Complaint;
 use crate::config::read::sections::Sections;
 use crate::policy::{self, Manners, Period};
 
-/// Makes the gap depend on the host's latency.
+/// Makes the gap between requests depend on the host's latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -40,7 +40,7 @@ pub struct WrittenBreaker {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct WrittenBudget {
-    /// Most requests. `None`: unlimited.
+    /// Maximum number of requests. `None`: unlimited.
     pub requests: Option<u64>,
     #[serde(default, deserialize_with = "text::some")]
     pub bytes: Option<u64>,
@@ -50,7 +50,7 @@ pub struct WrittenBudget {
     pub money: Option<WrittenMoney>,
 }
 
-/// All limits, as far as they are written. `None`: as for all hosts.
+/// The limits written in one section. `None`: not written, so the same as for all hosts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::config) struct WrittenManners {
     pub adaptive: Option<WrittenAdaptive>,
@@ -61,7 +61,7 @@ pub(in crate::config) struct WrittenManners {
 }
 
 impl Default for WrittenAdaptive {
-    /// Heritrix's delay factor and longest delay.
+    /// The crawler Heritrix's defaults for delay factor and maximum delay.
     fn default() -> Self {
         Self { factor: 500, min: Duration::ZERO, max: Duration::from_secs(30) }
     }
@@ -177,5 +177,5 @@ from_text! {
 
 const MOST_FACTOR: f64 = 1000.0;
 const FACTOR_FORMS: &str = "a factor is a number from 0.01 to 1000, such as `5` or `2.5`, or 0 for none";
-/// Longest pause of a host, as no delay is owed for longer than an hour, whatever clocks say.
+/// Maximum pause of a host: an hour, as is the limit of every owed delay in case a clock is wrong.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);

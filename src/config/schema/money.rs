@@ -72,4 +72,4 @@ impl<'de> Deserialize<'de> for WrittenMoney {
 
 const FORMS: &str = "write `{ USD: 5, per: day }`";
 const AMOUNT_FORMS: &str = "an amount is a number such as `5` or `0.25`";
-const ONE: &str = "keep one: a promise in another currency is never within it";
+const ONE: &str = "keep one: a price in another currency is always refused";

@@ -34,7 +34,7 @@ impl SecretUrl {
         }
         match url.host_str() {
             Some(host) if !host.is_empty() => Ok(Self(url)),
-            Some(_) | None => Err(fault("this URL names no host")),
+            Some(_) | None => Err(fault("this URL has no host")),
         }
     }
 }

@@ -181,7 +181,7 @@ fn parse_instance_name(text: &str) -> Result<&str, Complaint> {
 
 /// Checks that a pattern begins with `/` or `*`, contains no space or control character, and is not longer than the longest accepted path.
 fn parse_path_pattern(text: &str) -> Result<&str, Complaint> {
-    // `#` would begin a comment in a robots.txt, and no request's path contains one.
+    // `#` would begin a comment in a robots.txt, and the path of a request never contains it.
     let fits =
         text.starts_with(['/', '*']) && !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#');
     if text.len() > MOST_PATH_BYTES {

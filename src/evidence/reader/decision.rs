@@ -1,4 +1,5 @@
-//! The record of a request, and what it means: the figure that it counts in, who has decided, whether the site has answered.
+//! The record of a request, and its interpretation: the figure of a report in which the request counts, who decided, and whether the site
+//! answered.
 
 use crate::evidence::record::{Hash, from_hex};
 use serde::{Deserialize, Deserializer, de};
@@ -49,12 +50,13 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// When the site could see the request: when it was sent, or when it arrived if it was never sent. `came`: the time of its record.
+    /// The time at which the site could see the request: when the request was sent or, if it was never sent, when it arrived (`came`, the
+    /// record's own time).
     pub fn seen(&self, came: SystemTime) -> SystemTime {
         self.sent_ms.and_then(|after| came.checked_add(Duration::from_millis(after))).unwrap_or(came)
     }
 
-    /// The rule that decided, with its file where the rule does not name it. `None`: no rule decided.
+    /// The deciding rule. A rule of a tdmrep.json or licence file is preceded by the kind of file. `None`: no rule decided.
     pub fn named_rule(&self) -> Option<String> {
         let rule = self.rule.as_deref()?;
         Some(match self.entry {
@@ -88,18 +90,18 @@ impl Decision {
         self.outcome == "refused" && self.origin_ms.is_some()
     }
 
-    /// Whether the page itself (a field, or an element of its head) said no to the use, now or earlier. The request was refused, or the
-    /// refusal only reported.
+    /// Whether the page itself (a header field, or an element in the page's head) reserved the use, in this answer or an earlier one.
+    /// Includes requests let through in report mode.
     pub fn is_by_page(&self) -> bool {
         self.reason.as_deref() == Some("usage-disallowed") && self.line.is_none() && self.entry.is_none()
     }
 
-    /// Whether the licence file said no to the use.
+    /// Whether the licence file reserved the use.
     pub fn is_by_license(&self) -> bool {
         self.rule.as_deref().is_some_and(|rule| rule.starts_with("url: "))
     }
 
-    /// Whether the configuration let the request through although a rule says no, or without reading the rules.
+    /// Whether the configuration let the request through although a rule disallows it, or without regard to the rules.
     pub fn is_let_through(&self) -> bool {
         let unread = ["robots-ignored", "allowed-by-operator", "long-unreachable"];
         match self.verdict.as_deref() {
@@ -113,7 +115,7 @@ impl Decision {
         self.origin_ms.is_some() && !matches!(self.outcome.as_str(), "refused" | "failed" | "cached")
     }
 
-    /// Status of the site's answer. `None`: the site was not asked, or the record does not have it.
+    /// Status of the site's answer. `None`: the request was not sent to the site, or the record has no such status.
     pub fn site_status(&self) -> Option<u16> {
         self.origin_status.or(self.is_sites().then_some(self.status))
     }
@@ -124,12 +126,13 @@ impl Decision {
         (self.is_sites() || self.outcome == "tunnelled").then_some(self.bytes_out)
     }
 
-    /// Whether content was delivered: by a 2xx, or perhaps in a tunnel.
+    /// Whether content was delivered, by a 2xx answer. Tunnels count too, as they may have delivered content.
     pub fn is_content(&self) -> bool {
         self.figure() == Figure::Delivered && self.site_status().is_none_or(|status| (200..300).contains(&status))
     }
 
-    /// The file and line that decided, or else who decided. `None`: `reason` says all.
+    /// The file and line that decided, or else the party that decided (the page, robots.txt, the operator). `None`: `reason` needs no
+    /// addition.
     pub fn decided_by(&self) -> Option<String> {
         let reason = self.reason.as_deref()?;
         Some(match (self.line, self.entry) {
@@ -144,7 +147,7 @@ impl Decision {
     }
 }
 
-/// Reasons that follow from robots.txt without one of its rules.
+/// Reasons that follow from robots.txt as a whole, not from one of its rules.
 const BY_ROBOTS: [&str; 5] =
     ["no-matching-rule", "no-robots-txt", "robots-disallowed", "robots-unreachable", "rules-too-complex"];
 /// Reasons that follow from the configuration.

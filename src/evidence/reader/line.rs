@@ -50,14 +50,14 @@ pub enum Kind {
     /// The process ends.
     Stop,
     Decision(Box<Decision>),
-    /// A file to which later records refer. Each segment with such records has it.
+    /// A file to which later records refer. Each segment with such records contains the file.
     File {
         #[serde(deserialize_with = "hash")]
         sha256: Hash,
         text: Option<String>,
         base64: Option<String>,
     },
-    /// Records that could not be written. With `synced`: records that may be missing at the end of the segment before, after the line
+    /// Records that could not be written. With `synced`: records that may be missing at the end of the previous segment, after the line
     /// with this SHA-256, because fsync failed.
     Lost {
         count: u64,
@@ -75,7 +75,7 @@ pub enum Kind {
         #[serde(deserialize_with = "hash")]
         head: Hash,
     },
-    /// A type of a later version.
+    /// A type that a later version of politely writes.
     #[serde(other)]
     Other,
 }

@@ -31,7 +31,7 @@ impl Lines {
         let input: Box<dyn Read> = match stored.open() {
             Ok(file) if stored.is_compressed => Box::new(MultiGzDecoder::new(file)),
             Ok(file) => Box::new(file),
-            // The segment was compressed meanwhile.
+            // The segment was compressed after the directory was listed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Box::new(MultiGzDecoder::new(open(&stored.compressed_path()).map_err(|_| error)?))
             }
@@ -40,7 +40,7 @@ impl Lines {
         Ok(Self::new(input))
     }
 
-    /// The lines of an uncompressed segment that end after this byte.
+    /// Reads the lines of an uncompressed segment that end after this byte.
     fn behind(stored: &Stored, byte: u64) -> io::Result<Self> {
         let mut file = stored.open()?;
         file.seek(SeekFrom::Start(byte))?;
@@ -78,10 +78,10 @@ impl Lines {
     }
 }
 
-/// How a segment ends.
+/// The end of a segment.
 #[derive(Default)]
 pub struct Tail {
-    /// Bytes of its complete lines.
+    /// Total length of the complete lines in bytes.
     pub length: u64,
     /// The last complete line, with its line end.
     pub last: Option<Vec<u8>>,
@@ -90,7 +90,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Finds the end of a segment. Reads an uncompressed segment from near its end. `all`: all its lines.
+    /// Finds the end of a segment. Reads only the last part of an uncompressed segment if that suffices. `all`: all lines of the segment.
     pub fn of(stored: &Stored, all: Lines) -> Result<Self, ReadError> {
         let length = if stored.is_compressed { 0 } else { fs::metadata(&stored.path)?.len() };
         let most = [1, 16, 256].map(|times| times * TAIL).into_iter();
@@ -126,7 +126,7 @@ impl Tail {
     }
 }
 
-/// Bytes that are read first: some dozens of records.
+/// Number of bytes before a segment's end that are read first: some dozens of records.
 const TAIL: u64 = 1 << 16;
 
 impl Stored {
@@ -192,7 +192,7 @@ pub fn stored_file(directory: &Path, segment: Option<u64>, hash: &Hash) -> Resul
     found
 }
 
-/// Hands each of these files to `see`, as [`stored_file`] finds it.
+/// Finds each of these files as [`stored_file`] does, and passes it to `see`.
 ///
 /// # Errors
 /// A segment cannot be read.
@@ -203,7 +203,7 @@ pub fn stored_files(
     mut see: impl FnMut(&Hash, Result<Vec<u8>, FileError>),
 ) -> io::Result<()> {
     let is_file = memchr::memmem::Finder::new(b"\"type\":\"file\"");
-    // A file may be in several segments, and damaged in some.
+    // A file may be in several segments, and damaged in some of them.
     let mut damaged = HashMap::new();
     for stored in Stored::all(directory)?.iter().filter(|stored| segment.is_none_or(|it| it == stored.number)) {
         let mut lines = Lines::of(stored)?;

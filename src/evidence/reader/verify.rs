@@ -62,7 +62,7 @@ pub fn verify(directory: &Path, anchors: &[Hash]) -> Result<Verified, ReadError>
     verify_each(directory, anchors, |_, _, _| {})
 }
 
-/// Verifies the whole directory, and hands each line that can be read to `see`, with its segment and its number.
+/// Verifies the whole directory, and passes each readable line to `see`, with its segment and its number.
 ///
 /// # Errors
 /// As for [`verify`].
@@ -125,10 +125,10 @@ struct Walk {
     present: HashSet<Hash>,
     /// The last line known to be on disk, if fsync failed for the segment.
     synced: Option<Hash>,
-    /// The line `synced` was read: the lines after it may be missing, which the chain itself records.
+    /// Whether the line `synced` was read. Lines after it may be missing, which is not a fault, as the chain itself records the loss.
     may_end: bool,
-    /// Lines may be missing before this place. The second line of the next segment records that; until it is read, no line counts as an
-    /// anchor, as a hash vouches for all lines before it.
+    /// Whether lines may be missing before this place. Until the second line of the next segment, which records the loss, no line counts as
+    /// an anchor, as an anchor's hash vouches for all lines before it.
     is_after_gap: bool,
     /// Heads that must be in the chain and were not found yet.
     anchors: HashSet<Hash>,
@@ -178,7 +178,7 @@ impl Walk {
                         first = Some(line.prev);
                         // `keep` relies on the time in the file's name, so it must be right.
                         if rfc3339::seconds(stored.began) != rfc3339::seconds(line.time) {
-                            self.fault(stored.number, Some(1), "its time is not the one in the file's name");
+                            self.fault(stored.number, Some(1), "its time differs from the time in the file's name");
                         }
                     }
                     self.follows(stored.number, number, line.prev);
@@ -211,7 +211,7 @@ impl Walk {
             return;
         }
         match line {
-            1 if segment == 1 => self.fault(1, Some(1), "the chain does not begin here: what came before was removed"),
+            1 if segment == 1 => self.fault(1, Some(1), "the chain does not begin here: earlier lines were removed"),
             1 => self.fault(segment - 1, None, format!(
                 "its last line is not the one that segment {segment} follows: it was changed, or lines were removed or added"
             )),
@@ -271,7 +271,7 @@ impl Walk {
         }
     }
 
-    /// Notes that a record refers to this file, which must be in the record's segment.
+    /// Handles a record's reference to this file, which must be in the record's segment.
     fn refer(&mut self, hash: Hash, segment: u64, line: u64) {
         self.bodies.insert(hash);
         if self.present.insert(hash) {

@@ -18,7 +18,7 @@ pub struct Basis {
     /// The basis of each site, by origin, such as `https://example.com`.
     pub sites: BTreeMap<String, SiteBasis>,
     pub in_force: InForce,
-    /// The fetchers of the files that records rest on, with their User-Agents.
+    /// The fetchers of the files on which records are based, with their User-Agents.
     fetchers: BTreeMap<Fetcher, Option<String>>,
 }
 
@@ -26,7 +26,7 @@ pub struct Basis {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
     pub name: String,
-    /// `None`: only a segment names it, because the line of its start was removed.
+    /// `None`: unknown, because the line of the instance's start was removed, and only a segment names the instance.
     pub version: Option<String>,
     pub since: SystemTime,
 }
@@ -35,7 +35,7 @@ pub struct Instance {
 #[derive(Debug, Clone)]
 pub struct ConfigUse {
     pub requests: u64,
-    /// Times of the first and the last record made under it.
+    /// Times of the first and the last record made under this configuration.
     pub times: (SystemTime, SystemTime),
     /// The configuration as JSON, without secrets. `None`: it is not stored.
     pub text: Option<String>,
@@ -55,7 +55,7 @@ pub struct SiteBasis {
     product_tokens: BTreeSet<String>,
 }
 
-/// A copy of a site's file that records rest on.
+/// A copy of a site's file on which records are based.
 #[derive(Debug, Clone)]
 pub struct CopyUse {
     pub requests: u64,
@@ -125,7 +125,7 @@ impl Basis {
         self.fetchers.values().flatten().map(String::as_str).collect()
     }
 
-    /// Reads the stored files that the records name.
+    /// Reads the stored files that the added records name.
     ///
     /// # Errors
     /// A segment cannot be read.
@@ -205,14 +205,14 @@ fn of_licenses(bytes: &[u8]) -> Vec<(String, String)> {
     )
 }
 
-/// The first [`MOST_NAMES`] items, and a last one that says so if there are more.
+/// Returns the first [`MOST_NAMES`] items; if there are more, a last item says so.
 fn some(mut all: impl Iterator<Item = (String, String)>) -> Vec<(String, String)> {
     let mut some: Vec<_> = all.by_ref().take(MOST_NAMES).collect();
     some.extend(all.next().map(|_| ("…".to_owned(), "there are more, in the stored file".to_owned())));
     some
 }
 
-/// Adds a name, unless there are many.
+/// Adds a name, unless there are [`MOST_NAMES`] already.
 pub fn bounded(all: &mut BTreeSet<String>, name: &str) {
     if all.len() < MOST_NAMES && !all.contains(name) {
         all.insert(name.to_owned());

@@ -1,5 +1,5 @@
-//! Reports: totals of records by host, domain, user or rule, the records behind them, the basis of these (`basis`), and the state of a
-//! site at a past time (`past`).
+//! Reports: totals of records by host, domain, user or rule; the files and configurations on which the records are based (`basis`); and the
+//! state of a site at a past time (`past`).
 
 mod basis;
 mod own_fetch;
@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::SystemTime;
 
-/// The key by which records are added up.
+/// The key by which records are grouped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum By {
     #[default]
@@ -34,7 +34,7 @@ pub enum By {
     Rule,
 }
 
-/// Totals of the records that were selected.
+/// Totals of the selected records.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     pub total: Group,
@@ -69,17 +69,17 @@ pub struct Group {
     pub refused: u64,
     /// Refused requests that the site had answered; the answer was not delivered.
     pub refused_after_answer: u64,
-    /// Requests let through as configured, although a rule says no.
+    /// Requests let through as configured, although a rule disallows them.
     pub reported: u64,
     /// `reported`, and requests that were let through without regard to robots.txt.
     pub let_through: u64,
-    /// Requests of `let_through` with a reservation on record: by the answer, or against the declared use.
+    /// Requests of `let_through` with a reservation on record, in the answer or against the declared use.
     pub let_through_reserved: u64,
     pub failed: u64,
     pub bytes_in: u64,
     /// Bytes of sites' answers.
     pub bytes_out: u64,
-    /// Completely delivered answers with content, which are 2xx and tunnels, and (`content_bytes`) their bytes.
+    /// Number of completely delivered answers with content (2xx answers and tunnels), and (`content_bytes`) their bytes.
     pub content: u64,
     pub content_bytes: u64,
     /// Requests that the site answered with 304: the page has not changed since an earlier fetch.
@@ -88,7 +88,7 @@ pub struct Group {
     pub held_ms: u64,
     #[serde(skip)]
     pub times: Option<(SystemTime, SystemTime)>,
-    /// Requests by reason. A request with several reasons is counted for each.
+    /// Requests by reason. A request with several reasons counts once for each.
     pub reasons: BTreeMap<String, u64>,
     /// Refused requests by reason; each has one.
     pub refused_by: BTreeMap<String, u64>,
@@ -104,7 +104,7 @@ pub struct Group {
     pub undeclared: u64,
 }
 
-/// A record, and where it is.
+/// A record and its place in the chain.
 #[derive(Debug, Clone)]
 pub struct Found {
     pub segment: u64,

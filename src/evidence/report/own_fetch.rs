@@ -1,4 +1,4 @@
-//! politely's own fetches of a site's files. They have no records, but the records that rest on a file say when it was fetched. The
+//! politely's own fetches of a site's files. They have no records of their own, but records based on a file say when it was fetched. The
 //! User-Agent follows from the version and the configuration at that time.
 
 use crate::config::Settings;
@@ -61,13 +61,13 @@ pub struct FileFetch {
     pub found: Result<SiteCopy, String>,
     /// The User-Agent. `None`: the configuration at that time is not on record.
     pub agent: Option<String>,
-    /// Place of the first record that rests on this fetch.
+    /// Place of the first record that is based on this fetch.
     pub segment: u64,
     pub line: u64,
 }
 
 impl FileFetch {
-    /// The fetches up to `at` that a copy records.
+    /// The fetches up to `at`, as a record's copy tells them.
     pub fn of(copy: &SiteCopy, at: SystemTime, (segment, line): (u64, u64)) -> impl Iterator<Item = Self> {
         let fetched = copy.fetched.map(|at| (at, Ok(copy.clone())));
         let failed = copy.failing_since.zip(copy.failure.clone()).map(|(since, why)| (since, Err(why)));

@@ -22,14 +22,14 @@ pub struct Past {
     pub last: Vec<Found>,
     /// The last few fetches of the URL by politely itself, if it is one of the site's files, in order.
     pub fetches: Vec<FileFetch>,
-    /// The last request to which the page itself said no. It was refused, or only reported.
+    /// The last request for which the page itself reserved the use, whether refused or only reported.
     pub by_page: Option<Found>,
-    /// When the page was last fetched and said no; later refusals remember it.
+    /// When the page was last fetched and reserved the use. Later refusals rely on that answer.
     pub page_read: Option<SystemTime>,
     /// `None`: the file is not on record. The same holds for `tdmrep` and `license_file`.
     pub robots: Option<PastCopy>,
     pub tdmrep: Option<PastCopy>,
-    /// The licence file, which is named but not read.
+    /// The licence file. Only named, as its content is not judged again.
     pub license_file: Option<SiteCopy>,
     /// The last terms in an answer: the URL of a licence, and (`price`) a price.
     pub license: Option<String>,
@@ -58,8 +58,7 @@ pub enum PastFile {
 
 /// Finds the state at a time, and verifies the chain. `url`: as in records. `None`: nothing was decided about this authority by then.
 ///
-/// # Errors
-/// A segment cannot be read, or a file that records rest on is missing or was changed.
+/// # Errors A segment cannot be read, or a file on which records are based is missing or was changed.
 pub fn find(
     directory: &Path,
     authority: &Authority,
@@ -150,8 +149,8 @@ pub fn find(
 /// Maximum number of records of the URL that are shown.
 const MOST_LAST: usize = 5;
 
-/// The best record of a file for a time, after its rank: whether the record is not later, whether its file had been fetched by then, and
-/// the record's time.
+/// The best record about a file so far: its rank, the record, and the copy that the record names. The rank says whether the record is no
+/// later than the wanted time, whether its copy had been fetched by then, and the record's time.
 type Nearest = ((bool, bool, SystemTime), Found, SiteCopy);
 
 fn see(
@@ -161,9 +160,9 @@ fn see(
     at: SystemTime,
     found: impl Fn() -> Found,
 ) {
-    // A record with an empty copy is of a request that did not wait for the file.
+    // The copy is empty if the request did not wait for the file.
     let Some(copy) = copy.filter(|copy| **copy != SiteCopy::default()) else { return };
-    // A request that was held may rest on a file that was fetched after the request arrived.
+    // A held request may be decided by a copy that was fetched after the request arrived.
     let (is_before, was_there) = (time <= at, copy.fetched.is_some_and(|fetched| fetched <= at));
     let rank = (is_before, was_there || copy.fetched.is_none(), time);
     // Takes the first of the records after `at`.
@@ -191,7 +190,7 @@ impl PastCopy {
 
     fn entry(&self, read: impl FnOnce(&[u8]) -> Access, at: SystemTime) -> Entry {
         let answered = |access, status| {
-            // Counts as just fetched, however old it is: no later file is known.
+            // Counts the copy as just fetched, however old it is, as no later copy is known.
             Entry::answered(SiteAnswer::new(access, status, Freshness::new(at, Duration::from_secs(60), 0.0)))
         };
         match &self.file {
@@ -208,13 +207,13 @@ impl PastCopy {
 }
 
 impl Past {
-    /// The entry of robots.txt at `at`, to decide by.
+    /// The gate's entry for robots.txt as it was at `at`, to decide by.
     pub fn robots(&self, options: &ParseOptions, at: SystemTime) -> Entry {
         let read = |body: &[u8]| Access::Rules(RobotsTxt::parse_again(body, options));
         self.robots.as_ref().map_or_else(Entry::default, |past| past.entry(read, at))
     }
 
-    /// The entry of tdmrep.json at `at`, to decide by.
+    /// The gate's entry for tdmrep.json as it was at `at`, to decide by.
     pub fn tdmrep(&self, at: SystemTime) -> Entry {
         let read = |body: &[u8]| Access::Reservations(TdmRep::parse(body).into());
         self.tdmrep.as_ref().map_or_else(Entry::default, |past| past.entry(read, at))

@@ -38,7 +38,7 @@ fn records_after_a_copy_of_the_segment_was_compressed_are_read_and_kept() {
     compressed(&path);
     record(&evidence, "http://a.example/after", SystemTime::now());
     until_written(&evidence, 2);
-    assert_eq!(good(directory.path()).records, 2, "while it is written to");
+    assert_eq!(good(directory.path()).records, 2, "the plain segment counts while it is written to");
     evidence.close();
     restart(directory.path());
     restart(directory.path());
@@ -46,7 +46,7 @@ fn records_after_a_copy_of_the_segment_was_compressed_are_read_and_kept() {
     assert_eq!((verified.records, verified.segments), (4, 1));
     let copy = path.with_added_extension("gz");
     assert_eq!(verified.others, [copy.file_name().unwrap()]);
-    // The copy is not replaced when the segment has ended, either.
+    // The copy is not replaced after the segment has ended, either.
     let stored = Stored::all(directory.path()).unwrap().remove(0);
     let (before, error) = (fs::read(&copy).unwrap(), stored.compress().unwrap_err().to_string());
     assert!(error.contains(&*copy.to_string_lossy()), "{error}");

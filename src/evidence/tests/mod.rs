@@ -207,7 +207,7 @@ fn removed_or_truncated_segment_is_detected() {
     assert!(faults(directory.path()).iter().any(|(segment, _)| *segment == 2));
     fs::write(&second, &kept).unwrap();
     fs::remove_file(first(directory.path())).unwrap();
-    assert_eq!(faults(directory.path()), [(1, None)], "nothing says that it was kept long enough");
+    assert_eq!(faults(directory.path()), [(1, None)], "no line says that the segment was kept long enough");
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn each_segment_contains_the_files_its_records_refer_to() {
         chain = Some(last.number);
     }
     assert_eq!(chain, Some(3));
-    assert_eq!(good(directory.path()).bodies, 2, "the same two in each");
+    assert_eq!(good(directory.path()).bodies, 2, "each segment has the same two files");
 }
 
 #[test]
@@ -263,14 +263,14 @@ fn truncated_end_is_detected_by_a_noted_head() {
     let directory = written(3);
     let head = good(directory.path()).head;
     alter(directory.path(), |lines| lines.truncate(5));
-    assert_eq!(faults(directory.path()), [], "nothing in the chain shows it");
+    assert_eq!(faults(directory.path()), [], "the chain alone does not reveal the loss");
     assert_eq!(verify(directory.path(), &[head]).unwrap().faults.len(), 1);
 }
 
 #[test]
 fn line_cut_by_a_kill_is_recorded() {
     let directory = written(2);
-    // As after kill -9: no `stop` line, and half of a record.
+    // Imitates kill -9: no `stop` line, and half of a record.
     alter(directory.path(), |lines| lines.truncate(6));
     let cut = "{\"prev\":\"00\",\"type\":\"decis";
     OpenOptions::new().append(true).open(first(directory.path())).unwrap().write_all(cut.as_bytes()).unwrap();
@@ -364,7 +364,7 @@ fn only_the_end_of_a_long_segment_is_read() {
     file.set_len(MOST_LINE as u64 + 10).unwrap();
     (&file).write_all(b"x\n").unwrap();
     OpenOptions::new().append(true).open(&path).unwrap().write_all(b"\n").unwrap();
-    assert!(matches!(tail_of(&stored), Err(ReadError::TooLong)), "no line of ours is that long");
+    assert!(matches!(tail_of(&stored), Err(ReadError::TooLong)), "politely writes no line of this length");
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn full_segment_is_compressed_and_the_chain_continues() {
         draft.hash("config", &record::sha256(b"{}"));
         draft.object("robots", |members| members.hash("sha256", &digest()));
         draft.end(|line| queue.put(line, Some(&config), [&entry], SystemTime::now()));
-        let Some(batch) = queue.take(writer::Batch::default(), Duration::ZERO) else { panic!("one was put") };
+        let Some(batch) = queue.take(writer::Batch::default(), Duration::ZERO) else { panic!("a record is queued") };
         writer.write(&batch);
         writer.chain.next_segment(SystemTime::now(), false);
     }
@@ -458,7 +458,7 @@ fn foreign_files_are_not_segments_and_are_reported() {
     sorted.sort();
     assert_eq!((verified.segments, verified.others), (1, sorted));
     drop(open(directory.path()));
-    assert_eq!(good(directory.path()).others.len(), names.len(), "nobody touches them");
+    assert_eq!(good(directory.path()).others.len(), names.len(), "foreign files are left alone");
     assert!(body.exists());
 }
 

@@ -54,7 +54,7 @@ fn opened_beside(segments: u64) -> [Vec<String>; 2] {
     };
     let hourly = look_after(SystemTime::now());
     let rollover = look_after(SystemTime::now() + KEEP);
-    assert_eq!(Stored::all(directory.path()).unwrap().len() as u64, segments + 1, "another has begun");
+    assert_eq!(Stored::all(directory.path()).unwrap().len() as u64, segments + 1, "a new segment has begun");
     [hourly, rollover]
 }
 

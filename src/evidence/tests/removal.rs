@@ -1,4 +1,4 @@
-//! The removal of segments by `keep`, also under a wrong clock.
+//! The removal of segments by `keep`, even if the clock is wrong.
 
 use super::super::reader::{Kind, verify_each};
 use super::*;
@@ -86,7 +86,7 @@ fn segment_that_cannot_be_removed_is_logged_once_and_does_not_block_others() {
     let verified = verified.unwrap();
     assert_eq!((said, verified.faults, verified.removed_to), (vec![1, 2, 3, 4], vec![], Some(4)));
     restart(directory.path());
-    assert_eq!(segments(directory.path()), [5, 6, 7, 8, 9], "it is removed when possible");
+    assert_eq!(segments(directory.path()), [5, 6, 7, 8, 9], "the segment is removed once that is possible");
     fs::remove_file(&Stored::all(directory.path()).unwrap()[1].path).unwrap();
     let missing = verify(directory.path(), &[]).unwrap().faults;
     let missing: Vec<_> = missing.iter().map(|fault| (fault.segment, &*fault.what)).collect();
@@ -130,7 +130,7 @@ fn copy_of_a_segment_is_removed_with_it() {
     fs::write(copy.with_extension(""), &text).unwrap();
     fs::write(&copy, [0xff; 1000]).unwrap();
     restart(directory.path());
-    assert!(!copy.exists(), "otherwise it would count as the segment");
+    assert!(!copy.exists(), "a remaining copy would count as the segment");
     assert_eq!((good(directory.path()).removed_to, segments(directory.path())), (Some(4), (5..=9).collect()));
 }
 

@@ -24,7 +24,7 @@ fn loss_on_a_full_disk_is_recorded_once_there_is_space() {
     let (mut writer, queue) = writer(directory.path());
     let batch = |at| {
         queue.put(b"{\"type\":\"other\",\"time\":\"2001-09-09T01:46:40.000Z\"}\n", None, [], at);
-        queue.take(writer::Batch::default(), Duration::ZERO).expect("one was put")
+        queue.take(writer::Batch::default(), Duration::ZERO).expect("a record is queued")
     };
     let at = SystemTime::UNIX_EPOCH;
     writer.write(&batch(at));
@@ -70,7 +70,7 @@ fn full_disk_expires_segments_to_record_the_loss() {
         age(directory.path());
     }
     let now = SystemTime::now();
-    // At the start, no segment is due for removal; later the first one is, which ended when the second began.
+    // At the start, no segment is due for removal. Later the first segment is due, which ended when the second began.
     rewritten(directory.path(), |segment| now - (7 - u32::try_from(segment).unwrap()) * (KEEP / 8));
     let (mut writer, queue) = writer(directory.path());
     rest(&mut writer);
@@ -110,24 +110,20 @@ fn writing_to_a_full_disk_is_retried_periodically() {
     let write = |writer: &mut Writer| {
         let line = b"{\"type\":\"other\",\"time\":\"2001-09-09T01:46:40.000Z\"}\n";
         queue.put(line, None, [], SystemTime::now());
-        let Some(batch) = queue.take(writer::Batch::default(), Duration::ZERO) else { panic!("one was put") };
+        let Some(batch) = queue.take(writer::Batch::default(), Duration::ZERO) else { panic!("a record is queued") };
         writer.write(&batch);
     };
     let room = writer.chain.segment.fill_up();
     write(&mut writer);
     writer.chain.segment.make_room(room);
     write(&mut writer);
-    assert_eq!(
-        queue.lost.load(Relaxed),
-        2,
-        "not at once: there may be room for the line that says so, and for no more"
-    );
+    assert_eq!(queue.lost.load(Relaxed), 2, "the retry waits, as there may be room only for the line about the loss");
     writer.failed = None;
     write(&mut writer);
     queue.close();
     writer.run();
     let verified = good(directory.path());
-    assert_eq!(verified.lost.iter().map(|(count, ..)| *count).collect::<Vec<_>>(), [2], "said once");
+    assert_eq!(verified.lost.iter().map(|(count, ..)| *count).collect::<Vec<_>>(), [2], "the loss is recorded once");
 }
 
 /// A site must not be able to keep its visits off the record by serving long files.

@@ -1,4 +1,4 @@
-//! A segment that says that fsync failed for the one before it, which may be true or forged.
+//! A segment's record that fsync failed for the previous segment; the record may be true or forged.
 
 use super::record::link;
 use super::*;
@@ -31,9 +31,9 @@ fn noted_head_after_missing_lines_does_not_verify() {
         fs::write(first(directory.path()), format!("{}\n{last}\n", synced.join("\n"))).unwrap();
         let head = says_that_fsync_failed(directory.path(), noted, synced.last().unwrap(), 0);
         let verified = good(directory.path());
-        assert_eq!(verified.lost.len(), 1, "what may be missing is shown, however many there were");
+        assert_eq!(verified.lost.len(), 1, "the possible loss is shown");
         assert_eq!(faults_with(directory.path(), noted), 1, "{}", synced.len());
-        assert_eq!(faults_with(directory.path(), head), 0, "it was noted after the loss was recorded");
+        assert_eq!(faults_with(directory.path(), head), 0, "this head is later than the recorded loss");
         // Nothing changes when the proxy continues the chain.
         drop(open(directory.path()));
         assert_eq!(faults_with(directory.path(), noted), 1);

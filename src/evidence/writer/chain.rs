@@ -1,4 +1,4 @@
-//! Appends lines to the chain: knows which files the segment has and which lines are synced, and begins new segments.
+//! Appends lines to the chain and begins new segments. Tracks which files the segment contains and which lines are synced.
 
 use super::queue::{Batch, EvidenceFile, Lost, Queue};
 use super::start::begin;
@@ -21,13 +21,13 @@ pub struct Chain {
     head: Hash,
     /// Files that this process has written to the segment.
     files: HashSet<Hash>,
-    /// Whether the segment has records. Without any, a segment is not followed by another because of its age.
+    /// Whether the segment has records. A segment without records continues, however old it is.
     pub is_used: bool,
     out: Vec<u8>,
     unsynced: Option<Unsynced>,
-    /// Lines for which fsync failed: the next segment begins with a record of them, and nothing is written before that.
+    /// Lines for which fsync failed. The next segment begins with a record of this loss; until then, nothing is written.
     damaged: Option<Unsynced>,
-    /// When a new segment could not be begun. `None`: the last try succeeded.
+    /// Time of the last failed attempt to begin a segment. `None`: the last attempt succeeded.
     refused: Option<Instant>,
 }
 
@@ -56,7 +56,7 @@ impl Chain {
         self.head
     }
 
-    /// Whether fsync failed for the segment, and no other has begun.
+    /// Whether fsync failed for the segment, and no new segment could be begun since.
     pub fn is_damaged(&self) -> bool {
         self.damaged.is_some()
     }
@@ -105,14 +105,14 @@ impl Chain {
         }
         self.say(Draft::file(hash, bytes))?;
         if self.files.len() == MOST_FILES {
-            // Files that are forgotten are written again when they are used again.
+            // A file whose hash is forgotten is written once more when a record refers to it again.
             self.files.clear();
         }
         self.files.insert(*hash);
         Ok(())
     }
 
-    /// Appends one line of the writer's own.
+    /// Appends a line that is not a request's record, such as a file, a start or a loss.
     pub fn say(&mut self, draft: Draft) -> io::Result<()> {
         let line = draft.end(<[u8]>::to_vec);
         self.line(&line)
@@ -152,8 +152,8 @@ impl Chain {
         Err(error)
     }
 
-    /// Begins another segment. If that fails, the current one continues, and another try is made after ten seconds, or at once if
-    /// `is_urgent`. Returns whether it has tried.
+    /// Begins another segment. If that fails, the current segment continues, and the next attempt is made after ten seconds, or at once if
+    /// `is_urgent`. Returns whether an attempt was made.
     pub fn next_segment(&mut self, now: SystemTime, is_urgent: bool) -> bool {
         if !is_urgent && self.refused.is_some_and(|refused| refused.elapsed() < AGAIN) {
             return false;
@@ -199,7 +199,7 @@ impl Unsynced {
 
 /// Maximum number of files that are remembered: 2 MiB of hashes.
 const MOST_FILES: usize = 1 << 16;
-/// Bytes appended at a time.
+/// Number of bytes appended at a time.
 const PIECE: usize = 256 << 10;
-/// Time until another try to begin a segment.
+/// Time until another attempt to begin a segment.
 const AGAIN: Duration = Duration::from_secs(10);

@@ -29,13 +29,14 @@ pub struct Writer {
     directory: PathBuf,
     queue: Arc<Queue>,
     pub chain: Chain,
-    /// Lines that could not be written, as the disk was full. They come before the next record.
+    /// Lines that could not be written because the disk was full. They are written before the next record.
     pending: Vec<Vec<u8>>,
     /// Lost records that the chain does not report yet.
     lost: Option<Lost>,
     /// When a loss was last logged.
     logged: Option<Instant>,
-    /// The log has said that nothing can be written. It must still say that this is over, and how many records were lost (`unsaid`).
+    /// Whether the log has reported that nothing can be written. It must still report the recovery, with the number of lost records
+    /// (`unsaid`).
     is_told: bool,
     unsaid: u64,
     /// When `look_after` last ran.
@@ -44,7 +45,7 @@ pub struct Writer {
     pub helper: Option<JoinHandle<()>>,
     /// When writing last failed, and why. `None`: the last write succeeded.
     pub failed: Option<(Instant, String)>,
-    /// Keeps other processes from writing to the directory while it is open.
+    /// The lock file. While it is open, no other process can write to the directory.
     lock: File,
     /// Segments that could not be removed, although the chain says that they were.
     stuck: HashSet<u64>,
@@ -110,7 +111,7 @@ impl Writer {
         self.stop();
     }
 
-    /// Writes a batch. What cannot be written is lost, and recorded as lost as soon as there is room.
+    /// Writes a batch. Records that cannot be written are lost; the chain records the loss as soon as there is room.
     pub fn write(&mut self, batch: &Batch) {
         let now = SystemTime::now();
         if self.chain.segment.is_over(now, MOST_SEGMENT) && self.chain.next_segment(now, false) {
@@ -213,7 +214,8 @@ impl Writer {
     /// Removes segments older than `keep`, and compresses ended ones.
     pub fn look_after(&mut self, now: SystemTime) {
         self.looked = Instant::now();
-        // A removed file takes space on the disk for as long as it is open. If no other segment can be begun, the next write says so.
+        // A removed file takes disk space as long as it is open, so a new segment is begun. If that fails, the next write reports the
+        // error.
         if self.chain.segment.is_gone() {
             let _ = self.may_write(now);
         }
@@ -234,7 +236,7 @@ impl Writer {
     }
 
     fn stop(&mut self) {
-        // A second time if fsync fails, as the chain then continues in another segment.
+        // Tries a second time if fsync fails, as the chain then continues in another segment.
         for _ in 0..2 {
             let mut draft = Draft::new("stop", SystemTime::now());
             draft.number("written", self.queue.written.load(Relaxed));
@@ -254,9 +256,9 @@ impl Writer {
     }
 }
 
-/// Bytes after which another segment begins.
+/// Number of bytes after which a new segment begins.
 const MOST_SEGMENT: u64 = 64 << 20;
-/// Maximum time without fsync, which is what a power failure loses; also the time between two tries to record a loss.
+/// Maximum time between fsyncs: a power failure loses the records of this time. Also the time between two attempts to record a loss.
 const SYNC: Duration = Duration::from_secs(1);
 /// Time until a failed write is tried again.
 const PAUSE: Duration = Duration::from_secs(1);

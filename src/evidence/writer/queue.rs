@@ -32,7 +32,7 @@ struct State {
     batch: Batch,
     /// When the batch became full, or when the writer last made progress since. `None`: the batch is not full.
     full_at: Option<Instant>,
-    /// The writer waits for a first record.
+    /// Whether the writer waits for a first record.
     is_asleep: bool,
     is_closed: bool,
 }
@@ -49,7 +49,7 @@ pub struct Batch {
     held: usize,
     /// When the first and the last request of the batch arrived.
     pub times: Option<(SystemTime, SystemTime)>,
-    /// Later records for which there was no room.
+    /// Records for which there was no room in this batch.
     pub lost: Option<Lost>,
     /// Why the last record was lost.
     pub why: &'static str,
@@ -157,7 +157,7 @@ impl Queue {
         }
     }
 
-    /// Notes that the writer has written something.
+    /// Records that the writer made progress.
     pub fn note_progress(&self) {
         self.state.lock().full_at.iter_mut().for_each(|at| *at = Instant::now());
     }
@@ -172,8 +172,8 @@ impl Queue {
         self.state.lock().is_closed
     }
 
-    /// Takes the batch. Waits up to `patience` for a first record, and then a moment for others, so that a busy proxy neither
-    /// wakes the writer nor writes for each. `old`: the last batch, whose memory is reused. `None`: the queue is closed, and empty.
+    /// Takes the batch. Waits up to `patience` for a first record, and then a moment for others, so that a busy proxy does not wake the
+    /// writer for each record. `old`: the last batch, whose memory is reused. `None`: the queue is closed, and empty.
     pub fn take(&self, mut old: Batch, patience: Duration) -> Option<Batch> {
         old.reset();
         let mut state = self.state.lock();
@@ -206,7 +206,7 @@ impl Batch {
         self.lines.is_empty() && self.lost.is_none()
     }
 
-    /// Adds a file, unless the batch has it already, as it usually does. `place`: its address in memory.
+    /// Adds a file, unless the batch already has it, which is the usual case. `place`: the file's address in memory.
     fn refer(&mut self, place: usize, file: impl FnOnce() -> EvidenceFile) {
         let btree_map::Entry::Vacant(new) = self.files.entry(place) else { return };
         let file = new.insert(file());
@@ -241,10 +241,10 @@ mod tests {
         ("x".repeat(bytes).into(), [0; 32])
     }
 
-    /// Makes a full batch look as if the writer had made no progress for too long.
+    /// Makes the queue believe that the writer has made no progress for too long.
     fn stand_still(queue: &Queue) {
         let mut state = queue.state.lock();
-        let at = state.full_at.as_mut().expect("it is full");
+        let at = state.full_at.as_mut().expect("the batch is full");
         *at = at.checked_sub(STANDSTILL).expect("the machine has run for longer");
     }
 
@@ -257,8 +257,8 @@ mod tests {
             queue.put(b"{}\n", Some(&file(ROOM / 4)), [], AT);
         }
         let mut waits = Box::pin(queue.room());
-        assert!((&mut waits).now_or_never().is_none(), "it waits until they are taken");
-        let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
+        assert!((&mut waits).now_or_never().is_none(), "a full queue delays until the batch is taken");
+        let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("a batch is queued") };
         assert_eq!((batch.files.len(), batch.records, batch.lost, queue.lost.load(Relaxed)), (40, 40, None, 0));
         waits.await;
         assert!(queue.room().now_or_never().is_some());
@@ -272,7 +272,7 @@ mod tests {
         assert!(queue.room().now_or_never().is_some());
         queue.note_progress();
         queue.put(b"{}\n", Some(&file(ROOM)), [], AT);
-        assert_eq!(queue.lost.load(Relaxed), 0, "a long batch may take as long as it does");
+        assert_eq!(queue.lost.load(Relaxed), 0, "progress keeps a slow writer from losing records");
     }
 
     #[test]
@@ -288,12 +288,12 @@ mod tests {
         for second in most..most + 3 {
             queue.put(&line, None, [], AT + Duration::from_secs(second));
         }
-        let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
+        let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("a batch is queued") };
         let (from, to) = (AT + Duration::from_secs(most), AT + Duration::from_secs(most + 2));
         assert_eq!((batch.lost, queue.lost.load(Relaxed)), (Some(Lost { count: 3, from, to }), 3));
         assert_eq!(batch.records, most);
         queue.put(&line, None, [], AT);
-        let Some(batch) = queue.take(batch, Duration::ZERO) else { panic!("there is room again") };
+        let Some(batch) = queue.take(batch, Duration::ZERO) else { panic!("a batch is queued") };
         assert_eq!((batch.lines.len(), batch.lost), (1 << 10, None));
     }
 
@@ -303,7 +303,7 @@ mod tests {
         for entry in [&one, &one, &other, &one] {
             queue.put(b"{}\n", None, [entry], AT);
         }
-        let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
+        let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("a batch is queued") };
         assert_eq!((batch.files.len(), batch.records), (2, 4));
     }
 
@@ -314,12 +314,8 @@ mod tests {
         for file in files.iter().cycle().take(80) {
             queue.put(b"{}\n", Some(file), [], AT);
         }
-        let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
-        assert_eq!(
-            (queue.lost.load(Relaxed), batch.files.len(), batch.records),
-            (0, 8, 80),
-            "however the hosts take turns"
-        );
+        let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("a batch is queued") };
+        assert_eq!((queue.lost.load(Relaxed), batch.files.len(), batch.records), (0, 8, 80), "each file counts once");
     }
 
     #[test]
@@ -328,7 +324,7 @@ mod tests {
         queue.close();
         queue.put(b"{}\n", None, [], AT);
         assert_eq!(queue.lost.load(Relaxed), 1);
-        let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("it can be said still") };
+        let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("the loss is still reported") };
         assert_eq!(batch.lost.map(|lost| lost.count), Some(1));
         assert!(queue.take(Batch::default(), Duration::ZERO).is_none());
     }

@@ -1,4 +1,4 @@
-//! The age of segments, for `keep`, also under a wrong clock. Pure.
+//! Computes the age of segments, for `keep`, even if the clock is wrong. Pure.
 
 use std::time::{Duration, SystemTime};
 
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn age_of_a_segment_counts_from_the_start_of_the_next() {
         assert_eq!(days(&[1000, 1001, 1002, 1003], 1010), [9, 8, 7]);
-        assert_eq!(days(&[1000, 1020, 1045], 1060), [40, 15], "weeks without a record are time that has passed");
+        assert_eq!(days(&[1000, 1020, 1045], 1060), [40, 15], "weeks without a record count as time passed");
         assert_eq!((days(&[1000], 2000), days(&[], 2000)), (vec![], vec![]));
     }
 
@@ -75,10 +75,14 @@ mod tests {
         assert_eq!(
             days(&[1000, 5000, 1001, 1041, 1081], 1121),
             [90, 90, 60, 30],
-            "weeks without a record, as without it"
+            "weeks without a record count as without the jump"
         );
         assert_eq!(days(&[5000, 1001, 1041, 1081], 1121), [90, 60, 30], "after the earlier segments were removed");
-        assert_eq!(days(&[1000, 5000, 1001, 5, 1041, 5, 1081], 1121), [90, 90, 90, 60, 60, 30], "at each start again");
+        assert_eq!(
+            days(&[1000, 5000, 1001, 5, 1041, 5, 1081], 1121),
+            [90, 90, 90, 60, 60, 30],
+            "the clock was wrong at each start"
+        );
     }
 
     #[test]
@@ -90,7 +94,7 @@ mod tests {
     #[test]
     fn clock_that_is_behind_does_not_increase_ages() {
         assert_eq!(days(&[1000, 1001, 5, 1003], 1004), [3, 3, 1], "the clock was corrected");
-        assert_eq!(days(&[1000, 1001, 5, 1002, 6, 1003], 1004), [3, 3, 2, 2, 1], "at each start again");
+        assert_eq!(days(&[1000, 1001, 5, 1002, 6, 1003], 1004), [3, 3, 2, 2, 1], "the clock was wrong at each start");
         assert_eq!(days(&[1000, 1001, 1002], 5), [0, 0]);
     }
 }

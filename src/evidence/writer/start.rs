@@ -52,7 +52,7 @@ pub fn resume(directory: &Path, now: SystemTime, instance: &str) -> Result<(Segm
                 fs::remove_file(&last.path).map_err(io)?;
                 continue;
             }
-            // The proxy never leaves such a line, so somebody else has changed the file: nothing is appended.
+            // The proxy never leaves such a line, so somebody else has changed the file. Appends nothing.
             Some(Err(error)) if !last.is_compressed => return Err(broken(format!("its last line: {error}"))),
             _ => {}
         }
@@ -124,13 +124,13 @@ pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether a process writes there now.
+/// Whether a process now writes to the directory.
 pub fn is_locked(directory: &Path) -> bool {
     let file = open_file(&directory.join(LOCK));
     file.is_ok_and(|file| !locks(&file, FlockOperation::NonBlockingLockShared))
 }
 
-/// Tries for a moment to lock: `verify` has the lock briefly, and so has a program that a process with the lock is starting.
+/// Tries for a moment to lock. `verify` holds the lock briefly, and so does a child of the process with the lock until its exec.
 fn locks(file: &File, how: FlockOperation) -> bool {
     let mut tries = 0..TRIES;
     while flock(file, how).is_err() {
@@ -145,5 +145,5 @@ fn locks(file: &File, how: FlockOperation) -> bool {
 
 const MOMENT: Duration = Duration::from_millis(10);
 const TRIES: u32 = 10;
-/// Maximum number of bytes of a cut line that are recorded.
+/// Maximum number of bytes of an incomplete line that are recorded.
 const MOST_CUT: usize = 4096;

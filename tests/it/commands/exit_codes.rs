@@ -117,7 +117,8 @@ async fn a_clock_before_1970_is_an_error_in_words() {
     let variables = [&open()[..], &[("LD_PRELOAD", library.to_str().unwrap())]].concat();
     for command in [&["serve"][..], &["run", "true"]] {
         let ended = politely_with(command, &variables).await;
-        let is_told = ended.stderr.contains("the clock says a time before 1970: 19") && ended.stderr.contains("hint: ");
+        let is_told =
+            ended.stderr.contains("the clock shows a time before 1970: 19") && ended.stderr.contains("hint: ");
         assert!(ended.code == 2 && is_told && !ended.stderr.contains("panicked"), "{}: {}", ended.code, ended.stderr);
     }
 }

@@ -637,7 +637,7 @@ fn check_lists_purposes_and_warns_of_unknown_ones() {
         "  warning: `ai_train` is not a purpose that politely knows: only lines with exactly this name can disallow it",
         "    hint: did you mean `ai-train`?",
         "  warning: `bots` is not a purpose that politely knows: only lines with exactly this name can disallow it",
-        "    hint: known are `search`, `ai-input`, `ai-train`, `tdm`",
+        "    hint: the known purposes are `search`, `ai-input`, `ai-train`, `tdm`",
     ] {
         assert!(told.contains(&format!("{line}\n")), "{line}: {told}");
     }

@@ -126,7 +126,7 @@ fn purposes_cannot_be_set_by_variable_name() {
             "\
 error: a purpose cannot be named below `POLITELY_IDENTITY__POLICY_TOKENS`
   --> {name}
-hint: the name of a key cannot spell a purpose: set all of them in one value, such as \
+hint: the name of a key or variable cannot contain a purpose: set the whole map in one value, such as \
 `POLITELY_IDENTITY__POLICY_TOKENS='{{ai-train: [NAME]}}'`"
         )
     );
@@ -142,7 +142,7 @@ hint: the name of a key cannot spell a purpose: set all of them in one value, su
 /// `EXAMPLE_COM` could be `example.com`, `example_com` or `example-com`.
 #[test]
 fn hosts_cannot_be_set_by_variable_name() {
-    let hint = "the name of a key cannot spell a host: set all of them in one value, such as";
+    let hint = "the name of a key or variable cannot contain a host: set the whole map in one value, such as";
     for (name, section) in [
         ("POLITELY_HOSTS__EXAMPLE_COM__ROBOTS", "POLITELY_HOSTS"),
         ("POLITELY_HOSTS__EXAMPLE_COM", "POLITELY_HOSTS"),
@@ -270,8 +270,8 @@ fn fault_in_an_argument_names_the_argument() {
         (
             "hosts.a.example.robots",
             "ignore",
-            "a host cannot be named below `--set hosts`\n  --> --set hosts.a.example.robots\nhint: the name of a key cannot \
-             spell a host: set all of them in one value, such as `--set hosts='{",
+            "a host cannot be named below `--set hosts`\n  --> --set hosts.a.example.robots\nhint: the name of a key or variable \
+             cannot contain a host: set the whole map in one value, such as `--set hosts='{",
         ),
     ] {
         let error = with_arguments(&[(key, value)]).unwrap_err();

@@ -57,8 +57,7 @@ fn a_budget_of_money_has_one_currency_and_a_period() {
         ("{ USD: -5 }", "1:33 `-5` is not an amount | an amount is a number such as `5` or `0.25`".to_owned()),
         (
             "{ USD: 5, EUR: 5 }",
-            "1:26 this budget has two currencies | keep one: a promise in another currency is never within it"
-                .to_owned(),
+            "1:26 this budget has two currencies | keep one: a price in another currency is always refused".to_owned(),
         ),
     ] {
         assert_eq!(short(&format!("pace: {{ budget: {{ money: {yaml} }} }}")), [fault], "{yaml}");

@@ -130,7 +130,7 @@ fn chain(page: &Page<'_>, out: &mut String) {
         }
         places => (BAD, format!("The chain is broken, in {}:", counted(places, "place"))),
     };
-    out.push_str("<h2>What this rests on</h2>\n");
+    out.push_str("<h2>Evidence for this report</h2>\n");
     paragraphs(out, [(PLAIN, CHAIN.to_owned()), (class, chain)]);
     let listed = faults.iter().take(20).map(|fault| format!("<li>{}</li>\n", escape(&fault.to_string())));
     if !faults.is_empty() {
@@ -187,16 +187,16 @@ const WITH_URLS: &str = "With <code>--format csv</code> in place of <code>--form
     line, with its URL.";
 const CHAIN: &str = "Each request through this proxy left a record with what was decided, by which line of which robots.txt, and that \
     file is kept. Each record holds the SHA-256 of the one before it, so that a record that was changed, added or removed later is found. \
-    To see also that the whole chain was not rewritten, compare its head with one that was noted elsewhere before.";
+    To make sure that the whole chain was not rewritten, compare its head with a copy that was kept elsewhere.";
 /// A glossary for readers who know neither politely nor the Web.
 const WORDS: &str = "<h2>What the words mean</h2>\n<dl>\n\
     <dt>Delivered<dd>the site answered, with a status from 100 to 399, and the client got that answer; 4xx: it did not have the page, or \
     refused it; 5xx: it failed\n\
-    <dt>Answered from here<dd>by politely itself, from its own copy: this request was not sent to the site, or the site said that the copy still holds\n\
+    <dt>Answered from here<dd>by politely itself, from its own copy: this request was not sent to the site, or the site confirmed that the copy is still valid\n\
     <dt>Not asked<dd>the request was not sent to the site\n\
     <dt>no-matching-rule<dd>robots.txt has no rule for this address, and so allows it\n\
     <dt>SHA-256<dd>a fingerprint of a file: if one byte of the file changes, so does its fingerprint\n\
     <dt>Head<dd>the fingerprint of the last record, and so of all records before it\n\
-    <dt>Times<dd>when a request was sent to the site; of one that was never sent, when it came to politely\n</dl>\n";
+    <dt>Times<dd>when a request was sent to the site or, if it was never sent, when it arrived at politely\n</dl>\n";
 /// The style sheet, with the colours of the dashboard.
 const STYLE: &str = concat!(include_str!("../../../admin/dashboard/colors.css"), include_str!("style.css"));
