@@ -83,7 +83,7 @@ impl Asked<'_> {
             }
         }
         let furthest = failed.into_iter().rev().max_by_key(|failed| failed.came);
-        Err(furthest.map_or_else(|| self.no_certificate_error(&"it has no address"), |failed| failed.why))
+        Err(furthest.map_or_else(|| self.no_certificate_error(&"the host has no address"), |failed| failed.why))
     }
 
     fn try_address(&self, address: SocketAddr) -> Result<RemoteProxy, Failed> {

@@ -127,7 +127,7 @@ fn write_running_file(running: &Running, config: Option<&Path>) -> Option<Runnin
         RunningProxy { admin: running.admin_address()?, token }.announce(&running_file::directory(), config);
     announced
         .inspect_err(|error| {
-            tracing::warn!("`politely status` and `reload` find this proxy by its configuration alone: {error}");
+            tracing::warn!("`politely status` and `reload` can find this proxy only by its configuration: {error}");
         })
         .ok()
 }

@@ -108,7 +108,7 @@ pub fn meaning(reason: &str) -> &'static str {
         }
         "robots-disallowed" => "a rule of the site's robots.txt disallows it",
         "usage-disallowed" => "the site says no to the declared use",
-        "usage-unreadable" => "what the site says about use could not be read",
+        "usage-unreadable" => "the site's usage preferences could not be read",
         "robots-unreachable" => "the site's robots.txt could not be read, which allows nothing",
         "crawl-delay" => "it came too soon after the request before it, or outside the hours of the site's robots.txt",
         "held" => "it would have been held back for a while, but nothing is enforced",
@@ -121,7 +121,7 @@ pub fn meaning(reason: &str) -> &'static str {
             "the page had been fetched a short while before: the operator sets a minimum time between two fetches"
         }
         "budget-spent" => "the budget that the operator has set for the site or the user was used up",
-        "connection-limit" => "the user had as many connections as are allowed",
+        "connection-limit" => "the user already had the maximum number of connections",
         "authority-mismatch" => "it named another site than the connection was opened for",
         "rules-too-complex" => "comparing its URL with the site's rules would have taken too long",
         "bad-request" | "head-too-large" | "head-timeout" | "expectation-failed" => "it was not a valid request",

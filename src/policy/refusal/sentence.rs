@@ -46,7 +46,7 @@ impl Refusal {
             // The forecast slot was within `max_wait`, but other requests did not finish.
             Self::CrawlDelay { retry_after, max_wait: Some(max_wait) } if retry_after <= max_wait => {
                 let most = Seconds(*max_wait);
-                write!(f, "crawl-delay: no slot within max_wait {most}: others are in flight or ahead; try again in {wait}")
+                write!(f, "crawl-delay: no slot within max_wait {most}: other requests are in flight or ahead; try again in {wait}")
             }
             Self::CrawlDelay { max_wait: Some(max_wait), .. } => {
                 write!(f, "crawl-delay: next slot in {wait}, over max_wait {}", Seconds(*max_wait))

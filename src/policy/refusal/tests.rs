@@ -61,7 +61,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         (
             Refusal::CrawlDelay { retry_after: second, max_wait: Some(Duration::from_secs(25)) },
             "crawl-delay",
-            "crawl-delay: no slot within max_wait 25 s: others are in flight or ahead; try again in 1.1 s",
+            "crawl-delay: no slot within max_wait 25 s: other requests are in flight or ahead; try again in 1.1 s",
         ),
         (
             Refusal::CrawlDelay { retry_after: second, max_wait: None },
