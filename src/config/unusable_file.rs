@@ -48,7 +48,7 @@ pub(crate) fn hint_for(what: &str, hint: impl Into<String>) -> String {
     });
     match () {
         () if [Errno::MFILE, Errno::NFILE].iter().any(is) => MORE_FILES.to_owned(),
-        // A hint with these words is more specific.
+        // A hint that already says to make room is more specific.
         () if [Errno::FBIG, Errno::NOSPC, Errno::DQUOT].iter().any(is) && !hint.contains("make room") => {
             ROOM.to_owned()
         }

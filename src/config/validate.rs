@@ -257,5 +257,5 @@ const LEAST_CACHE: u64 = 1 << 20;
 const LEAST_KEPT: Duration = Duration::from_secs(3600);
 /// Minimum validity of a signature, which is reused for half of that time: at least a second.
 const LEAST_VALIDITY: Duration = Duration::from_secs(2);
-/// Maximum validity that the drafts advise.
+/// Maximum validity of a signature, as the drafts of Web Bot Auth advise.
 const MOST_VALIDITY: Duration = Duration::from_secs(86_400);

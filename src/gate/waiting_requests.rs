@@ -152,7 +152,7 @@ impl WaitingRequests {
         self.enter(client, most, None)
     }
 
-    /// Adds a place. If there is no room, another request loses its place, perhaps this one.
+    /// Adds a place. If there is no room, the client with the most places loses its last one, which may be this one.
     fn enter(self: &Arc<Self>, client: ClientId, most: usize, listed: Option<HeldEntry>) -> WaitPlace {
         let (_place, gone) = oneshot::channel();
         let mut state = self.state.lock();

@@ -1,4 +1,4 @@
-//! Limits on the requests and bytes of a period, from a host or by a user. Pure; time is an argument.
+//! Limits on the requests and bytes of each period, for a host or a user. Pure; time is an argument.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};

@@ -230,5 +230,5 @@ fn logs(settings: &Settings) -> bool {
     settings.log.access != AccessLog::Off
 }
 
-/// At shutdown, requests that clients have just sent have this long to arrive.
+/// Time at shutdown for the arrival of requests that clients have just sent.
 const STOP_GRACE: Duration = Duration::from_millis(500);

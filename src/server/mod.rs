@@ -192,7 +192,7 @@ impl Running {
         &self.parts.proxy.decisions
     }
 
-    /// Current figures: rules held, requests waiting.
+    /// Current figures of the gate, such as the number of requests that wait.
     pub fn figures(&self) -> GateFigures {
         self.parts.proxy.gate.figures()
     }

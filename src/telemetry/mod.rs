@@ -37,7 +37,7 @@ pub fn init(log: &LogSettings) -> io::Result<()> {
     // A test or an embedding program may have a logger already.
     if tracing_subscriber::registry().with(layer).with(filter).try_init().is_ok() {
         let _ = SWITCH.set(Box::new(move |log| {
-            // Fails only if the registry is gone, which lives as long as the process.
+            // Cannot fail, because the registry lives as long as the process.
             let _ = layers.reload(self::layer(log));
             let _ = filters.reload(self::filter(log));
         }));

@@ -13,7 +13,7 @@ pub fn taken() -> isize {
     TAKEN.get()
 }
 
-/// The most bytes that this thread had allocated at a time while `act` ran, beyond those at its begin.
+/// The most bytes that this thread had allocated at a time while `act` ran, beyond those at its start.
 pub fn peak<T>(act: impl FnOnce() -> T) -> (T, isize) {
     let begin = taken();
     PEAK.set(begin);

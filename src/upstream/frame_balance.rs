@@ -111,7 +111,7 @@ const EACH_SECOND: u64 = 10;
 /// Number of frames that each HEADERS or DATA frame sent to the peer justifies: interim answers, trailers, a reset, two
 /// window updates.
 const FOR_EACH: u64 = 8;
-/// One more frame is justified for each 8 bytes sent: some servers send two window updates after each read, even of 16 bytes.
+/// Number of bytes sent that justify one more frame: some servers send two window updates after each read, even of 16 bytes.
 const BYTES: u64 = 8;
 /// Maximum balance in frames: enough for a window of 16 MiB.
 const AT_MOST: u64 = 1 << 17;
@@ -189,9 +189,6 @@ mod tests {
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         tokio::time::advance(Duration::from_secs(100_000)).await;
-        assert!(
-            taken(&mut balance, &frame(PING, 8)) <= 2000,
-            "and what is saved up is no more than there was at first"
-        );
+        assert!(taken(&mut balance, &frame(PING, 8)) <= 2000, "the balance saved up is bounded");
     }
 }

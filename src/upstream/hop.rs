@@ -30,8 +30,8 @@ struct Hop<'a> {
     connect: bool,
     /// The lines of Via in the client's CONNECT.
     via: Option<&'a str>,
-    /// TLS with the origin, by rustls first, unless OpenSSL is known to be needed: for whom OpenSSL's threads are used, and
-    /// whether to offer HTTP/2.
+    /// For TLS with the origin: the taker of a place on OpenSSL's threads, and whether to offer HTTP/2. rustls is tried first,
+    /// unless OpenSSL is known to be needed.
     tls: Option<(Taker, bool)>,
 }
 

@@ -84,7 +84,7 @@ impl Trust {
                     })?
                 }
             };
-            // Its memory is reserved at once: terms of their own are those of few hosts.
+            // The session cache allocates all its memory at once, so only the terms for all hosts get a large one.
             if *terms == OriginTls::default() {
                 config.resumption = Resumption::in_memory_sessions(SESSIONS);
             }

@@ -154,7 +154,7 @@ mod tests {
                 Poll::<()>::Pending
             })));
             assert!(task.as_mut().now_or_never().is_none());
-            assert!(!is_written(&head), "it is gathered with what others write");
+            assert!(!is_written(&head), "the head waits to be written together with other streams' data");
             assert!(task.as_mut().now_or_never().is_none());
             assert_eq!(is_written(&head), takes);
         }

@@ -144,7 +144,7 @@ impl UserMachine {
     }
 }
 
-/// Calls a function for each of these places (none given: all).
+/// Yields the steps of `outcomes` for each kind of store in `only`; for all kinds if `only` is empty.
 fn steps(only: &[StoreKind], outcomes: impl Fn(StoreKind) -> Vec<TrustOutcome>) -> impl Iterator<Item = TrustStep> {
     let wanted = StoreKind::value_variants().iter().filter(|kind| only.is_empty() || only.contains(kind));
     wanted.flat_map(move |&place| outcomes(place).into_iter().map(move |outcome| TrustStep { place, outcome }))

@@ -58,7 +58,7 @@ fn scan(text: &str) -> (Vec<(usize, usize)>, HashMap<usize, String>) {
     (places, odd)
 }
 
-/// Prefixes of [`odd_numbers`].
+/// Beginnings of the values that [`odd_numbers`] returns.
 const ODD: [&str; 4] = ["0x", "0o", "0b", "+"];
 
 /// Nested aliases can expand a line to a gigabyte; no real configuration has this many values.

@@ -264,7 +264,7 @@ pub struct CacheSettings {
     /// `None`: no cache.
     #[serde(default, deserialize_with = "text::some")]
     pub directory: Option<PathBuf>,
-    /// Bytes on disk.
+    /// Maximum bytes on disk.
     #[serde(deserialize_with = "text::one")]
     pub size: u64,
 }

@@ -61,7 +61,7 @@ pub(in crate::config) struct WrittenManners {
 }
 
 impl Default for WrittenAdaptive {
-    /// The crawler Heritrix's defaults for delay factor and maximum delay.
+    /// The defaults of the crawler Heritrix for delay factor and maximum delay.
     fn default() -> Self {
         Self { factor: 500, min: Duration::ZERO, max: Duration::from_secs(30) }
     }
@@ -100,7 +100,7 @@ impl WrittenBudget {
 }
 
 impl WrittenManners {
-    /// These limits, completed by `before`.
+    /// These limits; each missing one is taken from `before`.
     pub fn over(&self, before: &Manners) -> Manners {
         Manners {
             adaptive: self.adaptive.map_or(before.adaptive, WrittenAdaptive::into_policy),
@@ -177,5 +177,5 @@ from_text! {
 
 const MOST_FACTOR: f64 = 1000.0;
 const FACTOR_FORMS: &str = "a factor is a number from 0.01 to 1000, such as `5` or `2.5`, or 0 for none";
-/// Maximum pause of a host: an hour, as is the limit of every owed delay in case a clock is wrong.
+/// Maximum pause of a host: an hour, like any owed delay, because a longer one is taken for the result of a wrong clock.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);

@@ -1,4 +1,4 @@
-//! The record of a request, and its interpretation: the figure of a report in which the request counts, who decided, and whether the site
+//! The record of a request, and its interpretation: the figure of a report that counts the request, who decided, and whether the site
 //! answered.
 
 use crate::evidence::record::{Hash, from_hex};
@@ -72,7 +72,7 @@ impl Decision {
         self.reason.iter().chain(others)
     }
 
-    /// The figure of a report in which the request counts.
+    /// The figure of a report that counts the request.
     pub fn figure(&self) -> Figure {
         match (self.outcome.as_str(), self.site_status()) {
             _ if self.reason.as_deref() == Some("client-denied") => Figure::TurnedAway,
@@ -161,7 +161,7 @@ const BY_OPERATOR: [&str; 7] = [
     "revisit-too-soon",
 ];
 
-/// The figure of a report in which a request counts.
+/// The figure of a report that counts a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Figure {
     Delivered,
@@ -171,7 +171,7 @@ pub enum Figure {
     Answered,
     Refused,
     Failed,
-    /// The client may not use the proxy. Counts in no total.
+    /// The client may not use the proxy. Not counted in any total.
     TurnedAway,
 }
 

@@ -13,7 +13,7 @@ pub(super) type PagesInFlight = SharedRows<u128, PageInFlight>;
 /// The requests for one page since it was last invalidated.
 #[derive(Default)]
 pub(super) struct PageInFlight {
-    /// Closed when the fetch ends that other requests wait for.
+    /// Closed at the end of the fetch; other requests for the page wait for that.
     fetch: Mutex<Option<watch::Receiver<()>>>,
     is_invalidated: AtomicBool,
 }

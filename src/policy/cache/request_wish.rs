@@ -18,7 +18,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Reads the request's fields, which `each` passes.
+    /// Reads the request's fields. `each`: passes each name and value to its argument.
     pub fn read(each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Self {
         let (mut wanted, mut lines, mut pragma) = (Self::default(), Vec::new(), false);
         each(&mut |name, value| {

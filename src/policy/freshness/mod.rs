@@ -49,7 +49,8 @@ pub struct CacheFields {
 }
 
 impl CacheFields {
-    /// Reads the response's fields, which `each` passes. The first Expires, Date and Age count; Cache-Control lines must be UTF-8.
+    /// Reads the response's fields. `each`: passes each name and value to its argument. The first Expires, Date and Age count;
+    /// Cache-Control lines must be UTF-8.
     pub fn read(each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Self {
         let (mut lines, mut expires, mut date, mut age) = (Vec::new(), None, None, None);
         each(&mut |name, value| {

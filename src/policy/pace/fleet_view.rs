@@ -49,7 +49,7 @@ impl<W> Schedule<W> {
         self.due(self.wait_queue.as_ref()?.head()?)
     }
 
-    /// The gap of the next waiting request, and whether it is a first fetch of a robots.txt, if it lacks only the fleet's turn.
+    /// If the next waiting request lacks only the fleet's turn: its gap, and whether it is a first fetch of a robots.txt.
     pub fn head_start(&self, now: Instant) -> Option<(Duration, bool)> {
         let head = self.wait_queue.as_ref()?.head()?;
         let ready = if self.has_room(head) {
@@ -153,7 +153,7 @@ impl<W> Schedule<W> {
                 from(LastStarts { last_start: None, last_fetch: None, ..self.last }, first.max(now))
             }
             (None, TurnSource::Fleet { reserved: Some(first), .. }) => {
-                // The fleet has reserved the start a gap after the starts before it, if those are on time.
+                // The reserved start is a gap after the earlier reserved starts, provided that these are on time.
                 let first = first.max(now).max(self.due(head).unwrap_or(now));
                 from(LastStarts { hold: self.last.hold, ..LastStarts::default() }, first)
             }

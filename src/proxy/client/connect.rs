@@ -234,7 +234,7 @@ fn tunnel_target(connected: Authority, name: Option<&str>) -> Tunnel {
     }
 }
 
-/// A client that closes this soon after the handshake, without a request, has rejected the certificate.
+/// Time after the handshake: a client that closes within it, without a request, has rejected the certificate.
 const LEAF_CHECK_TIME: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

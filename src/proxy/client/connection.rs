@@ -130,7 +130,7 @@ pub(super) fn user_place(
     place.map(Some).ok_or(Refusal::ConnectionLimit { limit })
 }
 
-/// A connection that is idle for this long forgets its last host and frees the memory that requests need. Not less than
+/// Idle time after which a connection forgets its last host and frees the memory that requests need. Not less than
 /// the initial wait of a new timer, which would otherwise be set twice.
 pub(super) const FORGET: Duration = Duration::from_millis(100);
 /// Duration of a lingering close while the proxy stops.

@@ -227,7 +227,7 @@ fn is_the_clients_fault(error: &io::Error) -> bool {
 
 /// Maximum number of connections taken from the socket's backlog before the socket closes.
 const BACKLOG: usize = 1024;
-/// Minimum of idle connections to close when descriptors run out.
+/// Minimum number of idle connections to close when descriptors run out.
 const MAKE_ROOM: usize = 16;
 /// Minimum time between log lines about failed accepts.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);

@@ -174,6 +174,6 @@ fn wants_trailers(request: &Request<'_>) -> bool {
     has_te
 }
 
-/// A field or target with more bytes is large. `LARGE_HEAD`: the bound for the whole head.
+/// Number of bytes above which a field or target is large. `LARGE_HEAD`: the same for the whole head.
 const LARGE_FIELD: usize = 3072;
 const LARGE_HEAD: usize = 12 * 1024;

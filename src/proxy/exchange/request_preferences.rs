@@ -1,4 +1,4 @@
-//! Header fields that say how to serve a request: how long it would wait, and whether it is for a part of a page.
+//! Header fields that say how to serve a request: how long it may wait, and whether it is for a part of a page.
 
 use std::time::Duration;
 

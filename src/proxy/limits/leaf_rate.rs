@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// By client, when its token bucket is full again. A task that waits for a token holds the client's lock, so that the client's
-/// other tasks queue.
+/// For each client, the time at which its token bucket is full again. A task that waits for a token holds the client's lock, so
+/// that the client's other tasks queue.
 pub struct LeafRate(Cache<IpAddr, Arc<Mutex<Instant>>>);
 
 impl LeafRate {

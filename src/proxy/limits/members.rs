@@ -13,8 +13,8 @@ use tokio::time::Instant;
 pub(super) struct Members {
     /// All connections, by client and number.
     pub all: BTreeMap<(IpAddr, u64), Arc<Member>>,
-    /// The connections that waited at the last scan, with their `waits_since`, longest wait first. All connections that began
-    /// to wait later have waited for less time.
+    /// The connections that waited at the last scan, with their `waits_since`, longest wait first. A connection that began to
+    /// wait after the scan comes after all of these.
     waiting: VecDeque<(Arc<Member>, u64)>,
     /// The only client that may have more than half of the places. Found by the last scan, if no connection waited.
     largest: Option<IpAddr>,

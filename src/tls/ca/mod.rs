@@ -217,7 +217,7 @@ impl Ca {
         parse(&self.anchor).map(|x509| mark(x509.raw_serial())).unwrap_or_default()
     }
 
-    /// The earliest start and latest end of its leaves' validity.
+    /// The earliest start and latest end of the validity of leaves.
     pub fn validity(&self) -> (OffsetDateTime, OffsetDateTime) {
         self.validity
     }
@@ -289,7 +289,7 @@ fn is_in_use(certificate: &Path) -> bool {
     lock.is_ok_and(|lock| lock.l_type != libc::F_UNLCK as libc::c_short)
 }
 
-/// How long before its expiry the warning begins.
+/// Time before the authority's expiry at which the warning begins.
 const WARNED: Duration = Duration::days(30);
 /// How to replace our own authority, and the operator's.
 const ROTATE: &str = "make another with `politely ca rotate`";
@@ -424,8 +424,8 @@ mod tests {
         let next = rotated(&directory);
         let both = |ca: &Ca| ca.trusted().into_iter().map(|it| it.pem).collect::<Vec<_>>();
         let [old, new] = [running.cert_pem().to_owned(), next.cert_pem().to_owned()];
-        assert_eq!(both(&running), [old.clone(), new.clone()], "what is on the disk is trusted too");
-        assert_eq!(both(&next), [new.clone(), old], "and so is what signs");
+        assert_eq!(both(&running), [old.clone(), new.clone()], "clients also trust the authority on the disk");
+        assert_eq!(both(&next), [new.clone(), old], "clients also trust the authority that still signs");
         assert!(!running.is_same(&in_place()) && next.is_same(&in_place()));
         assert!(running.warning(RIGHT).is_some_and(|warning| warning.contains("`politely reload` puts it into use")));
         drop(running);

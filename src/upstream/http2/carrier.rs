@@ -102,8 +102,8 @@ fn poll_carrier(
 
 /// Streams allowed until the origin has sent its limit: more could be refused.
 pub(super) const FIRST_STREAMS: usize = 1;
-/// A connection with streams on which nothing arrives for this long is sent a PING.
+/// Time without received bytes after which a connection with streams is sent a PING.
 const SILENCE: Duration = Duration::from_secs(15);
-/// Something must arrive within this time after a PING.
+/// Time after a PING within which bytes must arrive.
 const PONG_TIME: Duration = Duration::from_secs(10);
 const CLOSE_TIME: Duration = Duration::from_secs(5);

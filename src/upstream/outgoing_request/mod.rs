@@ -260,8 +260,8 @@ impl OutgoingFields<'_> {
     }
 }
 
-/// Whether a received field is forwarded: not hop-by-hop fields, fields that each hop rewrites, or fields that servers read
-/// as another field.
+/// Whether a received field is forwarded. Hop-by-hop fields are not, nor are fields that each hop rewrites, or that servers
+/// read as another field.
 #[inline]
 fn is_passed(field: &Field<'_>, ends_here: bool) -> bool {
     match field.kind {

@@ -25,7 +25,7 @@ async fn written(settings: &str, url: &str, request: &str) -> String {
     let mut out = Vec::new();
     outgoing.write_http1(&route, &mut out);
     read_request(&out, &mut 0, 65_536, &mut FieldRoom::new())
-        .expect("what we write, we can read")
+        .expect("the written head can be read")
         .expect("it is whole");
     String::from_utf8(out).unwrap().replace(&*route.0.name, "us")
 }

@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(client.wake_at(), None, "a check that stays due would wake the task again and again");
     }
 
-    /// The proxy can send no probe before it has a request.
+    /// The proxy cannot send a probe before it has a request.
     #[tokio::test]
     async fn half_close_before_a_request_means_the_client_has_gone() {
         for sent in [0, 10, 100_000] {

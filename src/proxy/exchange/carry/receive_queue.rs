@@ -34,8 +34,8 @@ impl ReceiveQueue {
     }
 }
 
-/// Pieces of fewer bytes are joined, because the h2 crate limits the number of such frames. `JOINED`: maximum bytes of a
-/// joined piece.
+/// Number of bytes below which pieces are joined, because the h2 crate limits the number of such frames. `JOINED`: maximum
+/// bytes of a joined piece.
 const SHORT: usize = 256;
 const JOINED: usize = 16 * 1024;
 

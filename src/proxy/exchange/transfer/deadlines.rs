@@ -73,7 +73,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
     }
 }
 
-/// A half-closed client has gone if its answer has not moved for this long.
+/// Time without progress of the answer after which a half-closed client counts as gone.
 const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(5);
-/// A client that moves fewer bytes a second has stalled.
+/// Number of bytes a second below which a client has stalled.
 const STALL_RATE: u128 = 1024;

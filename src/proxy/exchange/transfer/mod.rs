@@ -91,7 +91,7 @@ struct Carry<'c, 'e, C, O> {
     /// Interim answers so far.
     interim: u32,
     min_rate: MinRate,
-    /// A client that has moved next to nothing of its request or answer for this long has stalled.
+    /// Length of the stall window: a client that moves next to nothing of its request or answer within it has stalled.
     stall: Duration,
 }
 
@@ -277,5 +277,5 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
     }
 }
 
-/// A stalled client loses its slot after `read_timeout` divided by this, or after the pacing gap if that is longer.
+/// Divisor: a stalled client loses its slot after `read_timeout` divided by this, or after the pacing gap if that is longer.
 const STALL_PART: u32 = 12;
