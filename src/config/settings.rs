@@ -139,12 +139,14 @@ impl Settings {
         if let Some(agent) = &identity.user_agent {
             return agent.clone();
         }
-        let tokens = identity.product_tokens.iter().map(|token| format!("{} ", token.as_ref())).collect::<String>();
-        let contact = match identity.contact.as_str() {
-            "" => String::new(),
-            contact => format!(" (+{contact})"),
-        };
-        format!("{tokens}politely/{version}{contact}")
+        // Put together by hand, as each fetch does it.
+        let mut agent = String::new();
+        identity.product_tokens.iter().for_each(|token| agent.extend([token.as_ref(), " "]));
+        agent.extend(["politely/", version]);
+        if !identity.contact.is_empty() {
+            agent.extend([" (+", &identity.contact, ")"]);
+        }
+        agent
     }
 
     /// The configuration as JSON text without secrets, and the SHA-256 of this text.

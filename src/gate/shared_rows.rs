@@ -1,8 +1,8 @@
 //! A table of shared rows by key, for example of fetches in flight: all holders of a key share one row, which is removed with its last
 //! holder.
 
+use hashbrown::HashMap;
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::Deref;
 use std::ptr;

@@ -267,10 +267,10 @@ impl Route {
         }
         let link = match is_http2 {
             true => {
-                way.by.dialler.pool.opened_http2(&way.endpoint, limits);
                 let opening =
                     http2::Http2Connection::open(stream, address, &way.endpoint, limits, (want.uploads, want.alone));
                 let link = opening.await?;
+                way.by.dialler.pool.opened_http2(&way.endpoint, limits);
                 if chosen != Some(true) {
                     link.spoken(&way.endpoint).await?;
                 }

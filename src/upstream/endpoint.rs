@@ -26,6 +26,7 @@ pub(super) struct Endpoint {
     count: AtomicUsize,
     /// The number of idle connections of all endpoints.
     all: Arc<AtomicUsize>,
+    /// Whether the pool lists this endpoint.
     is_known: AtomicBool,
     pub tls: TlsMemory,
     pub http2: EndpointConnections,
@@ -135,9 +136,17 @@ impl Endpoint {
         self.http2.idle_since(into);
     }
 
-    /// Returns true on the first call only.
+    /// Whether the pool has to list this endpoint: true for the first caller only. Call it after the connection is here.
     pub fn is_new(&self) -> bool {
         !self.is_known.load(Relaxed) && !self.is_known.swap(true, Relaxed)
+    }
+
+    /// Whether the pool keeps this endpoint in its list. If not, the next connection lists it again.
+    pub fn stays_known(&self) -> bool {
+        // Stored before the look, so that whoever adds a connection behind it sees it: both take the lock of the connections.
+        self.is_known.store(false, Relaxed);
+        let is_empty = self.idle.iter().all(|shard| shard.lock().is_empty()) && self.http2.is_empty();
+        !is_empty && self.is_new()
     }
 
     fn pop(&self, shard: usize, place: Option<SocketAddr>, private: Option<PrivateId>) -> Option<Idle> {

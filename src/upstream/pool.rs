@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 #[derive(Default)]
 pub(super) struct Pool {
     idle: Arc<AtomicUsize>,
-    /// Endpoints that have had an idle connection.
+    /// Endpoints that may have an idle connection.
     endpoints: Mutex<Vec<Weak<Endpoint>>>,
     is_swept: AtomicBool,
     /// Longest idle time in milliseconds.
@@ -46,19 +46,19 @@ impl Pool {
             return;
         }
         self.make_room(limits.max_idle_connections);
-        self.know(endpoint);
         endpoint.put(idle);
+        self.know(endpoint);
         if !self.is_swept.load(Relaxed) && !self.is_swept.swap(true, Relaxed) {
             tokio::spawn(sweep(Arc::downgrade(self)));
         }
     }
 
-    /// Registers an endpoint whose connections may become idle.
-    pub fn know(&self, endpoint: &Arc<Endpoint>) {
+    /// Registers an endpoint that has just got a connection.
+    fn know(&self, endpoint: &Arc<Endpoint>) {
         if endpoint.is_new() {
             let mut endpoints = self.endpoints.lock();
             if endpoints.len() == endpoints.capacity() {
-                endpoints.retain(|endpoint| endpoint.strong_count() > 0);
+                endpoints.retain(|endpoint| endpoint.upgrade().is_some_and(|endpoint| endpoint.stays_known()));
             }
             endpoints.push(Arc::downgrade(endpoint));
         }
@@ -66,8 +66,8 @@ impl Pool {
 
     /// Registers an opened HTTP/2 connection, which will become idle at some time.
     pub fn opened_http2(&self, endpoint: &Arc<Endpoint>, limits: &LimitSettings) {
-        self.know(endpoint);
         self.make_room(limits.max_idle_connections);
+        self.know(endpoint);
     }
 
     fn make_room(&self, most: usize) {
@@ -96,9 +96,11 @@ impl Pool {
     }
 
     fn known(&self) -> Vec<Arc<Endpoint>> {
-        let mut endpoints = self.endpoints.lock();
-        let mut known = Vec::with_capacity(endpoints.len());
-        endpoints.retain(|endpoint| endpoint.upgrade().map(|endpoint| known.push(endpoint)).is_some());
+        let mut known = Vec::new();
+        self.endpoints.lock().retain(|endpoint| {
+            let stays = endpoint.upgrade().filter(|endpoint| endpoint.stays_known());
+            stays.map(|endpoint| known.push(endpoint)).is_some()
+        });
         known
     }
 }
@@ -116,3 +118,37 @@ async fn sweep(pool: Weak<Pool>) {
 }
 
 const LEAST_SWEEP: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+    use crate::upstream::stream::Stream;
+    use tokio::net::{TcpListener, TcpStream};
+
+    #[tokio::test]
+    async fn only_endpoints_with_an_idle_connection_are_looked_at() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let limits = LimitSettings { max_idle_connections: 8, ..Settings::default().limits };
+        let pool = Arc::new(Pool::default());
+        let put = async |endpoint: &Arc<Endpoint>| {
+            let stream = Stream::Tcp(TcpStream::connect(address).await.unwrap());
+            drop(listener.accept().await);
+            pool.put(endpoint, Idle { stream, address, since: Instant::now(), private: None }, &limits);
+        };
+        let endpoints: Vec<_> = (0..500).map(|_| pool.endpoint()).collect();
+        for endpoint in &endpoints {
+            put(endpoint).await;
+        }
+        assert!(pool.idle() <= 8 && pool.endpoints.lock().len() <= 64, "{}", pool.endpoints.lock().len());
+        // An endpoint that was forgotten is listed again, once, with its next connection.
+        pool.close_all();
+        assert_eq!((pool.idle(), pool.known().len()), (0, 0));
+        put(&endpoints[0]).await;
+        put(&endpoints[0]).await;
+        assert_eq!((pool.idle(), pool.known().len(), pool.known().len()), (2, 1, 1));
+        pool.close_all();
+        assert_eq!(pool.idle(), 0);
+    }
+}

@@ -64,7 +64,9 @@ impl Pacer {
 
     /// Memory in bytes, without the waiting requests.
     pub fn bytes(&self) -> usize {
-        let owing: usize = self.shards.iter().map(|shard| shard.read().owing.allocation_size()).sum();
+        // Asked for after each fetch: without a server, nothing is noted there.
+        let noted = if self.shared.fleet.has_server() { &self.shards[..] } else { &[] };
+        let owing: usize = noted.iter().map(|shard| shard.read().owing.allocation_size()).sum();
         let own = self.shared.fleet.machine.machine().own_bytes();
         self.shared.queues.load(Ordering::Relaxed) * QUEUE_BYTES + owing + own
     }

@@ -5,8 +5,8 @@ use crate::evidence::sha256;
 use crate::gate::store::{FileDigest, first_half};
 use crate::policy::{Access, SiteFile};
 use crate::robots::{ParseOptions, RobotsTxt, RslFile, TdmRep};
+use hashbrown::HashMap;
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The files in use.

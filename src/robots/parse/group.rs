@@ -62,13 +62,13 @@ pub(super) struct GroupName {
 }
 
 impl Groups {
-    /// Empty groups, with room for as many rules as this text probably has.
+    /// Empty groups, with room for one group, as most files have, and for as many rules as this text probably has.
     pub(crate) fn for_text(text: &[u8]) -> Self {
         Self {
             names: Vec::new(),
-            sections: Vec::new(),
-            stars: Vec::new(),
-            groups: Vec::new(),
+            sections: Vec::with_capacity(1),
+            stars: Vec::with_capacity(1),
+            groups: Vec::with_capacity(1),
             rules: Vec::with_capacity(text.len() / 24),
             usages: Preferences::new(Vocabulary::Usage),
             signals: Preferences::new(Vocabulary::Signal),

@@ -146,6 +146,10 @@ impl EndpointConnections {
         soon.map_or(FoundConnection::None, |connection| FoundConnection::Soon(connection.clone()))
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.connections.lock().is_empty()
+    }
+
     fn remove(&self, vitals: &Arc<Vitals>) {
         self.connections.lock().retain(|connection| !Arc::ptr_eq(&connection.vitals, vitals));
     }

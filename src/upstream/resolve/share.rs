@@ -1,8 +1,9 @@
 //! Limits on concurrent look-ups: of all clients, of each client, and of each site for a client.
 
 use crate::policy::pace::ClientId;
+use hashbrown::HashMap;
 use parking_lot::Mutex;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, oneshot};
