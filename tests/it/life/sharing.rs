@@ -318,7 +318,7 @@ async fn a_file_that_is_removed_is_begun_anew_by_all() {
     let mut crawls = vec![crawl(&one, &origin, "/page/one"), crawl(&other, &origin, "/page/other")];
     let pages = || origin.log.gaps("/page").len();
     eventually("pages", || pages() >= 3).await;
-    std::fs::remove_file(directory.path().join("politely.pace6")).expect("it is ours");
+    std::fs::remove_file(directory.path().join("politely.pace7")).expect("it is ours");
     eventually("a word of it", || [&one, &other].iter().all(|proxy| proxy.output().contains("paces are shared"))).await;
     let later = serve(directory.path()).await;
     crawls.push(crawl(&later, &origin, "/page/later"));
@@ -339,7 +339,7 @@ async fn a_budget_outlives_the_file_that_it_is_shared_in() {
     for _ in 0..2 {
         assert_eq!(get(&proxy, &origin.url("/page")).await, 200);
     }
-    let file = directory.path().join("politely.pace6");
+    let file = directory.path().join("politely.pace7");
     std::fs::remove_file(&file).expect("it is ours");
     for host in 0.. {
         get(&proxy, &origin.url_at(&format!("h{host}.localhost"), "/page")).await;
@@ -395,9 +395,9 @@ async fn nonsense_in_the_file_is_borne() {
     let origin = slow().await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let proxy = serve(directory.path()).await;
-    let file = std::fs::File::options().write(true).open(directory.path().join("politely.pace6")).expect("it is there");
+    let file = std::fs::File::options().write(true).open(directory.path().join("politely.pace7")).expect("it is there");
     for nonsense in [0xff, 0x01, 0x80] {
-        file.write_all_at(&vec![nonsense; 3 << 20], 0).expect("it is writable");
+        file.write_all_at(&vec![nonsense; 80 << 10], 0).expect("it is writable");
         assert_eq!(get(&proxy, &origin.url("/page")).await, 200);
     }
     assert_gaps(&origin, GAP, 3);
@@ -415,7 +415,7 @@ async fn one_that_cannot_note_its_starts_any_more_keeps_its_own_gap() {
     let crawls = ["/page/one", "/page/other"].map(|name| crawl(&proxy, &origin, name));
     let pages = || origin.log.gaps("/page").len();
     eventually("pages", || pages() >= 3).await;
-    let file = std::fs::File::options().write(true).open(directory.path().join("politely.pace6"));
+    let file = std::fs::File::options().write(true).open(directory.path().join("politely.pace7"));
     file.and_then(|file| file.set_len(0)).expect("it is ours");
     eventually("a word of it", || proxy.output().contains("nothing is shared")).await;
     let before = pages();
