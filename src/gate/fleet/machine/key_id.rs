@@ -2,27 +2,24 @@
 //!
 //! A bucket is chosen by the host. So all keys of a host are in one page, and a host's last start is found without the delay of its group.
 
-use super::Machine;
 use crate::gate::store::digest;
 
-impl Machine {
-    /// The id of a host's pace (`a.example`), of the pace of a group of its robots.txt (`a.example#500000us`), or of the right to fetch a file
-    /// (`https://a.example`, `https://a.example/.well-known/tdmrep.json`).
-    pub fn id(&self, name: &str) -> u64 {
-        let (kind, place) = name.split_once("://").map_or((GROUP, name), |(_, place)| (RIGHT, place));
-        let host = place.split(['#', '/']).next().unwrap_or(place);
-        let rest = if host == name { 0 } else { self.hash(name) & REST & !KIND | kind };
-        self.hash(host) & !REST | rest
-    }
+/// The id of a host's pace (`a.example`), of the pace of a group of its robots.txt (`a.example#500000us`), or of the right to fetch a file
+/// (`https://a.example`, `https://a.example/.well-known/tdmrep.json`). `key`: the file's secret.
+pub(super) fn id(key: u64, name: &str) -> u64 {
+    let (kind, place) = name.split_once("://").map_or((GROUP, name), |(_, place)| (RIGHT, place));
+    let host = place.split(['#', '/']).next().unwrap_or(place);
+    let rest = if host == name { 0 } else { hash(key, name) & REST & !KIND | kind };
+    hash(key, host) & !REST | rest
+}
 
-    pub(super) fn budget_id(&self, name: &str) -> u64 {
-        self.hash(name) & !KIND | BUDGET
-    }
+pub(super) fn of_budget(key: u64, name: &str) -> u64 {
+    hash(key, name) & !KIND | BUDGET
+}
 
-    /// A hash that has none of the tags that are not ids.
-    fn hash(&self, name: &str) -> u64 {
-        number(&[&self.key.to_le_bytes(), name.as_bytes()].concat()).max(REST + 1)
-    }
+/// A hash that is none of the tags without a key.
+fn hash(key: u64, name: &str) -> u64 {
+    number(&[&key.to_le_bytes(), name.as_bytes()].concat()).max(REST + 1)
 }
 
 /// The key's bucket among so many, a power of two. Keys that share a bucket in one segment have different buckets in the next.

@@ -12,6 +12,7 @@ mod machine_file;
 mod order;
 mod slot;
 mod slots;
+mod start;
 mod words;
 
 use super::{ServerLost, Spend};
@@ -23,6 +24,7 @@ pub(in crate::gate) use link::MachineLink;
 use machine_file::MachineFile;
 use parking_lot::Mutex;
 use slot::KeySlot;
+pub(in crate::gate) use start::{MachineStart, MachineTurn, MachineView};
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -57,36 +59,6 @@ pub(in crate::gate) struct Machine {
     warned_of: AtomicU32,
 }
 
-/// A start of one of the machine's processes, and the gap that it has to keep.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::gate) struct MachineStart {
-    pub gap: Duration,
-    /// Whether this is the first fetch of a robots.txt. First fetches are not reserved, as requests keep no distance from them.
-    pub is_fetch: bool,
-    /// The reserved time, in the key's own time (`order`). `None`: not reserved.
-    pub own: Option<u64>,
-}
-
-/// Result of asking for a key's turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::gate) enum MachineTurn {
-    Taken,
-    NotBefore(Instant),
-    /// Another process has the turn.
-    Busy,
-}
-
-/// A key's state, by the starts of all processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::gate) struct MachineView {
-    pub starts: LastStarts,
-    /// The newest start that a process has reserved.
-    pub newest: Option<Instant>,
-    /// The end of the longest gap owed.
-    pub owed: Option<Instant>,
-    pub observed: Observed,
-}
-
 impl Machine {
     fn with(
         file: Option<MachineFile>,
@@ -110,6 +82,11 @@ impl Machine {
             parted: OnceLock::new(),
             warned_of: AtomicU32::default(),
         }
+    }
+
+    /// The id of a key: a host, a group, or the file of an authority (`key_id`).
+    pub fn id(&self, name: &str) -> u64 {
+        key_id::id(self.key, name)
     }
 
     /// A key's state. `None`: unknown.
@@ -205,7 +182,7 @@ impl Machine {
 
     /// Spends from a budget shared by all processes, including later ones.
     pub async fn spend(&self, of: &str, spend: &Spend) -> Result<(bool, Spent), ServerLost> {
-        let id = self.budget_id(&format!("{of} {}", spend.per.as_str()));
+        let id = key_id::of_budget(self.key, &format!("{of} {}", spend.per.as_str()));
         let began = tokio::time::Instant::now();
         while began.elapsed() < STOPPED {
             let spends = |slot: KeySlot<'_>| budgets::spend(slot, spend, SystemTime::now());

@@ -5,9 +5,9 @@
 //! is due while another process has the turn sets own time back to its start. So all reservations move together, and one is due at a time.
 //! Own time decides only the order of starts; the turn and the gap since the last start decide whether a request may start (`slot`).
 
-use super::MachineStart;
 use super::clock::span;
 use super::slot::{KeySlot, OFF, START, TAIL};
+use super::start::MachineStart;
 use std::sync::atomic::Ordering::SeqCst;
 
 impl KeySlot<'_> {

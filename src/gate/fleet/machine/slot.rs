@@ -9,7 +9,7 @@
 
 use super::clock::{instant, micros, micros_up, span};
 use super::key_id::is_budget;
-use super::{MachineStart, MachineTurn, MachineView};
+use super::start::{MachineStart, MachineTurn, MachineView};
 use crate::policy::pace::{LastStarts, Observed};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;

@@ -114,6 +114,37 @@ fn where_there_is_no_room_that_is_forgotten_which_is_over_soonest() {
     assert!(one.find(id(1)).is_some() && one.find(id(2)).is_none());
 }
 
+/// Keys come and expire at random, as in a crawl for hours. A look-up ends at a slot that no key has had.
+#[test]
+fn no_debt_is_lost_while_others_expire_and_the_file_grows() {
+    let ((directory, one, other), zero) = (both(), 1_000_000_000);
+    let (mut owing, mut number) = (Vec::new(), 0);
+    for round in 0..200 {
+        let now = zero + round * 1_000_000;
+        for _ in 0..fastrand::u64(..200) {
+            let (machine, until) =
+                (if number % 2 == 0 { &one } else { &other }, now + fastrand::u64(1..60) * 1_000_000);
+            let id = machine.id(&format!("h{}.example#{number}us", number / 3));
+            number += 1;
+            let owes = |slot: KeySlot<'_>| slot.owe(LastStarts::default(), until);
+            assert!(machine.with_slot(id, now, owes).is_some());
+            owing.push((id, until));
+        }
+        owing.retain(|(_, until)| *until > now);
+        assert!(owing.iter().all(|(id, _)| one.find(*id).is_some() && other.find(*id).is_some()), "{round}");
+    }
+    assert!(length(&directory) > 400_000, "the file has grown");
+}
+
+/// Otherwise its words could be another key's before its first use.
+#[test]
+fn a_new_key_is_used_before_another_is_added() {
+    let (_directory, one, other) = both();
+    let used = one.with_slot(one.a(), 1, |_| other.with_slot(other.id("b"), 1, |_| ()));
+    assert_eq!(used, Some(None));
+    assert_eq!(one.with_slot(one.a(), 1, |_| other.with_slot(other.id("b"), 1, |_| ())), Some(Some(())), "a known key");
+}
+
 /// If buckets could be predicted, a site could choose names that share another host's bucket.
 #[test]
 fn which_hosts_are_in_one_bucket_is_known_to_nobody_else() {
@@ -260,6 +291,22 @@ fn after_a_boot_no_time_has_passed() {
     let one = open(&directory);
     let due = one.due(opened, 3000);
     assert!(due >= ms(59_980) && due <= ms(60_000) + opened.elapsed(), "the rest of the delay is kept: {due:?}");
+}
+
+#[test]
+fn after_a_boot_what_was_spent_is_still_spent() {
+    let (directory, day) = (place(), crate::policy::Period::Day);
+    let spend = |machine: &Machine| {
+        let spends = |slot: KeySlot<'_>| budgets::spend(slot, &Spend::of(day, 1, 10), at(10)).1;
+        machine.with_slot(key_id::of_budget(machine.key, "a"), 1, spends).expect("no key is being added")
+    };
+    let one = open(&directory);
+    one.starts(Instant::now(), 3000);
+    spend(&one);
+    drop(one);
+    writable(&directory).write_all_at(&[7; 8], 8).expect("our own file");
+    let spent = spend(&open(&directory));
+    assert_eq!((spent.requests, spent.bytes), (2, 20));
 }
 
 /// The file has no start from which the time of its last use could be derived.

@@ -293,6 +293,33 @@ fn what_had_not_been_seen_to_leave_when_its_process_was_killed_counts_as_of_then
     }
 }
 
+/// The request may have been sent at any time until now, when another key needs the words.
+#[test]
+fn what_had_not_been_seen_to_leave_is_not_evicted_before_a_gap_is_over() {
+    let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
+    assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
+    one.leaves(now, 3000, false);
+    let (slot, later) = (other.find(other.a()).expect("the key"), micros(now + ms(5000)));
+    assert_eq!(slot.over(later, |process| other.lives(process)), u64::MAX, "its process lives");
+    end(one, &other);
+    assert!(slot.over(later, |process| other.lives(process)) >= later + 3_000_000);
+}
+
+#[test]
+fn what_a_host_owes_to_its_groups_is_known_without_their_delays() {
+    let ((_directory, one, other), now) = (both(), Instant::now());
+    assert_eq!(other.debt(other.a(), now), [None; 2]);
+    for (name, later, delay) in
+        [("a#5us", 0, 9000), ("a#9us", 500, 3000), ("a:81", 700, 90_000), ("b#5us", 800, 90_000)]
+    {
+        let starts = LastStarts { last_start: Some(now + ms(later)), ..LastStarts::default() };
+        one.owe(one.id(name), starts, now + ms(later + delay));
+    }
+    assert!(one.take_right("http://a"));
+    let debt = other.debt(other.a(), now + ms(1000)).map(|at| at.expect("it is known") - now);
+    assert!(is_about(debt[0], ms(500)) && is_about(debt[1], ms(9000)), "{debt:?}");
+}
+
 #[test]
 fn what_is_left_of_an_earlier_process_of_the_same_number_is_not_ones_own() {
     let ((_directory, one, other), now) = (both(), Instant::now());
@@ -534,7 +561,7 @@ async fn budgets_are_counted_by_all_and_for_later_ones() {
     };
     let now = |(goes, spent): (bool, Spent)| (goes, spent.requests, spent.bytes);
     let of = |machine: &Machine, key: &'static str, it: Spend| {
-        now(budgets::spend(machine.slot(machine.budget_id(key)), &it, at(10)))
+        now(budgets::spend(machine.slot(key_id::of_budget(machine.key, key)), &it, at(10)))
     };
     let none = Spent::default();
     assert_eq!(of(&one, "a", spend(Some(2), none)), (true, 1, 10));
@@ -549,7 +576,7 @@ async fn budgets_are_counted_by_all_and_for_later_ones() {
     let unsent = |ends| Spend { heard: Spent { ends, ..none }, ..Spend::of(Period::Day, -1, 0) };
     assert_eq!(of(&next, "a", unsent(2 * 86_400)), (true, 7, 70), "a payment of another day is not given back");
     assert_eq!(of(&next, "a", unsent(86_400)), (true, 6, 70));
-    let slot = next.slot(next.budget_id("a"));
+    let slot = next.slot(key_id::of_budget(next.key, "a"));
     assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(86_400))), (true, 1, 10), "another day");
     assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(10))), (false, 1, 10), "the later day goes on");
     assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(10))), (true, 2, 20));
@@ -563,12 +590,12 @@ async fn budgets_are_counted_by_all_and_for_later_ones() {
     // The count of bytes also lasts for as long, and no longer, even if spending is refused meanwhile.
     let most = Budget { requests: None, bytes: Some(10), per: Period::Day, money: None };
     let in_bytes = Spend { within: Some(most), heard: none, ..Spend::of(Period::Day, 1, 10) };
-    let slot = next.slot(next.budget_id("bytes"));
+    let slot = next.slot(key_id::of_budget(next.key, "bytes"));
     let goes = [3, 1, 2, 3, 4].map(|day| budgets::spend(slot, &in_bytes, at(day * 86_400)).0);
     assert_eq!(goes, [true, false, false, true, true]);
     // Months without a request must not look like a clock that was set back.
     for days in 1..180 {
-        let slot = next.slot(next.budget_id(&days.to_string()));
+        let slot = next.slot(key_id::of_budget(next.key, &days.to_string()));
         let goes = [200, 200 + days].map(|day| budgets::spend(slot, &in_bytes, at(day * 86_400)).0);
         let is_near = (168..171).contains(&days);
         assert!(goes == [true, true] || is_near, "{days}: {goes:?}");
