@@ -84,13 +84,13 @@ impl Machine {
     pub(super) fn find(&self, id: u64) -> Option<KeySlot<'_>> {
         for segment in 0..self.segments() {
             let bucket = self.bucket(segment, id);
-            for (row, tag) in bucket.iter().take(ROWS).enumerate() {
-                match tag.load(SeqCst) {
-                    tag if tag == id => return Some(KeySlot::at(bucket, row, id)),
-                    // When a later key was added, this slot was not free.
-                    0 => return None,
-                    _ => {}
-                }
+            let tags: &[AtomicU64; ROWS] = bucket.first_chunk().expect("a bucket is longer");
+            if let Some(row) = tags.iter().position(|tag| tag.load(SeqCst) == id) {
+                return Some(KeySlot::at(bucket, row, id));
+            }
+            // The rows are taken in their order, and no slot becomes free again: later segments have no key of this bucket.
+            if tags[ROWS - 1].load(SeqCst) == 0 {
+                return None;
             }
         }
         None
