@@ -1,9 +1,9 @@
 //! The file with the paces shared by the processes of a machine: slots of a few words, found by a hash of the key. Debts stay there after
 //! all processes have ended.
 //!
-//! A key's slot is one of those in its bucket, a quarter of a page. If all are in use, the file grows by a segment, twice as long as the one
-//! before, where the key has another bucket. So the file is as long as debts at one time need, and new hosts share the pages that the
-//! kernel writes. Only adding a key takes a lock, one for the whole file, held for microseconds. Each process locks the byte of its
+//! A key's slot is one of those in its bucket, a quarter of a page. If all are in use, the file grows by a segment, up to twice as long as
+//! the one before, where the key has another bucket. So the file is as long as debts at one time need, and new hosts share the pages that
+//! the kernel writes. Only adding a key takes a lock, one for the whole file, held for microseconds. Each process locks the byte of its
 //! number while it lives, so that others can tell whether it lives.
 
 use super::Machine;
@@ -171,7 +171,7 @@ impl Machine {
 
     /// The words of the key's bucket.
     fn bucket(&self, segment: usize, id: u64) -> &[AtomicU64] {
-        self.words.row(count(segment) + bucket(id, segment, FIRST << segment) * BUCKET, BUCKET)
+        self.words.row(count(segment) + bucket(id, segment, FIRST << segment.min(LONGEST)) * BUCKET, BUCKET)
     }
 
     /// All slots that have had a key.
@@ -271,7 +271,8 @@ fn size(segments: usize) -> u64 {
 
 /// Length of a file with this many segments, in words.
 fn count(segments: usize) -> usize {
-    BASE + BUCKET * FIRST * ((1 << segments) - 1)
+    let doubled = segments.min(LONGEST);
+    BASE + BUCKET * FIRST * ((1 << doubled) - 1 + ((segments - doubled) << LONGEST))
 }
 
 const TRY_AGAIN: Duration = Duration::from_millis(10);
@@ -288,8 +289,10 @@ const PROCESSES: u16 = 1023;
 const BASE: usize = 2 * 1024;
 /// Buckets of the first segment.
 const FIRST: usize = 64;
-/// Maximum number of segments: 1.8 million slots.
-const SEGMENTS: usize = 11;
+/// The first of the longest segments, of 16 MiB each: each one before is half as long as the next.
+const LONGEST: usize = 8;
+/// Maximum number of segments: 1.4 million slots.
+const SEGMENTS: usize = 13;
 const PAGE: usize = 4096;
 /// Bytes used only for locks, beyond the data.
 const GUARD: u64 = 1 << 40;
