@@ -117,7 +117,7 @@ async fn hosts_in_debt() {
         go(&gate, &ask(&named("d", number)), &mut LastHost::default()).await;
         if (number + 1) % 100_000 == 0 {
             let (own, shared) = memory();
-            let file = directory.path().join("politely.pace6").metadata().expect("it is there").len();
+            let file = directory.path().join("politely.pace7").metadata().expect("it is there").len();
             println!(
                 "{} hosts in debt: {} MiB of memory, {} MiB of the file ({} MiB long)",
                 number + 1,

@@ -191,6 +191,12 @@ impl MachineShare {
         self.seen = (schedule.observed(), schedule.last_starts().hold);
     }
 
+    /// Adopts the last start of the host's groups: a new delay of a group counts from it.
+    pub fn look_at_groups<W>(&self, schedule: &mut Schedule<W>, now: Instant) {
+        let [last_start, _] = self.machine.debt(self.id, now);
+        schedule.adopt(LastStarts { last_start, ..LastStarts::default() });
+    }
+
     fn tell<W>(&self, schedule: &mut Schedule<W>, now: Instant) {
         let (has_turn, shares) = (self.turn == ShareTurn::Next, Shares::default());
         // A start in use belongs to the previous request.

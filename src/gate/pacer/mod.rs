@@ -56,10 +56,10 @@ impl Pacer {
 
     /// The key's figures. `None`: the key was not used lately.
     pub fn figures(&self, key: &PaceKey) -> Option<PaceFigures> {
-        let machine = self.shared.fleet.machine.machine();
-        let owes =
-            || machine.view(machine.id(&key.to_string()), Instant::now()).is_some_and(|view| view.owed.is_some());
-        self.find(key).or_else(|| owes().then(|| self.queue(key))).map(|queue| queue.figures())
+        let (machine, now) = (self.shared.fleet.machine.machine(), Instant::now());
+        let [_, owed] = machine.debt(machine.id(&key.to_string()), now);
+        let figures = self.find(key).or_else(|| owed.map(|_| self.queue(key)))?.figures();
+        Some(PaceFigures { owed: figures.owed.max(owed.map_or(Duration::ZERO, |owed| owed - now)), ..figures })
     }
 
     /// Memory in bytes, without the waiting requests.
@@ -241,6 +241,25 @@ mod tests {
                 assert!(due >= began + owed && due <= late + owed, "{name}: {:?}", due - began);
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_host_that_owes_only_its_groups_delay_has_one_key() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let link = MachineLink::open(Some(directory.path()), Duration::from_secs(3600));
+        let pacer = Pacer::new(Arc::new(Fleet::on_machine(link.clone(), Arc::default())));
+        for number in 0..100 {
+            let host = PaceKey::from_text(&format!("{number}.example")).expect("a key");
+            start(pacer.queue(&host), &terms(0, 50_000), PaceOutcome::Success).await;
+        }
+        rests(&pacer).await;
+        // The queues begin again with these debts, and are dropped again.
+        for number in 0..100 {
+            let host = PaceKey::from_text(&format!("{number}.example")).expect("a key");
+            assert!(pacer.figures(&host).is_some_and(|figures| figures.owed > Duration::from_secs(40)));
+        }
+        rests(&pacer).await;
+        assert_eq!(link.machine().keys(), 100);
     }
 
     /// The group's own delay is over.

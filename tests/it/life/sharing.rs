@@ -318,7 +318,7 @@ async fn removed_pace_file_is_recreated_by_all_processes() {
     let mut crawls = vec![crawl(&one, &origin, "/page/one"), crawl(&other, &origin, "/page/other")];
     let pages = || origin.log.gaps("/page").len();
     eventually("pages", || pages() >= 3).await;
-    std::fs::remove_file(directory.path().join("politely.pace6")).expect("it is ours");
+    std::fs::remove_file(directory.path().join("politely.pace7")).expect("it is ours");
     eventually("a word of it", || [&one, &other].iter().all(|proxy| proxy.output().contains("paces are shared"))).await;
     let later = serve(directory.path()).await;
     crawls.push(crawl(&later, &origin, "/page/later"));
@@ -338,7 +338,7 @@ async fn budget_survives_removal_of_the_pace_file() {
     for _ in 0..2 {
         assert_eq!(get(&proxy, &origin.url("/page")).await, 200);
     }
-    let file = directory.path().join("politely.pace6");
+    let file = directory.path().join("politely.pace7");
     std::fs::remove_file(&file).expect("it is ours");
     for host in 0.. {
         get(&proxy, &origin.url_at(&format!("h{host}.localhost"), "/page")).await;
@@ -394,9 +394,9 @@ async fn garbage_in_the_pace_file_is_tolerated() {
     let origin = slow().await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let proxy = serve(directory.path()).await;
-    let file = std::fs::File::options().write(true).open(directory.path().join("politely.pace6")).expect("it is there");
+    let file = std::fs::File::options().write(true).open(directory.path().join("politely.pace7")).expect("it is there");
     for nonsense in [0xff, 0x01, 0x80] {
-        file.write_all_at(&vec![nonsense; 3 << 20], 0).expect("it is writable");
+        file.write_all_at(&vec![nonsense; 80 << 10], 0).expect("it is writable");
         assert_eq!(get(&proxy, &origin.url("/page")).await, 200);
     }
     assert_gaps(&origin, GAP, 3);
@@ -414,7 +414,7 @@ async fn process_with_an_unwritable_pace_file_keeps_its_own_gap() {
     let crawls = ["/page/one", "/page/other"].map(|name| crawl(&proxy, &origin, name));
     let pages = || origin.log.gaps("/page").len();
     eventually("pages", || pages() >= 3).await;
-    let file = std::fs::File::options().write(true).open(directory.path().join("politely.pace6"));
+    let file = std::fs::File::options().write(true).open(directory.path().join("politely.pace7"));
     file.and_then(|file| file.set_len(0)).expect("it is ours");
     eventually("a word of it", || proxy.output().contains("nothing is shared")).await;
     let before = pages();

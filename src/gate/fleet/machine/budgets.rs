@@ -2,7 +2,7 @@
 //! count and its period.
 
 use super::clock::{micros_up, span};
-use super::slot::KeySlot;
+use super::slot::{FETCH as BYTES, KeySlot, OBSERVED as REQUESTS, OWED};
 use crate::gate::fleet::Spend;
 use crate::policy::Spent;
 use std::sync::atomic::Ordering::SeqCst;
@@ -16,7 +16,7 @@ pub(super) fn spend(slot: KeySlot<'_>, spend: &Spend, now: SystemTime) -> (bool,
         let word = requests.load(SeqCst);
         let spent = counted(word, current).at(spend.per, now);
         let ends = spent.ends;
-        slot.keep(micros_up(Instant::now()).saturating_add(span(spent.left(now))));
+        slot.raise(OWED, micros_up(Instant::now()).saturating_add(span(spent.left(now))));
         let counted_bytes = |word| counted(word, ends).requests;
         let (goes, after) = spend.after(Spent { bytes: counted_bytes(bytes.load(SeqCst)), ..spent });
         if requests.compare_exchange(word, packed(after.requests, ends), SeqCst, SeqCst).is_ok() {
@@ -50,9 +50,6 @@ fn period(ends: u64) -> u64 {
     ends / 3600 % PERIODS
 }
 
-/// Words of a budget's slot, which hosts use for other data.
-const REQUESTS: usize = 4;
-const BYTES: usize = 5;
 const COUNT_BITS: u32 = 52;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 const PERIODS: u64 = 1 << (64 - COUNT_BITS);

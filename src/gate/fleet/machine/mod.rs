@@ -6,11 +6,13 @@
 
 mod budgets;
 mod clock;
+mod key_id;
 mod link;
 mod machine_file;
 mod order;
 mod slot;
 mod slots;
+mod start;
 mod words;
 
 use super::{ServerLost, Spend};
@@ -22,7 +24,7 @@ pub(in crate::gate) use link::MachineLink;
 use machine_file::MachineFile;
 use parking_lot::Mutex;
 use slot::KeySlot;
-pub(in crate::gate) use slot::{MachineStart, MachineTurn, MachineView};
+pub(in crate::gate) use start::{MachineStart, MachineTurn, MachineView};
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -82,16 +84,27 @@ impl Machine {
         }
     }
 
+    /// The id of a key: a host, a group, or the file of an authority (`key_id`).
+    pub fn id(&self, name: &str) -> u64 {
+        key_id::id(self.key, name)
+    }
+
     /// A key's state. `None`: unknown.
     #[inline]
     pub fn view(&self, id: u64, at: Instant) -> Option<MachineView> {
         Some(self.find(id)?.view(at, self.most))
     }
 
+    /// The last start of a host, alone or in one of its groups, and the end of the longest gap owed.
+    pub fn debt(&self, id: u64, at: Instant) -> [Option<Instant>; 2] {
+        let debts = self.of_host(id).map(|slot| slot.view(at, self.most));
+        debts.fold([None; 2], |[start, owed], view| [start.max(view.starts.last_start), owed.max(view.owed)])
+    }
+
     /// Reserves the next free start of a key for this process.
     pub fn reserve(&self, id: u64, start: MachineStart, at: Instant) -> Option<MachineStart> {
         let now = micros(at);
-        Some(MachineStart { own: Some(self.find_or_insert(id, now)?.reserve(start, now)), ..start })
+        Some(MachineStart { own: Some(self.with_slot(id, now, |slot| slot.reserve(start, now))?), ..start })
     }
 
     /// The time of a reserved start, which moves while the key is late. `None`: the reservation is lost.
@@ -114,8 +127,9 @@ impl Machine {
             return MachineTurn::Busy;
         }
         loop {
-            let Some(slot) = self.find_or_insert(id, times.0) else { return MachineTurn::Busy };
-            if let Some(turn) = slot.take(start, self.me, times, |process| self.lives(process)) {
+            let take = |slot: KeySlot<'_>| slot.take(start, self.me, times, |process| self.lives(process));
+            let Some(taken) = self.with_slot(id, times.0, take) else { return MachineTurn::Busy };
+            if let Some(turn) = taken {
                 return turn;
             }
         }
@@ -158,25 +172,22 @@ impl Machine {
 
     /// Takes the right to fetch a file, which is the turn of a separate key. False: another process has it, or asks for it at this moment.
     pub fn take_right(&self, name: &str) -> bool {
-        let now = micros(Instant::now());
-        let lives = |process| self.lives(process);
-        self.slot(self.id(name), now).is_some_and(|slot| slot.take_right(self.me, now, lives))
+        self.of(self.id(name), |slot| slot.take_right(self.me, |process| self.lives(process))).unwrap_or(false)
     }
 
     /// Gives the right back, if this process has it.
     pub fn give_right(&self, name: &str) {
-        if let Some(slot) = self.find(self.id(name)) {
-            slot.give_right(self.me);
-        }
+        self.release(self.id(name));
     }
 
     /// Spends from a budget shared by all processes, including later ones.
     pub async fn spend(&self, of: &str, spend: &Spend) -> Result<(bool, Spent), ServerLost> {
-        let id = self.id(&format!("{of} {}", spend.per.as_str()));
+        let id = key_id::of_budget(self.key, &format!("{of} {}", spend.per.as_str()));
         let began = tokio::time::Instant::now();
         while began.elapsed() < STOPPED {
-            if let Some(slot) = self.find_or_insert(id, micros(Instant::now())) {
-                return Ok(budgets::spend(slot, spend, SystemTime::now()));
+            let spends = |slot: KeySlot<'_>| budgets::spend(slot, spend, SystemTime::now());
+            if let Some(spent) = self.with_slot(id, micros(Instant::now()), spends) {
+                return Ok(spent);
             }
             sleep(AGAIN).await;
         }
@@ -184,13 +195,10 @@ impl Machine {
         Err(ServerLost)
     }
 
-    /// The key's slot. Tries several times, as another process may be adding a key, which takes microseconds.
-    fn slot(&self, id: u64, now: u64) -> Option<KeySlot<'_>> {
-        (0..NOTE_TRIES).find_map(|_| self.find_or_insert(id, now))
-    }
-
-    fn of(&self, id: u64, note: impl Fn(KeySlot<'_>)) {
-        self.slot(id, micros(Instant::now())).into_iter().for_each(note);
+    /// Uses the key's slot. Tries several times, as another process may be adding a key, which takes microseconds.
+    fn of<R>(&self, id: u64, uses: impl Fn(KeySlot<'_>) -> R) -> Option<R> {
+        let now = micros(Instant::now());
+        (0..NOTE_TRIES).find_map(|_| self.with_slot(id, now, &uses))
     }
 
     /// Whether the file is still in its place, where other processes find it.

@@ -6,7 +6,8 @@
 //! Own time decides only the order of starts; the turn and the gap since the last start decide whether a request may start (`slot`).
 
 use super::clock::span;
-use super::slot::{KeySlot, MachineStart, OFF, START, TAIL};
+use super::slot::{KeySlot, OFF, START, TAIL};
+use super::start::MachineStart;
 use std::sync::atomic::Ordering::SeqCst;
 
 impl KeySlot<'_> {

@@ -8,6 +8,8 @@
 //! Times are microseconds (`clock`); implausible values are not trusted.
 
 use super::clock::{instant, micros, micros_up, span};
+use super::key_id::is_budget;
+use super::start::{MachineStart, MachineTurn, MachineView};
 use crate::policy::pace::{LastStarts, Observed};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -16,47 +18,18 @@ use std::time::{Duration, Instant};
 /// A key's words.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeySlot<'a> {
-    /// The key's hash. Another key replaces it when it needs the words.
+    /// The key's id. Another key replaces it when it needs the words.
     tag: &'a AtomicU64,
-    /// The hash of the key for which the slot was found.
+    /// The id of the key for which the slot was found.
     of: u64,
-    /// The key's data. Keys that are not hosts, such as budgets, use some words for other data.
+    /// The key's data. A budget uses some words for other data.
     pub(super) words: &'a [AtomicU64],
 }
 
-/// A start of one of the machine's processes, and the gap that it has to keep.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::gate) struct MachineStart {
-    pub gap: Duration,
-    /// Whether this is the first fetch of a robots.txt. First fetches are not reserved, as requests keep no distance from them.
-    pub is_fetch: bool,
-    /// The reserved time, in the key's own time (`order`). `None`: not reserved.
-    pub own: Option<u64>,
-}
-
-/// Result of asking for a key's turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::gate) enum MachineTurn {
-    Taken,
-    NotBefore(Instant),
-    /// Another process has the turn.
-    Busy,
-}
-
-/// A key's state, by the starts of all processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::gate) struct MachineView {
-    pub starts: LastStarts,
-    /// The newest start that a process has reserved.
-    pub newest: Option<Instant>,
-    /// The end of the longest gap owed.
-    pub owed: Option<Instant>,
-    pub observed: Observed,
-}
-
 impl<'a> KeySlot<'a> {
-    pub fn new(tag: &'a AtomicU64, of: u64, words: &'a [AtomicU64]) -> Self {
-        Self { tag, of, words }
+    /// The slot in a row of a bucket, found for the key `of`.
+    pub fn at(bucket: &'a [AtomicU64], row: usize, of: u64) -> Self {
+        Self { tag: &bucket[row], of, words: &bucket[BUCKET - (row + 1) * WORDS..][..WORDS] }
     }
 
     /// The key's state. `most`: upper limit of a debt.
@@ -65,17 +38,14 @@ impl<'a> KeySlot<'a> {
         self.sanitize(now, most);
         let last = |word| instant(self.get(word).min(now + AHEAD));
         let until = |word| instant(self.get(word).min(now + most)).filter(|until| *until > at);
-        let backoff = self.get(BACKOFF);
-        let refusals = u32::try_from(backoff & LOW).unwrap_or(u32::MAX);
-        let backoff = Duration::from_micros((backoff >> 16).min(most));
-        let latency = Duration::from_micros(self.get(LATENCY).min(HOUR));
+        let observed = unpacked(self.get(OBSERVED));
         MachineView {
             starts: LastStarts { last_start: last(START), last_fetch: last(FETCH), hold: until(HOLD) },
             newest: Some(self.get(TAIL))
                 .filter(|tail| *tail != 0)
                 .and_then(|tail| instant(tail.wrapping_add(self.get(OFF)))),
             owed: until(OWED),
-            observed: Observed { backoff, latency, refusals },
+            observed: Observed { backoff: observed.backoff.min(Duration::from_micros(most)), ..observed },
         }
     }
 
@@ -87,7 +57,6 @@ impl<'a> KeySlot<'a> {
         (now, most): (u64, u64),
         lives: impl Fn(u32) -> bool,
     ) -> Option<MachineTurn> {
-        self.keep(now.saturating_add(span(start.gap)).saturating_add(KEPT_FOR));
         let early = || {
             self.sanitize(now, most);
             let due = self.due(start);
@@ -118,8 +87,7 @@ impl<'a> KeySlot<'a> {
     }
 
     /// Takes the turn for `me`, whatever the pace, unless a living process has it. `lives`: whether a process lives.
-    pub fn take_right(&self, me: u32, now: u64, lives: impl Fn(u32) -> bool) -> bool {
-        self.keep(now.saturating_add(KEPT_FOR));
+    pub fn take_right(&self, me: u32, lives: impl Fn(u32) -> bool) -> bool {
         let before = self.get(TURN);
         let is_free = before == 0 || !lives(before as u32);
         if !is_free || self.words[TURN].compare_exchange(before, u64::from(me), SeqCst, SeqCst).is_err() {
@@ -132,19 +100,12 @@ impl<'a> KeySlot<'a> {
         !is_gone
     }
 
-    /// Releases the turn of `me`, and lets another key take the words.
-    pub fn give_right(&self, me: u32) {
-        if self.process() == Some(me) {
-            self.words[KEPT].store(0, SeqCst);
-            self.release(me);
-        }
-    }
-
     /// Takes the turn from a process that has ended, whose request may have left at any time until now.
     fn bury(&self, word: u64, now: u64) {
         if word & LEAVING != 0 {
-            self.words[START].fetch_max(now, SeqCst);
-            self.words[FETCH].fetch_max(now, SeqCst);
+            let gap = self.get(OWED).saturating_sub(self.latest());
+            [START, FETCH].into_iter().for_each(|word| self.raise(word, now));
+            self.raise(OWED, now.saturating_add(gap));
         }
         let _ = self.words[TURN].compare_exchange(word, 0, SeqCst, SeqCst);
     }
@@ -159,8 +120,8 @@ impl<'a> KeySlot<'a> {
         }
         // Own time is set back before the start is noted; otherwise, other processes would conclude that they were overtaken.
         start.own.inspect(|own| self.delay(*own, at));
-        self.words[if start.is_fetch { FETCH } else { START }].fetch_max(at, SeqCst);
-        self.words[OWED].fetch_max(at.saturating_add(span(start.gap)), SeqCst);
+        self.raise(if start.is_fetch { FETCH } else { START }, at);
+        self.raise(OWED, at.saturating_add(span(start.gap)));
         if is_gone {
             let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, mine);
         }
@@ -173,30 +134,36 @@ impl<'a> KeySlot<'a> {
 
     /// Records a host's backoff, latency and refusals, and its hold.
     pub fn learn(&self, observed: Observed, hold: u64) {
-        let Observed { backoff, latency, refusals } = observed;
-        self.words[BACKOFF].store(span(backoff).min(HOUR) << 16 | u64::from(refusals).min(LOW), SeqCst);
-        self.words[LATENCY].store(span(latency).min(HOUR), SeqCst);
-        self.words[HOLD].fetch_max(hold, SeqCst);
-        if !observed.is_calm() {
-            self.keep(hold.max(micros(Instant::now())).saturating_add(HOUR));
-        }
+        self.words[OBSERVED].store(packed(observed), SeqCst);
+        // A hold that is over holds nothing: it tells how long to keep the other data.
+        let now = if observed.is_calm() { 0 } else { micros(Instant::now()) };
+        self.raise(HOLD, hold.max(now));
     }
 
     /// Records the last starts of a process that may forget them, and until when they cause debts.
     pub fn owe(&self, starts: LastStarts, until: u64) {
         for (word, at) in [(START, starts.last_start), (FETCH, starts.last_fetch), (HOLD, starts.hold)] {
-            self.words[word].fetch_max(at.map_or(0, micros_up), SeqCst);
+            self.raise(word, at.map_or(0, micros_up));
         }
-        self.words[OWED].fetch_max(until, SeqCst);
-        self.keep(until);
+        self.raise(OWED, until);
     }
 
-    /// The time at which all data expires, so that another key may take the words.
-    pub fn over(&self, now: u64) -> u64 {
+    /// The time at which all data expires, so that another key may take the words. `lives`: whether a process lives.
+    pub fn over(&self, now: u64, lives: impl Fn(u32) -> bool) -> u64 {
+        match self.get(TURN) {
+            _ if self.id() <= CLEARED => return 0,
+            0 => {}
+            word if lives(word as u32) => return u64::MAX,
+            word => self.bury(word, micros_up(Instant::now()).max(now + 1)),
+        }
+        let kept = if self.get(OBSERVED) & !LATENCY == 0 { 0 } else { HOUR };
+        // An adaptive gap may have grown since the last start.
+        let grown = if self.get(OBSERVED) & LATENCY == 0 { 0 } else { HALF_MINUTE };
+        // A process may be late to see that its start is due.
+        let reserved = self.get(TAIL).wrapping_add(self.get(OFF)).saturating_add(SECOND);
         // A time further ahead than possible is invalid.
-        let sane = |at: &u64| *at <= now.saturating_add(FAR);
-        let reserved = self.get(TAIL).wrapping_add(self.get(OFF));
-        [self.get(KEPT), self.get(HOLD), self.get(OWED), reserved].into_iter().filter(sane).max().unwrap_or(0)
+        let sane = |at: u64| if at > now.saturating_add(FAR) { 0 } else { at };
+        sane(self.get(HOLD).saturating_add(kept)).max(sane(self.get(OWED).saturating_add(grown))).max(sane(reserved))
     }
 
     /// The process that has the key's turn, or had it when it ended.
@@ -204,35 +171,41 @@ impl<'a> KeySlot<'a> {
         Some(self.get(TURN) as u32).filter(|process| *process != 0)
     }
 
-    /// Clears the words for a new key. Meanwhile they belong to no key.
-    pub fn begin(&self, now: u64) {
-        self.tag.store(0, SeqCst);
+    /// Clears the words for a new key. Meanwhile they belong to no key, but the slot is not free.
+    pub fn begin(&self) {
+        self.tag.store(CLEARED, SeqCst);
         self.words.iter().for_each(|word| word.store(0, SeqCst));
-        self.keep(now.saturating_add(KEPT_FOR));
         self.tag.store(self.of, SeqCst);
     }
 
-    /// Whether the words belong to no key.
+    /// Whether the words have never belonged to a key.
     pub fn is_free(&self) -> bool {
-        self.tag.load(SeqCst) == 0
+        self.id() == 0
     }
 
     /// Moves all times from one clock to another, and releases the turn.
     pub fn moved(&self, from: u64, to: u64) {
         let moved = |at: u64| at.saturating_add(to).saturating_sub(from).max(1);
-        for word in [KEPT, HOLD, OWED, FETCH, START] {
-            let _ = self.words[word].fetch_update(SeqCst, SeqCst, |at| (at != 0).then(|| moved(at)));
+        // The other words of a budget are counts.
+        let times = if is_budget(self.id()) { &[OWED][..] } else { &[HOLD, OWED, FETCH, START] };
+        for word in times {
+            let _ = self.words[*word].fetch_update(SeqCst, SeqCst, |at| (at != 0).then(|| moved(at)));
         }
         [TAIL, TURN, OFF].into_iter().for_each(|word| self.words[word].store(0, SeqCst));
     }
 
     /// The latest start.
     pub fn latest(&self) -> u64 {
-        self.get(START).max(self.get(FETCH))
+        if is_budget(self.id()) { 0 } else { self.get(START).max(self.get(FETCH)) }
+    }
+
+    /// The id of the key that the words belong to. 0: the slot is free.
+    pub fn id(&self) -> u64 {
+        self.tag.load(SeqCst)
     }
 
     pub fn is_gone(&self) -> bool {
-        self.tag.load(SeqCst) != self.of
+        self.id() != self.of
     }
 
     /// Earliest time for this start: a gap after the last start from which it keeps its distance, and not before the hold ends.
@@ -256,8 +229,11 @@ impl<'a> KeySlot<'a> {
         }
     }
 
-    pub fn keep(&self, until: u64) {
-        self.words[KEPT].fetch_max(until, SeqCst);
+    /// Raises a word. An equal value is not written: it would make the kernel write the page to the disk once more.
+    pub fn raise(&self, word: usize, value: u64) {
+        if self.get(word) < value {
+            self.words[word].fetch_max(value, SeqCst);
+        }
     }
 
     pub(super) fn get(&self, word: usize) -> u64 {
@@ -265,30 +241,49 @@ impl<'a> KeySlot<'a> {
     }
 }
 
-/// Number of words of a slot. Word 8 is unused.
-pub(super) const WORDS: usize = 11;
+/// A host's backoff in microseconds, its latency as half of an `f32`, and its refusals.
+fn packed(Observed { backoff, latency, refusals }: Observed) -> u64 {
+    let latency = latency.as_secs_f32().to_bits().div_ceil(1 << 16);
+    span(backoff).min(HOUR) << 32 | u64::from(latency) << 16 | u64::from(refusals).min(REFUSALS)
+}
+
+fn unpacked(word: u64) -> Observed {
+    let latency = f32::from_bits((word & LATENCY) as u32);
+    let latency = Duration::try_from_secs_f32(latency).unwrap_or_default().min(Duration::from_micros(HOUR));
+    Observed { backoff: Duration::from_micros(word >> 32), latency, refusals: (word & REFUSALS) as u32 }
+}
+
+/// Slots of a bucket.
+pub(super) const ROWS: usize = 14;
+/// Words of a bucket: the tags, with room to the next cache line, and the words of each slot, a cache line.
+pub(super) const BUCKET: usize = 128;
+/// Words of a slot, without its tag.
+pub(super) const WORDS: usize = 8;
 const TURN: usize = 0;
-const KEPT: usize = 1;
-const HOLD: usize = 2;
-/// The end of the longest gap owed.
-const OWED: usize = 3;
-const BACKOFF: usize = 4;
-const LATENCY: usize = 5;
-const FETCH: usize = 6;
+const HOLD: usize = 1;
+/// The end of the longest gap owed, or of a budget's period.
+pub(super) const OWED: usize = 2;
+/// Backoff, latency and refusals, or the requests of a budget.
+pub(super) const OBSERVED: usize = 3;
+/// The last first fetch of a robots.txt, or the bytes of a budget.
+pub(super) const FETCH: usize = 4;
 /// How far own time is behind the clock.
-pub(super) const OFF: usize = 7;
-pub(super) const START: usize = 9;
+pub(super) const OFF: usize = 5;
+pub(super) const START: usize = 6;
 /// The last reservation, in own time.
-pub(super) const TAIL: usize = 10;
-/// Mask of the number of refusals.
-const LOW: u64 = 0xffff;
+pub(super) const TAIL: usize = 7;
+/// The tag of a slot whose words are being cleared. No key has this id, nor 0.
+const CLEARED: u64 = 1;
+/// Masks of the number of refusals and of the latency.
+const REFUSALS: u64 = 0xffff;
+const LATENCY: u64 = 0xffff_0000;
 /// Bit of `TURN` beside the process's number: the process's request may have left.
 const LEAVING: u64 = 1 << 32;
 /// Maximum time in µs by which a noted start may be ahead of the clock, as the noted time is that of the request's arrival.
 const AHEAD: u64 = 10_000;
+const SECOND: u64 = 1_000_000;
+const HALF_MINUTE: u64 = 30 * SECOND;
 /// An hour in µs.
 const HOUR: u64 = 3_600_000_000;
-/// Minimum time in µs for which a key's data is kept.
-const KEPT_FOR: u64 = 30_000_000;
 /// Two years, in µs.
 const FAR: u64 = 730 * 24 * HOUR;

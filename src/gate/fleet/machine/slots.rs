@@ -1,20 +1,22 @@
 //! The file with the paces shared by the processes of a machine: slots of a few words, found by a hash of the key. Debts stay there after
 //! all processes have ended.
 //!
-//! A key's slot is one of the eight in its bucket. If all eight are in use, the file grows by a segment, twice as long as the one before,
-//! where the key has another bucket. Only adding a key takes a lock, one for the whole file, held for microseconds. Each process locks the
-//! byte of its number while it lives, so that others can tell whether it lives.
+//! A key's slot is one of those in its bucket, a quarter of a page. If all are in use, the file grows by a segment, up to twice as long as
+//! the one before, where the key has another bucket. So the file is as long as debts at one time need, and new hosts share the pages that
+//! the kernel writes. Only adding a key takes a lock, one for the whole file, held for microseconds. Each process locks the byte of its
+//! number while it lives, so that others can tell whether it lives.
 
 use super::Machine;
 use super::clock::micros;
+use super::key_id::{bucket, is_pace_beside, number};
 use super::machine_file::{MachineFile, boot_id};
-use super::slot::{KeySlot, WORDS};
+use super::slot::{BUCKET, KeySlot, ROWS};
 use super::words::SharedWords;
-use crate::gate::store::digest;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -61,7 +63,7 @@ impl Machine {
     pub fn unnamed(most: Duration) -> Self {
         // Maps as many segments as the process has address space for.
         let mapped = |segments| Some((SharedWords::unnamed(count(segments)).ok()?, segments));
-        let (words, segments) = (1..=SEGMENTS).rev().find_map(mapped).expect("there are 3 MiB, or nothing would run");
+        let (words, segments) = (1..=SEGMENTS).rev().find_map(mapped).expect("there are 80 KiB, or nothing would run");
         Self::with(None, words, (secret(), 1, segments), 1, most)
     }
 
@@ -77,29 +79,42 @@ impl Machine {
         all.min(self.used.load(SeqCst).saturating_mul(PAGE))
     }
 
-    /// The hash of a key in this file.
-    pub fn id(&self, name: &str) -> u64 {
-        number(&[&self.key.to_le_bytes(), name.as_bytes()].concat())
-    }
-
     /// The key's slot, if there is one.
     #[inline]
     pub(super) fn find(&self, id: u64) -> Option<KeySlot<'_>> {
-        (0..self.segments()).find_map(|segment| self.bucket(segment, id).find(|slot| !slot.is_gone()))
+        for segment in 0..self.segments() {
+            let bucket = self.bucket(segment, id);
+            let tags: &[AtomicU64; ROWS] = bucket.first_chunk().expect("a bucket is longer");
+            if let Some(row) = tags.iter().position(|tag| tag.load(SeqCst) == id) {
+                return Some(KeySlot::at(bucket, row, id));
+            }
+            // The rows are taken in their order, and no slot becomes free again: later segments have no key of this bucket.
+            if tags[ROWS - 1].load(SeqCst) == 0 {
+                return None;
+            }
+        }
+        None
     }
 
-    /// The key's slot, or else an expired one for it. If none has expired, evicts the key that expires first, so that every host gets its
-    /// turn. `None`: another process is adding a key, which takes microseconds.
-    pub(super) fn find_or_insert(&self, id: u64, now: u64) -> Option<KeySlot<'_>> {
+    /// The slots of a host: its own, and those of its groups.
+    pub(super) fn of_host(&self, id: u64) -> impl Iterator<Item = KeySlot<'_>> {
+        let all = (0..self.segments()).flat_map(move |segment| slots(self.bucket(segment, id), id));
+        all.filter(move |slot| is_pace_beside(slot.id(), id))
+    }
+
+    /// Uses the key's slot, or else an expired one for it. If none has expired, evicts the key that expires first, so that every host gets
+    /// its turn. The first use is under the lock: after it, the slot has not expired. `None`: another process is adding a key, which takes
+    /// microseconds.
+    pub(super) fn with_slot<R>(&self, id: u64, now: u64, uses: impl FnOnce(KeySlot<'_>) -> R) -> Option<R> {
         if let Some(slot) = self.find(id) {
-            return Some(slot);
+            return Some(uses(slot));
         }
         let _inserting = self.inserting.lock();
         if !self.locked(|file| file.lock(GUARD).unwrap_or(false)) {
             return None;
         }
-        let slot = self.find(id).unwrap_or_else(|| self.insert(id, now));
-        self.locked(|file| file.unlock(GUARD).is_ok()).then_some(slot)
+        let used = uses(self.find(id).unwrap_or_else(|| self.insert(id, now)));
+        self.locked(|file| file.unlock(GUARD).is_ok()).then_some(used)
     }
 
     /// Whether a process lives; always true for `me`.
@@ -137,6 +152,12 @@ impl Machine {
         self.locked(|file| file.lock(GUARD).unwrap_or(false))
     }
 
+    /// Number of keys.
+    #[cfg(test)]
+    pub fn keys(&self) -> usize {
+        self.all_used().count()
+    }
+
     fn segments(&self) -> usize {
         let (known, noted) = (self.segments.load(SeqCst), self.words.word(SEGMENTS_WORD).load(SeqCst) as usize);
         if noted <= known || noted > SEGMENTS {
@@ -148,16 +169,15 @@ impl Machine {
         known
     }
 
-    /// The slots in the key's bucket. Keys that share a bucket in one segment have different buckets in the next.
-    fn bucket(&self, segment: usize, id: u64) -> impl Iterator<Item = KeySlot<'_>> {
-        let bucket = id.rotate_right(11 * segment as u32) as usize % ((FIRST << segment) / ROWS);
-        self.bucket_at(segment, bucket, id)
+    /// The words of the key's bucket.
+    fn bucket(&self, segment: usize, id: u64) -> &[AtomicU64] {
+        self.words.row(count(segment) + bucket(id, segment, FIRST << segment.min(LONGEST)) * BUCKET, BUCKET)
     }
 
-    fn bucket_at(&self, segment: usize, bucket: usize, id: u64) -> impl Iterator<Item = KeySlot<'_>> {
-        let row = self.words.row(BASE + SLOT * (FIRST * ((1 << segment) - 1) + bucket * ROWS), ROWS * SLOT);
-        let (tags, rows) = row.split_at(ROWS);
-        tags.iter().zip(rows.chunks_exact(WORDS)).map(move |(tag, words)| KeySlot::new(tag, id, words))
+    /// All slots that have had a key.
+    fn all_used(&self) -> impl Iterator<Item = KeySlot<'_>> {
+        let buckets = (BASE..count(self.segments())).step_by(BUCKET).map(|at| self.words.row(at, BUCKET));
+        buckets.flat_map(|bucket| slots(bucket, 0)).filter(|slot| !slot.is_free())
     }
 
     fn insert(&self, id: u64, now: u64) -> KeySlot<'_> {
@@ -167,12 +187,8 @@ impl Machine {
             if segment == self.segments() && !self.grow() {
                 break;
             }
-            for slot in self.bucket(segment, id) {
-                let over = match slot.process() {
-                    _ if slot.is_free() => 0,
-                    Some(process) if self.lives(process) => u64::MAX,
-                    Some(_) | None => slot.over(now),
-                };
+            for slot in slots(self.bucket(segment, id), id) {
+                let over = slot.over(now, |process| self.lives(process));
                 if soonest.as_ref().is_none_or(|(soonest, _)| over < *soonest) {
                     soonest = Some((over, slot));
                 }
@@ -187,7 +203,7 @@ impl Machine {
             tracing::warn!("there is no room for more hosts with delays: some delays are dropped before they end");
         }
         self.used.fetch_add(usize::from(slot.is_free()), SeqCst);
-        slot.begin(now);
+        slot.begin();
         slot
     }
 
@@ -205,16 +221,16 @@ impl Machine {
 
     /// Adapts a file from an earlier boot of the machine, as if no time had passed since then.
     fn boot(&self, boot: u64) {
-        let slots = || {
-            let buckets = |segment| (0..(FIRST << segment) / ROWS).map(move |bucket| (segment, bucket));
-            let all = (0..self.segments()).flat_map(buckets);
-            all.flat_map(|(segment, bucket)| self.bucket_at(segment, bucket, 0)).filter(|slot| !slot.is_free())
-        };
-        let latest = slots().map(|slot| slot.latest()).max().unwrap_or(0);
+        let latest = self.all_used().map(|slot| slot.latest()).max().unwrap_or(0);
         let now = micros(Instant::now());
-        slots().for_each(|slot| slot.moved(latest, now));
+        self.all_used().for_each(|slot| slot.moved(latest, now));
         self.words.word(BOOT_WORD).store(boot, SeqCst);
     }
+}
+
+/// The slots of a bucket, found for a key.
+fn slots(bucket: &[AtomicU64], id: u64) -> impl Iterator<Item = KeySlot<'_>> {
+    (0..ROWS).map(move |row| KeySlot::at(bucket, row, id))
 }
 
 /// Whether the file is ours and complete.
@@ -255,19 +271,14 @@ fn size(segments: usize) -> u64 {
 
 /// Length of a file with this many segments, in words.
 fn count(segments: usize) -> usize {
-    BASE + SLOT * FIRST * ((1 << segments) - 1)
-}
-
-fn number(bytes: &[u8]) -> u64 {
-    let (first, _) = digest(bytes).split_first_chunk().map(|(first, rest)| (*first, rest.len())).expect("16 bytes");
-    // 0 means no key.
-    u64::from_le_bytes(first).max(1)
+    let doubled = segments.min(LONGEST);
+    BASE + BUCKET * FIRST * ((1 << doubled) - 1 + ((segments - doubled) << LONGEST))
 }
 
 const TRY_AGAIN: Duration = Duration::from_millis(10);
 /// The name contains the format version.
-pub(super) const FILE: &str = "politely.pace6";
-const MAGIC: u64 = u64::from_le_bytes(*b"politel6");
+pub(super) const FILE: &str = "politely.pace7";
+const MAGIC: u64 = u64::from_le_bytes(*b"politel7");
 const BOOT_WORD: usize = 1;
 const KEY_WORD: usize = 2;
 const SEGMENTS_WORD: usize = 3;
@@ -276,14 +287,12 @@ const PIDS: usize = 1024;
 /// Maximum number of processes at a time.
 const PROCESSES: u16 = 1023;
 const BASE: usize = 2 * 1024;
-/// Slots of a bucket.
-const ROWS: usize = 8;
-/// Words of a slot, with its tag.
-const SLOT: usize = WORDS + 1;
-/// Slots of the first segment.
-pub(super) const FIRST: usize = 32 * 1024;
-/// Maximum number of segments: a million slots.
-pub(super) const SEGMENTS: usize = 5;
+/// Buckets of the first segment.
+const FIRST: usize = 64;
+/// The first of the longest segments, of 16 MiB each: each one before is half as long as the next.
+const LONGEST: usize = 8;
+/// Maximum number of segments: 1.4 million slots.
+const SEGMENTS: usize = 13;
 const PAGE: usize = 4096;
 /// Bytes used only for locks, beyond the data.
 const GUARD: u64 = 1 << 40;

@@ -84,8 +84,11 @@ impl HostQueue {
         shared.queues.fetch_add(1, Ordering::Relaxed);
         let (mut schedule, name, fleet) = (Schedule::default(), name(&key, page.is_some()), &shared.fleet);
         let shares = fleet.machine.all().map(|machine| {
-            let mut share = MachineShare::new(machine, &name);
-            share.look(&mut schedule, Instant::now());
+            let (now, mut share) = (Instant::now(), MachineShare::new(machine, &name));
+            share.look(&mut schedule, now);
+            if key.group().is_none() && page.is_none() {
+                share.look_at_groups(&mut schedule, now);
+            }
             share
         });
         let sharing = match shares.last() {
@@ -278,7 +281,7 @@ impl HostQueue {
 
 /// The name under which the processes of this machine share a key's state.
 fn name(key: &PaceKey, is_of_subresources: bool) -> String {
-    if is_of_subresources { format!("{key} subresources") } else { key.to_string() }
+    if is_of_subresources { format!("{key}#subresources") } else { key.to_string() }
 }
 
 impl PacedQueue for HostQueue {

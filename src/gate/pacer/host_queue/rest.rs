@@ -22,12 +22,10 @@ impl HostQueue {
         if Arc::strong_count(self) > 1 || !schedule.is_unused() || knows_more && owed.is_some() {
             return Err(());
         }
-        // The host's last start is kept as long as the groups' debts: a new delay of a group counts from it.
-        let until = until.max(owed);
-        if let Some(until) = until {
-            self.owe(schedule, until);
+        if let Some(owed) = owed {
+            self.owe(schedule, owed);
         }
-        Ok(until)
+        Ok(until.max(owed))
     }
 
     /// With a fleet's server, notes the debts in this machine's memory, too: this process may be restarted while the server is lost.

@@ -1,8 +1,7 @@
 //! The file itself: new, grown, full, damaged, foreign, truncated, from an earlier boot.
 
-use super::super::slots::{FILE, FIRST, SEGMENTS};
+use super::super::slots::FILE;
 use super::*;
-use std::collections::HashSet;
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 
@@ -14,56 +13,136 @@ fn writable(directory: &TempDir) -> File {
 fn it_is_small_and_its_room_is_reserved() {
     let (directory, _one, _other) = both();
     let file = std::fs::metadata(directory.path().join(FILE)).expect("the file");
-    assert!(file.len() < 5 << 20, "{}", file.len());
+    assert!(file.len() < 100_000, "{}", file.len());
     assert!(file.blocks() * 512 >= file.len(), "{} of {}", file.blocks() * 512, file.len());
 }
 
-/// A crawl may wait for this many hosts.
+/// Bytes of the file.
+fn length(directory: &TempDir) -> u64 {
+    std::fs::metadata(directory.path().join(FILE)).expect("the file").len()
+}
+
+/// A crawl may wait for as many hosts.
 #[test]
-fn a_hundred_thousand_hosts_that_owe_a_delay_are_all_known_and_found_in_a_few_looks() {
+fn a_million_hosts_that_owe_a_delay_are_all_known() {
+    for (hosts, most) in [(100, 100_000), (1_000_000, 101_000_000)] {
+        let ((directory, one, other), now) = (both(), Instant::now());
+        let starts = LastStarts { last_start: Some(now), ..LastStarts::default() };
+        let id = |number: usize| one.id(&format!("h{number}.example#10000000us"));
+        (0..hosts).for_each(|number| one.owe(id(number), starts, now + ms(600_000)));
+        assert_eq!((other.keys(), one.is_full_told.load(Relaxed)), (hosts, false), "one slot each, and none is lost");
+        let owed = |number| other.view(id(number), now).and_then(|view| view.owed);
+        assert!((0..hosts).step_by(97).all(|number| owed(number).is_some()));
+        let length = length(&directory);
+        assert!(length <= most, "{hosts} hosts take {length} bytes");
+    }
+}
+
+/// The kernel writes a page once for all that was written to it within half a minute.
+#[test]
+fn what_a_new_host_with_a_delay_costs_on_the_disk_is_a_fraction_of_a_page() {
+    for (hosts_a_second, delay, most) in [(30, 10, 130), (30, 60, 330), (300, 10, 100)] {
+        let (directory, one, _other) = both();
+        let (zero, window) = (Instant::now() + ms(1_000_000), hosts_a_second * 30);
+        let (mut written, mut before) = (0, std::fs::read(directory.path().join(FILE)).expect("the file"));
+        for number in 0..window * 6 {
+            let at = zero + ms(number * 1000 / hosts_a_second);
+            let (site, start) = (format!("h{number}.example"), gap(delay * 1000));
+            let (right, id) = (format!("http://{site}"), one.id(&format!("{site}#{delay}000000us")));
+            let takes_right = |slot: KeySlot<'_>| slot.take_right(one.me, |_| true);
+            assert_eq!(one.with_slot(one.id(&right), micros(at), takes_right), Some(true));
+            one.give_right(&right);
+            let reserved = one.reserve(id, start, at).expect("no key is being added");
+            assert_eq!(one.take(id, reserved, at), MachineTurn::Taken);
+            [false, true].into_iter().for_each(|is_gone| one.left(id, reserved, at, is_gone));
+            one.release(id);
+            if (number + 1) % window == 0 {
+                let now = std::fs::read(directory.path().join(FILE)).expect("the file");
+                before.resize(now.len(), 0);
+                let pages = before.chunks(4096).zip(now.chunks(4096)).filter(|(before, now)| before != now).count();
+                // The first hosts use fresh pages.
+                written += if number < window * 3 { 0 } else { pages };
+                before = now;
+            }
+        }
+        let each = written as u64 * 4096 / (window * 3);
+        assert!(each <= most, "{each} bytes for each of {hosts_a_second} hosts a second with a delay of {delay} s");
+    }
+}
+
+#[test]
+fn a_hundred_thousand_reservations_are_found_by_others_and_expired_slots_are_reused() {
     let ((directory, one, other), now) = (both(), 1_000_000_000);
     let ids: Vec<u64> = (0..100_000).map(|number| one.id(&format!("h{number}.example"))).collect();
-    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
     let start = gap(60_000);
     for id in &ids {
-        let slot = one.find_or_insert(*id, now).expect("no key is being added");
-        assert_eq!(slot.reserve(start, now), now);
+        assert_eq!(one.with_slot(*id, now, |slot| slot.reserve(start, now)), Some(now));
     }
     for id in &ids {
         let slot = other.find(*id).expect("it is known to others");
         assert_eq!(slot.reserve(start, now), now + 60_000_000);
     }
-    let length = std::fs::metadata(directory.path().join(FILE)).expect("the file").len();
-    assert!(length < 32 << 20, "{length}");
-    // Expired slots are reused, and the file does not grow.
+    let before = length(&directory);
+    assert!(before < 32 << 20, "{before}");
     let later = now + 10_000_000_000;
     for number in 0..100_000 {
-        assert!(one.find_or_insert(one.id(&format!("later{number}.example")), later).is_some());
+        let id = one.id(&format!("later{number}.example"));
+        assert!(one.with_slot(id, later, |slot| slot.reserve(start, later)).is_some());
     }
-    assert_eq!(std::fs::metadata(directory.path().join(FILE)).expect("the file").len(), length);
+    assert_eq!(length(&directory), before);
 }
 
 #[test]
 fn where_there_is_no_room_that_is_forgotten_which_is_over_soonest() {
     let (_directory, mut one, mut other) = both();
     (one.most_segments, other.most_segments) = (1, 1);
-    let (now, room) = (1_000_000_000, 8);
+    let (now, room) = (1_000_000_000, 14);
     // All keys are in one bucket.
     let id = |number: u64| number << 40 | 1;
-    for number in 1..=room {
-        let slot = one.find_or_insert(id(number), now).expect("no key is being added");
-        slot.owe(LastStarts::default(), now + 100_000_000 + number);
-    }
+    let owes = |machine: &Machine, number| {
+        machine.with_slot(id(number), now, |slot| slot.owe(LastStarts::default(), now + 100_000_000 + number))
+    };
+    assert!((1..=room).all(|number| owes(&one, number).is_some()));
     let known = |machine: &Machine| (1..=room + 1).filter(|number| machine.find(id(*number)).is_some()).count() as u64;
     assert_eq!((known(&one), known(&other)), (room, room));
     // A turn held by a living process does not expire.
     let first = one.find(id(1)).expect("the key");
     let turn = first.take(gap(0), one.me, (now + 200_000_000, 1 << 40), |_| true);
     assert_eq!(turn, Some(MachineTurn::Taken));
-    assert!(other.find_or_insert(id(room + 1), now).is_some());
+    assert!(owes(&other, room + 1).is_some());
     assert_eq!(known(&one), room);
     assert!(one.find(id(1)).is_some() && one.find(id(2)).is_none());
-    assert_eq!(FIRST * ((1 << SEGMENTS) - 1), 1_015_808, "room for a million hosts");
+}
+
+/// Keys come and expire at random, as in a crawl for hours. A look-up ends at a slot that no key has had.
+#[test]
+fn no_debt_is_lost_while_others_expire_and_the_file_grows() {
+    let ((directory, one, other), zero) = (both(), 1_000_000_000);
+    let (mut owing, mut number) = (Vec::new(), 0);
+    for round in 0..200 {
+        let now = zero + round * 1_000_000;
+        for _ in 0..fastrand::u64(..200) {
+            let (machine, until) =
+                (if number % 2 == 0 { &one } else { &other }, now + fastrand::u64(1..60) * 1_000_000);
+            let id = machine.id(&format!("h{}.example#{number}us", number / 3));
+            number += 1;
+            let owes = |slot: KeySlot<'_>| slot.owe(LastStarts::default(), until);
+            assert!(machine.with_slot(id, now, owes).is_some());
+            owing.push((id, until));
+        }
+        owing.retain(|(_, until)| *until > now);
+        assert!(owing.iter().all(|(id, _)| one.find(*id).is_some() && other.find(*id).is_some()), "{round}");
+    }
+    assert!(length(&directory) > 400_000, "the file has grown");
+}
+
+/// Otherwise its words could be another key's before its first use.
+#[test]
+fn a_new_key_is_used_before_another_is_added() {
+    let (_directory, one, other) = both();
+    let used = one.with_slot(one.a(), 1, |_| other.with_slot(other.id("b"), 1, |_| ()));
+    assert_eq!(used, Some(None));
+    assert_eq!(one.with_slot(one.a(), 1, |_| other.with_slot(other.id("b"), 1, |_| ())), Some(Some(())), "a known key");
 }
 
 /// If buckets could be predicted, a site could choose names that share another host's bucket.
@@ -116,7 +195,7 @@ fn a_foreign_or_damaged_file_is_begun_anew_unless_another_process_uses_it() {
     let damages: [&dyn Fn(&File); 5] = [
         &|file| file.write_all_at(b"something else", 0).expect("our own file"),
         &|file| file.set_len(100).expect("our own file"),
-        &|file| file.set_len(1 << 20).expect("our own file"),
+        &|file| file.set_len(50_000).expect("our own file"),
         &|file| file.write_all_at(&[0xff; 8], 24).expect("our own file"),
         &|file| file.write_all_at(&[0; 8], 16).expect("our own file"),
     ];
@@ -142,7 +221,7 @@ fn nonsense_in_it_holds_nobody_up_for_more_than_a_gap() {
     one.starts(now, 1000);
     for (round, nonsense) in [0xff, 0x01, 0x80, 0x7f, 0x00].into_iter().enumerate() {
         let at = now + ms(10_000_000 * (round as u64 + 1));
-        writable(&directory).write_all_at(&vec![nonsense; 3 << 20], 0).expect("our own file");
+        writable(&directory).write_all_at(&vec![nonsense; length(&directory) as usize], 0).expect("our own file");
         for machine in [&one, &other] {
             let _ = machine.view(machine.a(), at);
             machine.reserve(machine.a(), gap(1000), at);
@@ -150,7 +229,7 @@ fn nonsense_in_it_holds_nobody_up_for_more_than_a_gap() {
             assert!(machine.due(at, 1000) <= ms(1020), "{nonsense}");
         }
         // The key's own words get nonsense, too.
-        let slot = one.find_or_insert(one.a(), micros(at)).expect("no key is being added");
+        let slot = one.slot(one.a());
         (0..super::super::slot::WORDS).for_each(|word| {
             slot.words[word].store(u64::from_le_bytes([nonsense; 8]), Ordering::Relaxed);
         });
@@ -184,7 +263,7 @@ fn what_is_cut_short_leaves_each_to_itself_until_all_have_seen_it_and_begin_anot
 fn what_is_removed_leaves_each_to_itself() {
     let ((directory, one, other), now) = (both(), Instant::now());
     one.starts(now, 3000);
-    std::fs::remove_file(directory.path().join(super::super::slots::FILE)).expect("our own file");
+    std::fs::remove_file(directory.path().join(FILE)).expect("our own file");
     let later = open(&directory);
     assert_eq!(later.takes(now, 3000), MachineTurn::Taken, "a new file");
     assert_eq!([&one, &other].map(Machine::is_shared), [true, true], "neither process has looked for the file");
@@ -212,6 +291,22 @@ fn after_a_boot_no_time_has_passed() {
     let one = open(&directory);
     let due = one.due(opened, 3000);
     assert!(due >= ms(59_980) && due <= ms(60_000) + opened.elapsed(), "the rest of the delay is kept: {due:?}");
+}
+
+#[test]
+fn after_a_boot_what_was_spent_is_still_spent() {
+    let (directory, day) = (place(), crate::policy::Period::Day);
+    let spend = |machine: &Machine| {
+        let spends = |slot: KeySlot<'_>| budgets::spend(slot, &Spend::of(day, 1, 10), at(10)).1;
+        machine.with_slot(key_id::of_budget(machine.key, "a"), 1, spends).expect("no key is being added")
+    };
+    let one = open(&directory);
+    one.starts(Instant::now(), 3000);
+    spend(&one);
+    drop(one);
+    writable(&directory).write_all_at(&[7; 8], 8).expect("our own file");
+    let spent = spend(&open(&directory));
+    assert_eq!((spent.requests, spent.bytes), (2, 20));
 }
 
 /// The file has no start from which the time of its last use could be derived.

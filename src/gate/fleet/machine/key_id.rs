@@ -1,0 +1,55 @@
+//! Ids of the keys in the shared file: a hash of the key's host, and in the last bits what the key is of that host.
+//!
+//! A bucket is chosen by the host. So all keys of a host are in one page, and a host's last start is found without the delay of its group.
+
+use crate::gate::store::digest;
+
+/// The id of a host's pace (`a.example`), of the pace of a group of its robots.txt (`a.example#500000us`), or of the right to fetch a file
+/// (`https://a.example`, `https://a.example/.well-known/tdmrep.json`). `key`: the file's secret.
+pub(super) fn id(key: u64, name: &str) -> u64 {
+    let (kind, place) = name.split_once("://").map_or((GROUP, name), |(_, place)| (RIGHT, place));
+    let host = place.split(['#', '/']).next().unwrap_or(place);
+    let rest = if host == name { 0 } else { hash(key, name) & REST & !KIND | kind };
+    hash(key, host) & !REST | rest
+}
+
+pub(super) fn of_budget(key: u64, name: &str) -> u64 {
+    hash(key, name) & !KIND | BUDGET
+}
+
+/// A hash that is none of the tags without a key.
+fn hash(key: u64, name: &str) -> u64 {
+    number(&[&key.to_le_bytes(), name.as_bytes()].concat()).max(REST + 1)
+}
+
+/// The key's bucket among so many, a power of two. Keys that share a bucket in one segment have different buckets in the next.
+#[inline]
+pub(super) fn bucket(id: u64, segment: usize, count: usize) -> usize {
+    (id / (REST + 1)).wrapping_mul(ODD).rotate_left(11 * segment as u32) as usize & (count - 1)
+}
+
+/// Whether the key `id` is a pace of the same host.
+pub(super) fn is_pace_beside(id: u64, other: u64) -> bool {
+    id | REST == other | REST && id & KIND <= GROUP
+}
+
+pub(super) fn is_budget(id: u64) -> bool {
+    id & KIND == BUDGET
+}
+
+/// A number of bytes that differ, except 0, which means no key.
+pub(super) fn number(bytes: &[u8]) -> u64 {
+    let (first, _) = digest(bytes).split_first_chunk().map(|(first, rest)| (*first, rest.len())).expect("16 bytes");
+    u64::from_le_bytes(first).max(1)
+}
+
+/// The bits that are not of the host.
+const REST: u64 = 0xffff;
+/// The bits that tell what a key is: 0, a host's pace, or one of these.
+const KIND: u64 = 3;
+/// The pace of a group, or of subresources.
+const GROUP: u64 = 1;
+const BUDGET: u64 = 2;
+const RIGHT: u64 = 3;
+/// Mixes the bits of a host, of which each segment uses others.
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,0 +1,34 @@
+//! A start of one of the machine's processes, and what a key's slot says of it.
+
+use crate::policy::pace::{LastStarts, Observed};
+use std::time::{Duration, Instant};
+
+/// A start of one of the machine's processes, and the gap that it has to keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::gate) struct MachineStart {
+    pub gap: Duration,
+    /// Whether this is the first fetch of a robots.txt. First fetches are not reserved, as requests keep no distance from them.
+    pub is_fetch: bool,
+    /// The reserved time, in the key's own time (`order`). `None`: not reserved.
+    pub own: Option<u64>,
+}
+
+/// Result of asking for a key's turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::gate) enum MachineTurn {
+    Taken,
+    NotBefore(Instant),
+    /// Another process has the turn.
+    Busy,
+}
+
+/// A key's state, by the starts of all processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::gate) struct MachineView {
+    pub starts: LastStarts,
+    /// The newest start that a process has reserved.
+    pub newest: Option<Instant>,
+    /// The end of the longest gap owed.
+    pub owed: Option<Instant>,
+    pub observed: Observed,
+}
