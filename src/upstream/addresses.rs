@@ -115,7 +115,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_families_take_turns() {
+    fn dialled_addresses_alternate_between_families() {
         let found = sockets(&[V6[0], V6[1], V6[2], V4[0], V4[1]]);
         assert_eq!(*to_dial(&found), sockets(&[V6[0], V4[0], V6[1], V4[1], V6[2]]));
         let found = sockets(&[V4[0], V6[0], V6[1]]);
@@ -124,7 +124,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn of_thousands_of_addresses_few_are_dialled_and_of_both_families() {
+    fn sixteen_of_thousands_of_addresses_are_dialled_from_both_families() {
         let of_v4 = (0..4000_u32).map(|number| IpAddr::from((0xC612_0000 + number).to_be_bytes()));
         let found: Vec<_> = of_v4.map(|address| SocketAddr::new(address, 80)).chain(sockets(&V6)).collect();
         let dialled = to_dial(&found);

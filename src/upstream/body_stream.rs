@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt;
 /// The body of an answer. If it is dropped early, its connection is closed.
 pub struct BodyStream {
     pub(super) carried: ReplyBody,
-    /// Whether the body ended with the connection, over TLS without close_notify.
+    /// Whether the body ended with the connection, which was TLS and ended without close_notify.
     pub(super) may_be_cut: bool,
 }
 
@@ -91,7 +91,7 @@ impl BodyStream {
         self.may_be_cut
     }
 
-    /// Reads and discards the rest of the body, up to `limit`, so that the connection can be kept.
+    /// Reads and discards the rest of the body, up to `limit` bytes, so that the connection can be kept.
     pub async fn discard(mut self, limit: usize) {
         let mut left = limit;
         while let Ok(Some(piece)) = self.chunk().await {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 /// What a request requires of its connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Want {
-    /// Only a new connection: a kept one has just turned out to be dead.
+    /// Whether to open a new connection, because a kept one has just turned out to be dead.
     pub fresh: bool,
     pub versions: Versions,
     /// The request cannot be repeated: a kept connection is checked once more right before use.
@@ -25,7 +25,7 @@ pub struct Want {
     /// The answer may be stored for others. Excludes connections that have carried a body: the origin may take an unread part
     /// of that body for a request, and answer it instead.
     pub shared: bool,
-    /// Over HTTP/2, a connection that no other request shares.
+    /// Whether no other request may share the connection over HTTP/2.
     pub alone: bool,
     /// The address to try first: that of the previous attempt.
     pub first: Option<SocketAddr>,

@@ -21,7 +21,7 @@ pub struct DialError {
 pub enum DialFault {
     Refused,
     Unroutable,
-    /// Also: the upstream proxy timed out.
+    /// Connecting took too long, or the upstream proxy reports a timeout.
     TimedOut,
     /// The connection was closed, reset or truncated.
     Ended,
@@ -162,7 +162,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_certificate_that_is_not_valid_yet_raises_the_question_of_the_clock() {
+    fn certificate_not_yet_valid_suggests_a_slow_clock() {
         let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         let not_yet = || rustls::CertificateError::NotValidYetContext { time: at(10), not_before: at(20) };
         let expired = rustls::CertificateError::ExpiredContext { time: at(20), not_after: at(10) };

@@ -136,14 +136,14 @@ impl Endpoint {
         self.http2.idle_since(into);
     }
 
-    /// Whether the pool has to list this endpoint: true for the first caller only. Call it after the connection is here.
+    /// Whether the pool has to list this endpoint: true for the first caller only. Call it after the connection was added.
     pub fn is_new(&self) -> bool {
         !self.is_known.load(Relaxed) && !self.is_known.swap(true, Relaxed)
     }
 
-    /// Whether the pool keeps this endpoint in its list. If not, the next connection lists it again.
+    /// Whether the pool keeps this endpoint in its list. If not, the next idle connection lists it again.
     pub fn stays_known(&self) -> bool {
-        // Stored before the look, so that whoever adds a connection behind it sees it: both take the lock of the connections.
+        // Cleared before the check: whoever adds a connection after the check lists the endpoint again, as both take the same lock.
         self.is_known.store(false, Relaxed);
         let is_empty = self.idle.iter().all(|shard| shard.lock().is_empty()) && self.http2.is_empty();
         !is_empty && self.is_new()
@@ -195,7 +195,7 @@ async fn is_quiet_by_now(stream: &mut Stream) -> bool {
     is_quiet(stream).await
 }
 
-/// The number of this thread, in the order of first calls.
+/// This thread's number, assigned at its first call.
 fn shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! { static OWN: usize = NEXT.fetch_add(1, Relaxed) }
@@ -213,7 +213,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     #[tokio::test]
-    async fn there_is_room_for_those_that_are_idle_and_no_more() {
+    async fn endpoint_allocates_room_only_for_its_idle_connections() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let endpoint = Endpoint::new(Arc::default());
@@ -227,7 +227,7 @@ mod tests {
 
     /// The other end has closed the connection, but the runtime has not had a chance to notice.
     #[tokio::test]
-    async fn a_connection_that_has_just_been_closed_is_not_taken_for_what_can_be_sent_once() {
+    async fn just_closed_connection_is_not_used_for_a_request_that_cannot_be_repeated() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let endpoint = Endpoint::new(Arc::default());

@@ -1,5 +1,5 @@
 //! Flood limit for HTTP/2 frames without content (RFC 9113 §10.5): SETTINGS, PING, WINDOW_UPDATE, PRIORITY, HEADERS. Reading
-//! a frame costs as much as sending it, so a peer may send only as many as our frames give it reason to.
+//! a frame costs as much as sending it, so a peer may send only as many as our own frames justify.
 
 use tokio::time::Instant;
 
@@ -104,7 +104,7 @@ impl FrameScan {
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
-/// Number of frames that need no reason.
+/// Number of frames that a peer may send without a reason.
 const AT_ONCE: u64 = 1000;
 /// Number of frames by which `AT_ONCE` is replenished each second.
 const EACH_SECOND: u64 = 10;
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn frames_that_carry_nothing_are_bounded_and_content_is_not() {
+    async fn frames_without_content_are_limited_and_content_is_not() {
         for (kind, length) in
             [(DATA, 0), (HEADERS, 1), (2, 5), (4, 6), (PING, 8), (WINDOW_UPDATE, 4), (9, 0), (0xbe, 9)]
         {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn bytes_may_be_cut_anywhere() {
+    async fn frame_headers_are_found_however_the_bytes_are_split() {
         let bytes = [PREFACE, &frame(4, 6), &frame(PING, 8), &frame(DATA, 3), &frame(HEADERS, 300)].concat();
         for cut in 1..bytes.len() {
             let (mut scan, mut seen) = (FrameScan::default(), Vec::new());
@@ -155,7 +155,7 @@ mod tests {
 
     /// Acknowledgements earn nothing: otherwise a flood of pings would pay for itself.
     #[tokio::test(start_paused = true)]
-    async fn what_the_peer_is_sent_gives_it_reason_to_answer() {
+    async fn sent_heads_and_data_allow_more_frames_but_sent_pings_do_not() {
         let mut balance = FrameBalance::of_origin();
         for _ in 0..10_000 {
             balance.written(&frame(DATA, 16 << 10));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_may_give_up_each_of_its_requests() {
+    async fn client_may_reset_each_of_its_requests() {
         let mut balance = FrameBalance::of_client();
         let given_up = [frame(HEADERS, 10), frame(3, 4)].concat();
         assert_eq!(taken(&mut balance, &given_up), 1_000_000);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_few_a_second_are_no_flood() {
+    async fn ten_frames_a_second_are_not_a_flood() {
         let mut balance = FrameBalance::of_origin();
         for _ in 0..10_000 {
             assert!((0..10).all(|_| balance.read(&frame(PING, 8)).is_some()));

@@ -1,5 +1,5 @@
-//! Connects to where a request can be sent: TCP, opened by pingora, the upstream proxy if there is one, and TLS for exactly the
-//! requested name.
+//! Opens connections to which requests can be written: TCP, by pingora; then the upstream proxy, if there is one; then TLS for
+//! exactly the requested name.
 
 use super::dial_error::{DialError, DialFault};
 use super::race::race;
@@ -50,7 +50,7 @@ impl Route {
         self.dial(true, false, first).await
     }
 
-    /// Opens a connection without TLS of ours, for a tunnel. `via`: the lines of Via in the client's CONNECT.
+    /// Opens a connection without adding TLS, for a tunnel. `via`: the lines of Via in the client's CONNECT.
     pub async fn tunnel(
         &self,
         via: Option<&str>,
@@ -59,7 +59,7 @@ impl Route {
         Hop { way: &self.0, connect: true, via, tls: None }.open(first).await
     }
 
-    /// Connects to where a request can be sent, TLS included. `connect`: through an upstream proxy, with a tunnel.
+    /// Opens a connection to which a request can be written, TLS included. `connect`: as in [`Hop`].
     pub(super) async fn dial(
         &self,
         connect: bool,
@@ -272,7 +272,7 @@ async fn encrypt(stream: Stream, tls: &Arc<ClientConfig>, name: ServerName<'stat
     Ok(Stream::Tls(Box::new(TlsConnector::from(tls.clone()).connect(name, stream).await?)))
 }
 
-/// Detects a vanished peer.
+/// TCP keepalive, which detects a vanished peer.
 const KEEPALIVE: TcpKeepalive = TcpKeepalive {
     idle: Duration::from_secs(60),
     interval: Duration::from_secs(10),
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_the_system_says_of_a_connection_is_what_is_reported() {
+    async fn refused_connection_is_reported_as_the_systems_error() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         assert!(tcp(address).await.is_ok());

@@ -75,7 +75,7 @@ pub struct Upstream {
     noting: Mutex<()>,
 }
 
-/// The route of a connection's last request, which usually serves the next request, too.
+/// The route of a client connection's last request, which usually serves the next request, too.
 #[derive(Default, Clone)]
 pub struct LastRoute(Option<(Instant, Route)>);
 
@@ -107,7 +107,7 @@ pub struct UpstreamFigures {
 pub struct Prepared(OriginSettings);
 
 impl Upstream {
-    /// Creates it with the first settings. `listeners`: where this proxy listens.
+    /// Prepares to reach origins with the first settings. `listeners`: where this proxy listens.
     ///
     /// # Errors
     /// A client certificate or a signing key cannot be read.
@@ -146,7 +146,7 @@ impl Upstream {
         UpstreamFigures { idle: dialler.pool.idle(), opened, failed, handshakes, failed_handshakes, found, not_found }
     }
 
-    /// Closes the oldest idle connections if no descriptor is left. Returns how many.
+    /// Closes the oldest idle connections, for when no descriptor is left. Returns how many.
     pub fn close_idle(&self) -> usize {
         self.reach.load().dialler.close_idle()
     }

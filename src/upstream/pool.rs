@@ -127,7 +127,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     #[tokio::test]
-    async fn only_endpoints_with_an_idle_connection_are_looked_at() {
+    async fn pool_lists_only_endpoints_with_an_idle_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let limits = LimitSettings { max_idle_connections: 8, ..Settings::default().limits };

@@ -81,7 +81,7 @@ mod tests {
     use tokio::time::Instant;
 
     #[tokio::test]
-    async fn a_client_of_many_hosts_remembers_those_alone_where_it_has_a_connection() {
+    async fn client_connection_remembers_only_endpoints_with_a_reserved_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let private = PrivateConnections::default();

@@ -95,8 +95,9 @@ where
     }
 }
 
-/// RFC 8305 §5: the recommended delay.
+/// Time after which the next attempt starts, as recommended by RFC 8305 §5.
 const STAGGER: Duration = Duration::from_millis(250);
+/// Time for which a failed address is tried last.
 const KEEP: Duration = Duration::from_secs(60);
 const REMEMBERED: usize = 4_096;
 
@@ -111,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn the_wanted_address_comes_first() {
+    fn preferred_address_is_tried_first() {
         let addresses = sockets(&[V6[0], V4[0], V6[1], V4[1]]);
         let ordered = FailedAddresses::default().order(&addresses, Some(addresses[3]));
         assert_eq!(ordered, sockets(&[V4[1], V6[0], V4[0], V6[1]]));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failed_address_comes_last_for_a_minute() {
+    async fn failed_address_is_tried_last_for_a_minute() {
         let failed = FailedAddresses::default();
         let addresses = sockets(&[V4[0], V4[1]]);
         failed.note(addresses[0]);
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_does_not_answer_costs_a_moment_and_only_once() {
+    async fn silent_address_delays_only_the_first_connection() {
         let failed = FailedAddresses::default();
         let addresses = sockets(&[V6[0], V4[0]]);
         let dial = |address: SocketAddr| async move {
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_was_begun_after_the_first_to_answer_is_not_at_fault() {
+    async fn later_attempt_still_running_does_not_count_as_failed() {
         let failed = FailedAddresses::default();
         let addresses = sockets(&[V6[0], V4[0]]);
         let dial = |address: SocketAddr| async move {
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_starts_the_next_at_once_and_the_preferred_ones_is_reported() {
+    async fn failure_starts_the_next_attempt_and_the_preferred_addresss_error_is_reported() {
         let failed = FailedAddresses::default();
         let addresses = sockets(&V4);
         let began = Instant::now();
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_limit_of_ours_is_no_fault_of_an_address() {
+    async fn own_limit_does_not_mark_the_address_as_failed() {
         let failed = FailedAddresses::default();
         let addresses = sockets(&V4);
         let dial = |_| async { Err::<(), _>(DialError::new(DialFault::OwnLimit, "too many open files")) };

@@ -1,4 +1,4 @@
-//! Reaching origins, by settings and addresses.
+//! Which routes to origins are found, depending on settings and addresses.
 
 use super::*;
 use crate::policy::Scheme;
@@ -26,7 +26,7 @@ async fn reached(upstream: &Upstream, addresses: &[&str]) -> Result<Vec<String>,
 
 /// A name may be public at first, and loopback the next time: each answer is screened, and only screened addresses are dialled.
 #[tokio::test]
-async fn a_name_that_changes_its_address_is_screened_again() {
+async fn changed_address_of_a_name_is_screened_again() {
     let upstream = upstream("");
     assert_eq!(reached(&upstream, &[PUBLIC]).await.unwrap(), ["198.41.0.4:443"]);
     for private in ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"] {
@@ -37,7 +37,7 @@ async fn a_name_that_changes_its_address_is_screened_again() {
 
 /// A request that is forbidden both before and after a reload must not pass during it.
 #[tokio::test]
-async fn routes_are_for_requests_under_the_settings_that_they_were_made_of() {
+async fn route_is_refused_to_a_request_with_other_settings() {
     let upstream = upstream("");
     let authority = Authority::new(Scheme::Https, PUBLIC, None).unwrap();
     let (mut last, now) = (LastRoute::default(), Instant::now());
@@ -54,7 +54,7 @@ async fn routes_are_for_requests_under_the_settings_that_they_were_made_of() {
 
 /// Requests that arrive together must get the same endpoint, so that they can share connections.
 #[tokio::test]
-async fn requests_that_reach_a_place_at_once_share_its_connections() {
+async fn concurrent_requests_get_the_same_endpoint() {
     let upstream = Arc::new(upstream("egress: { ports: ['1-65535'] }"));
     let together = Arc::new(std::sync::Barrier::new(2));
     for port in 1..=2000 {
@@ -75,7 +75,7 @@ async fn requests_that_reach_a_place_at_once_share_its_connections() {
 }
 
 #[tokio::test]
-async fn of_several_addresses_only_the_open_ones_are_dialled() {
+async fn only_allowed_addresses_of_a_name_are_dialled() {
     let upstream = upstream("");
     let mixed = ["10.0.0.1", PUBLIC, "::1", "169.254.169.254"];
     assert_eq!(reached(&upstream, &mixed).await.unwrap(), ["198.41.0.4:443"]);
@@ -83,7 +83,7 @@ async fn of_several_addresses_only_the_open_ones_are_dialled() {
 
 /// Without the limit, the owner of a name could make one request connect to any number of addresses.
 #[tokio::test]
-async fn of_many_addresses_sixteen_are_dialled_and_all_are_screened() {
+async fn sixteen_addresses_are_dialled_but_all_are_screened() {
     let upstream = upstream("");
     let many: Vec<_> = (0..200).map(|last| format!("198.41.0.{last}")).collect();
     let many: Vec<_> = many.iter().map(String::as_str).collect();
@@ -99,7 +99,7 @@ async fn of_many_addresses_sixteen_are_dialled_and_all_are_screened() {
 }
 
 #[tokio::test]
-async fn an_address_of_our_own_closes_the_name() {
+async fn name_with_one_of_our_own_addresses_is_denied() {
     let upstream = upstream("egress: { allow: [127.0.0.0/8], ports: [80] }");
     upstream.resolver.remember("rebind.example", &[PUBLIC.parse().unwrap(), "127.0.0.1".parse().unwrap()]);
     let authority = Authority::new(Scheme::Http, "rebind.example", None).unwrap();
@@ -109,7 +109,7 @@ async fn an_address_of_our_own_closes_the_name() {
 
 /// A client that requests so many other names that this name is not looked up must not get past the guard.
 #[tokio::test]
-async fn behind_an_upstream_proxy_a_name_passes_if_it_is_not_known_here_but_not_if_nobody_has_looked() {
+async fn upstream_proxy_gets_names_that_do_not_resolve_but_not_names_never_looked_up() {
     let (name, why) = (Arc::<str>::from("rebind.example"), Arc::<str>::from("x"));
     let authority = Authority::new(Scheme::Https, "rebind.example", None).unwrap();
     for (failure, passes) in [
@@ -126,7 +126,7 @@ async fn behind_an_upstream_proxy_a_name_passes_if_it_is_not_known_here_but_not_
 
 /// If pace is kept by address, it is kept for the connection's address, not for a former address of the name.
 #[tokio::test]
-async fn by_addresses_a_connection_that_was_kept_serves_its_own_alone() {
+async fn pace_by_address_reuses_only_connections_to_the_same_address() {
     let one = tokio::net::TcpListener::bind("127.0.0.2:0").await.unwrap();
     let port = one.local_addr().unwrap().port();
     let Ok(_other) = tokio::net::TcpListener::bind(("127.0.0.3", port)).await else {
@@ -149,7 +149,7 @@ async fn by_addresses_a_connection_that_was_kept_serves_its_own_alone() {
 }
 
 #[tokio::test]
-async fn terms_of_tls_go_with_the_settings_that_have_them() {
+async fn tls_terms_are_dropped_with_the_settings_that_use_them() {
     let upstream = upstream("");
     let pin = |number: u8| base64::Engine::encode(&base64::prelude::BASE64_STANDARD, [number; 32]);
     let mut held = None;

@@ -144,7 +144,7 @@ fn read(pair: &CertificatePair) -> Result<ShownIdentity, UnusableFile> {
     Ok(ShownIdentity { chain, key })
 }
 
-/// TLS sessions to resume: of 4,096 hosts, as rustls counts eight for each.
+/// Number of TLS sessions kept for resumption: of 4,096 hosts, as rustls counts eight for each.
 const SESSIONS: usize = 8 * 4096;
 const HINT: &str = "correct `client_certificate` in `hosts`: `certificate` with its chain and `key` are PEM files";
 
@@ -252,7 +252,7 @@ mod tests {
 
     /// OpenSSL does not get the chain, because it would refuse it as well.
     #[test]
-    fn a_chain_of_more_than_16_kib_is_refused_before_it_is_verified() {
+    fn certificate_chain_over_16_kib_is_refused_before_verification() {
         let (trusted, issuer) = root("root");
         let mut store = RootCertStore::empty();
         store.add(trusted).unwrap();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_of_certificates_is_not_tried_in_every_order() {
+    fn only_the_first_intermediates_of_an_origin_are_tried() {
         let (trusted, issuer) = root("root");
         let mut store = RootCertStore::empty();
         store.add(trusted).unwrap();

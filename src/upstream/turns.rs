@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::task::{Context, Poll, Waker};
 
-/// Counts the polls (turns) of a connection's task, and what they have written.
+/// Counts the polls (turns) of a connection's task, and tells after which turn everything was written.
 #[derive(Debug, Default, Clone)]
 pub struct TaskTurns(Arc<TurnCounts>);
 
@@ -35,7 +35,7 @@ pub struct HandedOver {
 }
 
 impl TaskTurns {
-    /// Counts the turns of `task`.
+    /// Runs `task` and counts its turns.
     pub async fn of<F: Future>(self, task: F) -> F::Output {
         let _over = TurnsEnd(&self);
         let mut task = pin!(task);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_has_left_when_the_connections_task_has_written_it() {
+    fn head_counts_as_written_only_once_the_connections_task_has_written_it() {
         for takes in [true, false] {
             let turns = TaskTurns::default();
             let mut io = Gathered::new(Narrow(takes), turns.clone());
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_under_way_may_have_missed_it_and_another_is_asked_for() {
+    fn data_handed_over_during_a_turn_causes_another_turn() {
         let (turns, woken, handed) = (TaskTurns::default(), Arc::new(Woken::default()), OnceLock::new());
         let mut task = pin!(turns.clone().of(poll_fn(|_| {
             handed.get_or_init(|| turns.handed_over());
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_connection_that_is_over() {
+    fn wait_ends_with_the_connections_task() {
         let turns = TaskTurns::default();
         let handed = turns.handed_over();
         assert!(turns.clone().of(async {}).now_or_never().is_some());

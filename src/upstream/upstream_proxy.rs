@@ -146,11 +146,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_whole_authority_and_the_credentials_are_sent() {
+    async fn connect_sends_host_port_and_credentials() {
         let (request, connected, rest) =
             asked("http://u%40x:p%3Aw@p.example:3128", b"HTTP/1.1 200 OK\r\n\r\nafter").await;
         assert!(connected.is_ok());
-        assert_eq!(rest, b"after", "what follows is the origin's");
+        assert_eq!(rest, b"after", "bytes after the answer are the origin's");
         let credentials = BASE64_STANDARD.encode("u@x:p:w");
         assert_eq!(
             request,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_answer_has_its_kind_and_names_the_parent_alone() {
+    async fn connect_errors_have_a_kind_and_hide_the_credentials() {
         for (answer, kind) in [
             ("HTTP/1.1 407 Who\r\nProxy-Authenticate: Basic\r\n\r\n", DialFault::Credentials),
             ("HTTP/1.1 403 No\r\n\r\n", DialFault::Declined),
@@ -221,13 +221,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_interim_answer_is_passed_over() {
+    async fn interim_answer_to_connect_is_skipped() {
         let (_, connected, _) = asked("http://p.example", b"HTTP/1.1 103 Early\r\n\r\nHTTP/1.0 200 OK\r\n\r\n").await;
         assert!(connected.is_ok());
     }
 
     #[tokio::test]
-    async fn so_many_interim_answers_are_passed_over_and_no_more() {
+    async fn connect_fails_after_more_than_32_interim_answers() {
         for (count, expected) in [(32, None), (33, Some(DialFault::Malformed))] {
             let answer = "HTTP/1.1 103 Early\r\n\r\n".repeat(count) + "HTTP/1.1 200 OK\r\n\r\n";
             let (_, connected, _) = asked("http://p.example", answer.as_bytes()).await;
@@ -237,7 +237,7 @@ mod tests {
 
     /// A system call for each byte of an answer would be hundreds of calls for each connection.
     #[tokio::test]
-    async fn an_answer_is_read_in_as_many_pieces_as_it_comes_in() {
+    async fn connect_answer_that_arrives_at_once_is_read_at_once() {
         let answer = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\nafter", "x".repeat(400));
         let mut reads = Reads { answer: answer.into_bytes(), count: 0 };
         let authority = Authority::from_url("https://a.example").unwrap();

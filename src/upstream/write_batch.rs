@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connection whose writes wait for the next turn of its task.
+/// A connection whose writes wait for the next turn (poll) of its task.
 pub struct Gathered<T> {
     io: T,
     turns: TaskTurns,
@@ -24,24 +24,24 @@ pub struct Gathered<T> {
     balance: FrameBalance,
     /// The state of a connection to an origin; `None`: to a client.
     vitals: Option<Arc<Vitals>>,
-    /// The last turn in which something was read, and the frames read in it.
+    /// The last turn in which something was read, and the number of frames read in it.
     reads: (u64, u32),
 }
 
 impl<T: AsyncWrite + Unpin> Gathered<T> {
-    /// `turns`: of the task that drives the connection.
+    /// Batches the writes to `io`. `turns`: the count of turns of the task that drives the connection.
     pub fn new(io: T, turns: TaskTurns) -> Self {
         let (waiting, balance) = (Vec::new(), FrameBalance::of_origin());
         Gathered { io, turns, waiting, sent: 0, since: 0, is_heard: false, balance, vitals: None, reads: (0, 0) }
     }
 
-    /// For a connection to an origin. Notes reads in `vitals`.
+    /// Like [`new`](Self::new), for a connection to an origin. Notes reads in `vitals`.
     pub(super) fn to_origin(io: T, vitals: Arc<Vitals>) -> Self {
         let turns = vitals.turns.clone();
         Gathered { vitals: Some(vitals), ..Self::new(io, turns) }
     }
 
-    /// For a connection to a client, which sends requests.
+    /// Like [`new`](Self::new), for a connection to a client, which sends requests.
     pub fn to_client(io: T, turns: TaskTurns) -> Self {
         Gathered { balance: FrameBalance::of_client(), ..Self::new(io, turns) }
     }
@@ -152,7 +152,7 @@ mod tests {
     use std::pin::pin;
     use std::task::Waker;
 
-    /// The number of bytes of each write, and the end.
+    /// A stream that records the length of each write, and the shutdown.
     #[derive(Default)]
     struct Seen {
         writes: Vec<usize>,
@@ -217,25 +217,25 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_one_turn_leave_together_in_the_next() {
+    fn frames_of_one_turn_are_written_together_in_the_next() {
         let mut driven = Driven::new();
         (0..10).for_each(|_| driven.frame(1000));
         assert!(driven.io.io.writes.is_empty());
         driven.next_turn();
         driven.frame(1000);
         assert_eq!(driven.io.io.writes, [11_000]);
-        assert_eq!(driven.io.waiting.capacity(), 0, "nothing is held while nothing waits");
+        assert_eq!(driven.io.waiting.capacity(), 0, "the buffer is freed while nothing waits");
     }
 
     #[test]
-    fn more_than_there_is_room_for_leaves_at_once() {
+    fn full_buffer_is_written_at_once() {
         let mut driven = Driven::new();
         (0..3).for_each(|_| driven.frame(ROOM / 2));
         assert_eq!(driven.io.io.writes, [ROOM]);
     }
 
     #[test]
-    fn before_the_other_side_has_spoken_nothing_waits() {
+    fn writes_do_not_wait_before_the_peer_has_sent_anything() {
         let turns = TaskTurns::default();
         let mut driven = Driven { io: Gathered::new(Seen::default(), turns.clone()), turns };
         driven.frame(100);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_leaves_before_the_end() {
+    fn waiting_bytes_are_written_before_shutdown() {
         let mut driven = Driven::new();
         driven.frame(100);
         let shut = Pin::new(&mut driven.io).poll_shutdown(&mut Context::from_waker(Waker::noop()));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_task_that_has_written_is_woken_for_it() {
+    async fn task_is_woken_to_write_waiting_bytes() {
         let turns = TaskTurns::default();
         let (near, mut far) = tokio::io::duplex(64);
         let task = async {

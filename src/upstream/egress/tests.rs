@@ -21,7 +21,7 @@ fn range_of(guard: &Guard, address: &str) -> Option<&'static str> {
 }
 
 #[test]
-fn every_special_range_is_denied_from_its_first_address_to_its_last() {
+fn special_ranges_are_denied_from_first_to_last_address() {
     // The rows of the registries: name, first and last address, and the neighbours if those are public.
     for (name, first, last, before, after) in [
         ("This host on this network", "0.0.0.0", "0.0.0.0", None, None),
@@ -136,14 +136,14 @@ fn every_range_of_the_tables_is_tested() {
 }
 
 #[test]
-fn public_addresses_are_open() {
+fn public_addresses_are_allowed() {
     for address in ["1.1.1.1", "8.8.8.8", "93.184.215.14", "223.255.255.255", "2606:4700::1111", "2a00:1450::1"] {
         assert_eq!(Guard::default().screen_address(ip(address)), Ok(()), "{address}");
     }
 }
 
 #[test]
-fn an_address_within_an_address_is_judged() {
+fn embedded_ipv4_address_is_screened() {
     for (outer, inner, range) in [
         ("::127.0.0.1", "127.0.0.1", "Loopback"),
         ("::ffff:127.0.0.1", "127.0.0.1", "Loopback"),
@@ -172,7 +172,7 @@ fn an_address_within_an_address_is_judged() {
 }
 
 #[test]
-fn a_translated_public_address_is_open() {
+fn embedded_public_address_is_allowed() {
     for address in [
         "64:ff9b::8.8.8.8",
         "64:ff9b:1::8.8.8.8",
@@ -185,7 +185,7 @@ fn a_translated_public_address_is_open() {
 }
 
 #[test]
-fn the_operator_opens_ranges() {
+fn egress_allow_permits_special_ranges() {
     let guard = Guard { allow: nets(["127.0.0.0/8", "10.1.0.0/16", "fd00::/8"]), ..Guard::default() };
     for open in ["127.0.0.1", "10.1.2.3", "fd00::1", "64:ff9b::10.1.2.3"] {
         assert_eq!(guard.screen_address(ip(open)), Ok(()), "{open}");
@@ -201,7 +201,7 @@ fn the_operator_opens_ranges() {
 }
 
 #[test]
-fn the_operator_closes_ranges_whatever_is_open() {
+fn egress_deny_overrides_egress_allow() {
     let guard = Guard { allow: nets(["10.0.0.0/8"]), deny: nets(["10.0.0.0/16", "8.8.8.0/24"]), ..Guard::default() };
     for closed in ["10.0.0.1", "8.8.8.8", "64:ff9b::8.8.8.8"] {
         assert!(matches!(guard.screen_address(ip(closed)), Err(Denied::Listed { .. })), "{closed}");
@@ -214,7 +214,7 @@ fn the_operator_closes_ranges_whatever_is_open() {
 }
 
 #[test]
-fn ports_other_than_those_of_the_web_are_closed() {
+fn only_ports_80_and_443_are_allowed_by_default() {
     let guard = Guard::default();
     assert_eq!((guard.screen_port(80), guard.screen_port(443)), (Ok(()), Ok(())));
     for port in [0, 22, 25, 81, 8080, u16::MAX] {
@@ -226,7 +226,7 @@ fn ports_other_than_those_of_the_web_are_closed() {
 }
 
 #[test]
-fn hosts_are_closed_by_name() {
+fn hosts_are_denied_by_name_pattern() {
     let guard = Guard { deny_hosts: vec!["*.internal.example".parse().unwrap()], ..Guard::default() };
     let screen = |host: &str| guard.screen_host(&Host::parse(host).unwrap(), 443);
     assert_eq!(screen("www.example"), Ok(()));
@@ -237,7 +237,7 @@ fn hosts_are_closed_by_name() {
 }
 
 #[test]
-fn a_literal_is_screened_without_resolving() {
+fn address_literal_is_screened_without_resolving() {
     let screen = |host: &str| Guard::default().screen_host(&Host::parse(host).unwrap(), 80);
     for hidden in ["127.1", "0x7f.1", "2130706433", "0177.0.0.1", "[::ffff:7f00:1]", "[::1]", "0"] {
         assert!(matches!(screen(hidden), Err(Denied::Special { .. })), "{hidden}");
@@ -246,7 +246,7 @@ fn a_literal_is_screened_without_resolving() {
 }
 
 #[test]
-fn our_own_listeners_are_a_loop_even_where_loopback_is_open() {
+fn own_listeners_are_refused_as_a_loop_even_if_loopback_is_allowed() {
     let guard = Guard {
         allow: nets(["0.0.0.0/0", "::/0"]),
         ports: vec![1..=65535],
@@ -273,7 +273,7 @@ fn our_own_listeners_are_a_loop_even_where_loopback_is_open() {
 }
 
 #[test]
-fn a_name_on_our_port_is_for_its_address_to_decide() {
+fn name_with_our_port_is_screened_by_its_address() {
     let guard = Guard { listeners: vec!["127.0.0.1:3128".parse().unwrap()], ..Guard::default() };
     let name = Host::parse("rebound.example").unwrap();
     assert_eq!(guard.screen_host(&name, 3128), Ok(()));
@@ -285,7 +285,7 @@ fn a_name_on_our_port_is_for_its_address_to_decide() {
 }
 
 #[test]
-fn a_denial_names_range_and_document() {
+fn denial_names_the_range_and_its_document() {
     let sentence = |address: &str| Guard::default().screen_address(ip(address)).unwrap_err().to_string();
     assert_eq!(sentence("10.0.0.1"), "blocked by egress: 10.0.0.1 is Private-Use (RFC 1918)");
     assert_eq!(

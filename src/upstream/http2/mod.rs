@@ -170,7 +170,7 @@ impl EndpointConnections {
 }
 
 impl Http2Connection {
-    /// Starts HTTP/2 on a connection and shares it with the endpoint's other requests, unless its first is to be `alone`.
+    /// Starts HTTP/2 on a connection and shares it with the endpoint's other requests, unless its first request is to be `alone`.
     pub async fn open(
         stream: Stream,
         address: SocketAddr,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// State that the connection's requests share with its carrier.
+/// State that the connection's requests share with its task (`carrier`).
 pub(in crate::upstream) struct Vitals {
     streams: AtomicUsize,
     /// Whether the body of one stream's request is in flight.
@@ -19,7 +19,7 @@ pub(in crate::upstream) struct Vitals {
     pub is_over: AtomicBool,
     /// Wakes the requests that wait for the settings.
     pub known: Notify,
-    /// Wakes the carrier: the first stream began, the last one ended, or another window size fits.
+    /// Wakes the connection's task: the first stream began, the last one ended, or another window size fits.
     pub turned: Notify,
     /// Bytes received since a stream began or ended.
     come: AtomicU64,
@@ -74,7 +74,7 @@ impl Vitals {
         self.streams.compare_exchange(1, EXCLUSIVE | 1, Relaxed, Relaxed).is_ok()
     }
 
-    /// Whether the reader of the only stream keeps up with its window.
+    /// Whether the reader of the only stream empties its window fast enough for a larger one.
     pub fn keeps_up(&self) -> bool {
         self.come.load(Relaxed) >= KEPT_UP
     }
@@ -135,7 +135,7 @@ impl Drop for Vitals {
 pub(super) const WINDOW: u32 = 256 * 1024;
 /// Bytes after which the reader of a lone stream has proved to keep up: four windows, each emptied.
 const KEPT_UP: u64 = 4 * WINDOW as u64;
-/// Bytes that may still arrive for cancelled streams: more than any one window.
+/// Bytes that may still arrive for cancelled streams: more than the largest window of one stream.
 const UNWANTED: u64 = 8 * 1024 * 1024;
 /// Flag in the number of streams: no other stream may begin.
 const EXCLUSIVE: usize = 1 << (usize::BITS - 1);

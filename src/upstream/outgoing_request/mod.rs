@@ -28,13 +28,13 @@ pub struct Outgoing<'a> {
     pub user_agent: Option<&'a str>,
     /// The protocol to upgrade to: HTTP/1.1 only.
     pub upgrade: Option<&'a [u8]>,
-    /// The signature requested by the origin's answer to the first attempt.
+    /// The signature that the origin's answer to the first attempt requests.
     pub asked: Option<&'a SignatureRequest>,
     /// Conditions that the cache adds to those of the client.
     pub conditions: &'a [(&'static str, Vec<u8>)],
 }
 
-/// The fields of a request, by their source.
+/// The received fields of a request, or the fields of our own request.
 #[derive(Clone, Copy)]
 pub enum OutgoingFields<'a> {
     Http1(&'a RequestHead<'a>),
@@ -271,7 +271,7 @@ fn is_passed(field: &Field<'_>, ends_here: bool) -> bool {
     }
 }
 
-/// A line of Via (RFC 9110 §7.6.3). `name` must be short.
+/// A line of Via (RFC 9110 §7.6.3). `name` has at most 60 bytes.
 fn via<'a>(received: Version, name: &str, line: &'a mut [u8; 64]) -> &'a [u8] {
     let version: &[u8] = match received {
         Version::HTTP_10 => b"1.0 ",

@@ -1,4 +1,4 @@
-//! Requests as they leave, byte for byte, in either version.
+//! Outgoing requests, byte for byte, in both versions of HTTP.
 
 use super::*;
 use crate::http1::{FieldRoom, read_request};
@@ -52,7 +52,7 @@ fn own<'a>(method: &'a str, target: &'a str, fields: &'a [(&'a str, &'a [u8])]) 
 }
 
 #[tokio::test]
-async fn what_ends_with_the_client_s_hop_ends_here() {
+async fn hop_by_hop_fields_are_removed() {
     let request = "POST http://a.example/x?y HTTP/1.0\r\nhost: A.example:80\r\nConnection: x-mine, close, Via, TE\r\n\
         Keep-Alive: 5\r\nProxy-Connection: keep-alive\r\nProxy-Authorization: Basic eA==\r\nTE: trailers\r\n\
         X-Mine: 1\r\nX-Its: 2\r\nVia: 1.0 before\r\nUpgrade: h2c\r\nTrailer: X-Sum\r\nContent-Length: 05\r\n\r\n";
@@ -64,7 +64,7 @@ async fn what_ends_with_the_client_s_hop_ends_here() {
 }
 
 #[tokio::test]
-async fn so_do_cookies_however_many_and_a_client_s_signature() {
+async fn cookies_and_signature_named_by_connection_are_removed() {
     let request = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: cookie, signature\r\nCookie: a=1\r\nCookie: b=2\r\n\
         Signature: x\r\n\r\n";
     let out = written("", "http://a.example", request).await;
@@ -72,11 +72,11 @@ async fn so_do_cookies_however_many_and_a_client_s_signature() {
     let mut room = FieldRoom::new();
     let head = read_request(request.as_bytes(), &mut 0, 65_536, &mut room).unwrap().unwrap();
     let outgoing = Outgoing { fields: OutgoingFields::Http1(&head), ..own("GET", "/", &[]) };
-    assert!(!outgoing.is_signed(), "it is to be signed by us");
+    assert!(!outgoing.is_signed(), "the request gets our signature");
 }
 
 #[tokio::test]
-async fn targets_go_on_byte_for_byte() {
+async fn target_is_forwarded_byte_for_byte() {
     for (sent, goes_on) in [
         ("GET /%7e/..//`{}|^[]<>\"?a=`b", "GET /%7e/..//`{}|^[]<>\"?a=`b"),
         ("GET http://a.example", "GET /"),
@@ -91,7 +91,7 @@ async fn targets_go_on_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_parent_is_told_the_whole_url_and_who_asks() {
+async fn upstream_proxy_gets_the_whole_url_and_credentials() {
     let settings = "egress: { upstream_proxy: 'http://u:p@192.0.2.1:3128', ports: [80, 443, 8080] }";
     let request = "GET http://a.example:8080/x HTTP/1.1\r\nHost: a.example:8080\r\n\r\n";
     let out = written(settings, "http://a.example:8080", request).await;
@@ -108,7 +108,7 @@ async fn a_parent_is_told_the_whole_url_and_who_asks() {
 }
 
 #[tokio::test]
-async fn forwards_are_counted_down_for_those_that_ask_the_way() {
+async fn max_forwards_is_decremented_for_options_and_trace_only() {
     for (method, left) in [("OPTIONS", "4"), ("TRACE", "4"), ("GET", "5")] {
         let request = format!("{method} / HTTP/1.1\r\nHost: a.example\r\nMax-Forwards: 5\r\n\r\n");
         let out = written("", "http://a.example", &request).await;
@@ -117,7 +117,7 @@ async fn forwards_are_counted_down_for_those_that_ask_the_way() {
 }
 
 #[tokio::test]
-async fn an_upgrade_is_asked_for_hop_by_hop_and_a_chunked_body_announced() {
+async fn upgrade_and_transfer_encoding_are_written_anew() {
     let request = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\
         Sec-WebSocket-Key: x\r\n\r\n";
     let out = written("", "http://a.example", request).await;
@@ -131,7 +131,7 @@ async fn an_upgrade_is_asked_for_hop_by_hop_and_a_chunked_body_announced() {
 }
 
 #[tokio::test]
-async fn the_operator_s_user_agent_takes_the_place_of_any() {
+async fn configured_user_agent_replaces_any_received() {
     let route = route("", "http://a.example").await;
     let named: &[(&str, &[u8])] = &[("user-agent", b"curl"), ("A", b"b"), ("User-Agent", b"other")];
     for (fields, expected) in [
@@ -145,7 +145,7 @@ async fn the_operator_s_user_agent_takes_the_place_of_any() {
 }
 
 #[tokio::test]
-async fn from_http2_cookies_are_joined_and_to_http2_nothing_of_http1_goes() {
+async fn translation_joins_cookies_for_http1_and_drops_http1_fields_for_http2() {
     let route = route("", "https://a.example:443").await;
     let mut map = HeaderMap::new();
     for (name, value) in
@@ -182,7 +182,7 @@ async fn from_http2_cookies_are_joined_and_to_http2_nothing_of_http1_goes() {
 }
 
 #[tokio::test]
-async fn what_http2_cannot_carry_is_refused_before_anything_is_sent() {
+async fn request_that_http2_cannot_carry_is_refused_before_sending() {
     let route = route("", "https://a.example").await;
     for target in ["/a`b", "/<x>", "/?a=\"b\"<"] {
         assert!(!own("GET", target, &[]).fits_http2(), "{target}");

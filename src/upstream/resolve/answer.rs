@@ -83,7 +83,7 @@ impl LookupAnswer {
         Instant::now() < self.until
     }
 
-    /// Whether the resolver did not answer when it was last asked.
+    /// Whether the last look-up timed out.
     pub fn is_silence(&self) -> bool {
         matches!(self.found, Err(ResolveError::TimedOut { .. }))
     }

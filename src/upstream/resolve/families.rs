@@ -68,5 +68,5 @@ pub(super) fn ask_system(name: &str, family: Option<AddrFamily>) -> FoundAddress
     Ok(found.flatten().map(|found| found.sockaddr.ip()).collect())
 }
 
-/// RFC 8305 §3: the recommended delay.
+/// Time to wait for the other family's addresses, as recommended by RFC 8305 §3.
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);

@@ -77,8 +77,8 @@ impl Resolver {
         self.lookup_within(host, client, LOOKUP_TIME).await
     }
 
-    /// Like [`lookup`](Self::lookup), for callers that can do without an answer. Nobody waits again soon for a look-up that
-    /// exceeds `limit`.
+    /// Like [`lookup`](Self::lookup), for callers that can do without an answer. A look-up that exceeds `limit` is cached as timed
+    /// out, so that other requests do not wait for it, too.
     pub async fn lookup_within(&self, host: &Host, client: Option<ClientId>, limit: Duration) -> LookupResult {
         let name = match host {
             Host::Ip(address) => return Ok(Arc::new([*address])),
@@ -248,7 +248,7 @@ impl Resolver {
             Some(before) if !is_said && before.is_usable() => {
                 LookupAnswer { until: Instant::now() + KEEP_FAILURE, ..before }
             }
-            // The cached timeout stays: the resolver has given up only after us.
+            // The cached timeout stays: the resolver has given up later than we did, which is nothing new.
             Some(before) if answer.is_err() && before.is_silence() && before.is_fresh() => before,
             Some(_) | None => LookupAnswer::now(answer.clone()),
         };

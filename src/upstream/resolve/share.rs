@@ -22,18 +22,18 @@ pub(super) struct LookupShares {
 /// Clients whose next look-up waits only for threads, sorted by how many threads must be free for it.
 type Blocked = BTreeSet<(usize, Option<ClientId>)>;
 
-/// The limits under which a look-up takes its places.
+/// The two limits of one look-up: its client's, and its client's for the site.
 pub(super) struct LookupShare {
     pub client: Arc<ClientLookups>,
-    /// Limits the client's look-ups of names of this site.
+    /// A permit for each concurrent look-up of the client for names of this site.
     pub site: Arc<Semaphore>,
 }
 
-/// The places of a client's look-ups. A look-up begins with `AT_FIRST` places, and keeps one if it is slow: the more slow
-/// look-ups a client has, the fewer begin at a time; while fewer than `AT_FIRST` places are free, none begins. A look-up also
-/// needs as many free threads as the client would then have places taken, so that threads are left for other clients, however
-/// many ask for silent names. The newest look-up begins first: otherwise names with silent servers would hold up all later
-/// ones. Names that were silent before begin last.
+/// Limits the look-ups of one client, which has `OF_CLIENT` places for them. A look-up takes `AT_FIRST` places to begin, and
+/// keeps one if it is slow: so the more slow look-ups a client has, the fewer begin at a time. A look-up also needs as many
+/// free threads as the client would then have places taken, so that threads are left for other clients, however many ask for
+/// silent names. The newest look-up begins first: otherwise names with silent servers would delay all later ones. Names that
+/// were silent before begin last.
 pub(super) struct ClientLookups {
     client: Option<ClientId>,
     state: Mutex<LookupsState>,
@@ -51,7 +51,7 @@ struct LookupsState {
     blocked: Option<usize>,
 }
 
-/// The places of one look-up. Released on drop.
+/// The places that one look-up has taken. Released on drop.
 pub(super) struct LookupPlaces {
     all: Arc<ClientLookups>,
     count: usize,
@@ -203,7 +203,9 @@ fn remove_last<K: Eq + Hash, T>(shares: &mut HashMap<K, T>, key: &K, is_last: im
 
 /// Maximum number of concurrent look-ups. The runtime has 512 threads for blocking work.
 pub(super) const LOOKUPS: usize = 384;
+/// Number of places of a client.
 const OF_CLIENT: usize = LOOKUPS / 2;
+/// Number of places that a look-up takes to begin.
 const AT_FIRST: usize = 6;
 /// Look-ups of a client that begin at once, if none is slow.
 #[cfg(test)]
@@ -244,12 +246,12 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_look_up_visits_no_client_that_cannot_go_on() {
+    fn end_of_a_look_up_visits_only_clients_that_can_continue() {
         assert_eq!([100, 100_000].map(visited), [0, 0]);
     }
 
     #[test]
-    fn a_client_that_has_left_is_not_waited_for() {
+    fn cancelled_look_ups_leave_no_entries() {
         let shares = LookupShares::default();
         let _threads = shares.threads.try_acquire_many(LOOKUPS as u32).unwrap();
         let of = |number| (Some(ClientId(number)), Box::from("site"));

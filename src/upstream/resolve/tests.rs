@@ -71,7 +71,7 @@ fn host(name: &str) -> Host {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_look_up_serves_all_requests_at_once() {
+async fn concurrent_requests_share_one_look_up() {
     let (resolver, asked) = resolver();
     let mut all = JoinSet::new();
     for client in [A, B, None].repeat(10) {
@@ -84,7 +84,7 @@ async fn one_look_up_serves_all_requests_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_old_is_looked_up_again_before_it_is_used() {
+async fn expired_answer_is_renewed_before_use() {
     let (resolver, asked) = resolver();
     let first = resolver.lookup(&host("live-1"), A).await.unwrap();
     sleep(KEEP).await;
@@ -98,7 +98,7 @@ async fn what_is_old_is_looked_up_again_before_it_is_used() {
 
 /// RFC 8767 §5. All requests together wait for one slow look-up, and no request waits again until the next look-up.
 #[tokio::test(start_paused = true)]
-async fn what_is_old_is_used_while_a_look_up_is_slow() {
+async fn expired_answer_is_used_while_its_renewal_is_slow() {
     let (resolver, asked) = resolver();
     let first = resolver.lookup(&host("stalls-1"), A).await.unwrap();
     sleep(KEEP).await;
@@ -114,7 +114,7 @@ async fn what_is_old_is_used_while_a_look_up_is_slow() {
 
 /// RFC 8767 §4: that a name does not exist is an answer.
 #[tokio::test(start_paused = true)]
-async fn a_name_that_is_no_more_has_no_addresses() {
+async fn expired_answer_is_not_used_if_the_name_no_longer_exists() {
     let (resolver, _) = resolver();
     resolver.lookup(&host("once-1"), A).await.unwrap();
     sleep(KEEP).await;
@@ -122,7 +122,7 @@ async fn a_name_that_is_no_more_has_no_addresses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resolver_in_trouble_leaves_what_was_known_for_ten_minutes() {
+async fn expired_answer_is_used_for_ten_minutes_while_the_resolver_fails() {
     let (resolver, _, state) = resolver_that(true);
     let first = resolver.lookup(&host("live-1"), A).await.unwrap();
     state.0.store(false, Relaxed);
@@ -135,7 +135,7 @@ async fn a_resolver_in_trouble_leaves_what_was_known_for_ten_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dead_names_are_remembered_briefly() {
+async fn failed_look_ups_are_cached_briefly() {
     let (resolver, asked) = resolver();
     for _ in 0..3 {
         assert!(matches!(resolver.lookup(&host("none-1"), A).await, Err(ResolveError::Failed { .. })));
@@ -161,14 +161,14 @@ async fn dead_names_are_remembered_briefly() {
 
 /// Each address would have to be screened, and cached together with the addresses of thousands of names.
 #[tokio::test(start_paused = true)]
-async fn a_name_with_hundreds_of_addresses_is_not_resolved() {
+async fn name_with_over_256_addresses_is_not_resolved() {
     let (resolver, _) = resolver();
     let error = resolver.lookup(&host("many-1"), A).await.unwrap_err();
     assert!(error.to_string().ends_with("it has 257 addresses, over 256"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_this_machine_cannot_do_says_nothing_of_the_name() {
+async fn look_up_that_met_an_own_limit_is_repeated_after_a_second() {
     let (resolver, asked) = resolver();
     for _ in 0..2 {
         assert!(matches!(resolver.lookup(&host("limit-1"), A).await, Err(ResolveError::OwnLimit { .. })));
@@ -178,7 +178,7 @@ async fn what_this_machine_cannot_do_says_nothing_of_the_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_client_s_dead_names_hold_up_nobody_else() {
+async fn dead_names_of_one_client_do_not_delay_another() {
     let (resolver, _) = resolver();
     let mut all = JoinSet::new();
     for number in 0..300 {
@@ -198,7 +198,7 @@ async fn one_client_s_dead_names_hold_up_nobody_else() {
 
 /// Each of these clients has fewer look-ups than the one before.
 #[tokio::test(start_paused = true)]
-async fn however_many_clients_ask_for_silent_names_another_s_is_resolved() {
+async fn silent_names_of_many_clients_do_not_delay_another() {
     let (resolver, _, state) = resolver_that(true);
     let mut all = JoinSet::new();
     for client in 1..=5 {
@@ -223,7 +223,7 @@ async fn however_many_clients_ask_for_silent_names_another_s_is_resolved() {
 
 /// Slow look-ups do not block quick ones, so that a crawler's live names are resolved.
 #[tokio::test(start_paused = true)]
-async fn a_hundred_dead_names_hold_up_their_own_client_for_some_seconds_only() {
+async fn hundred_dead_names_delay_their_own_client_for_less_than_four_seconds() {
     let (resolver, _) = resolver();
     for number in 0..100 {
         let resolver = resolver.clone();
@@ -239,7 +239,7 @@ async fn a_hundred_dead_names_hold_up_their_own_client_for_some_seconds_only() {
 
 /// Look-ups of one site with silent servers wait for each other; look-ups of other sites do not wait for them.
 #[tokio::test(start_paused = true)]
-async fn five_hundred_dead_names_of_one_site_hold_up_no_new_site_of_their_client() {
+async fn dead_names_of_one_site_do_not_delay_other_sites_of_the_client() {
     let (resolver, _) = resolver();
     let mut all = JoinSet::new();
     for worker in 0..500 {
@@ -263,7 +263,7 @@ async fn five_hundred_dead_names_of_one_site_hold_up_no_new_site_of_their_client
 
 /// Each name belongs to another site, and its look-up waits for as long as the request does.
 #[tokio::test(start_paused = true)]
-async fn five_hundred_silent_sites_hold_up_a_new_site_of_their_client_for_a_second() {
+async fn silent_sites_delay_another_site_of_the_client_by_about_a_second() {
     let (resolver, _) = resolver();
     let dead = |number: usize| {
         let resolver = resolver.clone();
@@ -288,7 +288,7 @@ async fn five_hundred_silent_sites_hold_up_a_new_site_of_their_client_for_a_seco
 
 /// A look-up that has not begun has met this proxy's limit, which says nothing about the name.
 #[tokio::test(start_paused = true)]
-async fn a_look_up_that_has_not_begun_is_not_remembered_as_the_names_failure() {
+async fn look_up_that_has_not_begun_is_not_cached_as_the_names_failure() {
     let (resolver, asked) = resolver();
     for number in 0..500 {
         let resolver = resolver.clone();
@@ -304,7 +304,7 @@ async fn a_look_up_that_has_not_begun_is_not_remembered_as_the_names_failure() {
 }
 
 #[test]
-fn a_name_that_is_not_there_is_the_sites_trouble_and_what_this_machine_lacks_is_ours() {
+fn resolver_error_codes_distinguish_the_names_faults_from_ours() {
     for (code, fault) in [
         (libc::EAI_NONAME, Whose::Names),
         (libc::EAI_NODATA, Whose::Names),
@@ -320,7 +320,7 @@ fn a_name_that_is_not_there_is_the_sites_trouble_and_what_this_machine_lacks_is_
 
 /// The system's resolver reports failing name servers and its own unreachable server as the same error.
 #[tokio::test(start_paused = true)]
-async fn a_name_whose_servers_fail_is_the_sites_trouble_and_a_resolver_that_is_gone_is_no_sites() {
+async fn failing_name_servers_are_distinguished_from_an_unreachable_resolver() {
     let (resolver, _, state) = resolver_that(true);
     let (first, second) = (host("fails-1"), host("fails-2"));
     for _ in 0..2 {
@@ -342,7 +342,7 @@ async fn a_name_whose_servers_fail_is_the_sites_trouble_and_a_resolver_that_is_g
 
 /// RFC 8305 §3. Either family may be the one that answers.
 #[tokio::test(start_paused = true)]
-async fn a_name_whose_servers_are_silent_for_one_family_is_resolved_to_the_other() {
+async fn name_resolves_although_its_servers_are_silent_for_one_family() {
     let (resolver, _, state) = resolver_that(true);
     for (name, expected) in [("no_aaaa-1", vec![V4]), ("no_a-1", vec![V6]), ("lost-1", vec![V4, V6])] {
         let began = Instant::now();
@@ -360,7 +360,7 @@ async fn a_name_whose_servers_are_silent_for_one_family_is_resolved_to_the_other
 }
 
 #[tokio::test(start_paused = true)]
-async fn however_many_names_are_slow_a_client_occupies_half_of_the_threads() {
+async fn slow_names_of_a_client_occupy_at_most_half_of_the_threads() {
     let (resolver, _, state) = resolver_that(true);
     let mut all = JoinSet::new();
     for number in 0..1000 {
@@ -376,7 +376,7 @@ async fn however_many_names_are_slow_a_client_occupies_half_of_the_threads() {
 /// A name that is silent again and again causes a wait only once in a while, though the resolver gives up a little later
 /// than we do.
 #[tokio::test(start_paused = true)]
-async fn a_silent_name_is_not_looked_up_again_soon_after_the_resolver_has_given_up() {
+async fn silent_name_is_not_looked_up_again_within_its_cache_time() {
     let (resolver, asked) = resolver();
     for second in 0..29 {
         let failed = resolver.lookup(&host("silent-1"), A).await.unwrap_err();
@@ -431,7 +431,7 @@ async fn waits_beside(names: usize, rate: u32) -> Vec<Duration> {
 /// begin a second, where T is the 10 s for which each occupies its thread. Only at a higher rate do some healthy names wait,
 /// because nothing tells them apart before.
 #[tokio::test(start_paused = true)]
-async fn names_that_are_silent_again_and_again_hold_up_no_other() {
+async fn repeatedly_silent_names_do_not_delay_healthy_ones() {
     for (names, rate) in [(100, 100), (1000, 100), (100_000, 10)] {
         let waits = waits_beside(names, rate).await;
         assert!(waits[59] < Duration::from_millis(1_100), "{names} names, {rate} a second: {waits:?}");
@@ -439,7 +439,7 @@ async fn names_that_are_silent_again_and_again_hold_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn look_ups_that_nobody_waits_for_any_more_are_not_made() {
+async fn look_ups_that_nobody_waits_for_are_cancelled() {
     let (resolver, asked) = resolver();
     for number in 0..5000 {
         let name = host(&format!("dead-{number}"));

@@ -50,7 +50,7 @@ unsafe extern "C" fn check_security(
     USUAL_SECURITY.get().map_or(0, |usual| unsafe { usual(ssl, context, what, bits, nid, with, extra) })
 }
 
-/// Whether the origin has sent close_notify. Without it, its data may have been truncated.
+/// Whether the origin has sent close_notify. If not, the data may have been truncated.
 pub fn received_close_notify(ssl: &SslRef) -> bool {
     // SAFETY: only reads a number.
     unsafe { SSL_get_shutdown(ssl.as_ptr().cast()) & RECEIVED_SHUTDOWN != 0 }

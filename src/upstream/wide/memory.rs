@@ -75,7 +75,7 @@ mod tests {
     use tokio::time::sleep;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_known_ends() {
+    async fn remembered_kind_of_tls_expires() {
         let memory = TlsMemory::default();
         let error = DialError::new(DialFault::Alert, "refused");
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));

@@ -1,4 +1,4 @@
-//! Origins that reject one kind of TLS or both: how often and where they are tried. And origins that never stop sending.
+//! Origins that reject rustls, OpenSSL or both: how often and at which addresses they are tried. And origins that never stop sending.
 
 use super::{ThreadWait, WideTls};
 use crate::fair_places::Taker;
@@ -67,7 +67,7 @@ async fn dial(upstream: &Upstream, port: u16) -> DialError {
 }
 
 #[tokio::test]
-async fn a_host_that_refuses_both_kinds_of_tls_is_asked_once_in_the_second() {
+async fn host_that_refused_rustls_and_openssl_is_next_asked_with_rustls_only() {
     for (said, first, second) in [(&ALERT[..], [2, 0, 0], [3, 0, 0]), (&[], [2, 2, 2], [3, 3, 3])] {
         let (port, counts) = three(said).await;
         let upstream = upstream(LOOPBACK);
@@ -84,7 +84,7 @@ async fn a_host_that_refuses_both_kinds_of_tls_is_asked_once_in_the_second() {
 
 /// Models a server whose TLS was upgraded.
 #[tokio::test]
-async fn a_host_that_does_not_speak_the_wide_kind_any_more_is_asked_in_the_usual_way_again() {
+async fn rustls_is_tried_again_after_openssl_has_failed() {
     let (port, counts) = three(&ALERT).await;
     let upstream = upstream(LOOPBACK);
     upstream.resolver.remember(HOST, &[IpAddr::from([127, 0, 0, 2])]);
@@ -97,7 +97,7 @@ async fn a_host_that_does_not_speak_the_wide_kind_any_more_is_asked_in_the_usual
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_kinds_have_one_deadline() {
+async fn rustls_and_openssl_attempts_share_one_deadline() {
     // The blocked thread keeps the paused clock from advancing while the test only waits for bytes.
     let (hold, held) = std::sync::mpsc::channel::<()>();
     tokio::task::spawn_blocking(move || held.recv());
@@ -164,7 +164,7 @@ fn thread_time() -> Duration {
 
 /// Both sides compute equally long, but this runtime's only thread does none of the computing.
 #[tokio::test]
-async fn what_a_handshake_takes_is_computed_where_no_request_waits() {
+async fn openssl_handshake_is_computed_on_other_threads() {
     let before = thread_time();
     let (_stream, _server, computed) = shaken("ffdhe4096").await;
     let here = thread_time() - before;
@@ -189,7 +189,7 @@ async fn ticketed(tickets: usize) -> Stream {
 
 /// The check whether a connection is idle must not read tickets without end.
 #[tokio::test]
-async fn a_connection_on_which_tickets_do_not_end_is_not_used_again() {
+async fn connection_with_endless_tickets_is_not_reused() {
     for (tickets, is_kept) in [(0, true), (4, true), (300, false)] {
         let (endpoint, address) = (Endpoint::new(Arc::default()), "127.0.0.1:443".parse().unwrap());
         let stream = ticketed(tickets).await;
@@ -200,7 +200,7 @@ async fn a_connection_on_which_tickets_do_not_end_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn what_is_known_of_hosts_takes_bounded_room() {
+async fn number_of_remembered_hosts_is_bounded() {
     for (hosts, bound) in [(100_u32, 100), (100_000, KNOWN_ROUTES)] {
         let upstream = upstream(LOOPBACK);
         let mut endpoints = Vec::new();

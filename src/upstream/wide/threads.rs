@@ -74,7 +74,7 @@ impl Wake for CanGoOn {
     }
 }
 
-/// Runs `work` on these threads, one for every two cores. If this future is dropped, the work ends where it next waits.
+/// Runs `work` on these threads, one for every two cores. If this future is dropped, the work stops at its next await point.
 pub(super) async fn apart<T: Send + 'static>(
     wait: &ThreadWait,
     taker: Taker,
@@ -119,7 +119,7 @@ mod tests {
     use tokio::time::sleep;
 
     #[tokio::test]
-    async fn a_client_with_many_handshakes_holds_up_no_other() {
+    async fn client_with_many_handshakes_does_not_delay_another() {
         let (places, order) = (FairPlaces::new(1), Mutex::new(Vec::new()));
         let client = |number| Taker::of(ClientId(number));
         let busy = places.take(client(1)).await;
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_the_time_that_a_handshake_could_go_on_is_a_wait_of_ours() {
+    async fn time_waiting_for_the_origin_does_not_count_as_waiting_for_a_thread() {
         let (wait, (tell, told)) = (ThreadWait::default(), oneshot::channel());
         let mut work = pin!(wait.clone().of(FairPlaces::new(1), Taker::of(ClientId(1)), told));
         wait.begin();
