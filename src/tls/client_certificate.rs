@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_common_name_and_the_alternative_names_are_its_names() {
+    fn common_name_and_alternative_names_match() {
         let alternative = vec![
             SanType::DnsName("team.example".try_into().unwrap()),
             SanType::DnsName("*.wild.example".try_into().unwrap()),
@@ -86,11 +86,11 @@ mod tests {
         {
             assert!(!shown.is_named(name), "{name}");
         }
-        assert!(certificate(&[], vec![]).names.into_inner().is_none(), "nothing is read before it is asked for");
+        assert!(certificate(&[], vec![]).names.into_inner().is_none(), "names are read only when needed");
     }
 
     #[test]
-    fn case_is_of_no_account_in_dns_names_alone() {
+    fn case_is_ignored_only_in_dns_names() {
         let alternative = vec![
             SanType::DnsName("Team.Example".try_into().unwrap()),
             SanType::Rfc822Name("Team@example.com".try_into().unwrap()),
@@ -104,13 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_a_nul_is_not_the_name_before_it() {
+    fn name_with_a_nul_does_not_match_its_prefix() {
         let shown = certificate(&["alice\0.example"], vec![]);
         assert!(!shown.is_named("alice") && shown.is_named("alice\0.example"));
     }
 
     #[test]
-    fn what_cannot_be_read_has_no_names() {
+    fn malformed_certificate_has_no_names() {
         let made = certificate(&["alice"], vec![]);
         for der in [&[][..], b"no certificate", &made.der[..made.der.len() - 1]] {
             assert!(!ClientCertificate::new(der.to_vec().into()).is_named("alice"));

@@ -7,7 +7,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use std::sync::Arc;
 
-/// webpki's verifier, limited to [`MAX_INTERMEDIATES`] certificates.
+/// webpki's verifier, which gets only the first [`MAX_INTERMEDIATES`] intermediates.
 #[derive(Debug)]
 pub(super) struct ClientVerifier(pub Arc<dyn ClientCertVerifier>);
 
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_of_a_clients_certificates_is_not_tried_in_every_order() {
+    fn only_the_first_intermediates_of_a_client_are_tried() {
         let (trusted, root) = certificate("root", None);
         let mut store = RootCertStore::empty();
         store.add(trusted).unwrap();

@@ -37,7 +37,7 @@ impl Distrust {
                 Some(Self::BadCertificate)
             }
             Alert::CertificateExpired => Some(Self::CertificateExpired),
-            // All other alerts have other causes.
+            // Other alerts do not concern the certificate.
             _ => None,
         }
     }
@@ -47,7 +47,7 @@ impl Distrust {
         self.words().0
     }
 
-    /// Says what the client did, for messages.
+    /// A phrase for messages that says how the client rejected the certificate.
     pub fn what(self) -> &'static str {
         self.words().1
     }
@@ -138,12 +138,12 @@ const CURES: &[(&[&str], &str)] = &[
     (&["cargo"], "Cargo reads CARGO_HTTP_CAINFO"),
     (
         &["firefox"],
-        "Firefox trusts what is in its profile. For a new profile: `certutil -A -t C,, -n politely -i \"$(politely ca path)\" -d \
+        "Firefox trusts the certificates in its profile. For a new profile: `certutil -A -t C,, -n politely -i \"$(politely ca path)\" -d \
          sql:PROFILE` before it starts; `accept_insecure_certs` of Selenium; or, as root, `politely ca install --only browsers`",
     ),
     (
         &["chrom", "safari", "edg/", "mozilla"],
-        "browsers trust what is in their own databases: `politely ca install --only browsers`",
+        "browsers trust the certificates in their own databases: `politely ca install --only browsers`",
     ),
 ];
 
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cure_is_that_of_the_client() {
+    fn advice_depends_on_the_user_agent() {
         let cure = |agent| Distrust::UnknownCa.cure("a.example", agent);
         for (agent, part) in [
             ("curl/7.88.1", "--cacert"),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn other_ends_say_nothing_of_the_certificate() {
+    fn unrelated_alerts_and_errors_are_not_distrust() {
         let alert =
             |alert| Distrust::of(&io::Error::new(io::ErrorKind::InvalidData, rustls::Error::AlertReceived(alert)));
         assert_eq!(alert(Alert::UnknownCA), Some(Distrust::UnknownCa));

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_however_a_hello_is_cut_into_records() {
+    fn names_are_found_however_a_hello_is_split_into_records() {
         let alpn = [0, 16, 0, 5, 0, 3, 2, b'h', b'2'];
         let message = hello(&[&alpn, &server_name(&[(0, "a.example")])]);
         assert_eq!(names(&record(HANDSHAKE, &message)), found(&["a.example"]));
@@ -162,14 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn each_of_several_names_is_found() {
+    fn all_of_several_names_are_found() {
         let extensions = [server_name(&[(0, "a"), (9, "b"), (0, "c")]), server_name(&[(0, "d")])];
         let message = hello(&extensions.each_ref().map(Vec::as_slice));
         assert_eq!(names(&record(HANDSHAKE, &message)), found(&["a", "c", "d"]));
     }
 
     #[test]
-    fn what_is_no_tls_has_no_name() {
+    fn other_protocols_have_no_names() {
         for bytes in [&b"SSH-2.0-x\r\n"[..], b"GET / HTTP/1.1\r\n", b"\x80\x2e\x01\x00\x02", b"\x17\x03\x03\x00\x01x"] {
             assert_eq!(names(bytes), found(&[]), "{}", bytes.escape_ascii());
         }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hello_that_cannot_be_read_is_none() {
+    fn truncated_hello_is_unreadable() {
         let message = hello(&[&server_name(&[(0, "a.example")])]);
         for length in 4..message.len() {
             let mut cut = message[..length].to_vec();

@@ -71,7 +71,7 @@ impl LeafCache {
         Ok(Arc::new(ca))
     }
 
-    /// Makes a prepared authority sign from now on.
+    /// Makes a prepared authority sign all leaves from now on.
     pub fn adopt(&self, ca: Arc<Ca>) {
         self.ca.store(ca);
         self.leaves.clear();
@@ -103,7 +103,7 @@ impl LeafCache {
         self.made.load(Relaxed)
     }
 
-    /// Number of cached hosts.
+    /// Number of hosts with a cached leaf.
     pub fn ready(&self) -> usize {
         self.leaves.len()
     }
@@ -165,7 +165,7 @@ impl LeafCache {
     }
 }
 
-/// Time by which leaves are backdated, for clients with a slow clock or a wrong time zone.
+/// Time by which a leaf's validity begins early, for clients with a slow clock or a wrong time zone.
 const BACKDATED: Duration = Duration::DAY;
 /// Validity of a leaf: five days longer than it is used, for open connections and for clients with a fast clock.
 const LIFE: Duration = Duration::WEEK;
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_leaf_is_kept_for_a_day_and_does_not_tell_when_it_was_made() {
+    fn leaf_is_cached_for_a_day_and_hides_its_creation_time() {
         let home = tempfile::tempdir().unwrap();
         let cache = LeafCache::new(Ca::open_or_create(&home.path().join("ca")).unwrap(), 4).unwrap();
         let ca = cache.ca();
@@ -186,7 +186,7 @@ mod tests {
         let next_day = cache.config_at(&host, midnight + Duration::hours(24));
         assert!(!Arc::ptr_eq(&first, &next_day));
         let set_back = cache.config_at(&host, midnight);
-        assert!(!Arc::ptr_eq(&next_day, &set_back), "whatever the clock does");
+        assert!(!Arc::ptr_eq(&next_day, &set_back), "a leaf of another day is not used, even if the clock was set back");
         for made in [0, 1, 23].map(|hour| midnight + Duration::hours(hour)) {
             let der = cache.sign(&ca, &host, made).unwrap();
             let (_, x509) = x509_parser::parse_x509_certificate(&der).unwrap();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn another_authority_signs_from_when_it_is_adopted() {
+    fn adopted_authority_signs_from_then_on() {
         let home = tempfile::tempdir().unwrap();
         let directory = home.path().join("ca");
         let cache = LeafCache::new(Ca::open_or_create(&directory).unwrap(), 4).unwrap();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_never_outlives_its_authority() {
+    fn leaf_expires_no_later_than_its_authority() {
         let home = tempfile::tempdir().unwrap();
         let cache = LeafCache::new(Ca::open_or_create(&home.path().join("ca")).unwrap(), 4).unwrap();
         let (_, until) = cache.ca().validity();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_is_within_its_authoritys_dates_whatever_the_clock_says() {
+    fn leaf_dates_are_within_the_authoritys_whatever_the_clock() {
         let home = tempfile::tempdir().unwrap();
         let cache = LeafCache::new(Ca::open_or_create(&home.path().join("ca")).unwrap(), 4).unwrap();
         let (from, until) = cache.ca().validity();

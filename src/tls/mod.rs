@@ -1,5 +1,5 @@
-//! TLS on both sides: the certificate authority that clients trust and the leaves it signs for intercepted hosts, and the
-//! roots that origins are verified against.
+//! TLS on both sides: the certificate authority that clients trust, the leaves that it signs for intercepted hosts, and the roots
+//! that origins are verified against.
 
 pub mod ca;
 mod certificate;

@@ -38,7 +38,7 @@ pub fn bundle(ca_file: Option<&Path>) -> Result<Roots, UnusableFile> {
     collect(rustls_native_certs::load_native_certs().certs, ca_file)
 }
 
-/// Like [`bundle`], as configured.
+/// Like [`bundle`], with the configured `ca_file`.
 ///
 /// # Errors
 /// As [`bundle`].
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broken_root_of_the_systems_is_left_out_without_a_word() {
+    fn unusable_system_root_is_left_out() {
         let good = webpki_root_certs::TLS_SERVER_ROOT_CERTS[0].clone();
         let broken = CertificateDer::from(vec![0x30, 0x03, 0x02, 0x01, 0x01]);
         let roots = collect(vec![broken, good], None).unwrap();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_without_roots_gets_those_of_this_build() {
+    fn system_without_roots_uses_built_in_roots() {
         let roots = collect(Vec::new(), None).unwrap();
         assert_eq!(roots.source, Source::BuiltIn);
         assert_eq!(roots.store.len(), webpki_root_certs::TLS_SERVER_ROOT_CERTS.len());

@@ -1,5 +1,5 @@
-//! Files with secrets: in a directory that only its owner can write, never readable by others, not even while being written, and safe
-//! if several processes write at once.
+//! Files with secrets. They are in a directory that only its owner can write, are never readable by others, not even while being
+//! written, and several processes may write them at once.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -27,7 +27,7 @@ pub(crate) fn directory(path: &Path) -> Result<(), UnusableFile> {
     Ok(())
 }
 
-/// Loads a key (PKCS #8, PEM) of a kind that can sign certificates.
+/// Loads a private key (PKCS #8, PEM) whose algorithm can sign certificates.
 pub(super) fn load_key(path: &Path) -> Result<KeyPair, UnusableFile> {
     let unusable = |why: &str, hint: &str| {
         UnusableFile::new(format!("{} holds no key that can be used: {why}", path.display()), hint).about(path)
@@ -68,7 +68,7 @@ pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>, mode: u32) -> Result
     write_whole(path, content.as_ref(), mode).map_err(fault(path, "written"))
 }
 
-/// Reads a key, which only its owner may be able to read.
+/// Reads a key file. Fails if anybody but its owner can read it.
 pub(super) fn read_key(path: &Path) -> Result<Vec<u8>, UnusableFile> {
     let (file, open) = open_private(path).map_err(fault(path, "read"))?;
     if let Some(mode) = open {

@@ -22,7 +22,7 @@ use crate::tls::serial;
 /// File names of the authority.
 pub const CERTIFICATE: &str = "ca.pem";
 pub const KEY: &str = "ca.key";
-/// Suffixes for the files of the successor, which clients are to trust before it signs, and of the predecessor.
+/// File name suffixes of the successor, which clients should trust before it signs, and of the predecessor.
 pub(super) const NEXT: &str = "next";
 pub(super) const OLD: &str = "old";
 
@@ -71,7 +71,7 @@ impl Ca {
         })
     }
 
-    /// Creates the successor of the authority in this directory; clients are to trust both from now on. `false`: there is a successor
+    /// Creates the successor of the authority in this directory; clients should trust both from now on. `false`: there is a successor
     /// already.
     ///
     /// # Errors
@@ -229,7 +229,7 @@ pub(super) fn parameters(now: OffsetDateTime) -> Result<CertificateParams, Unusa
     Ok(params)
 }
 
-/// This machine's name, as far as a certificate can contain it.
+/// This machine's name, without the characters that a certificate cannot contain.
 fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.')).take(32).collect();
@@ -237,5 +237,5 @@ fn host_name() -> String {
 }
 
 pub(super) const YEARS: Duration = Duration::days(3650);
-/// Any correct clock is later than this.
+/// When this code was written: a correct clock is later.
 const WRITTEN: OffsetDateTime = datetime!(2026-11-01 0:00 UTC);

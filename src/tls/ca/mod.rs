@@ -36,7 +36,7 @@ pub struct Ca {
     written: Vec<u8>,
     /// The way to replace the authority, for hints.
     remedy: &'static str,
-    /// The open file, with a shared lock while this signs: it shows that the authority is in use, even if the file is renamed.
+    /// The open file, with a shared lock while this process signs: it shows that the authority is in use, even if the file is renamed.
     _file: File,
     validity: (OffsetDateTime, OffsetDateTime),
 }
@@ -80,7 +80,7 @@ impl Ca {
         opened.map_err(|error| error.placed(&settings.places))
     }
 
-    /// Whether both are the same authority at the same path.
+    /// Whether `other` is the same authority at the same path.
     pub fn is_same(&self, other: &Self) -> bool {
         self.path == other.path && self.written == other.written
     }
@@ -222,7 +222,7 @@ impl Ca {
         self.validity
     }
 
-    /// Says what is wrong with the authority, or soon will be, and what to do about it.
+    /// A warning about the authority's dates or a replaced file, with advice. `None`: nothing is wrong.
     pub fn warning(&self, now: OffsetDateTime) -> Option<String> {
         let ((from, until), path, remedy) = (self.validity, self.path.display(), self.remedy);
         if now < from {
@@ -280,7 +280,7 @@ fn trusted_in(certificate: &Path) -> Option<CertificateDer<'static>> {
     anchor_in(&read_ours(certificate).ok()?)
 }
 
-/// Whether some process signs with the authority in this file.
+/// Whether any process signs with the authority in this file.
 fn is_in_use(certificate: &Path) -> bool {
     let Some(file) = certificate.parent().and_then(|directory| open_ours(certificate, directory).ok()) else {
         return false;
@@ -291,7 +291,7 @@ fn is_in_use(certificate: &Path) -> bool {
 
 /// Time before the authority's expiry at which the warning begins.
 const WARNED: Duration = Duration::days(30);
-/// How to replace our own authority, and the operator's.
+/// Advice for replacing our own authority, and the operator's.
 const ROTATE: &str = "make another with `politely ca rotate`";
 const REPLACE: &str = "replace it and its key (`intercept.ca`)";
 
@@ -308,7 +308,7 @@ mod tests {
     const RIGHT: OffsetDateTime = datetime!(2027-03-01 12:00 UTC);
 
     #[test]
-    fn one_made_under_a_wrong_clock_is_good_under_the_right_one() {
+    fn authority_created_under_a_wrong_clock_is_valid_under_the_right_one() {
         for wrong in [
             OffsetDateTime::UNIX_EPOCH,
             datetime!(2000-01-01 0:00 UTC),
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_not_yet_valid_is_used_with_a_warning_that_names_the_clock() {
+    fn authority_not_yet_valid_is_used_with_a_warning_about_the_clock() {
         for ahead in [Duration::HOUR, Duration::days(10), Duration::days(5000)] {
             let (_home, directory) = dated(RIGHT + ahead, RIGHT + ahead + YEARS);
             let ca = Ca::open_or_create_at(&directory, RIGHT).unwrap();
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_expired_is_refused_with_the_clock_and_the_command_that_makes_another() {
+    fn expired_authority_is_refused_with_a_hint_to_rotate() {
         let (_home, directory) = dated(RIGHT - YEARS, RIGHT);
         let error = Ca::open_or_create_at(&directory, RIGHT).unwrap_err();
         let path = directory.join(CERTIFICATE);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_that_was_cut_off_is_completed_by_the_next_process() {
+    fn interrupted_rotation_is_completed_by_the_next_process() {
         let (_home, directory) = dated(RIGHT - YEARS, RIGHT + YEARS);
         assert!(Ca::prepare(&directory).unwrap() && !Ca::prepare(&directory).unwrap());
         let [certificate, key] = next(&directory);
@@ -397,7 +397,7 @@ mod tests {
 
     /// The authority may change between the question to the user and the answer.
     #[test]
-    fn only_the_successor_that_was_agreed_to_is_put_in_place_and_only_once() {
+    fn finish_installs_only_the_agreed_successor_and_only_once() {
         let (_home, directory) = dated(RIGHT - YEARS, RIGHT + YEARS);
         let in_directory = || {
             let all = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_before_is_trusted_for_as_long_as_a_process_signs_with_it() {
+    fn predecessor_is_trusted_while_a_process_signs_with_it() {
         let (_home, directory) = dated(RIGHT - YEARS, RIGHT + YEARS);
         let running = Ca::open_or_create(&directory).unwrap();
         let in_place = || Ca::open_or_create(&directory).unwrap();
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_whether_one_is_in_use_does_not_use_it() {
+    fn checking_whether_an_authority_is_in_use_does_not_count_as_use() {
         let (_home, directory) = dated(RIGHT - YEARS, RIGHT + YEARS);
         Ca::open_or_create(&directory).unwrap();
         let ca = rotated(&directory);
@@ -447,7 +447,7 @@ mod tests {
 
     /// The operator's own authority may be in a directory where others can put files.
     #[test]
-    fn what_another_user_has_put_beside_it_is_not_trusted() {
+    fn certificate_file_of_another_user_is_not_trusted() {
         use std::os::unix::fs::{PermissionsExt, chown};
         let home = tempfile::tempdir().unwrap();
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o1777)).unwrap();
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn another_takes_its_place_and_the_old_one_stays_beside_it() {
+    fn expired_authority_is_replaced_and_its_files_are_kept_as_old() {
         let (_home, directory) = dated(datetime!(2000-01-01 0:00 UTC), datetime!(2001-01-01 0:00 UTC));
         let old = [CERTIFICATE, KEY].map(|name| fs::read(directory.join(name)).unwrap());
         assert!(Ca::open_or_create(&directory).is_err());
