@@ -186,7 +186,7 @@ mod tests {
         let next_day = cache.config_at(&host, midnight + Duration::hours(24));
         assert!(!Arc::ptr_eq(&first, &next_day));
         let set_back = cache.config_at(&host, midnight);
-        assert!(!Arc::ptr_eq(&next_day, &set_back), "a leaf of another day is not used, even if the clock was set back");
+        assert!(!Arc::ptr_eq(&next_day, &set_back), "a leaf of a later day is not used, either");
         for made in [0, 1, 23].map(|hour| midnight + Duration::hours(hour)) {
             let der = cache.sign(&ca, &host, made).unwrap();
             let (_, x509) = x509_parser::parse_x509_certificate(&der).unwrap();

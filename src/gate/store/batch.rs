@@ -9,9 +9,9 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct WriteBatch {
     pub entries: HashMap<RecordName, QueuedEntry>,
-    /// Authorities whose entries are in use and among the oldest on disk, so they are appended again.
+    /// Authorities whose entries are in use but among the oldest on disk, so that they are appended again.
     pub used: HashSet<RecordName>,
-    /// Everything on disk is outdated, because there was no memory for more names of outdated entries.
+    /// Whether to empty the store, because there was no memory for more names of outdated entries.
     pub is_void: bool,
     /// Bytes of the entries' files.
     files: usize,
@@ -22,7 +22,7 @@ pub(super) struct WriteBatch {
 pub(super) struct QueuedEntry {
     /// `None`: the entry is gone, or there was no memory for it.
     pub entry: Option<Arc<Entry>>,
-    /// The entry on disk is outdated, even if it was validated later.
+    /// Whether the entry on disk is outdated, even if it was validated later.
     pub forgets: bool,
 }
 

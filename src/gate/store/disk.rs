@@ -44,7 +44,7 @@ impl Location {
     /// Opens the store or creates it.
     pub fn open(&self) -> io::Result<Disk> {
         private_directory(&self.directory)?;
-        // Without segments, an old index must go: its places in missing segments would be taken for the newest.
+        // If there are no segments, an old index must go: its places in missing segments would be taken for the newest.
         let index = RecordIndex::open(&self.directory, || Segments::are_there(&self.directory))?;
         Ok(Disk { index: RwLock::new(index.into()), segments: Segments::open(&self.directory)? })
     }
@@ -82,7 +82,7 @@ impl Disk {
         Ok(record.and_then(|(_, content)| times_in(&content)))
     }
 
-    /// The size limit that counts for all processes of the store: see [`limit::in_force`](super::limit::in_force).
+    /// The size limit in force for all processes of the store: see [`limit::in_force`](super::limit::in_force).
     pub fn limit(&self, own: u64, noted: &AtomicU64) -> io::Result<u64> {
         self.index().limit(own, noted)
     }
@@ -157,13 +157,13 @@ impl Disk {
         RecordIndex::bytes(directory) + Segments::bytes(directory)
     }
 
-    /// Whether the record is stored intact, and not soon to be removed.
+    /// Whether the record is stored intact, and is not among the oldest, which are removed first.
     fn has(&self, key: RecordName) -> bool {
         let found = self.record(key, ReadFrom::Disk, |_| true).ok().flatten();
         found.is_some_and(|(place, _)| !self.segments.is_old(place))
     }
 
-    /// Sets the places of records in the index; without a place, forgets the record. `size`: limit of the whole store, in bytes.
+    /// Sets the places of records in the index; without a place, removes the record from it. `size`: limit of the whole store, in bytes.
     fn put(&self, places: &[(NewRecord, Option<RecordPlace>)], size: u64) -> io::Result<()> {
         let oldest = self.segments.oldest();
         loop {
@@ -232,7 +232,7 @@ impl Disk {
     }
 }
 
-/// A record whose place is to be set in the index, or forgotten.
+/// A record whose place will be set in the index, or removed from it.
 struct NewRecord {
     name: RecordName,
     unless: Unless,
@@ -251,7 +251,7 @@ enum Unless {
 struct NewRecords<'d> {
     disk: &'d Disk,
     bytes: Vec<u8>,
-    /// The records, each with its offset in `bytes`. `None`: the record is to be forgotten.
+    /// The records, each with its offset in `bytes`. `None`: its place is removed from the index.
     all: Vec<(NewRecord, Option<u64>)>,
     /// Files that are among the records, or stored already.
     files: HashSet<RecordName>,
@@ -327,7 +327,7 @@ mod tests {
 
     /// The other process forgets an old record between its reading and its renewal.
     #[test]
-    fn what_another_process_forgets_meanwhile_is_not_renewed() {
+    fn record_forgotten_by_another_process_is_not_renewed() {
         let directory = tempfile::tempdir().unwrap();
         let (one, other) = (disk(directory.path()), disk(directory.path()));
         for number in 0..2 {
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_gone_is_written_again_with_another_entry_though_one_with_it_is_renewed() {
+    fn missing_file_is_written_again_although_another_entry_with_it_is_renewed() {
         let directory = tempfile::tempdir().unwrap();
         let disk = disk(directory.path());
         disk.write(&batch(0, "# the same"), MIB).unwrap();
@@ -357,7 +357,7 @@ mod tests {
 
     /// If the other process is about to replace the index, what is written to the old one is lost.
     #[test]
-    fn nothing_is_written_beside_a_process_that_does_not_end_its_write() {
+    fn write_fails_while_another_process_does_not_finish_its_write() {
         let directory = tempfile::tempdir().unwrap();
         let (one, other) = (disk(directory.path()), disk(directory.path()));
         let index = one.index();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_process_voids_no_other_goes_on_with() {
+    fn store_emptied_by_one_process_is_empty_for_all() {
         let directory = tempfile::tempdir().unwrap();
         let (one, other) = (disk(directory.path()), disk(directory.path()));
         // The other process is ahead by some segments.
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_a_store_at_the_same_time_takes_nothing_from_others() {
+    fn processes_that_create_the_store_at_once_lose_no_records() {
         for _ in 0..50 {
             let directory = tempfile::tempdir().unwrap();
             let begin = std::sync::Barrier::new(3);
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_too_large_for_a_lower_limit_is_begun_anew() {
+    fn index_too_large_for_a_lowered_limit_is_emptied() {
         let directory = tempfile::tempdir().unwrap();
         let disk = disk(directory.path());
         (0..1000).for_each(|number| disk.write(&batch(number, "# the same"), 64 * MIB).unwrap());

@@ -106,12 +106,12 @@ impl RecordIndex {
         self.file.metadata().is_ok_and(|file| file.nlink() == 0)
     }
 
-    /// Whether there is a file in the place of a replaced index.
+    /// Whether a file with the index's name exists, for when the open one was replaced.
     pub fn has_successor(&self) -> bool {
         self.path.exists()
     }
 
-    /// Does the work while no other process writes. Returns the index that has replaced this one, in which the work is to be done again.
+    /// Does the work while no other process writes. If an index has replaced this one, returns it, so that the work is done there again.
     #[expect(clippy::disallowed_methods, reason = "the store's own thread writes")]
     pub fn locked(&self, work: impl FnOnce() -> io::Result<Option<Self>>) -> io::Result<Option<Self>> {
         let mut tries = (0..LOCK_TRIES).map(|_| self.file.try_lock().inspect_err(|_| sleep(LOCK_AGAIN)));
@@ -158,7 +158,7 @@ impl RecordIndex {
         self.write(name, at, IndexSlot { tag: name.tag(), place: place.0 }).map(|()| true)
     }
 
-    /// Forgets the place of a record.
+    /// Frees the slot of a record.
     pub fn remove(&self, name: RecordName) -> io::Result<()> {
         let bucket = self.bucket(self.at(name), ReadFrom::Disk)?;
         let own = bucket.iter().position(|slot| slot.tag == name.tag());
@@ -187,7 +187,7 @@ impl RecordIndex {
         Ok(Some(Self { file: new.persist(&self.path)?, path: self.path.clone(), buckets }))
     }
 
-    /// Whether the index takes more than its part of a store of this size.
+    /// Whether the index is larger than a store of this size allows.
     pub fn is_over(&self, size: u64) -> bool {
         self.buckets > FIRST_BUCKETS && self.buckets * BYTES_PER_BUCKET > size
     }
@@ -221,7 +221,7 @@ impl RecordIndex {
     }
 }
 
-/// The kind of a file in the place of the index.
+/// The state of a file with the index's name.
 enum Content {
     Buckets(u64),
     Damaged,
@@ -241,7 +241,7 @@ fn content(file: &File) -> io::Result<Content> {
     Ok(if is_whole { Content::Buckets(buckets) } else { Content::Damaged })
 }
 
-/// Whether the index has never named a record.
+/// Whether the index has no places and is as small as a new one.
 fn is_blank(file: &File, buckets: u64) -> io::Result<bool> {
     let mut all = [0; FIRST_BUCKETS as usize * BUCKET];
     Ok(buckets == FIRST_BUCKETS && ReadFrom::Disk.fill(file, &mut all, HEAD)? && all.iter().all(|byte| *byte == 0))

@@ -1,4 +1,4 @@
-//! The size limit that counts for all processes of the store, noted in the head of the index.
+//! The size limit in force for all processes of the store, noted in the head of the index.
 
 use super::snapshot::millis;
 use std::fs::File;
@@ -24,14 +24,14 @@ pub(super) fn pass_on(index: &File, next: &File) -> io::Result<()> {
     next.write_all_at(read(index)?.as_flattened(), PLACE)
 }
 
-/// The noted limit and its time; zeros if the index was cut.
+/// The noted limit and its time; zeros if the index was truncated.
 fn read(index: &File) -> io::Result<[[u8; 8]; 2]> {
     let mut words = [[0; 8]; 2];
     index.read_at(words.as_flattened_mut(), PLACE)?;
     Ok(words)
 }
 
-/// Offset behind the number of buckets: a limit in bytes, and when it was noted, in milliseconds since 1970.
+/// Offset of the noted limit in bytes, and of its time in milliseconds since 1970: after the number of buckets.
 const PLACE: u64 = 32;
 /// Milliseconds for which a noted limit counts.
 const NOTED_FOR: u64 = 24 * 60 * 60 * 1000;

@@ -96,7 +96,7 @@ impl Store {
         self.disk.as_ref().map_or(0, |disk| disk.queue.lock().bytes())
     }
 
-    /// Bytes in memory waiting to be written, without the files, which are counted as files in use.
+    /// Bytes in memory waiting to be written, without the files, which are counted elsewhere, as files in use.
     pub fn own_bytes(&self) -> usize {
         self.disk.as_ref().map_or(0, |disk| disk.queue.lock().own_bytes())
     }
@@ -239,7 +239,7 @@ impl Drop for Store {
     }
 }
 
-/// Maximum number of bytes that may wait for the disk.
+/// Maximum number of bytes that may wait to be written.
 fn queued(settings: &config::StoreSettings) -> usize {
     usize::try_from(settings.memory / QUEUED_PART).unwrap_or(usize::MAX).max(LEAST_QUEUED)
 }
@@ -251,7 +251,7 @@ pub(super) fn is_begun(settings: &config::StoreSettings) -> bool {
 
 /// Time limit for closing the store.
 const GIVE_UP: Duration = Duration::from_secs(5);
-/// Divisor: `store.memory` divided by this may wait for the disk.
+/// Divisor: `store.memory` divided by this may wait to be written.
 const QUEUED_PART: u64 = 4;
 /// Lower limit of the bytes that may wait. It is generous, as a refused change may leave an outdated entry on disk.
 const LEAST_QUEUED: usize = 8 << 20;

@@ -17,9 +17,9 @@ pub(super) struct WriteQueue {
     pub is_closing: bool,
     pub has_ended: bool,
     pub overflowed: bool,
-    /// Fetches have waited for the disk, and the log says so.
+    /// Whether the log has said that fetches wait for the disk.
     pub is_slow: bool,
-    /// The last attempt to write failed.
+    /// `Some` if the last attempt to write failed.
     pub outage: Option<Outage>,
 }
 
@@ -36,7 +36,7 @@ impl WriteQueue {
         self.next.get(key).or_else(|| self.writing.get(key))
     }
 
-    /// Whether the disk does not respond.
+    /// Whether the current attempt to write has taken so long that the disk counts as hung.
     pub fn is_hung(&self) -> bool {
         self.began.is_some_and(|began| began.elapsed() > HUNG)
     }
@@ -51,5 +51,5 @@ impl WriteQueue {
     }
 }
 
-/// Time after which a write counts as failed.
+/// Duration of a write above which the disk counts as hung.
 pub(super) const HUNG: Duration = Duration::from_secs(10);

@@ -1,6 +1,6 @@
 //! The records of the store, in files that are only appended to, the segments. All processes of the store append to the newest one; if the
-//! store gets too large, the oldest is removed. Each record has its name and a checksum, so a cut record, or another record in its place,
-//! is recognised and ignored.
+//! store gets too large, the oldest is removed. Each record has its name and a checksum, so a truncated record, or another record in its
+//! place, is recognised and ignored.
 
 use super::index::RecordPlace;
 use super::read_from::ReadFrom;
@@ -23,7 +23,7 @@ pub(super) struct Segments {
     /// Number of the newest segment, as far as this process knows.
     newest: AtomicU32,
     oldest: AtomicU32,
-    /// The segment that this process has appended to, and its number.
+    /// The segment to which this process appended last, and its number.
     appended: Mutex<Option<(u32, File)>>,
     /// Segments open for reading.
     open: RwLock<BTreeMap<u32, Arc<File>>>,
@@ -221,7 +221,7 @@ const LEAST_SEGMENT: u64 = 4 << 10;
 const MOST_SEGMENT: u64 = 32 << 30;
 const MARK: &[u8; 4] = b"plr1";
 const HEAD: usize = MARK.len() + 4 + 2 * size_of::<FileDigest>();
-/// Bytes of a record's content that suffice to tell whether it is accepted.
+/// Bytes of a record's content that suffice for `accepts`.
 const ACCEPTED: usize = 4;
 /// Bytes of the first read; most records are shorter.
 const FIRST: usize = 2048;

@@ -18,7 +18,7 @@ pub(in crate::gate) fn digest(file: &[u8]) -> FileDigest {
     first_half(&sha256(file))
 }
 
-/// The digest of a parsed file, which caches it.
+/// The digest of a parsed file, which is computed once.
 pub(in crate::gate) fn digest_of(access: &Access) -> Option<FileDigest> {
     evidence::digest_of(access).map(first_half)
 }
@@ -27,7 +27,7 @@ pub(in crate::gate) fn first_half(whole: &Hash) -> FileDigest {
     *whole.first_chunk().expect("32 bytes")
 }
 
-/// Reads a copy's file if its length is accepted.
+/// Function that reads a copy's file if its length is accepted.
 pub(in crate::gate) type ReadFile<'a> = dyn Fn(&dyn Fn(usize) -> bool) -> Option<Vec<u8>> + 'a;
 
 /// Serialises an entry with its file. `now`: the sender's clock. `None`: the file cannot be compressed.
@@ -94,7 +94,7 @@ impl CopyTimes {
     pub fn are_usable(&self, anew: bool, age: Duration) -> bool {
         let now = SystemTime::now();
         let is_fresh = !anew && now < self.fresh_until;
-        // A copy from the future was written before the clock was set back.
+        // A copy dated in the future was written before the clock was set back.
         self.validated_at.map_or(is_fresh, |at| at <= now && (is_fresh || !self.has_failed && at + age >= now))
     }
 }
@@ -174,7 +174,7 @@ struct AnswerRecord<'a> {
     last_modified: Option<&'a str>,
 }
 
-/// The kind of an answer. Earlier versions, which lack a later variant, ignore the entry.
+/// The kind of an answer. Earlier versions ignore an entry with a variant that they do not know.
 #[derive(Serialize, Deserialize)]
 enum AnswerKind {
     /// A file of the site's own. Which kind of file follows from the entry's name.
@@ -236,7 +236,7 @@ impl<'a> EntryRecord<'a> {
         }
     }
 
-    /// Combines the record with its parsed file. `None` if the file is missing.
+    /// Combines the record with its parsed file. `None`: the file is missing.
     fn into_entry(self, file: Option<Access>, now: SystemTime) -> Option<Entry> {
         let answer = match self.answer {
             None => None,
@@ -275,7 +275,7 @@ fn of_this_version<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     rest.is_empty().then_some(value)
 }
 
-/// Copies whose validation times differ by no more than this may be the same.
+/// Copies whose validation times differ by this or less may be the same.
 const SAME: Duration = Duration::from_secs(1);
 /// Raised with each change of the records above that another version would misread. Version 1 was a hand-written format.
 const VERSION: u8 = 4;
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn encoded_entry_decodes_to_the_same_entry() {
         for entry in entries() {
             let bytes = encode(&entry);
             let again = decode(&bytes, entry.robots_txt().cloned().map(Access::Rules), at(1200)).unwrap();
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_is_unpacked_by_the_receivers_clock() {
+    fn packed_entry_is_unpacked_by_the_receivers_clock() {
         for entry in entries() {
             let packed = pack(&entry, at(1200)).unwrap();
             for ahead in [0, 4000] {
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_again() {
+    fn compressed_file_decompresses_to_the_same_bytes() {
         let noise: Vec<u8> = (0..4000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         let files = [&b""[..], b"x", b"User-agent: *\nDisallow: /\n", &FILE.repeat(100), &noise];
         for file in files {
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_only_if_it_may_be_as_long_as_it_says_and_is_no_longer() {
+    fn file_is_decompressed_only_if_its_claimed_length_is_accepted_and_correct() {
         let file = FILE.repeat(1_000);
         let plain = |file: &[u8]| Ok([&length_of(file)[..], file].concat());
         for packer in [plain, compress] {
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_version_wrote_is_absent() {
+    fn entries_of_other_versions_are_ignored() {
         for version in [0, 1, VERSION + 1, 255] {
             let mut bytes = encode(&Entry::default());
             bytes[0] = version;
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_kind_is_read_as_it_was_meant_and_a_foreign_file_is_absent_to_who_knows_none() {
+    fn format_is_compatible_with_versions_without_foreign_files() {
         for entry in entries() {
             let bytes = encode(&entry);
             let earlier = of_this_version::<EarlierEntry<'_>>(&bytes);
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_changed_is_refused_or_at_least_no_fault() {
+    fn truncated_bytes_are_rejected_and_altered_bytes_cause_no_panic() {
         for entry in entries() {
             for whole in [encode(&entry), pack(&entry, at(1200)).unwrap()] {
                 let read_all = |bytes: &[u8]| {

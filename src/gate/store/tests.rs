@@ -1,4 +1,4 @@
-//! Tests of the store's interface: which copies survive, are shared, are dropped, or are set aside.
+//! Tests of the store's interface: which copies survive, are shared or are dropped, and what happens to damaged files.
 
 use super::batch::WriteBatch;
 use super::disk::Disk;
@@ -119,7 +119,7 @@ fn files(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_is_kept_is_its_owners_alone() {
+fn files_are_readable_by_their_owner_only() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&settings(directory.path(), MIB));
     store.save(SiteFile::Robots.of(&authority(0)), &entry("# kept"));
@@ -149,7 +149,7 @@ fn copies_survive_a_restart_and_can_be_read_before_they_are_written() {
 }
 
 #[test]
-fn the_newest_entry_wins() {
+fn newest_entry_is_loaded() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), 64 * MIB);
     for round in 0..3 {
@@ -161,7 +161,7 @@ fn the_newest_entry_wins() {
 }
 
 #[test]
-fn as_many_as_there_are_are_found() {
+fn all_of_a_hundred_thousand_entries_are_found() {
     for count in [100, 100_000] {
         let directory = tempfile::tempdir().unwrap();
         let disk = Location { directory: directory.path().to_owned(), size: (1024 * MIB).into() }.open().unwrap();
@@ -178,7 +178,7 @@ fn as_many_as_there_are_are_found() {
 
 /// Each store stands for a process.
 #[test]
-fn what_several_write_at_once_is_found_by_all() {
+fn entries_written_by_several_processes_at_once_are_found_by_all() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), 64 * MIB);
     let stores = [open(&settings), open(&settings), open(&settings)];
@@ -201,7 +201,7 @@ fn what_several_write_at_once_is_found_by_all() {
 }
 
 #[tokio::test]
-async fn who_waits_for_the_write_finds_it_in_another_process() {
+async fn written_entry_is_found_by_another_process() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), 64 * MIB);
     let (one, other) = (open(&settings), Arc::new(open(&settings)));
@@ -221,7 +221,7 @@ async fn who_waits_for_the_write_finds_it_in_another_process() {
 }
 
 #[test]
-fn what_found_no_room_does_not_come_back_older() {
+fn entry_refused_by_a_full_queue_is_not_replaced_by_an_older_one() {
     let directory = tempfile::tempdir().unwrap();
     let settings = config::StoreSettings { memory: 0, ..settings(directory.path(), 64 * MIB) };
     let store = open(&settings);
@@ -246,7 +246,7 @@ fn what_found_no_room_does_not_come_back_older() {
 }
 
 #[test]
-fn what_found_no_room_costs_neither_memory_nor_the_rest_of_the_disk() {
+fn full_queue_takes_bounded_memory_and_keeps_other_stored_entries() {
     let directory = tempfile::tempdir().unwrap();
     let settings = config::StoreSettings { memory: 0, ..settings(directory.path(), 64 * MIB) };
     let store = open(&settings);
@@ -272,7 +272,7 @@ fn what_found_no_room_costs_neither_memory_nor_the_rest_of_the_disk() {
 }
 
 #[test]
-fn where_not_even_names_find_room_nothing_older_comes_back() {
+fn store_is_emptied_if_the_queue_has_no_room_for_names() {
     let directory = tempfile::tempdir().unwrap();
     let settings = config::StoreSettings { memory: 0, ..settings(directory.path(), 64 * MIB) };
     let store = open(&settings);
@@ -293,7 +293,7 @@ fn where_not_even_names_find_room_nothing_older_comes_back() {
 }
 
 #[test]
-fn what_found_no_room_twice_is_read_again_once_it_is_written() {
+fn entry_refused_twice_is_loaded_once_it_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let settings = config::StoreSettings { memory: 0, ..settings(directory.path(), 64 * MIB) };
     let store = open(&settings);
@@ -316,7 +316,7 @@ fn what_found_no_room_twice_is_read_again_once_it_is_written() {
 }
 
 #[test]
-fn a_store_whose_disk_hangs_is_not_waited_for_without_end() {
+fn close_gives_up_if_the_disk_hangs() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&settings(directory.path(), 64 * MIB));
     let disk = store.disk.clone().unwrap();
@@ -328,7 +328,7 @@ fn a_store_whose_disk_hangs_is_not_waited_for_without_end() {
 
 /// Fetches wait for a slow disk, but not for one that fails.
 #[tokio::test]
-async fn new_files_wait_for_a_slow_disk_and_for_no_other() {
+async fn new_files_wait_for_a_slow_disk_but_not_for_a_failing_one() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&config::StoreSettings { memory: 0, ..settings(directory.path(), 64 * MIB) });
     let large = entry(&"-".repeat(400_000));
@@ -358,7 +358,7 @@ async fn new_files_wait_for_a_slow_disk_and_for_no_other() {
 
 /// On a slow disk, opening the store takes long, too.
 #[test]
-fn a_write_begins_with_all_that_comes_before_the_commit() {
+fn write_time_includes_opening_the_store() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&settings(directory.path(), 64 * MIB));
     let disk = store.disk.clone().unwrap();
@@ -392,9 +392,9 @@ fn identical_files_are_written_once() {
     assert!([0, 499, 999].iter().all(|number| load(&store, *number).as_ref() == Some(&robots)));
 }
 
-/// A file that many hosts have is as new as the last use by any host.
+/// A file that many hosts share counts as used when any of them uses it.
 #[test]
-fn what_was_used_least_recently_is_dropped_when_the_disk_is_full() {
+fn least_recently_used_copies_are_dropped_when_the_store_is_full() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), MIB);
     let store = open(&settings);
@@ -420,7 +420,7 @@ fn what_was_used_least_recently_is_dropped_when_the_disk_is_full() {
 
 /// The room of a removed file is free only when all processes have closed it.
 #[test]
-fn a_process_without_traffic_lets_go_of_what_others_have_removed() {
+fn idle_process_closes_files_that_others_have_removed() {
     let directory = tempfile::tempdir().unwrap();
     let held = || {
         let open = fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
@@ -447,7 +447,7 @@ fn a_process_without_traffic_lets_go_of_what_others_have_removed() {
 }
 
 #[test]
-fn another_bound_on_the_disk_holds_from_the_next_write() {
+fn changed_disk_limit_applies_from_the_next_write() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&settings(directory.path(), 1024 * MIB));
     let save = |number: usize| store.save(SiteFile::Robots.of(&authority(number)), &entry(&noise(number, 20_000)));
@@ -463,7 +463,7 @@ fn another_bound_on_the_disk_holds_from_the_next_write() {
 
 /// A command may have a lower limit than the service.
 #[test]
-fn a_lower_limit_of_another_process_costs_no_copies_for_a_day() {
+fn lower_limit_of_another_process_drops_no_copies_for_a_day() {
     let directory = tempfile::tempdir().unwrap();
     let save = |store: &Store, numbers: std::ops::Range<usize>| {
         numbers.for_each(|n| store.save(SiteFile::Robots.of(&authority(n)), &entry(&noise(n, 20_000))));
@@ -486,7 +486,7 @@ fn a_lower_limit_of_another_process_costs_no_copies_for_a_day() {
 }
 
 #[test]
-fn in_place_of_a_foreign_or_damaged_index_one_is_begun() {
+fn foreign_or_damaged_index_is_replaced_by_a_new_one() {
     let good = tempfile::tempdir().unwrap();
     let store = open(&settings(good.path(), 64 * MIB));
     store.save(SiteFile::Robots.of(&authority(0)), &entry("# kept"));
@@ -519,7 +519,7 @@ fn in_place_of_a_foreign_or_damaged_index_one_is_begun() {
 
 /// A process that was stopped meanwhile, or waited for a site that does not answer, may write last.
 #[test]
-fn what_was_validated_later_stays() {
+fn entry_validated_earlier_does_not_replace_a_later_one() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), 64 * MIB);
     let (one, other) = (open(&settings), open(&settings));
@@ -552,7 +552,7 @@ fn what_was_validated_later_stays() {
 
 /// An entry is forgotten, for example, if there was no room for the entry that was to replace it.
 #[test]
-fn what_is_forgotten_does_not_come_back_where_the_next_fetch_fails() {
+fn forgotten_entry_does_not_come_back_if_the_next_fetch_fails() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), 64 * MIB);
     let (store, other) = (open(&settings), open(&settings));
@@ -575,7 +575,7 @@ fn what_is_forgotten_does_not_come_back_where_the_next_fetch_fails() {
 }
 
 #[test]
-fn what_others_have_put_there_is_left_alone() {
+fn foreign_files_in_the_directory_are_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), MIB);
     let names = ["robots.2026112902", "robots.copies.4294967295", "robots.copies.0x1", "robots.copies.1.bak"];
@@ -592,7 +592,7 @@ fn what_others_have_put_there_is_left_alone() {
 
 /// If the old index stayed, places in missing segments would be taken for the newest.
 #[test]
-fn where_the_records_are_gone_the_index_is_begun_anew() {
+fn index_without_records_is_begun_anew() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), MIB);
     let store = open(&settings);
@@ -609,7 +609,7 @@ fn where_the_records_are_gone_the_index_is_begun_anew() {
 
 /// Whatever bytes are in the files, a read returns the right record or nothing.
 #[test]
-fn what_is_garbled_is_absent_and_nothing_else() {
+fn garbled_records_are_never_returned() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), MIB);
     let good = open(&settings);
@@ -643,7 +643,7 @@ fn what_is_garbled_is_absent_and_nothing_else() {
 
 /// The directory is emptied, or another file put there, while the store is open.
 #[test]
-fn what_is_written_next_can_be_found_whatever_became_of_the_files() {
+fn writes_succeed_after_the_files_are_removed_or_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), 64 * MIB);
     let store = open(&settings);
@@ -675,7 +675,7 @@ fn what_is_written_next_can_be_found_whatever_became_of_the_files() {
 
 /// If the index is full for one process, it grows, and all processes find the records in it.
 #[test]
-fn the_index_grows_for_all_up_to_a_sixteenth_of_the_store() {
+fn index_grows_for_all_processes_up_to_a_sixteenth_of_the_store() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), 4 * MIB);
     let (one, other) = (open(&settings), open(&settings));
@@ -700,7 +700,7 @@ fn the_index_grows_for_all_up_to_a_sixteenth_of_the_store() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_had_is_no_reason_to_stop() {
+fn unusable_directory_leaves_the_entries_in_memory() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let store = open(&settings(&file.path().join("below"), MIB));
     store.save(SiteFile::Robots.of(&authority(0)), &entry("# in memory"));
@@ -711,7 +711,7 @@ fn a_directory_that_cannot_be_had_is_no_reason_to_stop() {
 }
 
 #[test]
-fn what_waits_for_a_disk_that_cannot_be_had_is_counted_and_bounded() {
+fn queue_for_an_unusable_directory_is_counted_and_bounded() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let store = open(&settings(&file.path().join("below"), MIB));
     let long = "#".repeat(10_000);
@@ -748,7 +748,7 @@ fn read_by(written: u64, read: u64) -> Entry {
 }
 
 #[test]
-fn what_a_clock_ahead_has_written_is_believed_no_further_than_it_can_be() {
+fn times_written_by_a_clock_ahead_are_limited_to_now() {
     for (written, read) in [(10 * DAY, 0), (DAY, 0), (3000, 0)] {
         let entry = read_by(written, read);
         let freshness = entry.answer.as_ref().unwrap().freshness;

@@ -60,7 +60,7 @@ impl WriterShared {
         }
     }
 
-    /// Queues a change. False: the queue is full or closing.
+    /// Queues a change. False: the queue is full, or the store is closing.
     pub fn add(&self, queue: &mut WriteQueue, add: impl FnOnce(&mut WriteBatch)) -> bool {
         if queue.is_closing {
             return false;
@@ -83,7 +83,7 @@ impl WriterShared {
         queue.next.len() > MOST_QUEUED / 2 || queue.bytes() > self.most_queued.load(Ordering::Relaxed) / 2
     }
 
-    /// Whether the disk is slow, though it does not fail: new files have to wait.
+    /// Whether new files have to wait: the disk is slow, but does not fail.
     pub fn is_behind(&self) -> bool {
         let queue = self.queue.lock();
         queue.outage.is_none() && !queue.is_closing && self.is_half_full(&queue) && !queue.is_hung()
@@ -142,7 +142,7 @@ impl WriterShared {
         self.written.notify_all();
     }
 
-    /// Waits for work. True: the store is closing, so this is the last round.
+    /// Waits for work. True: the store is closing, so this is the last attempt to write.
     fn wait(&self) -> bool {
         let mut queue = self.queue.lock();
         match queue.outage.as_ref().map(|outage| outage.until) {
@@ -193,7 +193,7 @@ impl WriterShared {
         done.map(|()| began.elapsed())
     }
 
-    /// Reads the open store. `None`: it is not open.
+    /// Reads the store. `None`: the store is not open.
     pub fn on_disk<T>(&self, how: ReadFrom, read: impl FnOnce(&Disk) -> io::Result<T>) -> io::Result<Option<T>> {
         let Some(disk) = self.opened() else { return Ok(None) };
         match disk.is_replaced() {
@@ -233,7 +233,7 @@ impl WriterShared {
 const MOST_QUEUED: usize = 200_000;
 /// Time between the beginnings of two writes.
 const BETWEEN: Duration = Duration::from_millis(20);
-/// Time between two looks for removed files, while nothing is written.
+/// Time between two checks for removed files, while nothing is written.
 const TIDY: Duration = Duration::from_secs(60);
 /// Duration of a write above which the disk counts as slow.
 pub(super) const SLOW: Duration = Duration::from_secs(1);
