@@ -1,5 +1,5 @@
-//! Spending from one budget by the processes of a machine, kept for later processes, in two words of the budget's slot. Each word has a
-//! count and its period.
+//! Spending from one budget by the processes of a machine, kept for later processes. Two words of the budget's slot have the counts of
+//! requests and bytes, each with its period.
 
 use super::clock::{micros_up, span};
 use super::slot::{FETCH as BYTES, KeySlot, OBSERVED as REQUESTS, OWED};
@@ -45,7 +45,7 @@ fn packed(count: u64, ends: u64) -> u64 {
     period(ends) << COUNT_BITS | count.min(COUNT)
 }
 
-/// The period's end in hours, modulo half a year, as no count is kept that long.
+/// The period's end in hours, modulo about half a year (`PERIODS`), as no count is kept that long.
 fn period(ends: u64) -> u64 {
     ends / 3600 % PERIODS
 }
@@ -53,5 +53,5 @@ fn period(ends: u64) -> u64 {
 const COUNT_BITS: u32 = 52;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 const PERIODS: u64 = 1 << (64 - COUNT_BITS);
-/// Maximum number of hours by which a period may be later than the clock. A later period is taken for one of half a year ago.
+/// Maximum number of hours by which a period may be later than the clock. A period that seems later is taken for an old one.
 const MOST_SET_BACK: u64 = 72;

@@ -1,4 +1,4 @@
-//! Ids of the keys in the shared file: a hash of the key's host, and in the last bits what the key is of that host.
+//! Ids of the keys in the shared file: a hash of the key's host, and in the lowest bits the kind of the key and a hash of the rest.
 //!
 //! A bucket is chosen by the host. So all keys of a host are in one page, and a host's last start is found without the delay of its group.
 
@@ -17,12 +17,13 @@ pub(super) fn of_budget(key: u64, name: &str) -> u64 {
     hash(key, name) & !KIND | BUDGET
 }
 
-/// A hash that is none of the tags without a key.
+/// A hash that differs from the tags of slots without a key.
 fn hash(key: u64, name: &str) -> u64 {
     number(&[&key.to_le_bytes(), name.as_bytes()].concat()).max(REST + 1)
 }
 
-/// The key's bucket among so many, a power of two. Keys that share a bucket in one segment have different buckets in the next.
+/// The number of the key's bucket. `count`: number of buckets in the segment, a power of two. Keys that share a bucket in one
+/// segment have different buckets in the next.
 #[inline]
 pub(super) fn bucket(id: u64, segment: usize, count: usize) -> usize {
     (id / (REST + 1)).wrapping_mul(ODD).rotate_left(11 * segment as u32) as usize & (count - 1)
@@ -37,19 +38,19 @@ pub(super) fn is_budget(id: u64) -> bool {
     id & KIND == BUDGET
 }
 
-/// A number of bytes that differ, except 0, which means no key.
+/// A number derived from the digest of `bytes`. Never 0, which means no key.
 pub(super) fn number(bytes: &[u8]) -> u64 {
     let (first, _) = digest(bytes).split_first_chunk().map(|(first, rest)| (*first, rest.len())).expect("16 bytes");
     u64::from_le_bytes(first).max(1)
 }
 
-/// The bits that are not of the host.
+/// Mask of the bits that do not depend on the host.
 const REST: u64 = 0xffff;
-/// The bits that tell what a key is: 0, a host's pace, or one of these.
+/// Mask of the bits for the kind of a key: 0, a host's pace, or one of the following.
 const KIND: u64 = 3;
 /// The pace of a group, or of subresources.
 const GROUP: u64 = 1;
 const BUDGET: u64 = 2;
 const RIGHT: u64 = 3;
-/// Mixes the bits of a host, of which each segment uses others.
+/// Factor that mixes a host's bits, of which each segment uses others.
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;

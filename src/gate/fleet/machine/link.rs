@@ -19,7 +19,7 @@ pub(in crate::gate) struct MachineLink {
     last: ArcSwap<Machine>,
     /// The words in use before, which may hold debts of hosts.
     before: ArcSwapOption<Machine>,
-    /// When this process last looked for the file.
+    /// When this process last checked that the file is in its place.
     looked: Mutex<Instant>,
 }
 
@@ -36,7 +36,7 @@ impl MachineLink {
         Arc::new(Self { directory, most, last: last.into(), before, looked })
     }
 
-    /// The words in use. Looks for the file now and then.
+    /// The words in use. Once a second at most, checks that the file is in its place, and otherwise opens it again.
     pub fn machine(&self) -> Arc<Machine> {
         let last = self.last.load_full();
         let Some(directory) = &self.directory else { return last };
@@ -79,9 +79,9 @@ impl MachineLink {
     }
 }
 
-/// Time for which the start waits for another process that opens the file.
+/// Time for which this process, while it starts, waits for another process that opens the file.
 const WAIT: Duration = Duration::from_secs(2);
-/// Time between two looks for the file.
+/// Minimum time between two checks.
 const AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_has_lost_the_file_knows_so_until_it_has_another() {
+    fn process_that_lost_the_file_shares_nothing_until_it_opens_another() {
         let above = tempfile::tempdir().expect("a temporary directory");
         let directory = above.path().join("store");
         let link = MachineLink::open(Some(&directory), Duration::from_secs(3600));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_could_not_open_the_file_has_words_of_its_own_until_it_can() {
+    fn process_uses_its_own_memory_until_it_can_open_the_file() {
         let above = tempfile::tempdir().expect("a temporary directory");
         let directory = above.path().join("store");
         std::fs::write(&directory, "no directory").expect("is writable");

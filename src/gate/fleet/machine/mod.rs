@@ -53,9 +53,9 @@ pub(in crate::gate) struct Machine {
     is_gone: AtomicBool,
     /// Upper limit of a debt, that is, of the time for which nothing may start.
     most: Duration,
-    /// The number of processes when the words were lost, and this one's rank among them.
+    /// The number of processes when the words were lost, and this process's rank among them.
     parted: OnceLock<(u32, u32)>,
-    /// Id of the suspended process that was logged last.
+    /// System id of the suspended process that was logged last.
     warned_of: AtomicU32,
 }
 
@@ -147,7 +147,7 @@ impl Machine {
         }
     }
 
-    /// Records a host's backoff, latency and refusals, and its hold.
+    /// Records a host's backoff, latency and refusals, and until when it has asked for no requests (`hold`).
     pub fn learn(&self, id: u64, observed: Observed, hold: Option<Instant>) {
         self.of(id, |slot| slot.learn(observed, hold.map_or(0, micros_up)));
     }
@@ -170,7 +170,7 @@ impl Machine {
         }
     }
 
-    /// Takes the right to fetch a file, which is the turn of a separate key. False: another process has it, or asks for it at this moment.
+    /// Takes the right to fetch a file, which is the turn of a separate key. False: another process has the right, or asks for it now.
     pub fn take_right(&self, name: &str) -> bool {
         self.of(self.id(name), |slot| slot.take_right(self.me, |process| self.lives(process))).unwrap_or(false)
     }
@@ -217,7 +217,8 @@ impl Machine {
         is_there
     }
 
-    /// This process's part of the time, if the words are lost: they are then lost for all processes, and each keeps to its part.
+    /// The part of the time in which this process may start requests, if the words are lost: they are lost for all processes then, and each
+    /// keeps to its part.
     #[inline]
     pub fn part(&self) -> Option<Phase> {
         self.words.is_lost().then(|| {

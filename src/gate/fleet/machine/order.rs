@@ -1,6 +1,6 @@
 //! The order of a key's starts. Each process reserves one start ahead, a gap after the reservation before.
 //!
-//! Reservations are in the key's own time, which is the clock's time less `OFF`. Own time stands still while the key is late: while the
+//! Reservations are in the key's own time, which is the clock's time minus `OFF`. Own time stands still while the key is late: while the
 //! request with the turn takes longer than the gap to connect or to be answered, or the host has asked for a pause. A process whose start
 //! is due while another process has the turn sets own time back to its start. So all reservations move together, and one is due at a time.
 //! Own time decides only the order of starts; the turn and the gap since the last start decide whether a request may start (`slot`).
@@ -40,7 +40,7 @@ impl KeySlot<'_> {
             // `delay` postpones the others by one gap, and not by the time slept.
             *own = last.wrapping_sub(off);
         }
-        // If the gap has grown, or the host has asked for a pause, the reservations behind keep their distance.
+        // If the gap has grown, or the host has asked for a pause, later reservations keep their distance.
         self.delay(*own, due);
         Some(own.wrapping_add(self.get(OFF)))
     }
@@ -64,5 +64,5 @@ fn latest(due: u64, gap: u64, now: u64) -> u64 {
     due.max(now).saturating_add(gap.saturating_mul(MOST_RESERVED))
 }
 
-/// Maximum number of processes ahead, each with one reserved start.
+/// Maximum plausible number of processes ahead, each with one reserved start.
 const MOST_RESERVED: u64 = 64;

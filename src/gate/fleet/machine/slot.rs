@@ -1,11 +1,13 @@
-//! The processes' shared state of one key, in words of their file (docs/fleet.md).
+//! The state of one key that the machine's processes share, in words of their file (docs/fleet.md).
 //!
-//! **Never early**: a start needs the key's turn, a lock that one process holds until its request has ended, and a gap since the last
-//! start, which is noted when its request leaves.
+//! **Never early**: a request may start only with the key's turn, and a gap after the last start. The turn is a lock that one process
+//! keeps until its request has ended. A start is noted when its request leaves.
 //!
-//! `order` says which process is next.
+//! - A *hold* is a time before which nothing may start, because the host has asked for a pause.
+//! - A *debt* is what remains of gaps and holds: it outlives the process whose requests have caused it.
+//! - *Own time* is the key's clock for reservations (`order`): it stands still while the key is late.
 //!
-//! Times are microseconds (`clock`); implausible values are not trusted.
+//! All times are microseconds (`clock`). Invalid values in the file are replaced (`sanitize`).
 
 use super::clock::{instant, micros, micros_up, span};
 use super::key_id::is_budget;
@@ -22,7 +24,7 @@ pub(super) struct KeySlot<'a> {
     tag: &'a AtomicU64,
     /// The id of the key for which the slot was found.
     of: u64,
-    /// The key's data. A budget uses some words for other data.
+    /// The key's data, by the indices below. A budget uses some words for other data (`budgets`).
     pub(super) words: &'a [AtomicU64],
 }
 
@@ -60,7 +62,7 @@ impl<'a> KeySlot<'a> {
         let early = || {
             self.sanitize(now, most);
             let due = self.due(start);
-            // The reservations behind keep their distance.
+            // Later reservations keep their distance.
             own.inspect(|own| self.delay(*own, due));
             let due = due.max(own.map_or(0, |own| own.wrapping_add(self.get(OFF))));
             (due > now).then(|| MachineTurn::NotBefore(instant(due).unwrap_or_else(Instant::now)))
@@ -132,10 +134,10 @@ impl<'a> KeySlot<'a> {
         let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, |word| (word as u32 == me).then_some(0));
     }
 
-    /// Records a host's backoff, latency and refusals, and its hold.
+    /// Records a host's backoff, latency and refusals, and the end of its hold.
     pub fn learn(&self, observed: Observed, hold: u64) {
         self.words[OBSERVED].store(packed(observed), SeqCst);
-        // A hold that is over holds nothing: it tells how long to keep the other data.
+        // A hold that has ended delays nothing, but its end tells `over` how long to keep the other data.
         let now = if observed.is_calm() { 0 } else { micros(Instant::now()) };
         self.raise(HOLD, hold.max(now));
     }
@@ -148,7 +150,7 @@ impl<'a> KeySlot<'a> {
         self.raise(OWED, until);
     }
 
-    /// The time at which all data expires, so that another key may take the words. `lives`: whether a process lives.
+    /// The time at which all data has expired, so that another key may take the words. `lives`: whether a process lives.
     pub fn over(&self, now: u64, lives: impl Fn(u32) -> bool) -> u64 {
         match self.get(TURN) {
             _ if self.id() <= CLEARED => return 0,
@@ -208,7 +210,8 @@ impl<'a> KeySlot<'a> {
         self.id() != self.of
     }
 
-    /// Earliest time for this start: a gap after the last start from which it keeps its distance, and not before the hold ends.
+    /// Earliest time for this start: a gap after the last start, and not before the hold ends. First fetches also count as last starts, but
+    /// only for other first fetches.
     pub(super) fn due(&self, start: MachineStart) -> u64 {
         let fetch = if start.is_fetch { self.get(FETCH) } else { 0 };
         let last = self.get(START).max(fetch);
@@ -241,7 +244,7 @@ impl<'a> KeySlot<'a> {
     }
 }
 
-/// A host's backoff in microseconds, its latency as half of an `f32`, and its refusals.
+/// Packs a host's backoff in microseconds, the upper half of its latency as an `f32`, and its refusals into a word.
 fn packed(Observed { backoff, latency, refusals }: Observed) -> u64 {
     let latency = latency.as_secs_f32().to_bits().div_ceil(1 << 16);
     span(backoff).min(HOUR) << 32 | u64::from(latency) << 16 | u64::from(refusals).min(REFUSALS)
@@ -257,33 +260,36 @@ fn unpacked(word: u64) -> Observed {
 pub(super) const ROWS: usize = 14;
 /// Words of a bucket: the tags, with room to the next cache line, and the words of each slot, a cache line.
 pub(super) const BUCKET: usize = 128;
-/// Words of a slot, without its tag.
+/// Words of a slot, without its tag. Their indices are the next eight constants.
 pub(super) const WORDS: usize = 8;
+/// Index of the turn: the number of the process that has it, and `LEAVING`. 0: the turn is free.
 const TURN: usize = 0;
+/// Index of the end of the hold.
 const HOLD: usize = 1;
-/// The end of the longest gap owed, or of a budget's period.
+/// Index of the end of the longest gap owed, or of a budget's period.
 pub(super) const OWED: usize = 2;
-/// Backoff, latency and refusals, or the requests of a budget.
+/// Index of the backoff, latency and refusals (`packed`), or of a budget's requests.
 pub(super) const OBSERVED: usize = 3;
-/// The last first fetch of a robots.txt, or the bytes of a budget.
+/// Index of the time of the last first fetch of a robots.txt, or of a budget's bytes.
 pub(super) const FETCH: usize = 4;
-/// How far own time is behind the clock.
+/// Index of the time by which own time is behind the clock.
 pub(super) const OFF: usize = 5;
+/// Index of the time of the last start.
 pub(super) const START: usize = 6;
-/// The last reservation, in own time.
+/// Index of the last reservation, in own time.
 pub(super) const TAIL: usize = 7;
-/// The tag of a slot whose words are being cleared. No key has this id, nor 0.
+/// The tag of a slot whose words are being cleared. No key has the id 1 or 0.
 const CLEARED: u64 = 1;
 /// Masks of the number of refusals and of the latency.
 const REFUSALS: u64 = 0xffff;
 const LATENCY: u64 = 0xffff_0000;
 /// Bit of `TURN` beside the process's number: the process's request may have left.
 const LEAVING: u64 = 1 << 32;
-/// Maximum time in µs by which a noted start may be ahead of the clock, as the noted time is that of the request's arrival.
+/// Maximum time in µs by which a noted start may be ahead of the clock: it is noted for when the request should reach the host.
 const AHEAD: u64 = 10_000;
 const SECOND: u64 = 1_000_000;
 const HALF_MINUTE: u64 = 30 * SECOND;
 /// An hour in µs.
 const HOUR: u64 = 3_600_000_000;
-/// Two years, in µs.
+/// Two years in µs. A time further ahead is invalid.
 const FAR: u64 = 730 * 24 * HOUR;

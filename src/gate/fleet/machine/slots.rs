@@ -1,10 +1,10 @@
 //! The file with the paces shared by the processes of a machine: slots of a few words, found by a hash of the key. Debts stay there after
 //! all processes have ended.
 //!
-//! A key's slot is one of those in its bucket, a quarter of a page. If all are in use, the file grows by a segment, up to twice as long as
-//! the one before, where the key has another bucket. So the file is as long as debts at one time need, and new hosts share the pages that
-//! the kernel writes. Only adding a key takes a lock, one for the whole file, held for microseconds. Each process locks the byte of its
-//! number while it lives, so that others can tell whether it lives.
+//! A key's slot is in the key's bucket, which is a quarter of a page. If all slots of the bucket are in use, the file grows by a segment,
+//! up to twice as long as the one before, in which the key has another bucket. So the file is as long as the number of concurrent debts
+//! requires, and new hosts share the pages that the kernel writes. Only adding a key takes a lock, one for the whole file, held for
+//! microseconds. Each process locks the byte of its number while it lives, so that others can tell whether it lives.
 
 use super::Machine;
 use super::clock::micros;
@@ -103,8 +103,8 @@ impl Machine {
     }
 
     /// Uses the key's slot, or else an expired one for it. If none has expired, evicts the key that expires first, so that every host gets
-    /// its turn. The first use is under the lock: after it, the slot has not expired. `None`: another process is adding a key, which takes
-    /// microseconds.
+    /// a slot. A new slot is first used under the lock, so that it has not expired afterwards. `None`: another process is adding a key,
+    /// which takes microseconds.
     pub(super) fn with_slot<R>(&self, id: u64, now: u64, uses: impl FnOnce(KeySlot<'_>) -> R) -> Option<R> {
         if let Some(slot) = self.find(id) {
             return Some(uses(slot));
@@ -246,7 +246,7 @@ fn is_whole(file: &MachineFile) -> io::Result<bool> {
     Ok(magic == MAGIC && key != 0 && (1..=SEGMENTS).contains(&segments) && length >= size(segments))
 }
 
-/// Creates an empty file.
+/// Writes an empty file over a new or damaged one.
 fn begin(file: &MachineFile, boot: u64) -> io::Result<()> {
     if file.file.metadata()?.len() > 0 {
         if file.count_locked(PROCESS, PROCESS + 1 + u64::from(PROCESSES))? > 0 {
@@ -282,18 +282,18 @@ const MAGIC: u64 = u64::from_le_bytes(*b"politel7");
 const BOOT_WORD: usize = 1;
 const KEY_WORD: usize = 2;
 const SEGMENTS_WORD: usize = 3;
-/// First word of the process ids, which follow the head and precede the slots.
+/// Index of the first word of the process ids, which are between the head and the slots.
 const PIDS: usize = 1024;
 /// Maximum number of processes at a time.
 const PROCESSES: u16 = 1023;
 const BASE: usize = 2 * 1024;
 /// Buckets of the first segment.
 const FIRST: usize = 64;
-/// The first of the longest segments, of 16 MiB each: each one before is half as long as the next.
+/// Index of the first segment of the maximum length, 16 MiB. Each segment before it is half as long as the next.
 const LONGEST: usize = 8;
 /// Maximum number of segments: 1.4 million slots.
 const SEGMENTS: usize = 13;
 const PAGE: usize = 4096;
-/// Bytes used only for locks, beyond the data.
+/// Offset of the byte that is locked to add a key. `PROCESS`: of the bytes that the processes lock by number. Both are beyond the data.
 const GUARD: u64 = 1 << 40;
 const PROCESS: u64 = GUARD + 1;

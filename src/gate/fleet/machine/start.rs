@@ -1,4 +1,4 @@
-//! A start of one of the machine's processes, and what a key's slot says of it.
+//! A start of one of the machine's processes, and the state of its key.
 
 use crate::policy::pace::{LastStarts, Observed};
 use std::time::{Duration, Instant};

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn two_mappings_of_a_file_are_one_memory() {
+    fn two_mappings_of_a_file_share_memory() {
         let file = file(4096);
         let (one, other) = (SharedWords::map(&file, 512).unwrap(), SharedWords::map(&file, 512).unwrap());
         one.word(511).store(7, Ordering::Relaxed);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_short_is_lost_and_nothing_else() {
+    fn truncated_file_loses_only_its_own_words() {
         let (cut, whole) = (file(1 << 20), file(4096));
         let (one, other) = (SharedWords::map(&cut, 1 << 17).unwrap(), SharedWords::map(&whole, 512).unwrap());
         one.word(5).store(7, Ordering::Relaxed);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_end_is_there_once_the_file_has_grown() {
+    fn words_beyond_the_end_are_usable_once_the_file_has_grown() {
         let file = file(4096);
         let words = SharedWords::map(&file, 4096).unwrap();
         file.set_len(32_768).expect("there is room");

@@ -10,7 +10,7 @@ fn writable(directory: &TempDir) -> File {
 }
 
 #[test]
-fn it_is_small_and_its_room_is_reserved() {
+fn new_file_is_small_and_its_disk_space_is_reserved() {
     let (directory, _one, _other) = both();
     let file = std::fs::metadata(directory.path().join(FILE)).expect("the file");
     assert!(file.len() < 100_000, "{}", file.len());
@@ -22,9 +22,9 @@ fn length(directory: &TempDir) -> u64 {
     std::fs::metadata(directory.path().join(FILE)).expect("the file").len()
 }
 
-/// A crawl may wait for as many hosts.
+/// A crawl may wait for as many hosts at a time.
 #[test]
-fn a_million_hosts_that_owe_a_delay_are_all_known() {
+fn debts_of_a_million_hosts_are_all_known() {
     for (hosts, most) in [(100, 100_000), (1_000_000, 101_000_000)] {
         let ((directory, one, other), now) = (both(), Instant::now());
         let starts = LastStarts { last_start: Some(now), ..LastStarts::default() };
@@ -40,7 +40,7 @@ fn a_million_hosts_that_owe_a_delay_are_all_known() {
 
 /// The kernel writes a page once for all that was written to it within half a minute.
 #[test]
-fn what_a_new_host_with_a_delay_costs_on_the_disk_is_a_fraction_of_a_page() {
+fn new_host_with_a_delay_writes_a_fraction_of_a_page() {
     for (hosts_a_second, delay, most) in [(30, 10, 130), (30, 60, 330), (300, 10, 100)] {
         let (directory, one, _other) = both();
         let (zero, window) = (Instant::now() + ms(1_000_000), hosts_a_second * 30);
@@ -93,7 +93,7 @@ fn a_hundred_thousand_reservations_are_found_by_others_and_expired_slots_are_reu
 }
 
 #[test]
-fn where_there_is_no_room_that_is_forgotten_which_is_over_soonest() {
+fn full_file_evicts_the_key_that_expires_first() {
     let (_directory, mut one, mut other) = both();
     (one.most_segments, other.most_segments) = (1, 1);
     let (now, room) = (1_000_000_000, 14);
@@ -136,9 +136,9 @@ fn no_debt_is_lost_while_others_expire_and_the_file_grows() {
     assert!(length(&directory) > 400_000, "the file has grown");
 }
 
-/// Otherwise its words could be another key's before its first use.
+/// Otherwise, another key could take the new key's words before their first use.
 #[test]
-fn a_new_key_is_used_before_another_is_added() {
+fn new_key_is_used_before_another_key_is_added() {
     let (_directory, one, other) = both();
     let used = one.with_slot(one.a(), 1, |_| other.with_slot(other.id("b"), 1, |_| ()));
     assert_eq!(used, Some(None));
@@ -147,7 +147,7 @@ fn a_new_key_is_used_before_another_is_added() {
 
 /// If buckets could be predicted, a site could choose names that share another host's bucket.
 #[test]
-fn which_hosts_are_in_one_bucket_is_known_to_nobody_else() {
+fn bucket_of_a_host_depends_on_the_files_secret() {
     let (here, elsewhere) = (place(), place());
     let (one, again, other) = (open(&here), open(&here), open(&elsewhere));
     assert_eq!(one.a(), again.a());
@@ -155,7 +155,7 @@ fn which_hosts_are_in_one_bucket_is_known_to_nobody_else() {
 }
 
 #[test]
-fn what_is_anothers_is_not_trusted_and_what_root_makes_in_anothers_directory_is_that_ones() {
+fn file_of_another_user_is_refused_and_roots_file_goes_to_the_directorys_owner() {
     let directory = place();
     let file = directory.path().join(FILE);
     let opens = || Machine::open(directory.path(), MOST, NOW);
@@ -175,7 +175,7 @@ fn what_is_anothers_is_not_trusted_and_what_root_makes_in_anothers_directory_is_
 }
 
 #[test]
-fn where_nothing_can_be_made_or_is_no_file_it_goes_on_alone() {
+fn open_fails_if_the_file_cannot_be_created_or_is_a_directory() {
     let directory = place();
     let file = directory.path().join("file");
     File::create(&file).expect("is writable");
@@ -190,7 +190,7 @@ fn where_nothing_can_be_made_or_is_no_file_it_goes_on_alone() {
 }
 
 #[test]
-fn a_foreign_or_damaged_file_is_begun_anew_unless_another_process_uses_it() {
+fn foreign_or_damaged_file_is_emptied_unless_another_process_uses_it() {
     let now = Instant::now();
     let damages: [&dyn Fn(&File); 5] = [
         &|file| file.write_all_at(b"something else", 0).expect("our own file"),
@@ -216,7 +216,7 @@ fn a_foreign_or_damaged_file_is_begun_anew_unless_another_process_uses_it() {
 
 /// Any process may write nonsense while the file is in use.
 #[test]
-fn nonsense_in_it_holds_nobody_up_for_more_than_a_gap() {
+fn invalid_words_delay_starts_by_at_most_a_gap() {
     let ((directory, one, other), now) = (both(), Instant::now());
     one.starts(now, 1000);
     for (round, nonsense) in [0xff, 0x01, 0x80, 0x7f, 0x00].into_iter().enumerate() {
@@ -244,7 +244,7 @@ fn nonsense_in_it_holds_nobody_up_for_more_than_a_gap() {
 }
 
 #[test]
-fn what_is_cut_short_leaves_each_to_itself_until_all_have_seen_it_and_begin_another() {
+fn truncated_file_is_replaced_once_all_processes_have_noticed() {
     let ((directory, one, other), now) = (both(), Instant::now());
     assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
     writable(&directory).set_len(100).expect("our own file");
@@ -253,14 +253,14 @@ fn what_is_cut_short_leaves_each_to_itself_until_all_have_seen_it_and_begin_anot
     assert_eq!((other.view(other.a(), now), one.is_shared(), other.is_shared()), (None, false, false));
     let parts = [&one, &other].map(|it| it.part().expect("it is alone"));
     assert_eq!(parts.map(|phase| phase.instances), [2, 2]);
-    assert!(parts[0].rank != parts[1].rank && parts[0].epoch == parts[1].epoch, "they start at different times");
+    assert!(parts[0].rank != parts[1].rank && parts[0].epoch == parts[1].epoch, "their parts of the time differ");
     let opens = || Machine::open(directory.path(), MOST, NOW);
     assert!(!one.is_there() && opens().is_err(), "another process still has the file");
     assert!(!other.is_there() && opens().is_ok());
 }
 
 #[test]
-fn what_is_removed_leaves_each_to_itself() {
+fn removed_file_leaves_each_process_its_own_pace() {
     let ((directory, one, other), now) = (both(), Instant::now());
     one.starts(now, 3000);
     std::fs::remove_file(directory.path().join(FILE)).expect("our own file");
@@ -274,7 +274,7 @@ fn what_is_removed_leaves_each_to_itself() {
 
 /// When a machine restarts, its monotonic clock begins again.
 #[test]
-fn after_a_boot_no_time_has_passed() {
+fn delays_continue_after_a_boot_as_if_no_time_had_passed() {
     let (directory, now) = (place(), Instant::now());
     {
         let one = open(&directory);
@@ -294,7 +294,7 @@ fn after_a_boot_no_time_has_passed() {
 }
 
 #[test]
-fn after_a_boot_what_was_spent_is_still_spent() {
+fn budget_spending_survives_a_boot() {
     let (directory, day) = (place(), crate::policy::Period::Day);
     let spend = |machine: &Machine| {
         let spends = |slot: KeySlot<'_>| budgets::spend(slot, &Spend::of(day, 1, 10), at(10)).1;
@@ -311,7 +311,7 @@ fn after_a_boot_what_was_spent_is_still_spent() {
 
 /// The file has no start from which the time of its last use could be derived.
 #[test]
-fn after_a_boot_what_an_origin_has_asked_for_ends() {
+fn hold_without_a_start_ends_after_a_boot() {
     let (directory, now) = (place(), Instant::now());
     {
         let one = open(&directory);
@@ -325,7 +325,7 @@ fn after_a_boot_what_an_origin_has_asked_for_ends() {
 
 /// Another process is stopped in the microseconds in which it adds a key.
 #[tokio::test(start_paused = true)]
-async fn a_new_key_is_not_added_by_two_at_once() {
+async fn new_key_is_not_added_while_another_process_adds_one() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     one.starts(now, 1000);
     let machine = Machine::open(_directory.path(), MOST, NOW).expect("the file");

@@ -116,7 +116,7 @@ fn is_about(one: Duration, other: Duration) -> bool {
 }
 
 #[test]
-fn a_start_is_reserved_behind_those_of_others() {
+fn reservation_is_a_gap_after_other_processes_reservations() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     let reserve = |machine: &Machine, later: u64| {
         let mut reserved = machine.reserves(now + ms(later), 3000);
@@ -138,7 +138,7 @@ fn a_start_is_reserved_behind_those_of_others() {
 
 /// If the starts kept their reserved times, all would be due at once, and the first process to wake would start.
 #[test]
-fn however_late_a_start_is_the_next_ones_keep_their_distance_from_it_and_their_order() {
+fn late_start_moves_later_reservations_and_keeps_their_order() {
     let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
     let [first, mut second, mut third] = [&one, &other, &one].map(|machine| machine.reserves(now, 1000));
     // Connecting takes longer than two gaps, and so does the answer.
@@ -168,7 +168,7 @@ fn however_late_a_start_is_the_next_ones_keep_their_distance_from_it_and_their_o
 }
 
 #[test]
-fn one_that_was_stopped_costs_the_others_a_gap() {
+fn stopped_process_delays_the_others_by_one_gap() {
     let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
     let mut stopped = one.reserves(now, 1000);
     for number in 1..100 {
@@ -193,7 +193,7 @@ fn one_that_was_stopped_costs_the_others_a_gap() {
 }
 
 #[test]
-fn a_start_that_is_never_made_costs_nobody_a_gap() {
+fn unused_start_delays_nobody() {
     let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
     let [first, mut second] = [&one, &other].map(|machine| machine.reserves(now, 1000));
     assert_eq!(one.take(one.a(), first, now), MachineTurn::Taken);
@@ -209,7 +209,7 @@ fn a_start_that_is_never_made_costs_nobody_a_gap() {
 
 /// The gap grows, or the host asks for a pause, while starts are reserved.
 #[test]
-fn those_that_have_to_wait_longer_than_reserved_keep_their_order() {
+fn longer_gap_or_hold_keeps_the_order_of_reservations() {
     let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
     let [first, mut second, mut third] = [&one, &other, &one].map(|machine| machine.reserves(now, 1000));
     one.leaves_late(first, now, now);
@@ -224,7 +224,7 @@ fn those_that_have_to_wait_longer_than_reserved_keep_their_order() {
 
 /// A process whose reservation is lost reserves again.
 #[test]
-fn reservations_that_are_implausible_are_lost() {
+fn implausible_reservations_are_dropped() {
     let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
     let mut reserved = one.reserves(now, 1000);
     let slot = other.find(other.a()).expect("the key");
@@ -239,7 +239,7 @@ fn reservations_that_are_implausible_are_lost() {
 }
 
 #[test]
-fn one_has_the_turn_and_the_next_keeps_its_distance_from_when_its_request_left() {
+fn turn_is_exclusive_and_the_gap_counts_from_when_its_request_left() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
     assert_eq!(other.takes(now, 3000), MachineTurn::Busy);
@@ -254,7 +254,7 @@ fn one_has_the_turn_and_the_next_keeps_its_distance_from_when_its_request_left()
 }
 
 #[test]
-fn who_has_lost_the_processor_takes_no_later_start_for_nonsense() {
+fn start_later_than_a_stale_clock_reading_is_not_invalid() {
     let ((_directory, one, other), read) = (both(), Instant::now());
     while read.elapsed() < ms(30) {
         std::thread::yield_now();
@@ -267,7 +267,7 @@ fn who_has_lost_the_processor_takes_no_later_start_for_nonsense() {
 }
 
 #[test]
-fn a_turn_that_led_to_no_start_binds_nobody() {
+fn turn_released_without_a_start_causes_no_gap() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
     one.release(one.a());
@@ -276,7 +276,7 @@ fn a_turn_that_led_to_no_start_binds_nobody() {
 
 /// The request may have been sent at any time until the process was killed.
 #[test]
-fn what_had_not_been_seen_to_leave_when_its_process_was_killed_counts_as_of_then() {
+fn request_of_a_killed_process_counts_as_started_if_it_was_leaving() {
     for (leaving, gone, due) in [(false, false, 0), (true, false, 3000), (true, true, 2000)] {
         let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
         assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
@@ -295,7 +295,7 @@ fn what_had_not_been_seen_to_leave_when_its_process_was_killed_counts_as_of_then
 
 /// The request may have been sent at any time until now, when another key needs the words.
 #[test]
-fn what_had_not_been_seen_to_leave_is_not_evicted_before_a_gap_is_over() {
+fn leaving_request_of_a_killed_process_is_not_evicted_within_its_gap() {
     let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
     assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
     one.leaves(now, 3000, false);
@@ -306,7 +306,7 @@ fn what_had_not_been_seen_to_leave_is_not_evicted_before_a_gap_is_over() {
 }
 
 #[test]
-fn what_a_host_owes_to_its_groups_is_known_without_their_delays() {
+fn debts_of_a_hosts_groups_are_found_without_their_delays() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     assert_eq!(other.debt(other.a(), now), [None; 2]);
     for (name, later, delay) in
@@ -321,7 +321,7 @@ fn what_a_host_owes_to_its_groups_is_known_without_their_delays() {
 }
 
 #[test]
-fn what_is_left_of_an_earlier_process_of_the_same_number_is_not_ones_own() {
+fn turn_of_an_earlier_process_with_the_same_number_is_free() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     let slot = one.slot(one.a());
     let start = gap(1000);
@@ -340,7 +340,7 @@ fn what_is_left_of_an_earlier_process_of_the_same_number_is_not_ones_own() {
 }
 
 #[test]
-fn first_fetches_keep_their_distance_from_each_other_and_requests_do_not() {
+fn first_fetches_delay_each_other_but_not_requests() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     let fetch = MachineStart { is_fetch: true, ..gap(3000) };
     assert_eq!(one.take(one.a(), fetch, now), MachineTurn::Taken);
@@ -353,7 +353,7 @@ fn first_fetches_keep_their_distance_from_each_other_and_requests_do_not() {
 }
 
 #[test]
-fn what_an_origin_has_asked_for_is_known_to_all() {
+fn backoff_latency_and_hold_are_known_to_all_processes() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     assert_eq!(other.view(other.a(), now), None);
     let observed = Observed { backoff: ms(1000), latency: ms(40), refusals: 3 };
@@ -371,7 +371,7 @@ fn what_an_origin_has_asked_for_is_known_to_all() {
 
 /// If there is no hold, the time for which refusals are kept counts from now.
 #[test]
-fn a_row_of_refusals_is_remembered_for_an_hour() {
+fn consecutive_refusals_are_kept_for_an_hour() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     one.learn(one.a(), Observed { refusals: 1, ..Observed::default() }, None);
     let now = micros(now);
@@ -379,7 +379,7 @@ fn a_row_of_refusals_is_remembered_for_an_hour() {
 }
 
 #[test]
-fn what_is_owed_is_owed_to_the_processes_that_come_after() {
+fn debts_outlive_their_process() {
     let (directory, now) = (place(), Instant::now());
     let one = open(&directory);
     one.starts(now, 30_000);
@@ -397,7 +397,7 @@ fn what_is_owed_is_owed_to_the_processes_that_come_after() {
 }
 
 #[test]
-fn without_a_file_the_words_are_of_one_process_and_there_is_room_for_many_hosts() {
+fn words_without_a_file_are_private_and_have_room_for_many_hosts() {
     let (one, other, now) = (Machine::unnamed(MOST), Machine::unnamed(MOST), Instant::now());
     one.starts(now, 3000);
     assert!(is_about(one.due(now, 3000), ms(3000)));
@@ -431,7 +431,7 @@ fn authority(name: &str) -> Authority {
 }
 
 #[tokio::test]
-async fn one_fetches_and_the_others_wait_for_that() {
+async fn one_process_fetches_and_the_others_wait_for_its_copy() {
     use crate::policy::freshness::Freshness;
     use crate::policy::{Access, Entry, SiteAnswer, Validators};
     use std::time::SystemTime;
@@ -471,7 +471,7 @@ async fn one_fetches_and_the_others_wait_for_that() {
 
 /// The process with the right may be stopped.
 #[tokio::test(start_paused = true)]
-async fn who_does_not_come_back_with_a_copy_is_not_waited_for_for_ever() {
+async fn wait_for_another_processs_fetch_ends_after_a_minute() {
     let ((_directory, (one, _one_store), (other, _other_store)), a) = (fleets(), authority("http://a"));
     let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), false, FETCH_LASTS).await else {
         panic!("the right is free")
@@ -491,7 +491,7 @@ async fn who_does_not_come_back_with_a_copy_is_not_waited_for_for_ever() {
 
 /// The right is given back when the store has the copy.
 #[tokio::test(start_paused = true)]
-async fn a_claim_does_not_end_an_earlier_right_of_its_own_process() {
+async fn second_claim_of_a_process_waits_for_its_first_right() {
     let ((_directory, (one, _one_store), (other, _other_store)), a) = (fleets(), authority("http://a"));
     let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), false, FETCH_LASTS).await else {
         panic!("the right is free")
@@ -506,7 +506,7 @@ async fn a_claim_does_not_end_an_earlier_right_of_its_own_process() {
 }
 
 #[test]
-fn of_processes_that_ask_at_once_one_has_the_right_at_most() {
+fn at_most_one_of_concurrent_processes_gets_the_right() {
     let (_directory, one, other) = both();
     let arrived = AtomicU64::new(0);
     // The threads spin, because a barrier would wake one of them much later.
@@ -537,7 +537,7 @@ fn of_processes_that_ask_at_once_one_has_the_right_at_most() {
 }
 
 #[test]
-fn a_right_is_one_processs_for_as_long_as_it_lives_whatever_else_is_being_fetched() {
+fn right_belongs_to_one_process_until_it_is_given_back_or_the_process_ends() {
     let (_directory, one, other) = both();
     let name = |number: u64| format!("http://{number}.example");
     let takes = |process: &Machine, number| process.take_right(&name(number));
@@ -552,7 +552,7 @@ fn a_right_is_one_processs_for_as_long_as_it_lives_whatever_else_is_being_fetche
 }
 
 #[tokio::test]
-async fn budgets_are_counted_by_all_and_for_later_ones() {
+async fn budget_spending_is_shared_with_other_and_later_processes() {
     use crate::policy::{Budget, Period};
     let (directory, one, other) = both();
     let spend = |within: Option<u64>, heard: Spent| {

@@ -236,7 +236,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn no_start_is_early_and_nobody_waits_for_ever_or_is_overtaken_while_awake(
+    fn no_start_is_early_or_overtaken_and_waits_are_bounded(
         (processes, plans) in (1..5usize).prop_flat_map(|count| (Just(count), proptest::collection::vec(plan(count), 1..40)))
     ) {
         let Seen { heads, waits, order, .. } = run(&plans, processes);
@@ -252,7 +252,7 @@ proptest! {
 
 /// Without an order, the process whose request has just ended would always be the first to see the free turn.
 #[test]
-fn turns_are_shared_evenly_where_answers_take_longer_than_the_gap() {
+fn turns_are_shared_evenly_if_answers_take_longer_than_the_gap() {
     const TAKES: u64 = 10 * GAP;
     let plans: Vec<_> = (0..30).map(|number| Plan { takes: TAKES, ..prompt(number) }).collect();
     let Seen { heads, waits, .. } = run(&plans, 3);
@@ -262,7 +262,7 @@ fn turns_are_shared_evenly_where_answers_take_longer_than_the_gap() {
 
 /// If reservations did not move, all would be in the past, and the first process to wake would start each time.
 #[test]
-fn turns_are_shared_evenly_where_connecting_takes_longer_than_the_gap() {
+fn turns_are_shared_evenly_if_connecting_takes_longer_than_the_gap() {
     const CONNECTS: u64 = 3 * GAP;
     let plans: Vec<_> = (0..60).map(|number| Plan { connects: CONNECTS, ..prompt(number) }).collect();
     let Seen { heads, waits, .. } = run(&plans, 3);
