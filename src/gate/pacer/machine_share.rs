@@ -14,15 +14,16 @@ pub(super) struct MachineShare {
     id: u64,
     /// The start reserved for the next waiting request, or for the request with the turn until it leaves.
     reserved: Option<MachineStart>,
-    /// When the reserved start is due, as of the last look at the file.
+    /// When the reserved start is due, as last read from the file.
     due: Option<Instant>,
     turn: ShareTurn,
     /// The newest start that any process has reserved.
     newest: Option<Instant>,
-    /// When to act next for a waiting request, and since when another process has held the turn although a start is due.
+    /// When to act next for a waiting request.
     next: Option<Instant>,
+    /// Since when a start is due but another process has the turn.
     busy_since: Option<Instant>,
-    /// The origin's backoff and latency, as last read from the file or written to it.
+    /// What was last read from the file or written to it: the origin's backoff, latency and refusals, and the end of its hold.
     seen: (Observed, Option<Instant>),
 }
 
@@ -155,7 +156,7 @@ impl MachineShare {
         self.turn == ShareTurn::Of(slot.number)
     }
 
-    /// Publishes a changed backoff or latency.
+    /// Publishes a changed backoff, latency or hold (the time before which nothing may start, because the host has asked for a pause).
     pub fn learned<W>(&mut self, schedule: &Schedule<W>) {
         let learned @ (observed, hold) = (schedule.observed(), schedule.last_starts().hold);
         if self.seen != learned {
@@ -164,7 +165,7 @@ impl MachineShare {
         }
     }
 
-    /// Adopts the other processes' starts, and what the host has answered them.
+    /// Adopts the other processes' starts, and the backoff, latency and hold that the host's answers to them have caused.
     pub fn look<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
         let Some(MachineView { starts, newest, owed, observed }) = self.machine.view(self.id, now) else {
             // The entry may have been evicted.
@@ -215,7 +216,7 @@ impl MachineShare {
     }
 }
 
-/// Number of looks per gap at a turn that another process holds.
+/// How often per gap to check a turn that another process has.
 const LOOKS: u32 = 16;
 const LOOK_LEAST: Duration = Duration::from_millis(10);
 const LOOK_MOST: Duration = Duration::from_millis(100);
@@ -241,7 +242,7 @@ mod tests {
         asks_at: Instant,
         waits_since: Option<Instant>,
         in_flight: Option<(Instant, Slot)>,
-        /// The times that it waited, and the Retry-After times of its refusals.
+        /// The waits of its requests, and the Retry-After times of its refusals.
         waits: Vec<Duration>,
         refused: Vec<Duration>,
     }
@@ -290,9 +291,9 @@ mod tests {
         }
     }
 
-    /// Nobody is refused however late a client comes, and however long the others have waited before.
+    /// This holds however late a client comes, and however long the others have waited before.
     #[test]
-    fn nobody_is_refused_who_would_wait_no_longer_than_he_may() {
+    fn requests_whose_wait_fits_max_wait_are_not_refused() {
         let (key, ms) = (PaceKey::from_text("a.example").unwrap(), Duration::from_millis);
         for (clients, gap, max_wait, takes) in
             [(3, 3000, 10_000, 20), (3, 3000, 9500, 1500), (2, 3000, 6500, 20), (4, 1000, 4300, 600)]
@@ -316,7 +317,7 @@ mod tests {
 
     /// The time since the last start must not be taken for the gaps of many rivals.
     #[test]
-    fn after_a_pause_nobody_is_told_of_rivals_that_are_not_there() {
+    fn pause_does_not_raise_the_estimated_number_of_rivals() {
         let directory = tempfile::tempdir().unwrap();
         let link = MachineLink::open(Some(directory.path()), Duration::from_secs(3600));
         let key = PaceKey::from_text("a.example").unwrap();

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// All queues in use. The debts of unused keys are in the machine's memory.
+/// All queues in use. The debts of unused keys (when their next requests may start) are in the machine's shared memory.
 pub(super) struct Pacer {
     shards: Box<[RwLock<Shard>]>,
     /// Randomly keyed, so that no site can choose names that collide.
@@ -36,7 +36,7 @@ pub(super) struct Pacer {
 #[derive(Default)]
 struct Shard {
     queues: HashTable<Arc<HostQueue>>,
-    /// Unused keys with debts, and when these end. Only in a fleet with a server, which may have to be told.
+    /// Unused keys with debts, and when these end. Empty without a fleet's server, as only a server may have to be told of them.
     owing: HashMap<PaceKey, Instant>,
     /// Number of queues at which unused ones are dropped.
     sweep_at: usize,
@@ -64,7 +64,7 @@ impl Pacer {
 
     /// Memory in bytes, without the waiting requests.
     pub fn bytes(&self) -> usize {
-        // Asked for after each fetch: without a server, nothing is noted there.
+        // This is called after each fetch. Without a server, the shards need not be locked, as `owing` is empty.
         let noted = if self.shared.fleet.has_server() { &self.shards[..] } else { &[] };
         let owing: usize = noted.iter().map(|shard| shard.read().owing.allocation_size()).sum();
         let own = self.shared.fleet.machine.machine().own_bytes();
@@ -149,7 +149,8 @@ impl Shard {
     }
 }
 
-/// The terms of a subresource that follows its page: without the delay, and with one request in flight less, which may be the page.
+/// The terms for a subresource that follows its page: no delay applies, and the limit of requests in flight is lower by one, as the page
+/// may be in flight, too.
 pub(super) fn without_delay(terms: Terms) -> Terms {
     let max_concurrent = (terms.max_concurrent - 1).max(1);
     let of_page = Some(Box::new(terms.clone()));
@@ -171,7 +172,7 @@ mod tests {
     use crate::policy::pace::{ARRIVAL, ClientId, PaceOutcome};
 
     #[test]
-    fn a_full_table_drops_the_queues_that_owe_nothing_and_no_other() {
+    fn full_table_drops_only_queues_that_are_not_in_use() {
         let pacer = Pacer::new(Fleet::alone());
         let key = |number: u32| PaceKey::from_text(&format!("{number}.example")).expect("a key");
         let is_here = |key: &PaceKey| std::ptr::eq(pacer.shard(pacer.hasher.hash_one(key)), &pacer.shards[0]);
@@ -200,7 +201,7 @@ mod tests {
         Terms { crawl_delay, group_delay, max_wait: Duration::MAX, ..Terms::default() }
     }
 
-    /// Lets the queue's driver end and the queue be dropped, unless its state is more than a few numbers.
+    /// Lets the queues' drivers end, and drops the queues whose state can be noted in the machine's memory.
     async fn rests(pacer: &Pacer) {
         for _ in 0..1000 {
             tokio::task::yield_now().await;
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_queue_owes_that_nobody_uses_is_owed_without_it() {
+    async fn debts_outlive_their_queue() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let machine = MachineLink::open(Some(directory.path()), Duration::from_secs(3600));
         let fleet = Arc::new(Fleet::on_machine(machine, Arc::default()));
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_host_that_owes_only_its_groups_delay_has_one_key() {
+    async fn host_with_only_a_groups_delay_takes_one_key() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let link = MachineLink::open(Some(directory.path()), Duration::from_secs(3600));
         let pacer = Pacer::new(Arc::new(Fleet::on_machine(link.clone(), Arc::default())));
@@ -264,7 +265,7 @@ mod tests {
 
     /// The group's own delay is over.
     #[tokio::test]
-    async fn a_group_that_owes_nothing_does_not_wait_for_another_groups_start() {
+    async fn group_without_a_debt_does_not_wait_for_another_groups_start() {
         let (pacer, host) = (Pacer::new(Fleet::alone()), PaceKey::from_text("a.example").expect("a key"));
         let mut left = Vec::new();
         for group in [100_000, 300, 200] {
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_that_waits_for_its_group_and_then_for_its_host_has_one_place() {
+    async fn request_waiting_for_its_group_and_its_host_counts_once() {
         let (pacer, host) = (Pacer::new(Fleet::alone()), PaceKey::from_text("a.example").expect("a key"));
         let queue = pacer.queue(&host);
         start(queue.clone(), &terms(0, 50), PaceOutcome::Success).await;

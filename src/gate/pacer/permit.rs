@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_attempt_that_never_left_keeps_its_turn() {
+    async fn attempt_that_never_left_keeps_its_slot() {
         let host = host();
         let mut permit = go(&host);
         for _ in 0..2 {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_sent_again_learns_from_what_became_of_the_first() {
+    async fn retry_applies_the_outcome_of_the_first_attempt() {
         let host = host();
         let mut permit = go(&host);
         permit.leaves(true);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_an_answer_says_counts_at_once_and_its_turn_lasts_until_it_has_ended() {
+    async fn learned_outcome_counts_at_once_and_the_slot_lasts_until_the_end() {
         let host = host();
         let mut permit = go(&host);
         permit.leaves(true);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_without_a_gap_counts_for_others_from_when_it_leaves() {
+    async fn gap_after_a_request_without_a_delay_counts_from_when_it_leaves() {
         let host = host();
         let Ok(Stand::Go(mut permit)) = host.stand(ClientId(1), &Terms::default()) else { panic!("it need not wait") };
         let began = Instant::now();
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_goes_on_without_its_turn_still_says_how_it_ended() {
+    async fn request_that_passed_on_its_slot_still_reports_its_outcome() {
         let host = host();
         let mut permit = go(&host);
         permit.leaves(true);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_turn_that_came_while_its_holder_left_is_the_next_one_s() {
+    async fn slot_granted_to_a_dropped_waiter_goes_to_the_next() {
         let host = host();
         let terms = Terms { max_concurrent: 1, ..Terms::default() };
         let stand = || host.stand(ClientId(1), &terms).expect("it may wait");
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn and_costs_no_gap_when_it_is_given_up() {
+    async fn unused_slot_costs_no_gap() {
         let host = host();
         let mut permit = go(&host);
         permit.outcome = PaceOutcome::Failure;

@@ -16,7 +16,7 @@ pub(super) struct FleetShare {
     /// The server's link number; 0: no server.
     link: u64,
     clock: Option<ServerClock>,
-    /// The fleet has told the key's state, and no refusal has been published since.
+    /// Whether the fleet has told the key's state, and no refusal was published since.
     known: bool,
     /// Number of instances with requests for the key, estimated from the last reservation.
     rivals: u32,
@@ -35,23 +35,24 @@ pub(super) struct FleetShare {
     told: LastStarts,
     /// The host's backoff, latency and refusals, as the server last told them.
     seen: Observed,
-    /// Another instance's request is in flight at least until then.
+    /// Time until which another instance's request is at least in flight.
     busy: Option<Instant>,
-    /// The key's state changed during a call, so the answer may be older than the change.
+    /// Whether the key's state has changed during a call, so that the answer may be older than the change.
     nudged: bool,
-    /// Total postponement heard since the last call was sent, in microseconds. The call's answer may be older.
+    /// Total postponement of the key's starts in microseconds, if heard since the last call was sent: the call's answer may be older. The
+    /// server postpones the later starts if a request leaves late.
     put_off: u64,
-    /// The last call to this key's server failed.
+    /// Whether the last call to the server failed.
     fails: bool,
     /// Round trips to the server: this instance's, and the longest of any other.
     way: Duration,
     way_on: Duration,
     /// Expected time from the server's reading of its clock to the arrival of its answer.
     arrival: Duration,
-    /// By how much the last start missed its window: the answer or this process was late, or the request waited for a connection or for the
-    /// host's pacing slot. The next window is that much longer.
+    /// Time by which the last start missed its window, because the answer or this process was late, or the request waited for a connection
+    /// or for the host's pacing slot. The next window is longer by this time.
     missed: Duration,
-    /// Total time that the machine had been suspended at the last look.
+    /// Total time that the machine was suspended, as of the last call of `follow`.
     slept: Duration,
 }
 
@@ -219,7 +220,7 @@ impl FleetShare {
         self.used.as_ref()?.tells_at(self.ways())
     }
 
-    /// Longest time until another instance hears of a report.
+    /// Longest time until another instance receives a report.
     fn ways(&self) -> Duration {
         self.way + self.way_on + HEARD
     }

@@ -23,7 +23,7 @@ struct Plan {
     slower: Duration,
     /// Longest extra delay.
     jitter: Duration,
-    /// Longest time that a step waits for a processor, now and then, as on a busy machine.
+    /// Longest time that some steps wait for a processor, as on a busy machine.
     stalls: Duration,
     /// Requests open at each instance.
     clients: u64,
@@ -504,7 +504,7 @@ fn plan(gap: u64, ways: &[u64]) -> Plan {
 }
 
 #[test]
-fn a_reserved_start_costs_one_call_and_no_time() {
+fn reserved_starts_take_one_call_each_and_lose_no_time() {
     for (gap, least) in [(300, 0.97), (1000, 0.99), (5000, 0.99)] {
         for ways in [&[30, 30, 30][..], &[1, 30, 100], &[30], &[0, 0, 0, 0, 0, 0, 0, 0]] {
             let world = World::run(Plan { time: MS * u32::try_from(gap).unwrap() * 200, ..plan(gap, ways) }, 1);
@@ -558,7 +558,7 @@ fn worlds(plan: impl Fn(&mut Rng, Plan) -> Plan) -> impl Iterator<Item = (World,
 }
 
 #[test]
-fn no_start_is_early_however_far_away_the_server_is() {
+fn no_start_is_early_whatever_the_servers_distance() {
     for (world, what) in worlds(|rng, plan| Plan { slower: MS * [0, 0, 60, 250][rng.usize(..4)], ..plan }) {
         assert!(world.starts.iter().any(|(at, _)| *at > world.plan.time * 9 / 10), "it goes on: {what}");
         assert!(world.early().is_empty(), "{:?}: {what}", world.early());
@@ -574,7 +574,7 @@ fn no_start_is_early_however_far_away_the_server_is() {
 }
 
 #[test]
-fn nor_is_any_when_calls_are_lost_and_messages_unheard_and_instances_die_or_sleep() {
+fn no_start_is_early_despite_lost_messages_and_dead_or_suspended_instances() {
     let worlds = worlds(|rng, plan| Plan {
         connects: Duration::ZERO,
         takes: plan.gap / 8,
@@ -592,7 +592,7 @@ fn nor_is_any_when_calls_are_lost_and_messages_unheard_and_instances_die_or_slee
 }
 
 #[test]
-fn nor_is_any_on_a_busy_machine() {
+fn no_start_is_early_on_a_busy_machine() {
     for (world, what) in worlds(|rng, Plan { clients, .. }| {
         let gap = [200, 300, 500, 1000, 1500][rng.usize(..5)];
         let stalls = MS * [10, 40, 100][rng.usize(..3)];
@@ -605,7 +605,7 @@ fn nor_is_any_on_a_busy_machine() {
 
 /// Early starts follow starts that were late and could not be reported.
 #[test]
-fn but_for_few_when_connections_take_long_as_well() {
+fn few_starts_are_early_if_connections_are_slow_and_messages_are_lost() {
     let (mut early, mut all) = (0, 0);
     for (world, _) in worlds(|rng, plan| Plan { lost: rng.u32(0..30), unheard: rng.u32(0..30), ..plan }) {
         (early, all) = (early + world.early().len(), all + world.starts.len());
@@ -614,7 +614,7 @@ fn but_for_few_when_connections_take_long_as_well() {
 }
 
 #[test]
-fn a_clock_that_is_set_makes_few_starts_early_and_nobody_wait() {
+fn set_server_clock_makes_at_most_three_starts_early_and_no_long_wait() {
     for (world, what) in worlds(|_, plan| Plan { connects: Duration::ZERO, takes: plan.gap / 8, steps: true, ..plan }) {
         let (middle, gap) = (world.plan.time / 2, world.plan.gap);
         let early = world.early();
@@ -630,7 +630,7 @@ fn a_clock_that_is_set_makes_few_starts_early_and_nobody_wait() {
 /// docs/fleet.md: one gap for each instance and one more, the longest answer, four round trips, and 8 s if the server is lost or comes
 /// back.
 #[test]
-fn no_host_is_without_a_start_for_longer_than_documented() {
+fn time_without_a_start_is_within_the_documented_limit() {
     let (mut most, mut too_long) = (0.0_f64, Vec::new());
     for (world, what) in worlds(|rng, plan| {
         let (away, lasts) = (plan.time / 3, MS * rng.u32(500..20_000));
@@ -658,7 +658,7 @@ fn no_host_is_without_a_start_for_longer_than_documented() {
 
 /// The time without starts after a partition must not be taken for the gaps of many rivals.
 #[test]
-fn nobody_is_refused_who_has_time_for_a_turn_of_each_client() {
+fn request_with_time_for_a_turn_of_each_client_is_not_refused() {
     let ways = [[MS * 250; 2], [MS * 5, MS * 200], [MS; 2]].to_vec();
     let (mut refused, mut starts) = (0, 0);
     for seed in 0..SEEDS {
@@ -671,7 +671,7 @@ fn nobody_is_refused_who_has_time_for_a_turn_of_each_client() {
 }
 
 #[test]
-fn instances_that_die_cost_a_gap_each_and_no_more() {
+fn each_dead_instance_costs_at_most_one_gap() {
     let dead = 20;
     let world = World::run(Plan { ways: vec![[MS * 30; 2]; dead + 1], all_die: true, ..plan(300, &[]) }, 1);
     let gaps = world.starts.windows(2).map(|pair| pair[1].0 - pair[0].0);

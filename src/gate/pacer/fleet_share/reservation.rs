@@ -13,7 +13,7 @@ pub(super) struct ReservedStart {
     pub gap: Duration,
     /// Extension of the window: the time by which the previous start was late.
     missed: Duration,
-    /// Total postponement at the time of reservation, in microseconds.
+    /// Total postponement of the key's starts that `start` and `until` include, in microseconds.
     put_off: u64,
 }
 
@@ -39,7 +39,7 @@ impl ReservedStart {
         (at + self.missed).saturating_duration_since(self.latest(ways))
     }
 
-    /// Postpones the start. `put_off`: total so far, in microseconds.
+    /// Postpones the start. `put_off`: total postponement of the key's starts, in microseconds.
     pub fn put_off(&mut self, put_off: u64) {
         let more = put_off.saturating_sub(self.put_off);
         self.put_off += more;
@@ -57,7 +57,7 @@ pub(super) struct UsedStart {
     is_exclusive: bool,
     left: Option<Instant>,
     has_ended: bool,
-    /// Time until which the other instances believe that the request is in flight.
+    /// Time until which the request is in flight according to the last report.
     in_flight: Option<Instant>,
 }
 
@@ -85,7 +85,7 @@ impl UsedStart {
         (self.in_flight.is_some() || self.is_late()).then_some(self)
     }
 
-    /// Latest time to report to the others.
+    /// Latest time to report about this start to the other instances.
     pub fn tells_at(&self, ways: Duration) -> Option<Instant> {
         // If the gap is too short for a late start, the others need not hear of the connection attempt.
         let is_connecting = self.left.is_none() && self.of.gap >= ways * 2;
@@ -98,13 +98,13 @@ impl UsedStart {
         }
     }
 
-    /// The missed window, and the time by which the request has missed it, or will miss it at least.
+    /// The window, and the time by which the request has left after its end, or will at least. `None`: not after its end.
     pub fn late(&self, now: Instant) -> Option<(StartWindow, Duration)> {
         let by = self.left.unwrap_or(now).saturating_duration_since(self.of.until);
         (!by.is_zero()).then_some((self.of.window, by))
     }
 
-    /// The estimate to report: for how long the other instances have to wait.
+    /// The report for how long the request will still be in flight, for other instances. Zero: it has ended. `None`: no report is due.
     pub fn in_flight(&self, now: Instant, ways: Duration) -> Option<Duration> {
         if self.has_ended {
             return self.in_flight.map(|_| Duration::ZERO);

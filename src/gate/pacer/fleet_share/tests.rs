@@ -86,7 +86,7 @@ impl Instance {
 }
 
 #[test]
-fn a_start_that_is_reserved_is_one_and_no_more() {
+fn reservation_allows_one_start() {
     let mut instance = Instance::waiting();
     instance.reserve(ms(50));
     assert_eq!(instance.poll(), NextTurn::WaitUntil(instance.now + HOUR), "only the reserved start wakes the queue");
@@ -100,7 +100,7 @@ fn a_start_that_is_reserved_is_one_and_no_more() {
 }
 
 #[test]
-fn a_window_that_has_passed_before_it_is_seen_makes_the_next_longer() {
+fn missed_window_makes_the_next_one_longer() {
     let mut instance = Instance::waiting();
     let call = instance.call().expect("it asks");
     let window = call.wants.expect("a start").margin;
@@ -112,7 +112,7 @@ fn a_window_that_has_passed_before_it_is_seen_makes_the_next_longer() {
 }
 
 #[test]
-fn a_start_far_ahead_does_not_make_more_rivals_than_there_are_instances() {
+fn start_far_ahead_does_not_raise_rivals_above_the_number_of_instances() {
     let mut instance = Instance::waiting();
     instance.reserve(ms(20_000));
     instance.follow();
@@ -122,7 +122,7 @@ fn a_start_far_ahead_does_not_make_more_rivals_than_there_are_instances() {
 }
 
 #[test]
-fn what_is_put_off_while_it_is_reserved_starts_later() {
+fn postponement_of_a_reserved_start_counts_once() {
     let mut instance = Instance::waiting();
     let call = instance.call().expect("it asks");
     let news = WaitNews { put_off: 30_000, busy: 0, way: 0 };
@@ -136,7 +136,7 @@ fn what_is_put_off_while_it_is_reserved_starts_later() {
 }
 
 #[test]
-fn a_start_that_nobody_waits_for_is_given_back_and_one_of_before_a_suspension_is_none() {
+fn unwanted_start_is_given_back_and_suspension_voids_reservations() {
     let mut instance = Instance::waiting();
     instance.reserve(ms(5000));
     instance.reach.slept = ms(60_000);
@@ -158,7 +158,7 @@ fn a_start_that_nobody_waits_for_is_given_back_and_one_of_before_a_suspension_is
 }
 
 #[test]
-fn when_the_server_is_lost_nothing_starts_before_all_have_noticed_and_then_each_in_its_own_part() {
+fn lost_server_voids_reservations_and_stops_starts_until_all_have_noticed() {
     let mut instance = Instance::waiting();
     instance.reserve(ms(3000));
     let lost = instance.now + ms(1000);
@@ -171,7 +171,7 @@ fn when_the_server_is_lost_nothing_starts_before_all_have_noticed_and_then_each_
 }
 
 #[test]
-fn another_server_is_told_what_is_owed_before_anything_is_reserved() {
+fn new_server_is_told_debts_before_a_start_is_reserved() {
     let mut instance = Instance::waiting();
     instance.reserve(ms(50));
     instance.now += ms(50);
@@ -187,7 +187,7 @@ fn another_server_is_told_what_is_owed_before_anything_is_reserved() {
 }
 
 #[test]
-fn a_refusal_is_told_at_once_and_what_others_have_seen_to_pass_is_not_raised_again() {
+fn refusal_is_reported_at_once_and_a_recovery_seen_by_others_is_adopted() {
     let mut instance = Instance::waiting();
     instance.reserve(ms(50));
     instance.now += ms(50);
@@ -210,7 +210,7 @@ fn a_refusal_is_told_at_once_and_what_others_have_seen_to_pass_is_not_raised_aga
 }
 
 #[test]
-fn who_has_not_heard_that_a_backoff_is_over_does_not_raise_it_again() {
+fn instance_with_an_outdated_backoff_does_not_raise_it_again() {
     let mut instance = Instance::waiting();
     instance.reserve(ms(50));
     instance.now += ms(50);

@@ -57,7 +57,7 @@ impl HostQueue {
         self.spread(state, frees, outcome);
     }
 
-    /// Counts the outcome of an answer, here and for the processes of this machine. `changes_more`: as for
+    /// Applies `count`, which counts an answer's outcome, and publishes the result to the processes of this machine. `changes_more`: as for
     /// [`catch_up`](super::Sharing::catch_up).
     fn note(&self, state: &mut HostQueueState, changes_more: bool, count: impl FnOnce(&mut HostSchedule)) {
         let HostQueueState { schedule, sharing, .. } = state;
@@ -69,7 +69,7 @@ impl HostQueue {
         self.note_debt(state, Instant::now());
     }
 
-    /// Informs the waiting requests here, the fleet's server, and the other queues of the host. `frees`: the slot is free.
+    /// Informs the waiting requests here, the fleet's server, and the host's other queues of an outcome. `frees`: the slot is free.
     fn spread(self: &Arc<Self>, mut state: MutexGuard<'_, HostQueueState>, frees: bool, outcome: PaceOutcome) {
         let is_refused = outcome.is_refused();
         self.notify(&mut state, frees || is_refused);
@@ -86,8 +86,8 @@ impl HostQueue {
         }
     }
 
-    /// Holds this queue because the host asked another queue for a pause: the queue of pages follows the queue of their subresources, and a
-    /// group's queue follows the host's.
+    /// Lets nothing start here before `until`, because the host has asked for a pause in an answer to another queue's request: the queue of
+    /// pages follows the queue of their subresources, and a group's queue follows the host's.
     pub(super) fn hold(self: &Arc<Self>, until: Instant, observed: Observed) {
         let mut state = self.state.lock();
         self.note(&mut state, true, |schedule| schedule.hold(until, observed));
@@ -107,7 +107,7 @@ mod tests {
 
     /// If the next process did not know the answer, its request would start before the pause that the host has asked for is over.
     #[tokio::test]
-    async fn who_gets_a_turn_next_knows_what_the_answer_in_the_last_one_said() {
+    async fn next_turn_obeys_the_retry_after_of_the_last_answer() {
         let directory = tempfile::tempdir().unwrap();
         let open = || MachineLink::open(Some(directory.path()), Duration::from_secs(3600));
         let (other, pacer) = (open(), Pacer::new(Arc::new(Fleet::on_machine(open(), Arc::default()))));

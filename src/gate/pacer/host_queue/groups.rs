@@ -115,7 +115,7 @@ impl HostQueue {
         }
     }
 
-    /// Holds the groups' queues because the host has asked for a pause, which may be too long for requests that wait there.
+    /// Lets nothing start in the groups' queues before `until`, as the host has asked for a pause. It may be too long for requests there.
     pub(super) fn hold_groups(self: &Arc<Self>, until: Instant, observed: Observed) {
         let groups = self.groups.lock().clone();
         groups.iter().for_each(|group| group.hold(until, Observed { backoff: Duration::ZERO, ..observed }));

@@ -1,5 +1,6 @@
 //! Guests: fetches of files on this host to which other sites redirect or link. One guest at a time is in the queue, behind the requests
-//! for the host itself. Beside these, guests get a tenth of the starts that the delay allows: no site shall use up another site's pace.
+//! for the host itself. If there are such requests, guests get only a tenth of the starts that the delay allows, so that no site can use
+//! up another site's pace.
 
 use crate::gate::fair_places::{FairPlace, FairPlaces, Taker};
 use parking_lot::Mutex;
@@ -16,7 +17,7 @@ impl Guests {
         Self { places: FairPlaces::new(1), last_start: Mutex::default() }
     }
 
-    /// Waits for the guests' place, and until its guest may enter the queue. `host_start`: as for [`due`](Self::due).
+    /// Waits for the only place for guests, and then until its holder may enter the queue. `host_start`: returns the host's last start.
     pub async fn place(&self, taker: Taker, gap: Duration, host_start: impl Fn() -> Option<Instant>) -> FairPlace {
         let place = self.places.take(taker).await;
         if let Some(due) = self.due(gap, host_start) {
@@ -29,7 +30,7 @@ impl Guests {
         *self.last_start.lock() = Some(Instant::now());
     }
 
-    /// When the next guest may enter the queue. `host_start`: the host's last start, a guest's or not.
+    /// When the next guest may enter the queue. `None`: now. `host_start`: returns the host's last start, of a guest or another request.
     fn due(&self, gap: Duration, host_start: impl FnOnce() -> Option<Instant>) -> Option<Instant> {
         let last = (*self.last_start.lock())?;
         let is_shared = host_start().is_some_and(|start| start >= last + gap);
@@ -37,6 +38,7 @@ impl Guests {
     }
 }
 
+/// Number of gaps between two guests at a host that has other requests.
 const GAPS_APART: u32 = 10;
 
 #[cfg(test)]
@@ -44,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_where_only_guests_come_has_them_at_its_own_pace() {
+    fn guests_of_a_host_without_other_requests_keep_its_usual_gap() {
         let (guests, gap) = (Guests::new(), Duration::from_secs(10));
         assert_eq!(guests.due(gap, || None), None, "the first");
         guests.started();

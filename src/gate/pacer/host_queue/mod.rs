@@ -221,7 +221,7 @@ impl HostQueue {
         Ok((Stand::Go(Permit::new(self, None, terms)), reported.or_else(held)))
     }
 
-    /// Whether the origin has asked any client for a pause, or may have done so. If so, no burst is allowed.
+    /// Whether the origin has asked any client for a pause, or may have: then no burst is allowed.
     pub fn is_held_back(&self) -> bool {
         let (state, _) = self.current();
         !state.schedule.backoff().is_zero() || state.schedule.is_unknown()
@@ -296,5 +296,5 @@ impl Drop for HostQueue {
     }
 }
 
-/// Retry-After, since the end of earlier guests is unknown.
+/// Retry-After for a guest that waited too long: when the earlier guests will end is unknown.
 const GUESTS_AWAITED: Duration = Duration::from_secs(1);

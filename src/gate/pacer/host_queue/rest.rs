@@ -1,4 +1,5 @@
-//! The debts of unused queues: noted as a few numbers in the machine's memory, so that the queues can be dropped.
+//! The debts of unused queues (when the next request may start): noted as a few numbers in the machine's shared memory, so that the
+//! queues can be dropped.
 
 use super::{HostQueue, HostQueueState, HostSchedule, Sharing};
 use std::sync::Arc;
