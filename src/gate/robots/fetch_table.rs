@@ -37,7 +37,7 @@ pub(in crate::gate) enum FetchReason {
     FirstUse,
     /// The copy in use is ageing. The fetch waits for a slot without limit.
     Renewal,
-    /// The file is to be fetched from the origin, whatever copy exists.
+    /// The file must be fetched from the origin, whatever copies exist.
     Anew,
 }
 
@@ -52,7 +52,7 @@ impl FetchReason {
 #[derive(Default)]
 pub(super) struct Fetch {
     progress: watch::Sender<FetchProgress>,
-    /// The fetch has begun to ask the site, or is a background fetch, so it runs to its end.
+    /// Whether the fetch has begun to ask the site, or is a background fetch: then it runs to its end.
     has_begun: AtomicBool,
 }
 

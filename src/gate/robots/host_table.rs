@@ -24,7 +24,7 @@ pub(super) struct HostTable {
     bytes: AtomicUsize,
     /// Number of host entries, by kind of file.
     counts: [AtomicUsize; SiteFile::COUNT],
-    /// Number of host entries created so far, which serves as the time of uses. Wraps around.
+    /// Number of host entries created so far. Serves as a logical clock for last uses. Wraps around.
     clock: AtomicU32,
 }
 
@@ -33,7 +33,7 @@ pub(in crate::gate) struct HostEntry {
     pub authority: Authority,
     pub file: SiteFile,
     entry: ArcSwap<Entry>,
-    /// `clock` at the last use.
+    /// The value of `HostTable::clock` at the last use.
     used: AtomicU32,
     /// Whether a page was sent since robots.txt last arrived from the site.
     page_went: AtomicBool,
@@ -47,8 +47,8 @@ impl HostEntry {
         self.file.of(&self.authority)
     }
 
-    /// Whether the next slot is for a page, not for a renewal. Otherwise, a copy with a lifetime shorter than the gap would be renewed in
-    /// every slot.
+    /// Whether the next slot is for a page, not for a renewal. Without this rule, a copy with a lifetime shorter than the gap would be
+    /// renewed in every slot.
     pub fn owes_page(&self) -> bool {
         !self.page_went.load(Ordering::Relaxed)
     }
@@ -75,7 +75,7 @@ impl HostEntry {
         self.entry.load_full()
     }
 
-    /// Host entries created since the last use of this one. Wrapping subtraction, as the clock may overflow.
+    /// Number of host entries created since the last use of this one. Wraps, as the clock may overflow.
     fn idle(&self, now: u32) -> u32 {
         now.wrapping_sub(self.used.load(Ordering::Relaxed))
     }
@@ -289,7 +289,7 @@ fn allocated(bytes: usize) -> usize {
     if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16) }
 }
 
-/// Bytes of the reference counts of an `Arc`.
+/// Bytes of the two reference counts of an `Arc`.
 const COUNTS: usize = 2 * size_of::<usize>();
 /// How long the progress of an interrupted fetch is kept.
 const INTERRUPTED: Duration = Duration::from_secs(3600);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_has_one_place() {
+    fn authority_has_one_host_entry() {
         let hosts = HostTable::new();
         assert!(Arc::ptr_eq(
             &hosts.host(&authority(1), SiteFile::Robots),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn each_file_of_an_authority_has_a_place_and_one_is_shown() {
+    fn each_file_of_an_authority_has_an_entry_but_only_robots_txt_is_listed() {
         let hosts = HostTable::new();
         let (robots, tdmrep) =
             (hosts.host(&authority(1), SiteFile::Robots), hosts.host(&authority(1), SiteFile::TdmRep));
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn those_used_least_recently_are_given_up_first() {
+    fn least_recently_used_entries_are_evicted_first() {
         let hosts = HostTable::new();
         for number in 0..1600 {
             hosts.host(&authority(number), SiteFile::Robots);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_are_those_used_last() {
+    fn latest_lists_the_most_recently_used_hosts() {
         let hosts = HostTable::new();
         for number in 0..100 {
             hosts.host(&authority(number), SiteFile::Robots);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_use_is_not_given_up() {
+    fn entry_in_use_is_not_evicted() {
         let hosts = HostTable::new();
         let held = hosts.host(&authority(0), SiteFile::Robots);
         for number in 1..20 {
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_is_given_back() {
+    fn byte_count_returns_to_zero_after_eviction() {
         let hosts = HostTable::new();
         for number in 0..100 {
             let host = hosts.host(&authority(number), SiteFile::Robots);

@@ -44,8 +44,8 @@ impl Intern {
         self.find(file, first_half(&whole), options, read).expect("there is a body")
     }
 
-    /// The file with this digest, of which a copy is stored or sent. `body` is called only if the file is not in memory. `None`: `body`
-    /// returned nothing.
+    /// The file with this digest, for a copy from the store or the fleet. Calls `body` only if the file is not in memory. `None`: `body` returned
+    /// nothing.
     pub fn named(
         &self,
         file: SiteFile,
@@ -149,7 +149,7 @@ fn fingerprint(file: SiteFile, options: &ParseOptions) -> u64 {
 /// Length in bytes that takes about 100 µs to parse, and a millisecond at worst. Longer files are parsed on threads that serve no
 /// requests.
 pub(super) const LONG: usize = 16 << 10;
-/// Number of files read since the last sweep up to which the byte count is not outdated.
+/// If no more files were read since the last sweep, the byte count is not outdated.
 const LEAST_STALE: usize = 100;
 /// Bytes of a file's row in the table, which is two thirds full on average.
 const ROW: usize = size_of::<(ContentId, Access)>() * 3 / 2;
@@ -174,7 +174,7 @@ mod tests {
 
     /// The digest is needed whenever the file is stored or recorded.
     #[test]
-    fn a_file_knows_its_digest_once_it_has_been_read() {
+    fn parsed_file_keeps_the_digest_of_its_bytes() {
         for (body, is_known) in [(BODY, true), (b"\xff\xfeU\0", false)] {
             let read = Intern::default().intern(SiteFile::Robots, body, &ParseOptions::default());
             let mut is_made = false;
@@ -190,7 +190,7 @@ mod tests {
 
     /// A long file is compiled at once, whether it was fetched or stored.
     #[test]
-    fn a_long_file_is_compiled_before_anybody_asks_and_a_short_one_is_not() {
+    fn long_file_is_compiled_when_parsed_and_a_short_one_on_first_use() {
         let options = ParseOptions::default();
         let piece = "User-agent: a\nDisallow: /*%5Bx*y\nContent-Usage: /x train-ai=n\nUser-agent: b\nContent-Signal: ai-train=no\n";
         for (count, is_compiled) in [(1, false), (1_000, true)] {
@@ -214,7 +214,7 @@ mod tests {
 
     /// Converted to UTF-8, the file is longer than the limit for fetched files.
     #[test]
-    fn what_was_read_of_a_file_in_utf16_is_read_again_to_its_end() {
+    fn utf16_file_that_is_too_long_as_utf8_is_parsed_again_to_its_end() {
         let text =
             format!("\u{feff}User-agent: *\n{}Disallow: /last", format!("#{}\n", "\u{4e2d}".repeat(98)).repeat(2_550));
         let utf16: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_nobody_has_are_swept() {
+    fn unused_files_are_swept() {
         let files = Intern::default();
         let kept = files.intern(SiteFile::Robots, BODY, &ParseOptions::default());
         drop(files.intern(SiteFile::Robots, b"# gone", &ParseOptions::default()));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_read_in_another_dialect_is_another_file() {
+    fn file_parsed_with_other_options_is_a_separate_file() {
         let files = Intern::default();
         let dialect = ParseOptions { precedence: Precedence::FirstMatch, ..ParseOptions::default() };
         let _both = (
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_known_needs_no_body() {
+    fn known_digest_needs_no_body() {
         let files = Intern::default();
         let options = ParseOptions::default();
         assert!(files.named(SiteFile::Robots, digest(BODY), &options, || None).is_none());

@@ -1,6 +1,7 @@
-//! Limits how many long bodies of robots.txt and similar files are held at a time, from when they are read until they are parsed. Whatever
-//! sites and other instances send, they take at most as much memory again as `store.memory`, or the memory of [`LEAST`] bodies. Bodies that
-//! are just being decoded, and copies that have just come from the fleet, add to that for a moment.
+//! Limits how many long bodies of robots.txt and similar files are in memory at a time, from when they are read until they are parsed.
+//! Whatever sites and other instances send, these bodies take at most `store.memory`, or the size of [`LEAST`] bodies if that is more. They
+//! are not part of the memory that `store.memory` limits. Bodies that are just being decoded, and copies that have just arrived from the
+//! fleet, add to that for a moment.
 
 use super::fetch_error::{FetchError, own_limit};
 use super::site_time::SiteTime;
@@ -14,7 +15,8 @@ use futures_util::FutureExt;
 use http::{HeaderMap, header};
 use std::pin::pin;
 
-/// The places for long bodies, the threads that decode them, the client and site whose share of both is used, and the site's time.
+/// The resources for reading a body: the places for long bodies, the threads that decode them, the client and site whose share of both is
+/// used, and the site's time.
 pub(super) type FetchRoom<'a> = (&'a LongBodies, &'a Workers, Taker, &'a SiteTime);
 
 /// The places for long bodies.
@@ -76,7 +78,7 @@ impl LongBodies {
         })
     }
 
-    /// Holds a copy from the fleet. A long copy takes `place`, or any free place.
+    /// Converts a copy from the fleet. A long copy keeps `place`, or else a free place, until it is dropped.
     pub fn hold(&self, copy: Vec<u8>, place: Option<FairPlace>, taker: Taker) -> Result<Bytes, Crowded> {
         match copy.len() > SHORT {
             true => Ok(held(copy, place.or_else(|| self.0.take(taker).now_or_never()).ok_or(Crowded)?)),
@@ -84,7 +86,7 @@ impl LongBodies {
         }
     }
 
-    /// Waits for a place, in turn.
+    /// Waits for a place; clients take turns.
     pub async fn place(&self, taker: Taker, time: &SiteTime) -> Result<FairPlace, FetchError> {
         let place = time.stopped(pin!(self.0.take(taker))).await;
         place.ok_or_else(|| {
@@ -93,7 +95,7 @@ impl LongBodies {
     }
 }
 
-/// The error that there is no place for a long copy now.
+/// Error: there is no free place for a long copy.
 pub(super) struct Crowded;
 
 /// A long body and its place.
@@ -138,7 +140,7 @@ mod tests {
 
     /// One client may ask for long files of hundreds of sites at once.
     #[tokio::test(start_paused = true)]
-    async fn a_body_waits_for_its_place_beyond_its_sites_time_and_only_for_its_own_client() {
+    async fn long_body_waits_for_a_place_beyond_its_sites_time_but_not_for_other_clients() {
         let bodies = LongBodies::new(&Settings::parse("politely.yaml", "store: { memory: 8MiB }").unwrap());
         let (one, other) = (Taker::of(ClientId(1)), Taker::of(ClientId(2)));
         let mut held = all_that(&bodies.0, 1);

@@ -1,4 +1,4 @@
-//! Compares the memory counted against `store.memory` with the memory allocated.
+//! Compares the memory that is counted for `store.memory` with the memory that is allocated.
 
 use super::*;
 use crate::gate::fleet::{Fleet, MachineLink};
@@ -19,7 +19,7 @@ fn body(number: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn files_and_paces_are_counted_as_they_are_taken() {
+async fn byte_counts_of_files_and_paces_match_the_allocations() {
     let cache = super::refresh::tests::cache();
     let RobotsCache { hosts, files, pacer, .. } = &*cache;
     let mut counted = (0, 0, 0);
@@ -43,7 +43,7 @@ async fn files_and_paces_are_counted_as_they_are_taken() {
 
 /// A million hosts may owe an operator's or a group's delay at a time. These debts are in the machine's memory.
 #[tokio::test]
-async fn a_host_that_owes_a_delay_takes_a_few_words_of_the_machine_and_nothing_else() {
+async fn host_with_a_debt_takes_only_a_few_words_of_shared_memory() {
     let directory = tempfile::tempdir().unwrap();
     let machine = MachineLink::open(Some(directory.path()), Duration::from_secs(3600));
     let fleet = Arc::new(Fleet::on_machine(machine, Arc::default()));
@@ -79,7 +79,7 @@ async fn a_host_that_owes_a_delay_takes_a_few_words_of_the_machine_and_nothing_e
 }
 
 #[test]
-fn rules_that_are_compiled_later_are_counted_before_many_more_files_are_read() {
+fn rules_compiled_later_are_counted_before_many_more_files_are_read() {
     let files = Intern::default();
     let mut held = Vec::new();
     for number in 0..10_000 {
@@ -97,9 +97,9 @@ fn rules_that_are_compiled_later_are_counted_before_many_more_files_are_read() {
     assert!(counted * 10 > files.bytes() * 9, "counted {counted} of {}", files.bytes());
 }
 
-/// A site can fill its file with whatever takes most memory.
+/// A site can fill its file with lines that take the most memory.
 #[test]
-fn long_files_are_counted_as_they_are_taken_whatever_they_are_full_of() {
+fn byte_count_of_a_long_file_matches_the_allocations_whatever_its_content() {
     let mut faults = Vec::new();
     for (file, begin, piece, end) in [
         (SiteFile::Robots, "User-agent: *\n", "Disallow: /N/x\n", ""),
@@ -149,7 +149,7 @@ fn long_files_are_counted_as_they_are_taken_whatever_they_are_full_of() {
 
 /// Clients can name millions of authorities that are never fetched, because of `robots: ignore` or an operator's `deny`.
 #[tokio::test]
-async fn authorities_that_are_never_asked_are_bounded_too() {
+async fn memory_of_authorities_that_are_never_fetched_is_bounded() {
     let cache = super::refresh::tests::cache();
     let (mut settings, most) = (Settings::default(), 1 << 20);
     settings.store.memory = most;
@@ -175,7 +175,7 @@ fn long_body(number: usize, length: usize) -> Vec<u8> {
 
 /// A file that waits to be written shares its memory with the file in use.
 #[tokio::test]
-async fn a_file_that_waits_for_the_disk_is_counted_once() {
+async fn file_waiting_for_the_disk_is_counted_once() {
     let cache = super::refresh::tests::cache_of(Settings::default(), unwritten(), None);
     let begin = taken();
     for number in 0..50 {
@@ -190,7 +190,7 @@ async fn a_file_that_waits_for_the_disk_is_counted_once() {
 
 /// A site decides how long its file is, and how long requests have to wait for it.
 #[tokio::test]
-async fn long_files_stay_within_the_limit_whether_or_not_requests_wait_for_their_sites() {
+async fn memory_of_long_files_is_bounded_even_if_their_hosts_are_in_use() {
     for (count, length, is_held) in
         [(100, 200 << 10, false), (100, 200 << 10, true), (10_000, 4 << 10, false), (10_000, 4 << 10, true)]
     {

@@ -49,7 +49,7 @@ use std::time::SystemTime;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-/// All authorities known so far.
+/// The files of all authorities known so far.
 pub(super) struct RobotsCache {
     hosts: HostTable,
     files: Intern,
@@ -66,7 +66,7 @@ pub(super) struct RobotsCache {
     fleet: Arc<Fleet>,
     workers: Workers,
     fetches: FetchTable,
-    /// Requests in flight that several hosts' redirects share.
+    /// Requests in flight for URLs to which several hosts redirect.
     shared_replies: SharedReplies,
     trimming: AtomicBool,
     /// The counters; the other fields are filled in on request.
@@ -146,7 +146,7 @@ impl RobotsCache {
     pub fn refresh(self: &Arc<Self>, host: &Arc<HostEntry>, order: Order) -> Fetching {
         let key = (host.file, host.authority.clone());
         let mut is_first = false;
-        // Called if no such fetch is in flight. A fetch may have ended just after the caller looked: then its copy is there.
+        // Called if no such fetch is in flight. If a fetch has ended since the caller looked for a copy, its copy is there now.
         let has_come = || {
             is_first = true;
             order.reason.takes_any_copy() && !is_due(&host.load(), SystemTime::now())
@@ -236,7 +236,7 @@ impl RobotsCache {
     }
 
     fn keep(self: &Arc<Self>, host: &HostEntry, entry: Arc<Entry>) {
-        // A command for which somebody waits stores no failures: it retries unreachable hosts at once, and must not hold others back.
+        // An impatient process is a command that retries unreachable hosts at once. A stored failure would keep other processes from them.
         if entry.trouble.is_none() || !self.settings.load().store.is_impatient {
             // Saved first, so that a request that finds the entry evicted does not load an older copy.
             self.store.save(host.name(), &entry);
@@ -244,14 +244,14 @@ impl RobotsCache {
         self.adopt(host, entry);
     }
 
-    /// Puts an entry in memory that is in the store already.
+    /// Puts an entry into memory only, not into the store.
     fn adopt(self: &Arc<Self>, host: &HostEntry, mut entry: Arc<Entry>) {
         let linked = host.load().linked.as_ref().and_then(|url| entry.linking(url));
         if let Some(linking) = linked {
             entry = Arc::new(linking);
         }
         self.hosts.put(host, entry);
-        // Whichever file has come, the next slot is for a page.
+        // Whichever of the site's files has arrived, the next slot is for a page.
         if let Some(robots) = self.hosts.find(&host.authority, SiteFile::Robots) {
             robots.set_page_went(false);
         }
@@ -273,7 +273,7 @@ impl RobotsCache {
 static TAKING: Semaphore = Semaphore::const_new(1024);
 /// Maximum number of fetches that begin at a time while the store is behind. Copies of more fetches would be lost, and fetched again.
 const MOST_UNSTORED: usize = 16;
-/// Maximum number of copies read from the store at a time.
+/// Maximum number of copies that are read from the store at a time.
 const MOST_LOADED: usize = 16;
 /// Number of new host entries, about 100 KB, after which memory is checked.
 const TRIM_EACH: u32 = 256;

@@ -51,7 +51,7 @@ impl FairPlaces {
 pub(super) enum FetchLine {
     /// A fetch at the host whose file is wanted.
     Own,
-    /// Redirected from another host to this host's own file: all fetches that wait for it share one request.
+    /// Redirected from another host to this host's own file. All fetches that wait for that file share one request.
     Shared,
     /// A guest: redirected from another host to any other URL of this host.
     Guest,
@@ -88,7 +88,7 @@ async fn take_slot(
     Ok((guest_place, permit))
 }
 
-/// Returns when the guest in flight has had its time and another guest waits for its place.
+/// Returns when the guest in flight has had [`GUEST_TIME`], and another guest waits for its place.
 pub(super) async fn guests_wait(queue: &Arc<HostQueue>) {
     sleep(GUEST_TIME).await;
     while !queue.guests().places.is_awaited() {
@@ -96,10 +96,11 @@ pub(super) async fn guests_wait(queue: &Arc<HostQueue>) {
     }
 }
 
-/// Fetches queue at their own host as a single client.
+/// The client as which all fetches queue at their own host.
 const FETCHES: ClientId = ClientId(0);
 /// Time for a guest's answer while other guests wait. A site that redirects to a URL that is never answered costs each of them this much.
 const GUEST_TIME: Duration = Duration::from_secs(4);
+/// Time between two checks whether another guest waits.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
@@ -163,7 +164,7 @@ mod tests {
 
     /// Silent hosts keep their places until they time out. A client has 2,048 places.
     #[tokio::test(start_paused = true)]
-    async fn a_fifth_of_silent_hosts_holds_the_others_up_for_less_than_a_second() {
+    async fn silent_fifth_of_the_hosts_delays_the_others_by_less_than_a_second() {
         for (hosts, hosts_a_second) in
             [(100, None), (5_000, None), (100, Some(900)), (5_000, Some(900)), (100_000, Some(900))]
         {
@@ -182,7 +183,7 @@ mod tests {
 
     /// The turns are the same however many hosts of one site redirect to this host.
     #[tokio::test(start_paused = true)]
-    async fn guests_take_turns_by_client_and_by_the_site_whose_file_is_wanted() {
+    async fn guests_take_turns_by_client_and_by_site() {
         let (places, queue, terms) = (FairPlaces::new(100), queue(), Terms::default());
         let (under_way, order) = (Fetch::default(), Mutex::new(Vec::new()));
         let many = (0..7).map(|number| (1, format!("a{number}.bad.example")));
@@ -202,7 +203,7 @@ mod tests {
 
     /// The share is the same whatever URLs of this host other sites name, and however often.
     #[tokio::test]
-    async fn guests_leave_nine_of_ten_starts_to_the_host_s_own_clients() {
+    async fn guests_leave_nine_of_ten_starts_to_the_hosts_own_clients() {
         let (places, queue, gap) = (FairPlaces::new(100), queue(), Duration::from_millis(20));
         let terms = Terms { crawl_delay: gap, ..Terms::default() };
         let under_way = Fetch::default();
@@ -217,7 +218,7 @@ mod tests {
 
     /// A guest waits as long as a request may, and takes the room of a waiting request.
     #[tokio::test(start_paused = true)]
-    async fn a_guest_that_may_not_wait_any_longer_is_refused() {
+    async fn guest_is_refused_after_max_wait_or_if_the_queue_is_full() {
         let (queue, taker) = (queue(), Taker::of(ClientId(1)));
         let terms = Terms { max_wait: Duration::from_secs(5), max_waiting: 1, ..Terms::default() };
         let _ahead = queue.guest_place(taker, &terms).await.unwrap();
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_turn_is_not_held_while_a_place_is_waited_for() {
+    async fn slot_is_not_held_while_a_fetch_waits_for_a_place() {
         let places = FairPlaces::new(8);
         let mut taken = all_that(&places, 1);
         let queue = queue();

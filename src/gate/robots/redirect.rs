@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn five_hops_are_followed_and_not_six() {
+    fn five_redirects_are_followed_but_not_six() {
         let mut trail = trail();
         for hop in 1..=5 {
             assert_eq!(trail.follow(Some(&format!("/{hop}"))), Ok(()));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn locations_are_relative_or_absolute_and_cross_authorities() {
+    fn location_may_be_relative_or_name_another_authority() {
         let mut trail = trail();
         assert!(!trail.is_redirected());
         for (location, becomes) in [
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_not_utf8_are_escaped() {
+    fn location_bytes_that_are_not_utf8_are_percent_encoded() {
         for (location, becomes) in [
             (&b"/donn\xe9es.txt"[..], "http://a.example/donn%E9es.txt"),
             ("/donn\u{e9}es.txt".as_bytes(), "http://a.example/donn%C3%A9es.txt"),

@@ -16,11 +16,11 @@ pub(super) enum Fetched {
     /// Any final answer. The only 3xx status here is 304.
     Answer {
         reply: Reply,
-        /// The validators of our copy were sent, so a 304 is about that copy.
+        /// Whether the validators of our copy were sent, so that a 304 is about that copy.
         is_conditional: bool,
-        /// A redirect was followed.
+        /// Whether a redirect was followed.
         is_redirected: bool,
-        /// The redirect led to another host.
+        /// Whether a redirect led to another host.
         is_foreign: bool,
         asked_again: Option<AskedAgain>,
     },
@@ -129,7 +129,7 @@ pub(super) fn validators(headers: &HeaderMap) -> Validators {
     Validators::new(field(header::ETAG), field(header::LAST_MODIFIED))
 }
 
-/// Whether a partial answer has the whole file (RFC 9110 §15.3.7), and all of it has arrived: if the content ends with the connection,
+/// Whether a 206 answer contains the whole file (RFC 9110 §15.3.7), and all of it has arrived: if the content ends with the connection,
 /// only its length reveals truncation. An encoded body reveals it when it is decoded.
 fn is_whole(headers: &HeaderMap, come: u64, limit: u64) -> bool {
     let mut ranges = headers.get_all(header::CONTENT_RANGE).iter();

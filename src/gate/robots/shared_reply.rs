@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hundred_that_wait_for_one_url_ask_once() {
+    async fn fetches_of_one_url_share_one_request() {
         let (asked, told) = shared(100, || Ok(reply())).await;
         assert!(asked == 1 && told.iter().all(Result::is_ok));
         let (asked, told) = shared(100, || Err("reset".to_owned().into())).await;
@@ -85,13 +85,13 @@ mod tests {
 
     /// Another client may have a free place, or wait longer.
     #[tokio::test]
-    async fn a_refusal_is_for_the_one_that_asked() {
+    async fn refusal_of_a_shared_request_applies_only_to_its_sender() {
         let (asked, told) = shared(3, || Err(FetchError::NotAsked(Refusal::Loop))).await;
         assert!(asked == 3 && told.iter().all(|told| matches!(told, Err(FetchError::NotAsked(_)))));
     }
 
     #[tokio::test]
-    async fn the_next_one_asks_if_the_one_that_asks_is_dropped_and_other_urls_are_others() {
+    async fn next_fetch_asks_if_the_asking_one_is_dropped() {
         let all = SharedReplies::default();
         let mut first = Box::pin(shared_reply(&all, key("/robots.txt"), pending()));
         assert!((&mut first).now_or_never().is_none());

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_sites_time_stands_still_while_the_proxy_is_waited_for() {
+    async fn sites_time_stands_still_while_a_fetch_waits_for_the_proxy() {
         for (last, done, after) in [(5, Some(()), 34), (7, None, 35)] {
             let (time, began) = (SiteTime::new(seconds(10), seconds(30)), Instant::now());
             let fetch = async {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_proxy_is_waited_for_no_longer_than_may_be_and_says_so_first() {
+    async fn wait_for_the_proxy_times_out_before_the_sites_time() {
         let (time, began) = (SiteTime::new(seconds(10), seconds(30)), Instant::now());
         assert_eq!(time.limit(pin!(time.stopped(pin!(sleep(seconds(100)))))).await, Some(None));
         assert_eq!(began.elapsed().as_secs(), 40);

@@ -29,7 +29,7 @@ impl RobotsCache {
         });
     }
 
-    /// Waits while the store is behind, so that new fetches begin in turn, a few at a time. Returns whether the store was behind.
+    /// Waits while the store is behind, so that new fetches begin a few at a time, in turn by client. Returns whether the store was behind.
     pub(super) async fn wait_for_store(&self, taker: Taker) -> bool {
         if !self.store.is_behind() {
             return false;
@@ -50,7 +50,7 @@ impl RobotsCache {
         self.files.sweep();
         if !self.is_within_limit() {
             self.pacer.sweep();
-            // Evicts a little more than necessary, so that this is rare.
+            // Evicts a little more than necessary, so that evictions are rare.
             while self.figures().bytes() > self.limit() / 16 * 15 && self.hosts.shrink() {
                 self.files.sweep();
             }
@@ -66,8 +66,9 @@ impl RobotsCache {
     }
 }
 
+/// Time between two passes while files wait to be written.
 const AGAIN: Duration = Duration::from_millis(200);
-/// Time for which a fetch that has waited for the store keeps its place after it begins.
+/// Time from when a waiting fetch begins until its place is free for the next one.
 const BEGINNING: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
@@ -87,7 +88,7 @@ mod tests {
 
     /// One client may have half of the places.
     #[tokio::test(start_paused = true)]
-    async fn fetches_begin_a_few_at_a_time_only_for_as_long_as_the_store_is_behind() {
+    async fn fetches_begin_a_few_at_a_time_while_the_store_is_behind() {
         let (cache, begun) = (cache_of(Settings::default(), unwritten(), None), AtomicUsize::new(0));
         let store = &cache.store;
         let mut all = pin!(unconstrained(join_all((0..3_000).map(|_| async {

@@ -193,7 +193,7 @@ impl FetchHop<'_> {
         PaceKey::new(KeyBy::Host, self.first, None).is_of(KeyBy::Host, at, None)
     }
 
-    /// The client and the site that the fetch's places count for: the site whose file is wanted.
+    /// The client and the site whose share of places the fetch uses: the site whose file is wanted.
     pub(super) fn taker(&self) -> Taker {
         Taker::new(self.order.client, self.first)
     }

@@ -86,7 +86,7 @@ impl RobotsCache {
         kept.usable(now).is_some() || !kept.may_fetch(now)
     }
 
-    /// The stored copy, from an earlier process or from before its entry was evicted. None if only fresh fetches are to be used.
+    /// The stored copy, from an earlier process or from before its entry was evicted. `None` if only fresh fetches are allowed.
     pub(in crate::gate::robots) async fn kept(
         self: &Arc<Self>,
         authority: &Authority,
@@ -110,8 +110,8 @@ impl RobotsCache {
         Some(Arc::new(if settings.store.is_impatient { entry.due(SystemTime::now()) } else { entry }))
     }
 
-    /// The stored copy, if the system has it in memory and its file is short, as for most hosts. `None`: that needs another thread, to
-    /// read the disk or a long file.
+    /// The stored copy, if the system has it in memory and its file is short, as for most hosts. `None`: another thread has to read the
+    /// disk, or to parse a long file.
     fn kept_at_once(&self, authority: &Authority, file: SiteFile) -> Option<Option<Arc<Entry>>> {
         let (options, is_long) = (self.settings.load().robots.parse_options(), Cell::new(false));
         let accepts = |length| {

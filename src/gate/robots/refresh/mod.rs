@@ -70,7 +70,7 @@ impl RobotsCache {
                 Ok(copy) if !anew && (is_stored || copy.is_some()) => anew = true,
                 // The copy is of another version of politely, or too long.
                 Ok(_) => break None,
-                // The copy is not held while it waits for a place, but requested again.
+                // The copy is dropped while this waits for a place, and then requested again.
                 Err(Crowded) => {
                     let settings = self.settings.load_full();
                     let time = SiteTime::new(settings.robots.timeout, order.patience(&settings));
@@ -123,7 +123,7 @@ impl RobotsCache {
     }
 
     /// Keeps a fetched entry, unless another instance has asked the site later and its copy has arrived meanwhile. `was_behind`: the store
-    /// was behind when the fetch began, so this waits for it. Fetches that began before that do not wait here, as there may be many.
+    /// was behind when the fetch began, so this waits for the store. Fetches that began before that do not wait here, as there may be many.
     async fn keep_fetched(self: &Arc<Self>, host: &HostEntry, fetched: Option<Arc<Entry>>, was_behind: bool) {
         let Some(entry) = fetched else { return };
         if was_behind {
@@ -214,7 +214,7 @@ impl RobotsCache {
         }
     }
 
-    /// Does a fetch's work. A panic counts as a failed fetch, so that the fetch is not repeated at once; then returns `None`.
+    /// Does a fetch's work. `None`: the work has panicked, which counts as a failed fetch, so that it is not repeated at once.
     pub(super) async fn or_failed<T>(self: &Arc<Self>, host: &HostEntry, work: impl Future<Output = T>) -> Option<T> {
         let panic = AssertUnwindSafe(work).catch_unwind().await;
         panic

@@ -39,7 +39,7 @@ pub(in crate::gate::robots) fn cache_of(settings: Settings, store: Store, fleet:
 }
 
 #[tokio::test]
-async fn a_panic_is_a_failure_that_is_not_repeated_at_once() {
+async fn panic_counts_as_a_failed_fetch_that_is_not_repeated_at_once() {
     let cache = cache();
     let host = cache.host(SiteFile::Robots, &Authority::from_url("https://a.example").unwrap());
     let apart = async { tokio::task::spawn_blocking(|| panic!("while reading")).await.map_err(rethrown) };
@@ -54,7 +54,7 @@ async fn a_panic_is_a_failure_that_is_not_repeated_at_once() {
 
 /// Of several requests that find no copy at the same time, the last may order a fetch after the first fetch has ended.
 #[tokio::test]
-async fn what_has_just_come_is_not_asked_for_again() {
+async fn copy_that_has_just_arrived_is_not_fetched_again() {
     let (cache, authority) = (cache(), Authority::from_url("https://a.example").unwrap());
     cache.insert(&authority, 200, &http::HeaderMap::new(), b"");
     let host = cache.host(SiteFile::Robots, &authority);
@@ -84,7 +84,7 @@ fn known_after(answers: &[(u16, Fields)]) -> Arc<Entry> {
 
 /// RFC 9110 §13.1, RFC 9111 §4.3.4.
 #[tokio::test]
-async fn a_304_confirms_the_200_whose_validators_it_has() {
+async fn status_304_confirms_only_a_200_with_matching_validators() {
     let (tag, date): (Fields, Fields) = (&[("etag", "\"a\"")], &[("last-modified", "Mon, 01 Jan 2024 00:00:00 GMT")]);
     for (status, copy, answer, is_confirmed) in [
         (200, tag, tag, true),
@@ -111,7 +111,7 @@ async fn a_304_confirms_the_200_whose_validators_it_has() {
 
 /// RFC 9111 §3.2.
 #[tokio::test]
-async fn what_a_304_does_not_say_of_a_lifetime_stays() {
+async fn lifetime_stays_unless_a_304_changes_it() {
     let copy: Fields = &[("etag", "\"a\""), ("cache-control", "max-age=600")];
     for (copy, answer, seconds) in [
         (copy, &[][..], 600),
@@ -150,7 +150,7 @@ fn gap_at(configured: &str) -> Duration {
 }
 
 #[tokio::test]
-async fn a_fetch_keeps_the_gap_of_the_crawler_that_is_named_to_the_site() {
+async fn fetch_keeps_the_crawl_delay_of_the_configured_product_token() {
     for (configured, gap) in [
         ("", 3),
         ("identity: { product_tokens: [ours] }", 7),
@@ -171,7 +171,7 @@ fn copy(age: i64) -> Entry {
 }
 
 #[test]
-fn of_two_copies_that_one_is_newer_that_was_answered_later() {
+fn copy_validated_later_is_newer() {
     let (early, late) = (copy(60), copy(30));
     assert!(is_older(&early, &late) && !is_older(&late, &early));
     assert!(is_newer(&late, &early) && !is_newer(&early, &late));
@@ -181,7 +181,7 @@ fn of_two_copies_that_one_is_newer_that_was_answered_later() {
 }
 
 #[test]
-fn what_is_one_and_the_same_is_neither_older_nor_newer() {
+fn copies_validated_within_a_second_are_neither_older_nor_newer() {
     let half_a_second = copy(30).answer.map(|answer| {
         let later = answer.freshness.validated_at() + Duration::from_millis(500);
         Entry::answered(SiteAnswer { freshness: Freshness::new(later, Duration::from_secs(DAY as u64), 0.0), ..answer })
@@ -194,7 +194,7 @@ fn what_is_one_and_the_same_is_neither_older_nor_newer() {
 
 /// A clock that was ahead was later corrected or set back.
 #[test]
-fn what_a_clock_dated_that_was_ahead_holds_nothing_up_that_comes_now() {
+fn copy_dated_in_the_future_is_not_newer_than_a_current_one() {
     for ahead in [-60, -10 * DAY] {
         assert!(!is_older(&copy(0), &copy(ahead)), "{ahead} s");
         assert!(!is_older(&copy(8), &copy(ahead)), "{ahead} s, of a site that took eight to answer");
@@ -216,7 +216,7 @@ fn answered(body: Bytes) -> Fetched {
 }
 
 #[tokio::test]
-async fn long_files_are_read_at_most_as_many_at_a_time_as_there_are_places() {
+async fn long_file_waits_for_a_place_to_be_parsed() {
     let cache = cache();
     let read = |lines| cache.read(SiteFile::Robots, Arc::default(), answer(lines), Arc::default(), TAKER);
     let all = all_places(&cache.workers);
@@ -231,7 +231,7 @@ async fn long_files_are_read_at_most_as_many_at_a_time_as_there_are_places() {
 
 /// The limit on places holds however many sites have long files, fetched or from the fleet.
 #[tokio::test]
-async fn a_long_body_has_a_place_until_it_is_compiled() {
+async fn long_body_keeps_its_place_until_it_is_compiled() {
     let cache = cache();
     let all = all_places(&cache.workers);
     let hold = || cache.long_bodies.hold(vec![b'#'; 17 << 10], None, TAKER).ok();
@@ -265,7 +265,7 @@ async fn a_long_body_has_a_place_until_it_is_compiled() {
 
 /// Another instance's limit may be higher, and whoever can write to the fleet's server can write anything.
 #[tokio::test]
-async fn a_copy_of_a_file_that_is_longer_than_any_that_is_fetched_is_none() {
+async fn copy_longer_than_any_fetched_file_is_ignored() {
     let cache = cache();
     let most = cache.settings.load().robots.parse_options().max_text();
     for (length, is_read) in [(most, true), (most + 1, false)] {
@@ -284,7 +284,7 @@ async fn a_copy_of_a_file_that_is_longer_than_any_that_is_fetched_is_none() {
 
 /// Copies come from the store or from the fleet.
 #[tokio::test]
-async fn a_long_file_of_a_copy_is_read_in_turn_like_a_fetched_one() {
+async fn long_copy_waits_for_a_place_without_delaying_short_ones() {
     let cache = cache();
     let read = |lines: usize| {
         let body = "User-agent: *\nDisallow: /x\n".repeat(lines).into_bytes();
@@ -350,7 +350,7 @@ async fn waits_for_store(cache: &RobotsCache) {
 }
 
 #[tokio::test]
-async fn a_copy_that_comes_while_the_store_is_waited_for_is_not_overwritten_by_an_older_one() {
+async fn copy_arriving_during_a_wait_for_the_store_is_not_overwritten_by_an_older_one() {
     let cache = cache_of(Settings::default(), unwritten(), None);
     let (listener, host) = site(&cache).await;
     cache.store.fall_behind();
@@ -371,7 +371,7 @@ async fn a_copy_that_comes_while_the_store_is_waited_for_is_not_overwritten_by_a
 
 /// Another process may have a faster disk.
 #[tokio::test]
-async fn a_host_whose_fetch_waits_for_the_store_is_left_to_the_rest_of_the_fleet() {
+async fn fetch_waiting_for_the_store_leaves_its_host_to_the_fleet() {
     let directory = tempfile::tempdir().unwrap();
     let machine = || MachineLink::open(Some(directory.path()), Duration::from_secs(60));
     let fleet = || Fleet::on_machine(machine(), Arc::default());
@@ -397,7 +397,7 @@ async fn a_host_whose_fetch_waits_for_the_store_is_left_to_the_rest_of_the_fleet
 }
 
 #[tokio::test]
-async fn a_site_has_not_failed_because_we_have_no_place_for_its_body() {
+async fn missing_place_for_a_body_is_not_a_failure_of_the_site() {
     let settings = Settings::parse("politely.yaml", "robots: { timeout: 1s }").unwrap();
     let cache = cache_with(settings);
     let (listener, host) = site(&cache).await;
@@ -415,7 +415,7 @@ async fn a_site_has_not_failed_because_we_have_no_place_for_its_body() {
 
 /// Places are taken, for example, if hundreds of sites with long files are asked at once.
 #[tokio::test]
-async fn the_first_fetch_waits_for_a_place_beyond_its_sites_time() {
+async fn first_fetch_waits_for_a_place_beyond_its_sites_time() {
     let cache = cache_with(Settings::parse("politely.yaml", "robots: { timeout: 3s }").unwrap());
     let (listener, host) = site(&cache).await;
     let hold = || cache.long_bodies.hold(vec![b'#'; 17 << 10], None, TAKER).ok();
@@ -433,7 +433,7 @@ async fn the_first_fetch_waits_for_a_place_beyond_its_sites_time() {
 
 /// Hundreds of sites may be slow at once.
 #[tokio::test]
-async fn a_fetch_under_way_takes_little_memory() {
+async fn fetch_in_flight_takes_little_memory() {
     let cache = cache();
     let host = cache.host(SiteFile::Robots, &Authority::from_url("https://a.example").unwrap());
     let (fetch, order) = (fetch_of(FetchReason::Renewal), Order::background(FetchReason::Renewal));
@@ -444,7 +444,7 @@ async fn a_fetch_under_way_takes_little_memory() {
 
 /// One process fetches also on file systems that cannot tell what is in memory, such as `/dev/shm`.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_several_processes_one_fetches_wherever_the_store_is() {
+async fn only_one_of_several_processes_fetches_wherever_the_store_is() {
     for place in [std::env::temp_dir(), "/dev/shm".into()].into_iter().filter(|place| place.is_dir()) {
         let directory = tempfile::tempdir_in(place).unwrap();
         let mut settings = Settings::default();
