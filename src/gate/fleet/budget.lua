@@ -3,7 +3,7 @@
 -- KEYS[1]  politely:{KEY}:budget:PERIOD, a hash of `ends`, `requests`, `bytes`; it expires with its period
 -- ARGV     1 length of the period, in seconds    2 requests to add; if negative, only in the period of 8    3 bytes to add
 --          4, 5 upper limits of requests and bytes, or "": no limit
---          6, 7 least requests and bytes already spent, in the period that ends at 8: this server may have lost data
+--          6, 7 minimum of requests and bytes already spent, in the period that ends at 8: this server may have lost data
 -- Answers  1 if there was room; then requests and bytes, and the remaining milliseconds of the period
 
 local time = redis.call('TIME')

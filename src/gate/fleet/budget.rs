@@ -9,11 +9,12 @@ use std::time::{Duration, SystemTime};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct Spend {
     pub per: Period,
+    /// Negative: gives back requests that were paid for but not sent.
     pub requests: i64,
     pub bytes: u64,
-    /// The limit to check before adding. `None`: no check, as the amount has already been spent.
+    /// The budget to which nothing is added if a limit has been reached. `None`: adds without a check, as the spending has happened.
     pub within: Option<Budget>,
-    /// The last count heard, since the other side may have lost data. Negative requests count only in the period of this count.
+    /// The last count that this instance has heard, in case the other side has lost data. Negative requests count only in its period.
     pub heard: Spent,
 }
 
@@ -22,7 +23,7 @@ impl Spend {
         Self { per, requests, bytes, within: None, heard: Spent::default() }
     }
 
-    /// The requests to add in the period that ends at `ends`: an unsent request is given back only in the period that paid for it.
+    /// The requests to add in the period that ends at `ends`. An unsent request is given back only in the period that paid for it.
     pub fn requests_in(&self, ends: u64) -> i64 {
         if self.requests < 0 && self.heard.ends != ends { 0 } else { self.requests }
     }

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_that_of_the_quickest_answer_until_clocks_may_have_drifted() {
+    fn quickest_answer_determines_the_clock_until_it_may_have_drifted() {
         let zero = Instant::now();
         // Ways there and back of 80 and 0 ms; then 10 and 12; then 300 and 0.
         let clock = ServerClock::unknown(zero).heard(says(ms(80)), zero, zero + ms(80));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_set_is_found_out_by_the_next_answer() {
+    fn set_clock_is_detected_by_the_next_answer() {
         let zero = Instant::now();
         for set_to in [ms(0), HOUR * 48] {
             let clock = ServerClock::unknown(zero).heard(says(HOUR * 24), zero, zero + ms(2));

@@ -19,7 +19,7 @@ pub(in crate::gate) enum Claim {
     Copy(Parcel),
     /// There is a usable copy in the store.
     Stored,
-    /// This instance is to fetch the file; the copy, if any, is to be revalidated.
+    /// This instance has to fetch the file, or to revalidate the copy, if there is one.
     Fetch(Right, Option<Parcel>),
 }
 
@@ -210,10 +210,10 @@ fn millis(duration: Duration) -> u64 {
 const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
 /// Time for which the right outlives its instance.
 const HELD: Duration = Duration::from_secs(5);
-/// Margin: looking a little too early would find the right still held.
+/// Margin after the expected end of another instance's right: a call that is a little too early would find the right still held.
 const AFTER: Duration = Duration::from_millis(5);
 const AGAIN: Duration = Duration::from_millis(50);
-/// Time between two looks for a copy in this machine's store.
+/// Time between two checks for a copy in this machine's store.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Wait after which a suspended process that holds the right is logged. Most fetches take less time.
 pub(in crate::gate) const LATE: Duration = Duration::from_secs(2);

@@ -2,7 +2,7 @@
 -- KEYS[1]  politely:instances: when each instance was last heard of, in milliseconds
 -- ARGV     1 the instance's name    2 milliseconds of silence until an instance is missing    3 until it is forgotten
 --          4 "1": the instance ends
--- Answers  connected instances; all, including missing ones; how many of all have a lesser name; 1 if this instance was
+-- Answers  connected instances; all, including missing ones; how many of all have a smaller name; 1 if this instance was
 --          registered before; the time in microseconds
 local key, me = KEYS[1], ARGV[1]
 local time = redis.call('TIME')

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_are_missing_as_were_there_or_are_configured() {
+    fn shares_count_known_and_configured_instances() {
         let now = Instant::now();
         let unknown = Membership::unknown(now);
         assert_eq!((unknown.is_known(), unknown.phase(0)), (false, None));

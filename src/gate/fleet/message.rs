@@ -17,7 +17,7 @@ pub(in crate::gate) enum Message {
 /// State of a key's starts, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct WaitNews {
-    /// Total postponement of all starts so far.
+    /// Total postponement of the key's starts so far, because requests have left late.
     pub put_off: u64,
     /// Time until which a request is in flight, by the server's clock.
     pub busy: u64,
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_heard_and_not_oneself() {
+    fn messages_of_others_are_parsed_and_own_ones_ignored() {
         assert_eq!(parsed("pace other a.example"), Some(Message::Pace { key: "a.example".into(), news: None }));
         let robots = Message::Robots { authority: "http://a.example".into() };
         assert_eq!(parsed("robots other http://a.example"), Some(robots));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_faster_than_it_is_read_takes_bounded_memory_and_is_known_to_be_lost() {
+    fn overflowing_messages_take_bounded_memory_and_report_the_loss() {
         let (sender, mut messages) = messages();
         let message = |number: usize| Message::Robots { authority: format!("http://{number}.example").into() };
         for _ in 0..2 {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_know_it_leaves() {
+    fn unknown_messages_are_ignored() {
         for payload in ["", "pace", "pace other", "free", "new other a", "wait other 1 a.example", "wait other x 1 2 a"]
         {
             assert_eq!(parsed(payload), None, "{payload}");

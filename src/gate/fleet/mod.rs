@@ -57,7 +57,7 @@ pub(super) struct Fleet {
     pub machine: Arc<MachineLink>,
     /// The store in which the processes of this machine keep their copies.
     store: Arc<Store>,
-    /// Announces the authorities of copies that have come. "": any copy may have come.
+    /// Announces the authorities whose copies have arrived. "": any copy may have arrived.
     arrivals: broadcast::Sender<Arc<str>>,
 }
 
@@ -150,7 +150,7 @@ impl Fleet {
         Ok(budget::answered(answer, spend.per, SystemTime::now()))
     }
 
-    /// Announces that a copy of this authority's robots.txt has come. "": any copy may have come.
+    /// Announces that a copy of this authority's robots.txt has arrived. "": any copy may have arrived.
     pub fn arrived(&self, authority: &str) {
         // There may be no receiver.
         let _ = self.arrivals.send(authority.into());

@@ -9,7 +9,7 @@
 --          14 for how long a request is still in flight, 0: ended, -1: no news    15, 16 backoff as last heard, and now
 --          17, 18 latency    19, 20 consecutive refusals    21 upper limit of a debt    22 round trip of this instance
 -- Answers  time; the start, 0: not needed; the end of the reservation before; total postponement; until when a request is in
---          flight; hold; backoff; latency; refusals; the longest round trip of an instance
+--          flight; until when nothing may start; backoff; latency; refusals; the longest round trip of an instance
 local HOUR, SECOND = 3600000000, 1000000
 local me, arg = ARGV[1], {}
 for i = 2, 22 do

@@ -57,10 +57,11 @@ pub(in crate::gate) struct PaceAnswer {
     pub clock: ServerClock,
     /// The reserved start. `None`: not needed, or not requested.
     pub reserved: Option<StartWindow>,
-    /// Total postponement of all starts so far, in microseconds.
+    /// Total postponement of the key's starts so far, because requests have left late, in microseconds.
     pub put_off: u64,
     /// A request of an instance is in flight at least until then.
     pub busy: Option<Instant>,
+    /// Time before which nothing may start, because the host has asked for a pause.
     pub hold: Option<Instant>,
     pub observed: Observed,
     /// The longest round trip of an instance.

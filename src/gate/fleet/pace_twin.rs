@@ -1,5 +1,5 @@
-//! A copy of `pace.lua` in Rust, for tests in simulated time. Another test compares the two; it is outside of the library, so this module
-//! imports nothing.
+//! A copy of `pace.lua` in Rust, for tests in simulated time. A test compares it with the script. As that test is outside of the library,
+//! this module imports nothing.
 
 /// The server's data of a key.
 #[derive(Debug, Clone, Default)]

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_restart_has_the_same_name_and_number() {
+    fn restarted_instance_keeps_its_name_and_count() {
         let home = tempfile::tempdir().unwrap();
         let first = KeptPlace::open(Some(home.path()));
         assert_eq!(first.instances(), 0);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn two_processes_at_one_time_have_two_names() {
+    fn concurrent_processes_have_different_names() {
         let home = tempfile::tempdir().unwrap();
         let first = KeptPlace::open(Some(home.path()));
         first.learn(3);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_made_anew() {
+    fn damaged_place_file_is_replaced() {
         let home = tempfile::tempdir().unwrap();
         for text in ["", "x", "0123456789abcdef", "0123456789abcdef -1", "../3456789abcdef 0000000003"] {
             std::fs::write(home.path().join("fleet"), text).unwrap();

@@ -21,9 +21,9 @@ pub(in crate::gate) struct Reach {
     pub shares: Shares,
     /// Total time that the machine was suspended: the server's clock includes it, `Instant` does not.
     pub slept: Duration,
-    /// This instance's part of the time while the fleet does not answer. `None`: nothing starts.
+    /// The part of the time in which this instance may start requests while the fleet does not answer. `None`: nothing starts.
     pub alone: Option<Phase>,
-    /// Nothing starts because the number of instances is unknown.
+    /// Whether nothing starts because the number of instances is unknown.
     pub is_uncounted: bool,
 }
 

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_heard_of_the_last_failover_is_believed_and_each_keeps_its_connection() {
+    async fn sentinel_with_the_latest_epoch_is_believed_and_connections_are_kept() {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let mut each = Vec::new();
         for answer in [names("1", 3, "master"), names("2", 10, "master"), names("3", 11, "master,o_down")] {
