@@ -184,7 +184,7 @@ mod tests {
             let mut cut = message[..length].to_vec();
             let rest = length - 4;
             cut[2..4].copy_from_slice(&(rest as u16).to_be_bytes());
-            let told = names(&record(HANDSHAKE, &cut)).expect("it is whole");
+            let told = names(&record(HANDSHAKE, &cut)).expect("the hello is complete");
             // An old ClientHello may end before its extensions.
             assert_eq!(told.is_ok(), rest == 43, "{rest} bytes");
         }

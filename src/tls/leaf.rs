@@ -205,7 +205,7 @@ mod tests {
         Ca::prepare(&directory).unwrap();
         let next = Ca::finish(&directory, &Ca::prepared(&directory).unwrap()).unwrap();
         let next = cache.prepare(next).unwrap();
-        assert!(Arc::ptr_eq(&first, &cache.config_for(&host)), "not before");
+        assert!(Arc::ptr_eq(&first, &cache.config_for(&host)), "a prepared authority does not sign yet");
         cache.adopt(next);
         assert!(cache.ready() == 0 && !Arc::ptr_eq(&first, &cache.config_for(&host)));
         // As if a concurrent request had cached a leaf of the previous authority.

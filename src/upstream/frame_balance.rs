@@ -160,7 +160,7 @@ mod tests {
         for _ in 0..10_000 {
             balance.written(&frame(DATA, 16 << 10));
             let windows = frame(WINDOW_UPDATE, 4).repeat(2 * (16 << 10) / 16);
-            assert_eq!(balance.read(&windows), Some(2048), "two for each 16 bytes");
+            assert_eq!(balance.read(&windows), Some(2048), "two window updates for each 16 bytes sent");
         }
         let mut balance = FrameBalance::of_origin();
         let pings = (0..10_000).take_while(|_| {
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(pings.count(), 1000);
         let mut balance = FrameBalance::of_origin();
         (0..1_000_000).for_each(|_| balance.written(&frame(HEADERS, 10)));
-        assert_eq!(taken(&mut balance, &frame(PING, 8)), 1 << 17, "not without end");
+        assert_eq!(taken(&mut balance, &frame(PING, 8)), 1 << 17, "the balance is limited");
     }
 
     #[tokio::test(start_paused = true)]

@@ -35,7 +35,7 @@ struct Hop<'a> {
     tls: Option<(Taker, bool)>,
 }
 
-/// How far dialling has come, for when it times out.
+/// Progress of dialling, for the error message if it times out.
 #[derive(Default)]
 struct DialProgress {
     /// The address that TCP has connected to.

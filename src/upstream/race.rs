@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(began.elapsed(), STAGGER);
         let ordered = failed.order(&addresses, None);
         assert_eq!(race(&ordered, &failed, dial).await.unwrap().1, addresses[1]);
-        assert_eq!(began.elapsed(), STAGGER, "the second time, it is tried last");
+        assert_eq!(began.elapsed(), STAGGER, "the second time, the silent address is tried last");
     }
 
     #[tokio::test(start_paused = true)]

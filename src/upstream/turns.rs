@@ -143,7 +143,7 @@ mod tests {
             let turns = TaskTurns::default();
             let mut io = Gathered::new(Narrow(takes), turns.clone());
             let head = turns.handed_over();
-            assert!(!is_written(&head), "it waits for the task");
+            assert!(!is_written(&head), "the head waits for the task");
             let mut is_first = true;
             let mut task = pin!(turns.of(poll_fn(|cx| {
                 if std::mem::take(&mut is_first) {

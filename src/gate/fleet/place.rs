@@ -104,7 +104,7 @@ mod tests {
         assert!(beside.name != first.name);
         beside.learn(7);
         drop((first, beside));
-        assert_eq!(KeptPlace::open(Some(home.path())).instances(), 3, "only one of them keeps what it learns");
+        assert_eq!(KeptPlace::open(Some(home.path())).instances(), 3, "only the first process keeps its count");
     }
 
     #[test]

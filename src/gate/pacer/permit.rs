@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// The right to one request in flight. Gives its slot back when dropped, with the outcome set until then. Boxed at once, as it is moved
+/// The right to one request in flight. Gives its slot back when dropped, with the last outcome that was set. Boxed at once, as it is moved
 /// often.
 pub struct Permit {
     queue: Arc<HostQueue>,
@@ -282,7 +282,7 @@ mod tests {
         let mut permit = go(&host);
         for _ in 0..2 {
             permit.outcome = PaceOutcome::Failure;
-            assert!(permit.again(&host).now_or_never().is_some_and(|turn| turn.is_ok()), "another address, at once");
+            assert!(permit.again(&host).now_or_never().is_some_and(|turn| turn.is_ok()), "the retry keeps its slot");
         }
         permit.leaves(true);
         permit.note_left();

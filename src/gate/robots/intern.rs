@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// A long file is compiled at once, whether it was fetched or stored.
+    /// A long file is compiled when it is parsed, whether it was fetched or stored.
     #[test]
     fn long_file_is_compiled_when_parsed_and_a_short_one_on_first_use() {
         let options = ParseOptions::default();

@@ -27,7 +27,7 @@ pub(super) async fn shared_reply(
         Err(error @ FetchError::NotAsked(_)) => Err(error),
     };
     let reply = row.get_or_try_init(ask).await?;
-    // Fetches that come from now on ask again.
+    // Later fetches send another request.
     row.leave();
     reply.clone().map_err(FetchError::Unreachable)
 }

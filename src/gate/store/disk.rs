@@ -243,7 +243,7 @@ enum Unless {
     Never,
     /// If the stored entry was validated later than this one.
     ValidatedLater(CopyTimes),
-    /// If the stored record has another place than the one that this record renews.
+    /// If the stored record is not at this place any more, where the renewed record was.
     ElsewhereThan(RecordPlace),
 }
 

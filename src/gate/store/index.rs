@@ -1,6 +1,6 @@
-//! The index of the store: a hash table in a file, from the name of a record to its place. All processes of the store read and write it.
-//! If two write at once, one place may be lost; a place that was read is verified against the record. When a bucket is full, a larger index
-//! replaces this one.
+//! The index of the store: a hash table in a file, from the name of a record to its place. All processes of the store read and write it. If
+//! two write at the same time, a place may be lost. A place that was read is verified against the record. When a bucket is full, a larger
+//! index replaces this one.
 
 use super::limit;
 use super::read_from::ReadFrom;

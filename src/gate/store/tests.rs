@@ -366,13 +366,13 @@ fn write_time_includes_opening_the_store() {
     store.save(SiteFile::Robots.of(&authority(0)), &entry("# kept"));
     let until = Instant::now() + Duration::from_secs(10);
     while disk.queue.lock().began.is_none() {
-        assert!(Instant::now() < until, "it has not begun");
+        assert!(Instant::now() < until, "the write has not begun");
         std::thread::yield_now();
     }
     drop(stalled);
     store.flush();
     while disk.queue.lock().began.is_some() {
-        assert!(Instant::now() < until, "it has not ended");
+        assert!(Instant::now() < until, "the write has not ended");
         std::thread::yield_now();
     }
 }

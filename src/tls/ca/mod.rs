@@ -166,8 +166,8 @@ impl Ca {
         &self.anchor_pem
     }
 
-    /// All certificates that clients have to trust: this one, one that has replaced its file, its successor, and its predecessor while some
-    /// process still signs with the predecessor.
+    /// All certificates that clients have to trust: this authority's; that of an authority that has replaced its file; its successor's; and
+    /// its predecessor's, while any process still signs with the predecessor.
     pub fn trusted(&self) -> Vec<Trusted> {
         let in_place = self.is_replaced().then(|| trusted_in(&self.path)).flatten();
         let old = self.path.with_added_extension(OLD);
@@ -464,7 +464,7 @@ mod tests {
         assert!(own.trusted().len() == 2 && own.next().is_some());
         fs::remove_file(&successor).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, &successor, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-        assert_eq!(own.trusted().len(), 1, "a pipe is not waited for");
+        assert_eq!(own.trusted().len(), 1, "a pipe does not block");
         fs::remove_file(&successor).unwrap();
         for beside in [successor, certificate] {
             fs::copy(&next(&directory)[0], &beside).unwrap();

@@ -192,7 +192,7 @@ fn egress_allow_permits_special_ranges() {
     }
     assert_eq!(range_of(&guard, "10.2.0.0"), Some("Private-Use"));
     assert_eq!(range_of(&guard, "::1"), Some("Loopback Address"));
-    assert_eq!(range_of(&guard, "::ffff:127.0.0.1"), Some("IPv4-mapped Address"), "open in one layer of two");
+    assert_eq!(range_of(&guard, "::ffff:127.0.0.1"), Some("IPv4-mapped Address"), "the IPv6 range is not allowed");
     let both = Guard { allow: nets(["127.0.0.0/8", "::ffff:0:0/96"]), ..Guard::default() };
     assert_eq!(both.screen_address(ip("::ffff:127.0.0.1")), Ok(()));
     assert_eq!(range_of(&both, "::ffff:10.0.0.1"), Some("Private-Use"));

@@ -193,7 +193,7 @@ impl Http2Connection {
             .initial_max_send_streams(FIRST_STREAMS);
         let failed = |error: h2::Error| DialError::new(DialFault::Malformed, format!("HTTP/2: {error}"));
         let (send, mut carrier) = builder.handshake::<_, Bytes>(heard).await.map_err(failed)?;
-        let ping = carrier.ping_pong().expect("it is taken once");
+        let ping = carrier.ping_pong().expect("this is the only call");
         let connection = Arc::new(Http2Connection { send, address, vitals: vitals.clone() });
         if !alone {
             endpoint.http2.connections.lock().push(connection.clone());

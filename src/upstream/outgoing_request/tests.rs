@@ -26,7 +26,7 @@ async fn written(settings: &str, url: &str, request: &str) -> String {
     outgoing.write_http1(&route, &mut out);
     read_request(&out, &mut 0, 65_536, &mut FieldRoom::new())
         .expect("the written head can be read")
-        .expect("it is whole");
+        .expect("the head is complete");
     String::from_utf8(out).unwrap().replace(&*route.0.name, "us")
 }
 

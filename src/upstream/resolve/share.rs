@@ -237,7 +237,7 @@ mod tests {
         let visited = HANDED_OUT.get();
         drop((threads.pop(), shares.join(&other)));
         shares.leave(&other);
-        assert!(waiting.iter_mut().all(|take| take.now_or_never().is_some()), "now there are enough");
+        assert!(waiting.iter_mut().all(|take| take.now_or_never().is_some()), "enough threads are free now");
         drop(waiting);
         drop(all);
         (1..=count).for_each(|number| shares.leave(&(Some(ClientId(number)), "site".into())));

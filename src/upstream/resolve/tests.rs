@@ -108,7 +108,7 @@ async fn expired_answer_is_used_while_its_renewal_is_slow() {
         assert_eq!(began.elapsed(), waits);
     }
     sleep(Duration::from_secs(20)).await;
-    assert_ne!(resolver.lookup(&host("stalls-1"), A).await.unwrap(), first, "it has come late");
+    assert_ne!(resolver.lookup(&host("stalls-1"), A).await.unwrap(), first, "the late answer is used");
     assert_eq!(asked.load(Relaxed), 2);
 }
 
@@ -447,7 +447,7 @@ async fn look_ups_that_nobody_waits_for_are_cancelled() {
         assert!(lookup.await.is_err());
     }
     sleep(Duration::from_millis(1)).await;
-    assert_eq!(resolver.0.in_flight.lock().len(), QUICK, "those that have begun");
+    assert_eq!(resolver.0.in_flight.lock().len(), QUICK, "the look-ups that have begun");
     assert_eq!(asked.load(Relaxed), QUICK);
     // A look-up keeps its place while anybody waits for it, even if the first request has left.
     let name = host("live-1");

@@ -81,7 +81,7 @@ mod tests {
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
         memory.note_refusal(at(1), error.clone());
         assert_eq!((memory.needs_wide(), memory.refusal(at(1))), (false, Some(error.clone())));
-        assert_eq!(memory.refusal(at(2)), None, "another address may speak it");
+        assert_eq!(memory.refusal(at(2)), None, "another address may support it");
         sleep(KEEP_REFUSAL).await;
         assert_eq!(memory.refusal(at(1)), None);
         (1..=100).for_each(|port| memory.note_refusal(at(port), error.clone()));

@@ -117,7 +117,7 @@ async fn rustls_and_openssl_attempts_share_one_deadline() {
     for _ in 0..100 {
         yield_now().await;
     }
-    assert!(dialled.is_finished(), "five seconds have gone by, where four are allowed");
+    assert!(dialled.is_finished(), "five seconds have passed; the deadline was four");
     assert_eq!(dialled.await.unwrap().kind, DialFault::TimedOut);
     drop(hold);
 }

@@ -159,7 +159,7 @@ mod tests {
         tell.send(()).unwrap();
         assert!(!wait.is_long());
         sleep(LONG_WAIT / 2).await;
-        assert!(wait.is_long(), "both waits together");
+        assert!(wait.is_long(), "both waits count together");
         assert!(work.now_or_never().is_some());
         assert!(wait.is_long());
     }

@@ -1,5 +1,5 @@
 //! The link to the machine's file of shared words (`slots`). The file cannot be opened while its disk is full, and somebody may remove it,
-//! so it is opened again while requests come. Until then, and if nothing is to be shared, the words are in this process's own memory.
+//! so it is opened again while requests arrive. Until then, and if nothing is to be shared, the words are in this process's own memory.
 
 use super::{Machine, warn};
 use crate::gate::fleet::{Reach, ServerLost};

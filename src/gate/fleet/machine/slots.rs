@@ -133,7 +133,7 @@ impl Machine {
         (word >> 32 == generation).then_some(word as u32)
     }
 
-    /// Number of processes that use the file, including this one, and its rank among them.
+    /// Number of processes that use the file, including this one, and the rank of this one.
     pub(super) fn processes(&self) -> (u32, u32) {
         let others = |end: u16| {
             self.file.as_ref().map_or(0, |it| it.count_locked(PROCESS + 1, PROCESS + u64::from(end)).unwrap_or(0))

@@ -182,7 +182,7 @@ impl HostQueue {
             }
             Turn::Refuse(refused) => Err(refused.into_refusal(terms.max_wait)),
             Turn::Wait { ticket, until: due } => {
-                let mut answer = answer.expect("a waiter was made for the line");
+                let mut answer = answer.expect("a waiting request has a receiver");
                 if matches!(state.sharing, Sharing::Machine(_)) {
                     // Without a call to a server, the slot may be granted at once.
                     self.advance(&mut state, Instant::now());

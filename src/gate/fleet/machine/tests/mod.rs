@@ -183,7 +183,7 @@ fn stopped_process_delays_the_others_by_one_gap() {
     assert!(is_about(other.waits(&mut next, at), ms(500)));
     // The result is the same however often the stopped process looks.
     for _ in 0..3 {
-        assert!(is_about(one.waits(&mut stopped, at), ms(500)), "it goes first");
+        assert!(is_about(one.waits(&mut stopped, at), ms(500)), "the stopped process goes first");
         assert!(is_about(other.waits(&mut next, at), ms(1500)));
     }
     let at = now + ms(100_200);
@@ -499,7 +499,7 @@ async fn second_claim_of_a_process_waits_for_its_first_right() {
     let second = timeout(Duration::from_secs(1), one.claim(SiteFile::Robots.of(&a), true, FETCH_LASTS)).await;
     assert!(second.is_err(), "it waits for the first");
     let others = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), true, FETCH_LASTS)).await;
-    assert!(others.is_err(), "so do others");
+    assert!(others.is_err(), "other processes wait for it, too");
     drop(right);
     let others = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), true, FETCH_LASTS)).await;
     assert!(matches!(others, Ok(Ok(Claim::Fetch(..)))));
@@ -578,14 +578,14 @@ async fn budget_spending_is_shared_with_other_and_later_processes() {
     assert_eq!(of(&next, "a", unsent(86_400)), (true, 6, 70));
     let slot = next.slot(key_id::of_budget(next.key, "a"));
     assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(86_400))), (true, 1, 10), "another day");
-    assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(10))), (false, 1, 10), "the later day goes on");
+    assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(10))), (false, 1, 10), "the later day continues");
     assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(10))), (true, 2, 20));
     assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(2 * 86_400 - 1))), (false, 2, 20));
     assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(4 * 86_400 - 1))), (true, 1, 10));
     assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(86_400))), (false, 1, 10), "set back by days");
     assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(86_400))), (true, 2, 20));
     assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(2 * 86_400))), (false, 2, 20));
-    assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(3 * 86_400))), (true, 1, 10), "begun anew");
+    assert_eq!(now(budgets::spend(slot, &spend(Some(2), none), at(3 * 86_400))), (true, 1, 10), "a new count");
     assert!(next.spend("a", &spend(None, none)).await.is_ok());
     // The count of bytes also lasts for as long, and no longer, even if spending is refused meanwhile.
     let most = Budget { requests: None, bytes: Some(10), per: Period::Day, money: None };
