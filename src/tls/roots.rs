@@ -132,7 +132,7 @@ fn collect(system: Vec<CertificateDer<'static>>, ca_file: Option<&Path>) -> Resu
         }
         if number == 0 {
             let hint = "`egress.ca_file` is a PEM file: `-----BEGIN CERTIFICATE-----` …";
-            return Err(UnusableFile::new(format!("{shown} holds no certificate"), hint));
+            return Err(UnusableFile::new(format!("{shown} contains no certificate"), hint));
         }
     }
     Ok(Roots { store: Arc::new(store), pem, source })

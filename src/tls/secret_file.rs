@@ -16,7 +16,7 @@ use crate::config::{
 
 /// Creates the directory, mode 0700, if it does not exist.
 pub(crate) fn directory(path: &Path) -> Result<(), UnusableFile> {
-    private_directory(path).map_err(fault(path, "made"))?;
+    private_directory(path).map_err(fault(path, "created"))?;
     let mode = fs::metadata(path).map_err(fault(path, "read"))?.mode() & 0o7777;
     // Anyone who can write here can replace our key.
     if mode & 0o022 != 0 {
@@ -30,7 +30,7 @@ pub(crate) fn directory(path: &Path) -> Result<(), UnusableFile> {
 /// Loads a private key (PKCS #8, PEM) whose algorithm can sign certificates.
 pub(super) fn load_key(path: &Path) -> Result<KeyPair, UnusableFile> {
     let unusable = |why: &str, hint: &str| {
-        UnusableFile::new(format!("{} holds no key that can be used: {why}", path.display()), hint).about(path)
+        UnusableFile::new(format!("{} contains no usable key: {why}", path.display()), hint).about(path)
     };
     let text = read_key(path)?;
     match PrivateKeyDer::from_pem_slice(&text) {
@@ -57,7 +57,7 @@ pub(super) fn lock(directory: &Path) -> Result<File, UnusableFile> {
     let path = directory.join(".lock");
     let mut options = OpenOptions::new();
     let file = open_regular(options.create(true).truncate(false).write(true).mode(0o600), &path);
-    let file = file.map_err(fault(&path, "made"))?;
+    let file = file.map_err(fault(&path, "created"))?;
     give_to_owner(&file, directory).map_err(fault(&path, "written"))?;
     file.lock().map_err(fault(&path, "locked"))?;
     Ok(file)

@@ -87,7 +87,7 @@ pub(super) fn interpret_response(
     let access = match from_status(status) {
         AccessKind::Rules => match files.intern(file, body, &settings.robots.parse_options()) {
             Access::Rules(robots) if robots.is_unreadable() => {
-                return old.failed(now, "its encoding is not known: save it as UTF-8", None, fastrand::f64());
+                return old.failed(now, "its encoding is unknown: save it as UTF-8", None, fastrand::f64());
             }
             access => access,
         },

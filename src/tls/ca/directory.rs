@@ -181,7 +181,7 @@ fn put_in_place(directory: &Path) -> Result<(), UnusableFile> {
             let old = file.with_added_extension(OLD);
             fs::remove_file(&old).or_else(only_missing).map_err(fault(&old, "removed"))?;
             // The old file stays in place until it is replaced.
-            fs::hard_link(&file, &old).map_err(fault(&old, "made"))?;
+            fs::hard_link(&file, &old).map_err(fault(&old, "created"))?;
         }
     }
     let [certificate, _] = next(directory);

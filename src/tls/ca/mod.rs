@@ -121,7 +121,7 @@ impl Ca {
         let parsed = all.iter().map(|der| parse(der)).collect::<Option<Vec<_>>>();
         let parsed = parsed.ok_or_else(|| unusable("a certificate in it is malformed"))?;
         if parsed.is_empty() {
-            return Err(unusable("there is no certificate in it"));
+            return Err(unusable("it contains no certificate"));
         }
         let ours = parsed.iter().position(|x509| x509.public_key().subject_public_key.data == key_pair.der_bytes());
         let Some(ours) = ours else {

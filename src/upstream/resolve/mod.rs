@@ -216,7 +216,7 @@ impl Resolver {
                     0 => failed("it has no address".to_owned()),
                     // Limited, because all addresses are screened, and cached with those of many other names.
                     count if count > MOST_ADDRESSES => {
-                        failed(format!("it has {count} addresses, over {MOST_ADDRESSES}"))
+                        failed(format!("it has {count} addresses, more than {MOST_ADDRESSES}"))
                     }
                     _ => Ok(addresses.into()),
                 };

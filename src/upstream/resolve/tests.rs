@@ -164,7 +164,7 @@ async fn failed_look_ups_are_cached_briefly() {
 async fn name_with_over_256_addresses_is_not_resolved() {
     let (resolver, _) = resolver();
     let error = resolver.lookup(&host("many-1"), A).await.unwrap_err();
-    assert!(error.to_string().ends_with("it has 257 addresses, over 256"), "{error}");
+    assert!(error.to_string().ends_with("it has 257 addresses, more than 256"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

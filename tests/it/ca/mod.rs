@@ -156,13 +156,13 @@ fn files_that_are_missing_broken_or_not_a_pair_are_refused_by_name() {
     assert_eq!(what, format!("{}/none.pem cannot be read: No such file or directory (os error 2)", one.display()));
 
     let (what, _) = complaint(Ca::open(&key, &key));
-    assert_eq!(what, format!("{} cannot be used: there is no certificate in it", shown.1));
+    assert_eq!(what, format!("{} cannot be used: it contains no certificate", shown.1));
 
     let empty = one.join("empty");
     fs::write(&empty, "").unwrap();
     set_mode(&empty, 0o600);
     let (what, _) = complaint(Ca::open(&certificate, &empty));
-    assert_eq!(what, format!("{} holds no key that can be used: there is no private key in it", empty.display()));
+    assert_eq!(what, format!("{} contains no usable key: there is no private key in it", empty.display()));
 
     fs::remove_file(&key).unwrap();
     let (what, hint) = complaint(Ca::open_or_create(&one));

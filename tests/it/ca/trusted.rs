@@ -29,7 +29,7 @@ fn a_bad_file_of_roots_is_refused_with_the_number_of_the_certificate() {
         format!("the certificates in {shown} cannot be read: No such file or directory (os error 2)")
     );
     fs::write(&file, "# none yet\n").unwrap();
-    assert_eq!(complaint(), format!("{shown} holds no certificate"));
+    assert_eq!(complaint(), format!("{shown} contains no certificate"));
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     fs::write(&file, format!("{}{broken}", ca.cert_pem())).unwrap();
     assert!(complaint().starts_with(&format!("certificate 2 in {shown} cannot be used: ")), "{}", complaint());

@@ -121,13 +121,13 @@ impl ServerLink {
                     std::future::pending().await
                 } => never,
             };
-            match connected.unwrap_or_else(|_| Err(format!("no connection within {CONNECTING:?}"))) {
+            match connected.unwrap_or_else(|_| Err(format!("connecting timed out after {CONNECTING:?}"))) {
                 Ok((url, connection, mut sentinels, closed)) => {
                     let named = OptionFuture::from(sentinels.as_mut().map(|(all, named)| all.name_another(named)));
                     (why, since) = tokio::select! {
                         broken = self.beat(&url, connection) => broken,
                         () = closed.notified() => ("it closed the connection".into(), Instant::now()),
-                        Some(()) = named => ("the Sentinels name another".into(), Instant::now()),
+                        Some(()) = named => ("the Sentinels name another server".into(), Instant::now()),
                     };
                 }
                 Err(error) => {
