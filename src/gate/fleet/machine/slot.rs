@@ -3,7 +3,7 @@
 //! **Never early**: a request may start only with the key's turn, and a gap after the last start. The turn is a lock that one process
 //! keeps until its request has ended. A start is noted when its request leaves.
 //!
-//! - A *hold* is a time before which nothing may start, because the host has asked for a pause.
+//! - A *hold* is a period in which nothing may start, because the host has asked for a pause.
 //! - A *debt* is what remains of gaps and holds: it outlives the process whose requests have caused it.
 //! - *Own time* is the key's clock for reservations (`order`): it stands still while the key is late.
 //!
