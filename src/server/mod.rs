@@ -23,7 +23,7 @@ use crate::tls::{Ca, LeafCache, Roots, roots};
 use crate::upstream::{OriginRoots, Upstream};
 use arc_swap::ArcSwap;
 use listeners::{Listeners, Plan};
-use reload::{Reloadable, return_freed_memory};
+use reload::Reloadable;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -73,7 +73,6 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
     if now < OffsetDateTime::UNIX_EPOCH {
         return Err(StartError::Clock(now));
     }
-    return_freed_memory();
     proxy::descriptors::raise_limit(&settings);
     let plan = Plan::on(&settings, sockets)?;
     survive_full_files()?;

@@ -15,16 +15,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use time::OffsetDateTime;
 
-/// Returns freed memory to the system. The freed nodes of a large configuration's tree lie between blocks still in use, so glibc would keep
-/// them.
-pub(super) fn return_freed_memory() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: any argument is valid; glibc locks each arena.
-    unsafe {
-        libc::malloc_trim(0);
-    }
-}
-
 /// Reads the configuration; an error says what is wrong with it.
 pub(super) type Load = Box<dyn Fn() -> Result<Settings, String> + Send + Sync>;
 
@@ -90,7 +80,6 @@ impl Reloadable {
                 Err(error) => Some(in_one_line(error)),
             });
         }
-        return_freed_memory();
         Some(done)
     }
 
