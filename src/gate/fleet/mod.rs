@@ -121,6 +121,11 @@ impl Fleet {
         self.paces().map_or_else(|| self.machine.reach(), ServerLink::reach)
     }
 
+    /// Notes that this instance has told its debts to the server of this number.
+    pub fn told(&self, server: u64) {
+        self.paces().into_iter().for_each(|paces| paces.told(server));
+    }
+
     /// The refusal for all requests now, if any.
     #[inline]
     pub fn refusal(&self) -> Option<Refusal> {

@@ -2,6 +2,7 @@
 //! that does not answer for [`PATIENCE`] is lost, and no call waits for it.
 
 mod live;
+mod registration;
 mod view;
 
 use super::keeps::Keeps;
@@ -104,7 +105,7 @@ impl ServerLink {
         let connection = self.live.borrow().connection.clone();
         if let Some(mut connection) = connection {
             // If this call is lost, the instance counts as missing.
-            let script = scripts::register(self.keeps, &self.place.name, true);
+            let script = scripts::register(self.keeps, &self.place.name, "ends");
             let _ = timeout(PATIENCE, connection.invoke::<BeatReply>(&script)).await;
         }
         self.live.send_modify(|live| live.connection = None);
@@ -166,14 +167,14 @@ impl ServerLink {
             biased;
             connection.clone().load(scripts::all()),
             connection.subscribe("politely:all"),
-            self.register(&mut second),
+            self.register(&mut second, true),
             OptionFuture::from((self.keeps == Keeps::Paces).then(|| third.history()))
         );
         subscribed.map_err(|error| words(&error)).and(registered)?;
         // Reads the server's clock more often: the first answer came behind the scripts, and any answer may be late on a busy machine.
         let readings = if self.keeps == Keeps::Paces { 4 } else { 0 };
         for _ in 0..readings {
-            self.register(&mut second).await?;
+            self.register(&mut second, true).await?;
         }
         self.adopt(&url, connection.clone(), history.flatten());
         Ok((url, connection, sentinels, closed))
@@ -185,8 +186,9 @@ impl ServerLink {
             remembers = live.connection.is_some() && history.is_some() && live.history == history;
             if !remembers {
                 live.server += 1;
-                // A starting instance has lost no state, so it does not wait for instances that have.
-                live.settled_at = (live.server > 1).then(|| Instant::now() + SETTLING);
+                // A starting instance has nothing to tell, so it waits only for instances that are known to have.
+                let waits = live.server > 1 || live.membership.telling > 0;
+                live.settled_at = waits.then(|| Instant::now() + SETTLING);
             }
             (live.is_tried, live.connection, live.history) = (true, Some(connection), history);
         });
@@ -208,7 +210,8 @@ impl ServerLink {
             if self.url().as_ref() != Some(url) {
                 return ("the configuration names another server".into(), since);
             }
-            match self.register(&mut connection).await {
+            let tells = self.keeps == Keeps::Paces && !self.live.borrow().has_told();
+            match self.register(&mut connection, tells).await {
                 // A call without an answer may have declared the server lost just before this answer.
                 Ok(true) if !self.is_lost() => {}
                 Ok(true) => return (no_answer(), since),
@@ -216,29 +219,6 @@ impl ServerLink {
                 Err(why) => return (why, since),
             }
         }
-    }
-
-    /// Registers this instance. False: the server did not know it, and may have lost all data.
-    async fn register(&self, connection: &mut ServerConnection) -> Result<bool, String> {
-        let script = scripts::register(self.keeps, &self.place.name, false);
-        let asked = Instant::now();
-        let answer = timeout(PATIENCE, connection.invoke(&script)).await;
-        let reply: BeatReply = answer.map_err(|_| no_answer())?.map_err(|error| words(&error))?;
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        let (connected, _, _, is_known, _) = reply;
-        self.place.learn(connected);
-        let before = self.missing();
-        self.live.send_if_modified(|live| {
-            let membership = live.membership.heard(reply, asked, Instant::now());
-            let is_news = membership != live.membership || !is_known && live.history.is_some();
-            live.membership = membership;
-            live.history.take_if(|_| !is_known);
-            is_news
-        });
-        if self.keeps == Keeps::Paces {
-            self.log_missing(before);
-        }
-        Ok(is_known || self.keeps == Keeps::Copies)
     }
 
     fn part(&self, why: &str) {

@@ -6,7 +6,7 @@ use crate::policy::pace::{NextTurn, PaceOutcome};
 use futures_util::future::OptionFuture;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{sleep, sleep_until, timeout};
 
 impl HostQueue {
     /// Grants slots when they are due and maintains reservations, until no request waits and nothing has to be reported.
@@ -82,25 +82,34 @@ impl HostQueue {
         (call, asked, answer)
     }
 
-    /// Handles a change of link, during which messages may have been lost. Returns when the queue has reported its debts.
-    pub(in crate::gate::pacer) async fn link_changed(self: Arc<Self>) {
-        let driver = {
-            let HostQueueState { schedule, sharing, driven } = &mut *self.state.lock();
-            let Some(share) = sharing.server() else { return };
+    /// Handles a change of link, during which messages may have been lost. Returns when the queue has reported its debts. False: it cannot
+    /// for now.
+    pub(in crate::gate::pacer) async fn link_changed(self: Arc<Self>) -> bool {
+        {
+            let state = &mut *self.state.lock();
+            let HostQueueState { schedule, sharing, driven } = state;
+            let Some(share) = sharing.server() else { return true };
             let now = Instant::now();
             share.hears(None, now);
             share.follow(schedule, self.fleet().reach(), now);
-            if *driven {
-                return self.changed.notify_one();
+            if *driven || share.is_at_stake(schedule) || share.owes(schedule, now) {
+                self.wake(state);
             }
-            if !share.is_at_stake(schedule) && !share.owes(schedule, now) {
-                return;
+        }
+        let told = async {
+            let mut look = LOOK;
+            while self.owes() {
+                sleep(look).await;
+                look *= 2;
             }
-            *driven = true;
-            tokio::spawn(self.clone().drive())
         };
-        // The driver may go on for requests that have come meanwhile.
-        let _ = timeout(REPORTS, driver).await;
+        timeout(REPORTS, told).await.is_ok()
+    }
+
+    /// Whether starts have to be reported that the fleet's server may not know.
+    fn owes(&self) -> bool {
+        let HostQueueState { schedule, sharing, .. } = &mut *self.state.lock();
+        sharing.server().is_some_and(|share| share.owes(schedule, Instant::now()))
     }
 
     /// Handles a message that the key's state has changed in the fleet. `news`: for holders of a reservation.
@@ -130,3 +139,5 @@ impl HostQueue {
 
 /// Time for a call to the server, which may take two seconds, and for handling its answer.
 const REPORTS: Duration = Duration::from_secs(3);
+/// Time until the first look at whether a call has been answered. Each later one takes twice as long.
+const LOOK: Duration = Duration::from_millis(1);
