@@ -11,6 +11,7 @@ mod budget;
 mod clock;
 mod copies;
 mod figures;
+mod files;
 mod keeps;
 mod link;
 mod machine;

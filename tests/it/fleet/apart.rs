@@ -57,7 +57,7 @@ async fn each_server_has_its_own_and_no_more() {
     assert_eq!(origin.log.count("/robots.txt"), 1);
     let (of_paces, of_copies) = (kinds(&paces).await, kinds(&copies).await);
     assert!(of_paces.iter().all(|kind| ["instances", "pace"].contains(&kind.as_str())), "{of_paces:?}");
-    assert_eq!((of_paces.contains(&"pace".into()), of_copies), (true, vec!["copying".to_owned(), "robots".to_owned()]));
+    assert_eq!((of_paces.contains(&"pace".into()), of_copies), (true, vec!["copy".to_owned(), "copying".to_owned()]));
 }
 
 /// A server that answers one registration and nothing after it: the clock that others would settle by more of them is of no use here.
@@ -159,7 +159,7 @@ async fn copies_that_are_evicted_are_fetched_again_and_no_pace_is_lost() {
     for number in 0.. {
         let () =
             redis::cmd("SET").arg(number).arg(vec![b'x'; 8192]).query_async(&mut connection).await.expect("it evicts");
-        if number % 64 == 0 && !kinds(&copies).await.iter().any(|kind| kind == "robots") {
+        if number % 64 == 0 && !kinds(&copies).await.iter().any(|kind| kind == "copy") {
             break;
         }
     }

@@ -12,13 +12,13 @@ use super::place::KeptPlace;
 use super::reach::ServerLost;
 use super::scripts;
 use super::sentinels::{HostPort, Sentinels};
-use super::server::{ServerConnection, words};
+use super::server::{ServerCall, ServerConnection, words};
 use crate::config::{SecretUrl, Settings};
 use crate::policy::Refusal;
 use arc_swap::ArcSwap;
 use futures_util::future::OptionFuture;
 use live::Live;
-use redis::{ErrorKind, FromRedisValue, PushInfo, PushKind, ScriptInvocation};
+use redis::{ErrorKind, FromRedisValue, PushInfo, PushKind};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,7 +59,8 @@ impl ServerLink {
 
     /// Returns the answer within [`PATIENCE`], over another connection if the first breaks, unless the server is lost. If the answer is
     /// late, the server counts as lost only if it has answered nothing else meanwhile.
-    pub async fn call<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, ServerLost> {
+    pub async fn call<'a, T: FromRedisValue>(&self, call: impl Into<ServerCall<'a>>) -> Result<T, ServerLost> {
+        let call = call.into();
         let heard = self.calls.load(Ordering::Relaxed);
         let late = |_| {
             if self.calls.load(Ordering::Relaxed) == heard {
@@ -68,15 +69,15 @@ impl ServerLink {
             Err(ServerLost)
         };
         tokio::select! {
-            answer = timeout(PATIENCE, self.ask(script)) => answer.unwrap_or_else(late),
+            answer = timeout(PATIENCE, self.ask(call)) => answer.unwrap_or_else(late),
             () = self.is_such(|live| live.connection.is_none()) => Err(ServerLost),
         }
     }
 
-    async fn ask<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, ServerLost> {
+    async fn ask<T: FromRedisValue>(&self, call: ServerCall<'_>) -> Result<T, ServerLost> {
         loop {
             let connection = self.live.borrow().connection.clone();
-            match connection.ok_or(ServerLost)?.invoke(script).await {
+            match connection.ok_or(ServerLost)?.invoke(call).await {
                 Ok(answer) => {
                     self.calls.fetch_add(1, Ordering::Relaxed);
                     return Ok(answer);
@@ -106,7 +107,7 @@ impl ServerLink {
         if let Some(mut connection) = connection {
             // If this call is lost, the instance counts as missing.
             let script = scripts::register(self.keeps, &self.place.name, "ends");
-            let _ = timeout(PATIENCE, connection.invoke::<BeatReply>(&script)).await;
+            let _ = timeout(PATIENCE, connection.invoke::<BeatReply>((&script).into())).await;
         }
         self.live.send_modify(|live| live.connection = None);
     }
@@ -253,10 +254,15 @@ impl ServerLink {
     }
 
     fn announce(&self) {
-        let _ = self.messages.send(match self.keeps {
-            Keeps::Paces => Message::Link,
-            Keeps::Copies => Message::Robots { authority: "".into() },
-        });
+        match self.keeps {
+            Keeps::Paces => _ = self.messages.send(Message::Link),
+            Keeps::Copies => self.copy_came(""),
+        }
+    }
+
+    /// Announces that the server has a newer copy of this authority's robots.txt. "": of any.
+    pub fn copy_came(&self, authority: &str) {
+        let _ = self.messages.send(Message::Robots { authority: authority.into() });
     }
 
     fn url(&self) -> Option<SecretUrl> {

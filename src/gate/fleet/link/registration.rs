@@ -15,7 +15,7 @@ impl ServerLink {
     pub(super) async fn register(&self, connection: &mut ServerConnection, tells: bool) -> Result<bool, String> {
         let script = scripts::register(self.keeps, &self.place.name, if tells { "tells" } else { "" });
         let asked = Instant::now();
-        let answer = timeout(PATIENCE, connection.invoke(&script)).await;
+        let answer = timeout(PATIENCE, connection.invoke((&script).into())).await;
         let reply: BeatReply = answer.map_err(|_| no_answer())?.map_err(|error| words(&error))?;
         self.calls.fetch_add(1, Ordering::Relaxed);
         let (connected, _, _, is_known, telling, _) = reply;
