@@ -1,5 +1,5 @@
 -- Registers an instance, or removes one that ends, and answers with the state of the fleet.
--- KEYS[1]  politely:instances: when each instance was last heard of, in milliseconds; half a millisecond more if it still tells its debts
+-- KEYS[1]  politely:instances: when each instance was last heard of, in milliseconds; half a millisecond less if it still tells its debts
 -- ARGV     1 the instance's name    2 milliseconds of silence until an instance is missing    3 until it is forgotten
 --          4 "ends", "tells" or ""
 -- Answers  connected instances; all, including missing ones; how many of all have a lesser name; 1 if this instance was
@@ -11,7 +11,7 @@ local was_there = redis.call('ZSCORE', key, me)
 if ARGV[4] == 'ends' then
     redis.call('ZREM', key, me)
 else
-    redis.call('ZADD', key, now + (ARGV[4] == 'tells' and 0.5 or 0), me)
+    redis.call('ZADD', key, now - (ARGV[4] == 'tells' and 0.5 or 0), me)
 end
 redis.call('ZREMRANGEBYSCORE', key, '-inf', now - ARGV[3])
 redis.call('PEXPIRE', key, ARGV[3])
@@ -19,10 +19,10 @@ local connected, all, rank, telling = 0, 0, 0, 0
 local heard = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
 for i = 1, #heard, 2 do
     local name, tells = heard[i], heard[i + 1] % 1
-    local silent = now - heard[i + 1] + tells
+    local silent = now - heard[i + 1]
     if silent < 0 then
         -- The clock was set back.
-        redis.call('ZADD', key, now + tells, name)
+        redis.call('ZADD', key, now - tells, name)
     end
     if silent <= tonumber(ARGV[2]) then
         connected = connected + 1

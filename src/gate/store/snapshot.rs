@@ -30,8 +30,11 @@ pub(in crate::gate) fn first_half(whole: &Hash) -> FileDigest {
 /// Reads a copy's file if its length is accepted.
 pub(in crate::gate) type ReadFile<'a> = dyn Fn(&dyn Fn(usize) -> bool) -> Option<Vec<u8>> + 'a;
 
+/// A file's digest, and the file as it is stored and sent.
+type PackedFile = (FileDigest, Vec<u8>);
+
 /// Serialises an entry, and its file, which may be appended. `now`: the sender's clock. `None`: the file cannot be compressed.
-pub(in crate::gate) fn pack(entry: &Entry, now: SystemTime) -> Option<(Vec<u8>, Option<(FileDigest, Vec<u8>)>)> {
+pub(in crate::gate) fn pack(entry: &Entry, now: SystemTime) -> Option<(Vec<u8>, Option<PackedFile>)> {
     let access = entry.answer.as_ref().map(|answer| &answer.access);
     let packed = access.and_then(Access::source).map(compress).transpose().ok()?;
     let name = access.and_then(digest_of);

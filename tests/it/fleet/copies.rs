@@ -415,7 +415,7 @@ fn long() -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_many_hosts_have_is_stored_once_and_read_once() {
     let Some(redis) = Redis::start().await else { return };
-    let origin = origin(|_, _| Reply::text(&long())).await;
+    let origin = origin(|_, _| Reply::text(long())).await;
     let hosts = || (0..5).map(|number| origin.url_at(&format!("h{number}.localhost"), "/private"));
     for _ in 0..2 {
         let fleet = instances(&redis, 1, "").await;
@@ -446,7 +446,7 @@ async fn eventually_some(redis: &Redis, keys: &str, count: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_whose_file_is_lost_is_fetched_again_once_for_all() {
     let Some(redis) = Redis::start().await else { return };
-    let origin = origin(|_, _| Reply::text(&long())).await;
+    let origin = origin(|_, _| Reply::text(long())).await;
     let url = origin.url("/private");
     let first = instances(&redis, 1, "").await;
     assert_eq!(get(&first[0], &url).await.status(), 403);

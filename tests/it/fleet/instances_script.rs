@@ -74,7 +74,10 @@ async fn one_that_tells_its_debts_is_counted_by_the_others() {
     let redis = &mut redis.connection().await;
     let telling = async |me: &str, what: &str, redis: &mut MultiplexedConnection| tell(me, what, redis).await.1;
     assert_eq!((telling("a", "tells", redis).await, telling("b", "tells", redis).await), (0, 1));
-    assert_eq!((telling("c", "", redis).await, telling("a", "", redis).await, telling("b", "", redis).await), (2, 1, 0));
+    assert_eq!(
+        (telling("c", "", redis).await, telling("a", "", redis).await, telling("b", "", redis).await),
+        (2, 1, 0)
+    );
     assert_eq!((telling("b", "tells", redis).await, telling("a", "", redis).await), (0, 1));
     let () = redis.zincr(KEY, "b", DAY).await.expect("a set");
     assert_eq!((telling("a", "", redis).await, telling("c", "", redis).await), (1, 1));

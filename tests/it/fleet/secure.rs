@@ -34,7 +34,7 @@ async fn a_user_with_no_more_rights_than_the_manual_names_has_enough() {
     // Its file is stored apart from the copy.
     let comments = (0..50).map(|number| format!("# {number}\n")).collect::<String>();
     let origin = Origin::http(move |seen| match seen.path().as_str() {
-        "/robots.txt" => Reply::text(&format!("User-agent: *\nCrawl-delay: 0.1\n{comments}")),
+        "/robots.txt" => Reply::text(format!("User-agent: *\nCrawl-delay: 0.1\n{comments}")),
         "/refused" => Reply::status(429),
         _ => Reply::text("page"),
     })

@@ -85,25 +85,32 @@ impl HostQueue {
     /// Handles a change of link, during which messages may have been lost. Returns when the queue has reported its debts. False: it cannot
     /// for now.
     pub(in crate::gate::pacer) async fn link_changed(self: Arc<Self>) -> bool {
-        {
-            let state = &mut *self.state.lock();
-            let HostQueueState { schedule, sharing, driven } = state;
+        let mut driver = {
+            let HostQueueState { schedule, sharing, driven } = &mut *self.state.lock();
             let Some(share) = sharing.server() else { return true };
             let now = Instant::now();
             share.hears(None, now);
             share.follow(schedule, self.fleet().reach(), now);
-            if *driven || share.is_at_stake(schedule) || share.owes(schedule, now) {
-                self.wake(state);
-            }
-        }
-        let told = async {
-            let mut look = LOOK;
-            while self.owes() {
-                sleep(look).await;
-                look *= 2;
+            if *driven {
+                self.changed.notify_one();
+                None
+            } else if share.is_at_stake(schedule) || share.owes(schedule, now) {
+                *driven = true;
+                Some(tokio::spawn(self.clone().drive()))
+            } else {
+                return true;
             }
         };
-        timeout(REPORTS, told).await.is_ok()
+        let told = async {
+            while self.owes() {
+                match driver.take() {
+                    Some(driver) => _ = driver.await,
+                    None => sleep(LOOK).await,
+                }
+            }
+        };
+        // A new driver may go on for requests that have come meanwhile.
+        timeout(REPORTS, told).await.is_ok() || !self.owes()
     }
 
     /// Whether starts have to be reported that the fleet's server may not know.
@@ -139,5 +146,5 @@ impl HostQueue {
 
 /// Time for a call to the server, which may take two seconds, and for handling its answer.
 const REPORTS: Duration = Duration::from_secs(3);
-/// Time until the first look at whether a call has been answered. Each later one takes twice as long.
-const LOOK: Duration = Duration::from_millis(1);
+/// Time between two looks at whether a driver that goes on has reported the debts.
+const LOOK: Duration = Duration::from_millis(5);
