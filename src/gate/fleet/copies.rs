@@ -141,8 +141,8 @@ impl Right {
             let Some(link) = self.fleet.copies() else { return std::future::pending().await };
             loop {
                 sleep(HELD / 3).await;
-                // If this fails, the instance is cut off and fetches on its own.
-                let _ = link.copy(&self.name, |call| call.arg("keep").arg(millis(HELD))).await;
+                // If this fails, the instance is cut off and fetches on its own. Boxed, as most fetches end before.
+                let _ = Box::pin(link.copy(&self.name, |call| call.arg("keep").arg(millis(HELD)))).await;
             }
         };
         tokio::select! { done = work => done, never = keep => never }

@@ -33,7 +33,8 @@ impl RobotsCache {
         let name = snapshot::lacks_file(&bytes);
         let held = name.and_then(|name| self.files.named(file, name, &options, || None));
         if let Some(name) = name.filter(|_| held.is_none()) {
-            bytes.extend(self.fleet.file(name).await?);
+            // Boxed: else every fetch under way would have the memory for it.
+            bytes.extend(Box::pin(self.fleet.file(name)).await?);
         }
         Some(WholeCopy { bytes, sent, _held: held })
     }
