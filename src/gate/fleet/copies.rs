@@ -168,7 +168,8 @@ impl Right {
     async fn put(self, entry: Arc<Entry>, is_news: bool) {
         let Some(link) = self.fleet.copies() else { return };
         let now = SystemTime::now();
-        let Some((mut copy, mut file)) = snapshot::pack(&entry, now) else { return };
+        let Some((mut copy, file)) = snapshot::pack(&entry, now) else { return };
+        let mut file = snapshot::lacks_file(&copy).zip(file);
         if let Some((_, short)) = file.take_if(|(_, file)| file.len() <= SHORT) {
             copy.extend(short);
         }

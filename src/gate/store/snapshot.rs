@@ -30,15 +30,12 @@ pub(in crate::gate) fn first_half(whole: &Hash) -> FileDigest {
 /// Reads a copy's file if its length is accepted.
 pub(in crate::gate) type ReadFile<'a> = dyn Fn(&dyn Fn(usize) -> bool) -> Option<Vec<u8>> + 'a;
 
-/// A file's digest, and the file as it is stored and sent.
-type PackedFile = (FileDigest, Vec<u8>);
-
 /// Serialises an entry, and its file, which may be appended. `now`: the sender's clock. `None`: the file cannot be compressed.
-pub(in crate::gate) fn pack(entry: &Entry, now: SystemTime) -> Option<(Vec<u8>, Option<PackedFile>)> {
+pub(in crate::gate) fn pack(entry: &Entry, now: SystemTime) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let access = entry.answer.as_ref().map(|answer| &answer.access);
     let packed = access.and_then(Access::source).map(compress).transpose().ok()?;
     let name = access.and_then(digest_of);
-    Some((with_version(&Snapshot { clock: millis(now), record: EntryRecord::of(entry), name }), name.zip(packed)))
+    Some((with_version(&Snapshot { clock: millis(now), record: EntryRecord::of(entry), name }), packed))
 }
 
 /// The digest of the file that is not appended to this value of [`pack`], if there is one.
@@ -56,9 +53,7 @@ pub(in crate::gate) fn unpack(
     parse: impl FnOnce(FileDigest, &ReadFile<'_>) -> Option<Access>,
 ) -> Option<Entry> {
     let (Snapshot { clock, mut record, name }, packed) = begins_with(bytes)?;
-    if name.is_none() && !packed.is_empty() {
-        return None;
-    }
+    (name.is_some() || packed.is_empty()).then_some(())?;
     let ours = millis(sent);
     record.move_instants(|at| at.saturating_add(ours).saturating_sub(clock));
     let file = name.and_then(|name| parse(name, &|accepts| decompress(packed, name, accepts)));
@@ -330,8 +325,8 @@ mod tests {
     /// With the file behind it.
     fn packed(entry: &Entry) -> Vec<u8> {
         let (mut packed, file) = pack(entry, at(1200)).unwrap();
-        assert_eq!(lacks_file(&packed), file.as_ref().map(|(name, _)| *name));
-        packed.extend(file.into_iter().flat_map(|(_, file)| file));
+        assert_eq!(lacks_file(&packed), entry.source().map(digest));
+        packed.extend(file.unwrap_or_default());
         assert_eq!(lacks_file(&packed), None);
         packed
     }
