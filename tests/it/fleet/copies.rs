@@ -463,7 +463,7 @@ async fn a_copy_whose_file_is_lost_is_fetched_again_once_for_all() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_longer_than_an_instance_reads_is_fetched_by_it_and_kept_for_the_others() {
     let Some(redis) = Redis::start().await else { return };
-    let text = format!("{}{KEEP_OUT}", "# long\n".repeat(90_000));
+    let text = format!("{}{KEEP_OUT}", "# long\n".repeat(130_000));
     let origin = origin(move |_, _| Reply::text(&text)).await;
     let url = origin.url("/private");
     const LONG: &str = "robots: { max_size: 1MiB }";
