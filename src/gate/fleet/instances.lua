@@ -1,7 +1,7 @@
 -- Registers an instance, or removes one that ends, and answers with the state of the fleet.
 -- KEYS[1]  politely:instances: when each instance was last heard of, in milliseconds; half a millisecond less if it still tells its debts
 -- ARGV     1 the instance's name    2 milliseconds of silence until an instance is missing    3 until it is forgotten
---          4 "ends", "tells" or ""
+--          4 "starts", "ends", "tells", or "": it has told its debts, unless it is unknown, as this server may have lost them
 -- Answers  connected instances; all, including missing ones; how many of all have a lesser name; 1 if this instance was
 --          registered before; how many others tell their debts; the time in microseconds
 local key, me = KEYS[1], ARGV[1]
@@ -11,7 +11,8 @@ local was_there = redis.call('ZSCORE', key, me)
 if ARGV[4] == 'ends' then
     redis.call('ZREM', key, me)
 else
-    redis.call('ZADD', key, now - (ARGV[4] == 'tells' and 0.5 or 0), me)
+    local tells = ARGV[4] == 'tells' or ARGV[4] == '' and not was_there
+    redis.call('ZADD', key, now - (tells and 0.5 or 0), me)
 end
 redis.call('ZREMRANGEBYSCORE', key, '-inf', now - ARGV[3])
 redis.call('PEXPIRE', key, ARGV[3])

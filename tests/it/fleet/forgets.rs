@@ -109,7 +109,7 @@ async fn nobody_starts_while_an_instance_still_tells_what_is_owed() {
         comes_to_say(instance, "joined the fleet").await;
     }
     let started = start_at_each(tells, HOSTS, &origin).await;
-    let far = Duration::from_millis(400);
+    let far = Duration::from_millis(250);
     relay.delay(far, far);
     let () = redis::cmd("FLUSHALL").query_async(&mut redis.connection().await).await.expect("it may");
     for instance in [tells, waits] {

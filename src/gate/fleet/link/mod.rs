@@ -163,21 +163,21 @@ impl ServerLink {
         let (mut connection, sentinels) = ServerConnection::open(&url, ca_file.as_deref(), pushes, PATIENCE).await?;
         let (mut second, mut third) = (connection.clone(), connection.clone());
         // Until the first attempt has ended, nothing has been started that could be told.
-        let tells = self.live.borrow().is_tried;
+        let news = if self.live.borrow().is_tried { "tells" } else { "starts" };
         // The scripts are loaded first, as a call of a missing script takes three round trips. The registration writes, so connecting to a
         // read-only or full server fails here.
         let ((), subscribed, registered, history) = tokio::join!(
             biased;
             connection.clone().load(scripts::all()),
             connection.subscribe("politely:all"),
-            self.register(&mut second, tells),
+            self.register(&mut second, news),
             OptionFuture::from((self.keeps == Keeps::Paces).then(|| third.history()))
         );
         subscribed.map_err(|error| words(&error)).and(registered)?;
         // Reads the server's clock more often: the first answer came behind the scripts, and any answer may be late on a busy machine.
         let readings = if self.keeps == Keeps::Paces { 4 } else { 0 };
         for _ in 0..readings {
-            self.register(&mut second, tells).await?;
+            self.register(&mut second, news).await?;
         }
         self.adopt(&url, connection.clone(), history.flatten());
         Ok((url, connection, sentinels, closed))
@@ -214,7 +214,7 @@ impl ServerLink {
                 return ("the configuration names another server".into(), since);
             }
             let tells = self.keeps == Keeps::Paces && !self.live.borrow().has_told();
-            match self.register(&mut connection, tells).await {
+            match self.register(&mut connection, if tells { "tells" } else { "" }).await {
                 // A call without an answer may have declared the server lost just before this answer.
                 Ok(true) if !self.is_lost() => {}
                 Ok(true) => return (no_answer(), since),

@@ -11,9 +11,9 @@ use std::time::Instant;
 use tokio::time::timeout;
 
 impl ServerLink {
-    /// Registers this instance, which may still tell its debts. False: the server did not know it, and may have lost all data.
-    pub(super) async fn register(&self, connection: &mut ServerConnection, tells: bool) -> Result<bool, String> {
-        let script = scripts::register(self.keeps, &self.place.name, if tells { "tells" } else { "" });
+    /// Registers this instance. `news`: as in [`scripts::register`]. False: the server did not know it, and may have lost all data.
+    pub(super) async fn register(&self, connection: &mut ServerConnection, news: &str) -> Result<bool, String> {
+        let script = scripts::register(self.keeps, &self.place.name, news);
         let asked = Instant::now();
         let answer = timeout(PATIENCE, connection.invoke((&script).into())).await;
         let reply: BeatReply = answer.map_err(|_| no_answer())?.map_err(|error| words(&error))?;
