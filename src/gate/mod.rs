@@ -125,7 +125,7 @@ impl Gate {
         let (ledger, mut listens) = (Ledger::new(fleet.clone()), JoinSet::new());
         if let Some(messages) = messages.filter(|_| fleet.has_server()) {
             let fleet = fleet.clone();
-            listens.spawn(listen(messages, (robots.clone(), pacer.clone(), ledger.clone())));
+            listens.spawn(listen(messages, fleet.clone(), (robots.clone(), pacer.clone(), ledger.clone())));
             listens.spawn(async move { fleet.keep().await });
         }
         let (waiting, drain, reports) = (pacer.waiting().clone(), Sender::default(), Sender::default());
@@ -269,17 +269,26 @@ impl Gate {
     }
 }
 
+/// Tells the fleet's server what it may have lost, and after that what was spent without it.
+async fn tell(fleet: Arc<Fleet>, pacer: Arc<Pacer>, ledger: Arc<Ledger>) {
+    let server = fleet.reach().link;
+    tokio::join!(pacer.link_changed(), ledger.tell());
+    if server > 0 {
+        fleet.told(server);
+        ledger.report_all().await;
+    }
+}
+
 /// Passes messages from the fleet on to the cache, the pacer and the ledger.
-async fn listen(mut messages: Messages, to: (Arc<RobotsCache>, Arc<Pacer>, Arc<Ledger>)) {
+async fn listen(mut messages: Messages, fleet: Arc<Fleet>, to: (Arc<RobotsCache>, Arc<Pacer>, Arc<Ledger>)) {
     let (robots, pacer, ledger) = to;
     let mut telling = JoinSet::new();
     while let Some(message) = messages.next().await {
         match message {
             Message::Link => {
-                // Spawned, so that later messages do not wait for the report to the fleet.
-                let (pacer, ledger) = (pacer.clone(), ledger.clone());
+                // Other messages do not wait for the report to the fleet.
                 telling.shutdown().await;
-                telling.spawn(async move { tokio::join!(pacer.link_changed(), ledger.link_changed()) });
+                telling.spawn(tell(fleet.clone(), pacer.clone(), ledger.clone()));
                 robots.published("");
             }
             Message::Pace { key, news } => pacer.hear(&key, news),

@@ -78,19 +78,19 @@ impl Ledger {
         BudgetFigures { of, budget, spent }
     }
 
-    /// Handles a change of link: reports the last counts heard, which the server may have lost, and once all instances have done so, the
-    /// unreported spending.
-    pub async fn link_changed(self: &Arc<Self>) {
-        let fleet = &self.fleet;
-        if fleet.reach().link == 0 {
-            return;
-        }
+    /// Reports the last counts heard, which the server may have lost.
+    pub async fn tell(&self) {
         for (of, per, known) in self.of_now(|_| true) {
-            if fleet.spend(&of, &Spend { heard: known.most, ..Spend::of(per, 0, 0) }).await.is_err() {
+            let told = self.fleet.spend(&of, &Spend { heard: known.most, ..Spend::of(per, 0, 0) }).await;
+            if told.is_err() {
                 return;
             }
         }
-        if let Some(at) = fleet.reach().settled_at {
+    }
+
+    /// Reports the unreported spending, once all instances have told the counts that they have heard.
+    pub async fn report_all(self: &Arc<Self>) {
+        while let Some(at) = self.fleet.reach().settled_at.filter(|at| *at > Instant::now()) {
             tokio::time::sleep_until(at.into()).await;
         }
         for (of, per, _) in self.of_now(|known| known.unreported != (0, 0)) {

@@ -48,8 +48,8 @@ pub(in crate::gate) struct Right {
     on_machine: Option<Arc<Machine>>,
 }
 
-/// The script's answer: 0 a copy, 1 fetch it, 2 another instance fetches, 3 done; the copy's age or how long to wait for the other
-/// instance, and the server's time, in milliseconds; the copy.
+/// The script's answer: 0 a copy, 1 fetch it, 2 another instance fetches, 3 done, 4 there is a newer copy; the copy's age or how long to
+/// wait for the other instance, and the server's time, in milliseconds; the copy.
 type CopyAnswer = (u8, u64, u64, Vec<u8>);
 
 impl Fleet {
@@ -128,8 +128,8 @@ impl ServerLink {
         name: &str,
         wanted: impl for<'a> FnOnce(&'a mut ScriptInvocation<'static>) -> &'a mut ScriptInvocation<'static>,
     ) -> Result<CopyAnswer, ServerLost> {
-        let mut call = scripts::COPY.key(format!("politely:{{{name}}}:robots"));
-        wanted(call.key(format!("politely:{{{name}}}:fetching")).arg(&*self.me));
+        let mut call = scripts::COPY.key(format!("politely:{{{name}}}:copy"));
+        wanted(call.key(format!("politely:{{{name}}}:fetch")).arg(&*self.me));
         self.call(&call).await
     }
 }
@@ -141,8 +141,8 @@ impl Right {
             let Some(link) = self.fleet.copies() else { return std::future::pending().await };
             loop {
                 sleep(HELD / 3).await;
-                // If this fails, the instance is cut off and fetches on its own.
-                let _ = link.copy(&self.name, |call| call.arg("keep").arg(millis(HELD))).await;
+                // If this fails, the instance is cut off and fetches on its own. Boxed, as most fetches end before.
+                let _ = Box::pin(link.copy(&self.name, |call| call.arg("keep").arg(millis(HELD)))).await;
             }
         };
         tokio::select! { done = work => done, never = keep => never }
@@ -150,12 +150,12 @@ impl Right {
 
     /// Publishes the copy, without waiting for the server. Other instances wait for the right, which is given back with the copy; if that
     /// takes too long, the next request fetches the file. Without a server, the processes of this machine find the copy in the store: then
-    /// returns the right, to be given back when the store has the copy.
-    pub fn publish(self, entry: Arc<Entry>) -> Option<Self> {
+    /// returns the right, to be given back when the store has the copy. `is_news`: others may have a copy with another content.
+    pub fn publish(self, entry: Arc<Entry>, is_news: bool) -> Option<Self> {
         if !self.fleet.has_server() {
             return Some(self);
         }
-        drop(tokio::spawn(timeout(HELD, self.put(entry))));
+        drop(tokio::spawn(timeout(HELD, self.put(entry, is_news))));
         None
     }
 
@@ -165,23 +165,35 @@ impl Right {
     }
 
     /// Sends the copy, retrying while the server is unreachable: other instances wait until the right expires.
-    async fn put(self, entry: Arc<Entry>) {
+    async fn put(self, entry: Arc<Entry>, is_news: bool) {
         let Some(link) = self.fleet.copies() else { return };
         let now = SystemTime::now();
-        let Some(copy) = snapshot::pack(&entry, now) else { return };
+        let Some((mut copy, file)) = snapshot::pack(&entry, now) else { return };
+        let mut file = snapshot::lacks_file(&copy).zip(file);
+        if let Some((_, short)) = file.take_if(|(_, file)| file.len() <= SHORT) {
+            copy.extend(short);
+        }
         let fresh_for = millis(fresh_until(&entry).duration_since(now).unwrap_or_default());
         // The entry is dropped, so that it can be evicted while this waits for the server.
         drop(entry);
         let (granted, since) = self.granted;
         let at = granted + millis(now.duration_since(since).unwrap_or_default());
         loop {
-            let sent = link.copy(&self.name, |call| {
-                call.arg("put").arg(fresh_for).arg(&copy[..]).arg(millis(LAST_GOOD_USE)).arg(at).arg(granted)
-            });
-            if sent.await.is_ok() {
-                return;
+            let sent = async {
+                if let Some((name, file)) = &file {
+                    link.keep_file(*name, file).await?;
+                }
+                let put = link.copy(&self.name, |call| {
+                    let call = call.arg("put").arg(fresh_for).arg(&copy[..]).arg(millis(LAST_GOOD_USE));
+                    call.arg(at).arg(granted).arg(u8::from(is_news))
+                });
+                put.await
+            };
+            match sent.await {
+                Ok((OUTDATED, ..)) => return link.copy_came(&self.name),
+                Ok(_) => return,
+                Err(ServerLost) => _ = tokio::join!(sleep(AGAIN), link.is_there()),
             }
-            tokio::join!(sleep(AGAIN), link.is_there());
         }
     }
 }
@@ -206,6 +218,10 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.min(FAR).as_millis()).expect("a year fits")
 }
 
+/// The script's answer if there is a newer copy.
+const OUTDATED: u8 = 4;
+/// Maximum size in bytes of a packed file that is stored with each copy: a key of its own takes as much.
+const SHORT: usize = 128;
 /// Upper limit of the times given to the script.
 const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
 /// Time for which the right outlives its instance.

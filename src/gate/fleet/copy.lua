@@ -1,5 +1,6 @@
 -- One authority's robots.txt for all instances, and the right to fetch it (docs/fleet.md).
--- KEYS[1]  politely:{AUTHORITY}:robots, a hash    KEYS[2] politely:{AUTHORITY}:fetching, the holder of the right
+-- KEYS[1]  politely:{AUTHORITY}:copy, MessagePack: when it was made, until when it is fresh, and the copy
+--          KEYS[2] politely:{AUTHORITY}:fetch, the holder of the right, with a "+" if another instance waits
 -- ARGV     1 the instance    2 the command:
 --          look  the copy if it is fresh or younger than ARGV[4] milliseconds, else the right to fetch it for ARGV[5]
 --          anew  the copy if it is younger than ARGV[4] milliseconds, else that right
@@ -7,13 +8,14 @@
 --          keep  extends the right by ARGV[3] milliseconds
 --          put   stores the copy ARGV[4], made at the server's time ARGV[6], fresh for ARGV[3] milliseconds and deleted after
 --                ARGV[5]: the command may arrive late. ARGV[7] is when the right was granted: if another instance has the right now,
---                a copy stored since then is newer
--- Answers  0 copy, 1 fetch it, 2 another instance fetches, 3 done · milliseconds: the copy's age, or how long to wait
---          for the other instance · the server's time, in milliseconds · the copy, or ""
+--                a copy stored since then is newer. ARGV[8] is 1 if instances may have a copy with another content
+-- Answers  0 copy, 1 fetch it, 2 another instance fetches, 3 done, 4 there is a newer copy · milliseconds: the copy's age, or how long
+--          to wait for the other instance · the server's time, in milliseconds · the copy, or ""
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local me, wanted = ARGV[1], ARGV[2]
-local mine = redis.call('GET', KEYS[2]) == me
+local holder, awaited = string.match(redis.call('GET', KEYS[2]) or '', '^([^+]*)(+?)')
+local mine = holder == me
 
 if wanted == 'keep' then
     if mine then
@@ -21,26 +23,26 @@ if wanted == 'keep' then
     end
     return { 3, 0, now, '' }
 end
+local kept = redis.call('GET', KEYS[1])
+local at, fresh_until, copy = 0, 0, ''
+if kept then
+    at, fresh_until, copy = cmsgpack.unpack(kept)
+end
 if wanted == 'put' then
-    local text = function(value) return string.format('%.0f', value) end
-    local at = math.min(now, tonumber(ARGV[6]))
-    local kept = tonumber(redis.call('HGET', KEYS[1], 'at')) or 0
-    local is_latest = mine or kept <= tonumber(ARGV[7]) or kept > now
+    local is_latest = mine or at <= tonumber(ARGV[7]) or at > now
     if is_latest then
-        redis.call('HSET', KEYS[1], 'at', text(at), 'fresh_until', text(at + ARGV[3]), 'copy', ARGV[4])
-        redis.call('PEXPIRE', KEYS[1], ARGV[5])
+        at = math.min(now, tonumber(ARGV[6]))
+        redis.call('SET', KEYS[1], cmsgpack.pack(at, at + ARGV[3], ARGV[4]), 'PX', ARGV[5])
+        if ARGV[8] == '1' or awaited == '+' then
+            redis.call('PUBLISH', 'politely:all', 'robots ' .. me .. ' ' .. string.match(KEYS[1], '{(.*)}'))
+        end
     end
     if mine then
         redis.call('DEL', KEYS[2])
     end
-    -- Instances ignore their own messages, so an instance whose copy was outdated gets one without its name.
-    local from = is_latest and me or '-'
-    redis.call('PUBLISH', 'politely:all', 'robots ' .. from .. ' ' .. string.match(KEYS[1], '{(.*)}'))
-    return { 3, 0, now, '' }
+    return { is_latest and 3 or 4, 0, now, '' }
 end
 
-local kept = redis.call('HMGET', KEYS[1], 'at', 'fresh_until', 'copy')
-local at, fresh_until, copy = tonumber(kept[1]) or 0, tonumber(kept[2]) or 0, kept[3] or ''
 if at > now + 1000 or #copy > tonumber(ARGV[3]) then
     -- The clock was set back, so the copy's age is unknown; or the copy is longer than this instance reads, as another instance has a
     -- higher `robots.max_size`.
@@ -57,7 +59,7 @@ end
 if mine or redis.call('SET', KEYS[2], me, 'NX', 'PX', ARGV[5]) then
     return { 1, now - at, now, copy }
 end
-local left = math.min(redis.call('PTTL', KEYS[2]), tonumber(ARGV[5]))
 -- Shortens the right if the clock was set back.
-redis.call('PEXPIRE', KEYS[2], left)
+local left = math.max(math.min(redis.call('PTTL', KEYS[2]), tonumber(ARGV[5])), 1)
+redis.call('SET', KEYS[2], holder .. '+', 'PX', left)
 return { 2, left, now, '' }

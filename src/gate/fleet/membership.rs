@@ -12,22 +12,25 @@ pub(super) struct Membership {
     /// Connected and missing instances.
     pub instances: u32,
     rank: u32,
+    /// Other instances that still tell the server their debts.
+    pub telling: u32,
     pub clock: ServerClock,
 }
 
-/// The reply to a registration (`instances.lua`): connected, all, rank, whether this instance was known, microseconds.
-pub(super) type BeatReply = (u32, u32, u32, bool, u64);
+/// The reply to a registration (`instances.lua`): connected, all, rank, whether this instance was known, telling, microseconds.
+pub(super) type BeatReply = (u32, u32, u32, bool, u32, u64);
 
 impl Membership {
     /// The state before any report. The instance's part of the time is random.
     pub fn unknown(now: Instant) -> Self {
-        Self { connected: 0, instances: 0, rank: 0, clock: ServerClock::unknown(now) }
+        Self { connected: 0, instances: 0, rank: 0, telling: 0, clock: ServerClock::unknown(now) }
     }
 
     /// Adds the reply to a registration that was sent at `asked` and answered at `now`.
-    pub fn heard(self, (connected, instances, rank, _, micros): BeatReply, asked: Instant, now: Instant) -> Self {
+    pub fn heard(self, reply: BeatReply, asked: Instant, now: Instant) -> Self {
+        let (connected, instances, rank, _, telling, micros) = reply;
         let clock = self.clock.heard(micros, asked, now);
-        Self { connected: connected.max(1), instances: instances.max(1), rank, clock }
+        Self { connected: connected.max(1), instances: instances.max(1), rank, telling, clock }
     }
 
     /// Whether the server has reported since this instance was started.
@@ -57,7 +60,7 @@ mod tests {
         let unknown = Membership::unknown(now);
         assert_eq!((unknown.is_known(), unknown.phase(0)), (false, None));
         assert_eq!(unknown.phase(4).map(|phase| phase.instances), Some(4));
-        let membership = unknown.heard((2, 3, 1, true, 0), now, now);
+        let membership = unknown.heard((2, 3, 1, true, 0, 0), now, now);
         assert_eq!(membership.shares(0), Shares { connected: 2, instances: 3 });
         assert_eq!(membership.shares(5), Shares { connected: 2, instances: 5 });
         let phase = membership.phase(2).unwrap();

@@ -11,6 +11,7 @@ mod budget;
 mod clock;
 mod copies;
 mod figures;
+mod files;
 mod keeps;
 mod link;
 mod machine;
@@ -119,6 +120,11 @@ impl Fleet {
     #[inline]
     pub fn reach(&self) -> Reach {
         self.paces().map_or_else(|| self.machine.reach(), ServerLink::reach)
+    }
+
+    /// Notes that this instance has told its debts to the server of this number.
+    pub fn told(&self, server: u64) {
+        self.paces().into_iter().for_each(|paces| paces.told(server));
     }
 
     /// The refusal for all requests now, if any.

@@ -9,10 +9,11 @@ pub(super) static PACE: LazyLock<Script> = LazyLock::new(|| Script::new(include_
 pub(super) static COPY: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("copy.lua")));
 pub(super) static BUDGET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("budget.lua")));
 
-/// Registers the instance, or removes it if it `ends`. The reply is a [`BeatReply`](super::membership::BeatReply).
-pub(super) fn register(keeps: Keeps, name: &str, ends: bool) -> ScriptInvocation<'static> {
+/// Registers the instance. `news`: "starts" or "ends", or "tells" if it still tells its debts, or "". The reply is a
+/// [`BeatReply`](super::membership::BeatReply).
+pub(super) fn register(keeps: Keeps, name: &str, news: &str) -> ScriptInvocation<'static> {
     let mut script = INSTANCES.key(keeps.instances());
-    script.arg(name).arg(MISSING_AFTER).arg(FORGOTTEN_AFTER).arg(if ends { "1" } else { "" });
+    script.arg(name).arg(MISSING_AFTER).arg(FORGOTTEN_AFTER).arg(news);
     script
 }
 

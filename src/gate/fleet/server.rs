@@ -9,12 +9,31 @@ use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo,
     ProtocolVersion, RedisConnectionInfo, RedisError, RedisResult, Script, ScriptInvocation, TlsCertificates,
 };
 use std::path::Path;
 use std::time::Duration;
 use url::Url;
+
+/// A call to the server.
+#[derive(Clone, Copy)]
+pub(super) enum ServerCall<'a> {
+    Script(&'a ScriptInvocation<'static>),
+    Command(&'a Cmd),
+}
+
+impl<'a> From<&'a ScriptInvocation<'static>> for ServerCall<'a> {
+    fn from(script: &'a ScriptInvocation<'static>) -> Self {
+        Self::Script(script)
+    }
+}
+
+impl<'a> From<&'a mut Cmd> for ServerCall<'a> {
+    fn from(command: &'a mut Cmd) -> Self {
+        Self::Command(command)
+    }
+}
 
 /// A connection shared by calls.
 #[derive(Clone)]
@@ -110,10 +129,12 @@ impl ServerConnection {
         }
     }
 
-    pub async fn invoke<T: FromRedisValue>(&mut self, script: &ScriptInvocation<'_>) -> RedisResult<T> {
-        match self {
-            Self::One(connection) => script.invoke_async(connection).await,
-            Self::Cluster(connection) => script.invoke_async(connection).await,
+    pub async fn invoke<T: FromRedisValue>(&mut self, call: ServerCall<'_>) -> RedisResult<T> {
+        match (self, call) {
+            (Self::One(connection), ServerCall::Script(script)) => script.invoke_async(connection).await,
+            (Self::Cluster(connection), ServerCall::Script(script)) => script.invoke_async(connection).await,
+            (Self::One(connection), ServerCall::Command(command)) => command.query_async(connection).await,
+            (Self::Cluster(connection), ServerCall::Command(command)) => command.query_async(connection).await,
         }
     }
 

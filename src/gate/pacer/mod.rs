@@ -21,8 +21,8 @@ use hashbrown::{HashMap, HashTable};
 use host_queue::PacerShared;
 use parking_lot::RwLock;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// All queues in use. The debts of unused keys (when their next requests may start) are in the machine's shared memory.
@@ -103,7 +103,14 @@ impl Pacer {
             let keys = shard.read().keys();
             keys.into_iter().flat_map(|key| self.queue(&key.of_all()).with_groups(key.group()))
         });
-        stream::iter(queues).for_each_concurrent(MAX_REPORTING, HostQueue::link_changed).await;
+        let (server, late) = (self.shared.fleet.reach().link, OnceLock::new());
+        let tell = async |queue: Arc<HostQueue>| {
+            // If a node of a cluster does not answer, the others' hosts do not wait until each of its hosts has been tried.
+            if !queue.link_changed().await && late.get_or_init(Instant::now).elapsed() > FAILOVER {
+                self.shared.fleet.told(server);
+            }
+        };
+        stream::iter(queues).for_each_concurrent(MAX_REPORTING, tell).await;
     }
 
     /// Handles a message that a key's state has changed in the fleet. `news`: for holders of a reservation.
@@ -161,6 +168,8 @@ pub(super) fn without_delay(terms: Terms) -> Terms {
 const SHARDS: usize = 256;
 /// Maximum number of hosts that report debts to the fleet at a time.
 const MAX_REPORTING: usize = 256;
+/// Time for which the fleet waits for a host that its server cannot be told of. A replica has taken over from a lost master by then.
+const FAILOVER: Duration = Duration::from_secs(30);
 const MIN_SWEEP: usize = 8;
 /// Size of a queue with its table row; the key usually shares the authority's memory.
 const QUEUE_BYTES: usize = size_of::<HostQueue>() + 4 * size_of::<usize>() + 2 * size_of::<Arc<HostQueue>>();

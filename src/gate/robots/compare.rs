@@ -1,6 +1,6 @@
 //! Compares two entries for the same file, for example of two instances, to find the newer one.
 
-use crate::gate::store::CopyTimes;
+use crate::gate::store::{CopyTimes, FileDigest, snapshot};
 use crate::policy::Entry;
 use crate::policy::freshness::CopyState;
 use std::time::SystemTime;
@@ -14,6 +14,15 @@ pub(super) fn is_unknown(entry: &Entry) -> bool {
 pub(super) fn is_due(entry: &Entry, now: SystemTime) -> bool {
     let is_fresh = matches!(entry.usable(now), Some((_, CopyState::Fresh)));
     !is_fresh && entry.may_fetch(now)
+}
+
+/// What an entry says, whenever it was fetched: its file, status, and whether it is another site's; and whether the last fetch failed.
+pub(super) type EntryContent = (Option<(Option<FileDigest>, u16, bool)>, bool);
+
+pub(super) fn content(entry: &Entry) -> EntryContent {
+    let answer = entry.answer.as_ref();
+    let said = answer.map(|answer| (snapshot::digest_of(&answer.access), answer.status, answer.is_foreign));
+    (said, entry.trouble.is_some())
 }
 
 pub(super) fn is_newer(one: &Entry, other: &Entry) -> bool {

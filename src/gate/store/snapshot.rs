@@ -1,5 +1,5 @@
-//! Serialises an entry: a version byte, then `postcard`. The store keeps an entry's file separately. The fleet sends entry and file as one
-//! value, with the sender's clock, since the receiver's may differ. Values of other versions are ignored.
+//! Serialises an entry: a version byte, then `postcard`. The store keeps an entry's file separately. The fleet sends the file behind the
+//! entry, or separately; and the sender's clock, since the receiver's may differ. Values of other versions are ignored.
 
 use crate::evidence::{self, Hash, sha256};
 use crate::policy::freshness::Freshness;
@@ -30,26 +30,33 @@ pub(in crate::gate) fn first_half(whole: &Hash) -> FileDigest {
 /// Function that reads a copy's file if its length is accepted.
 pub(in crate::gate) type ReadFile<'a> = dyn Fn(&dyn Fn(usize) -> bool) -> Option<Vec<u8>> + 'a;
 
-/// Serialises an entry with its file. `now`: the sender's clock. `None`: the file cannot be compressed.
-pub(in crate::gate) fn pack(entry: &Entry, now: SystemTime) -> Option<Vec<u8>> {
+/// Serialises an entry, and its file, which may be appended. `now`: the sender's clock. `None`: the file cannot be compressed.
+pub(in crate::gate) fn pack(entry: &Entry, now: SystemTime) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let access = entry.answer.as_ref().map(|answer| &answer.access);
     let packed = access.and_then(Access::source).map(compress).transpose().ok()?;
-    let file = access.and_then(digest_of).zip(packed.as_deref());
-    Some(with_version(&Snapshot { clock: millis(now), record: EntryRecord::of(entry), file }))
+    let name = access.and_then(digest_of);
+    Some((with_version(&Snapshot { clock: millis(now), record: EntryRecord::of(entry), name }), packed))
 }
 
-/// Reverses [`pack`]. `sent`: when it was packed, by the receiver's clock, which says `now`. `parse` reads a file, or finds it by its
-/// digest. `None`: the value is malformed or of another version.
+/// The digest of the file that is not appended to this value of [`pack`], if there is one.
+pub(in crate::gate) fn lacks_file(bytes: &[u8]) -> Option<FileDigest> {
+    let (Snapshot { name, .. }, packed) = begins_with(bytes)?;
+    name.filter(|_| packed.is_empty())
+}
+
+/// Reverses [`pack`], of which the file is appended. `sent`: when it was packed, by the receiver's clock, which says `now`. `parse` reads a
+/// file, or finds it by its digest. `None`: the value is malformed or of another version.
 pub(in crate::gate) fn unpack(
     bytes: &[u8],
     sent: SystemTime,
     now: SystemTime,
     parse: impl FnOnce(FileDigest, &ReadFile<'_>) -> Option<Access>,
 ) -> Option<Entry> {
-    let Snapshot { clock, mut record, file } = of_this_version(bytes)?;
+    let (Snapshot { clock, mut record, name }, packed) = begins_with(bytes)?;
+    (name.is_some() || packed.is_empty()).then_some(())?;
     let ours = millis(sent);
     record.move_instants(|at| at.saturating_add(ours).saturating_sub(clock));
-    let file = file.and_then(|(name, packed)| parse(name, &|accepts| decompress(packed, name, accepts)));
+    let file = name.and_then(|name| parse(name, &|accepts| decompress(packed, name, accepts)));
     record.into_entry(file, now)
 }
 
@@ -152,7 +159,8 @@ struct Snapshot<'a> {
     clock: u64,
     #[serde(borrow)]
     record: EntryRecord<'a>,
-    file: Option<(FileDigest, &'a [u8])>,
+    /// The digest of its file.
+    name: Option<FileDigest>,
 }
 
 /// An entry without its file, as stored. Instants are in milliseconds since 1970.
@@ -270,9 +278,13 @@ fn with_version(value: &impl Serialize) -> Vec<u8> {
 }
 
 fn of_this_version<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+    begins_with(bytes).and_then(|(value, rest)| rest.is_empty().then_some(value))
+}
+
+/// The value, and the bytes behind it.
+fn begins_with<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<(T, &'a [u8])> {
     let (&version, rest) = bytes.split_first()?;
-    let (value, rest) = postcard::take_from_bytes(rest).ok().filter(|_| version == VERSION)?;
-    rest.is_empty().then_some(value)
+    postcard::take_from_bytes(rest).ok().filter(|_| version == VERSION)
 }
 
 /// Copies whose validation times differ by this or less may be the same.
@@ -310,6 +322,15 @@ mod tests {
         entries
     }
 
+    /// With the file behind it.
+    fn packed(entry: &Entry) -> Vec<u8> {
+        let (mut packed, file) = pack(entry, at(1200)).unwrap();
+        assert_eq!(lacks_file(&packed), entry.source().map(digest));
+        packed.extend(file.unwrap_or_default());
+        assert_eq!(lacks_file(&packed), None);
+        packed
+    }
+
     fn read(_: FileDigest, file: &ReadFile<'_>) -> Option<Access> {
         Some(Access::Rules(RobotsTxt::parse(&file(&|_| true)?)))
     }
@@ -327,7 +348,7 @@ mod tests {
     #[test]
     fn packed_entry_is_unpacked_by_the_receivers_clock() {
         for entry in entries() {
-            let packed = pack(&entry, at(1200)).unwrap();
+            let packed = packed(&entry);
             for ahead in [0, 4000] {
                 let now = at(1200 + ahead);
                 let got = unpack(&packed, now, now, read).unwrap();
@@ -383,7 +404,7 @@ mod tests {
             let mut bytes = encode(&Entry::default());
             bytes[0] = version;
             assert!(decode(&bytes, None, at(0)).is_none());
-            let mut bytes = pack(&Entry::default(), at(0)).unwrap();
+            let mut bytes = packed(&Entry::default());
             bytes[0] = version;
             assert!(unpack(&bytes, at(0), at(0), read).is_none());
         }
@@ -423,7 +444,7 @@ mod tests {
     #[test]
     fn truncated_bytes_are_rejected_and_altered_bytes_cause_no_panic() {
         for entry in entries() {
-            for whole in [encode(&entry), pack(&entry, at(1200)).unwrap()] {
+            for whole in [encode(&entry), packed(&entry)] {
                 let read_all = |bytes: &[u8]| {
                     let decoded = decode(bytes, entry.robots_txt().cloned().map(Access::Rules), at(1200));
                     decoded.or_else(|| unpack(bytes, at(1200), at(1200), read))

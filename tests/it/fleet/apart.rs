@@ -57,7 +57,7 @@ async fn separate_servers_hold_only_paces_or_only_copies() {
     assert_eq!(origin.log.count("/robots.txt"), 1);
     let (of_paces, of_copies) = (kinds(&paces).await, kinds(&copies).await);
     assert!(of_paces.iter().all(|kind| ["instances", "pace"].contains(&kind.as_str())), "{of_paces:?}");
-    assert_eq!((of_paces.contains(&"pace".into()), of_copies), (true, vec!["copying".to_owned(), "robots".to_owned()]));
+    assert_eq!((of_paces.contains(&"pace".into()), of_copies), (true, vec!["copy".to_owned(), "copying".to_owned()]));
 }
 
 /// The server answers one registration, and nothing after it that would settle its clock.
@@ -159,7 +159,7 @@ async fn evicted_copies_are_fetched_again_and_paces_are_kept() {
     for number in 0.. {
         let () =
             redis::cmd("SET").arg(number).arg(vec![b'x'; 8192]).query_async(&mut connection).await.expect("it evicts");
-        if number % 64 == 0 && !kinds(&copies).await.iter().any(|kind| kind == "robots") {
+        if number % 64 == 0 && !kinds(&copies).await.iter().any(|kind| kind == "copy") {
             break;
         }
     }

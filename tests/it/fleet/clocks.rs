@@ -8,8 +8,8 @@ use redis::{AsyncCommands, Script};
 use std::time::{Duration, Instant};
 
 const DAY: i64 = 24 * 3_600_000;
-const COPY: &str = "politely:{http://a.example}:robots";
-const FETCHING: &str = "politely:{http://a.example}:fetching";
+const COPY: &str = "politely:{http://a.example}:copy";
+const FETCHING: &str = "politely:{http://a.example}:fetch";
 /// For how long whoever fetches has the right to.
 const HELD: i64 = 5000;
 /// Most bytes of a copy.
@@ -61,12 +61,23 @@ async fn copy(me: &str, wanted: &str, age: i64, redis: &mut MultiplexedConnectio
     (state, time, copy)
 }
 
-/// One as of the server's time `at`, fresh for a day, with a right that was given at `granted`.
-async fn put(text: &str, at: i64, granted: i64, redis: &mut MultiplexedConnection) {
+/// One as of the server's time `at`, fresh for a day, with a right that was given at `granted`. Returns the answer's state.
+async fn put(text: &str, at: i64, granted: i64, redis: &mut MultiplexedConnection) -> i64 {
     let script = Script::new(include_str!("../../../src/gate/fleet/copy.lua"));
     let mut put = script.key(COPY);
-    let put = put.key(FETCHING).arg("a").arg("put").arg(DAY).arg(text).arg(30 * DAY).arg(at).arg(granted);
-    let _: (i64, i64, i64, Vec<u8>) = put.invoke_async(redis).await.expect("it runs");
+    let put = put.key(FETCHING).arg("a").arg("put").arg(DAY).arg(text).arg(30 * DAY).arg(at).arg(granted).arg(0);
+    let (state, ..): (i64, i64, i64, Vec<u8>) = put.invoke_async(redis).await.expect("it runs");
+    state
+}
+
+/// Moves the times of the copy by `by`. Returns when it was made.
+async fn move_copy(by: i64, redis: &mut MultiplexedConnection) -> i64 {
+    let script = Script::new(
+        "local at, fresh_until, copy = cmsgpack.unpack(redis.call('GET', KEYS[1]))
+         redis.call('SET', KEYS[1], cmsgpack.pack(at + ARGV[1], fresh_until + ARGV[1], copy))
+         return at + ARGV[1]",
+    );
+    script.key(COPY).arg(by).invoke_async(redis).await.expect("there is one")
 }
 
 /// No server's time: as of now.
@@ -75,6 +86,7 @@ const HERE: i64 = 0;
 const FETCH: i64 = 1;
 const ANOTHER: i64 = 2;
 const DONE: i64 = 3;
+const OUTDATED: i64 = 4;
 
 #[tokio::test]
 async fn copy_dated_in_the_future_is_fetched_again() {
@@ -82,10 +94,7 @@ async fn copy_dated_in_the_future_is_fetched_again() {
     let redis = &mut redis.connection().await;
     put("copy", FAR, 0, redis).await;
     assert!(matches!(copy("b", "look", 0, redis).await, (HERE, 0..1000, copy) if copy == b"copy"));
-    for field in ["at", "fresh_until"] {
-        let at: i64 = redis.hget(COPY, field).await.expect("a number");
-        let () = redis.hset(COPY, field, at + DAY).await.expect("a hash");
-    }
+    move_copy(DAY, redis).await;
     assert_eq!(copy("b", "look", 0, redis).await.0, FETCH, "nobody knows how old it is");
     assert_eq!(copy("c", "anew", DAY, redis).await.0, ANOTHER, "nor is it what was waited for");
 }
@@ -109,12 +118,12 @@ async fn copy_stored_after_losing_the_fetch_lock_does_not_replace_a_newer_one() 
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
     put("newer", FAR, 0, redis).await;
-    let at: i64 = redis.hget(COPY, "at").await.expect("a number");
-    put("of a right from before", FAR, at - 1, redis).await;
+    let at = move_copy(0, redis).await;
+    assert_eq!(put("of a right from before", FAR, at - 1, redis).await, OUTDATED);
     assert!(matches!(copy("b", "take", 0, redis).await, (HERE, _, copy) if copy == b"newer"));
-    put("of a later right", FAR, at, redis).await;
+    assert_eq!(put("of a later right", FAR, at, redis).await, DONE);
     assert!(matches!(copy("b", "take", 0, redis).await, (HERE, _, copy) if copy == b"of a later right"));
-    let () = redis.hset(COPY, "at", at + DAY).await.expect("a hash");
+    move_copy(DAY, redis).await;
     put("as of now", FAR, 0, redis).await;
     assert!(matches!(copy("b", "take", 0, redis).await, (HERE, _, copy) if copy == b"as of now"));
 }

@@ -4,7 +4,7 @@ use super::faults::behind_relays;
 use super::{all, get, instances, says};
 use crate::support::redis::Redis;
 use crate::support::{Binary, Client, Origin, Reply, eventually};
-use redis::AsyncCommands;
+use redis::{AsyncCommands, Script};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -323,35 +323,158 @@ async fn compression_bomb_as_shared_copy_is_fetched_again() {
     let url = origin.url("/private");
     let first = instances(&redis, 1, "").await;
     assert_eq!(get(&first[0], &url).await.status(), 403);
-    let key = format!("politely:{{{}}}:robots", origin.url("").trim_end_matches('/'));
+    // By a process that lives until then.
+    is_shared(&redis, &origin).await;
     let connection = &mut redis.connection().await;
-    // The copy is published after the answer, so the process must live until then.
-    let deadline = Instant::now() + Duration::from_secs(10);
-    let copy = loop {
-        assert!(Instant::now() < deadline, "it is not shared");
-        match connection.hget::<_, _, Option<Vec<u8>>>(&key, "copy").await.expect("a hash or nothing") {
-            Some(copy) if copy.ends_with(KEEP_OUT.as_bytes()) => break copy,
-            _ => tokio::time::sleep(Duration::from_millis(20)).await,
-        }
-    };
+    let (at, key) = ("local at, fresh_until, copy = cmsgpack.unpack(redis.call('GET', KEYS[1]))", key(&origin));
+    let copy: Vec<u8> = Script::new(&format!("{at} return copy")).key(&key).invoke_async(connection).await.unwrap();
     drop(first);
-    // At its end, the file: its digest, the length of the rest, its own length, and itself, as packing it saves nothing.
+    // At its end, the file: its digest, its length, and itself, as packing it saves nothing.
     let head = copy.strip_suffix(KEEP_OUT.as_bytes()).expect("it is there");
-    let head = &head[..head.len() - (16 + 1 + 4)];
+    let head = &head[..head.len() - (16 + 4)];
     let mut bomb = b"User-agent: *\nAllow: /\n#".to_vec();
     bomb.resize(BOMB, b'a');
-    let packed = zstd::bulk::compress(&bomb, 3).expect("memory");
-    let length = packed.len() + 4;
-    assert!((1 << 7..1 << 14).contains(&length), "two bytes for it: {length}");
-    let lengths = [&[length as u8 | 0x80, (length >> 7) as u8][..], &(BOMB as u32).to_le_bytes()].concat();
-    let copy = [head, &openssl::sha::sha256(&bomb)[..16], &lengths, &packed].concat();
-    let () = connection.hset(&key, "copy", copy).await.expect("a hash");
-    let later = instances(&redis, 1, "").await;
-    let before = later[0].peak_kib();
-    assert_eq!(get(&later[0], &url).await.status(), 403);
-    assert_eq!(origin.log.count("/robots.txt"), 2);
-    let taken = (later[0].peak_kib() - before) << 10;
-    assert!(taken < BOMB as u64 / 2, "{taken} bytes");
+    let packed = [&(BOMB as u32).to_le_bytes()[..], &zstd::bulk::compress(&bomb, 3).expect("memory")].concat();
+    let digest = &openssl::sha::sha256(&bomb)[..16];
+    let name = digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let () = connection.set(format!("politely:text:{name}"), &packed).await.expect("it may");
+    for (fetches, file) in [(2, &packed[..]), (3, &[])] {
+        let put = Script::new(&format!("{at} redis.call('SET', KEYS[1], cmsgpack.pack(at, fresh_until, ARGV[1]))"));
+        let () = put.key(&key).arg([head, digest, file].concat()).invoke_async(connection).await.expect("it runs");
+        let later = instances(&redis, 1, "").await;
+        let before = later[0].peak_kib();
+        assert_eq!(get(&later[0], &url).await.status(), 403);
+        assert_eq!(origin.log.count("/robots.txt"), fetches);
+        let taken = (later[0].peak_kib() - before) << 10;
+        assert!(taken < BOMB as u64 / 2, "{taken} bytes");
+    }
 }
 
 const BOMB: usize = 64 << 20;
+
+/// The key of the origin's copy.
+fn key(origin: &Origin) -> String {
+    format!("politely:{{{}}}:copy", origin.url("").trim_end_matches('/'))
+}
+
+/// Whoever has fetched the file shares it behind its answer.
+async fn is_shared(redis: &Redis, origin: &Origin) {
+    let (connection, right) = (&mut redis.connection().await, key(origin).replace(":copy", ":fetch"));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !connection.exists::<_, bool>(key(origin)).await.unwrap()
+        || connection.exists::<_, bool>(&right).await.unwrap()
+    {
+        assert!(Instant::now() < deadline, "it is not shared");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// How often the server has run this command.
+async fn count(redis: &Redis, command: &str) -> u64 {
+    let stats = redis::cmd("INFO").arg("commandstats").query_async::<String>(&mut redis.connection().await).await;
+    let name = format!("cmdstat_{command}:calls=");
+    let calls = stats.expect("it answers").lines().find_map(|line| Some(line.strip_prefix(&name)?.to_owned()));
+    calls.map_or(0, |calls| calls.split(',').next().expect("one").parse().expect("a number"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_holds_a_copy_is_told_of_other_contents_only() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|before, _| Reply::text(if before < 2 { "" } else { KEEP_OUT })).await;
+    let fleet = instances(&redis, 2, WITH_ADMIN).await;
+    let url = origin.url("/private");
+    for instance in &fleet {
+        assert_eq!(get(instance, &url).await.status(), 200);
+        is_shared(&redis, &origin).await;
+    }
+    refresh(&fleet[0], &origin).await;
+    is_shared(&redis, &origin).await;
+    assert_eq!((origin.log.count("/robots.txt"), count(&redis, "publish").await), (2, 0));
+    refresh(&fleet[0], &origin).await;
+    goes_by_the_later_one(&fleet[1], &url).await;
+    assert_eq!((origin.log.count("/robots.txt"), count(&redis, "publish").await), (3, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_who_wait_for_a_copy_are_told_once() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|_, _| Reply::text(KEEP_OUT).after(Duration::from_millis(1500))).await;
+    let fleet = instances(&redis, 3, "").await;
+    let began = Instant::now();
+    assert!(all(&fleet, &origin.url("/private")).await.iter().all(|response| response.status() == 403));
+    assert!(began.elapsed() < Duration::from_millis(4500), "nobody waits until the right expires");
+    assert_eq!((origin.log.count("/robots.txt"), count(&redis, "publish").await), (1, 1));
+}
+
+/// A robots.txt that is stored apart from the copies.
+fn long() -> String {
+    format!("{KEEP_OUT}{}", (0..100).map(|number| format!("Disallow: /{number}\n")).collect::<String>())
+}
+
+/// An instance that has the file from one host does not ask for it again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_many_hosts_have_is_stored_once_and_read_once() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|_, _| Reply::text(long())).await;
+    let hosts = || (0..5).map(|number| origin.url_at(&format!("h{number}.localhost"), "/private"));
+    for _ in 0..2 {
+        let fleet = instances(&redis, 1, "").await;
+        for url in hosts() {
+            assert_eq!(get(&fleet[0], &url).await.status(), 403);
+        }
+        eventually_some(&redis, "politely:*:copy", 5).await;
+    }
+    eventually_some(&redis, "politely:text:*", 1).await;
+    assert_eq!((origin.log.count("/robots.txt"), count(&redis, "getrange").await), (5, 1));
+    let copies: Vec<String> = redis.connection().await.keys("politely:*:copy").await.expect("it may");
+    for key in copies {
+        let length: usize = redis.connection().await.strlen(key).await.expect("a string");
+        assert!(length < 100, "{length}");
+    }
+}
+
+/// So many keys.
+async fn eventually_some(redis: &Redis, keys: &str, count: usize) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while redis.connection().await.keys::<_, Vec<String>>(keys).await.expect("it may").len() != count {
+        assert!(Instant::now() < deadline, "not {count} of {keys}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Evicted, or expired just then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_whose_file_is_lost_is_fetched_again_once_for_all() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|_, _| Reply::text(long())).await;
+    let url = origin.url("/private");
+    let first = instances(&redis, 1, "").await;
+    assert_eq!(get(&first[0], &url).await.status(), 403);
+    is_shared(&redis, &origin).await;
+    let files: Vec<String> = redis.connection().await.keys("politely:text:*").await.expect("it may");
+    let () = redis.connection().await.del(files).await.expect("it may");
+    let late = instances(&redis, 3, "").await;
+    assert!(all(&late, &url).await.iter().all(|response| response.status() == 403));
+    assert_eq!(origin.log.count("/robots.txt"), 2);
+    eventually_some(&redis, "politely:text:*", 1).await;
+}
+
+/// The second reads no file that long, and leaves the others theirs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_longer_than_an_instance_reads_is_fetched_by_it_and_kept_for_the_others() {
+    let Some(redis) = Redis::start().await else { return };
+    let text = format!("{}{KEEP_OUT}", "# long\n".repeat(130_000));
+    let origin = origin(move |_, _| Reply::text(&text)).await;
+    let url = origin.url("/private");
+    const LONG: &str = "robots: { max_size: 1MiB }";
+    let longest = instances(&redis, 1, LONG).await;
+    assert_eq!(get(&longest[0], &url).await.status(), 403);
+    is_shared(&redis, &origin).await;
+    let short = instances(&redis, 1, "robots: { max_size: 500KiB }").await;
+    assert_eq!(get(&short[0], &url).await.status(), 200);
+    let late = instances(&redis, 1, LONG).await;
+    for instance in [&longest[0], &late[0]] {
+        assert_eq!(get(instance, &url).await.status(), 403);
+    }
+    assert_eq!(origin.log.count("/robots.txt"), 2);
+}

@@ -12,19 +12,19 @@ const DAY: i64 = 24 * 3_600_000;
 const MISSING: u64 = 300;
 const FORGOTTEN: u64 = 900;
 
-/// Connected, all, rank, known before; and the server's time.
-type Told = ((u32, u32, u32, bool), u64);
+/// Connected, all, rank, known before; and others that tell, and the server's time.
+type Told = ((u32, u32, u32, bool), u32, u64);
 
-async fn tell(me: &str, ends: bool, redis: &mut MultiplexedConnection) -> Told {
+async fn tell(me: &str, what: &str, redis: &mut MultiplexedConnection) -> Told {
     let script = Script::new(include_str!("../../../src/gate/fleet/instances.lua"));
     let mut call = script.key(KEY);
-    let call = call.arg(me).arg(MISSING).arg(FORGOTTEN).arg(if ends { "1" } else { "" });
-    let (connected, all, rank, was_there, time) = call.invoke_async(redis).await.expect("it runs");
-    ((connected, all, rank, was_there), time)
+    let call = call.arg(me).arg(MISSING).arg(FORGOTTEN).arg(what);
+    let (connected, all, rank, was_there, telling, time) = call.invoke_async(redis).await.expect("it runs");
+    ((connected, all, rank, was_there), telling, time)
 }
 
 async fn beat(me: &str, redis: &mut MultiplexedConnection) -> (u32, u32, u32, bool) {
-    tell(me, false, redis).await.0
+    tell(me, "", redis).await.0
 }
 
 /// Beats, each within the time after which it would be missing.
@@ -52,8 +52,8 @@ async fn instance_that_leaves_is_not_missing() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
     assert_eq!((beat("a", redis).await.1, beat("b", redis).await.1), (1, 2));
-    assert_eq!(tell("b", true, redis).await.0, (1, 1, 1, true));
-    assert_eq!(tell("b", true, redis).await.0, (1, 1, 1, false), "as one that had been forgotten");
+    assert_eq!(tell("b", "ends", redis).await.0, (1, 1, 1, true));
+    assert_eq!(tell("b", "ends", redis).await.0, (1, 1, 1, false), "as one that had been forgotten");
     assert_eq!(beat("a", redis).await, (1, 1, 0, true));
 }
 
@@ -67,11 +67,33 @@ async fn heartbeat_from_before_the_clock_was_set_back_expires() {
     assert_eq!(beats("b", MISSING + 100, redis).await, (1, 2, 1, true));
 }
 
+/// It is known to do so until it says otherwise, ends or is missing, also if the clock is set back meanwhile.
+#[tokio::test]
+async fn one_that_tells_its_debts_is_counted_by_the_others() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    let telling = async |me: &str, what: &str, redis: &mut MultiplexedConnection| tell(me, what, redis).await.1;
+    assert_eq!((telling("a", "tells", redis).await, telling("b", "tells", redis).await), (0, 1));
+    assert_eq!(
+        (telling("c", "starts", redis).await, telling("a", "", redis).await, telling("b", "", redis).await),
+        (2, 1, 0)
+    );
+    assert_eq!((telling("b", "tells", redis).await, telling("a", "", redis).await), (0, 1));
+    let () = redis.zincr(KEY, "b", DAY).await.expect("a set");
+    assert_eq!((telling("a", "", redis).await, telling("c", "", redis).await), (1, 1));
+    assert_eq!((telling("b", "ends", redis).await, telling("a", "", redis).await), (0, 0));
+    assert_eq!((telling("b", "tells", redis).await, telling("a", "", redis).await), (0, 1));
+    sleep(Duration::from_millis(MISSING + 50)).await;
+    assert_eq!(tell("a", "", redis).await.1, 0, "it is missing");
+    let () = redis.del(KEY).await.expect("it may");
+    assert_eq!((telling("a", "", redis).await, telling("b", "starts", redis).await), (0, 1), "what it told is lost");
+}
+
 #[tokio::test]
 async fn reply_contains_the_servers_time_in_microseconds() {
     let Some(redis) = Redis::start().await else { return };
     let redis = &mut redis.connection().await;
     let micros = || u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros()).unwrap();
-    let (before, (_, told), after) = (micros(), tell("a", false, redis).await, micros());
+    let (before, (_, _, told), after) = (micros(), tell("a", "", redis).await, micros());
     assert!((before..=after).contains(&told), "{before} {told} {after}");
 }

@@ -101,7 +101,9 @@ async fn fleet(url: &str, count: usize) -> Vec<Binary> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_hosts_of_a_fleet_are_spread_over_a_cluster() {
     let Some(cluster) = Cluster::start().await else { return };
-    let origin = site("0.3").await;
+    // Its file is stored apart from the copies, on one of the nodes.
+    let comments = (0..50).map(|number| format!("# {number}\n")).collect::<String>();
+    let origin = Origin::site(&format!("User-agent: *\nCrawl-delay: 0.3\n{comments}")).await;
     let fleet = fleet(&cluster.url(), 2).await;
     let hosts: Vec<String> = (0..6).map(|number| format!("h{number}.localhost")).collect();
     for host in &hosts {
@@ -112,11 +114,14 @@ async fn the_hosts_of_a_fleet_are_spread_over_a_cluster() {
         assert_apart(&origin.log.starts(&format!("/page-{host}")), Duration::from_millis(300));
     }
     assert_eq!(origin.log.count("/robots.txt"), hosts.len());
+    let mut files = 0;
     for master in &cluster.masters {
         let mut connection = master.connection().await;
         let keys: Vec<String> = redis::cmd("KEYS").arg("politely:*").query_async(&mut connection).await.expect("keys");
         assert!(!keys.is_empty(), "each has some");
+        files += keys.iter().filter(|key| key.starts_with("politely:text:")).count();
     }
+    assert_eq!(files, 1);
 }
 
 /// One instance makes a start that the replica does not receive, and the master fails; another instance makes the next start.

@@ -181,3 +181,13 @@ async fn wait_over_max_wait_for_another_instances_slot_is_refused_at_once() {
     client.send(no_wait).await;
     assert_eq!(client.response().await.status(), 429);
 }
+
+/// Nobody waits for an instance that has only just started, as if it had delays to tell.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_that_start_together_begin_at_once() {
+    let Some(redis) = Redis::start().await else { return };
+    let _first = instances(&redis, 1, "").await;
+    let told = redis::cmd("ZRANGE").arg("politely:instances").arg(0).arg(-1).arg("WITHSCORES").to_owned();
+    let scores: Vec<(String, f64)> = told.query_async(&mut redis.connection().await).await.expect("it answers");
+    assert!(scores.len() == 1 && scores[0].1.fract() == 0.0, "{scores:?}");
+}

@@ -31,8 +31,10 @@ async fn sentinels_are_asked_over_tls_without_the_servers_password() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn documented_permissions_are_sufficient() {
     let Some(redis) = Redis::with_user().await else { return };
-    let origin = Origin::http(|seen| match seen.path().as_str() {
-        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.1\n"),
+    // Its file is stored apart from the copy.
+    let comments = (0..50).map(|number| format!("# {number}\n")).collect::<String>();
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(format!("User-agent: *\nCrawl-delay: 0.1\n{comments}")),
         "/refused" => Reply::status(429),
         _ => Reply::text("page"),
     })

@@ -174,13 +174,9 @@ impl Redis {
         let step = redis::Script::new(
             "for _, key in ipairs(redis.call('KEYS', 'politely:*')) do
                  local left, kind = redis.call('PTTL', key), redis.call('TYPE', key).ok
-                 if kind == 'hash' then
-                     for _, field in ipairs({'at', 'fresh_until'}) do
-                         local at = tonumber(redis.call('HGET', key, field) or 0)
-                         if at > 0 then
-                             redis.call('HSET', key, field, string.format('%.0f', at - ARGV[1]))
-                         end
-                     end
+                 if kind == 'string' and string.find(key, ':copy$') then
+                     local at, fresh_until, copy = cmsgpack.unpack(redis.call('GET', key))
+                     redis.call('SET', key, cmsgpack.pack(at - ARGV[1], fresh_until - ARGV[1], copy), 'PX', left)
                  elseif kind == 'string' and string.find(key, ':pace$') then
                      local kept = cmsgpack.unpack(redis.call('GET', key))
                      for _, field in ipairs({'at', 'last', 'fetch', 'hold', 'busy', 'owed'}) do

@@ -13,6 +13,9 @@ pub(super) struct Live {
     pub connection: Option<ServerConnection>,
     /// Number of the server. A server that may have lost its data gets a new number.
     pub server: u64,
+    /// The last server that this instance has told its debts.
+    pub told: u64,
+    /// When all instances have noticed that the server is back or lost. `None`: nobody told debts at or after that time.
     pub settled_at: Option<Instant>,
     pub history: Option<String>,
     /// The cause of the loss in the last log line, and when it was logged.
@@ -28,11 +31,17 @@ impl Live {
             is_tried: false,
             connection: None,
             server: 0,
+            told: 0,
             settled_at: None,
             history: None,
             logged: None,
             leaves: false,
         }
+    }
+
+    /// Whether this instance has told the server its debts.
+    pub fn has_told(&self) -> bool {
+        self.told == self.server
     }
 
     /// Whether to log this cause of a loss: it is news, or differs from the last one.

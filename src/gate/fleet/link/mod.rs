@@ -2,6 +2,7 @@
 //! that does not answer for [`PATIENCE`] is lost, and no call waits for it.
 
 mod live;
+mod registration;
 mod view;
 
 use super::keeps::Keeps;
@@ -11,13 +12,13 @@ use super::place::KeptPlace;
 use super::reach::ServerLost;
 use super::scripts;
 use super::sentinels::{HostPort, Sentinels};
-use super::server::{ServerConnection, words};
+use super::server::{ServerCall, ServerConnection, words};
 use crate::config::{SecretUrl, Settings};
 use crate::policy::Refusal;
 use arc_swap::ArcSwap;
 use futures_util::future::OptionFuture;
 use live::Live;
-use redis::{ErrorKind, FromRedisValue, PushInfo, PushKind, ScriptInvocation};
+use redis::{ErrorKind, FromRedisValue, PushInfo, PushKind};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,7 +59,8 @@ impl ServerLink {
 
     /// Returns the answer within [`PATIENCE`], over another connection if the first breaks, unless the server is lost. If the answer is
     /// late, the server counts as lost only if it has answered nothing else meanwhile.
-    pub async fn call<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, ServerLost> {
+    pub async fn call<'a, T: FromRedisValue>(&self, call: impl Into<ServerCall<'a>>) -> Result<T, ServerLost> {
+        let call = call.into();
         let heard = self.calls.load(Ordering::Relaxed);
         let late = |_| {
             if self.calls.load(Ordering::Relaxed) == heard {
@@ -67,15 +69,15 @@ impl ServerLink {
             Err(ServerLost)
         };
         tokio::select! {
-            answer = timeout(PATIENCE, self.ask(script)) => answer.unwrap_or_else(late),
+            answer = timeout(PATIENCE, self.ask(call)) => answer.unwrap_or_else(late),
             () = self.is_such(|live| live.connection.is_none()) => Err(ServerLost),
         }
     }
 
-    async fn ask<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, ServerLost> {
+    async fn ask<T: FromRedisValue>(&self, call: ServerCall<'_>) -> Result<T, ServerLost> {
         loop {
             let connection = self.live.borrow().connection.clone();
-            match connection.ok_or(ServerLost)?.invoke(script).await {
+            match connection.ok_or(ServerLost)?.invoke(call).await {
                 Ok(answer) => {
                     self.calls.fetch_add(1, Ordering::Relaxed);
                     return Ok(answer);
@@ -104,8 +106,8 @@ impl ServerLink {
         let connection = self.live.borrow().connection.clone();
         if let Some(mut connection) = connection {
             // If this call is lost, the instance counts as missing.
-            let script = scripts::register(self.keeps, &self.place.name, true);
-            let _ = timeout(PATIENCE, connection.invoke::<BeatReply>(&script)).await;
+            let script = scripts::register(self.keeps, &self.place.name, "ends");
+            let _ = timeout(PATIENCE, connection.invoke::<BeatReply>((&script).into())).await;
         }
         self.live.send_modify(|live| live.connection = None);
     }
@@ -160,20 +162,22 @@ impl ServerLink {
         let ca_file = self.settings.load().egress.ca_file.clone();
         let (mut connection, sentinels) = ServerConnection::open(&url, ca_file.as_deref(), pushes, PATIENCE).await?;
         let (mut second, mut third) = (connection.clone(), connection.clone());
+        // Until the first attempt has ended, nothing has been started that could be told.
+        let news = if self.live.borrow().is_tried { "tells" } else { "starts" };
         // The scripts are loaded first, as a call of a missing script takes three round trips. The registration writes, so connecting to a
         // read-only or full server fails here.
         let ((), subscribed, registered, history) = tokio::join!(
             biased;
             connection.clone().load(scripts::all()),
             connection.subscribe("politely:all"),
-            self.register(&mut second),
+            self.register(&mut second, news),
             OptionFuture::from((self.keeps == Keeps::Paces).then(|| third.history()))
         );
         subscribed.map_err(|error| words(&error)).and(registered)?;
         // Reads the server's clock more often: the first answer came behind the scripts, and any answer may be late on a busy machine.
         let readings = if self.keeps == Keeps::Paces { 4 } else { 0 };
         for _ in 0..readings {
-            self.register(&mut second).await?;
+            self.register(&mut second, news).await?;
         }
         self.adopt(&url, connection.clone(), history.flatten());
         Ok((url, connection, sentinels, closed))
@@ -185,8 +189,9 @@ impl ServerLink {
             remembers = live.connection.is_some() && history.is_some() && live.history == history;
             if !remembers {
                 live.server += 1;
-                // A starting instance has lost no state, so it does not wait for instances that have.
-                live.settled_at = (live.server > 1).then(|| Instant::now() + SETTLING);
+                // A starting instance has nothing to tell, so it waits only for instances that are known to have.
+                let waits = live.server > 1 || live.membership.telling > 0;
+                live.settled_at = waits.then(|| Instant::now() + SETTLING);
             }
             (live.is_tried, live.connection, live.history) = (true, Some(connection), history);
         });
@@ -208,7 +213,8 @@ impl ServerLink {
             if self.url().as_ref() != Some(url) {
                 return ("the configuration names another server".into(), since);
             }
-            match self.register(&mut connection).await {
+            let tells = self.keeps == Keeps::Paces && !self.live.borrow().has_told();
+            match self.register(&mut connection, if tells { "tells" } else { "" }).await {
                 // A call without an answer may have declared the server lost just before this answer.
                 Ok(true) if !self.is_lost() => {}
                 Ok(true) => return (no_answer(), since),
@@ -216,29 +222,6 @@ impl ServerLink {
                 Err(why) => return (why, since),
             }
         }
-    }
-
-    /// Registers this instance. False: the server did not know it, and may have lost all data.
-    async fn register(&self, connection: &mut ServerConnection) -> Result<bool, String> {
-        let script = scripts::register(self.keeps, &self.place.name, false);
-        let asked = Instant::now();
-        let answer = timeout(PATIENCE, connection.invoke(&script)).await;
-        let reply: BeatReply = answer.map_err(|_| no_answer())?.map_err(|error| words(&error))?;
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        let (connected, _, _, is_known, _) = reply;
-        self.place.learn(connected);
-        let before = self.missing();
-        self.live.send_if_modified(|live| {
-            let membership = live.membership.heard(reply, asked, Instant::now());
-            let is_news = membership != live.membership || !is_known && live.history.is_some();
-            live.membership = membership;
-            live.history.take_if(|_| !is_known);
-            is_news
-        });
-        if self.keeps == Keeps::Paces {
-            self.log_missing(before);
-        }
-        Ok(is_known || self.keeps == Keeps::Copies)
     }
 
     fn part(&self, why: &str) {
@@ -273,10 +256,15 @@ impl ServerLink {
     }
 
     fn announce(&self) {
-        let _ = self.messages.send(match self.keeps {
-            Keeps::Paces => Message::Link,
-            Keeps::Copies => Message::Robots { authority: "".into() },
-        });
+        match self.keeps {
+            Keeps::Paces => _ = self.messages.send(Message::Link),
+            Keeps::Copies => self.copy_came(""),
+        }
+    }
+
+    /// Announces that the server has a newer copy of this authority's robots.txt. "": of any.
+    pub fn copy_came(&self, authority: &str) {
+        let _ = self.messages.send(Message::Robots { authority: authority.into() });
     }
 
     fn url(&self) -> Option<SecretUrl> {

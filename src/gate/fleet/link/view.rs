@@ -10,6 +10,7 @@ use crate::policy::Refusal;
 use crate::policy::pace::{Phase, Shares};
 use std::num::NonZeroU32;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 impl ServerLink {
     /// Whether the server can be asked, and the time from which starts are reserved.
@@ -28,7 +29,9 @@ impl ServerLink {
         };
         let shares = membership.shares(configured);
         let clock = Some(membership.clock);
-        Reach { link, clock, settled_at: live.settled_at, shares, slept: slept(), alone, is_uncounted }
+        let is_there = |at: Instant| if link == 0 { at } else { at.max(Instant::now() + LOOK_EVERY) };
+        let settled_at = live.settled_at.map(is_there);
+        Reach { link, clock, settled_at, shares, slept: slept(), alone, is_uncounted }
     }
 
     /// Maximum size of a copy in bytes: its file, fields of its answer, and why fetches failed.
@@ -57,7 +60,7 @@ impl ServerLink {
         self.live.borrow().connection.is_none()
     }
 
-    fn shares(&self) -> Shares {
+    pub(super) fn shares(&self) -> Shares {
         let configured = self.settings.load().fleet.instances.map_or(0, NonZeroU32::get);
         self.live.borrow().membership.shares(configured)
     }
@@ -88,18 +91,9 @@ impl ServerLink {
         // The sender lives as long as we do.
         let _ = self.live.subscribe().wait_for(is).await;
     }
-
-    pub(super) fn log_missing(&self, before: u32) {
-        let (missing, Shares { instances, .. }) = (self.missing(), self.shares());
-        if missing == 0 && before > 0 {
-            tracing::info!("no instance of the fleet is missing any more");
-        } else if missing != before {
-            tracing::warn!(
-                "{missing} of the fleet's {instances} instances are missing: the others leave a part of each pace unused for them"
-            );
-        }
-    }
 }
 
+/// Time between two looks at whether an instance still tells its debts.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Bytes of a copy besides its file and the fields of its answer.
 const COPY_REST: usize = 64 << 10;

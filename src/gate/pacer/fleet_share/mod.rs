@@ -29,8 +29,10 @@ pub(super) struct FleetShare {
     number: Option<u64>,
     /// The call in flight: its link, and the values sent.
     calling: Option<(u64, Observed)>,
-    /// Earliest time of the next reservation and, after a failed call, of the next report.
+    /// Earliest time of the next call after a failed one.
     ask_at: Option<Instant>,
+    /// Earliest time of the next reservation. It moves ahead while an instance still tells its debts.
+    settled_at: Option<Instant>,
     /// Starts that the fleet knows of.
     told: LastStarts,
     /// The host's backoff, latency and refusals, as the server last told them.
@@ -69,8 +71,9 @@ impl FleetShare {
         if self.link != link {
             // The new server may not know the key's state.
             let Self { rivals, calling, slept, way, .. } = *self;
-            *self = Self { link, rivals, calling, ask_at: settled_at, slept, way, ..Self::default() };
+            *self = Self { link, rivals, calling, slept, way, ..Self::default() };
         }
+        self.settled_at = settled_at;
         self.clock = clock;
         if self.way.is_zero() {
             self.way = self.clock.map_or(Duration::ZERO, |clock| clock.round_trip());
@@ -102,7 +105,8 @@ impl FleetShare {
         if schedule.waiting() == 0 && self.reserved.is_some() {
             self.unused = self.reserved.take();
         }
-        let head = schedule.head_start(now).filter(|_| may_ask && self.reserved.is_none());
+        let may_reserve = self.reserved.is_none() && self.settled_at.is_none_or(|at| at <= now);
+        let head = schedule.head_start(now).filter(|_| may_ask && may_reserve);
         let (observed, own) = (schedule.observed(), schedule.last_starts());
         let holds = own.hold > self.told.hold;
         let is_raised = observed.backoff > self.seen.backoff
@@ -193,7 +197,7 @@ impl FleetShare {
         }
         let is_awaited = self.is_at_stake(schedule) || schedule.waiting() > 0;
         let reserved = self.reserved.iter().flat_map(|it| [it.due(self.busy), it.latest(self.ways()) + TICK]);
-        let ask_at = self.ask_at.filter(|_| is_awaited);
+        let ask_at = [self.ask_at, self.settled_at].into_iter().flatten().filter(|_| is_awaited);
         reserved.chain(ask_at).chain(self.tells_at()).filter(|at| *at > now).min()
     }
 

@@ -182,8 +182,34 @@ fn new_server_is_told_debts_before_a_start_is_reserved() {
     assert_eq!((call.wants, call.starts, call.gap), (None, last, GAP));
     instance.answer(&call, ms(0), Observed::default());
     assert_eq!(instance.call(), None, "other instances may still report debts");
+    for _ in 0..100 {
+        instance.now += ms(2000);
+        assert_eq!(instance.call().map(|call| call.wants.is_some()), Some(true), "all instances have reported");
+        instance.reach.settled_at = Some(instance.now + ms(2000));
+        instance.share.calling = None;
+        assert_eq!(instance.call(), None, "one of them still tells");
+        assert_eq!(instance.share.next(&instance.schedule, instance.now), instance.reach.settled_at);
+    }
     instance.now += ms(2000);
     assert!(instance.call().expect("all instances have reported").wants.is_some());
+}
+
+/// While nothing may be reserved.
+#[test]
+fn a_debt_whose_report_failed_is_reported_again() {
+    let mut instance = Instance::waiting();
+    instance.reserve(ms(50));
+    instance.now += ms(50);
+    instance.start(PaceOutcome::Success);
+    instance.reach.link = 2;
+    for _ in 0..5 {
+        instance.reach.settled_at = Some(instance.now + ms(200));
+        let call = instance.call().expect("a debt is reported");
+        assert_eq!(call.wants, None);
+        instance.share.answered(&mut instance.schedule, &call, None, instance.now, instance.now);
+        assert_eq!(instance.call(), None, "not at once");
+        instance.now += ms(100);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::policy::pace::{NextTurn, PaceOutcome};
 use futures_util::future::OptionFuture;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{sleep, sleep_until, timeout};
 
 impl HostQueue {
     /// Grants slots when they are due and maintains reservations, until no request waits and nothing has to be reported.
@@ -82,25 +82,41 @@ impl HostQueue {
         (call, asked, answer)
     }
 
-    /// Handles a change of link, during which messages may have been lost. Returns when the queue has reported its debts.
-    pub(in crate::gate::pacer) async fn link_changed(self: Arc<Self>) {
-        let driver = {
+    /// Handles a change of link, during which messages may have been lost. Returns when the queue has reported its debts. False: it cannot
+    /// for now.
+    pub(in crate::gate::pacer) async fn link_changed(self: Arc<Self>) -> bool {
+        let mut driver = {
             let HostQueueState { schedule, sharing, driven } = &mut *self.state.lock();
-            let Some(share) = sharing.server() else { return };
+            let Some(share) = sharing.server() else { return true };
             let now = Instant::now();
             share.hears(None, now);
             share.follow(schedule, self.fleet().reach(), now);
             if *driven {
-                return self.changed.notify_one();
+                self.changed.notify_one();
+                None
+            } else if share.is_at_stake(schedule) || share.owes(schedule, now) {
+                *driven = true;
+                Some(tokio::spawn(self.clone().drive()))
+            } else {
+                return true;
             }
-            if !share.is_at_stake(schedule) && !share.owes(schedule, now) {
-                return;
-            }
-            *driven = true;
-            tokio::spawn(self.clone().drive())
         };
-        // The driver may go on for requests that have come meanwhile.
-        let _ = timeout(REPORTS, driver).await;
+        let told = async {
+            while self.owes() {
+                match driver.take() {
+                    Some(driver) => _ = driver.await,
+                    None => sleep(LOOK).await,
+                }
+            }
+        };
+        // A new driver may go on for requests that have come meanwhile.
+        timeout(REPORTS, told).await.is_ok() || !self.owes()
+    }
+
+    /// Whether starts have to be reported that the fleet's server may not know.
+    fn owes(&self) -> bool {
+        let HostQueueState { schedule, sharing, .. } = &mut *self.state.lock();
+        sharing.server().is_some_and(|share| share.owes(schedule, Instant::now()))
     }
 
     /// Handles a message that the key's state has changed in the fleet. `news`: for holders of a reservation.
@@ -130,3 +146,5 @@ impl HostQueue {
 
 /// Time for a call to the server, which may take two seconds, and for handling its answer.
 const REPORTS: Duration = Duration::from_secs(3);
+/// Time between two looks at whether a driver that goes on has reported the debts.
+const LOOK: Duration = Duration::from_millis(5);

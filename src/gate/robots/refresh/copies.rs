@@ -23,7 +23,20 @@ impl RobotsCache {
         copy: Option<Parcel>,
         taker: Taker,
     ) -> Option<Arc<Entry>> {
-        self.unpack(file, copy?, None, taker).await.ok().flatten()
+        let whole = self.whole(file, copy?).await?;
+        self.unpack(file, whole, None, taker).await.ok().flatten()
+    }
+
+    /// Adds the file to a copy from the fleet, if it is kept apart and not in memory. `None`: the fleet has lost the file.
+    pub(super) async fn whole(&self, file: SiteFile, Parcel { mut bytes, sent }: Parcel) -> Option<WholeCopy> {
+        let options = self.settings.load().robots.parse_options();
+        let name = snapshot::lacks_file(&bytes);
+        let held = name.and_then(|name| self.files.named(file, name, &options, || None));
+        if let Some(name) = name.filter(|_| held.is_none()) {
+            // Boxed: else every fetch under way would have the memory for it.
+            bytes.extend(Box::pin(self.fleet.file(name)).await?);
+        }
+        Some(WholeCopy { bytes, sent, _held: held })
     }
 
     /// Unpacks a copy from the fleet, which is then fresh for at most this instance's `max_ttl`. `place`: for a long copy, if the caller
@@ -31,7 +44,7 @@ impl RobotsCache {
     pub(super) async fn unpack(
         self: &Arc<Self>,
         file: SiteFile,
-        Parcel { bytes, sent }: Parcel,
+        WholeCopy { bytes, sent, _held }: WholeCopy,
         place: Option<FairPlace>,
         taker: Taker,
     ) -> Result<Option<Arc<Entry>>, Crowded> {
@@ -122,6 +135,15 @@ impl RobotsCache {
         let kept = self.store.load_at_once(file.of(authority), parse).ok()?;
         (!is_long.get()).then_some(kept)
     }
+}
+
+/// A copy from the fleet with its file.
+pub(super) struct WholeCopy {
+    bytes: Vec<u8>,
+    /// When the copy was stored, by our clock.
+    sent: SystemTime,
+    /// The file, if it is in memory, so that it stays there.
+    _held: Option<Access>,
 }
 
 /// Parses a copy's file, or finds it in memory by its digest.

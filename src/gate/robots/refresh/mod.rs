@@ -4,7 +4,7 @@ mod ask;
 mod copies;
 mod turn;
 
-use super::compare::{is_due, is_newer, is_older, is_unknown};
+use super::compare::{content, is_due, is_newer, is_older, is_unknown};
 use super::fetch::{FetchError, Reply};
 use super::fetch_table::Fetch;
 use super::intern::LONG;
@@ -54,7 +54,14 @@ impl RobotsCache {
             let copy = match claim {
                 Ok(Claim::Fetch(right, old)) => break Some((right, old)),
                 Err(ServerLost) => break None,
-                Ok(Claim::Copy(copy)) => self.unpack(host.file, copy, place.take(), taker).await,
+                Ok(Claim::Copy(copy)) => match self.whole(host.file, copy).await {
+                    Some(whole) => self.unpack(host.file, whole, place.take(), taker).await,
+                    None if anew => break None,
+                    None => {
+                        anew = true;
+                        continue;
+                    }
+                },
                 Ok(Claim::Stored) => Ok(self.kept(&host.authority, host.file, taker).await),
             };
             match copy {
@@ -103,8 +110,12 @@ impl RobotsCache {
             self.keep_fetched(host, alone.await?, was_behind).await;
             return Ok(());
         };
-        let old = old.filter(|_| !is_fresh);
-        if let Some(old) = self.unpack_now(host.file, old, taker).await.filter(|old| is_newer(old, &host.load())) {
+        let is_sent = old.is_some();
+        let old = self.unpack_now(host.file, old.filter(|_| !is_fresh), taker).await;
+        // What other instances may go by. What cannot be read differs from all that can.
+        let own = Some(content(&host.load())).filter(|_| !is_unknown(&host.load()));
+        let before = [own, is_sent.then(|| old.as_deref().map(content).unwrap_or_default())];
+        if let Some(old) = old.filter(|old| is_newer(old, &host.load())) {
             let is_enough = order.reason.takes_any_copy() && was_unknown && old.usable(SystemTime::now()).is_some();
             self.keep(host, old);
             if is_enough {
@@ -114,7 +125,9 @@ impl RobotsCache {
         }
         let fetched = right.meanwhile(alone).await?;
         // Other instances need not wait for this one's disk.
-        let right = right.publish(fetched.clone().unwrap_or_else(|| host.load_full()));
+        let entry = fetched.clone().unwrap_or_else(|| host.load_full());
+        let is_news = before.into_iter().flatten().any(|before| before != content(&entry));
+        let right = right.publish(entry, is_news);
         self.keep_fetched(host, fetched, was_behind).await;
         if let Some(right) = right {
             tokio::spawn(right.give_back(self.store.clone()));

@@ -450,7 +450,7 @@ async fn one_process_fetches_and_the_others_wait_for_its_copy() {
     let publishes = async {
         sleep(ms(20)).await;
         let entry = Arc::new(entry);
-        let right = right.publish(entry.clone()).expect("it is held until the store has the copy");
+        let right = right.publish(entry.clone(), false).expect("it is held until the store has the copy");
         store.save(SiteFile::Robots.of(&a), &entry);
         right.give_back(store.clone()).await;
     };
