@@ -5,6 +5,18 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Limits the address space that the allocator reserves at a time, before its first use: under `ulimit -v`, its own choice of 1 GiB leaves
+/// no room for the shared file of paces.
+extern "C" fn limit_reserved_memory() {
+    // SAFETY: sets a number.
+    unsafe { libmimalloc_sys::mi_option_set(ARENA_RESERVE, 32 << 10) };
+}
+
+// SAFETY: the loader calls the functions of this section before `main`.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = limit_reserved_memory;
+
 fn main() -> ExitCode {
     // The panic hook has printed the message; the exit code marks a bug in politely.
     std::panic::catch_unwind(politely::main).unwrap_or(ExitCode::from(DEFECT))
@@ -12,3 +24,5 @@ fn main() -> ExitCode {
 
 /// Exit code for a bug in politely itself (EX_SOFTWARE of sysexits.h).
 const DEFECT: u8 = 70;
+/// `mi_option_arena_reserve` of mimalloc.h, in KiB.
+const ARENA_RESERVE: libmimalloc_sys::mi_option_t = 23;

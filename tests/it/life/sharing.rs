@@ -275,6 +275,18 @@ async fn process_stopped_during_its_slot_keeps_it_with_a_warning() {
     assert_gaps(&origin, GAP, 4);
 }
 
+/// Batch systems limit the address space, of which allocators reserve more than they use.
+#[test]
+fn little_address_space_is_enough_for_sharing() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let limited = "ulimit -v 800000; exec \"$0\" run -- true";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", limited, env!("CARGO_BIN_EXE_politely")]).env("STATE_DIRECTORY", home.path());
+    let output = command.output().expect("a shell");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !told.contains("nothing is shared"), "{told}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unusable_store_directory_is_logged_and_serving_continues() {
     let origin = origin_of_rules().await;
