@@ -6,7 +6,7 @@ use super::request::Request;
 use super::state::MAX_TRIES;
 use super::{Exchange, Outcome};
 use crate::gate::Permit;
-use crate::http1::FieldKind;
+use crate::http1::{FieldKind, Framing};
 use crate::proxy::io::Timer;
 use crate::proxy::respond::Failure;
 use crate::upstream::{HttpLink, OriginConnection, Route, Versions, Want};
@@ -38,7 +38,7 @@ impl Exchange<'_> {
         // connection.
         let may_be_http2 = versions == Versions::Http2Known || self.request.authority.is_https();
         let alone = may_be_http2 && has_large_head(self.request);
-        let versions = if alone && !wants_trailers(self.request) { route.http1_first(versions) } else { versions };
+        let versions = if alone && !needs_http2(self.request) { route.http1_first(versions) } else { versions };
         let shared = self.cached.is_some();
         let mut want = Want { versions, once, uploads, alone, shared, ..Want::default() };
         let (mut tries, mut unprocessed) = (0, 0);
@@ -167,13 +167,16 @@ fn has_large_head(request: &Request<'_>) -> bool {
     is_large || all > LARGE_HEAD
 }
 
-/// Whether the client accepts trailers, as gRPC does, which needs HTTP/2.
-fn wants_trailers(request: &Request<'_>) -> bool {
-    let mut has_te = false;
-    request.head.each(|field, _| has_te |= field.kind == FieldKind::Te);
-    has_te
+/// Whether HTTP/1.1 may fail where HTTP/2 does not: some servers refuse a body of unknown length, which gRPC has; and the Cookie fields
+/// become one line, which may be too long.
+fn needs_http2(request: &Request<'_>) -> bool {
+    let mut cookies = Vec::new();
+    request.head.each(|field, _| cookies.extend((field.kind == FieldKind::Cookie).then_some(field.value.len())));
+    request.framing == Framing::Chunked || cookies.len() > 1 && cookies.iter().sum::<usize>() > LONG_LINE
 }
 
 /// Number of bytes above which a field or target is large. `LARGE_HEAD`: the same for the whole head.
 const LARGE_FIELD: usize = 3072;
 const LARGE_HEAD: usize = 12 * 1024;
+/// Number of bytes of cookies above which their line may be too long for a server: nginx accepts 8 KiB.
+const LONG_LINE: usize = 7 * 1024;

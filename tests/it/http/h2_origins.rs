@@ -658,8 +658,14 @@ async fn large_head_uses_kept_http1_connection_or_own_http2_connection() {
             }
             request
         };
-        let mut grpc = large("/g", 1, 4000);
-        grpc.headers_mut().insert("te", "trailers".parse().unwrap());
+        // As Firefox sends with each request.
+        let mut trailers = large("/g", 1, 4000);
+        trailers.headers_mut().insert("te", "trailers".parse().unwrap());
+        // In HTTP/1.1 they would be one line, which may be too long.
+        let mut cookies = large("/h", 0, 0);
+        for _ in 0..2 {
+            cookies.headers_mut().append("cookie", "x".repeat(4000).parse().unwrap());
+        }
         let has_http1 = alpn == Alpn::Both;
         let (mut shared, mut http1) = (HashSet::new(), HashSet::new());
         for (request, is_large, needs_http2) in [
@@ -668,7 +674,8 @@ async fn large_head_uses_kept_http1_connection_or_own_http2_connection() {
             (large("/c", 7, 2000), true, false),
             (large(&format!("/d?{}", "x".repeat(4000)), 0, 0), true, false),
             (large("/e", 3, 2000), false, false),
-            (grpc, true, true),
+            (trailers, true, false),
+            (cookies, true, true),
         ] {
             let target = request.uri().path_and_query().unwrap().to_string();
             assert_eq!(client.send(request, true).await.response().await.unwrap().status(), 200, "{target:.4}");
