@@ -10,6 +10,7 @@ pub use bill::Charge;
 use super::fleet::{Fleet, ServerLost, Spend};
 use crate::config::Settings;
 use crate::policy::{Budget, Period, Spent};
+use futures_util::future::join_all;
 use in_force::in_force;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -78,14 +79,16 @@ impl Ledger {
         BudgetFigures { of, budget, spent }
     }
 
-    /// Reports the last counts heard, which the server may have lost.
-    pub async fn tell(&self) {
-        for (of, per, known) in self.of_now(|_| true) {
-            let told = self.fleet.spend(&of, &Spend { heard: known.most, ..Spend::of(per, 0, 0) }).await;
-            if told.is_err() {
-                return;
-            }
+    /// Reports the last counts heard, which the server may have lost. False: some could not be reported.
+    pub async fn tell(&self) -> bool {
+        let mut is_complete = true;
+        for counts in self.of_now(|_| true).chunks(AT_A_TIME) {
+            let told = counts.iter().map(|(of, per, known)| async {
+                self.fleet.spend(of, &Spend { heard: known.most, ..Spend::of(*per, 0, 0) }).await.is_ok()
+            });
+            is_complete &= join_all(told).await.into_iter().all(|is_told| is_told);
         }
+        is_complete
     }
 
     /// Reports the unreported spending, once all instances have told the counts that they have heard.
@@ -234,6 +237,8 @@ impl Book {
     }
 }
 
+/// Number of counts that are reported at a time.
+const AT_A_TIME: usize = 256;
 /// Number of counts at which some are evicted.
 const MOST_KNOWN: usize = 65_536;
 /// Number of counts of this period with unreported spending above which some are evicted.

@@ -189,8 +189,8 @@ impl ServerLink {
             remembers = live.connection.is_some() && history.is_some() && live.history == history;
             if !remembers {
                 live.server += 1;
-                // A starting instance has nothing to tell, so it waits only for instances that are known to have.
-                let waits = live.server > 1 || live.membership.telling > 0;
+                // An instance that has not run without this server has nothing to tell, so it waits only for instances that are known to have.
+                let waits = live.is_tried || live.membership.telling > 0;
                 live.settled_at = waits.then(|| Instant::now() + SETTLING);
             }
             (live.is_tried, live.connection, live.history) = (true, Some(connection), history);

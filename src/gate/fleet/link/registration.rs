@@ -7,7 +7,7 @@ use crate::gate::fleet::scripts;
 use crate::gate::fleet::server::{ServerConnection, words};
 use crate::policy::pace::Shares;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 impl ServerLink {
@@ -27,7 +27,7 @@ impl ServerLink {
             live.membership = membership;
             live.history.take_if(|_| !is_known);
             let have_told = telling == 0 && live.has_told();
-            live.settled_at.take_if(|at| have_told && *at <= asked);
+            live.settled_at.take_if(|at| *at <= asked && (have_told || asked.duration_since(*at) >= MOST_TELLING));
             is_news
         });
         if self.keeps == Keeps::Paces {
@@ -52,3 +52,6 @@ impl ServerLink {
         }
     }
 }
+
+/// Maximum time for which instances wait for others that tell their debts: one of them may be unable to end.
+const MOST_TELLING: Duration = Duration::from_secs(300);

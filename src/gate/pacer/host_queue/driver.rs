@@ -105,12 +105,23 @@ impl HostQueue {
             while self.owes() {
                 match driver.take() {
                     Some(driver) => _ = driver.await,
-                    None => sleep(LOOK).await,
+                    None => {
+                        self.drive_again();
+                        sleep(LOOK).await;
+                    }
                 }
             }
         };
         // A new driver may go on for requests that have come meanwhile.
         timeout(REPORTS, told).await.is_ok() || !self.owes()
+    }
+
+    /// Starts the driver again if it has ended, as it does when a report has failed.
+    fn drive_again(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        if !state.driven {
+            self.wake(&mut state);
+        }
     }
 
     /// Whether starts have to be reported that the fleet's server may not know.
