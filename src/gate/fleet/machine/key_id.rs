@@ -3,6 +3,7 @@
 //! A bucket is chosen by the host. So all keys of a host are in one page, and a host's last start is found without the delay of its group.
 
 use crate::gate::store::digest;
+use std::hash::{BuildHasher, RandomState};
 
 /// The id of a host's pace (`a.example`), of the pace of a group of its robots.txt (`a.example#500000us`), or of the right to fetch a file
 /// (`https://a.example`, `https://a.example/.well-known/tdmrep.json`). `key`: the file's secret.
@@ -11,6 +12,11 @@ pub(super) fn id(key: u64, name: &str) -> u64 {
     let host = place.split(['#', '/']).next().unwrap_or(place);
     let rest = if host == name { 0 } else { hash(key, name) & REST & !KIND | kind };
     hash(key, host) & !REST | rest
+}
+
+/// A random secret for a new file, but not 0, which means none.
+pub(super) fn secret() -> u64 {
+    RandomState::new().hash_one(ODD).max(1)
 }
 
 pub(super) fn of_budget(key: u64, name: &str) -> u64 {

@@ -122,8 +122,9 @@ impl<'a> KeySlot<'a> {
         }
         // Own time is set back before the start is noted; otherwise, other processes would conclude that they were overtaken.
         start.own.inspect(|own| self.delay(*own, at));
-        self.raise(if start.is_fetch { FETCH } else { START }, at);
+        // First the end of the gap, so that a process that is killed in between leaves no start without it.
         self.raise(OWED, at.saturating_add(span(start.gap)));
+        self.raise(if start.is_fetch { FETCH } else { START }, at);
         if is_gone {
             let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, mine);
         }

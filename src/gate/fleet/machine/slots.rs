@@ -8,11 +8,10 @@
 
 use super::Machine;
 use super::clock::micros;
-use super::key_id::{bucket, is_pace_beside, number};
+use super::key_id::{bucket, is_pace_beside, number, secret};
 use super::machine_file::{MachineFile, boot_id};
 use super::slot::{BUCKET, KeySlot, ROWS};
 use super::words::SharedWords;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -113,8 +112,9 @@ impl Machine {
         if !self.locked(|file| file.lock(GUARD).unwrap_or(false)) {
             return None;
         }
-        let used = uses(self.find(id).unwrap_or_else(|| self.insert(id, now)));
-        self.locked(|file| file.unlock(GUARD).is_ok()).then_some(used)
+        let used = self.find(id).or_else(|| self.insert(id, now)).map(uses);
+        let is_unlocked = self.locked(|file| file.unlock(GUARD).is_ok());
+        used.filter(|_| is_unlocked)
     }
 
     /// Whether a process lives; always true for `me`.
@@ -180,7 +180,8 @@ impl Machine {
         buckets.flat_map(|bucket| slots(bucket, 0)).filter(|slot| !slot.is_free())
     }
 
-    fn insert(&self, id: u64, now: u64) -> KeySlot<'_> {
+    /// `None`: living processes have the turns of all keys in the bucket.
+    fn insert(&self, id: u64, now: u64) -> Option<KeySlot<'_>> {
         let mut soonest: Option<(u64, KeySlot<'_>)> = None;
         let mut segment = 0;
         loop {
@@ -198,13 +199,13 @@ impl Machine {
             }
             segment += 1;
         }
-        let (over, slot) = soonest.expect("a bucket has slots");
+        let (over, slot) = soonest.filter(|(over, _)| *over < u64::MAX)?;
         if over > now && !self.is_full_told.swap(true, SeqCst) {
             tracing::warn!("there is no room for more hosts with delays: some delays are dropped before they end");
         }
         self.used.fetch_add(usize::from(slot.is_free()), SeqCst);
         slot.begin();
-        slot
+        Some(slot)
     }
 
     /// Adds a segment. False: the file has its maximum length, or the disk is full.
@@ -255,13 +256,8 @@ fn begin(file: &MachineFile, boot: u64) -> io::Result<()> {
         tracing::warn!("{FILE} is damaged: it is replaced by an empty one, and delays are forgotten");
         file.file.set_len(0)?;
     }
-    file.allocate(0, size(1))?;
+    file.allocate(0, size(RESERVED))?;
     file.file.write_all_at([MAGIC, boot, secret(), 1].map(u64::to_le_bytes).as_flattened(), 0)
-}
-
-/// A random hash key, but not 0, which means no key.
-fn secret() -> u64 {
-    RandomState::new().hash_one(MAGIC).max(1)
 }
 
 /// Length of a file with this many segments, in bytes.
@@ -291,6 +287,8 @@ const BASE: usize = 2 * 1024;
 const FIRST: usize = 64;
 /// Index of the first segment of the maximum length, 16 MiB. Each segment before it is half as long as the next.
 const LONGEST: usize = 8;
+/// Segments whose disk space is reserved at once, for when the disk is full: 4 MiB, room for some 50,000 slots.
+const RESERVED: usize = 6;
 /// Maximum number of segments: 1.4 million slots.
 const SEGMENTS: usize = 13;
 const PAGE: usize = 4096;

@@ -13,7 +13,7 @@ fn writable(directory: &TempDir) -> File {
 fn new_file_is_small_and_its_disk_space_is_reserved() {
     let (directory, _one, _other) = both();
     let file = std::fs::metadata(directory.path().join(FILE)).expect("the file");
-    assert!(file.len() < 100_000, "{}", file.len());
+    assert!(file.len() < 5 << 20, "{}", file.len());
     assert!(file.blocks() * 512 >= file.len(), "{} of {}", file.blocks() * 512, file.len());
 }
 
@@ -25,7 +25,7 @@ fn length(directory: &TempDir) -> u64 {
 /// A crawl may wait for as many hosts at a time.
 #[test]
 fn debts_of_a_million_hosts_are_all_known() {
-    for (hosts, most) in [(100, 100_000), (1_000_000, 101_000_000)] {
+    for (hosts, most) in [(100, 5 << 20), (1_000_000, 101_000_000)] {
         let ((directory, one, other), now) = (both(), Instant::now());
         let starts = LastStarts { last_start: Some(now), ..LastStarts::default() };
         let id = |number: usize| one.id(&format!("h{number}.example#10000000us"));
@@ -36,6 +36,20 @@ fn debts_of_a_million_hosts_are_all_known() {
         let length = length(&directory);
         assert!(length <= most, "{hosts} hosts take {length} bytes");
     }
+}
+
+#[test]
+fn turn_of_a_living_process_is_not_evicted_from_a_full_bucket() {
+    let (_directory, mut one, mut other) = both();
+    (one.most_segments, other.most_segments) = (1, 1);
+    let (now, id) = (1_000_000_000, |number: u64| number << 40 | 1);
+    for number in 1..=14 {
+        let taken = one.with_slot(id(number), now, |slot| slot.take(gap(0), one.me, (now, 1 << 40), |_| true));
+        assert_eq!(taken, Some(Some(MachineTurn::Taken)));
+    }
+    assert_eq!(other.with_slot(id(15), now, |_| ()), None);
+    assert!((1..=14).all(|number| other.find(id(number)).is_some()));
+    assert!(one.with_slot(5 << 16, now, |_| ()).is_some(), "the lock is free again");
 }
 
 /// The kernel writes a page once for all that was written to it within half a minute.
