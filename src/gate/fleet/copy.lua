@@ -23,10 +23,11 @@ if wanted == 'keep' then
     end
     return { 3, 0, now, '' }
 end
-local kept = redis.call('GET', KEYS[1])
+-- What another program has written there counts as no copy.
 local at, fresh_until, copy = 0, 0, ''
-if kept then
-    at, fresh_until, copy = cmsgpack.unpack(kept)
+local is_ours, made, lasts, packed = pcall(cmsgpack.unpack, redis.pcall('GET', KEYS[1]))
+if is_ours and type(made) == 'number' and type(lasts) == 'number' and type(packed) == 'string' then
+    at, fresh_until, copy = made, lasts, packed
 end
 if wanted == 'put' then
     local is_latest = mine or at <= tonumber(ARGV[7]) or at > now

@@ -19,11 +19,9 @@ impl Fleet {
 }
 
 impl ServerLink {
-    /// Stores a packed file, or lets it expire later if it is there.
+    /// Stores a packed file, in place of one that may be damaged.
     pub(super) async fn keep_file(&self, name: FileDigest, file: &[u8]) -> Result<(), ServerLost> {
-        let (key, time) = (key(name), LAST_GOOD_USE.as_secs());
-        let is_there: bool = self.call(cmd("EXPIRE").arg(&key).arg(time)).await?;
-        if is_there { Ok(()) } else { self.call(cmd("SET").arg(&key).arg(file).arg("EX").arg(time)).await }
+        self.call(cmd("SET").arg(key(name)).arg(file).arg("EX").arg(LAST_GOOD_USE.as_secs())).await
     }
 }
 

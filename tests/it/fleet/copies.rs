@@ -350,6 +350,25 @@ async fn compression_bomb_as_shared_copy_is_fetched_again() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn garbled_copy_is_fetched_anew_once_and_replaced() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|_, _| Reply::text(KEEP_OUT)).await;
+    let url = origin.url("/private");
+    for (fetches, garble) in [(2, "SET"), (3, "LPUSH")] {
+        let connection = &mut redis.connection().await;
+        let () = redis::cmd("DEL").arg(key(&origin)).query_async(connection).await.unwrap();
+        let () = redis::cmd(garble).arg(key(&origin)).arg("garbled").query_async(connection).await.unwrap();
+        let fleet = instances(&redis, 2, "").await;
+        let responses = all(&fleet, &url).await;
+        assert!(responses.iter().all(|response| response.status() == 403), "{responses:?}");
+        is_shared(&redis, &origin).await;
+        let late = instances(&redis, 1, "").await;
+        assert_eq!(get(&late[0], &url).await.status(), 403);
+        assert_eq!(origin.log.count("/robots.txt"), fetches - 1, "{garble}");
+    }
+}
+
 const BOMB: usize = 64 << 20;
 
 /// The key of the origin's copy.

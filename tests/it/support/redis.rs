@@ -157,7 +157,9 @@ impl Redis {
     /// Like [`connection`](Self::connection), but may fail.
     pub async fn try_connection(&self) -> redis::RedisResult<redis::aio::MultiplexedConnection> {
         let client = redis::Client::open(self.url()).expect("a good URL");
-        within("a connection to redis-server", client.get_multiplexed_async_connection()).await
+        // The crate's own limits, a second and half of one, are short for a busy machine.
+        let patient = redis::AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        within("a connection to redis-server", client.get_multiplexed_async_connection_with_config(&patient)).await
     }
 
     /// How many scripts have run so far.
