@@ -34,11 +34,15 @@ impl Exchange<'_> {
             false => Versions::of(self.request.version, self.peer.tunnel.is_some()),
         };
         let (once, uploads) = (!self.request.is_idempotent(), self.request.has_body());
-        // Some HTTP/2 servers end the whole connection because of one large head: such a request uses HTTP/1.1, or else its own
-        // connection.
+        // Some HTTP/2 servers end the whole connection because of one large head: such a request uses HTTP/1.1 if that cannot fail (some
+        // servers refuse a body of unknown length, which gRPC has), or else its own connection.
         let may_be_http2 = versions == Versions::Http2Known || self.request.authority.is_https();
-        let alone = may_be_http2 && has_large_head(self.request);
-        let versions = if alone && !needs_http2(self.request) { route.http1_first(versions) } else { versions };
+        let lengths = HeadLengths::of(self.request);
+        let alone = may_be_http2 && lengths.is_large();
+        let versions = match alone && lengths.fits_http1() && self.request.framing != Framing::Chunked {
+            true => route.http1_first(versions),
+            false => versions,
+        };
         let shared = self.cached.is_some();
         let mut want = Want { versions, once, uploads, alone, shared, ..Want::default() };
         let (mut tries, mut unprocessed) = (0, 0);
@@ -155,28 +159,42 @@ impl Exchange<'_> {
 /// Maximum number of retries after pooled connections ended: some origins close each connection after a few requests.
 const MAX_UNPROCESSED: u32 = 32;
 
-/// Whether the head exceeds what some servers accept by default: nginx accepts 4 or 8 KiB a field.
-fn has_large_head(request: &Request<'_>) -> bool {
-    let mut all = request.target.len();
-    let mut is_large = all > LARGE_FIELD;
-    request.head.each(|field, _| {
-        let length = field.name.len() + field.value.len();
-        all += length;
-        is_large |= length > LARGE_FIELD;
-    });
-    is_large || all > LARGE_HEAD
+/// Lengths in a request's head, in bytes.
+#[derive(Default)]
+struct HeadLengths {
+    all: usize,
+    /// The longest field, or the target.
+    longest: usize,
+    /// All cookies, which are one field over HTTP/1.1.
+    cookies: usize,
 }
 
-/// Whether HTTP/1.1 may fail where HTTP/2 does not: some servers refuse a body of unknown length, which gRPC has; and the Cookie fields
-/// become one line, which may be too long.
-fn needs_http2(request: &Request<'_>) -> bool {
-    let mut cookies = Vec::new();
-    request.head.each(|field, _| cookies.extend((field.kind == FieldKind::Cookie).then_some(field.value.len())));
-    request.framing == Framing::Chunked || cookies.len() > 1 && cookies.iter().sum::<usize>() > LONG_LINE
+impl HeadLengths {
+    fn of(request: &Request<'_>) -> Self {
+        let target = request.target.len();
+        let mut found = Self { all: target, longest: target, cookies: 0 };
+        request.head.each(|field, _| {
+            let length = field.name.len() + field.value.len();
+            found.all += length;
+            found.longest = found.longest.max(length);
+            found.cookies += if field.kind == FieldKind::Cookie { length } else { 0 };
+        });
+        found
+    }
+
+    /// Whether the head exceeds what some servers accept by default: nginx accepts 4 or 8 KiB a field.
+    fn is_large(&self) -> bool {
+        self.longest > LARGE_FIELD || self.all > LARGE_HEAD
+    }
+
+    /// Whether servers accept the head over HTTP/1.1 that accept it over HTTP/2: Node.js accepts 16 KiB in all, nginx 8 KiB a line.
+    fn fits_http1(&self) -> bool {
+        self.all <= LARGE_HEAD && self.cookies <= LONG_LINE
+    }
 }
 
 /// Number of bytes above which a field or target is large. `LARGE_HEAD`: the same for the whole head.
 const LARGE_FIELD: usize = 3072;
 const LARGE_HEAD: usize = 12 * 1024;
-/// Number of bytes of cookies above which their line may be too long for a server: nginx accepts 8 KiB.
+/// Number of bytes of cookies above which their line may be too long for a server.
 const LONG_LINE: usize = 7 * 1024;

@@ -671,7 +671,7 @@ async fn large_head_uses_kept_http1_connection_or_own_http2_connection() {
         for (request, is_large, needs_http2) in [
             (large("/a", 1, 3000), false, false),
             (large("/b", 1, 4000), true, false),
-            (large("/c", 7, 2000), true, false),
+            (large("/c", 7, 2000), true, true),
             (large(&format!("/d?{}", "x".repeat(4000)), 0, 0), true, false),
             (large("/e", 3, 2000), false, false),
             (trailers, true, false),
