@@ -37,12 +37,10 @@ impl Exchange<'_> {
         // Some HTTP/2 servers end the whole connection because of one large head: such a request uses HTTP/1.1 if that cannot fail (some
         // servers refuse a body of unknown length, which gRPC has), or else its own connection.
         let may_be_http2 = versions == Versions::Http2Known || self.request.authority.is_https();
-        let lengths = HeadLengths::of(self.request);
-        let alone = may_be_http2 && lengths.is_large();
-        let versions = match alone && lengths.fits_http1() && self.request.framing != Framing::Chunked {
-            true => route.http1_first(versions),
-            false => versions,
-        };
+        let large = may_be_http2.then(|| HeadLengths::of(self.request)).filter(HeadLengths::is_large);
+        let fits_http1 =
+            large.as_ref().is_some_and(HeadLengths::fits_http1) && self.request.framing != Framing::Chunked;
+        let (alone, versions) = (large.is_some(), if fits_http1 { route.http1_first(versions) } else { versions });
         let shared = self.cached.is_some();
         let mut want = Want { versions, once, uploads, alone, shared, ..Want::default() };
         let (mut tries, mut unprocessed) = (0, 0);
