@@ -272,12 +272,10 @@ impl Gate {
 /// Tells the fleet's server what it may have lost, and after that what was spent without it.
 async fn tell(fleet: Arc<Fleet>, pacer: Arc<Pacer>, ledger: Arc<Ledger>) {
     let server = fleet.reach().link;
-    let ((), is_complete) = tokio::join!(pacer.link_changed(), ledger.tell());
-    if server > 0 {
-        fleet.told(server);
-        if is_complete {
-            ledger.report_all().await;
-        }
+    let ((), is_complete) = tokio::join!(pacer.link_changed(), async { server > 0 && ledger.tell().await });
+    fleet.told(server);
+    if is_complete {
+        ledger.report_all().await;
     }
 }
 

@@ -85,49 +85,34 @@ impl HostQueue {
     /// Handles a change of link, during which messages may have been lost. Returns when the queue has reported its debts. False: it cannot
     /// for now.
     pub(in crate::gate::pacer) async fn link_changed(self: Arc<Self>) -> bool {
-        let mut driver = {
-            let HostQueueState { schedule, sharing, driven } = &mut *self.state.lock();
-            let Some(share) = sharing.server() else { return true };
+        {
+            let state = &mut *self.state.lock();
+            let Some(share) = state.sharing.server() else { return true };
             let now = Instant::now();
             share.hears(None, now);
-            share.follow(schedule, self.fleet().reach(), now);
-            if *driven {
-                self.changed.notify_one();
-                None
-            } else if share.is_at_stake(schedule) || share.owes(schedule, now) {
-                *driven = true;
-                Some(tokio::spawn(self.clone().drive()))
-            } else {
+            share.follow(&mut state.schedule, self.fleet().reach(), now);
+            if !state.driven && !share.is_at_stake(&state.schedule) && !share.owes(&state.schedule, now) {
                 return true;
             }
-        };
+            self.wake(state);
+        }
         let told = async {
-            while self.owes() {
-                match driver.take() {
-                    Some(driver) => _ = driver.await,
-                    None => {
-                        self.drive_again();
-                        sleep(LOOK).await;
-                    }
-                }
+            while self.still_owes() {
+                sleep(LOOK).await;
             }
         };
-        // A new driver may go on for requests that have come meanwhile.
-        timeout(REPORTS, told).await.is_ok() || !self.owes()
+        timeout(REPORTS, told).await.is_ok() || !self.still_owes()
     }
 
-    /// Starts the driver again if it has ended, as it does when a report has failed.
-    fn drive_again(self: &Arc<Self>) {
-        let mut state = self.state.lock();
-        if !state.driven {
-            self.wake(&mut state);
+    /// Whether starts have to be reported that the fleet's server may not know. Then also starts the driver if it has ended, as it does
+    /// when a report has failed.
+    fn still_owes(self: &Arc<Self>) -> bool {
+        let state = &mut *self.state.lock();
+        let owes = state.sharing.server().is_some_and(|share| share.owes(&state.schedule, Instant::now()));
+        if owes && !state.driven {
+            self.wake(state);
         }
-    }
-
-    /// Whether starts have to be reported that the fleet's server may not know.
-    fn owes(&self) -> bool {
-        let HostQueueState { schedule, sharing, .. } = &mut *self.state.lock();
-        sharing.server().is_some_and(|share| share.owes(schedule, Instant::now()))
+        owes
     }
 
     /// Handles a message that the key's state has changed in the fleet. `news`: for holders of a reservation.
@@ -157,5 +142,5 @@ impl HostQueue {
 
 /// Time for a call to the server, which may take two seconds, and for handling its answer.
 const REPORTS: Duration = Duration::from_secs(3);
-/// Time between two looks at whether a driver that goes on has reported the debts.
+/// Time between two looks at whether the driver has reported the debts.
 const LOOK: Duration = Duration::from_millis(5);
