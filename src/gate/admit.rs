@@ -112,7 +112,7 @@ impl Gate {
         self.fleet.refusal().map_or(Ok(()), Err)
     }
 
-    /// Decides by the entries that are stored now.
+    /// Decides according to the entries that are stored now.
     fn decide(
         &self,
         host: &AdmitHost<'_>,

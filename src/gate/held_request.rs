@@ -85,7 +85,7 @@ pub struct HeldFigures {
     pub requests: u64,
     /// Time in which at least one request was held.
     pub time: Duration,
-    /// Number of requests whose client left while they were held; `longest_given_up`: the longest time that one had waited.
+    /// Number of requests whose client left while they were held; `longest_given_up`: the longest time for which such a request had waited.
     pub given_up: u64,
     pub longest_given_up: Duration,
 }

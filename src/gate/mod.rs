@@ -71,7 +71,7 @@ pub struct Gate {
     fleet: Arc<Fleet>,
     /// When the proxy stops: the time until which requests may be held.
     drain: Sender<Option<Instant>>,
-    /// True once a reload has switched to report mode, which holds no request.
+    /// True once a reload has switched to report mode, which never holds requests.
     reports: Sender<bool>,
     /// Tasks of the fleet, aborted when the gate is dropped.
     _listens: JoinSet<()>,
@@ -269,7 +269,7 @@ impl Gate {
     }
 }
 
-/// Tells the fleet's server what it may have lost, and after that what was spent without it.
+/// Reports to the fleet's server the data that it may have lost, and then the spending while it was lost.
 async fn tell(fleet: Arc<Fleet>, pacer: Arc<Pacer>, ledger: Arc<Ledger>) {
     let server = fleet.reach().link;
     let ((), is_complete) = tokio::join!(pacer.link_changed(), async { server > 0 && ledger.tell().await });

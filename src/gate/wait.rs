@@ -47,7 +47,7 @@ impl Gate {
         }
     }
 
-    /// Waits for a slot. `None`: a reload has switched to report mode, which holds no request.
+    /// Waits for a slot. `None`: a reload has switched to report mode, which never holds requests.
     pub(super) async fn turn(&self, request: &Request<'_>, waiting: Waiting) -> Result<Option<Box<Permit>>, Refusal> {
         let (due, mut place) = (waiting.due, self.waiting.for_turn(request, waiting.queue, &waiting.terms));
         let mut reports = self.reports.subscribe();

@@ -28,7 +28,7 @@ struct WaitingState {
     now: BTreeMap<u64, Waiter>,
     by_client: HashMap<ClientId, BTreeSet<u64>>,
     came: u64,
-    /// Number of listed requests that wait for slots, and since when there has been at least one without a break.
+    /// Number of listed requests that wait for slots, and since when there has been at least one without interruption.
     for_turn: usize,
     since: Option<Instant>,
     /// Figures of earlier waits, without the requests that are held now.
@@ -75,7 +75,7 @@ impl WaitingState {
         self.now.values().filter_map(|waiter| waiter.listed.as_ref())
     }
 
-    /// Time for which there has been at least one request waiting for a slot, without a break; zero if too short to count.
+    /// How long at least one request has been waiting for a slot without interruption; zero if too short to count.
     fn time(&self) -> Duration {
         self.since.map(|since| since.elapsed()).filter(|time| *time >= MIN_HELD).unwrap_or_default()
     }

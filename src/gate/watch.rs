@@ -80,7 +80,7 @@ impl Gate {
         self.waiting.longest(at_least)
     }
 
-    /// Waits until any request is no longer held. Wakes one caller only.
+    /// Waits until one of the held requests is no longer held. Wakes one caller only.
     pub async fn released(&self) {
         self.waiting.released.notified().await;
     }

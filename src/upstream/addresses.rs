@@ -26,7 +26,7 @@ impl Upstream {
         for socket in sockets {
             match screen(guard, socket) {
                 Ok(()) => vetted.push(socket),
-                // Another address of the name may be allowed, but never one where we listen.
+                // A name that leads to one of our own listeners is denied, even if its other addresses are allowed.
                 Err(own @ Denied::OwnListener(_)) => return Err(own.into()),
                 Err(why) => denied = denied.or(Some(why)),
             }
@@ -86,7 +86,7 @@ fn screen(guard: &Guard, socket: SocketAddr) -> Result<(), Denied> {
 
 fn is_own(guard: &Guard, socket: SocketAddr) -> bool {
     let reached = |own: &SocketAddr| {
-        // Listening on the unspecified address is listening on every address of this machine.
+        // A listener on the unspecified address listens on every address of this machine.
         let everywhere = own.ip().is_unspecified() && own.port() == socket.port();
         egress::is_reached_by(own, socket) || everywhere && is_local(socket.ip())
     };
@@ -100,7 +100,7 @@ fn is_local(address: IpAddr) -> bool {
 
 /// Maximum number of addresses of a name that are dialled.
 const MOST_DIALLED: usize = 16;
-/// Time for resolving a name that the upstream proxy will resolve itself.
+/// Time limit for resolving a name that the upstream proxy will resolve itself.
 const LOOK: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

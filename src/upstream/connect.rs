@@ -1,4 +1,4 @@
-//! A connection for one request: a kept one, a stream on a shared one, or a new one.
+//! A connection for one request: a kept connection, a stream on a shared connection, or a new connection.
 
 use super::dial_error::{DialError, DialFault};
 use super::endpoint::Idle;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 /// What a request requires of its connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Want {
-    /// Whether to open a new connection, because a kept one has just turned out to be dead.
+    /// Whether to open a new connection, because a kept connection has just turned out to be dead.
     pub fresh: bool,
     pub versions: Versions,
     /// The request cannot be repeated: a kept connection is checked once more right before use.
@@ -162,12 +162,12 @@ impl Route {
         }
     }
 
-    /// The versions that a request may use, by what earlier connections have shown about the origin.
+    /// The versions that a request may use, according to what earlier connections have shown about the origin.
     fn versions(&self, wanted: Versions) -> Versions {
         if self.0.endpoint.http2.is_broken_off.load(Relaxed) { self.http1_first(wanted) } else { wanted }
     }
 
-    /// Whether to use HTTP/2, by what earlier connections have shown about the origin.
+    /// Whether to use HTTP/2, according to what earlier connections have shown about the origin.
     fn may_be_http2(&self, versions: Versions) -> bool {
         let shared = &self.0.endpoint.http2;
         let may_be = match versions {
@@ -194,7 +194,7 @@ impl Route {
         versions == Versions::Http2Known && !self.0.authority.is_https() && self.asks().is_none()
     }
 
-    /// Takes an existing connection; if pace is kept by address, one to the wanted address.
+    /// Takes an existing connection. If pace is kept by address, only a connection to the wanted address.
     async fn kept(&self, want: Want) -> Option<OriginConnection> {
         if !self.may_be_http2(want.versions) {
             return self.kept_http1(want, None).await;
@@ -244,7 +244,7 @@ impl Route {
         if let Some(kept) = self.kept(want).await {
             return Ok(kept);
         }
-        // A request over HTTP/1 or with a body shares no connection, and need not wait for another request's.
+        // A request over HTTP/1 or with a body does not share a connection, so it need not wait for another request's connection.
         if want.uploads || !self.may_be_http2(want.versions) {
             drop(opening);
             return self.open_now(want, true).await;

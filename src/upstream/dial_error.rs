@@ -136,7 +136,8 @@ fn is_for_wider(error: &rustls::Error) -> bool {
         Error::InvalidCertificate(fault) => match fault {
             // The certificate has only a CN.
             Fault::NotValidForNameContext { presented, .. } => presented.is_empty(),
-            // `Other` has one of our sentences, or else a single word: the name of a webpki error, perhaps for an unsupported kind.
+            // `Other` contains one of our sentences, or a single word: the name of a webpki error, perhaps for an unsupported kind of
+            // certificate.
             Fault::Other(other) => !other.to_string().contains(' '),
             // webpki also reports these for RSA keys of unsupported length, under 2048 or over 8192 bits.
             Fault::BadSignature

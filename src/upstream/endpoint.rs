@@ -1,5 +1,5 @@
-//! An endpoint: a set of interchangeable connections, with the same authority, upstream proxy and TLS terms. It holds the idle
-//! ones, and exists as long as a route to it is known.
+//! An endpoint: a set of interchangeable connections, with the same authority, upstream proxy and TLS terms. It holds the idle connections,
+//! and exists as long as a route to it is known.
 
 use super::http2::EndpointConnections;
 use super::stream::Stream;
@@ -58,9 +58,9 @@ impl Endpoint {
         }
     }
 
-    /// Takes the most recently used open connection, this thread's first, if it was idle for less than `limit`. `once`: also
-    /// checks for a close that the runtime has not noticed yet. `place`: only a connection to this address. `private`: only one
-    /// reserved for this client connection; `None`: only an unreserved one.
+    /// Takes the most recently used open connection, this thread's first, if it was idle for less than `limit`. `once`: also checks for a
+    /// close that the runtime has not noticed yet. `place`: only a connection to this address. `private`: only a connection reserved for
+    /// this client connection; `None`: only an unreserved connection.
     pub async fn take(
         &self,
         limit: Duration,
@@ -106,7 +106,7 @@ impl Endpoint {
         let mut closed = Vec::new();
         for shard in &self.idle {
             let mut shard = shard.lock();
-            // The most recently used one is at the end.
+            // The most recently used connection is at the end.
             let old = shard.iter().take_while(|idle| idle.since <= then).count();
             closed.extend(shard.drain(..old));
             shard.shrink_to_fit();
@@ -174,7 +174,7 @@ impl Drop for Endpoint {
 
 /// Whether the stream has not ended and has nothing to read. Leaves a waker, which the next read replaces.
 async fn is_quiet(stream: &mut Stream) -> bool {
-    // A task without budget would find every stream pending.
+    // If this task had used up its tokio budget, every stream would seem to be pending.
     if !has_budget_remaining() {
         yield_now().await;
     }
@@ -182,7 +182,7 @@ async fn is_quiet(stream: &mut Stream) -> bool {
     let is_pending =
         poll_fn(|cx| Poll::Ready(Pin::new(&mut *stream).poll_read(cx, &mut ReadBuf::new(&mut byte)).is_pending()))
             .await;
-    // TLS keeps reading records other than data, such as session tickets; if that exhausts the budget, the stream is not quiet.
+    // TLS keeps reading records other than data, such as session tickets; if that uses up the budget, the stream is not quiet.
     is_pending && has_budget_remaining()
 }
 

@@ -156,7 +156,7 @@ impl Route {
             on_sent(Sent::Withdrawn);
         });
         let (mut response, _, mut head) = sent?;
-        // A connection that always has more to write never reports this request as written: then the answer proves it.
+        // If the connection always has more to write, it never reports this request as written. Then the answer shows that it was.
         let (mut is_reported, mut interim) = (false, 0);
         let response = poll_fn(|cx| {
             if !is_reported && head.poll_written(cx).is_ready() {

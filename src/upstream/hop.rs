@@ -106,7 +106,7 @@ impl Hop<'_> {
                 Ok(stream) => return Ok((stream, progress.reached.get().copied().unwrap_or(addresses[0]))),
                 Err(error) => error,
             };
-            // A failure after TCP connected is specific to this address: another one may work.
+            // A failure after TCP connected is specific to this address: another address may work.
             let Some(&address) = progress.reached.get().filter(|_| may_differ(error.kind)) else {
                 return Err(failure.unwrap_or(error));
             };

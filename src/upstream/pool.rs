@@ -38,8 +38,8 @@ impl Pool {
         self.idle.load(Relaxed)
     }
 
-    /// Keeps the connection for the next request, unless the endpoint has enough: unreserved ones, or ones reserved for the same client
-    /// connection. If there are too many in all, closes the longest idle ones.
+    /// Keeps the connection for the next request, unless the endpoint has enough idle connections of its kind: unreserved, or reserved for
+    /// the same client connection. If all endpoints together have too many, closes the connections that have been idle longest.
     pub fn put(self: &Arc<Self>, endpoint: &Arc<Endpoint>, idle: Idle, limits: &LimitSettings) {
         let there = idle.private.map_or_else(|| endpoint.len(), |private| endpoint.private(private));
         if there >= limits.max_idle_connections_per_host || limits.max_idle_connections == 0 {
@@ -73,7 +73,7 @@ impl Pool {
     fn make_room(&self, most: usize) {
         let over = (self.idle() + 1).saturating_sub(most);
         if over > 0 {
-            // Closes some more than necessary, so that not every new connection causes a search.
+            // Closes more connections than necessary, so that not every new connection causes a search.
             self.close_oldest(over + most / 8);
         }
     }

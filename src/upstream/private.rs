@@ -92,7 +92,7 @@ mod tests {
         };
         for (number, endpoint) in endpoints.iter().enumerate() {
             private.note(endpoint);
-            // The connections of all others were closed meanwhile.
+            // Only one endpoint in a thousand still has its connection.
             if number % 1000 == 0 {
                 endpoint.put(idle().await);
                 drop(listener.accept().await);

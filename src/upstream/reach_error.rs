@@ -10,7 +10,7 @@ pub enum ReachError {
     Denied(#[from] Denied),
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    /// The caller's settings are no longer in force: the caller must decide again by the new ones.
+    /// The caller's settings are no longer in force: the caller must decide again under the new settings.
     #[error("the configuration has just been reloaded")]
     Reloaded,
 }

@@ -38,7 +38,7 @@ pub(super) struct RouteInner {
 }
 
 impl Route {
-    /// The origin address whose pace applies: that of the connection, or else the one to be tried first. `None`: pace is not kept by
+    /// The origin address whose pace applies: the connection's address, or else the address to be tried first. `None`: pace is not kept by
     /// address, or only the upstream proxy knows the address.
     pub fn paced_at(&self, dialled: Option<SocketAddr>) -> Option<IpAddr> {
         self.place(dialled).map(|address| address.ip())

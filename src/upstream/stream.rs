@@ -91,8 +91,8 @@ impl AsyncRead for Stream {
     }
 }
 
-/// Charges bytes read to the task's budget, so that an origin that sends endlessly, in the most expensive pieces, delays other
-/// tasks by at most 128 KiB.
+/// Charges bytes read to the task's tokio budget, so that an origin that sends endlessly, in the most expensive pieces, delays other tasks
+/// by at most 128 KiB.
 fn charge(cx: &mut Context<'_>, bytes: usize) {
     for _ in 0..bytes / CHARGED {
         match coop::poll_proceed(cx) {
@@ -103,7 +103,7 @@ fn charge(cx: &mut Context<'_>, bytes: usize) {
     }
 }
 
-/// Number of bytes that cost as much budget as one read. A task's budget is 128 reads.
+/// Number of bytes that cost as much budget as one read. tokio gives a task a budget of 128 reads.
 const CHARGED: usize = 1024;
 
 impl AsyncWrite for Stream {

@@ -28,7 +28,7 @@ pub struct OriginRoots {
 
 /// The terms for all hosts, and the hosts' own terms.
 pub(super) struct Trust {
-    /// The terms for all hosts: certificates are verified by the roots only.
+    /// The terms for all hosts: certificates are verified against the roots only.
     pub plain: TlsTerms,
     own: HashMap<OriginTls, OwnTerms>,
 }
@@ -148,7 +148,7 @@ fn read(pair: &CertificatePair) -> Result<ShownIdentity, UnusableFile> {
 const SESSIONS: usize = 8 * 4096;
 const HINT: &str = "correct `client_certificate` in `hosts`: `certificate` with its chain and `key` are PEM files";
 
-/// Verifies by the roots, and by pins if there are any.
+/// Verifies certificates against the roots, and against pins if there are any.
 #[derive(Debug)]
 struct Verifier {
     webpki: Arc<WebPkiServerVerifier>,

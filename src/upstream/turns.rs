@@ -14,11 +14,11 @@ pub struct TaskTurns(Arc<TurnCounts>);
 
 #[derive(Debug, Default)]
 struct TurnCounts {
-    /// Number of turns begun. Each turn passes on all data that it finds.
+    /// Number of turns begun. Each turn takes all data that was handed over before it began.
     begun: AtomicU64,
     /// Number of the last turn after which nothing was left to write; `u64::MAX` after the task has ended.
     written: AtomicU64,
-    /// Whether data was passed on and waits to be written.
+    /// Whether data was taken, but not all of it is written.
     has_rest: AtomicBool,
     waiting: Mutex<Vec<Waker>>,
     /// Whether somebody may be waiting.
@@ -30,7 +30,7 @@ struct TurnCounts {
 #[derive(Debug)]
 pub struct HandedOver {
     turns: TaskTurns,
-    /// Number of the first turn that is certain to find the data.
+    /// Number of the first turn that is certain to take the data.
     turn: u64,
 }
 
@@ -95,7 +95,7 @@ impl HandedOver {
         if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
             waiting.push(cx.waker().clone());
         }
-        // The current turn may have found the data; without this no further turn would follow.
+        // If the current turn has already taken the data, no further turn would follow without this wake-up.
         self.turns.0.task.wake();
         Poll::Pending
     }
@@ -178,7 +178,7 @@ mod tests {
         })));
         let mut turn = || {
             assert!(task.as_mut().poll(&mut Context::from_waker(&Waker::from(woken.clone()))).is_pending());
-            is_written(handed.get().expect("it was handed over"))
+            is_written(handed.get().expect("the data was handed over"))
         };
         assert!(!turn() && woken.0.load(SeqCst));
         assert!(turn());

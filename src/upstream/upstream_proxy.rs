@@ -83,7 +83,7 @@ impl UpstreamProxy {
             scanned = 0;
             let kind = match status {
                 200..300 => return Ok(input),
-                // Interim answers (RFC 9110 §15.2) are skipped; 101 is not one.
+                // Interim answers (RFC 9110 §15.2) are skipped; 101 is not an interim answer.
                 100 | 102..200 if interim < MAX_INTERIM => {
                     interim += 1;
                     continue;

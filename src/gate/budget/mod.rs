@@ -37,10 +37,10 @@ struct Book {
 #[derive(Debug, Clone, Copy, Default)]
 struct KnownBudget {
     budget: Budget,
-    /// The last count heard from the fleet.
+    /// The last count received from the fleet.
     heard: Spent,
-    /// The highest count heard, as a server that has lost its memory answers with a lower one. For money, the last count heard, as payments
-    /// are often given back.
+    /// The highest count received, as a server that has lost its memory answers with a lower count. For money, the last count received, as
+    /// payments are often given back.
     most: Spent,
     /// Requests and bytes spent here and not reported yet.
     unreported: (i64, u64),
@@ -79,7 +79,7 @@ impl Ledger {
         BudgetFigures { of, budget, spent }
     }
 
-    /// Reports the last counts heard, which the server may have lost. False: some could not be reported.
+    /// Reports the counts received earlier, which the server may have lost. False: some could not be reported.
     pub async fn tell(&self) -> bool {
         let mut is_complete = true;
         for counts in self.of_now(|_| true).chunks(AT_A_TIME) {
@@ -91,7 +91,7 @@ impl Ledger {
         is_complete
     }
 
-    /// Reports the unreported spending, once all instances have told the counts that they have heard.
+    /// Reports the unreported spending, once all instances have reported the counts that they have received.
     pub async fn report_all(self: &Arc<Self>) {
         while let Some(at) = self.fleet.reach().settled_at.filter(|at| *at > Instant::now()) {
             tokio::time::sleep_until(at.into()).await;
@@ -127,7 +127,7 @@ impl Ledger {
         let _reporting = self.reporting.lock().await;
         let reported = unreported();
         let (requests, bytes) = reported.unreported;
-        // The machine's file may be new, so the report repeats the count heard from the previous file.
+        // The machine's file may be new, so the report repeats the count that was read from the previous file.
         let heard = if self.fleet.has_server() { Spent::default() } else { reported.heard };
         let heard = Spent { ends: reported.heard.ends, ..heard };
         let (_, heard) = self.fleet.spend(of, &Spend { heard, ..Spend::of(per, requests, bytes) }).await?;
@@ -142,7 +142,7 @@ impl Ledger {
         let (mut answer, reach) = (None, self.fleet.reach());
         let part = reach.alone.map_or((1, 0), |phase| (phase.instances.max(1), phase.rank));
         if reach.settled_at.is_none_or(|at| at <= Instant::now()) && self.report(of, spend.per).await.is_ok() {
-            // Repeats the last count heard, as the file that the processes of this machine share may have been removed.
+            // Repeats the last count received, as the file that the processes of this machine share may have been removed.
             let is_told = self.fleet.has_server() || spend.requests < 0;
             let heard = || self.known(of, spend.per, SystemTime::now()).heard;
             let spend = if is_told { spend } else { Spend { heard: heard(), ..spend } };
@@ -172,7 +172,7 @@ impl KnownBudget {
         Self { heard, most: self.most.at(per, now), unreported, ..self }
     }
 
-    /// Whether the count's period has not ended.
+    /// Whether the count's period is still running.
     fn is_current(&self, per: Period, now: SystemTime) -> bool {
         self.heard.ends >= per.end(now).0
     }
@@ -202,7 +202,7 @@ impl KnownBudget {
         }
     }
 
-    /// The estimated total, as if each instance had spent as much as this one since the last count heard.
+    /// The estimated total, as if each instance had spent as much as this instance since the last count received.
     fn spent(&self, instances: u32) -> Spent {
         let (requests, bytes) = self.unreported;
         self.heard.plus(requests.saturating_mul(instances.into()), bytes.saturating_mul(instances.into()))
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
     use crate::policy::{Money, MoneyBudget};
 
-    /// Number of requests that go during a partition, if `heard` was the last count before it.
+    /// Number of requests that are allowed during a partition, if `heard` was the last count received before it.
     fn alone(budget: Budget, heard: u64, part: (u32, u32)) -> usize {
         let heard = Spent { ends: 3600, requests: heard, bytes: heard * 100 };
         let mut known = KnownBudget { budget, heard, most: heard, unreported: (0, 0) };
@@ -263,7 +263,7 @@ mod tests {
         let all = [(0, 1), (4, 1), (10, 1), (0, 2), (4, 2), (5, 2), (9, 3), (10, 2)];
         let goes = all.map(|(heard, instances)| {
             let parts: Vec<usize> = (0..instances).map(|rank| alone(budget, heard, (instances, rank))).collect();
-            assert_eq!(parts.iter().sum::<usize>(), 10 - heard as usize, "they spend all that is left");
+            assert_eq!(parts.iter().sum::<usize>(), 10 - heard as usize, "the instances spend all that is left");
             parts
         });
         let expected: [&[usize]; 8] = [&[10], &[6], &[0], &[5, 5], &[3, 3], &[3, 2], &[1, 0, 0], &[0, 0]];

@@ -1,5 +1,5 @@
 //! Requests for pages that are in flight to their sites, by URL. Of several requests for the same page, one fetches it, and the others wait
-//! a while for its answer. Each may store its answer, unless the URL is invalidated before (RFC 9111 §4.4).
+//! a while for its answer. Each may store its answer, unless the URL is invalidated first (RFC 9111 §4.4).
 
 use crate::gate::shared_rows::{SharedRow, SharedRows};
 use parking_lot::Mutex;

@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn latest(cache: &PageCache, key: u128) -> EntryId {
-        cache.latest(key).expect("it is stored")
+        cache.latest(key).expect("the answer is stored")
     }
 
     #[tokio::test]
@@ -262,7 +262,7 @@ mod tests {
         for _ in 0..12 {
             store(&cache, 1).await;
         }
-        let stored = cache.find(1, |_| true).await.expect("it is stored");
+        let stored = cache.find(1, |_| true).await.expect("the answer is stored");
         let order = StoreOrder { key: 1, replaces: Some(stored.id), claim: cache.claim(1) };
         store_answer::confirm(cache.clone(), stored.entry, head(), order).await;
         let files = std::fs::read_dir(cache.path(stored.id).parent().unwrap()).unwrap().count();

@@ -14,7 +14,8 @@ pub(in crate::gate) struct Spend {
     pub bytes: u64,
     /// The budget to which nothing is added if a limit has been reached. `None`: adds without a check, as the spending has happened.
     pub within: Option<Budget>,
-    /// The last count that this instance has heard, in case the other side has lost data. Negative requests count only in its period.
+    /// The last count that this instance has received, in case the other side has lost data. Negative requests count only in the period of
+    /// that count.
     pub heard: Spent,
 }
 

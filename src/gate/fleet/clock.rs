@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 /// The common clock of reserved starts and of partitioned instances, estimated from the quickest answer, as if the server had read its
-/// clock in the middle of the round trip. The error is half the difference between the ways there and back. The older an estimate, the
-/// slower an answer may be to replace it.
+/// clock in the middle of the round trip. The error is half the difference between the delay of the call and the delay of the answer. The
+/// older an estimate, the slower an answer may be to replace it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct ServerClock {
     /// When the server's clock showed 0, by the local clock.
     epoch: Instant,
-    /// Round trip of the answer behind the estimate: twice the largest possible error.
+    /// Round trip of the answer that the estimate is based on: twice the largest possible error.
     round_trip: Duration,
     estimated_at: Instant,
 }
@@ -43,7 +43,7 @@ impl ServerClock {
         u64::try_from(at.duration_since(self.epoch).as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Round trip of the answer behind the estimate. Zero: no answer yet.
+    /// Round trip of the answer that the estimate is based on. Zero: no answer yet.
     pub fn round_trip(&self) -> Duration {
         if self.round_trip == Duration::MAX { Duration::ZERO } else { self.round_trip }
     }
@@ -74,7 +74,7 @@ const DAY: u64 = 24 * 3600 * 1000;
 /// Divisor: two clocks drift apart by at most a 10,000th of the time, 100 µs a second.
 const DRIFTS: u32 = 10_000;
 const FAR_OFF: Duration = Duration::from_secs(2);
-/// Error of an estimate beyond half its round trip above which the clock counts as set.
+/// If a reading differs from the estimate by more than half its round trip plus this, the clock counts as set.
 const DRIFT: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn quickest_answer_determines_the_clock_until_it_may_have_drifted() {
         let zero = Instant::now();
-        // Ways there and back of 80 and 0 ms; then 10 and 12; then 300 and 0.
+        // Delays of the call and of the answer: 80 and 0 ms; then 10 and 12 ms; then 300 and 0 ms.
         let clock = ServerClock::unknown(zero).heard(says(ms(80)), zero, zero + ms(80));
         assert_eq!(off(clock, zero), ms(40));
         let clock = clock.heard(says(ms(1010)), zero + ms(1000), zero + ms(1022));

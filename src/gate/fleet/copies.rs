@@ -48,8 +48,11 @@ pub(in crate::gate) struct Right {
     on_machine: Option<Arc<Machine>>,
 }
 
-/// The script's answer: 0 a copy, 1 fetch it, 2 another instance fetches, 3 done, 4 there is a newer copy; the copy's age or how long to
-/// wait for the other instance, and the server's time, in milliseconds; the copy.
+/// The answer of `copy.lua`:
+/// - the state: 0 there is a copy, 1 fetch the file, 2 another instance fetches it, 3 done, 4 there is a newer copy;
+/// - the copy's age, or how long to wait for the other instance, in milliseconds;
+/// - the server's time in milliseconds;
+/// - the copy.
 type CopyAnswer = (u8, u64, u64, Vec<u8>);
 
 impl Fleet {
@@ -93,7 +96,7 @@ impl Fleet {
                         let what_waits = format!("while it fetches {name}: requests that need it");
                         machine.warn_of_stopped(machine.id(&name), &what_waits);
                     }
-                    // Fetching twice is better than never: the holder may be stopped.
+                    // A second fetch is better than none: the process that holds the right may be stopped.
                     if let Some(right) = free.or_else(|| (age >= patience).then(|| right(0, None))) {
                         return Ok(Claim::Fetch(right, None));
                     }

@@ -12,7 +12,7 @@ pub(super) struct Membership {
     /// Connected and missing instances.
     pub instances: u32,
     rank: u32,
-    /// Other instances that still tell the server their debts.
+    /// Other instances that still report their debts to the server.
     pub telling: u32,
     pub clock: ServerClock,
 }

@@ -122,7 +122,7 @@ impl Fleet {
         self.paces().map_or_else(|| self.machine.reach(), ServerLink::reach)
     }
 
-    /// Notes that this instance has told its debts to the server of this number.
+    /// Notes that this instance has reported its debts to the server with this number.
     pub fn told(&self, server: u64) {
         self.paces().into_iter().for_each(|paces| paces.told(server));
     }

@@ -15,13 +15,13 @@ pub(in crate::gate) struct PaceCall {
     pub gap: Duration,
     /// A reservation to give back.
     pub unused: Option<StartWindow>,
-    /// A missed window, and by how much the request has missed it, or will miss it at least.
+    /// A missed window, and by how much the request has missed it, or at least will miss it.
     pub late: Option<(StartWindow, Duration)>,
     /// The last starts known to this instance.
     pub starts: LastStarts,
     /// How long a request will still be in flight. Zero: it has ended.
     pub in_flight: Option<Duration>,
-    /// The last values heard, and the current ones.
+    /// The last values received, and the current values.
     pub observed: [Observed; 2],
     /// Upper limit of a debt, that is, of the time for which nothing may start.
     pub most: Duration,

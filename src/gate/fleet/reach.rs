@@ -14,8 +14,8 @@ pub(in crate::gate) struct Reach {
     pub link: u64,
     /// The server's clock. `None`: there is no server.
     pub clock: Option<ServerClock>,
-    /// When all instances have noticed that the server is lost: from then on, this instance starts requests alone. With a server, nothing is
-    /// reserved before: the time moves ahead until all instances have told their debts.
+    /// When all instances have noticed that the server is lost: from then on, this instance starts requests alone. With a server, nothing
+    /// is reserved before this time. It is put off until all instances have reported their debts.
     pub settled_at: Option<Instant>,
     /// The number of all instances, and the number of those that can ask the server.
     pub shares: Shares,

@@ -88,7 +88,7 @@ mod tests {
     /// A Sentinel with a fixed answer that counts its connections.
     async fn sentinel(answer: String, connections: &'static AtomicUsize) -> Client {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
-        let url = format!("redis://{}", listener.local_addr().expect("it is bound"));
+        let url = format!("redis://{}", listener.local_addr().expect("the listener is bound"));
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 connections.fetch_add(1, Ordering::Relaxed);

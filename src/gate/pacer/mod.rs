@@ -36,7 +36,7 @@ pub(super) struct Pacer {
 #[derive(Default)]
 struct Shard {
     queues: HashTable<Arc<HostQueue>>,
-    /// Unused keys with debts, and when these end. Empty without a fleet's server, as only a server may have to be told of them.
+    /// Unused keys with debts, and when these end. Empty without a fleet's server, as debts are reported only to a server.
     owing: HashMap<PaceKey, Instant>,
     /// Number of queues at which unused ones are dropped.
     sweep_at: usize,
@@ -105,7 +105,7 @@ impl Pacer {
         });
         let (server, late) = (self.shared.fleet.reach().link, OnceLock::new());
         let tell = async |queue: Arc<HostQueue>| {
-            // If a node of a cluster does not answer, the others' hosts do not wait until each of its hosts has been tried.
+            // If a node of a cluster does not answer, the hosts of other nodes do not wait until all of its hosts have been tried.
             if !queue.link_changed().await && late.get_or_init(Instant::now).elapsed() > FAILOVER {
                 self.shared.fleet.told(server);
             }
@@ -150,7 +150,7 @@ impl Shard {
         self.sweep_at = MIN_SWEEP.max(self.queues.len() * 2);
     }
 
-    /// The keys of all queues, and unused keys with debts, which the server may have to be told.
+    /// The keys of all queues, and the unused keys with debts, which may have to be reported to the server.
     fn keys(&self) -> Vec<PaceKey> {
         self.queues.iter().map(|queue| queue.key()).chain(self.owing.keys()).cloned().collect()
     }
@@ -168,7 +168,8 @@ pub(super) fn without_delay(terms: Terms) -> Terms {
 const SHARDS: usize = 256;
 /// Maximum number of hosts that report debts to the fleet at a time.
 const MAX_REPORTING: usize = 256;
-/// Time for which the fleet waits for a host that its server cannot be told of. A replica has taken over from a lost master by then.
+/// Time for which the fleet waits for a host whose debts cannot be reported to its server. A replica has taken over from a lost master by
+/// then.
 const FAILOVER: Duration = Duration::from_secs(30);
 const MIN_SWEEP: usize = 8;
 /// Size of a queue with its table row; the key usually shares the authority's memory.
@@ -242,12 +243,12 @@ mod tests {
                 rests(&pacer).await;
                 // On a busy machine, a group may start long after its host.
                 assert!(name != "a" || pacer.find(&host).is_none());
-                let figures = pacer.figures(&host).expect("it owes");
+                let figures = pacer.figures(&host).expect("the host owes a delay");
                 assert!(figures.owed + began.elapsed() >= Duration::from_secs(owed.min(50)), "{name}: {figures:?}");
                 let stand = pacer.queue(&host).stand(ClientId(1), &terms(then.0, then.1));
                 let Ok(Stand::Wait(waiting)) = stand else { panic!("{name}: no debt") };
-                let (due, owed) = (waiting.due.expect("it is known"), Duration::from_secs(owed));
-                let late = left_by.expect("one") + ARRIVAL + Duration::from_millis(10);
+                let (due, owed) = (waiting.due.expect("the due time is known"), Duration::from_secs(owed));
+                let late = left_by.expect("a start") + ARRIVAL + Duration::from_millis(10);
                 assert!(due >= began + owed && due <= late + owed, "{name}: {:?}", due - began);
             }
         }

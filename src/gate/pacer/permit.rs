@@ -34,7 +34,7 @@ enum Stage {
 }
 
 impl Permit {
-    /// `slot`: `None` in report mode, which holds no request.
+    /// `slot`: `None` in report mode, which never holds requests.
     #[inline]
     pub(in crate::gate) fn new(queue: &Arc<HostQueue>, slot: Option<Slot>, terms: &Terms) -> Box<Self> {
         let (queue, terms, waited) = (queue.clone(), terms.clone(), Duration::ZERO);
@@ -266,13 +266,13 @@ mod tests {
 
     fn stand(host: &Arc<HostQueue>) -> Stand {
         let terms = Terms { crawl_delay: Duration::from_secs(100), max_wait: Duration::MAX, ..Terms::default() };
-        host.stand(ClientId(1), &terms).expect("it may wait")
+        host.stand(ClientId(1), &terms).expect("the request may wait")
     }
 
     fn go(host: &Arc<HostQueue>) -> Box<Permit> {
         match stand(host) {
             Stand::Go(permit) => permit,
-            Stand::Wait(_) => panic!("nobody has been there"),
+            Stand::Wait(_) => panic!("the queue is new"),
         }
     }
 
@@ -314,11 +314,11 @@ mod tests {
     #[tokio::test]
     async fn gap_after_a_request_without_a_delay_counts_from_when_it_leaves() {
         let host = host();
-        let Ok(Stand::Go(mut permit)) = host.stand(ClientId(1), &Terms::default()) else { panic!("it need not wait") };
+        let Ok(Stand::Go(mut permit)) = host.stand(ClientId(1), &Terms::default()) else { panic!("the queue is new") };
         let began = Instant::now();
         tokio::time::sleep(Duration::from_millis(20)).await;
         permit.leaves(true);
-        let Stand::Wait(waiting) = stand(&host) else { panic!("its gap is from the one before") };
+        let Stand::Wait(waiting) = stand(&host) else { panic!("the gap counts from the request before") };
         assert!(waiting.due.is_some_and(|due| due >= began + Duration::from_millis(100_020)));
     }
 
@@ -339,9 +339,9 @@ mod tests {
     async fn slot_granted_to_a_dropped_waiter_goes_to_the_next() {
         let host = host();
         let terms = Terms { max_concurrent: 1, ..Terms::default() };
-        let stand = || host.stand(ClientId(1), &terms).expect("it may wait");
-        let Stand::Go(permit) = stand() else { panic!("nobody has been there") };
-        let Stand::Wait(waiting) = stand() else { panic!("one at a time") };
+        let stand = || host.stand(ClientId(1), &terms).expect("the request may wait");
+        let Stand::Go(permit) = stand() else { panic!("the queue is new") };
+        let Stand::Wait(waiting) = stand() else { panic!("the second request waits") };
         drop(permit);
         while host.figures().waiting > 0 {
             tokio::task::yield_now().await;

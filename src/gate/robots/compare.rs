@@ -16,7 +16,8 @@ pub(super) fn is_due(entry: &Entry, now: SystemTime) -> bool {
     !is_fresh && entry.may_fetch(now)
 }
 
-/// What an entry says, whenever it was fetched: its file, status, and whether it is another site's; and whether the last fetch failed.
+/// An entry's content without its times: the digest of its file, its status, whether the file is another site's; and whether the last fetch
+/// failed.
 pub(super) type EntryContent = (Option<(Option<FileDigest>, u16, bool)>, bool);
 
 pub(super) fn content(entry: &Entry) -> EntryContent {

@@ -70,7 +70,7 @@ impl HostEntry {
         self.entry.load()
     }
 
-    /// The current entry, for longer use.
+    /// The current entry, for callers that keep it.
     pub fn load_full(&self) -> Arc<Entry> {
         self.entry.load_full()
     }

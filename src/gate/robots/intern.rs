@@ -149,7 +149,7 @@ fn fingerprint(file: SiteFile, options: &ParseOptions) -> u64 {
 /// Length in bytes that takes about 100 µs to parse, and a millisecond at worst. Longer files are parsed on threads that serve no
 /// requests.
 pub(super) const LONG: usize = 16 << 10;
-/// If no more files were read since the last sweep, the byte count is not outdated.
+/// The byte count can be outdated only if more files than this were read since the last sweep.
 const LEAST_STALE: usize = 100;
 /// Bytes of a file's row in the table, which is two thirds full on average.
 const ROW: usize = size_of::<(ContentId, Access)>() * 3 / 2;
@@ -201,7 +201,7 @@ mod tests {
                     true => Some(files.intern(SiteFile::Robots, &body, &options)),
                     false => files.named(SiteFile::Robots, digest(&body), &options, || Some(body.clone())),
                 }) else {
-                    panic!("it is a robots.txt")
+                    panic!("the file is a robots.txt")
                 };
                 assert_eq!(robots.knows_faults(), is_compiled, "{count}");
                 let before = robots.heap_size();
@@ -224,7 +224,7 @@ mod tests {
         let source = read.source().unwrap().to_vec();
         let again = Intern::default().named(SiteFile::Robots, digest(&source), &options, || Some(source)).unwrap();
         for read in [read, again] {
-            let Access::Rules(robots) = read else { panic!("it is a robots.txt") };
+            let Access::Rules(robots) = read else { panic!("the file is a robots.txt") };
             assert!(!robots.rules_for(&["a"]).check("/last").is_allowed());
         }
     }

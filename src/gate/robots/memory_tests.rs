@@ -84,7 +84,7 @@ fn rules_compiled_later_are_counted_before_many_more_files_are_read() {
     let mut held = Vec::new();
     for number in 0..10_000 {
         let Access::Rules(robots) = files.intern(SiteFile::Robots, &body(number), &Default::default()) else {
-            panic!("it is a robots.txt")
+            panic!("the file is a robots.txt")
         };
         robots.rules_for(&["examplebot"]);
         held.push(robots);

@@ -236,7 +236,8 @@ impl RobotsCache {
     }
 
     fn keep(self: &Arc<Self>, host: &HostEntry, entry: Arc<Entry>) {
-        // An impatient process is a command that retries unreachable hosts at once. A stored failure would keep other processes from them.
+        // An impatient process is a command that retries unreachable hosts at once. If it stored a failure, other processes would not ask
+        // that host.
         if entry.trouble.is_none() || !self.settings.load().store.is_impatient {
             // Saved first, so that a request that finds the entry evicted does not load an older copy.
             self.store.save(host.name(), &entry);

@@ -19,7 +19,8 @@ pub fn most_fetches(settings: &Settings) -> usize {
 }
 
 impl FairPlaces {
-    /// Takes a place and the host's slot. Waits for the place without a slot, and for the slot with a place for at most `a_while`.
+    /// Takes a place and the host's slot. Holds no slot while it waits for a place, and a place for at most `a_while` while it waits for
+    /// the slot.
     pub(super) async fn take_in_turn(
         &self,
         taker: Taker,
@@ -96,7 +97,7 @@ pub(super) async fn guests_wait(queue: &Arc<HostQueue>) {
     }
 }
 
-/// The client as which all fetches queue at their own host.
+/// The client id under which all fetches queue at their own host.
 const FETCHES: ClientId = ClientId(0);
 /// Time for a guest's answer while other guests wait. A site that redirects to a URL that is never answered costs each of them this much.
 const GUEST_TIME: Duration = Duration::from_secs(4);

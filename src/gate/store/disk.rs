@@ -243,7 +243,7 @@ enum Unless {
     Never,
     /// If the stored entry was validated later than this one.
     ValidatedLater(CopyTimes),
-    /// If the stored record is not at this place any more, where the renewed record was.
+    /// If the index no longer names this place, from which the record was read for its renewal.
     ElsewhereThan(RecordPlace),
 }
 

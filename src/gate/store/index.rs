@@ -52,8 +52,8 @@ impl RecordPlace {
 }
 
 impl RecordIndex {
-    /// Opens the index of the store in this directory. Begins a new one if there is none, if it is damaged, or if it has places although
-    /// there are no records. Renames a file that is not an index.
+    /// Opens the index of the store in this directory. Begins a new index if the file is missing or damaged, or if the index has places
+    /// although there are no records. Renames a file that is not an index.
     pub fn open(directory: &Path, are_records: impl Fn() -> io::Result<bool>) -> io::Result<Self> {
         let path = directory.join(FILE);
         let mut is_new = false;
@@ -84,7 +84,7 @@ impl RecordIndex {
         }
     }
 
-    /// Replaces this index by an empty one.
+    /// Replaces this index with an empty index, and returns that.
     pub fn begun_anew(&self) -> io::Result<Self> {
         let new = begin(&self.path, FIRST_BUCKETS)?;
         limit::pass_on(&self.file, new.as_file())?;
@@ -165,8 +165,8 @@ impl RecordIndex {
         own.map_or(Ok(()), |at| self.write(name, at, IndexSlot::default()))
     }
 
-    /// Replaces the index by one of twice the size, with all places in segments from `oldest` on. `None`: that index would be too large for
-    /// a store of this size.
+    /// Replaces the index with an index of twice the size, with all places in segments from `oldest` on. `None`: that index would be too
+    /// large for a store of this size.
     pub fn grown(&self, size: u64, oldest: u32) -> io::Result<Option<Self>> {
         let buckets = self.buckets * 2;
         if buckets * BYTES_PER_BUCKET > size {

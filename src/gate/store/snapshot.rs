@@ -1,5 +1,5 @@
-//! Serialises an entry: a version byte, then `postcard`. The store keeps an entry's file separately. The fleet sends the file behind the
-//! entry, or separately; and the sender's clock, since the receiver's may differ. Values of other versions are ignored.
+//! Serialises an entry: a version byte, then `postcard`. The store keeps an entry's file separately. The fleet sends the file after the
+//! entry, or separately. It also sends the sender's clock, since the receiver's may differ. Values of other versions are ignored.
 
 use crate::evidence::{self, Hash, sha256};
 use crate::policy::freshness::Freshness;
@@ -44,8 +44,8 @@ pub(in crate::gate) fn lacks_file(bytes: &[u8]) -> Option<FileDigest> {
     name.filter(|_| packed.is_empty())
 }
 
-/// Reverses [`pack`], of which the file is appended. `sent`: when it was packed, by the receiver's clock, which says `now`. `parse` reads a
-/// file, or finds it by its digest. `None`: the value is malformed or of another version.
+/// Reverses [`pack`] for a value with the file appended. `sent`: when the value was packed, by the receiver's clock. `now`: that clock's
+/// time. `parse` reads a file, or finds it by its digest. `None`: the value is malformed or of another version.
 pub(in crate::gate) fn unpack(
     bytes: &[u8],
     sent: SystemTime,
@@ -281,7 +281,7 @@ fn of_this_version<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     begins_with(bytes).and_then(|(value, rest)| rest.is_empty().then_some(value))
 }
 
-/// The value, and the bytes behind it.
+/// Reads a value from the beginning of `bytes`. Returns it with the bytes after it.
 fn begins_with<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<(T, &'a [u8])> {
     let (&version, rest) = bytes.split_first()?;
     postcard::take_from_bytes(rest).ok().filter(|_| version == VERSION)
@@ -322,7 +322,7 @@ mod tests {
         entries
     }
 
-    /// With the file behind it.
+    /// The packed entry, followed by its file.
     fn packed(entry: &Entry) -> Vec<u8> {
         let (mut packed, file) = pack(entry, at(1200)).unwrap();
         assert_eq!(lacks_file(&packed), entry.source().map(digest));

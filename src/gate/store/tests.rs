@@ -540,7 +540,7 @@ fn entry_validated_earlier_does_not_replace_a_later_one() {
     one.save(SiteFile::Robots.of(&authority(0)), &fails(&new));
     one.flush();
     assert!(times(&other, &authority(0)).unwrap().has_failed);
-    // A copy dated in the future by a clock ahead does not count as later.
+    // A copy dated in the future, by a clock that was ahead, does not count as later.
     let ahead = Freshness::new(SystemTime::now() + Duration::from_secs(DAY), HOUR, 0.0);
     let access = Access::Rules(RobotsTxt::parse(b"# ahead"));
     one.save(SiteFile::Robots.of(&authority(0)), &Arc::new(Entry::answered(SiteAnswer::new(access, 200, ahead))));
@@ -550,7 +550,7 @@ fn entry_validated_earlier_does_not_replace_a_later_one() {
     assert_eq!(load(&one, 0).as_deref(), Some("# new"));
 }
 
-/// An entry is forgotten, for example, if there was no room for the entry that was to replace it.
+/// An entry is forgotten, for example, if there was no room for its replacement.
 #[test]
 fn forgotten_entry_does_not_come_back_if_the_next_fetch_fails() {
     let directory = tempfile::tempdir().unwrap();

@@ -27,7 +27,7 @@ pub(super) struct WriterShared {
     pub more: Condvar,
     /// Notified after each attempt to write.
     pub written: Condvar,
-    /// Notified together with `written`, for tasks.
+    /// Notified together with `written`, for async tasks.
     pub room: Notify,
     #[cfg(test)]
     pub stalled: Mutex<()>,
@@ -69,7 +69,8 @@ impl WriterShared {
         if has_room {
             let was_empty = queue.next.is_empty();
             add(&mut queue.next);
-            // Changes that come after the first are written together with it.
+            // The first change wakes the writer thread, which also writes the changes that follow. A queue that is half full wakes it
+            // again.
             if was_empty || self.is_half_full(queue) {
                 self.more.notify_one();
             }

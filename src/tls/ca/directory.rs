@@ -87,10 +87,10 @@ impl Ca {
         if key.exists() { Trusted::of(&trusted_in(&certificate)?) } else { None }
     }
 
-    /// Replaces the authority in this directory by this successor. The old files stay beside it as `ca.pem.old` and `ca.key.old`.
+    /// Replaces the authority in this directory with this successor. The old files stay beside it as `ca.pem.old` and `ca.key.old`.
     ///
     /// # Errors
-    /// As [`Self::open_or_create`]; or `successor` is not the prepared one any more: another process may have put it in place.
+    /// As [`Self::open_or_create`]; or `successor` is no longer the prepared successor: another process may have put it in place.
     pub fn finish(directory: &Path, successor: &Trusted) -> Result<Self, UnusableFile> {
         {
             let _lock = settled(directory)?;
@@ -105,7 +105,7 @@ impl Ca {
         Self::open_or_create(directory)
     }
 
-    /// Replaces the authority in this directory, if it is missing or has expired, by the prepared successor or a new one, as
+    /// Replaces the authority in this directory, if it is missing or has expired, with the prepared successor or a new authority, as
     /// [`finish`](Self::finish) does. Then opens the authority.
     ///
     /// # Errors
@@ -160,7 +160,7 @@ fn settle(directory: &Path) -> Result<(), UnusableFile> {
     Ok(())
 }
 
-/// Creates the successor. `false`: there is one already.
+/// Creates the successor. `false`: there is already a successor.
 fn make_next(directory: &Path) -> Result<bool, UnusableFile> {
     let [certificate, key] = next(directory);
     if is_there(&certificate)? && is_there(&key)? {
@@ -168,13 +168,13 @@ fn make_next(directory: &Path) -> Result<bool, UnusableFile> {
     }
     let key_pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let made = parameters(OffsetDateTime::now_utc())?.self_signed(&key_pair)?;
-    // The certificate is written first: a key without certificate means that a rotation was interrupted.
+    // The certificate is written first: a key without a certificate means that a rotation was interrupted.
     secret_file::write(&certificate, made.pem(), 0o644)?;
     secret_file::write(&key, key_pair.serialize_pem(), 0o600)?;
     Ok(true)
 }
 
-/// Replaces the authority by the successor.
+/// Replaces the authority with its successor.
 fn put_in_place(directory: &Path) -> Result<(), UnusableFile> {
     for file in [CERTIFICATE, KEY].map(|name| directory.join(name)) {
         if is_there(&file)? {
@@ -198,7 +198,7 @@ fn is_there(path: &Path) -> Result<bool, UnusableFile> {
     path.try_exists().map_err(fault(path, "read"))
 }
 
-/// Writes the key first: a certificate without its key would be useless, but a key without certificate gets one the next time.
+/// Writes the key first: a certificate without its key would be useless, but if only the key exists, the next call creates its certificate.
 fn create(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<(), UnusableFile> {
     let key_pair = if is_there(key)? {
         secret_file::load_key(key)?

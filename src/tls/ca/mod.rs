@@ -274,8 +274,8 @@ pub fn has_expired(certificate: &Path) -> bool {
     anchor.and_then(|it| Trusted::of(&it)).is_some_and(|it| it.until <= OffsetDateTime::now_utc())
 }
 
-/// The certificate that clients of the authority in this file have to trust. `None` for another user's file: others may be able to put
-/// files into the directory of an operator's authority.
+/// The certificate that clients of the authority in this file have to trust. `None` if the file belongs to another user: other users may be
+/// able to create files in the directory of an operator's authority.
 fn trusted_in(certificate: &Path) -> Option<CertificateDer<'static>> {
     anchor_in(&read_ours(certificate).ok()?)
 }
@@ -412,7 +412,7 @@ mod tests {
             assert!(Ca::finish(&directory, &agreed).unwrap_err().to_string().contains("ca.pem.next"));
             assert_eq!(in_directory(), before);
         }
-        assert_eq!(Ca::replace_expired(&directory).unwrap().cert_pem(), agreed.pem, "it has not expired");
+        assert_eq!(Ca::replace_expired(&directory).unwrap().cert_pem(), agreed.pem, "the authority has not expired");
     }
 
     #[test]

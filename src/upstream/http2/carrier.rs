@@ -16,8 +16,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Transfers frames until the connection ends: closed by the origin, without a sign of life, or idle for `idle()`. `leave` is called when
-/// the connection takes no more requests; `broken_off` when an error of ours has ended it for all its requests.
+/// Transfers frames until the origin closes the connection, does not respond, or has no request for `idle()`. `leave` is called when the
+/// connection takes no more requests, and `broken_off` when one stream's error has ended the whole connection.
 pub(super) async fn carry(
     mut carrier: Carrier<Gathered<Stream>, Bytes>,
     mut ping: PingPong,
@@ -40,7 +40,7 @@ pub(super) async fn carry(
             None => vitals.heard() + SILENCE,
         };
         tokio::select! {
-            // First process what has arrived, then act on it.
+            // The connection is polled first, so that the other branches know about all frames that have arrived.
             biased;
             ended = poll_fn(|cx| poll_carrier(&mut carrier, &vitals, cx)) => {
                 if let Err(error) = ended {
@@ -62,7 +62,7 @@ pub(super) async fn carry(
                 window.fit(&mut carrier, &vitals);
             }
             () = sleep_until(next) => match (asked, is_idle) {
-                // Any received bytes are a sign of life.
+                // Other bytes than a PONG have arrived, which also show that the origin is alive.
                 (Some(_), _) if vitals.heard() + PONG_TIME > Instant::now() => {}
                 (Some(_), _) => {
                     tracing::debug!("an HTTP/2 connection to an origin does not respond: closed");

@@ -12,8 +12,8 @@ pub fn asks_for_calm(error: &h2::Error) -> bool {
     error.is_remote() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM)
 }
 
-/// Whether one stream's error ended the whole connection. Either we ended it because of an invalid field in an answer, which
-/// the server may have forwarded from another one, or the origin did because of a request, as nginx if a field is too large.
+/// Whether one stream's error ended the whole connection. Either we ended it because of an invalid field in an answer, which the server may
+/// have forwarded from another server; or the origin ended it because of a request, as nginx does if a field is too large.
 pub fn is_broken_off(error: &h2::Error) -> bool {
     error.is_go_away() && error.reason() != Some(Reason::NO_ERROR)
 }

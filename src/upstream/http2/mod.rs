@@ -127,7 +127,7 @@ impl EndpointConnections {
         EndpointConnections { all, ..Self::default() }
     }
 
-    /// Reserves a stream on one of the connections. `place`: only on a connection to this address. `uploads`: only on one without
+    /// Reserves a stream on one of the connections. `place`: only on a connection to this address. `uploads`: only on a connection without
     /// a body in flight, because an origin that does not read one body blocks others on the same connection (RFC 9113 §5.2).
     pub fn take(&self, place: Option<SocketAddr>, uploads: bool) -> FoundConnection {
         let mut connections = self.connections.lock();
@@ -139,7 +139,7 @@ impl EndpointConnections {
         if let Some(link) = there().find_map(|connection| connection.begin(uploads)) {
             return FoundConnection::Link(link);
         }
-        // If one connection has not announced its limit for long, do not wait for any.
+        // If a connection has not announced its limit for a long time, requests do not wait for other connections' limits, either.
         let is_mute = there().any(|connection| connection.is_mute());
         let may_take = |vitals: &Vitals| !(vitals.is_known.load(Relaxed) || uploads && vitals.uploads.load(Relaxed));
         let soon = there().find(|connection| !is_mute && may_take(&connection.vitals));
@@ -225,7 +225,7 @@ impl Http2Connection {
     }
 
     async fn known(&self, limit: Duration) {
-        // Created before the look, so that no notification is missed.
+        // Created before the check, so that no notification is missed.
         let known = self.vitals.known.notified();
         if !self.vitals.is_known.load(Relaxed) && !self.vitals.is_over.load(Relaxed) {
             let _ = timeout_at(self.vitals.began + limit, known).await;

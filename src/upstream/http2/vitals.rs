@@ -57,7 +57,7 @@ impl Vitals {
         self.streams.load(Relaxed) & !EXCLUSIVE
     }
 
-    /// Takes a place for one more stream. `None`: there are `most` streams, or the only one is exclusive.
+    /// Takes a place for one more stream. `None`: there are `most` streams, or the only stream is exclusive.
     pub fn begin_stream(&self, most: usize) -> Option<()> {
         let add = |streams: usize| (streams < most).then_some(streams + 1);
         if self.streams.fetch_update(Relaxed, Relaxed, add).ok()? == 0 {

@@ -248,7 +248,7 @@ impl Resolver {
             Some(before) if !is_said && before.is_usable() => {
                 LookupAnswer { until: Instant::now() + KEEP_FAILURE, ..before }
             }
-            // The cached timeout stays: the resolver has given up later than we did, which is nothing new.
+            // The cached timeout stays: the resolver gave up after our own timeout, which tells nothing new.
             Some(before) if answer.is_err() && before.is_silence() && before.is_fresh() => before,
             Some(_) | None => LookupAnswer::now(answer.clone()),
         };

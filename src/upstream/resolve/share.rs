@@ -22,18 +22,21 @@ pub(super) struct LookupShares {
 /// Clients whose next look-up waits only for threads, sorted by how many threads must be free for it.
 type Blocked = BTreeSet<(usize, Option<ClientId>)>;
 
-/// The two limits of one look-up: its client's, and its client's for the site.
+/// The two limits of one look-up: that of its client, and that of its client for one site.
 pub(super) struct LookupShare {
     pub client: Arc<ClientLookups>,
     /// A permit for each concurrent look-up of the client for names of this site.
     pub site: Arc<Semaphore>,
 }
 
-/// Limits the look-ups of one client, which has `OF_CLIENT` places for them. A look-up takes `AT_FIRST` places to begin, and
-/// keeps one if it is slow: so the more slow look-ups a client has, the fewer begin at a time. A look-up also needs as many
-/// free threads as the client would then have places taken, so that threads are left for other clients, however many ask for
-/// silent names. The newest look-up begins first: otherwise names with silent servers would delay all later ones. Names that
-/// were silent before begin last.
+/// Limits the look-ups of one client, which has `OF_CLIENT` places for them.
+///
+/// - A look-up takes `AT_FIRST` places to begin, and keeps one place if it is slow. So the more slow look-ups a client has, the fewer begin
+///   at a time.
+/// - A look-up begins only if at least as many threads are free as its client will then have places taken. So threads are left for other
+///   clients, however many clients ask for silent names.
+/// - The newest look-up begins first: otherwise, names with silent servers would delay all later look-ups. Names that were silent before
+///   begin last.
 pub(super) struct ClientLookups {
     client: Option<ClientId>,
     state: Mutex<LookupsState>,
@@ -79,7 +82,7 @@ impl LookupShares {
         }
     }
 
-    /// The next client that waits for no more threads than are free now.
+    /// The next client whose look-up can begin, because as many threads are free as it needs.
     fn next_unblocked(&self) -> Option<Arc<ClientLookups>> {
         loop {
             let first = self.blocked.lock().first().copied();
@@ -171,8 +174,8 @@ impl LookupsState {
 }
 
 impl LookupPlaces {
-    /// Gives places back, because the look-up is slow. Returns true if so many are free that it keeps three, for two more
-    /// threads; otherwise it keeps one.
+    /// Gives places back, because the look-up is slow. If at least half of the client's places are free, it keeps three places, for two
+    /// more threads, and returns true. Otherwise it keeps one place.
     pub fn is_slow(&mut self) -> bool {
         let is_alone = self.all.state.lock().free >= OF_CLIENT / 2;
         let kept = if is_alone { 3 } else { 1 };

@@ -196,7 +196,7 @@ async fn dead_names_of_one_client_do_not_delay_another() {
     assert_eq!(all.join_all().await.len(), 300);
 }
 
-/// Each of these clients has fewer look-ups than the one before.
+/// Each of these clients has fewer look-ups in flight than the client before it.
 #[tokio::test(start_paused = true)]
 async fn silent_names_of_many_clients_do_not_delay_another() {
     let (resolver, _, state) = resolver_that(true);
@@ -261,7 +261,7 @@ async fn dead_names_of_one_site_do_not_delay_other_sites_of_the_client() {
     assert!(resolver.0.shares.is_empty() && resolver.0.in_flight.lock().is_empty());
 }
 
-/// Each name belongs to another site, and its look-up waits for as long as the request does.
+/// Every name belongs to a different site, and no request gives up before its look-up ends.
 #[tokio::test(start_paused = true)]
 async fn silent_sites_delay_another_site_of_the_client_by_about_a_second() {
     let (resolver, _) = resolver();
@@ -386,8 +386,8 @@ async fn silent_name_is_not_looked_up_again_within_its_cache_time() {
     assert_eq!(asked.load(Relaxed), 1);
 }
 
-/// The waits for healthy names, one a second, each looked up until there is an answer, or for a minute. Meanwhile, about
-/// `rate` silent names a second are looked up, each of `names` in turn.
+/// The waits for healthy names, one a second, each looked up until there is an answer, or for a minute. Meanwhile, about `rate` look-ups of
+/// silent names begin each second, for `names` different names in turn.
 async fn waits_beside(names: usize, rate: u32) -> Vec<Duration> {
     let (resolver, _) = resolver();
     let mut random = fastrand::Rng::with_seed(1);
@@ -424,12 +424,12 @@ async fn waits_beside(names: usize, rate: u32) -> Vec<Duration> {
         waits.sort_unstable();
         waits
     };
-    tokio::select! { waits = healthy => waits, () = flood => unreachable!("it has no end") }
+    tokio::select! { waits = healthy => waits, () = flood => unreachable!("the flood does not end") }
 }
 
-/// Once names are known to be silent, thousands of them hold up nobody. Of silent names looked up only once, about 130 / T
-/// begin a second, where T is the 10 s for which each occupies its thread. Only at a higher rate do some healthy names wait,
-/// because nothing tells them apart before.
+/// Thousands of silent names delay nobody once they are known to be silent. Silent names that are looked up only once cannot be told from
+/// healthy names before: at more than about 130 / T such look-ups a second, some healthy names wait. T is the 10 s for which each look-up
+/// occupies its thread.
 #[tokio::test(start_paused = true)]
 async fn repeatedly_silent_names_do_not_delay_healthy_ones() {
     for (names, rate) in [(100, 100), (1000, 100), (100_000, 10)] {

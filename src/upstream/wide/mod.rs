@@ -156,7 +156,7 @@ impl fmt::Debug for WideTls {
 /// Security level 2 allows nothing weaker than 112 bits: no RSA or DH keys under 2048 bits, no SHA-1 signatures.
 const CIPHERS: &str = "ALL:!aNULL:!aDSS:!eNULL:!PSK:!SRP:!3DES:!RC4:!MD5:@SECLEVEL=2";
 const LEGACY_CIPHERS: &str = "ALL:!aNULL:!aDSS:!eNULL:!PSK:!SRP:@SECLEVEL=0";
-/// The groups offered. Leaves out those that our limit on Diffie-Hellman groups refuses in TLS 1.2.
+/// The groups offered. Leaves out the groups that our limit on Diffie-Hellman groups refuses in TLS 1.2.
 const GROUPS: &str = "X25519:P-256:X448:P-384:P-521:ffdhe2048:ffdhe3072:ffdhe4096";
 
 #[cfg(test)]

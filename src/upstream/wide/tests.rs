@@ -122,7 +122,7 @@ async fn rustls_and_openssl_attempts_share_one_deadline() {
     drop(hold);
 }
 
-/// Connects to a TLS server with these groups. Returns our side, its side, and its CPU time.
+/// Connects to a TLS server with these groups. Returns our stream, the server's stream, and the server's CPU time.
 async fn shaken(groups: &str) -> (Stream, SslStream<std::net::TcpStream>, Duration) {
     let made = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
     let mut acceptor = SslAcceptor::mozilla_modern_v5(SslMethod::tls_server()).unwrap();

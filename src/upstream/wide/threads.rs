@@ -1,5 +1,5 @@
-//! Threads for OpenSSL's handshakes, apart from those that serve requests, because an origin can make a handshake take a tenth
-//! of a second. Clients take turns, and so do their sites.
+//! Threads for OpenSSL's handshakes, separate from the threads that serve requests, because an origin can make a handshake take a tenth of
+//! a second. Clients take turns, and so do their sites.
 
 use crate::fair_places::{FairPlaces, Taker};
 use crate::upstream::dial_error::{DialError, DialFault};
@@ -86,7 +86,7 @@ pub(super) async fn apart<T: Send + 'static>(
     let start = async || {
         let half = (available_parallelism().map_or(1, usize::from) / 2).max(1);
         let threads = Builder::new_multi_thread().worker_threads(half).thread_name("politely-tls").build();
-        // A single client may use all threads; another client's handshake waits for one of them at most.
+        // A single client may use all threads; another client's handshake then waits only until one of them is free.
         threads.map(|threads| (threads, FairPlaces::new(2 * half - 1)))
     };
     let (threads, places) = THREADS.get_or_try_init(start).await.map_err(|error| failed(&error))?;

@@ -13,9 +13,9 @@ pub(super) struct Live {
     pub connection: Option<ServerConnection>,
     /// Number of the server. A server that may have lost its data gets a new number.
     pub server: u64,
-    /// The last server that this instance has told its debts.
+    /// The last server to which this instance has reported its debts.
     pub told: u64,
-    /// When all instances have noticed that the server is back or lost. `None`: nobody told debts at or after that time.
+    /// When all instances have noticed that the server is back or lost. `None`: no instance reported debts at or after that time.
     pub settled_at: Option<Instant>,
     pub history: Option<String>,
     /// The cause of the loss in the last log line, and when it was logged.
@@ -39,7 +39,7 @@ impl Live {
         }
     }
 
-    /// Whether this instance has told the server its debts.
+    /// Whether this instance has reported its debts to the server.
     pub fn has_told(&self) -> bool {
         self.told == self.server
     }

@@ -90,7 +90,7 @@ impl ServerLink {
         }
     }
 
-    /// Ends [`keep`](Self::keep). Returns when the server knows that this instance leaves, or cannot be told.
+    /// Ends [`keep`](Self::keep). Returns when the server knows that this instance leaves, or cannot be reached.
     pub async fn leave(&self) {
         self.live.send_modify(|live| live.leaves = true);
         let _ = timeout(CONNECTING, self.is_such(|live| live.connection.is_none())).await;
@@ -162,7 +162,7 @@ impl ServerLink {
         let ca_file = self.settings.load().egress.ca_file.clone();
         let (mut connection, sentinels) = ServerConnection::open(&url, ca_file.as_deref(), pushes, PATIENCE).await?;
         let (mut second, mut third) = (connection.clone(), connection.clone());
-        // Until the first attempt has ended, nothing has been started that could be told.
+        // Before the first attempt has ended, this instance has not started any requests, so it has no debts to report.
         let news = if self.live.borrow().is_tried { "tells" } else { "starts" };
         // The scripts are loaded first, as a call of a missing script takes three round trips. The registration writes, so connecting to a
         // read-only or full server fails here.
@@ -174,7 +174,8 @@ impl ServerLink {
             OptionFuture::from((self.keeps == Keeps::Paces).then(|| third.history()))
         );
         subscribed.map_err(|error| words(&error)).and(registered)?;
-        // Reads the server's clock more often: the first answer came behind the scripts, and any answer may be late on a busy machine.
+        // Reads the server's clock more often: the first answer came after the scripts were loaded, and any answer may be late on a busy
+        // machine.
         let readings = if self.keeps == Keeps::Paces { 4 } else { 0 };
         for _ in 0..readings {
             self.register(&mut second, news).await?;
@@ -189,7 +190,8 @@ impl ServerLink {
             remembers = live.connection.is_some() && history.is_some() && live.history == history;
             if !remembers {
                 live.server += 1;
-                // An instance that has not run without this server has nothing to tell, so it waits only for instances that are known to have.
+                // An instance that has not run without this server has no debts to report. It waits only if other instances are known to
+                // report debts.
                 let waits = live.is_tried || live.membership.telling > 0;
                 live.settled_at = waits.then(|| Instant::now() + SETTLING);
             }

@@ -1,4 +1,4 @@
-//! The registration of this instance at the server: that it is there, and whether it still tells its debts.
+//! The registration of this instance at the server: that it is connected, and whether it still reports its debts.
 
 use super::{PATIENCE, ServerLink, no_answer};
 use crate::gate::fleet::keeps::Keeps;
@@ -36,7 +36,7 @@ impl ServerLink {
         Ok(is_known || self.keeps == Keeps::Copies)
     }
 
-    /// Notes that this instance has told its debts to the server of this number.
+    /// Notes that this instance has reported its debts to the server with this number.
     pub fn told(&self, server: u64) {
         self.live.send_modify(|live| live.told = live.told.max(server));
     }
@@ -53,5 +53,5 @@ impl ServerLink {
     }
 }
 
-/// Maximum time for which instances wait for others that tell their debts: one of them may be unable to end.
+/// Maximum time for which instances wait for others that report their debts: an instance may be unable to finish its report.
 const MOST_TELLING: Duration = Duration::from_secs(300);

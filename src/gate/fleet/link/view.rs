@@ -51,7 +51,7 @@ impl ServerLink {
             if let Some(refusal) = self.reach().refusal() {
                 return refusal;
             }
-            // The sender lives as long as we do.
+            // The sender exists as long as `self`.
             let _ = changes.changed().await;
         }
     }
@@ -88,12 +88,12 @@ impl ServerLink {
     }
 
     pub(super) async fn is_such(&self, is: impl FnMut(&Live) -> bool) {
-        // The sender lives as long as we do.
+        // The sender exists as long as `self`.
         let _ = self.live.subscribe().wait_for(is).await;
     }
 }
 
-/// Time between two looks at whether an instance still tells its debts.
+/// Time between two checks whether an instance still reports its debts.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Bytes of a copy besides its file and the fields of its answer.
 const COPY_REST: usize = 64 << 10;

@@ -95,7 +95,7 @@ impl Machine {
         Some(self.find(id)?.view(at, self.most))
     }
 
-    /// The last start of a host, alone or in one of its groups, and the end of the longest gap owed.
+    /// The last start at a host, including the starts of its groups; and the end of the longest gap owed.
     pub fn debt(&self, id: u64, at: Instant) -> [Option<Instant>; 2] {
         let debts = self.of_host(id).map(|slot| slot.view(at, self.most));
         debts.fold([None; 2], |[start, owed], view| [start.max(view.starts.last_start), owed.max(view.owed)])

@@ -51,7 +51,8 @@ impl<'a> KeySlot<'a> {
         }
     }
 
-    /// Takes the key's turn for `me`, if the start is due. `lives`: whether a process lives. `None`: the words belong to another key now.
+    /// Takes the key's turn for `me` if the start is due. `lives`: tells whether a process is alive. `None`: the words belong to another
+    /// key now.
     pub fn take(
         &self,
         start @ MachineStart { own, .. }: MachineStart,
@@ -88,7 +89,7 @@ impl<'a> KeySlot<'a> {
         (!is_gone).then_some(early.unwrap_or(MachineTurn::Taken))
     }
 
-    /// Takes the turn for `me`, whatever the pace, unless a living process has it. `lives`: whether a process lives.
+    /// Takes the turn for `me`, whatever the pace, unless a living process has it. `lives`: tells whether a process is alive.
     pub fn take_right(&self, me: u32, lives: impl Fn(u32) -> bool) -> bool {
         let before = self.get(TURN);
         let is_free = before == 0 || !lives(before as u32);
@@ -151,7 +152,7 @@ impl<'a> KeySlot<'a> {
         self.raise(OWED, until);
     }
 
-    /// The time at which all data has expired, so that another key may take the words. `lives`: whether a process lives.
+    /// The time at which all data has expired, so that another key may take the words. `lives`: tells whether a process is alive.
     pub fn over(&self, now: u64, lives: impl Fn(u32) -> bool) -> u64 {
         match self.get(TURN) {
             _ if self.id() <= CLEARED => return 0,
@@ -265,9 +266,9 @@ pub(super) const BUCKET: usize = 128;
 pub(super) const WORDS: usize = 8;
 /// Index of the turn: the number of the process that has it, and `LEAVING`. 0: the turn is free.
 const TURN: usize = 0;
-/// Index of the end of the hold.
+/// Index of the time at which the hold ends.
 const HOLD: usize = 1;
-/// Index of the end of the longest gap owed, or of a budget's period.
+/// Index of the time at which the longest gap owed ends, or a budget's period.
 pub(super) const OWED: usize = 2;
 /// Index of the backoff, latency and refusals (`packed`), or of a budget's requests.
 pub(super) const OBSERVED: usize = 3;

@@ -4,7 +4,7 @@
 //! A key's slot is in the key's bucket, which is a quarter of a page. If all slots of the bucket are in use, the file grows by a segment,
 //! up to twice as long as the one before, in which the key has another bucket. So the file is as long as the number of concurrent debts
 //! requires, and new hosts share the pages that the kernel writes. Only adding a key takes a lock, one for the whole file, held for
-//! microseconds. Each process locks the byte of its number while it lives, so that others can tell whether it lives.
+//! microseconds. Each process locks the byte of its number until it ends, so that others can tell whether it is alive.
 
 use super::Machine;
 use super::clock::micros;
@@ -72,7 +72,8 @@ impl Machine {
         self.file.as_ref().is_none_or(lock)
     }
 
-    /// Bytes of this process's own memory, counted as a page for each key, as keys are spread over the pages.
+    /// Bytes of this process's own memory that are in use; 0 if there is a file. Each key counts as a page, as keys are spread over the
+    /// pages.
     pub fn own_bytes(&self) -> usize {
         let all = if self.file.is_some() { 0 } else { size(self.segments()) as usize };
         all.min(self.used.load(SeqCst).saturating_mul(PAGE))
@@ -117,7 +118,7 @@ impl Machine {
         used.filter(|_| is_unlocked)
     }
 
-    /// Whether a process lives; always true for `me`.
+    /// Whether a process is alive; always true for `me`.
     pub(super) fn lives(&self, process: u32) -> bool {
         let byte = PROCESS + u64::from(process as u16);
         process == self.me

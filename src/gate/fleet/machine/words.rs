@@ -58,7 +58,7 @@ impl SharedWords {
         Ok(Self { first: first.ok_or_else(io::Error::last_os_error)?, count, place: None })
     }
 
-    /// Whether the file's data is lost, and the words are this process's own.
+    /// Whether the file's data is lost. Then the words are in memory of this process alone.
     #[inline]
     pub fn is_lost(&self) -> bool {
         self.place.is_some_and(|place| place.is_lost.load(Ordering::Relaxed))
@@ -171,7 +171,7 @@ mod tests {
         cut.set_len(0).expect("our own file");
         assert_eq!(one.word(5).load(Ordering::Relaxed), 0, "the file's data is gone");
         one.word(100_000).store(8, Ordering::Relaxed);
-        assert_eq!(one.word(100_000).load(Ordering::Relaxed), 8, "the memory in its place can be written");
+        assert_eq!(one.word(100_000).load(Ordering::Relaxed), 8, "the memory that replaces the file can be written");
         other.word(5).store(9, Ordering::Relaxed);
         assert!(one.is_lost() && !other.is_lost());
     }

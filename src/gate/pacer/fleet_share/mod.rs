@@ -16,7 +16,7 @@ pub(super) struct FleetShare {
     /// The server's link number; 0: no server.
     link: u64,
     clock: Option<ServerClock>,
-    /// Whether the fleet has told the key's state, and no refusal was published since.
+    /// Whether the fleet has reported the key's state, and no refusal was published since.
     known: bool,
     /// Number of instances with requests for the key, estimated from the last reservation.
     rivals: u32,
@@ -31,18 +31,18 @@ pub(super) struct FleetShare {
     calling: Option<(u64, Observed)>,
     /// Earliest time of the next call after a failed one.
     ask_at: Option<Instant>,
-    /// Earliest time of the next reservation. It moves ahead while an instance still tells its debts.
+    /// Earliest time of the next reservation. It is put off while an instance still reports its debts.
     settled_at: Option<Instant>,
     /// Starts that the fleet knows of.
     told: LastStarts,
-    /// The host's backoff, latency and refusals, as the server last told them.
+    /// The host's backoff, latency and refusals, as last received from the server.
     seen: Observed,
     /// Time until which another instance's request is at least in flight.
     busy: Option<Instant>,
     /// Whether the key's state has changed during a call, so that the answer may be older than the change.
     nudged: bool,
-    /// Total postponement of the key's starts in microseconds, if heard since the last call was sent: the call's answer may be older. The
-    /// server postpones the later starts if a request leaves late.
+    /// Total postponement of the key's starts in microseconds, if received since the last call was sent: the call's answer may be older.
+    /// The server postpones the later starts if a request leaves late.
     put_off: u64,
     /// Whether the last call to the server failed.
     fails: bool,

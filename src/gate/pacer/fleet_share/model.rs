@@ -19,7 +19,7 @@ struct Plan {
     gap: Duration,
     /// Delays to the server and back, for each instance.
     ways: Vec<[Duration; 2]>,
-    /// How much slower the way back becomes after the clock estimate.
+    /// How much slower answers become after the clock estimate.
     slower: Duration,
     /// Longest extra delay.
     jitter: Duration,
@@ -276,7 +276,7 @@ impl World {
                 }
             }
             Event::Written(client) => {
-                let slot = self.instances[i].slots.remove(&client).expect("it has started");
+                let slot = self.instances[i].slots.remove(&client).expect("the request has started");
                 let at = now + ARRIVAL.min(self.plan.gap / 200);
                 let Instance { schedule: it, share: own, .. } = &mut self.instances[i];
                 it.left(&slot, at, true);
@@ -289,10 +289,10 @@ impl World {
             }
             Event::Ends(client) => {
                 let instance = &mut self.instances[i];
-                let slot = instance.slots.remove(&client).expect("it has started");
+                let slot = instance.slots.remove(&client).expect("the request has started");
                 instance.share.ended(&slot, true, now);
                 instance.schedule.finished(|| now, slot, PaceOutcome::Success);
-                let start = self.running.remove(&(i, client)).expect("it has started");
+                let start = self.running.remove(&(i, client)).expect("the request has started");
                 self.ends.insert(start, self.now);
                 let after = self.rng_up_to(MS);
                 self.push(after, i, Event::Comes(client));
@@ -560,7 +560,7 @@ fn worlds(plan: impl Fn(&mut Rng, Plan) -> Plan) -> impl Iterator<Item = (World,
 #[test]
 fn no_start_is_early_whatever_the_servers_distance() {
     for (world, what) in worlds(|rng, plan| Plan { slower: MS * [0, 0, 60, 250][rng.usize(..4)], ..plan }) {
-        assert!(world.starts.iter().any(|(at, _)| *at > world.plan.time * 9 / 10), "it goes on: {what}");
+        assert!(world.starts.iter().any(|(at, _)| *at > world.plan.time * 9 / 10), "starts go on: {what}");
         assert!(world.early().is_empty(), "{:?}: {what}", world.early());
         let longest = world.plan.ways.iter().map(|[there, back]| *there + *back).max().expect("some");
         let longest = longest + world.plan.slower;
@@ -587,7 +587,7 @@ fn no_start_is_early_despite_lost_messages_and_dead_or_suspended_instances() {
     });
     for (world, what) in worlds {
         assert!(world.early().is_empty(), "{:?}: {what}", world.early());
-        assert!(world.starts.iter().any(|(at, _)| *at > world.plan.time * 9 / 10), "it goes on: {what}");
+        assert!(world.starts.iter().any(|(at, _)| *at > world.plan.time * 9 / 10), "starts go on: {what}");
     }
 }
 

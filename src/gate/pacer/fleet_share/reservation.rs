@@ -87,7 +87,7 @@ impl UsedStart {
 
     /// Latest time to report about this start to the other instances.
     pub fn tells_at(&self, ways: Duration) -> Option<Instant> {
-        // If the gap is too short for a late start, the others need not hear of the connection attempt.
+        // If the gap is too short for a late start, the other instances need not know about the connection attempt.
         let is_connecting = self.left.is_none() && self.of.gap >= ways * 2;
         let is_in_flight = is_connecting || self.left.is_some() && self.is_exclusive && !self.has_ended;
         match self.in_flight {
@@ -98,7 +98,7 @@ impl UsedStart {
         }
     }
 
-    /// The window, and the time by which the request has left after its end, or will at least. `None`: not after its end.
+    /// The window, and by how much the request has missed it, or at least will miss it. `None`: the request is not late.
     pub fn late(&self, now: Instant) -> Option<(StartWindow, Duration)> {
         let by = self.left.unwrap_or(now).saturating_duration_since(self.of.until);
         (!by.is_zero()).then_some((self.of.window, by))
@@ -114,7 +114,7 @@ impl UsedStart {
         is_due.then(|| self.of.gap.max(ways + self.of.gap / 2))
     }
 
-    /// Handles that the server has received the report. `None`: nothing is left to report.
+    /// Updates this start after the server has received the report. `None`: nothing is left to report.
     pub fn told(mut self, call: &PaceCall, asked: Instant) -> Option<Self> {
         if let Some((window, by)) = call.late.filter(|(window, _)| *window == self.of.window) {
             self.of.window = window;

@@ -51,7 +51,7 @@ impl Instance {
 
     /// Answers a call; a reserved start is `start` after `zero`.
     fn answer(&mut self, call: &PaceCall, start: Duration, observed: Observed) {
-        let clock = self.reach.clock.expect("it has one");
+        let clock = self.reach.clock.expect("the server has a clock");
         let start = clock.micros(self.zero + start);
         let answer = PaceAnswer {
             clock,
@@ -67,14 +67,14 @@ impl Instance {
     }
 
     fn reserve(&mut self, start: Duration) {
-        let call = self.call().expect("it asks");
+        let call = self.call().expect("the instance calls");
         assert_eq!(call.wants.map(|wants| wants.is_fetch), Some(false));
         self.answer(&call, start, Observed::default());
     }
 
     /// Starts a request that is answered at once.
     fn start(&mut self, outcome: PaceOutcome) {
-        let NextTurn::Start((), slot) = self.poll() else { panic!("it is due") };
+        let NextTurn::Start((), slot) = self.poll() else { panic!("the start is due") };
         self.share.started(&self.schedule, &slot);
         self.follow();
         assert!(self.schedule.holds(&slot, self.share.has_turn(&slot, self.now)));
@@ -102,11 +102,11 @@ fn reservation_allows_one_start() {
 #[test]
 fn missed_window_makes_the_next_one_longer() {
     let mut instance = Instance::waiting();
-    let call = instance.call().expect("it asks");
+    let call = instance.call().expect("the instance calls");
     let window = call.wants.expect("a start").margin;
     instance.now += ms(1500);
     instance.answer(&call, ms(50), Observed::default());
-    let again = instance.call().expect("it asks again").wants.expect("a start");
+    let again = instance.call().expect("the instance calls again").wants.expect("a start");
     let late = ms(1450) - GAP;
     assert!((late..late + ms(50)).contains(&(again.margin - window)), "{again:?} after {window:?}");
 }
@@ -124,10 +124,10 @@ fn start_far_ahead_does_not_raise_rivals_above_the_number_of_instances() {
 #[test]
 fn postponement_of_a_reserved_start_counts_once() {
     let mut instance = Instance::waiting();
-    let call = instance.call().expect("it asks");
+    let call = instance.call().expect("the instance calls");
     let news = WaitNews { put_off: 30_000, busy: 0, way: 0 };
     instance.share.hears(Some(news), instance.now);
-    // The server answered before that.
+    // The server answered before it postponed the start.
     instance.answer(&call, ms(50), Observed::default());
     let later = Some(instance.zero + ms(80));
     assert_eq!(instance.share.next(&instance.schedule, instance.now), later);
@@ -140,10 +140,10 @@ fn unwanted_start_is_given_back_and_suspension_voids_reservations() {
     let mut instance = Instance::waiting();
     instance.reserve(ms(5000));
     instance.reach.slept = ms(60_000);
-    assert!(instance.call().expect("it asks again").wants.is_some());
-    // The instance is suspended while it asks.
+    assert!(instance.call().expect("the instance calls again").wants.is_some());
+    // The instance is suspended while it waits for the answer.
     let mut instance = Instance::waiting();
-    let call = instance.call().expect("it asks");
+    let call = instance.call().expect("the instance calls");
     instance.reach.slept = ms(60_000);
     instance.follow();
     instance.answer(&call, ms(5000), Observed::default());
@@ -187,14 +187,14 @@ fn new_server_is_told_debts_before_a_start_is_reserved() {
         assert_eq!(instance.call().map(|call| call.wants.is_some()), Some(true), "all instances have reported");
         instance.reach.settled_at = Some(instance.now + ms(2000));
         instance.share.calling = None;
-        assert_eq!(instance.call(), None, "one of them still tells");
+        assert_eq!(instance.call(), None, "an instance still reports debts");
         assert_eq!(instance.share.next(&instance.schedule, instance.now), instance.reach.settled_at);
     }
     instance.now += ms(2000);
     assert!(instance.call().expect("all instances have reported").wants.is_some());
 }
 
-/// While nothing may be reserved.
+/// The reports fail while no start may be reserved yet.
 #[test]
 fn a_debt_whose_report_failed_is_reported_again() {
     let mut instance = Instance::waiting();
@@ -207,7 +207,7 @@ fn a_debt_whose_report_failed_is_reported_again() {
         let call = instance.call().expect("a debt is reported");
         assert_eq!(call.wants, None);
         instance.share.answered(&mut instance.schedule, &call, None, instance.now, instance.now);
-        assert_eq!(instance.call(), None, "not at once");
+        assert_eq!(instance.call(), None, "the report is not repeated at once");
         instance.now += ms(100);
     }
 }
@@ -220,7 +220,7 @@ fn refusal_is_reported_at_once_and_a_recovery_seen_by_others_is_adopted() {
     let call = instance.call();
     assert_eq!(call, None);
     instance.start(PaceOutcome::Backoff { retry_after: Some(ms(4000)) });
-    let call = instance.call().expect("it tells");
+    let call = instance.call().expect("the instance reports");
     assert_eq!(call.observed.map(|observed| observed.backoff), [ms(0), ms(4000)]);
     assert_eq!(call.starts.hold, Some(instance.now + ms(4000)));
     let slow = Observed { backoff: ms(4000), latency: ms(3000), refusals: 2 };
@@ -228,7 +228,7 @@ fn refusal_is_reported_at_once_and_a_recovery_seen_by_others_is_adopted() {
     // Nothing has changed here, but meanwhile the other instances find that the host has recovered.
     instance.now = instance.zero + ms(5000);
     instance.share.hears(None, instance.now);
-    let call = instance.call().expect("it asks");
+    let call = instance.call().expect("the instance calls");
     assert_eq!(call.observed, [slow; 2]);
     let good = Observed { latency: ms(200), ..Observed::default() };
     instance.answer(&call, ms(5000), good);
@@ -241,8 +241,8 @@ fn instance_with_an_outdated_backoff_does_not_raise_it_again() {
     instance.reserve(ms(50));
     instance.now += ms(50);
     instance.start(PaceOutcome::Backoff { retry_after: Some(ms(4000)) });
-    let refused = instance.call().expect("it tells");
-    let (mut entry, mut time, clock) = (None, 0, instance.reach.clock.expect("it has one"));
+    let refused = instance.call().expect("the instance reports");
+    let (mut entry, mut time, clock) = (None, 0, instance.reach.clock.expect("the server has a clock"));
     let mut told = |call: &PaceCall, me| {
         time += 1_000_000;
         pace(&mut entry, time, me, &call.numbers(&clock, instance.now)).0[6]

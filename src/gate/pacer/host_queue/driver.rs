@@ -142,5 +142,5 @@ impl HostQueue {
 
 /// Time for a call to the server, which may take two seconds, and for handling its answer.
 const REPORTS: Duration = Duration::from_secs(3);
-/// Time between two looks at whether the driver has reported the debts.
+/// Time between two checks whether the driver has reported the debts.
 const LOOK: Duration = Duration::from_millis(5);

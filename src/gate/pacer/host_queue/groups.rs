@@ -65,7 +65,7 @@ impl HostQueue {
         }
     }
 
-    /// The wait that a request would have had in report mode.
+    /// For report mode: the wait that a request would have had if the pace were enforced.
     pub(super) fn dry_wait(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Duration {
         let of = |queue: &Self, terms: &Terms| {
             let (mut state, now) = queue.current();

@@ -51,7 +51,7 @@ mod tests {
         assert_eq!(guests.due(gap, || None), None, "the first");
         guests.started();
         let last = guests.last_start.lock().unwrap();
-        assert_eq!(guests.due(gap, || Some(last)), None, "its own start");
+        assert_eq!(guests.due(gap, || Some(last)), None, "the guest's own start");
         assert_eq!(guests.due(gap, || Some(last + gap)), Some(last + gap * 10), "another request's start");
         assert_eq!(guests.due(Duration::ZERO, || Some(last)), Some(last), "without a delay, there is no wait");
     }

@@ -33,7 +33,7 @@ impl RobotsCache {
         let name = snapshot::lacks_file(&bytes);
         let held = name.and_then(|name| self.files.named(file, name, &options, || None));
         if let Some(name) = name.filter(|_| held.is_none()) {
-            // Boxed: else every fetch under way would have the memory for it.
+            // Boxed: otherwise, every fetch in flight would reserve the memory for it.
             bytes.extend(Box::pin(self.fleet.file(name)).await?);
         }
         Some(WholeCopy { bytes, sent, _held: held })
@@ -57,7 +57,7 @@ impl RobotsCache {
     }
 
     /// Reads a copy from the store or the fleet on another thread. If its file turns out to be long, waits for a turn to parse it. A file
-    /// longer than any that would be fetched is refused.
+    /// above the size limit for fetched files is refused.
     pub(super) async fn read_copy(
         self: &Arc<Self>,
         file: SiteFile,

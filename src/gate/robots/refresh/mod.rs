@@ -112,7 +112,7 @@ impl RobotsCache {
         };
         let is_sent = old.is_some();
         let old = self.unpack_now(host.file, old.filter(|_| !is_fresh), taker).await;
-        // What other instances may go by. What cannot be read differs from all that can.
+        // The contents that other instances may use: ours, and the copy's. An unreadable copy counts as different from every entry.
         let own = Some(content(&host.load())).filter(|_| !is_unknown(&host.load()));
         let before = [own, is_sent.then(|| old.as_deref().map(content).unwrap_or_default())];
         if let Some(old) = old.filter(|old| is_newer(old, &host.load())) {
@@ -136,7 +136,8 @@ impl RobotsCache {
     }
 
     /// Keeps a fetched entry, unless another instance has asked the site later and its copy has arrived meanwhile. `was_behind`: the store
-    /// was behind when the fetch began, so this waits for the store. Fetches that began before that do not wait here, as there may be many.
+    /// was behind when the fetch began, so this waits for the store. Fetches that began before the store was behind do not wait here, as
+    /// there may be many.
     async fn keep_fetched(self: &Arc<Self>, host: &HostEntry, fetched: Option<Arc<Entry>>, was_behind: bool) {
         let Some(entry) = fetched else { return };
         if was_behind {

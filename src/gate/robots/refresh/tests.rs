@@ -62,7 +62,7 @@ async fn copy_that_has_just_arrived_is_not_fetched_again() {
         let asked = [(); 3].map(|()| cache.refresh(&host, Order::background(reason)));
         assert_eq!(cache.fetches.len(), 0);
         for fetching in asked {
-            fetching.end().now_or_never().expect("it has ended").unwrap();
+            fetching.end().now_or_never().expect("the fetch has ended").unwrap();
         }
     }
     let [first, second] = [(); 2].map(|()| cache.refresh(&host, Order::background(FetchReason::Anew)));
@@ -136,7 +136,7 @@ fn fetch_of(reason: FetchReason) -> Fetch {
     fetch
 }
 
-/// The gap between fetches at a host for which redirects from other hosts are fetched.
+/// The gap between fetches at a host whose robots.txt asks `ours` for a crawl-delay of 7 s, and others for 3 s.
 fn gap_at(configured: &str) -> Duration {
     let settings = Settings::parse("politely.yaml", configured).unwrap();
     let cache = cache_with(settings.clone());
@@ -186,7 +186,7 @@ fn copies_validated_within_a_second_are_neither_older_nor_newer() {
         let later = answer.freshness.validated_at() + Duration::from_millis(500);
         Entry::answered(SiteAnswer { freshness: Freshness::new(later, Duration::from_secs(DAY as u64), 0.0), ..answer })
     });
-    for same in [copy(30), half_a_second.expect("it has an answer")] {
+    for same in [copy(30), half_a_second.expect("the entry has an answer")] {
         assert!(!is_older(&copy(30), &same) && !is_newer(&copy(30), &same));
         assert!(!is_older(&same, &copy(30)) && !is_newer(&same, &copy(30)));
     }
@@ -223,8 +223,8 @@ async fn long_file_waits_for_a_place_to_be_parsed() {
     let mut long = std::pin::pin!(read(1_000));
     assert!((&mut long).now_or_never().is_none());
     tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!((&mut long).now_or_never().is_none() && cache.files.count(SiteFile::Robots) == 0, "it waits for a place");
-    assert!(read(1).now_or_never().flatten().is_some(), "a short one needs none");
+    assert!((&mut long).now_or_never().is_none() && cache.files.count(SiteFile::Robots) == 0, "a long file waits");
+    assert!(read(1).now_or_never().flatten().is_some(), "a short file needs no place");
     drop(all);
     assert!(long.await.is_some());
 }
@@ -243,13 +243,13 @@ async fn long_body_keeps_its_place_until_it_is_compiled() {
     }
     // 64 MiB of bodies of 500 KiB, half of them for one client.
     assert_eq!(waiting.len(), 66);
-    assert!(cache.long_bodies.hold(vec![b'#'; 16 << 10], None, TAKER).is_ok(), "a short one needs none");
+    assert!(cache.long_bodies.hold(vec![b'#'; 16 << 10], None, TAKER).is_ok(), "a short file needs no place");
     drop(waiting.pop());
     let place = cache
         .long_bodies
         .place(TAKER, &SiteTime::new(Duration::ZERO, Duration::ZERO))
         .now_or_never()
-        .expect("one is free")
+        .expect("a place is free")
         .unwrap();
     assert!(hold().is_none());
     let copy = cache.long_bodies.hold(vec![b'#'; 17 << 10], Some(place), TAKER);
@@ -297,15 +297,15 @@ async fn long_copy_waits_for_a_place_without_delaying_short_ones() {
     let all = all_places(&cache.workers);
     let mut long = std::pin::pin!(read(1_000));
     let waited = tokio::time::timeout(Duration::from_millis(200), &mut long).await;
-    assert!(waited.is_err() && cache.files.count(SiteFile::Robots) == 0, "it waits for a place");
-    assert!(read(1).await.is_some(), "a short one needs none");
+    assert!(waited.is_err() && cache.files.count(SiteFile::Robots) == 0, "a long file waits");
+    assert!(read(1).await.is_some(), "a short file needs no place");
     let mut more: Vec<_> = (1_001..1_021).map(|lines| Box::pin(read(lines))).collect();
     for wait in &mut more {
         let waited = tokio::time::timeout(Duration::from_millis(20), wait).await;
         assert!(waited.is_err(), "each of twenty long files waits");
     }
     let short = tokio::time::timeout(Duration::from_secs(10), read(2)).await;
-    assert!(short.is_ok_and(|read| read.is_some()), "a short one does not wait behind them");
+    assert!(short.is_ok_and(|read| read.is_some()), "a short file does not wait for the long ones");
     drop((all, more));
     let read_now = long.await.expect("the long file is read");
     let all = all_places(&cache.workers);

@@ -22,7 +22,7 @@ fn length(directory: &TempDir) -> u64 {
     std::fs::metadata(directory.path().join(FILE)).expect("the file").len()
 }
 
-/// A crawl may wait for as many hosts at a time.
+/// A crawl may wait for a million hosts at a time.
 #[test]
 fn debts_of_a_million_hosts_are_all_known() {
     for (hosts, most) in [(100, 5 << 20), (1_000_000, 101_000_000)] {
@@ -30,7 +30,7 @@ fn debts_of_a_million_hosts_are_all_known() {
         let starts = LastStarts { last_start: Some(now), ..LastStarts::default() };
         let id = |number: usize| one.id(&format!("h{number}.example#10000000us"));
         (0..hosts).for_each(|number| one.owe(id(number), starts, now + ms(600_000)));
-        assert_eq!((other.keys(), one.is_full_told.load(Relaxed)), (hosts, false), "one slot each, and none is lost");
+        assert_eq!((other.keys(), one.is_full_told.load(Relaxed)), (hosts, false), "each host keeps its own slot");
         let owed = |number| other.view(id(number), now).and_then(|view| view.owed);
         assert!((0..hosts).step_by(97).all(|number| owed(number).is_some()));
         let length = length(&directory);
@@ -93,7 +93,7 @@ fn a_hundred_thousand_reservations_are_found_by_others_and_expired_slots_are_reu
         assert_eq!(one.with_slot(*id, now, |slot| slot.reserve(start, now)), Some(now));
     }
     for id in &ids {
-        let slot = other.find(*id).expect("it is known to others");
+        let slot = other.find(*id).expect("other processes find the key");
         assert_eq!(slot.reserve(start, now), now + 60_000_000);
     }
     let before = length(&directory);
@@ -242,7 +242,7 @@ fn invalid_words_delay_starts_by_at_most_a_gap() {
             machine.learn(machine.a(), Observed::default(), None);
             assert!(machine.due(at, 1000) <= ms(1020), "{nonsense}");
         }
-        // The key's own words get nonsense, too.
+        // Writes nonsense to each word of the key, too.
         let slot = one.slot(one.a());
         (0..super::super::slot::WORDS).for_each(|word| {
             slot.words[word].store(u64::from_le_bytes([nonsense; 8]), Ordering::Relaxed);
@@ -263,11 +263,11 @@ fn truncated_file_is_replaced_once_all_processes_have_noticed() {
     assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
     writable(&directory).set_len(100).expect("our own file");
     one.leaves(now, 3000, true);
-    assert!(is_about(one.due(now, 3000), ms(3000)), "it keeps its own pace");
+    assert!(is_about(one.due(now, 3000), ms(3000)), "the process keeps its own pace");
     assert_eq!((other.view(other.a(), now), one.is_shared(), other.is_shared()), (None, false, false));
-    let parts = [&one, &other].map(|it| it.part().expect("it is alone"));
+    let parts = [&one, &other].map(|it| it.part().expect("the process is alone"));
     assert_eq!(parts.map(|phase| phase.instances), [2, 2]);
-    assert!(parts[0].rank != parts[1].rank && parts[0].epoch == parts[1].epoch, "their parts of the time differ");
+    assert!(parts[0].rank != parts[1].rank && parts[0].epoch == parts[1].epoch, "each process has its own part");
     let opens = || Machine::open(directory.path(), MOST, NOW);
     assert!(!one.is_there() && opens().is_err(), "another process still has the file");
     assert!(!other.is_there() && opens().is_ok());
@@ -283,7 +283,7 @@ fn removed_file_leaves_each_process_its_own_pace() {
     assert_eq!([&one, &other].map(Machine::is_shared), [true, true], "neither process has looked for the file");
     assert_eq!(other.takes(now, 3000), MachineTurn::Busy);
     assert_eq!([&one, &other, &later].map(Machine::is_shared), [true, false, true]);
-    assert!(is_about(other.due(now, 3000), ms(3000)), "without another file, it keeps its pace");
+    assert!(is_about(other.due(now, 3000), ms(3000)), "without another file, the process keeps its pace");
 }
 
 /// When a machine restarts, its monotonic clock begins again.
@@ -348,7 +348,7 @@ async fn new_key_is_not_added_while_another_process_adds_one() {
     assert_eq!(other.reserve(other.id("b"), gap(1000), now), None);
     assert_eq!(other.takes(now + ms(1001), 1000), MachineTurn::Taken, "a known key is not affected");
     let spent = timeout(Duration::from_secs(10), other.spend("c", &Spend::of(crate::policy::Period::Day, 1, 0))).await;
-    assert!(spent.expect("it gives up").is_err());
+    assert!(spent.expect("the payment is given up in time").is_err());
     drop(machine);
     while other.take(other.id("b"), gap(1000), now) == MachineTurn::Busy {
         std::thread::yield_now();

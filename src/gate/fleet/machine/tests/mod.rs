@@ -65,10 +65,10 @@ impl Machine {
     /// The key's slot, added if necessary. Another key may take its words at any time.
     fn slot(&self, id: u64) -> KeySlot<'_> {
         self.with_slot(id, 1, |_| ()).expect("no key is being added");
-        self.find(id).expect("it was added")
+        self.find(id).expect("the key was added")
     }
 
-    /// Makes a start from taking the turn to its release.
+    /// Makes a whole start: takes the turn, leaves, and releases the turn.
     #[track_caller]
     fn starts(&self, at: Instant, gap_ms: u64) {
         assert_eq!(self.takes(at, gap_ms), MachineTurn::Taken);
@@ -84,7 +84,7 @@ impl Machine {
     /// Time from `at` until a reserved start is due.
     #[track_caller]
     fn waits(&self, reserved: &mut MachineStart, at: Instant) -> Duration {
-        self.reserved(self.a(), reserved, at).expect("it is plausible").duration_since(at)
+        self.reserved(self.a(), reserved, at).expect("the reservation is plausible").duration_since(at)
     }
 
     /// Takes the turn for a reserved start whose head leaves at `later`, and keeps the turn.
@@ -136,7 +136,7 @@ fn reservation_is_a_gap_after_other_processes_reservations() {
     assert!(is_about(reserve(&one, 100_000).1, ms(100_000)), "an empty queue");
 }
 
-/// If the starts kept their reserved times, all would be due at once, and the first process to wake would start.
+/// If a late start did not move the others, all of them would be overdue at the same time, and the first process to wake would start.
 #[test]
 fn late_start_moves_later_reservations_and_keeps_their_order() {
     let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
@@ -145,7 +145,7 @@ fn late_start_moves_later_reservations_and_keeps_their_order() {
     let (connects, answered) = (now + ms(2500), now + ms(5000));
     assert_eq!(one.take(one.a(), first, now), MachineTurn::Taken);
     assert_eq!(other.take(other.a(), second, connects), MachineTurn::Busy);
-    assert!(is_about(other.waits(&mut second, connects), NOW), "it starts now at the earliest");
+    assert!(is_about(other.waits(&mut second, connects), NOW), "the second start is due now at the earliest");
     assert!(is_about(one.waits(&mut third, connects), ms(1000)));
     one.left(one.a(), first, connects, true);
     let both = |at| (other.waits(&mut second.clone(), at), one.waits(&mut third.clone(), at));
@@ -287,7 +287,7 @@ fn request_of_a_killed_process_counts_as_started_if_it_was_leaving() {
             one.leaves(now + ms(4000), 3000, true);
         }
         let waits = other.takes(now + ms(5000), 3000);
-        assert_eq!(matches!(waits, MachineTurn::NotBefore(_)), gone, "while it lives: {waits:?}");
+        assert_eq!(matches!(waits, MachineTurn::NotBefore(_)), gone, "while the process is alive: {waits:?}");
         end(one, &other);
         assert!(is_about(other.due(now + ms(5000), 3000), ms(due)), "{leaving} {gone}");
     }
@@ -300,7 +300,7 @@ fn leaving_request_of_a_killed_process_is_not_evicted_within_its_gap() {
     assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
     one.leaves(now, 3000, false);
     let (slot, later) = (other.find(other.a()).expect("the key"), micros(now + ms(5000)));
-    assert_eq!(slot.over(later, |process| other.lives(process)), u64::MAX, "its process lives");
+    assert_eq!(slot.over(later, |process| other.lives(process)), u64::MAX, "the process with the turn is alive");
     end(one, &other);
     assert!(slot.over(later, |process| other.lives(process)) >= later + 3_000_000);
 }
@@ -316,7 +316,7 @@ fn debts_of_a_hosts_groups_are_found_without_their_delays() {
         one.owe(one.id(name), starts, now + ms(later + delay));
     }
     assert!(one.take_right("http://a"));
-    let debt = other.debt(other.a(), now + ms(1000)).map(|at| at.expect("it is known") - now);
+    let debt = other.debt(other.a(), now + ms(1000)).map(|at| at.expect("the debt is known") - now);
     assert!(is_about(debt[0], ms(500)) && is_about(debt[1], ms(9000)), "{debt:?}");
 }
 
@@ -358,7 +358,7 @@ fn backoff_latency_and_hold_are_known_to_all_processes() {
     assert_eq!(other.view(other.a(), now), None);
     let observed = Observed { backoff: ms(1000), latency: ms(40), refusals: 3 };
     one.learn(one.a(), observed, Some(now + ms(5000)));
-    let view = other.view(other.a(), now).expect("it has learned");
+    let view = other.view(other.a(), now).expect("the key's state is known");
     let latency = view.observed.latency;
     assert_eq!(view.observed, Observed { latency, ..observed });
     assert!(latency >= ms(40) && latency <= ms(40) * 101 / 100, "{latency:?}");
@@ -450,7 +450,7 @@ async fn one_process_fetches_and_the_others_wait_for_its_copy() {
     let publishes = async {
         sleep(ms(20)).await;
         let entry = Arc::new(entry);
-        let right = right.publish(entry.clone(), false).expect("it is held until the store has the copy");
+        let right = right.publish(entry.clone(), false).expect("the right is held until the store has the copy");
         store.save(SiteFile::Robots.of(&a), &entry);
         right.give_back(store.clone()).await;
     };
@@ -458,7 +458,7 @@ async fn one_process_fetches_and_the_others_wait_for_its_copy() {
     assert!(matches!(claimed, Ok(Claim::Stored)));
     // The copy is too old for a claim with `anew`.
     let Ok(Claim::Fetch(right, None)) = other.claim(SiteFile::Robots.of(&a), true, FETCH_LASTS).await else {
-        panic!("it may be fetched")
+        panic!("the file may be fetched")
     };
     drop(right);
     // A failed fetch counts for all, until it may be tried again.
@@ -478,12 +478,12 @@ async fn wait_for_another_processs_fetch_ends_after_a_minute() {
     };
     let began = tokio::time::Instant::now();
     let Ok(Claim::Fetch(second, None)) = other.claim(SiteFile::Robots.of(&a), false, FETCH_LASTS).await else {
-        panic!("it waits no longer")
+        panic!("the wait is over")
     };
     assert!(began.elapsed() >= Duration::from_secs(60), "{:?}", began.elapsed());
     drop(second);
     let second = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), false, FETCH_LASTS)).await;
-    assert!(second.is_err(), "the first has it still");
+    assert!(second.is_err(), "the first process still has the right");
     drop(right);
     let second = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), false, FETCH_LASTS)).await;
     assert!(matches!(second, Ok(Ok(Claim::Fetch(..)))));
@@ -497,9 +497,9 @@ async fn second_claim_of_a_process_waits_for_its_first_right() {
         panic!("the right is free")
     };
     let second = timeout(Duration::from_secs(1), one.claim(SiteFile::Robots.of(&a), true, FETCH_LASTS)).await;
-    assert!(second.is_err(), "it waits for the first");
+    assert!(second.is_err(), "the second claim waits for the first right");
     let others = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), true, FETCH_LASTS)).await;
-    assert!(others.is_err(), "other processes wait for it, too");
+    assert!(others.is_err(), "other processes wait for the right, too");
     drop(right);
     let others = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), true, FETCH_LASTS)).await;
     assert!(matches!(others, Ok(Ok(Claim::Fetch(..)))));

@@ -44,7 +44,7 @@ struct Process {
     plans: Vec<Plan>,
     stage: Stage,
     from: Instant,
-    /// The number of its reservation, among those of all processes.
+    /// The number of the process's reservation, counted over all processes.
     number: usize,
     reservation: Option<MachineStart>,
 }
@@ -135,14 +135,14 @@ fn run(plans: &[Plan], processes: usize) -> Seen {
 /// When this process has to act next. `None`: never.
 fn step(all: &mut [Process], number: usize, now: Instant, seen: &mut Seen, directory: &TempDir) -> Option<Instant> {
     let kill = |process: &mut Process| {
-        let machine = process.machine.take().expect("it lives");
+        let machine = process.machine.take().expect("the process is alive");
         let next = open(directory);
         end(machine, &next);
         process.machine = Some(next);
     };
     let process = &mut all[number];
     let plan = *process.plans.last()?;
-    let machine = process.machine.as_ref().expect("it lives");
+    let machine = process.machine.as_ref().expect("the process is alive");
     let id = machine.a();
     match process.stage {
         Stage::Idle => {
@@ -184,7 +184,7 @@ fn step(all: &mut [Process], number: usize, now: Instant, seen: &mut Seen, direc
         }
         Stage::Connecting(until) if until > now => return Some(until),
         Stage::Connecting(_) if plan.ends == Ending::Unused => {
-            machine.give_back(id, process.reservation.expect("it has the turn"));
+            machine.give_back(id, process.reservation.expect("the process has the turn"));
             machine.release(id);
             over(process, now);
         }
