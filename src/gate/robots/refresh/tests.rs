@@ -305,7 +305,7 @@ async fn long_copy_waits_for_a_place_without_delaying_short_ones() {
         assert!(waited.is_err(), "each of twenty long files waits");
     }
     let short = tokio::time::timeout(Duration::from_secs(10), read(2)).await;
-    assert!(short.is_ok_and(|read| read.is_some()), "a short one does not wait behind them");
+    assert!(short.is_ok_and(|read| read.is_some()), "a short file does not wait behind the long ones");
     drop((all, more));
     let read_now = long.await.expect("the long file is read");
     let all = all_places(&cache.workers);
