@@ -81,7 +81,7 @@ fn site_file(state: &SiteFileState) -> Value {
     })
 }
 
-/// A page's own reservation, because of which requests for the page are still refused.
+/// A page's own reservation that still refuses requests for the page.
 pub(super) fn remembered(remembered: RememberedReservation) -> Value {
     let Reservation { field, value, purpose, .. } = &*remembered.reservation;
     json!({ "rule": format!("{}: {value}", field.as_str()), "purpose": purpose, "said": rfc3339::seconds(remembered.said) })
@@ -93,7 +93,7 @@ fn preference(preference: &(LineEvidence, Box<str>)) -> Value {
     json!({ "line": line, "kind": key.to_ascii_lowercase(), "pattern": value, "purpose": purpose })
 }
 
-/// The line or entry that decided.
+/// The line of robots.txt, or the entry of a site's file, that decided.
 fn rule(explanation: &Explanation) -> Option<Value> {
     if let Some(EntryEvidence { url, entry, location, term, policy, .. }) = &explanation.reservation {
         let (kind, policy) = if term.is_some() { ("license", Some(url)) } else { ("tdm-reservation", policy.as_ref()) };

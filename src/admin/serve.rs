@@ -54,7 +54,7 @@ impl Admin {
         permit: ConnectionPermit,
     ) {
         let limit = self.proxy.settings.load().limits.header_timeout;
-        // If the client does not read, the kernel drops unsent data and the connection.
+        // If the client does not read for this long, the kernel drops unsent data and the connection.
         let _ = set_tcp_user_timeout(&stream, u32::try_from(limit.as_millis()).unwrap_or(u32::MAX));
         let (permit, service) = (&permit, &service);
         let service = service_fn(|request| {

@@ -25,8 +25,8 @@ fn start() -> io::Result<Runtime> {
         let _ = writeln!(io::stderr(), "{error}");
         std::process::exit(USAGE.into())
     }));
-    // Starts one thread for blocking work now, and never ends any: at the limit on threads, blocking work waits for an existing thread.
-    // Without any such thread, tokio would panic at each name lookup.
+    // Starts one thread for blocking work now. No such thread ever ends: at the limit on threads, blocking work waits for an existing one.
+    // Without any, tokio would panic at each name lookup.
     let started = Builder::new_multi_thread().enable_all().thread_keep_alive(Duration::MAX).build();
     let started = started.inspect(|runtime| drop(runtime.spawn_blocking(|| ())));
     set_hook(usual);

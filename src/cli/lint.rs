@@ -152,7 +152,7 @@ fn excerpt<'a>(
     if place.column > LONGEST {
         return Origin::path(name).line(place.line as usize).char_column(place.column as usize).into();
     }
-    // Cuts the rest of the line, as a thousand findings in one line would repeat the line a thousand times.
+    // Cuts off the rest of the line: the output repeats the line for each finding, of which one line may have a thousand.
     let shown = place.column - 1 + place.len + SHOWN;
     let is_hidden = |c: char| is_unseen(c) && !c.is_ascii();
     let line = report.line(place.line);

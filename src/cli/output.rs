@@ -58,12 +58,12 @@ pub(super) fn pace_limits(manners: &Manners) -> impl Iterator<Item = (&'static s
     kept.into_iter().filter_map(|(key, kept)| Some((key, kept?)))
 }
 
-/// Escapes unseen characters in text that others have written, so that it cannot control the terminal or hide anything.
+/// Escapes invisible characters in text that others have written, so that the text cannot control the terminal or hide anything.
 pub(super) fn inert(text: &str) -> String {
     escaped(text, |c, inert| inert.extend(c.escape_unicode()))
 }
 
-/// Lets `escape` write the unseen characters, except for line ends.
+/// Lets `escape` write the invisible characters, except for line ends.
 fn escaped(text: &str, escape: impl Fn(char, &mut String)) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

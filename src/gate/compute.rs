@@ -6,7 +6,7 @@ use std::panic::resume_unwind;
 use std::thread::available_parallelism;
 use tokio::task::{JoinError, spawn_blocking};
 
-/// The places for long computations.
+/// Runs long computations on other threads, a limited number at a time.
 #[derive(Clone)]
 pub struct Workers(FairPlaces);
 

@@ -70,8 +70,8 @@ struct Work {
 pub const DECODERS_BUSY: &str = "too many costly bodies are being decoded";
 /// The limit for work on other threads. Half a megabyte of rules takes a tenth of this time.
 const MOST: Work = Work { time: Duration::from_millis(50), steps: MOST_STEPS };
-/// The limit for work on a thread that serves requests. Decoding a page's head takes a small part of the time; the steps suffice to read
-/// the longest head once, which takes about 1 ms.
+/// The limit for work on a thread that serves requests. Decoding a page's head takes far less time than this. The steps suffice to read the
+/// longest head once, which takes about 1 ms.
 const AT_ONCE: Work = Work { time: Duration::from_millis(2), steps: LONGEST_HEAD + LONGEST_HEAD / 2 };
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::ops::Range;
 pub(super) struct Chunked {
     state: ChunkState,
     strict: bool,
-    /// Number of bytes that chunk extensions may still use. Each byte of content allows another byte of them.
+    /// Number of bytes that chunk extensions may still have. Each byte of content allows one more.
     spare: usize,
     trailers: usize,
     /// The trailer section: each line up to its CR.
@@ -189,7 +189,7 @@ const START: ChunkState = ChunkState::Size { value: 0, digits: 0 };
 const MAX_SIZE_BITS: u32 = 60;
 /// Maximum number of digits of a chunk size, leading zeros included.
 const MAX_SIZE_DIGITS: u8 = 32;
-/// Maximum of `spare` in bytes. A body with more extensions, which nobody uses, than content only wastes time.
+/// Maximum of `spare`, in bytes. Nobody uses chunk extensions, so a body with more extensions than content only wastes time.
 const MAX_SPARE: usize = 8 * 1024;
 /// Maximum number of padding bytes after each chunk size of an answer.
 const MAX_PADDING: usize = 32;

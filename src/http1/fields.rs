@@ -42,8 +42,8 @@ pub enum FieldKind {
     SecFetchDest,
     /// Proxy-Status (RFC 9209) and Cache-Status (RFC 9211), in which each proxy has members of its own.
     ProxyStatus,
-    /// A field of an answer about its use: Content-Usage, Content-Signal, Robots-Tag, X-Robots-Tag, TDM-Reservation, or Link,
-    /// which may name a licence. Or about its price: crawler-charged, crawler-error.
+    /// A field of an answer that says how its content may be used, or what it costs: Content-Usage, Content-Signal, Robots-Tag,
+    /// X-Robots-Tag, TDM-Reservation, Link (which may name a licence), crawler-charged, crawler-error.
     Signal,
     /// A field of a request that offers a price: crawler-max-price, crawler-exact-price.
     CrawlerPrice,
@@ -151,7 +151,7 @@ impl Field<'_> {
     }
 }
 
-/// Storage for a head's fields while the head is in use, on the stack unless there are many, and for what the fields say about the
+/// Storage for a head's fields while the head is in use: on the stack, unless there are many. Also holds what the fields say about the
 /// connection.
 #[derive(Default)]
 pub struct FieldRoom<'a> {
@@ -240,7 +240,7 @@ pub fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(trim).filter(|member| !member.is_empty())
 }
 
-/// The value of the first field with this name, in a head that may be malformed: used to answer its sender.
+/// The value of the first field with this name, in a head that may be malformed: the answer to such a head depends on its Accept field.
 pub fn find_field<'a>(raw: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let lines = raw.split(|&byte| byte == b'\n').take_while(|line| !matches!(line, [] | [b'\r']));
     lines.map(<[u8]>::trim_ascii_end).find_map(|line| {

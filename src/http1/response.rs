@@ -105,7 +105,7 @@ fn end_of_head(input: &mut [u8], scanned: &mut usize) -> Result<Option<usize>, H
     Ok(None)
 }
 
-/// Whether the last line is a field, which may be folded, unlike the status line (§2.2).
+/// Whether the last line is a field line: only those may be folded, not the status line (§2.2).
 #[cold]
 fn is_field_before(input: &[u8]) -> bool {
     memchr::memrchr(b'\n', input).is_some_and(|before| input[before + 1..].contains(&b':'))

@@ -81,7 +81,7 @@ pub(super) fn trim(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// Returns an error if the head, or the part of it that was received, is over the limit.
+/// Returns an error if the head is over the limit. `end`: the head's end, if known. `there`: number of bytes received.
 pub(super) fn within(limit: usize, end: Option<usize>, there: usize) -> Result<(), HeadError> {
     if end.unwrap_or(there) > limit { Err(HeadError::TooLarge { limit }) } else { Ok(()) }
 }
@@ -121,7 +121,7 @@ const TOKEN: [bool; 256] = {
 mod tests {
     use super::*;
 
-    /// Tests each byte value at each place of a word and beyond, before bytes that differ from it in few bits.
+    /// Tests each byte value at each of 20 places, in two whole words and the start of a third, among several filler bytes.
     #[test]
     fn word_scan_equals_byte_scan() {
         let text = |byte: u8| byte == b'\t' || byte >= b' ' && byte != 0x7f;

@@ -58,7 +58,7 @@ pub struct Proxy {
     /// Whether the access log is on.
     is_logging: AtomicBool,
     refusals_logged: limits::log_rate::LogRate,
-    /// Connection counts by client address; `users`: by user.
+    /// Connection counts by client address. `users`: the same by user.
     clients: limits::per_client::Clients<IpAddr>,
     users: limits::per_client::Clients<String>,
     /// Counts of waiting requests by user.

@@ -77,7 +77,7 @@ impl Distrust {
             Self::UnknownCa | Self::CertificateUnknown | Self::BadCertificate | Self::Closed => {
                 agent.and_then(known).unwrap_or(
                     "make the client trust the authority: `politely ca install` for this machine's programs, `eval \
-                     \"$(politely ca env)\"` for those of one shell, or its own option with the file of `politely ca path`",
+                     \"$(politely ca env)\"` for those of one shell, or its own option with the file that `politely ca path` names",
                 )
             }
         }
@@ -103,10 +103,10 @@ const CURES: &[(&[&str], &str)] = &[
         &["cadaver"],
         "cadaver trusts this machine's authorities: `politely ca install --only system`; at a terminal it asks, too",
     ),
-    (&["git/"], "git reads GIT_SSL_CAINFO, or `http.sslCAInfo`: the file of `politely ca path`"),
+    (&["git/"], "git reads GIT_SSL_CAINFO, or `http.sslCAInfo`: the file that `politely ca path` names"),
     (&["pip/"], "pip reads PIP_CERT, or `--cert`: a bundle such as `politely ca env` makes"),
     (&["aria2"], "aria2 takes `--ca-certificate` with a bundle such as `politely ca env` makes"),
-    (&["wget"], "wget takes `--ca-certificate` with the file of `politely ca path`"),
+    (&["wget"], "wget takes `--ca-certificate` with the file that `politely ca path` names"),
     (&["pycurl"], "libcurl reads no variable: CAINFO (`ca_certs` of Tornado) takes the file that CURL_CA_BUNDLE names"),
     (&["curl", "guzzle"], "curl reads CURL_CA_BUNDLE, or `--cacert`, and PHP's `curl.cainfo`"),
     (

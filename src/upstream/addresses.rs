@@ -47,7 +47,8 @@ impl Upstream {
     ) -> Result<(), ReachError> {
         let found = match self.resolver.lookup_within(authority.host(), client, LOOK).await {
             Ok(found) => found,
-            // Fails, because the name was not looked up: a client could cause that with lookups of many other names.
+            // The name was not looked up, so its addresses cannot be screened: fails, because a client can cause this by asking for many
+            // other names.
             Err(error @ ResolveError::OwnLimit { .. }) => return Err(error.into()),
             Err(_) => return Ok(()),
         };

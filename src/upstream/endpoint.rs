@@ -130,7 +130,7 @@ impl Endpoint {
         self.idle.iter().map(of).sum()
     }
 
-    /// Appends the time since when each connection has been idle.
+    /// Appends the times at which the idle connections became idle.
     pub fn since(&self, into: &mut Vec<Instant>) {
         self.idle.iter().for_each(|shard| into.extend(shard.lock().iter().map(|idle| idle.since)));
         self.http2.idle_since(into);

@@ -178,7 +178,7 @@ impl Upstream {
         self.reach.load().guard.screen_host(authority.host(), authority.port())
     }
 
-    /// Like [`reach_for`](Self::reach_for), but reuses `last` if it leads there and is recent. `now`: the approximate time.
+    /// Like [`reach_for`](Self::reach_for), but reuses `last` if it leads to the same authority and is recent. `now`: the approximate time.
     pub async fn reach_again(
         &self,
         by: &Arc<Settings>,

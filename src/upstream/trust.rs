@@ -28,7 +28,7 @@ pub struct OriginRoots {
 
 /// The terms for all hosts, and the hosts' own terms.
 pub(super) struct Trust {
-    /// The terms for all hosts: certificates are verified against the roots only.
+    /// The terms for hosts without TLS settings of their own: certificates are verified against the roots only.
     pub plain: TlsTerms,
     own: HashMap<OriginTls, OwnTerms>,
 }

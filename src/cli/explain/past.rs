@@ -104,7 +104,7 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     Ok(if explanation.allowed && !is_refused { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
-/// The last record in which the page itself refused the same crawler and use, while the files of that time allow them.
+/// The last record in which the page itself refused this crawler and use, although the site's files of that time allow them.
 fn by_page<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a Decision> {
     let Found { decision, .. } = past.by_page.as_ref().filter(|_| explanation.allowed)?;
     has_same_crawler_and_use(decision, explanation).then_some(decision)
@@ -114,7 +114,7 @@ fn has_same_crawler_and_use(decision: &Decision, explanation: &Explanation) -> b
     decision.purpose == explanation.purposes && decision.product_tokens == explanation.product_tokens
 }
 
-/// Explains why the verdict in the URL's last record differs from the one judged now. `None`: both agree.
+/// Explains why the verdict in the URL's last record differs from the one that is judged now. `None`: both agree.
 fn explain_difference(explanation: &Explanation, past: &Past) -> Option<String> {
     let last @ Found { decision, .. } = past.last.last()?;
     let (reason, verdict) = (decision.reason.as_deref()?, decision.verdict.as_deref()?);

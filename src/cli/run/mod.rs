@@ -133,7 +133,7 @@ async fn run_behind_proxy(settings: Settings, args: &RunArgs) -> Result<ExitCode
         command.arg0("politely").arg("supervise").arg(theirs.as_raw_fd().to_string());
         command.args(args.isolate.then_some("--isolate")).args(args.quiet.then_some("--quiet"));
         command.arg("--").args(&args.command);
-        // Isolated, root cannot create the namespaces of Firefox's sandbox, and Firefox's own check does not notice.
+        // In isolation, root cannot create the namespaces of Firefox's sandbox, and Firefox's own check does not notice this.
         if args.isolate && rustix::process::geteuid().is_root() && std::env::var_os(FIREFOX_NAMESPACES).is_none() {
             command.env(FIREFOX_NAMESPACES, "0");
         }

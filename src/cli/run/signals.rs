@@ -56,7 +56,7 @@ pub(super) fn end_if_interrupted() -> io::Result<()> {
     }
 }
 
-/// Whether a process sent the signal, as opposed to the terminal.
+/// Whether a process sent the signal, and not the terminal.
 fn is_somebodys(info: &libc::siginfo_t) -> bool {
     info.si_code != libc::SI_KERNEL
 }

@@ -24,7 +24,8 @@ pub(super) struct Tally {
     pub private: Option<IpAddr>,
     /// The first few ports for which requests were refused.
     pub ports: BTreeSet<u16>,
-    /// The longest wait for which a request was refused. A lower bound, as refused requests are not in the queue.
+    /// The longest wait because of which a request was refused. A lower bound: refused requests are not in the queue, and so do not make
+    /// each other's waits longer.
     pub longest_wait: Duration,
 }
 

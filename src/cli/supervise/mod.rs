@@ -60,7 +60,7 @@ struct Supervisor<'a> {
     signals: SignalFd,
 }
 
-/// Stages of ending, with the time of the next step.
+/// The stage of ending the command's processes, with the time of the next step.
 #[derive(Clone, Copy)]
 enum EndStage {
     /// The command runs.

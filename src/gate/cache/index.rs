@@ -104,7 +104,7 @@ impl EntryIndex {
         is_valid
     }
 
-    /// Forgets the invalidated URLs, as all files of earlier processes have been found.
+    /// Ends the search for files of earlier processes: forgets the URLs that were invalidated during it.
     pub fn end_finding(&mut self) {
         self.invalidated = HashSet::new();
     }

@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    /// A file is removed after its row, when a newer answer may already be stored.
+    /// A file is removed after its row. By then, a newer answer may be stored.
     #[tokio::test]
     async fn answer_stored_after_an_invalidation_is_kept() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The fleet's figures.
+//! What the status and the metrics show of the fleet.
 
 /// Figures on the fleet, for the status and metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

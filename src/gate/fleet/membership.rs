@@ -17,7 +17,8 @@ pub(super) struct Membership {
     pub clock: ServerClock,
 }
 
-/// The reply to a registration (`instances.lua`): connected, all, rank, whether this instance was known, telling, microseconds.
+/// The reply to a registration (`instances.lua`): the number of connected instances, the number of all, this instance's rank, whether it
+/// was registered before, how many others tell their debts, and the server's time in microseconds.
 pub(super) type BeatReply = (u32, u32, u32, bool, u32, u64);
 
 impl Membership {

@@ -6,7 +6,7 @@ use crate::policy::pace::{LastStarts, Observed};
 use redis::ScriptInvocation;
 use std::time::{Duration, Instant};
 
-/// An instance's reservation request, and news for the server.
+/// A call of `pace.lua` for one key: the start to reserve, if any, and changes that the server does not know yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct PaceCall {
     /// The start to reserve.
@@ -72,7 +72,7 @@ pub(in crate::gate) struct PaceAnswer {
 
 /// The script's arguments after the instance.
 pub(in crate::gate) type PaceNumbers = [i64; 21];
-/// The script's reply.
+/// The reply of `pace.lua`, read by [`PaceCall::answer`].
 pub(in crate::gate) type PaceReply = (u64, u64, u64, u64, u64, u64, u64, u64, u32, u64);
 
 impl PaceCall {
@@ -118,7 +118,8 @@ impl PaceCall {
         ]
     }
 
-    /// Reads a reply. `clock`: the estimate before the reply, which came at `now` to the call made at `asked`.
+    /// Reads the reply to the call. `clock`: the estimate of the server's clock before the reply. `asked`: the time of the call. `now`: the
+    /// time of the reply.
     pub fn answer(&self, reply: PaceReply, clock: &ServerClock, asked: Instant, now: Instant) -> PaceAnswer {
         let (time, start, before, put_off, busy, hold, backoff, latency, refusals, way) = reply;
         // In a cluster, each node has its own clock.

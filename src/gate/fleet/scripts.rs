@@ -22,7 +22,9 @@ pub(super) fn all() -> [&'static Script; 4] {
     [&INSTANCES, &PACE, &COPY, &BUDGET]
 }
 
-/// Milliseconds of silence until an instance is missing: the time between two registrations, plus an instance's patience with the server.
+/// Milliseconds of silence after which an instance counts as missing: the time between two registrations, plus the time for which an
+/// instance waits for the server's reply.
 const MISSING_AFTER: u64 = 3000;
-/// Milliseconds of silence until an instance is forgotten. Until then it may go on by itself, and the others leave it its share.
+/// Milliseconds of silence after which an instance is forgotten. Until then, it may be running without the server, so the others do not use
+/// its share.
 const FORGOTTEN_AFTER: u64 = 3_600_000;

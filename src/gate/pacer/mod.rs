@@ -96,8 +96,8 @@ impl Pacer {
         shard.queues.entry(hash, |queue| queue.key() == key, rehash).or_insert_with(new).get().clone()
     }
 
-    /// Handles a change of link: the server may be lost, back or replaced by another, and messages may be missing. Returns when all hosts
-    /// have reported their debts, a limited number at a time.
+    /// Handles a change of the link to the fleet's server: the server may be lost, back or replaced by another, and messages may have been
+    /// lost. A limited number of hosts report their debts at a time. Returns when all have.
     pub async fn link_changed(&self) {
         let queues = self.shards.iter().flat_map(|shard| {
             let keys = shard.read().keys();
@@ -113,7 +113,7 @@ impl Pacer {
         stream::iter(queues).for_each_concurrent(MAX_REPORTING, tell).await;
     }
 
-    /// Handles a message that a key's state has changed in the fleet. `news`: for holders of a reservation.
+    /// Handles a message that the state of a key has changed in the fleet. `news`: what the holders of reservations need to know.
     pub fn hear(&self, key: &str, news: Option<WaitNews>) {
         // Without a queue no request waits here, so the message does not matter.
         if let Some(queue) = PaceKey::from_text(key).and_then(|key| self.find(&key.of_all())?.named(&key)) {

@@ -41,7 +41,8 @@ pub(super) struct Reply {
     pub asked: SystemTime,
     pub status: u16,
     pub headers: HeaderMap,
-    /// The decoded body; empty unless the status means that the body has rules. A long body holds its place until it is dropped.
+    /// The decoded body; empty unless the status means that the body has rules. A long body counts against the limit on long bodies until
+    /// it is dropped.
     pub body: Bytes,
     pub version: HttpVersion,
     /// The signature that the origin requests; sent if the request is repeated.

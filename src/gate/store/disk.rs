@@ -232,7 +232,7 @@ impl Disk {
     }
 }
 
-/// A record whose place will be set in the index, or removed from it.
+/// A record whose entry in the index is to be set or removed.
 struct NewRecord {
     name: RecordName,
     unless: Unless,
@@ -253,7 +253,7 @@ struct NewRecords<'d> {
     bytes: Vec<u8>,
     /// The records, each with its offset in `bytes`. `None`: its place is removed from the index.
     all: Vec<(NewRecord, Option<u64>)>,
-    /// Files that are among the records, or stored already.
+    /// Names of the files that these records contain, or that are stored already.
     files: HashSet<RecordName>,
     size: u64,
 }

@@ -1,4 +1,4 @@
-//! RFC 9112 §2–§6, as a server reads it.
+//! Tests of reading requests as a server (RFC 9112 §2–§6).
 
 use crate::http1::{FieldKind, FieldRoom, Framing, HeadError, MAX_FIELDS, RequestHead, read_request};
 

@@ -1,4 +1,4 @@
-//! RFC 9112 §4–§6, as a client reads it.
+//! Tests of reading answers as a client (RFC 9112 §4–§6).
 
 use crate::http1::{FieldKind, Framing, HeadError, MAX_FIELDS, ResponseHead, read_response};
 

@@ -94,7 +94,7 @@ pub struct Passwords {
 }
 
 type Digest = [u8; 32];
-/// Key of a lock that serializes attempts: the client's address; with the digest of a user name, only attempts under this name.
+/// Key of a lock that serializes attempts: all attempts from the address or, with the digest of a user name, those under that name.
 type AttemptKey = (IpAddr, Option<Digest>);
 
 impl Passwords {
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(
             name(&passwords, &users, HERE, "u3:correct horse").await.as_deref(),
             Some("u3"),
-            "by the user's own hash"
+            "the user's own hash is verified"
         );
         let of_a_try = |computed: &[HashCost]| {
             let mut computed: Vec<_> = computed.iter().map(|cost| format!("{cost:?}")).collect();

@@ -217,7 +217,7 @@ impl Connection {
         client.is_http10 = request.version == http::Version::HTTP_10;
         client.is_head = request.method == "HEAD";
         client.expects_continue = request.expects_continue;
-        // RFC 9931 §8: the bytes after a refused CONNECT may come from an untrusted source.
+        // RFC 9931 §8: the connection ends after a refused CONNECT, because the bytes that follow may come from an untrusted source.
         client.persists = request.persists && !request.is_connect() && !permit.is_last();
         let settings = proxy.settings.load_full();
         let identified = identify(proxy, &settings, peer, place, request.credentials, &mut client, timer).await;

@@ -13,11 +13,11 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::server::TlsStream;
 
-/// A client's connection, or the decrypted inside of one.
+/// A client's connection, or the decrypted content of one.
 pub enum Wire {
     Tcp(TcpStream),
     Tls(Box<TlsStream<Wire>>),
-    /// The inside of a CONNECT over HTTP/2.
+    /// The content of a CONNECT over HTTP/2.
     Stream(Box<Http2>),
     /// A connection with input that was already read.
     Prefixed(Box<(Buffer, Wire)>),

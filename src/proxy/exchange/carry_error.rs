@@ -26,7 +26,7 @@ impl CarryError {
         Self::Over(Outcome::ClientGone.into())
     }
 
-    /// The answer broke off after it began.
+    /// The error for an answer that broke off after it began.
     pub fn cut(why: impl Into<String>) -> Self {
         Self::Over(Outcome::Cut(why.into()).into())
     }

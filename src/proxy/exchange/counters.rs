@@ -31,7 +31,7 @@ pub struct Counters {
     handshakes: [AtomicU64; 2],
     /// Answers with a valid signal, and with a malformed one, each in the order of `Signal::ALL`.
     noted: [[AtomicU64; Signal::ALL.len()]; 2],
-    /// Sum of charges, in millionths.
+    /// Sum of charges in each currency, in millionths.
     charged: Mutex<BTreeMap<Currency, u64>>,
     origin: Histogram,
     decision: Histogram,
@@ -49,21 +49,21 @@ pub struct HostFailures {
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Answered by the origin.
+    /// Requests answered by the origin, from the cache, or by the proxy itself without a refusal.
     pub forwarded: u64,
-    /// The origin was unreachable or broke off.
+    /// Requests for which the origin was unreachable or broke off.
     pub failed: u64,
-    /// The client left before it had the whole answer.
+    /// Requests whose client left before it had the whole answer.
     pub client_gone: u64,
     /// Ended tunnels, which `forwarded` includes.
     pub tunnels: u64,
-    /// Answered by an origin whose certificate was not verified.
+    /// Requests answered by an origin whose certificate was not verified.
     pub unverified: u64,
-    /// Refused, by slug.
+    /// Refused requests, by slug.
     pub refused: BTreeMap<&'static str, u64>,
     /// The requests in `refused` that the origin had answered before the refusal. That answer was not delivered.
     pub refused_after_answer: u64,
-    /// Let through in report mode, by the refusal's slug.
+    /// Requests that report mode let through, by the slug of the refusal.
     pub reported: BTreeMap<&'static str, u64>,
     /// TLS connections that clients ended because of our certificate, by reason.
     pub distrusted: BTreeMap<&'static str, u64>,
@@ -91,7 +91,7 @@ pub struct Details {
     pub handshakes: [u64; 2],
     /// Answers with a valid signal, and with a malformed one, each by signal.
     pub noted: [Vec<(&'static str, u64)>; 2],
-    /// Sum of charges.
+    /// Sum of charges in each currency.
     pub charged: Vec<Money>,
     /// Time from sending a request to the head of its answer.
     pub origin: Distribution,

@@ -81,7 +81,7 @@ impl Exchange<'_> {
                     }
                     Admitted::NotModified => {
                         let Some(Remembered::Visited(visit, _)) = remembered else {
-                            unreachable!("the gate answers so only for a known visit")
+                            unreachable!("the gate gives this answer only for a known visit")
                         };
                         return Ok(RequestDecision::Local(not_modified(&visit)));
                     }

@@ -34,8 +34,8 @@ impl Exchange<'_> {
             false => Versions::of(self.request.version, self.peer.tunnel.is_some()),
         };
         let (once, uploads) = (!self.request.is_idempotent(), self.request.has_body());
-        // Some HTTP/2 servers end the whole connection because of one large head: such a request uses HTTP/1.1 if that cannot fail (some
-        // servers refuse a body of unknown length, which gRPC has), or else its own connection.
+        // Some HTTP/2 servers end the whole connection because of one large head. A request with such a head uses HTTP/1.1 if that cannot
+        // fail, or else a connection of its own. HTTP/1.1 may fail for a body of unknown length, as gRPC has: some servers refuse it.
         let may_be_http2 = versions == Versions::Http2Known || self.request.authority.is_https();
         let large = may_be_http2.then(|| HeadLengths::of(self.request)).filter(HeadLengths::is_large);
         let fits_http1 =
@@ -185,7 +185,7 @@ impl HeadLengths {
         self.longest > LARGE_FIELD || self.all > LARGE_HEAD
     }
 
-    /// Whether servers accept the head over HTTP/1.1 that accept it over HTTP/2: Node.js accepts 16 KiB in all, nginx 8 KiB a line.
+    /// Whether a server that accepts the head over HTTP/2 also accepts it over HTTP/1.1: Node.js accepts 16 KiB in all, nginx 8 KiB a line.
     fn fits_http1(&self) -> bool {
         self.all <= LARGE_HEAD && self.cookies <= LONG_LINE
     }

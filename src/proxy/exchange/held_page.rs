@@ -19,8 +19,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Exchange<'_> {
-    /// How to read a page before it is delivered, from the origin or the cache. `None`: the answer need not be read: it is not a page, or
-    /// it is a 304 or a part from the middle, which do not contain the page's head.
+    /// How to read a page before it is delivered, from the origin or the cache. `None`: the answer need not be read, because it is not a
+    /// page, or does not contain the page's head: a 304, or a part from the middle.
     #[cold]
     pub(super) fn page_form(&self, head: &AnswerHead<'_>) -> Option<Arc<PageForm>> {
         let has_body = !matches!(head.framing, Framing::None | Framing::Length(0));
@@ -86,7 +86,7 @@ impl Exchange<'_> {
         polled
     }
 
-    #[expect(clippy::too_many_arguments, reason = "its only caller has all of them at hand")]
+    #[expect(clippy::too_many_arguments, reason = "its only caller has all of these values")]
     fn poll_page<C: Client, O: Origin>(
         &mut self,
         cx: &mut Context<'_>,

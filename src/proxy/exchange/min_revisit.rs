@@ -65,7 +65,8 @@ impl Exchange<'_> {
         if !self.wants_whole() && !visit.is_whole_anyway() {
             return None;
         }
-        // If the answer may be for this client alone, its validators do not belong to the page that others received.
+        // If the answer may be for this client alone, the client's conditions are about another answer than the one delivered to others:
+        // ignores them.
         let asked = if self.is_for_one() { &[][..] } else { &[header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE] };
         let fields = request.head.fields_named(asked);
         let none_match: Vec<&[u8]> =

@@ -113,7 +113,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Grants an intercepted CONNECT. Returns false if the client does not receive it.
+    /// Grants an intercepted CONNECT. Returns false if the client does not receive the grant.
     pub async fn intercepted<C: Client>(&mut self, client: &mut C, timer: &mut Timer) -> bool {
         self.trip.status = 200;
         client.grant();

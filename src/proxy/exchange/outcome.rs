@@ -38,7 +38,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Name, proxy error type of RFC 9209, and reason.
+    /// The outcome's name, its proxy error type (RFC 9209), and its reason.
     pub(super) fn words(&self, trip: &Trip) -> (&'static str, Option<&'static str>, Option<&str>) {
         match self {
             Outcome::Forwarded => ("forwarded", None, None),
@@ -88,7 +88,7 @@ pub(super) struct EndedExchange<'a> {
     pub(super) trip: &'a Trip,
 }
 
-/// The rest of the reply to the client.
+/// What is still to be sent to the client.
 pub enum ClientReply {
     /// The client has its answer.
     AlreadySent,

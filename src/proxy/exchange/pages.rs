@@ -56,7 +56,7 @@ impl Pages {
     }
 }
 
-/// Whether the request is for a part of a page by its Accept. If it accepts anything, as crawlers do, the file name decides.
+/// Whether Accept shows that the request is for a part of a page. If it accepts anything, as in crawlers' requests, the file name decides.
 pub fn is_part(accept: Option<&[u8]>, target: &[u8]) -> bool {
     let accept = accept.unwrap_or(b"*/*");
     let first = accept.split(|byte| matches!(byte, b',' | b';')).next().unwrap_or_default().trim_ascii();

@@ -30,7 +30,7 @@ pub struct Request<'a> {
     pub authenticates_connection: bool,
     /// The request asks for a WebSocket (RFC 6455 §4.1).
     pub is_upgrade: bool,
-    /// The client keeps the connection.
+    /// The client wants to keep the connection.
     pub persists: bool,
     pub is_looped: bool,
     pub user_agent: Option<&'a [u8]>,
@@ -180,7 +180,7 @@ impl<'a> Request<'a> {
     #[inline]
     fn note(&mut self, kind: FieldKind, value: &'a [u8], via: &Via) -> Result<(), Refusal> {
         match kind {
-            // Refused, as the origin may use another one of the two fields than the proxy.
+            // Refused, because the proxy would use one of the two fields, and the origin perhaps the other.
             FieldKind::UserAgent if self.user_agent.replace(value).is_some() => {
                 return Err(Refusal::bad_request("more than one User-Agent field"));
             }

@@ -79,7 +79,7 @@ pub(super) struct Trip {
     pub(super) moved: Moved,
     /// Whether the answer is a stream of events, for which no minimum rate applies.
     pub(super) is_endless: bool,
-    /// Whether the client was sent all content that the answer announced, so that it may leave before the answer's end.
+    /// Whether the client was sent all content that the answer announced. The client may leave then, even before the end of the body.
     pub(super) is_delivered: bool,
     /// The visit to store once the page has been delivered.
     pub(super) visit: Option<Box<(u64, Visit)>>,

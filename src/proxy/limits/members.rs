@@ -69,7 +69,8 @@ impl Members {
         }
     }
 
-    /// Cuts one connection for a new one of `client`: the newest of another client that has more than `half` of the places.
+    /// Makes room for a new connection of `client`: if another client has more than `half` of the places, cuts that client's newest
+    /// connection.
     pub fn cut(&mut self, client: IpAddr, half: usize) {
         let Some(largest) = self.largest.filter(|largest| *largest != client) else { return };
         let newest = self.of(largest).rev().nth(half).and_then(|_| self.of(largest).next_back()).cloned();

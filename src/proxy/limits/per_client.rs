@@ -13,7 +13,7 @@ pub struct Clients<K: Hash + Eq>(Arc<Mutex<HashMap<K, Uses>>>);
 
 struct Uses {
     count: usize,
-    /// When the last search for a connection that makes room failed.
+    /// Time of the last failed search for a connection that makes room.
     was_full: Option<Instant>,
 }
 

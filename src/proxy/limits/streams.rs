@@ -64,19 +64,19 @@ mod tests {
             (Streams::new(4), AtomicBool::default(), AtomicBool::default(), AtomicBool::default());
         let mut held = Vec::new();
         for _ in 0..3 {
-            held.push(streams.place(&one, ONE).await.expect("the connection's first and two others"));
+            held.push(streams.place(&one, ONE).await.expect("the first request and two with a place"));
         }
-        held.push(streams.place(&more, ONE).await.expect("another connection's first"));
+        held.push(streams.place(&more, ONE).await.expect("another connection's first request needs no place"));
         for connection in [&one, &more] {
             assert!(
                 matches!(streams.place(connection, ONE).await, Err(Refusal::OwnLimit { .. })),
                 "half of the places are left"
             );
         }
-        let first = streams.place(&other, OTHER).await.expect("the connection's first");
+        let first = streams.place(&other, OTHER).await.expect("the connection's first request needs no place");
         let second = streams.place(&other, OTHER).await.expect("another client gets a free place");
         drop((first, second));
-        let again = streams.place(&other, OTHER).await.expect("the connection's first again");
+        let again = streams.place(&other, OTHER).await.expect("a first request after an idle time");
         held.truncate(2);
         let third = streams.place(&one, ONE).await.expect("a place was released");
         drop((again, third, held));

@@ -144,7 +144,8 @@ impl Open {
 }
 
 impl Member {
-    /// When the connection ends to make room, unless its client sends something. `None`: it was not asked to, or does not wait.
+    /// When the connection ends to make room, unless its client sends something. `None`: the connection was not asked to make room, or does
+    /// not wait for its client.
     fn goes_at(&self, open: &Open) -> Option<Instant> {
         let since = self.is_last.load(Relaxed).then(|| self.waits_since.load(Relaxed))?.checked_sub(1)?;
         let spared = if self.is_urgent.load(Relaxed) { Duration::ZERO } else { SPARED };
@@ -208,7 +209,7 @@ impl ConnectionPermit {
         self.member.is_last.store(outer.member.is_last.load(Relaxed), Relaxed);
     }
 
-    /// Sets the user of a tunnel, which makes room for that user's other connections.
+    /// Sets the user of a tunnel. An idle tunnel makes room for other connections of its user.
     pub fn set_user(&self, user: Option<&str>) {
         user.into_iter().for_each(|user| _ = self.member.user.set(user.to_owned()));
     }
@@ -384,7 +385,7 @@ mod tests {
         for client in [ONE, OTHER] {
             let waits = async { timeout(SPARED * 100, room.permit(client, || 10)).await };
             let waited =
-                tokio::select! { waited = waits => waited, _ = &mut held => panic!("a remaining one was cut") };
+                tokio::select! { waited = waits => waited, _ = &mut held => panic!("a remaining connection was cut") };
             assert!(waited.is_err(), "each client has half of the places");
         }
     }

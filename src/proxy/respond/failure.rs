@@ -32,7 +32,7 @@ impl Failure {
             DialFault::Alert | DialFault::Alpn => (Status::BAD_GATEWAY, "tls_alert_received"),
             DialFault::Tls => (Status::BAD_GATEWAY, "tls_protocol_error"),
             DialFault::Malformed => (Status::BAD_GATEWAY, "http_protocol_error"),
-            // The operator must correct it: the client has no credentials for the upstream proxy.
+            // The operator must correct this: the client has no credentials for the upstream proxy.
             DialFault::Credentials => (Status::BAD_GATEWAY, "proxy_configuration_error"),
             DialFault::Loop => (Status::LOOP_DETECTED, "proxy_loop_detected"),
             DialFault::OwnLimit | DialFault::Busy => (Status::SERVICE_UNAVAILABLE, "connection_limit_reached"),

@@ -46,7 +46,7 @@ struct Problem<'a> {
     /// A proxy error type of RFC 9209.
     error: &'a str,
     detail: &'a str,
-    /// What the client can do.
+    /// Advice to the client, in one sentence.
     hint: Option<&'a str>,
     /// Seconds until a retry makes sense.
     wait: Option<u64>,

@@ -91,7 +91,7 @@ impl fmt::Display for Html<'_> {
     }
 }
 
-/// Writes the inside of a JSON string (RFC 8259 §7).
+/// Writes the content of a JSON string, without the quotes (RFC 8259 §7).
 fn put_json(out: &mut Vec<u8>, text: &str) {
     if holds_none(text, |word| {
         below(word, b' ') | equal(word, b'"') | equal(word, b'\\') | equal(word, 0x7f) | below(!word, 0x80)

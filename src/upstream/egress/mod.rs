@@ -172,7 +172,7 @@ impl fmt::Display for Denied {
 
 impl std::error::Error for Denied {}
 
-/// Whether a connection to the socket ends at this listener.
+/// Whether a connection to `socket` reaches this listener.
 pub(super) fn is_reached_by(listener: &SocketAddr, socket: SocketAddr) -> bool {
     let (own, dialled) = (listener.ip().to_canonical(), socket.ip().to_canonical());
     // Dialling the unspecified address reaches this machine.

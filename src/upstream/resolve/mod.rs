@@ -119,7 +119,7 @@ impl Resolver {
         self.0.answers.insert(name.into(), LookupAnswer::now(Err(why)));
     }
 
-    /// Waits until the look-up in flight, or a new one, has ended or is slow.
+    /// Joins or starts a look-up of the name, and waits for its end: until the look-up is slow (`RESPONSE_TIME`), and at most for `limit`.
     async fn wait_a_moment(&self, name: &Arc<str>, host: &Host, client: Option<ClientId>, limit: Duration) {
         let mut result = self.join_or_start(name, host, client);
         let passed = match *result.borrow() {
@@ -149,7 +149,7 @@ impl Resolver {
                 self.0.answers.insert(name.clone(), LookupAnswer::now(answer.clone()));
                 answer
             }
-            // The look-up has not begun, or only just: this says nothing about the name.
+            // The look-up is still queued, or has only just begun, so the timeout says nothing about the name.
             LookupState::Queued | LookupState::Begun(_) => {
                 let why = "this proxy looks up too many other names for the same client".into();
                 Err(ResolveError::OwnLimit { name: name.clone(), why })

@@ -77,7 +77,7 @@ impl LookupShares {
             client.hand_out();
             let of = client.client;
             drop(client);
-            // The client's last look-up may have left meanwhile.
+            // The client's last look-up may have ended meanwhile.
             remove_last(&mut self.clients.lock(), &of, |client| Arc::strong_count(client) == 1);
         }
     }

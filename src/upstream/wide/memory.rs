@@ -33,7 +33,7 @@ impl TlsMemory {
         matches!(self.0.lock().as_deref(), Some(TlsSpoken::Wide { since }) if since.elapsed() < KEEP_WIDE)
     }
 
-    /// Why OpenSSL failed at that address, if recently.
+    /// The error with which OpenSSL recently failed at this address, if it did.
     pub fn refusal(&self, address: SocketAddr) -> Option<DialError> {
         let spoken = self.0.lock();
         let Some(TlsSpoken::Neither(refusals)) = spoken.as_deref() else { return None };

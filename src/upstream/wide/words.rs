@@ -83,7 +83,7 @@ fn of_reason(reason: &str, legacy: bool) -> String {
             "the server chose a cipher suite that was not offered, such as RC4 or 3DES, which no setting allows".into()
         }
         "wrong curve" | "bad ecpoint" | "unsupported elliptic curve" | "bad key share" => {
-            "the server chose a group that was not offered, which no setting allows".into()
+            "the server chose a key exchange group that was not offered, and that no setting allows".into()
         }
         "bad signature" => tls_words::BAD_SIGNATURE.into(),
         "wrong version number" | "packet length too long" | "http request" => tls_words::NO_TLS.into(),

@@ -82,7 +82,7 @@ impl ServerLink {
         self.is_such(|live| live.is_tried).await;
     }
 
-    /// Returns when the server can be asked.
+    /// Waits until there is a connection to the server.
     pub async fn is_there(&self) {
         self.is_such(|live| live.connection.is_some()).await;
     }

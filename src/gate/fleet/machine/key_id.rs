@@ -52,7 +52,7 @@ pub(super) fn number(bytes: &[u8]) -> u64 {
 
 /// Mask of the bits that do not depend on the host.
 const REST: u64 = 0xffff;
-/// Mask of the bits for the kind of a key: 0, a host's pace, or one of the following.
+/// Mask of the bits for the kind of a key: 0 for a host's pace, or else one of the next three constants.
 const KIND: u64 = 3;
 /// The pace of a group, or of subresources.
 const GROUP: u64 = 1;

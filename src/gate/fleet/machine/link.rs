@@ -15,7 +15,7 @@ pub(in crate::gate) struct MachineLink {
     directory: Option<PathBuf>,
     /// Upper limit of a debt, that is, of the time for which nothing may start.
     most: Duration,
-    /// The words in use, in the file or in this process's own memory.
+    /// The shared state in use, in the file or in this process's own memory.
     last: ArcSwap<Machine>,
     /// The words in use before, which may hold debts of hosts.
     before: ArcSwapOption<Machine>,

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// A key's words.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeySlot<'a> {
-    /// The key's id. Another key replaces it when it needs the words.
+    /// The key's id. Replaced when the slot passes to another key.
     tag: &'a AtomicU64,
     /// The id of the key for which the slot was found.
     of: u64,
@@ -81,7 +81,7 @@ impl<'a> KeySlot<'a> {
                 Err(word) => self.bury(word, micros_up(Instant::now()).max(now + 1)),
             }
         }
-        // Another process may have had the turn in between, or the words may belong to another key.
+        // Checks again: before this process got the turn, another one may have had it, or the slot may have passed to another key.
         let (is_gone, early) = (self.is_gone(), early());
         if is_gone || early.is_some() {
             self.release(me);
@@ -152,7 +152,7 @@ impl<'a> KeySlot<'a> {
         self.raise(OWED, until);
     }
 
-    /// The time at which all data has expired, so that another key may take the words. `lives`: tells whether a process is alive.
+    /// The time at which all data has expired, so that the slot may pass to another key. `lives`: tells whether a process is alive.
     pub fn over(&self, now: u64, lives: impl Fn(u32) -> bool) -> u64 {
         match self.get(TURN) {
             _ if self.id() <= CLEARED => return 0,
@@ -258,7 +258,7 @@ fn unpacked(word: u64) -> Observed {
     Observed { backoff: Duration::from_micros(word >> 32), latency, refusals: (word & REFUSALS) as u32 }
 }
 
-/// Slots of a bucket.
+/// Number of slots in a bucket.
 pub(super) const ROWS: usize = 14;
 /// Words of a bucket: the tags, with room to the next cache line, and the words of each slot, a cache line.
 pub(super) const BUCKET: usize = 128;

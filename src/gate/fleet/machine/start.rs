@@ -3,7 +3,7 @@
 use crate::policy::pace::{LastStarts, Observed};
 use std::time::{Duration, Instant};
 
-/// A start of one of the machine's processes, and the gap that it has to keep.
+/// The start of a request by a process of this machine, and its gap to the start before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct MachineStart {
     pub gap: Duration,

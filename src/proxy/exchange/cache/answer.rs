@@ -161,7 +161,7 @@ fn fields_of(part: Option<&BodyPart>, mut fields: HeaderMap, length: u64) -> Hea
             fields.insert(header::CONTENT_LENGTH, (bytes.end - bytes.start).into());
             format!("bytes {}-{}/{length}", bytes.start, bytes.end - 1)
         }
-        // `no-store`, because another cache might store the 416 as the answer for the whole.
+        // `no-store`, because another cache might store the 416 as the answer to requests for the whole content.
         Some(BodyPart::Unsatisfiable) => {
             fields = HeaderMap::from_iter([
                 (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),

@@ -13,7 +13,8 @@ pub(in crate::proxy::exchange) enum CacheLookup {
     Hit(Box<StoredAnswer>),
     /// Nothing usable is stored, and the client accepts only a stored answer (`only-if-cached`).
     Absent,
-    /// No answer yet: decide the request again. After a wait for a fetch, the next step is another lookup; otherwise the origin.
+    /// No answer yet: decide the request again. If this lookup has waited for another request's fetch, the next step is another lookup;
+    /// otherwise, the request goes to the origin.
     Again,
 }
 
@@ -26,7 +27,7 @@ impl Exchange<'_> {
         let max_wait = self.settings.pace.max_wait.min(request.prefer_wait.unwrap_or(Duration::MAX));
         let Some(cached) = &mut self.cached else { return CacheLookup::Absent };
         let is_whole = request.method == "GET" && cached.wanted.range.is_none();
-        // A fetch helps waiting requests only when it ends. A request for a part may be answered by the site long before.
+        // A fetch helps waiting requests only once it has ended. The site may answer a request for a part long before that.
         let longest = if is_whole { max_wait.clamp(LEAST, PATIENCE) } else { LEAST };
         let control = cached.wanted.control;
         loop {

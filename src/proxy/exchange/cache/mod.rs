@@ -29,12 +29,12 @@ pub(super) struct CacheUse {
     stale: Option<Box<StoredAnswer>>,
     /// The stored answer, once the origin has confirmed it.
     confirmed: Option<Box<StoredAnswer>>,
-    /// Why the lookup forwards the request to the origin, as in Cache-Status.
+    /// Why the request goes to the origin, as in Cache-Status.
     why: &'static str,
     has_waited: bool,
     /// The URL's newest stored answer at the time of the lookup.
     seen: Option<EntryId>,
-    /// Set if the lookup forwards the request to the origin. Other requests may wait for its answer.
+    /// Set if the request goes to the origin. Other requests may wait for its answer.
     claim: Option<PageClaim>,
     /// The answer is being stored.
     pub(super) storing: Option<StoringAnswer>,
@@ -83,7 +83,7 @@ impl CacheUse {
         (Some(Box::new(cached)), only_stored)
     }
 
-    /// Whether the lookup forwards the request to the origin.
+    /// Whether the lookup found nothing usable, so that the request goes to the origin.
     pub(super) fn is_tried(&self) -> bool {
         self.claim.is_some()
     }

@@ -29,7 +29,7 @@ pub enum KeptHead {
 }
 
 impl KeptHead {
-    /// Parses the stored head. `method`: of the request.
+    /// Parses the stored head. `method`: the request's method.
     pub fn with<R>(&mut self, method: &str, read: impl FnOnce(&AnswerHead<'_>) -> R) -> R {
         match self {
             Self::Http1(raw) => {
@@ -184,7 +184,7 @@ impl<'a> AnswerHead<'a> {
         self.find(|_, name, value| is_named(name) && is(value)).is_some()
     }
 
-    /// Writes the head in HTTP/1.1. `framing`: of the outgoing body. `connection`: the Connection field.
+    /// Writes the head in HTTP/1.1. `framing`: the framing of the outgoing body. `connection`: the Connection field.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>, framing: Framing, connection: Option<&str>, added: &Added<'_>) {
         match self.fields {

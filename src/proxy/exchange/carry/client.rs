@@ -15,7 +15,7 @@ pub trait Client {
 
     fn side(&mut self) -> &mut Self::Side;
 
-    /// Notes that the request's body is read from now on.
+    /// Notes that the request's body is about to be read.
     fn begin_body(&mut self) {}
 
     /// Whether the whole request has been read.
@@ -47,7 +47,7 @@ pub trait Client {
     /// Ends an incomplete answer so that the client sees that it is incomplete.
     fn cut(&mut self);
 
-    /// Whether the client has closed its sending half. Such a client may have gone, which shows only when something is sent.
+    /// Whether the client has closed its sending half. Such a client may have gone, which the proxy notices only when it sends something.
     fn is_half_closed(&self) -> bool;
 
     /// Ready when the client has gone.

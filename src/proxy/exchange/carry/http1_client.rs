@@ -72,7 +72,8 @@ impl<'a> Http1Client<'a> {
         }
     }
 
-    /// A client that has sent a TLS handshake or a SOCKS request: its input is kept, and no interim answers may probe it.
+    /// A client that has sent a TLS handshake or a SOCKS request. Its input is kept, and no interim answers are sent to see whether it has
+    /// gone.
     pub fn not_http(wire: &'a mut Wire, input: &'a mut Buffer) -> Self {
         Http1Client { is_socks: true, ..Self::new(Http1::new(wire, input), Framing::None) }
     }
@@ -237,7 +238,7 @@ impl<'a> Client for Http1Client<'a> {
         // Buffers input that arrives early, while there is room.
         while matches!(self.presence, Presence::Connected | Presence::InputFull { .. }) && self.side.input.has_room() {
             match self.side.poll_fill(cx) {
-                // SOCKS has no interim answer to probe with.
+                // SOCKS has no interim answer with which to probe the client.
                 Poll::Ready(Ok(0)) if self.is_socks => return Poll::Ready(()),
                 Poll::Ready(Ok(0)) if !self.on_half_close() => return Poll::Ready(()),
                 Poll::Ready(Ok(_)) => {}
@@ -283,7 +284,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
     use tokio::time::timeout;
 
-    /// A check that is always due would block the thread.
+    /// If the check stayed due, its task would be woken again and again, and would block the thread.
     #[tokio::test]
     async fn checks_for_a_half_close_run_only_while_the_input_is_full() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

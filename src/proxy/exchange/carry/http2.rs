@@ -33,7 +33,7 @@ impl Http2 {
         }
     }
 
-    /// Resolves when all output has been written, or never will be.
+    /// Resolves when all output has been written, or was discarded because the stream ended.
     pub async fn sent(&mut self) {
         let Some(sending) = &mut self.sending else { return };
         let (mark, gone) = oneshot::channel();
@@ -42,12 +42,12 @@ impl Http2 {
         }
     }
 
-    /// Both directions have ended.
+    /// Whether both directions have ended.
     pub fn is_over(&self) -> bool {
         self.ended && self.is_received()
     }
 
-    /// No piece follows the current one.
+    /// Whether no piece follows the current one.
     pub fn is_received(&self) -> bool {
         self.queue.is_empty() && self.receiving.as_ref().is_none_or(RecvStream::is_end_stream)
     }
@@ -123,7 +123,7 @@ impl BodySource for Http2 {
                 Some(Err(error)) => return Poll::Ready(Err(error.into())),
                 None => {
                     let trailers = ready!(receiving.poll_trailers(cx))?;
-                    // On a retry, an earlier attempt may have read the trailers already: they are kept.
+                    // On a retry, keeps the trailers that an earlier attempt has read.
                     self.trailers = trailers.or(self.trailers.take());
                     return Poll::Ready(Ok(false));
                 }
@@ -160,7 +160,7 @@ impl Side for Http2 {
         let n = ready!(self.poll_room(cx, from.bytes().len()))?;
         let Some(sending) = &mut self.sending else { return Poll::Ready(Err(SideError::Ended)) };
         let piece = from.take(n);
-        // The end goes with the last piece: an empty frame of its own costs as much as one with content.
+        // The last piece carries the end of the stream: a separate empty frame would cost as much as one with content.
         self.ended = from.has_ended();
         let sent = sending.send_data(piece, self.ended);
         Poll::Ready(sent.map_err(SideError::from))

@@ -1,4 +1,4 @@
-//! An HTTP/2 stream as a byte stream: the inside of a CONNECT (RFC 9113 §8.5).
+//! An HTTP/2 stream as a byte stream: the content of a CONNECT (RFC 9113 §8.5).
 
 use super::http2::Http2;
 use super::side::{BodySource, Side, SideError};

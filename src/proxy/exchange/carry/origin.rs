@@ -49,7 +49,7 @@ pub struct Http1Origin<'a, T> {
     /// Whether the connection closes after this answer.
     closes: bool,
     has_answered: bool,
-    /// Whether this task has already polled the connection, found nothing, and is woken when something arrives.
+    /// Whether this task has polled the connection without finding input, so that it is woken when input arrives.
     is_watched: bool,
 }
 
@@ -131,7 +131,7 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Origin for Http1Origin<'a, T> {
 pub struct Http2Origin {
     pub side: Http2,
     response: ResponseFuture,
-    /// Tells when the head has been written, for a paced request.
+    /// Reports when the head of a paced request has been written.
     sent_head: Option<SentHead>,
     /// Whether interim heads may still arrive.
     interim: bool,

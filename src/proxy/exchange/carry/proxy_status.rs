@@ -3,7 +3,7 @@
 use crate::policy::list::members;
 use std::borrow::Cow;
 
-/// The members from other proxies.
+/// The members of a field's value that other proxies have added.
 pub(super) fn others(value: &[u8]) -> Cow<'_, str> {
     let value = String::from_utf8_lossy(value);
     if !members(&value).any(is_ours) {

@@ -4,7 +4,7 @@ use super::side::{BodySource, SideError};
 use bytes::Bytes;
 use std::task::{Context, Poll};
 
-/// The kept beginning. As a [`BodySource`], it yields the kept bytes that the current attempt has not sent yet.
+/// The kept beginning of a body. As a [`BodySource`], it yields the kept bytes that the current attempt has not sent yet.
 #[derive(Default)]
 pub struct Replay {
     kept: Vec<u8>,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
-    /// When to check for a stall. `None`: the client is not waited for, or has no slot.
+    /// When to check whether the client has stalled. `None`: the proxy does not wait for the client, or the request has no slot.
     pub(super) fn window_ends(&self) -> Option<Instant> {
         let has_turn = self.head_written && self.exchange.permit.as_deref().is_some_and(Permit::has_turn);
         (has_turn && (self.answered || !self.is_origins_turn())).then(|| self.window.0 + self.stall)
@@ -22,7 +22,8 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         is_waited_for && u128::from(moved) * 1000 < STALL_RATE * self.stall.as_millis()
     }
 
-    /// Deadline for progress of the answer. That a half-closed client has gone shows only when something is sent to it.
+    /// Deadline for progress of the answer. Earlier for a half-closed client: the proxy notices that such a client has gone only when it
+    /// sends something.
     pub(super) fn down_ends(&self) -> Instant {
         if let Some(held) = self.exchange.held.as_ref().filter(|held| held.released.is_none()) {
             return held.until;
@@ -75,5 +76,5 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
 
 /// Time without progress of the answer after which a half-closed client counts as gone.
 const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(5);
-/// Number of bytes a second below which a client has stalled.
+/// Bytes per second below which a client counts as stalled.
 const STALL_RATE: u128 = 1024;

@@ -84,14 +84,14 @@ struct Carry<'c, 'e, C, O> {
     send_stopped: Option<Option<SideError>>,
     answered: bool,
     head_written: bool,
-    /// The body waits for the origin's 100, or until the client sends it anyway (RFC 9110 §10.1.1).
+    /// Whether the body waits for the origin's 100, or until the client sends the body anyway (RFC 9110 §10.1.1).
     awaits_continue: bool,
     /// Start of the stall window, and the bytes moved before it.
     window: (Instant, u64),
     /// Interim answers so far.
     interim: u32,
     min_rate: MinRate,
-    /// Length of the stall window: a client that moves next to nothing of its request or answer within it has stalled.
+    /// Length of the stall window: a client that moves next to nothing of its request or answer in this time has stalled.
     stall: Duration,
 }
 

@@ -87,7 +87,7 @@ impl Machine {
         self.reserved(self.a(), reserved, at).expect("the reservation is plausible").duration_since(at)
     }
 
-    /// Takes the turn for a reserved start whose head leaves at `later`, and keeps the turn.
+    /// Takes the turn for a reserved start whose request is sent only at `later`, and keeps the turn.
     #[track_caller]
     fn leaves_late(&self, reserved: MachineStart, at: Instant, later: Instant) {
         assert_eq!(self.take(self.a(), reserved, at), MachineTurn::Taken);
