@@ -50,7 +50,7 @@ const HOSTS: [&str; 29] = [
     "services.addons.mozilla.org",
     "versioncheck.addons.mozilla.org",
 ];
-/// Names below which all hosts are background hosts.
+/// Domains whose subdomains are all background hosts.
 const BELOW: [&str; 4] = ["gvt1.com", "services.mozilla.com", "cdn.mozilla.net", "services.mozilla.org"];
 
 #[cfg(test)]

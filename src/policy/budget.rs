@@ -97,8 +97,8 @@ impl Period {
 }
 
 impl Spent {
-    /// The amount that counts now: zero at the beginning of a period. If the clock was set back, the amount of a later period still counts,
-    /// but at most until the end of the next period, as the clock may have been years ahead.
+    /// The amount that counts now: zero if `self` is of an earlier period. If the clock was set back, the amount of a later period still
+    /// counts, but at most until the end of the next period, as the clock may have been years ahead.
     #[must_use]
     pub fn at(self, per: Period, now: SystemTime) -> Self {
         let (ends, _) = per.end(now);

@@ -170,8 +170,8 @@ impl Entry {
         outline
     }
 
-    /// Corrects a stored entry, which a wrong clock may have dated: ages become non-negative, and a retry further away than any failure
-    /// could set becomes due.
+    /// Corrects a stored entry that a wrong clock may have dated: a date in the future becomes `now`, and a retry further away than any
+    /// failure could set is due at once.
     #[must_use]
     pub fn sanitized(mut self, now: SystemTime) -> Self {
         if let Some(answer) = &mut self.answer {
@@ -226,7 +226,7 @@ impl Entry {
         }
     }
 
-    /// Whether an HTML page stands in the place of robots.txt.
+    /// Whether the site answers with an HTML page instead of a robots.txt.
     pub fn is_html(&self) -> bool {
         self.robots_txt().is_some_and(RobotsTxt::is_html)
     }

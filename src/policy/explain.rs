@@ -33,8 +33,9 @@ pub struct Explanation {
     /// The configuration key that refuses the URL, if one does.
     pub setting: Option<String>,
     pub robots: SiteFileState,
-    /// The state of tdmrep.json. `None`: the file does not matter to the verdict. Likewise for the licence file.
+    /// The state of tdmrep.json. `None`: the file does not matter to the verdict.
     pub tdmrep: Option<SiteFileState>,
+    /// The state of the licence file. `None`: the file does not matter to the verdict.
     pub license: Option<SiteFileState>,
     pub crawl_delay: Option<Duration>,
     /// The host's limits beyond its crawl delay.
@@ -56,7 +57,7 @@ pub struct SiteFileState {
     /// The access that the file gives: `rules`, `allow-all` or `disallow-all` for robots.txt; `entries`, `none` or `unknown` for the other
     /// files.
     pub access: &'static str,
-    /// Whether an HTML page stands in the place of robots.txt.
+    /// Whether the site answers with an HTML page instead of a robots.txt.
     pub is_html: bool,
     pub fetched_at: Option<SystemTime>,
     pub expires_at: Option<SystemTime>,

@@ -36,7 +36,7 @@ pub struct PolicyOptions {
     pub product_tokens: Vec<ProductToken>,
     /// Replaces the request's `User-Agent`.
     pub user_agent: Option<String>,
-    /// Declared purposes: a preference against any of them disallows. Empty: preferences disallow nothing.
+    /// Declared purposes: a preference against any of them disallows the URL. Empty: preferences disallow nothing.
     pub purposes: Vec<Purpose>,
     /// The names by which robots.txt disallows a purpose.
     pub policy_tokens: Vec<PolicyToken>,
@@ -44,7 +44,7 @@ pub struct PolicyOptions {
     pub usage: UsageModes,
     /// Limits beyond what sites ask for.
     pub manners: Manners,
-    /// `on_long_unreachable: allow`: after 30 days without an answer and without a copy everything is allowed.
+    /// `on_long_unreachable: allow`: everything is allowed after 30 days without an answer and without a copy.
     pub allow_long_unreachable: bool,
     /// `visit_time: enforce`.
     pub enforce_visit_time: bool,
@@ -106,13 +106,13 @@ impl HostRules {
         self.purposes.as_deref().unwrap_or(&self.options.purposes)
     }
 
-    /// The declared purpose that tdmrep.json concerns. `None`: the file is not needed.
+    /// The declared purpose to which tdmrep.json applies. `None`: the file is not needed.
     pub fn mining_purpose(&self) -> Option<&Purpose> {
         let purposes = Some(self.purposes()).filter(|_| self.usage.tdmrep != RobotsOverride::Ignore)?;
         purposes.iter().find(|purpose| purpose.is_mining())
     }
 
-    /// The declared purposes that a licence file concerns. Empty: the file is not needed.
+    /// The declared purposes to which a licence file applies. Empty: the file is not needed.
     pub fn licensed_purposes(&self) -> &[Purpose] {
         if self.usage.license == RobotsOverride::Ignore { &[] } else { self.purposes() }
     }

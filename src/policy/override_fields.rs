@@ -30,7 +30,8 @@ fn reads_as(name: &[u8], known: &[u8]) -> bool {
 /// Fields that are removed from every request.
 pub const NAMES_ANOTHER_URL: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-original-uri"];
 
-/// Fields that only the proxy may write, if misspelt: correctly spelt ones are handled before this check.
+/// Fields that the proxy evaluates or writes itself. This check sees only their disguised spellings, as the correct ones are handled
+/// before.
 const JUDGED: [&str; 3] = ["user-agent", "content-length", "transfer-encoding"];
 
 #[cfg(test)]

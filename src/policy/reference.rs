@@ -10,5 +10,5 @@ pub fn resolved(base: &Url, reference: &str) -> Option<Url> {
     if has_long_name { None } else { base.join(reference).ok() }
 }
 
-/// Most bytes of a host name as written, with credentials and port; an encoded name has at most 253 bytes.
+/// Maximum length of a host name as written, with credentials and port, in bytes. An encoded name has at most 253 bytes.
 const LONGEST_NAME: usize = 3072;

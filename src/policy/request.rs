@@ -40,7 +40,7 @@ pub struct Request<'a> {
     /// Whether this client may not use some hosts, or parts of hosts, that others may use. Such a client is not served a robots.txt that
     /// came from another host: it receives the redirect, which it may follow if allowed.
     pub is_confined: bool,
-    /// How to answer because of an earlier answer for the page: it was delivered recently (`min_revisit`), or it reserved the page.
+    /// How to answer, given an earlier answer for the page that was delivered recently (`min_revisit`) or reserved the page.
     pub again: Again<'a>,
     /// The highest price that the request offers to pay.
     pub promised: Option<Money>,

@@ -171,7 +171,7 @@ const LAST_MODIFIED: &[u8] = b"last-modified";
 const AGE: &[u8] = b"age";
 /// The fields of a 200 that a 304 repeats (RFC 9110 §15.4.5), and the fields that are needed to create a 304.
 const KEPT: [&[u8]; 8] = [b"date", b"vary", CACHE_CONTROL, b"expires", ETAG, b"content-location", LAST_MODIFIED, AGE];
-/// Most bytes of fields for one page.
+/// Maximum size of the fields kept for one page, in bytes.
 const MOST_FIELDS: usize = 4096;
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub fn from_status(status: u16) -> AccessKind {
         // A 304 to a request without conditions brings no file.
         304 => AccessKind::DisallowAll,
         300..=399 => AccessKind::Redirect,
-        // 429 is about the client's rate, not about the file: like 5xx.
+        // 429 is about the client's rate, not about the file, so it is treated like 5xx.
         429 => AccessKind::DisallowAll,
         400..=499 => AccessKind::AllowAll,
         // 5xx: assume complete disallow (§2.3.1.4). Unknown statuses are treated the same.

@@ -35,7 +35,7 @@ impl ParseOptions {
     /// 500 KiB: the size that every crawler must be able to read (RFC 9309 §2.5).
     pub const MIN_SIZE: usize = 512_000;
 
-    /// Most bytes of a decoded text: UTF-8 can be half as long again as the UTF-16 that [`max_size`](Self::max_size) counts.
+    /// Maximum size of a decoded text, in bytes: UTF-8 can be 1.5 times as long as the UTF-16 that [`max_size`](Self::max_size) counts.
     #[cfg(feature = "proxy")]
     pub(crate) fn max_text(&self) -> usize {
         self.max_size.saturating_add(self.max_size / 2 + 1)
@@ -99,7 +99,7 @@ pub enum UserAgentMatch {
     Exact,
     /// A word of the value is a prefix of the crawler's token (crawler-commons before its issue 362).
     Prefix,
-    /// The value contains the crawler's token or the token contains the value; `*` in the value is any run of bytes (1996 draft, Ruby).
+    /// The value contains the crawler's token or the token contains the value; `*` in the value stands for any bytes (1996 draft, Ruby).
     Substring,
 }
 

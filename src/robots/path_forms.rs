@@ -109,7 +109,7 @@ fn sent_paths<'a>(target: &'a [u8], budget: &mut StepBudget) -> Result<SentPaths
 
 /// The forms that servers make of a path with its query, without duplicates and without forms that compare like the path as sent.
 type Forms = SmallVec<[Vec<u8>; MOST_FORMS]>;
-/// Most forms of a path that are judged, including the path as sent and the path without dot segments.
+/// Maximum number of forms of a path that are judged, including the path as sent and the path without dot segments.
 const MOST_FORMS: usize = 7;
 /// The change that one kind of server makes to a path before it decodes escapes. Takes the path as sent and the normalised path; returns a
 /// normalised path.
@@ -118,12 +118,12 @@ type Prepare = fn(&[u8], &[u8]) -> Vec<u8>;
 /// Steps for each byte: to normalise it, and to remove dot segments.
 const NORMALISED: usize = 3;
 const RESOLVED: usize = 4;
-/// Steps to make forms: for each byte of the path and each form, and for each byte of the query once for all forms.
+/// Steps to make forms: for each byte of the path, once for each form; and for each byte of the query, once for all forms.
 const FORMED: (usize, usize) = (5, 4);
 /// Steps for each byte of a path to make the variant of a form that keeps escaped slashes.
 const SLASHES_KEPT: usize = 2;
 
-/// Makes the forms of a target. Fails if the budget is spent, or if there are more than [`MOST_FORMS`].
+/// Makes the forms of a target. Fails if the budget is spent, or if there are more than [`MOST_FORMS`] forms.
 fn served_forms(target: &[u8], sent: &SentPaths<'_>, budget: &mut StepBudget) -> Result<Forms, StepsSpent> {
     budget.spend_on_bytes(target.len())?;
     if is_ordinary(target) {

@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 pub struct ProductToken(Arc<str>);
 
 impl ProductToken {
-    /// Most tokens taken from one User-Agent header.
+    /// Maximum number of tokens taken from one User-Agent header.
     pub const MAX_FROM_HEADER: usize = 8;
 
     /// Names that vendors document as opt-outs only: their crawlers fetch under other names.

@@ -33,7 +33,8 @@ impl RobotsTxt {
         Self(Arc::new(parse::parse(source, options, usize::MAX)))
     }
 
-    /// Whether the encoding is unknown, as of text to which UTF-16 was appended. Rules that could not be read may forbid anything.
+    /// Whether the encoding is unknown, for example because UTF-16 was appended to a text in UTF-8. Rules that could not be read may forbid
+    /// anything.
     pub fn is_unreadable(&self) -> bool {
         self.0.is_unreadable
     }

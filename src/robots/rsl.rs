@@ -226,7 +226,7 @@ fn place_of(url: &str) -> Option<(Option<String>, &str)> {
 
 /// The uses that a licence distinguishes; the last one stands for all others.
 const USES: [&str; 5] = ["search", "ai-train", "ai-input", "ai-index", "all"];
-/// Most sites of one file.
+/// Maximum number of sites in one file.
 const MOST_SITES: usize = 64;
 
 #[cfg(test)]

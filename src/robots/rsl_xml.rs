@@ -215,7 +215,7 @@ fn raw_attribute<'a>(element: &'a BytesStart<'_>, name: &str) -> Option<Cow<'a, 
 }
 
 const NAMESPACE: &str = "https://rslstandard.org/rsl";
-/// Most `content` elements of a file: a file with the terms of a whole site has some dozens.
+/// Maximum number of `content` elements in a file. A file with the terms of a whole site has some dozens.
 const MOST_CONTENTS: usize = 1000;
 /// Longest `url`, in bytes.
 const LONGEST: usize = 2048;

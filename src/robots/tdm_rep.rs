@@ -169,7 +169,7 @@ fn text<'a>(members: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
     (text.len() <= LONGEST && !text.contains(char::is_control)).then_some(text)
 }
 
-/// Most entries that are read; the longest known files have some dozens.
+/// Maximum number of entries that are read. The longest known files have some dozens.
 const MOST_ENTRIES: usize = 1000;
 /// Longest location, and longest policy URL, in bytes.
 const LONGEST: usize = 2048;

@@ -68,12 +68,12 @@ codes! {
     LongLine = Error "long-line", "the line is longer than 16 KiB", "the rest of the line is ignored; split it";
     /// The body is an HTML page.
     Html = Error "html", "this is HTML, not a robots.txt", "serve plain text, or status 404 if there is no robots.txt";
-    /// The body is UTF-16 or UTF-32: NULs stand between the letters of words as these encodings place them.
-    Utf16 = Error "utf-16", "this is UTF-16 or UTF-32", "save it as UTF-8 (RFC 9309 §2.3); most crawlers read its bytes, and find no rule";
-    /// NULs stand between the letters of words, but not as in any encoding.
+    /// The body is UTF-16 or UTF-32: NULs stand between letters, at the places where these encodings have them.
+    Utf16 = Error "utf-16", "this is UTF-16 or UTF-32", "save it as UTF-8 (RFC 9309 §2.3); most crawlers read it as UTF-8 and find no rule";
+    /// NULs stand between letters, but not at the places where an encoding has them.
     UnknownEncoding = Error "unknown-encoding", "this is in more than one encoding, or in none", "save it as UTF-8 (RFC 9309 §2.3); crawlers cannot read its rules";
     /// The body is compressed, but the answer has no `Content-Encoding`.
-    Compressed = Error "compressed", "this is compressed (gzip)", "send `Content-Encoding: gzip` with it, or serve it as it is; crawlers find no rule in it";
+    Compressed = Error "compressed", "this is compressed (gzip)", "send `Content-Encoding: gzip` with it, or serve it uncompressed; crawlers find no rule in it";
     /// A NUL byte within a line.
     Nul = Error "nul", "a NUL byte ends the line", "remove it; the file may be UTF-16, save it as UTF-8";
     /// Text that is not a record at all.
@@ -105,7 +105,7 @@ codes! {
     /// A request rate that is not `requests/time`.
     BadRate = Error "bad-rate", "not a request rate", "write requests per time such as `Request-rate: 1/10s`; the line is ignored";
     /// A visit time that is not `hhmm-hhmm`.
-    BadVisitTime = Error "bad-visit-time", "not a time of day", "write UTC times such as `Visit-time: 0600-0845`; the line is ignored";
+    BadVisitTime = Error "bad-visit-time", "not a range of times", "write UTC times such as `Visit-time: 0600-0845`; the line is ignored";
     /// A usage line without a preference.
     BadUsage = Error "bad-usage", "no preference can be read", "write `Content-Usage: / train-ai=n` (`y` or `n`) or `Content-Signal: ai-train=no` (`yes` or `no`), with commas between several; the preference stays unknown";
     /// A use with a value that its vocabulary does not have.

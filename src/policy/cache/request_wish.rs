@@ -18,7 +18,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Reads the request's fields. `each`: passes each name and value to its argument.
+    /// Reads the request's fields. `each` calls its argument with the name and value of each field.
     pub fn read(each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Self {
         let (mut wanted, mut lines, mut pragma) = (Self::default(), Vec::new(), false);
         each(&mut |name, value| {
@@ -57,8 +57,8 @@ pub fn is_of_one_client(name: &[u8]) -> bool {
     !(ANYBODYS.iter().any(|known| known.as_bytes() == name) || is_of_browsers())
 }
 
-/// Fields that browsers, crawlers and HTTP libraries send whoever the client is: an allowlist, as the fields by which applications identify
-/// a client cannot be listed.
+/// Fields that browsers, crawlers and HTTP libraries send for any client. This is an allowlist, as nobody can list all fields by which
+/// applications identify a client.
 const ANYBODYS: [&str; 28] = [
     "accept",
     "accept-charset",

@@ -31,12 +31,12 @@ impl StoredHead {
     }
 }
 
-/// Statuses that are never stored: a part of a page, and a 304, which confirms another answer.
+/// Statuses that are never stored: 206 is a part of a page, and 304 confirms another answer.
 const NEVER: [u16; 2] = [206, 304];
-/// Errors that concern the page. Any other error may concern a single request, for example one that is too long: stored, it would hide the
-/// page from all clients.
+/// Errors that concern the page. Any other error may concern a single request, for example a request that is too long. If such an error
+/// were stored, it would hide the page from all clients.
 const ERRORS: [u16; 3] = [404, 410, 451];
-/// Most bytes of fields.
+/// Maximum size of the fields, in bytes.
 const MOST_FIELDS: usize = 64 * 1024;
 const MOST_SELECTING: usize = 16;
 

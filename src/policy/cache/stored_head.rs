@@ -23,7 +23,7 @@ pub struct StoredHead {
     pub selected_by: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     /// When the answer was received or last confirmed, in milliseconds since 1970.
     pub received: u64,
-    /// Age of the answer at that time, in milliseconds.
+    /// Age of the answer at the time `received`, in milliseconds.
     pub initial_age: u64,
     /// The identifier under which evidence records the fetch of the answer, and the time of the fetch in milliseconds since 1970.
     pub fetch: (String, u64),
@@ -42,8 +42,8 @@ pub struct Received<'a> {
 }
 
 impl StoredHead {
-    /// The head of a received answer. `each`: passes the answer's fields. `field`: returns the request's value of a field, its lines
-    /// joined.
+    /// The head of a received answer. `each` calls its argument with the name and value of each field of the answer. `field` returns the
+    /// value of a field of the request, its lines joined.
     pub fn new(
         received: &Received<'_>,
         each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])),
@@ -106,7 +106,7 @@ impl StoredHead {
         self.selected_by.iter().all(|(name, value)| field(name) == *value)
     }
 
-    /// Whether the answer may be used for a request with the Cache-Control `asked`, or has to be confirmed first. `at_least`: time for
+    /// Whether the answer may be used for a request with the Cache-Control `asked` without being confirmed first. `at_least`: time for
     /// which the answer counts as fresh even beyond its lifetime (`min_revisit`), unless its own Cache-Control forbids stale answers.
     pub fn is_fresh_for(&self, asked: &CacheControl, at_least: Duration, now: SystemTime) -> bool {
         let own = self.control();
@@ -207,7 +207,7 @@ impl StoredHead {
         let date = self.value(b"date").and_then(http_date);
         let mut expires = self.values(b"expires");
         if let Some(first) = expires.next() {
-            // `0` and other malformed dates are in the past (§5.3), and so are two different dates.
+            // `0` and other malformed dates are in the past (§5.3). Two different dates count as malformed.
             let is_one = expires.all(|other| other == first);
             let until = http_date(first).filter(|_| is_one).zip(date);
             return until.and_then(|(expires, date)| expires.duration_since(date).ok()).unwrap_or_default();
@@ -282,7 +282,7 @@ pub(super) mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(NOON + after)
     }
 
-    #[expect(clippy::type_complexity, reason = "closures have no shorter name")]
+    #[expect(clippy::type_complexity, reason = "an `impl` type cannot have an alias")]
     fn of<'a>(fields: &'a [(&str, &str)]) -> impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) + 'a {
         |take| fields.iter().for_each(|(name, value)| take(name.as_bytes(), value.as_bytes()))
     }

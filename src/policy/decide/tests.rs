@@ -379,7 +379,7 @@ fn an_explanation_names_the_form_that_is_disallowed() {
     let request = Request::new(&authority, b"//private");
     let explained = explain(&file(), &rules(PolicyOptions::default()), &request, midnight());
     assert_eq!((explained.allowed, explained.matched_path()), (false, Some("/private")));
-    assert!(explained.detail.ends_with("servers may take this URL's path for that"), "{}", explained.detail);
+    assert!(explained.detail.ends_with("servers may serve that path for this URL"), "{}", explained.detail);
 }
 
 fn own(allow: &[&str], deny: &[&str]) -> Option<OwnRules> {
@@ -532,7 +532,7 @@ fn many_groups_for_one_crawler_stay_within_the_step_budget() {
 /// The budget, and room for comparisons of names, which tests count in addition.
 const MOST_STEPS: u64 = crate::robots::budget::StepBudget::STEPS as u64 + 5_000;
 
-/// The number of patterns in each source of rules that nearly match the path.
+/// For each source of rules, the number of patterns that nearly match the path.
 #[derive(Debug, Clone, Copy, Default)]
 struct Dear {
     own: usize,

@@ -49,7 +49,7 @@ pub struct CacheFields {
 }
 
 impl CacheFields {
-    /// Reads the response's fields. `each`: passes each name and value to its argument. The first Expires, Date and Age count;
+    /// Reads the response's fields. `each` calls its argument with the name and value of each field. The first Expires, Date and Age count;
     /// Cache-Control lines must be UTF-8.
     pub fn read(each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Self {
         let (mut lines, mut expires, mut date, mut age) = (Vec::new(), None, None, None);
@@ -72,8 +72,9 @@ impl CacheFields {
         }
     }
 
-    /// How long the response is fresh from `now`, the time of receipt. Without fields: a day, or `confirmed`, the old lifetime, for a 304.
-    /// If the fields are malformed or forbid storing: the minimum, as robots.txt must be kept for some time to be usable at all.
+    /// How long the response is fresh from `now`, the time of receipt. If the fields state no lifetime, it is a day, or for a 304 the old
+    /// lifetime, `confirmed`. If the fields are malformed or forbid storing, it is the minimum, as robots.txt must be kept for some time to
+    /// be usable at all.
     pub fn lifetime(&self, now: SystemTime, confirmed: Option<Duration>, limits: &FreshnessLimits) -> Duration {
         let Self { control, expires, age, .. } = self;
         let stated = match control.no_cache || control.no_store {
@@ -92,8 +93,8 @@ impl CacheFields {
     }
 }
 
-/// When a copy was validated, and until when it is usable. In milliseconds since 1970, which take half the space of `SystemTime`, as there
-/// may be a million copies.
+/// When a copy was validated, and until when it is usable. Stored in milliseconds since 1970, which take half the space of `SystemTime`:
+/// there may be a million copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freshness {
     validated: u64,

@@ -49,7 +49,7 @@ impl<W> Schedule<W> {
         self.due(self.wait_queue.as_ref()?.head()?)
     }
 
-    /// If the next waiting request lacks only the fleet's turn: its gap, and whether it is a first fetch of a robots.txt.
+    /// The gap of the next waiting request, and whether it is a first fetch of a robots.txt; `None` unless it lacks only the fleet's turn.
     pub fn head_start(&self, now: Instant) -> Option<(Duration, bool)> {
         let head = self.wait_queue.as_ref()?.head()?;
         let ready = if self.has_room(head) {

@@ -87,7 +87,7 @@ pub struct LastStarts {
 }
 
 impl LastStarts {
-    /// The later of each field.
+    /// The later instant of each field.
     pub fn max(self, other: Self) -> Self {
         Self {
             last_start: self.last_start.max(other.last_start),

@@ -220,7 +220,7 @@ impl<W> Schedule<W> {
         forecast.start(request, ahead)
     }
 
-    /// Why a request that comes now would be refused, except for a full queue.
+    /// Why a request that comes now would be refused. Does not check whether the queue is full.
     pub fn refusal(&self, now: Instant, client: ClientId, terms: &Terms) -> Option<Refused> {
         let (wait, demand) = (self.forecast(now, client, terms).duration_since(now), SlotRequest::from(terms));
         let is_refused = wait > terms.max_wait.max(ARRIVAL) && !terms.is_renewal && self.may_turn(demand);
@@ -267,7 +267,7 @@ impl<W> Schedule<W> {
         GapInputs { times: self.source.forecast_times(), ..self.inputs() }
     }
 
-    /// Most requests in flight: a host in backoff gets one at a time.
+    /// Maximum number of requests in flight: a host in backoff gets one at a time.
     #[inline]
     fn limit(&self, demand: SlotRequest) -> u32 {
         if self.backoff().is_zero() { demand.max_concurrent } else { 1 }

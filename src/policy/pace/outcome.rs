@@ -25,8 +25,8 @@ impl<W> Schedule<W> {
         self.observed
     }
 
-    /// Averages the latency of an answer to a request with an [`adaptive`](super::Terms::adaptive) gap into the host's: the new value has
-    /// half the weight. Unless `may_shorten`, the answer cannot lower the latency, as errors are quick.
+    /// Adds the latency of an answer to a request with an [`adaptive`](super::Terms::adaptive) gap to the host's moving average, with half
+    /// the weight. Unless `may_shorten`, the answer cannot lower the latency, as errors are quick.
     pub fn answered(&mut self, after: Duration, may_shorten: bool) {
         let latency = &mut self.observed.latency;
         let smoothed = if latency.is_zero() { after } else { *latency / 2 + after / 2 };

@@ -56,7 +56,7 @@ struct World {
     lent: HashSet<usize>,
     /// The times at which requests left, as the origin sees them. Requests that never left are missing.
     heads: Vec<(Instant, usize)>,
-    /// The start forecast on arrival.
+    /// The start of each waiting request, as forecast on its arrival.
     told: HashMap<usize, Instant>,
     /// The instant before which nothing may start, according to the answers so far.
     hold: Option<Instant>,
@@ -163,11 +163,11 @@ impl World {
         self.timer = loop {
             match self.schedule.poll(self.now) {
                 NextTurn::Start(i, slot) => {
-                    prop_assert!(self.waiting.remove(&i).is_some(), "one answer each");
+                    prop_assert!(self.waiting.remove(&i).is_some(), "each request is answered once");
                     self.start(i, slot)?;
                 }
                 NextTurn::Refuse(i, why) => {
-                    prop_assert!(self.waiting.remove(&i).is_some(), "one answer each");
+                    prop_assert!(self.waiting.remove(&i).is_some(), "each request is answered once");
                     self.refuse(i, why)?;
                 }
                 NextTurn::WaitUntil(at) => {

@@ -255,7 +255,7 @@ mod tests {
         );
     }
 
-    /// Holds for any time that other instances keep the turn, and any starts of theirs.
+    /// Holds however long other instances keep the turn.
     #[test]
     fn wait_for_the_turn_is_limited_to_max_wait_or_a_second() {
         for (max_wait, at_most) in [(ms(5000), ms(5000)), (ms(300), ASKING), (ms(0), ASKING)] {

@@ -20,7 +20,7 @@ pub struct Terms {
     pub breaker: Option<Breaker>,
     /// Upper limit of these delays and of a backoff.
     pub max_crawl_delay: Duration,
-    /// Most requests in flight while no crawl-delay or backoff is in force; otherwise 1.
+    /// Maximum number of requests in flight while no crawl-delay or backoff is in force. Under either, the maximum is 1.
     pub max_concurrent: u32,
     /// How long the request may wait.
     pub max_wait: Duration,
@@ -33,7 +33,7 @@ pub struct Terms {
     /// Whether this is a later fetch of robots.txt. Such a fetch waits without limit (`max_wait` and `queue` do not apply, and it takes no
     /// place from others), and goes before other requests.
     pub is_renewal: bool,
-    /// The terms for a subresource that is exempt from the delay, in case the delay applies after all.
+    /// For a subresource that is exempt from the delay: the terms to use if the delay applies after all.
     pub of_page: Option<Box<Terms>>,
 }
 
@@ -196,8 +196,8 @@ impl From<&Terms> for SlotRequest {
     }
 }
 
-/// Margin for uneven travel times: a request may arrive this much later than it would if it travelled as fast as the next one. The gap must
-/// hold between arrivals, which are all that the origin sees.
+/// Margin for uneven travel times: a request may take this much longer to reach the origin than the next request. The gap must hold between
+/// arrivals, as the origin sees nothing else.
 pub const ARRIVAL: Duration = Duration::from_millis(2);
 /// A duration longer than any process runs; prevents overflow in `Instant` arithmetic.
 pub(super) const FAR: Duration = Duration::from_secs(366 * 24 * 3600);

@@ -49,9 +49,9 @@ impl fmt::Display for ListedBy {
 }
 
 impl EgressReason {
-    /// The `source` of an address that `egress.deny` contains, in place of a document.
+    /// The `source` of an address that `egress.deny` contains. For other addresses, `source` is a document.
     pub const DENY: &str = "egress.deny";
-    /// The `pattern` of the host that is `intercept.setup_host`, in place of an entry of `egress.deny`.
+    /// The `pattern` of the host that is `intercept.setup_host`. For other hosts, `pattern` is an entry of `egress.deny`.
     pub const SETUP_HOST: &str = "intercept.setup_host";
 
     /// The configuration key that decides.

@@ -49,7 +49,7 @@ impl fmt::Display for LineEvidence {
 
 pub(super) fn served_as(f: &mut impl Write, matched_path: &Option<Box<str>>) -> fmt::Result {
     match matched_path {
-        Some(path) => write!(f, ", which matches `{path}`: servers may take this URL's path for that"),
+        Some(path) => write!(f, ", which matches `{path}`: servers may serve that path for this URL"),
         None => Ok(()),
     }
 }

@@ -92,12 +92,12 @@ impl Refusal {
             Self::Draining { .. } => write!(f, "the proxy is shutting down; try again in {wait}"),
             Self::FleetLost { is_uncounted: true, .. } => write!(
                 f,
-                "the server that this fleet of proxies shares its paces through has not been reached since this proxy was started, so \
+                "the server through which this fleet of proxies shares its paces has not been reached since this proxy was started, so \
                  the number of proxies is unknown: the operator can set `fleet.instances`; try again in {wait}"
             ),
             Self::FleetLost { is_uncounted: false, .. } => write!(
                 f,
-                "the server that this fleet of proxies shares its paces through is out of reach (`on_fleet_loss: \
+                "the server through which this fleet of proxies shares its paces is out of reach (`on_fleet_loss: \
                  refuse`); try again in {wait}"
             ),
             Self::OwnLimit { why, .. } => {

@@ -147,7 +147,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         (
             Refusal::FleetLost { retry_after: Duration::from_secs(2), is_uncounted: false },
             "fleet-lost",
-            "the server that this fleet of proxies shares its paces through is out of reach (`on_fleet_loss: refuse`); \
+            "the server through which this fleet of proxies shares its paces is out of reach (`on_fleet_loss: refuse`); \
              try again in 2 s",
         ),
         (
@@ -163,7 +163,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
             },
             "operator-denied",
             "the operator of this proxy denies this URL: `deny: /admin` for the host *.example, which matches `/admin/x`: \
-             servers may take this URL's path for that",
+             servers may serve that path for this URL",
         ),
         (
             Refusal::InterceptDenied { key: "intercept.default".into() },

@@ -131,7 +131,7 @@ pub(super) fn reservation_in(lines: &[LineRead<'_>], to: &Use<'_>) -> Option<(Re
     found(RobotsOverride::Enforce).or_else(|| found(RobotsOverride::Report))
 }
 
-/// Joins the lines of a field to one value (RFC 9110 §5.2), so that two prices are malformed.
+/// Joins the lines of a field to one value (RFC 9110 §5.2). Two price lines thus become one malformed value.
 fn add_line(lines: &mut Option<Vec<u8>>, value: &[u8]) {
     match lines {
         Some(lines) => lines.extend([b", ", value].concat()),
@@ -158,7 +158,7 @@ fn shown(value: &[u8]) -> Box<str> {
     String::from_utf8_lossy(&value[..value.len().min(LONGEST)]).replace(char::is_control, " ").into()
 }
 
-/// Most bytes of a field's value that are shown.
+/// Maximum number of bytes of a field's value that are shown.
 const LONGEST: usize = 200;
 
 #[cfg(test)]

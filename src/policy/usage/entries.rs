@@ -58,7 +58,7 @@ pub(in crate::policy) fn refused_by_entries(
     }
 }
 
-/// The refusal of the first form of the path that `refuses` refuses. `url`: the URL of the file.
+/// The refusal for the first form of the path for which `refuses` returns evidence. `url`: the URL of the file.
 fn first_refusal(
     path: &mut JudgedPath<'_>,
     url: &str,

@@ -41,7 +41,7 @@ fn parameters(text: &str) -> Option<(bool, bool, &str)> {
             Some(after) => value(after.trim_start())?,
             None => ("", after),
         };
-        // RFC 8288 §3.3: the first of several counts.
+        // RFC 8288 §3.3: of several parameters with the same name, the first counts.
         if name.eq_ignore_ascii_case("rel") {
             relation.get_or_insert(value);
         } else if name.eq_ignore_ascii_case("type") {

@@ -14,7 +14,7 @@ use html5gum::{Span, Tokenizer, naive_next_state};
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
-/// Most bytes of a decoded page that are read.
+/// Maximum number of bytes of a decoded page that are read.
 pub const LONGEST_HEAD: usize = 64 * 1024;
 
 /// Whether some client may treat an answer as a page. `content_type`: the lines of Content-Type, joined. Includes missing, unknown and
@@ -63,7 +63,7 @@ pub struct PageRead {
     pub steps: usize,
 }
 
-/// Most steps to read a page in all the ways in which some client may read it: about 3 ms.
+/// Maximum number of steps to read a page in all the ways in which some client may read it. This many take about 3 ms.
 pub const MOST_STEPS: usize = 4 * LONGEST_HEAD;
 
 impl PageForm {
@@ -87,7 +87,7 @@ impl PageForm {
         let (mut lines, mut has_head) = (UsageLines::default(), self.shows_head());
         for (is_xml, text) in &texts {
             let seen = PageReading::new(&mut lines, product_tokens).html(text, false);
-            // A text with a zero may be in UTF-16, where the head may go on.
+            // A text with a zero byte may be in UTF-16. Read as UTF-16, its head may go on.
             has_head &= seen.has_come && memchr::memchr(0, text).is_none();
             // Clients that run scripts treat `noscript` as text, which may end at another place, so that they may see other tags.
             if seen.differs_with_scripts(text) {

@@ -9,8 +9,9 @@ pub(super) struct HeadSeen {
     has_noscript: bool,
     /// Number of end tags of `noscript`.
     noscript_ends: usize,
-    /// Numbers of open `template` and (`noscripts`) `noscript` elements, in which tags neither end the head nor begin the body.
+    /// Number of open `template` elements, in which tags neither end the head nor begin the body.
     templates: usize,
+    /// Number of open `noscript` elements, in which tags have no such effect either.
     noscripts: usize,
     /// Whether a doctype or `</head>` has been read, and no `<head>` since.
     is_outside: bool,

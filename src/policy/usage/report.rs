@@ -26,7 +26,8 @@ pub struct UsageReport {
 }
 
 impl UsageReport {
-    /// Judges the lines of an answer. Returns the report, and [`UsageLines::reservation`]. `status`: the status of the answer.
+    /// Judges the lines of an answer. Returns the report, and the result of [`UsageLines::reservation`]. `status`: the status of the
+    /// answer.
     pub fn judged(lines: &UsageLines, status: u16, to: &Use<'_>) -> (Self, Option<(Reservation, RobotsOverride)>) {
         let mut noted = UsageReport { payment_required: status == 402, ..UsageReport::default() };
         let read = lines.read(to);

@@ -50,5 +50,5 @@ pub(super) fn in_order(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings
 }
 
-/// Most warnings that are shown, as a hostile file could cause one for every two bytes.
+/// Maximum number of warnings that are shown. A hostile file could cause a warning for every two bytes.
 pub(super) const MOST_WARNINGS: usize = 1_000;

@@ -56,7 +56,7 @@ fn pace_between_agents(group: &[OutlineEntry], findings: &mut Findings<'_>) {
         );
         if agent.key == RecordKey::UserAgent && is_pace {
             let related = above.map(|entry| (entry, &entry.value, "these rules apply to this user agent too"));
-            let hint = "only rules end a group (RFC 9309 §2.2): put `Disallow:` above it, or move the lines for all of them below it";
+            let hint = "only rules end a group (RFC 9309 §2.2): put `Disallow:` above this line, or move the lines meant for all below it";
             let message = "this user agent shares its rules with the one above";
             findings.warn("agents-joined", (agent, &agent.value), message, hint, related);
         }
@@ -73,13 +73,13 @@ fn without_rules(group: &[OutlineEntry], findings: &mut Findings<'_>) {
     };
     let Some(first) = group.first() else { return };
     if !group.iter().any(|entry| is_rule(entry) || said(entry)) {
-        let hint = "write `Disallow:` without a path if that is meant, or the rules that are missing";
+        let hint = "add the missing rules; if everything should be allowed, write `Disallow:` without a path";
         let message = "the group has no rules, so everything is allowed";
         findings.warn("no-rules", (first, &first.value), message, hint, None);
     }
 }
 
-/// Finds pace lines in a group that names only policy tokens, under which no crawler fetches.
+/// Finds pace lines in a group that names only policy tokens. No crawler fetches under such a name.
 fn for_no_crawler(
     group: &[OutlineEntry],
     outline: &Outline<'_>,
@@ -118,7 +118,7 @@ fn without_blank_line(outline: &Outline<'_>, findings: &mut Findings<'_>) {
         let [rule, agent] = pair else { continue };
         let is_rule = matches!(rule.key, RecordKey::Allow | RecordKey::Disallow | RecordKey::ContentUsage);
         if is_rule && agent.key == RecordKey::UserAgent && agent.line.number == rule.line.number + 1 {
-            let hint = "put an empty line before it, as the drafts of 1994 and 1996 require";
+            let hint = "put an empty line before the group, as the drafts of 1994 and 1996 require";
             let message = "a new group begins right after a rule";
             let related = Some((rule, &rule.name, "does not apply to the user agent below"));
             findings.warn("agent-after-rules", (agent, &agent.name), message, hint, related);

@@ -228,7 +228,7 @@ fn why_no_delay(value: &[u8]) -> Option<&'static str> {
         None if value.is_empty() => Some("the delay has no value"),
         Some(b'0'..=b'9' | b'.') if value.starts_with(b"-") => Some("a negative delay"),
         Some(_) if magnitude.starts_with(b"nan") || magnitude.starts_with(b"inf") => Some("not a finite number"),
-        Some(_) if has_other_unit(&value) => Some("a delay in another unit than seconds"),
+        Some(_) if has_other_unit(&value) => Some("a delay in a unit other than seconds"),
         Some(_) | None => None,
     }
 }
@@ -252,5 +252,5 @@ fn bad_escape(pattern: &[u8]) -> Option<(WarningCode, Range<usize>)> {
 
 /// The place of warnings about the file as a whole.
 const FILE: TextPlace = TextPlace { line: 1, column: 1, len: 1 };
-/// Most characters of a text in a message.
+/// Maximum number of characters of a quoted text in a message.
 const SHOWN: usize = 60;

@@ -91,7 +91,7 @@ fn finding_describes_the_value_of_its_line() {
         ("Crawl-delay: nan", "not a finite number", "write a decimal number"),
         ("Crawl-delay: -Infinity", "not a finite number", "write a decimal number"),
         ("Crawl-delay:", "the delay has no value", "write a decimal number"),
-        ("Crawl-delay: 10m", "a delay in another unit than seconds", "write a decimal number"),
+        ("Crawl-delay: 10m", "a delay in a unit other than seconds", "write a decimal number"),
         ("Crawl-delay: 10 minutes", "read as 10 s: the unit is not understood", "write seconds"),
         ("Crawl-delay: 1:30", "read as 1 s: the unit is not understood", "write seconds"),
         ("Crawl-delay: soon", "not a number of seconds", "write a decimal number"),

@@ -42,8 +42,8 @@ pub(super) fn find(robots: &RobotsTxt, host: Option<&str>, outline: &Outline<'_>
         let shadow = shadow.ok().map(|record| &outline.records[record]);
         let related = shadow.map(|entry| (entry, &entry.value, "blocked by this rule"));
         let hint = match host {
-            Some(_) => "allow it: crawlers that keep the rules do not fetch it",
-            None => "allow it if it is on this file's host: crawlers that keep the rules do not fetch it",
+            Some(_) => "allow the sitemap: crawlers that obey the rules do not fetch it",
+            None => "allow the sitemap if it is on this file's host: crawlers that obey the rules do not fetch it",
         };
         findings.warn("sitemap-blocked", at, "the rules for every crawler block the sitemap", hint, related);
     }

@@ -62,7 +62,7 @@ pub(super) struct GroupName {
 }
 
 impl Groups {
-    /// Empty groups, with room for one group, as most files have, and for as many rules as this text probably has.
+    /// No groups yet, but room for one, as most files have only one, and for the probable number of rules in this text.
     pub(crate) fn for_text(text: &[u8]) -> Self {
         Self {
             names: Vec::new(),

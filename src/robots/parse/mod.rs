@@ -155,8 +155,9 @@ impl Parser<'_> {
     }
 }
 
-/// Most bytes of a text. An offset must fit into 31 bits, as one bit holds the kind of a rule, although UTF-8 can be half as long again as
-/// the UTF-16 that it was decoded from. A normalised pattern, up to three times as long, must fit into 32 bits.
+/// Maximum size of a text as received, in bytes. UTF-8 can be 1.5 times as long as the UTF-16 that it was decoded from. An offset in the
+/// decoded text must fit into 31 bits, as one bit holds the kind of a rule. A normalised pattern can be three times as long as the decoded
+/// text, and must fit into 32 bits.
 const MAX_SIZE: usize = (1 << 30) / 3 * 2;
 
 /// Length of a truncated text up to the end of the last line that fits into `limit`.

@@ -43,7 +43,7 @@ impl Groups {
         selection
     }
 
-    /// Selects the groups that name this token; `*` does not count as its name. `None`: no group names the token.
+    /// Selects the groups that name this token; groups for `*` do not count. `None`: no group names the token.
     pub(crate) fn select_named(
         &self,
         token: &str,
@@ -127,7 +127,7 @@ impl Groups {
     }
 }
 
-/// The first items of a slice, for as many as the budget has steps, and whether items are left out.
+/// The items of a slice, and whether items were left out: if the budget does not suffice for all, only the first ones are returned.
 fn within_budget<'a, T>(named: &'a [T], budget: &mut StepBudget) -> (&'a [T], bool) {
     let count = named.len().min(budget.left() / SECTION);
     let is_cut = budget.spend(named.len() * SECTION).is_err();

@@ -79,7 +79,8 @@ impl<T: Ord + Copy> Literals<T> {
                 bytes(text, literal) <= path
             }
         });
-        // `next` is the last literal that does not sort after the path: each literal that is a prefix of the path is it or an ancestor.
+        // `next` is the last literal that does not sort after the path. Any literal that is a prefix of the path is `next` or an ancestor
+        // of it.
         let mut next = behind.checked_sub(1).map(|last| &self.0[last]);
         let shared = next.map_or(0, |last| shared(bytes(text, last), path));
         let found = loop {

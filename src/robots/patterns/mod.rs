@@ -58,7 +58,8 @@ impl<T: Ord + Copy> Patterns<T> {
 }
 
 impl<T: Ord + Copy> PatternsBuilder<T> {
-    /// `shared`: the text that contains the plain patterns, so that they are not copied. `patterns`: the expected number of patterns.
+    /// Creates a builder. `shared`: the text that contains the plain patterns, so that they are not copied. `patterns`: the expected number
+    /// of patterns.
     pub(crate) fn new(shared: Arc<[u8]>, patterns: usize) -> Self {
         let text = PatternText { shared, own: Vec::new() };
         Self { text, literals: Vec::with_capacity(patterns), starred: Vec::new(), folded: None }

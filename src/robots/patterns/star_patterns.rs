@@ -143,7 +143,7 @@ impl<T> Star<T> {
         }
         let mut from = 0;
         for (folded, written) in pieces.into_iter().filter(|(piece, _)| !piece.is_empty()) {
-            // A piece with a `?` may extend into the query, as far as its bytes from the `?` on reach.
+            // A piece with a `?` may extend into the query, by the length of its part from the `?` on.
             let end = rest.len().min(query + parts(folded).1.len());
             let mut found = None;
             if from <= query {
