@@ -40,7 +40,7 @@ pub(super) fn listeners(settings: &Settings, check: &mut Sections<'_>) {
     let Some(address) = &admin.address else { return };
     let key = ["admin", "address"];
     if check.is_sure("listen") && listen.iter().any(|listener| is_same(&listener.address, address)) {
-        let hint = "give it a port of its own, or write `off`";
+        let hint = "give the admin address another port, or write `off`";
         check.fault(&key, format!("`{address}` is already one of the proxy's listeners"), hint);
     }
     if address.is_loopback() == Some(false) && admin.token_file.is_none() {
@@ -72,7 +72,7 @@ pub(super) fn egress(settings: &Settings, check: &mut Sections<'_>) {
     let listens = settings.listen.iter().map(|listener| &listener.address).filter(|_| check.is_sure("listen"));
     let admin = settings.admin.address.iter().filter(|_| check.is_sure("admin"));
     if listens.chain(admin).any(is_own) {
-        check.fault(&key, "this proxy itself listens at this address", "name another proxy, or leave it out");
+        check.fault(&key, "this proxy itself listens on this address", "name another proxy, or leave the key out");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Locks on a file's bytes that belong to the open file description. Unlike `flock`, such a lock can be tested without being taken.
+//! Open file description locks on byte ranges of a file. Unlike with `flock`, a process can test for such a lock without taking it.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ pub fn control_lock(
     at: u64,
     length: u64,
 ) -> io::Result<libc::flock> {
-    // SAFETY: plain numbers, for which all-zero bytes are valid.
+    // SAFETY: all fields of a `flock` are plain numbers, for which zero bytes are valid.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     (lock.l_type, lock.l_whence) = (kind, libc::SEEK_SET as libc::c_short);
     (lock.l_start, lock.l_len) = (at.cast_signed(), length.cast_signed());

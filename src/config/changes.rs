@@ -32,7 +32,7 @@ impl Settings {
             (&["identity", "instance"], keep(&mut self.identity.instance, &before.identity.instance)),
             (&["store", "directory"], keep(&mut self.store.directory, &before.store.directory)),
             (&["store", "disk"], is_disk_fixed && keep(&mut self.store.disk, &before.store.disk)),
-            // With a new key, owed gaps would be lost, and requests in flight would count for the old key.
+            // With a new key, the delays owed to hosts would be lost, and requests in flight would count for the old key.
             (&["pace", "key"], keep(&mut self.pace.key, &before.pace.key)),
             (&["cache", "directory"], keep(&mut self.cache.directory, &before.cache.directory)),
             (&["evidence", "directory"], keep(&mut self.evidence.directory, &before.evidence.directory)),

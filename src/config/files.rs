@@ -1,4 +1,4 @@
-//! Opens regular files at configured paths, and our own files, which root creates for the owner of the directory; and finds the default
+//! Opens regular files at configured paths, and our own files, which root gives to the owner of their directory. Finds the default
 //! directories.
 
 use std::env;
@@ -85,8 +85,8 @@ fn lock_open_error(path: &Path, error: io::Error) -> io::Error {
     }
 }
 
-/// Checks that a file in this directory belongs to us, or for root to the directory's owner. Anybody may have put a file into a directory
-/// such as /tmp; and a file with several names (hard links) may be anybody's.
+/// Checks that a file in this directory belongs to us or, if we are root, to the directory's owner, and that it has only one name. Anybody
+/// may have put a file, or a hard link to a file elsewhere, into a directory such as /tmp.
 ///
 /// # Errors
 /// The file is another user's, has several names, or cannot be inspected.
@@ -210,7 +210,7 @@ fn remove_abandoned(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates a directory, mode 0700, if missing, in a directory where others may have put a link. Does not list its files, as they may be
+/// Creates a directory, mode 0700, if missing, in a directory where others may have put a link. Does not list its files, as there may be
 /// many.
 ///
 /// # Errors
@@ -252,7 +252,7 @@ fn choose_cache(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
 
 fn choose(variable: impl Fn(&str) -> Option<OsString>, root: bool) -> PathBuf {
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    // STATE_DIRECTORY may list several directories, separated by colons: uses the first absolute one.
+    // STATE_DIRECTORY may list several directories, separated by colons. Takes the first absolute path.
     let systemd = variable("STATE_DIRECTORY").and_then(|all| env::split_paths(&all).find(|path| path.is_absolute()));
     let users = || absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
     match systemd {

@@ -35,7 +35,7 @@ impl HostPolicy {
         Refusal::InterceptDenied { key: (*self.intercept_key).into() }
     }
 
-    /// The policy, overridden by the entry for `pattern`. `key`: the entry's key in `intercept`, if it is not in `hosts`.
+    /// The policy, overridden by the entry for `pattern`. `key`: the key in `intercept.hosts` that sets `intercept`, if there is one.
     pub(super) fn overlaid(&self, pattern: &HostPattern, own: &Override, key: Option<Arc<str>>) -> Self {
         step();
         let before = &self.rules;

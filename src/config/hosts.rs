@@ -181,9 +181,9 @@ impl Default for PolicyTable {
 }
 
 impl PolicyTable {
-    /// Adds an entry, which overrides the less specific ones. `key`: its key in `intercept`, if it is not in `hosts`. `same`: indices of
-    /// policies that equal entries can share, because the policies do not contain their entry's name; keyed by the less specific policy and
-    /// the entry's content.
+    /// Adds an entry, which overrides the less specific ones. `key`: the key in `intercept.hosts` that sets `intercept`, if there is one.
+    /// `same`: indices of policies by the less specific policy and the entry's content. Equal entries share a policy, unless the policy
+    /// contains the entry's name.
     fn lay<'a>(
         &mut self,
         pattern: &HostPattern,

@@ -53,7 +53,7 @@ mod tests {
             let yaml = format!("store: {{ directory: {} }}\n{more}", home.path().join("new").display());
             Settings::parse("", &yaml).unwrap()
         };
-        assert_ne!(instance_name(&settings("")), instance_name(&settings("")), "reading the name stores none");
+        assert_ne!(instance_name(&settings("")), instance_name(&settings("")), "reading the name does not store it");
         keep_instance_name(&settings("")).unwrap();
         let name = instance_name(&settings(""));
         keep_instance_name(&settings("")).unwrap();

@@ -100,7 +100,7 @@ fn added<'a>(
     if let Value::Map(_) = node.value {
         for (key, value) in node.named() {
             path.push(key);
-            // Users are listed one by one.
+            // `politely check` lists the users separately.
             if path[..] != ["access", "users"] {
                 added(path, first.and_then(|first| first.below(key)), value, listed, into);
             }

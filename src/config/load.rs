@@ -26,7 +26,7 @@ impl Settings {
     /// Relative paths start at the file's directory.
     ///
     /// # Errors
-    /// The faults of the configuration: for each section its first unreadable value, or else all faults in how its keys combine.
+    /// The faults of the configuration: of each section, the first unreadable value or, if there is none, all invalid combinations of keys.
     pub fn load(
         path: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -37,7 +37,7 @@ impl Settings {
     /// Like [`load`](Self::load), with arguments of the command line laid over the environment, in their order. Returns the layers too.
     ///
     /// # Errors
-    /// The faults of the configuration: for each section its first unreadable value, or else all faults in how its keys combine.
+    /// The faults of the configuration: of each section, the first unreadable value or, if there is none, all invalid combinations of keys.
     pub fn load_in_layers(
         path: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -58,7 +58,7 @@ impl Settings {
     /// Reads `text` as the file `name`, without the environment.
     ///
     /// # Errors
-    /// The faults of the configuration: for each section its first unreadable value, or else all faults in how its keys combine.
+    /// The faults of the configuration: of each section, the first unreadable value or, if there is none, all invalid combinations of keys.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
         Self::build(name, Ok(text.to_owned()), &[], None).map(|(settings, _)| settings)
     }

@@ -1,5 +1,5 @@
-//! Overrides: settings that make politely less polite than its defaults, or trust a site unverified. `politely check` shows the overrides
-//! in force; a report shows the overrides of stored configurations.
+//! Overrides: settings that make politely less polite than its defaults, or trust a site without verification. `politely check` shows the
+//! overrides in force; a report shows the overrides of stored configurations.
 
 use super::display::json;
 use super::schema::defaults::defaults;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::read::error::ConfigText;
 use super::read::tree::YamlNode;
 
-/// The place of each path, for people.
+/// The place at which each path is written, as text for messages.
 #[derive(Clone, Debug, Default)]
 pub struct PathPlaces(HashMap<PathBuf, String>);
 
@@ -36,7 +36,7 @@ impl PathPlaces {
         node.items().iter().for_each(|item| self.take(item, base, sources));
     }
 
-    /// The place at which this path is named, or the nearest directory above it.
+    /// The place at which this path is written or, if it is not, the nearest directory above it.
     pub fn of_path(&self, path: &Path) -> Option<String> {
         path.ancestors().find_map(|path| self.0.get(path)).cloned()
     }

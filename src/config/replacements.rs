@@ -119,7 +119,8 @@ fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replaced<WrittenNode<'a>>>) {
         let own = Entries::new([&path[..], &["hosts"]].concat(), user.below("hosts"));
         let leaves = own.leaves();
         into.extend(leaves.iter().filter_map(|leaf| of_leaf(leaf, Some(end(leaf.0)))));
-        // A user's pattern also overrides entries for fewer hosts. Lists one of these and counts the others, as each user may override all.
+        // A user's pattern also overrides entries for fewer hosts. Lists one of these entries and counts the others, as every user may
+        // override all of them.
         for (own_pattern, keys, _) in &leaves {
             let mut found: Option<Replaced<WrittenNode<'a>>> = None;
             for (pattern, before) in covered.get(&(keys, end(own_pattern))).into_iter().flatten() {

@@ -60,7 +60,7 @@ impl Settings {
         Self {
             include: sections.read_with("include", |reader| text::many(Reader { base: Path::new(""), ..reader })),
             listen: sections.read_with("listen", |reader| match reader.node.text() {
-                // A text gets the error of a single listener, which shows how to write one.
+                // For a text, reports the error for a single listener, which shows how to write a listener.
                 Some(_) => Listener::deserialize(reader).map(|one| vec![one]),
                 None => Vec::deserialize(reader),
             }),
@@ -139,7 +139,7 @@ impl Settings {
         if let Some(agent) = &identity.user_agent {
             return agent.clone();
         }
-        // Put together by hand, as each fetch does it.
+        // Written without `format!`, as every fetch runs it.
         let mut agent = String::new();
         identity.product_tokens.iter().for_each(|token| agent.extend([token.as_ref(), " "]));
         agent.extend(["politely/", version]);

@@ -1,5 +1,5 @@
-//! Counts the steps of reading a configuration in tests. The number of steps must be proportional to the configuration's length, whatever
-//! the configuration contains.
+//! In tests, counts the steps that reading a configuration takes. The number of steps must be proportional to the configuration's length,
+//! whatever the configuration contains.
 
 /// Counts one step: a value read, a key looked up, or a host compared.
 #[cfg(not(test))]
@@ -82,7 +82,7 @@ mod tests {
             let begin = allocated();
             let (settings, most) = peak(|| Settings::parse("politely.yaml", &yaml).unwrap());
             let kept = allocated() - begin;
-            // Beside the hosts: the other sections.
+            // Memory for the other sections.
             let room = 100_000;
             assert!(kept < 400 * count + room && most < 3000 * count + room, "{count}: {kept}, at most {most}");
             drop(settings);

@@ -52,7 +52,7 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
             !matches!(robots.deny_status, 400..=499),
             &["robots", "deny_status"],
             "this status is not a refusal",
-            "write 403 or another from 400 to 499",
+            "write 403 or another status from 400 to 499",
         ),
         (egress.ports.is_empty(), &["egress", "ports"], "no port is allowed", "write `ports: [80, 443]`"),
         (
@@ -64,7 +64,7 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
         (
             !is_header_size,
             &["limits", "max_header_size"],
-            "the bound on a header block must be from 4 KiB to 1 MiB",
+            "the maximum size of a header block must be from 4 KiB to 1 MiB",
             "write `64KiB`",
         ),
         (
@@ -100,7 +100,7 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
         if least > most {
             let (least, most) = (show_duration(least), show_duration(most));
             let what = format!("`{low}` ({least}) is longer than `{high}` ({most})");
-            check.fault(&[section, low], what, "lower the one or raise the other");
+            check.fault(&[section, low], what, "lower the first or raise the second");
         }
     }
 }
@@ -171,7 +171,7 @@ fn signature(settings: &Settings, check: &mut Sections<'_>) {
         (None, None) => {
             let number = settings.listen.iter().position(|listener| listener.directory).map(|index| index.to_string());
             if let Some(number) = number {
-                let hint = "add `identity: { signature: { key: …, agent: … } }`, or leave it out";
+                let hint = "add `identity: { signature: { key: …, agent: … } }`, or leave `directory` out";
                 check.fault(&["listen", &number, "directory"], "`directory` requires `identity.signature`", hint);
             }
         }
@@ -206,7 +206,11 @@ fn users(settings: &Settings, check: &mut Sections<'_>) {
         if let Some((first, other)) = certificate.and_then(|it| certificates.insert(it, (index.to_string(), name))) {
             let what = format!("this certificate would name two users, `{other}` and `{name}`");
             for number in [&first, &number] {
-                check.fault(&["access", "users", number, "certificate"], &*what, "name another one, or leave it out");
+                check.fault(
+                    &["access", "users", number, "certificate"],
+                    &*what,
+                    "name another certificate, or leave the key out",
+                );
             }
         }
         if let Some(first) = known.insert(name, index.to_string()) {
@@ -220,7 +224,7 @@ fn users(settings: &Settings, check: &mut Sections<'_>) {
             check.fault(&["access", "users", &number, "user_agent"], "no product token can be read from this", hint);
         }
         for list in [&["egress"][..], &["egress", "hosts"], &["egress", "methods"], &["product_tokens"]] {
-            // `null` would mean no limit, but the list may just have been lost.
+            // `null` would mean no limit. It is refused, as the operator may have lost the list by mistake.
             check.fault_if_null(&[&key[..3], list].concat(), "leave the key out, or write the list; `[]` allows any");
         }
         check_budget(&["access", "users", &number], check);
@@ -255,7 +259,7 @@ const FLEET: &str = "write `pace: URL, copies: URL`, or `url: URL` for both";
 const LEAST_STORE: u64 = 1 << 20;
 const LEAST_CACHE: u64 = 1 << 20;
 const LEAST_KEPT: Duration = Duration::from_secs(3600);
-/// Minimum validity of a signature, which is reused for half of that time: at least a second.
+/// Minimum validity of a signature. A signature is reused for half of its validity, so for at least a second.
 const LEAST_VALIDITY: Duration = Duration::from_secs(2);
 /// Maximum validity of a signature, as the drafts of Web Bot Auth advise.
 const MOST_VALIDITY: Duration = Duration::from_secs(86_400);

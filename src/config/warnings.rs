@@ -13,7 +13,7 @@ use super::schema::file::Listener;
 use super::schema::units::show_duration;
 use super::settings::Settings;
 
-/// `all`: the whole configuration as JSON.
+/// Lists the warnings. `all`: the whole configuration as JSON.
 pub(super) fn warnings(settings: &Settings, all: &Value) -> Vec<Complaint> {
     let Settings { pace, hosts, access, .. } = settings;
     let own = hosts.longest_delay();
@@ -23,7 +23,7 @@ pub(super) fn warnings(settings: &Settings, all: &Value) -> Vec<Complaint> {
         let (delay, wait) = (show_duration(delay), show_duration(pace.max_wait));
         let what = format!("{key} ({delay}) is longer than `pace.max_wait` ({wait})");
         let hint = "a request that comes too soon is answered 429 with Retry-After at once: the crawler has to retry by \
-            itself; raise `pace.max_wait` to have it wait here";
+            itself; raise `pace.max_wait` to let requests wait in the proxy";
         Complaint::new(what, hint)
     };
     let purposes = unknown_purposes(settings).into_iter().map(|purpose| {
@@ -36,7 +36,7 @@ pub(super) fn warnings(settings: &Settings, all: &Value) -> Vec<Complaint> {
     let suffixes = public_suffixes(all).into_iter().map(|pattern| {
         Complaint::new(
             format!("`{pattern}` covers every site below a public suffix"),
-            "name the domain itself, such as `*.example.co.uk`, if these sites are not all meant",
+            "if you do not mean all of these sites, name a domain, such as `*.example.co.uk`",
         )
     });
     let names = access.users.iter().filter(|user| user.certificate.is_some()).map(|user| user.name.as_ref());
@@ -45,7 +45,7 @@ pub(super) fn warnings(settings: &Settings, all: &Value) -> Vec<Complaint> {
     let unused = (!names.is_empty() && !takes_certificates).then(|| {
         Complaint::new(
             format!("no listener asks for client certificates: `certificate` has no effect for {names}"),
-            "add `client_ca` to `listen[].tls`, the authority of the certificates",
+            "add the authority of the certificates to `listen[].tls`, as `client_ca`",
         )
     });
     let shut_out = (access.require_user && access.users.is_empty()).then(|| {
@@ -59,7 +59,7 @@ pub(super) fn warnings(settings: &Settings, all: &Value) -> Vec<Complaint> {
     let open = settings.listen.iter().filter(reachable).map(|listener| {
         Complaint::new(
             format!(
-                "anybody who can reach `{}` may use this proxy: `access` has no users, and `clients` is every address",
+                "anybody who can reach `{}` may use this proxy: `access` has no users, and `clients` includes every address",
                 listener.address
             ),
             "add `access.users`, or name your networks, such as `clients: [10.0.0.0/8]`",

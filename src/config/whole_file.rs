@@ -127,5 +127,5 @@ fn above(path: &Path) -> &Path {
     path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Maximum number of bytes read of a file.
+/// Maximum number of bytes read from a file.
 const MOST: usize = 16 << 20;

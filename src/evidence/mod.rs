@@ -1,6 +1,6 @@
 //! Evidence of decisions: one record for each request, in a hash chain of lines that reveals later changes, with the robots.txt that each
-//! decision is based on. A separate thread writes it; it is read by `politely evidence`, `report` and `explain --at`. docs/evidence.md has
-//! the format.
+//! decision is based on. A separate thread writes the chain; `politely evidence`, `report` and `explain --at` read it. docs/evidence.md
+//! describes the format.
 //!
 //! `record` makes a line, and `writer` appends it to the chain, in the files of `segment`. `reader` reads the lines and verifies the chain,
 //! `report` computes totals, and `timestamp` handles an authority's time stamp of a line.
@@ -31,7 +31,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use writer::{Queue, Writer};
 
-/// A directory to which evidence is written. Dropping it writes the queued records.
+/// A directory to which evidence is written. Dropping this value writes the queued records.
 pub struct Evidence {
     directory: PathBuf,
     queue: Arc<Queue>,
@@ -45,7 +45,7 @@ pub struct Figures {
     pub written: u64,
     /// Records that this process has lost, because the disk was full or too slow.
     pub lost: u64,
-    /// The segment that is written to, and the SHA-256 of its last line.
+    /// The current segment, and (`head`) the SHA-256 of its last line.
     pub segment: u64,
     pub head: String,
 }

@@ -1,4 +1,4 @@
-//! Makes lines: JSON objects, each of which begins with the SHA-256 of the line before it, including that line's end.
+//! Makes the lines of the chain: JSON objects, each of which begins with the SHA-256 of the line before it, including that line's end.
 
 use crate::policy::Access;
 use crate::rfc3339;
@@ -45,8 +45,8 @@ pub fn from_hex(text: &str) -> Option<Hash> {
     is_whole.then_some(hash)
 }
 
-/// Appends a line to a chain. `line`: an object with members, and the line end. `head`: the SHA-256 of the last line, zeros
-/// if there is none.
+/// Appends a line to a chain. `line`: a JSON object with at least one member, and a line end. `head`: the SHA-256 of the last line, or
+/// zeros for an empty chain; replaced by the SHA-256 of the new line.
 pub(super) fn link(head: &mut Hash, line: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(b"{\"prev\":\"");
@@ -77,8 +77,8 @@ impl Draft {
         draft
     }
 
-    /// Begins the line of a file that records refer to. Text is stored as a string, other bytes in base64, so that the exact bytes can be
-    /// read back.
+    /// Begins a line that stores a file to which records refer. Text is stored as a string, other bytes in base64, so that the exact bytes
+    /// can be read back.
     pub(super) fn file(hash: &Hash, bytes: &[u8]) -> Self {
         let mut draft = Self::new("file", SystemTime::now());
         draft.hash("sha256", hash);

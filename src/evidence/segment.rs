@@ -1,5 +1,6 @@
-//! The files of a chain: `00000001-20261122T183000Z.jsonl` and so on, by number and start time. Only the last segment is written to;
-//! earlier ones are compressed. A file's name tells its age. A segment contains every file that its records refer to.
+//! The files of a chain, named by number and start time, such as `00000001-20261122T183000Z.jsonl`. Only the last segment is written to;
+//! earlier ones are compressed. A file's name tells its age. A segment also contains the site files and configurations that its records
+//! refer to.
 
 use crate::config::{LOCK, give_to_owner, is_ours, is_same, open_ours};
 use crate::rfc3339;
@@ -172,7 +173,7 @@ impl Segment {
     }
 }
 
-/// Compresses full segments.
+/// Compresses all segments except the last one, which is written to.
 pub(super) fn compress_full(directory: &Path) {
     let done = Stored::all(directory).and_then(|all| {
         let full = all.split_last().map_or(&[][..], |(_, full)| full);

@@ -1,4 +1,4 @@
-//! Time stamps (RFC 3161): an authority signs that a line of the chain existed at a time. Each is a file beside the segments,
+//! Time stamps (RFC 3161): an authority signs that a line of the chain existed at a time. Each time stamp is a file beside the segments,
 //! `00000001-<SHA-256 of the line>.tsr`, with the authority's unchanged answer. The stamped data is that line.
 
 use super::record::{Hash, digits, from_hex};
@@ -34,8 +34,9 @@ pub fn query(head: &Hash, nonce: [u8; 8]) -> Vec<u8> {
     parts.concat()
 }
 
-/// Verifies a time stamp; returns when the authority saw the data with this SHA-256. `nonce`: the request's nonce. The signature is
-/// verified by the certificate in the answer; with `authorities`, also that certificate's chain to one of them, at that time.
+/// Verifies a time stamp; returns when the authority saw the data with this SHA-256. `nonce`: the request's nonce. The certificate in the
+/// answer verifies the signature. If there are `authorities`, that certificate's chain must lead to one of them, and be valid at the time
+/// of the stamp.
 ///
 /// # Errors
 /// The answer is not a valid time stamp of this data.
@@ -74,7 +75,8 @@ impl Stamp {
 
     /// Verifies that the time stamp is signed by one of these authorities, or by one that they certify for time stamps.
     ///
-    /// # Errors No such authority signed the time stamp, or its file cannot be read any more.
+    /// # Errors
+    /// No such authority signed the time stamp, or its file cannot be read any more.
     pub fn authenticate(&self, authorities: &[X509]) -> Result<(), String> {
         check(&read_file(&self.path).map_err(cannot)?, &self.head, None, authorities).map(drop)
     }
@@ -107,7 +109,7 @@ fn malformed(what: &str) -> String {
     format!("malformed time stamp: {what}")
 }
 
-/// The last of OpenSSL's errors.
+/// The reason in the last of OpenSSL's errors.
 fn why(errors: &ErrorStack) -> &str {
     let last = errors.errors().last();
     last.and_then(|error| error.data().or_else(|| error.reason())).unwrap_or("OpenSSL does not say why")
@@ -198,7 +200,7 @@ fn store(authorities: &[X509], time: SystemTime) -> Result<X509Store, ErrorStack
 const SUFFIX: &str = ".tsr";
 /// Maximum size of an answer in bytes. Most answers have a few thousand.
 pub const MOST_RESPONSE: u64 = 1 << 20;
-/// A TimeStampReq up to the hash: version 1, SHA-256.
+/// The beginning of a TimeStampReq, up to the hash: version 1, SHA-256.
 const QUERY: &[u8] =
     b"\x30\x43\x02\x01\x01\x30\x31\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20";
 const SHA256: &[u8] = b"\x60\x86\x48\x01\x65\x03\x04\x02\x01";

@@ -151,7 +151,7 @@ fn is_service_link(keys: &str) -> bool {
 /// Sections that are not set by default.
 const SECTIONS: [&str; 3] = ["pace.adaptive", "pace.breaker", "pace.budget"];
 const PREFIX: &str = "POLITELY_";
-/// Variables that set no key: the path of the file, which the command line reads.
+/// Variables that set no key: `POLITELY_CONFIG`, the path of the configuration file, which the command line reads.
 const NO_KEYS: [&str; 1] = ["CONFIG"];
 const SERVICE_LINK: &str =
     "Kubernetes sets it for a service named `politely`; `enableServiceLinks: false` in the pod prevents this";

@@ -32,7 +32,7 @@ impl ConfigFiles {
         Some(if root.is_null() { YamlNode::empty() } else { root })
     }
 
-    /// The files that `include` of `root` names.
+    /// Reads the files of `include`. `root`: the tree with `include`, for the places of faults.
     pub fn included(&mut self, root: &YamlNode, include: &[PathBuf]) -> Vec<YamlNode> {
         let main = PathBuf::from(&self.sources[0].name);
         let base = main.parent().unwrap_or(Path::new(""));
@@ -62,7 +62,7 @@ impl ConfigFiles {
                     continue;
                 }
                 if let Some(nested) = node.below("include") {
-                    let hint = "name the files in the first one";
+                    let hint = "name these files in the first file";
                     self.faults.push(&nested.at, Complaint::new("an included file must not include others", hint));
                 }
                 included.push(node);
@@ -89,8 +89,8 @@ impl ConfigFiles {
         root.lay_over(joined, &mut |(key, here), (_, over)| match (&mut here.value, over.value) {
             (_, Value::Null) => {
                 let key = key.text().unwrap_or_default();
-                let what = format!("`{key}` has no value here, but one in {}", here.at.line(&self.sources));
-                let hint = "leave the key out to keep that value; to take it back, write what replaces it, such as `0`, `[]` or `{}`";
+                let what = format!("`{key}` has no value here, but has one in {}", here.at.line(&self.sources));
+                let hint = "leave the key out to keep that value; to replace it, write another value, such as `0`, `[]` or `{}`";
                 self.faults.push(&over.at, Complaint::new(what, hint));
             }
             // Lists of `access.users` are joined, as each user has a name.

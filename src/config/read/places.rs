@@ -61,7 +61,7 @@ fn scan(text: &str) -> (Vec<(usize, usize)>, HashMap<usize, String>) {
 /// Beginnings of the values that [`odd_numbers`] returns.
 const ODD: [&str; 4] = ["0x", "0o", "0b", "+"];
 
-/// Nested aliases can expand a line to a gigabyte; no real configuration has this many values.
+/// Maximum number of values, far more than a real configuration has. Nested aliases can expand one line to a gigabyte.
 pub(super) const MOST_VALUES: usize = 1_000_000;
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::tree::{Value, YamlNode};
 use crate::config::schema::text;
 use crate::config::steps::step;
 
-/// A node as serde's deserializer.
+/// A node, as a deserializer for serde.
 #[derive(Clone, Copy)]
 pub(in crate::config) struct Reader<'a> {
     pub node: &'a YamlNode,
@@ -185,7 +185,9 @@ impl Error for ValueError {
             ("a sequence", Unexpected::Str(_) | Unexpected::Unsigned(_)) => {
                 format!("a list is written in brackets: [{}]", show(found).trim_matches('`'))
             }
-            ("a sequence", _) => String::from("a list is written `[one, two]`, or line by line, each begun with `- `"),
+            ("a sequence", _) => {
+                String::from("a list is written `[one, two]`, or line by line, each line beginning with `- `")
+            }
             // A map whose keys the operator chooses: hosts, or purposes.
             ("a map", _) => String::from("write `NAME: …` for each entry, or `{}` for none"),
             (map, _) if map.starts_with("struct") => String::from("write the keys of this section below it, indented"),

@@ -75,7 +75,10 @@ const SYNTAX_HINTS: &[(&str, &str)] = &[
     ("a tag", "leave out the word that begins with `!`, or put the text in quotes"),
     ("alias", "a text that begins with `*` or `&` needs quotes: \"*.example.com\""),
     ("anchor", "a text that begins with `*` or `&` needs quotes: \"*.example.com\""),
-    ("mapping values", "a text with a colon and a space needs quotes; keys of one section stand in one column"),
+    (
+        "mapping values",
+        "a text with a colon and a space needs quotes; the keys of a section must begin in the same column",
+    ),
     ("control characters", "leave the character out, or write it in double quotes as `\\xNN`"),
     ("one document", "leave out the line `---` and what follows"),
 ];

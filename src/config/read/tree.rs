@@ -22,7 +22,7 @@ pub(in crate::config) enum Value {
     Text(String),
     List(Arc<Vec<YamlNode>>),
     /// Each key with its place, and its value. Boxed, as each map reserves room for eleven entries, and most have one. Lists and maps are
-    /// copied on write, as each layer of a configuration has most of the one below it.
+    /// copied on write, as each layer of a configuration repeats most of the layer below it.
     Map(Arc<BTreeMap<String, Box<(YamlNode, YamlNode)>>>),
 }
 
@@ -139,8 +139,8 @@ impl YamlNode {
         entry.or_insert_with(unset).1.put(rest, value);
     }
 
-    /// Lays another map over this one, key by key. If a key has a value here, `both` merges the other value, which may be `null`; two maps
-    /// are merged key by key.
+    /// Lays another map over this one, key by key. Two maps under the same key are laid over each other likewise. For any other key that
+    /// has a value here, `both` merges the other value, which may be `null`.
     pub fn lay_over(&mut self, over: Self, both: &mut impl FnMut(&mut (Self, Self), (Self, Self))) {
         if over.at != ConfigPlace::Unwritten {
             self.at = over.at;

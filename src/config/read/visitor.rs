@@ -63,7 +63,7 @@ impl YamlWalk<'_> {
     fn key_text<E: Error>(self, key: &Value) -> Result<String, E> {
         let text = if let Value::Bool(value) = key { Some(value.to_string()) } else { key.name() };
         let text = text.ok_or_else(|| {
-            E::custom(format!("{OURS}a key is one word or a text (a number such as `1.10` in quotes)"))
+            E::custom(format!("{OURS}a key must be a word or a text; write a number such as `1.10` in quotes"))
         })?;
         Ok(self.keys.one_spelling(text))
     }

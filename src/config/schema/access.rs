@@ -84,7 +84,8 @@ fn parse_certificate_name(text: &str) -> Result<&str, Complaint> {
     }
 }
 
-const CERTIFICATE_FORMS: &str = "write its CN, or a DNS name, an e-mail address or a URI of its alternative names";
+const CERTIFICATE_FORMS: &str =
+    "write the CN of the certificate, or one of its alternative names: a DNS name, an e-mail address or a URI";
 
 fn listed_by_user<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Allowlist, D::Error> {
     #[derive(Default, Deserialize)]

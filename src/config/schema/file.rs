@@ -1,4 +1,4 @@
-//! The sections of `politely.yaml`. A key that is left out or `null` has its value in the file of defaults.
+//! The sections of `politely.yaml`. A key that is left out or `null` takes its value from the file of defaults.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -139,7 +139,7 @@ pub enum Fallback {
 }
 
 impl RobotsSettings {
-    /// How to parse a file.
+    /// The options for parsing a robots.txt.
     pub fn parse_options(&self) -> ParseOptions {
         ParseOptions {
             user_agent_match: self.user_agent_match,

@@ -56,8 +56,8 @@ pub(in crate::config) fn check(check: &mut Sections<'_>) {
     let (at, what, hint) = match (directory, certificate, key) {
         (true, true, true) => (
             "certificate",
-            "a certificate of your own and a directory exclude each other",
-            "leave out `directory` to use this certificate, or `certificate` and `key` to have one made",
+            "`certificate` and `directory` exclude each other",
+            "leave out `directory` to use this certificate, or `certificate` and `key` to let politely create an authority",
         ),
         (_, true, false) => ("certificate", "this certificate lacks its key", "add `key: …` beside it"),
         (_, false, true) => ("key", "this key lacks its certificate", "add `certificate: …` beside it"),

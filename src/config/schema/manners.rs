@@ -100,7 +100,7 @@ impl WrittenBudget {
 }
 
 impl WrittenManners {
-    /// These limits; each missing one is taken from `before`.
+    /// These limits, with each missing limit taken from `before`.
     pub fn over(&self, before: &Manners) -> Manners {
         Manners {
             adaptive: self.adaptive.map_or(before.adaptive, WrittenAdaptive::into_policy),
@@ -112,7 +112,7 @@ impl WrittenManners {
         }
     }
 
-    /// Checks the values together. `section`: the section in which they are written. `max_delay`: `pace.max_crawl_delay`.
+    /// Checks combinations of these values. `section`: the section in which they are written. `max_delay`: `pace.max_crawl_delay`.
     pub fn check(&self, section: &[&str], max_delay: Duration, check: &mut Sections<'_>) {
         let key = |path: [&'static str; 2]| [section, &path].concat();
         if self.budget.is_some() {
@@ -124,17 +124,17 @@ impl WrittenManners {
             let (shown_min, shown_max, most) = (show_duration(min), show_duration(max), show_duration(max_delay));
             if min > max {
                 let what = format!("`min` ({shown_min}) is longer than `max` ({shown_max})");
-                check.fault(&key(["adaptive", "min"]), what, "lower the one or raise the other");
+                check.fault(&key(["adaptive", "min"]), what, "lower the first or raise the second");
             } else if max > max_delay && check.is_sure("pace") {
                 let what = format!("`max` ({shown_max}) is longer than `pace.max_crawl_delay` ({most})");
-                check.fault(&key(["adaptive", "max"]), what, "lower the one or raise the other");
+                check.fault(&key(["adaptive", "max"]), what, "lower the first or raise the second");
             }
         }
         if let Some(WrittenBreaker { after, pause }) = self.breaker
             && after != 0
             && (pause.is_zero() || pause > LONGEST_PAUSE)
         {
-            let what = format!("a host is paused for up to 1h, not for {}", show_duration(pause));
+            let what = format!("a pause must be longer than 0 and at most 1h, not {}", show_duration(pause));
             check.fault(
                 &key(["breaker", "pause"]),
                 what,
@@ -160,7 +160,7 @@ pub(in crate::config) fn some_budget<'de, D: Deserializer<'de>>(
     WrittenBudget::deserialize(deserializer).map(WrittenBudget::into_policy)
 }
 
-/// Parses `5` or `2.5`, in hundredths.
+/// Parses `5` or `2.5`. Returns hundredths.
 fn parse_factor(text: &str) -> Result<u32, Complaint> {
     let fault = |what| Complaint::new(what, FACTOR_FORMS);
     let number: f64 = text.parse().map_err(|_| fault(format!("expected a number, found `{text}`")))?;
@@ -177,5 +177,5 @@ from_text! {
 
 const MOST_FACTOR: f64 = 1000.0;
 const FACTOR_FORMS: &str = "a factor is a number from 0.01 to 1000, such as `5` or `2.5`, or 0 for none";
-/// Maximum pause of a host: an hour, like any owed delay, because a longer one is taken for the result of a wrong clock.
+/// Maximum pause of a host: an hour, as for every stored delay. A longer stored delay counts as the result of a wrong clock.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);

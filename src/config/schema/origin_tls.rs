@@ -55,7 +55,7 @@ pub struct Pin(pub [u8; 32]);
 
 impl Pin {
     /// # Errors
-    /// The text is not `sha256/` and 32 bytes in Base64.
+    /// The text is not `sha256/` followed by 32 bytes in Base64.
     pub fn parse(text: &str) -> Result<Self, Complaint> {
         let digest = text.strip_prefix("sha256/").and_then(|coded| BASE64_STANDARD.decode(coded).ok());
         let digest = digest.and_then(|digest| digest.try_into().ok());

@@ -13,7 +13,7 @@ use crate::config::read::error::Complaint;
 pub struct SecretUrl(Url);
 
 impl SecretUrl {
-    /// The URL, secrets included: never to be printed.
+    /// The URL with its secrets. Must never be printed.
     pub fn expose(&self) -> &Url {
         &self.0
     }
@@ -27,7 +27,7 @@ impl SecretUrl {
         let fault = |what: &str| Complaint::new(what, hint);
         let url = Url::parse(text).map_err(|error| fault(&format!("this is not a URL: {error}")))?;
         if !text.contains("://") {
-            return Err(fault("`//` is missing behind the scheme"));
+            return Err(fault("`//` is missing after the scheme"));
         }
         if !schemes.contains(&url.scheme()) {
             return Err(fault(&format!("a URL with the scheme `{}` is not allowed here", url.scheme())));
@@ -53,7 +53,7 @@ impl fmt::Debug for SecretUrl {
 
 /// The URL without user and password, for display.
 pub(in crate::config) fn without_user(mut url: Url) -> Url {
-    // Both fail only for URLs that cannot have a user.
+    // Both calls fail only for URLs that cannot have a user.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url

@@ -1,4 +1,4 @@
-//! Values written as one text: how serde reads them, and messages about values of other types.
+//! Deserializes values that are written as one text. If a value has another type, the message tells how to write it.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,13 +13,13 @@ pub(in crate::config) trait FromText: Sized {
     const EXPECTED: &'static str;
     const FORMS: &'static str;
 
-    /// Whether a relative path starts at the file's directory.
+    /// Whether the value is a path. A relative path starts at the directory of the configuration file.
     const IS_PATH: bool = false;
 
     fn from_text(text: &str) -> Result<Self, Complaint>;
 }
 
-/// Reads a value by its [`FromText`]. For `#[serde(deserialize_with)]` on types that serde would read differently.
+/// Deserializes a value by its [`FromText`]. For `#[serde(deserialize_with)]` on types for which serde expects another form.
 pub(in crate::config) fn one<'de, D: Deserializer<'de>, T: FromText>(deserializer: D) -> Result<T, D::Error> {
     Text(PhantomData).deserialize(deserializer)
 }
@@ -82,7 +82,7 @@ impl<T: FromText> Visitor<'_> for Text<T> {
         self.visit_str(&number.to_string())
     }
 
-    /// Refuses a decimal in place of a text, as `1.10` or `8e2` would become another text.
+    /// Refuses a decimal in place of a text. YAML has read it as a number, so `1.10` would become `1.1`.
     fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
         if T::FORMS == QUOTES {
             return Err(E::custom(Complaint::new(format!("this is read as the number {number}"), QUOTES)));
@@ -91,7 +91,7 @@ impl<T: FromText> Visitor<'_> for Text<T> {
     }
 }
 
-/// Implements [`FromText`]: the type, the expected kind of value, how to write it, and its parser.
+/// Implements [`FromText`]. Arguments: the type, the expected kind of value, how to write the value, and its parser.
 macro_rules! from_text {
     ($($type:ty, $expected:literal, $forms:expr, $parse:expr;)+) => {$(
         impl $crate::config::schema::text::FromText for $type {
@@ -120,7 +120,8 @@ macro_rules! read_from_text {
     };
 }
 
-/// Declares types of checked texts, and implements `Deserialize` like `read_from_text`. A parser returns the text to keep.
+/// Declares types for texts that a parser has checked, and implements `Deserialize` like `read_from_text`. The parser returns the text to
+/// store.
 macro_rules! checked_texts {
     ($($(#[$doc:meta])+ $name:ident, $expected:literal, $forms:expr, $parse:expr;)+) => {$(
         $(#[$doc])+
@@ -149,6 +150,6 @@ pub(in crate::config) use {checked_texts, from_text, read_from_text};
 
 pub(in crate::config) const QUOTES: &str = "put it in quotes";
 
-/// Names of newtypes that tell `Reader` to expect a path, and one value or a list of values.
+/// Newtype names that tell `Reader` what to expect. `PATH`: a path; `MANY`: one value, or a list of values.
 pub(in crate::config) const PATH: &str = "a path";
 pub(in crate::config) const MANY: &str = "one or a list";

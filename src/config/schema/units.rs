@@ -74,7 +74,7 @@ from_text! {
 const DURATIONS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 /// The units of sizes in bytes, the largest first.
 const SIZES: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("", 1)];
-/// Ten years. A longer duration is a typing error, and could overflow when added to a clock's time.
+/// Ten years. A longer duration is probably a typing error, and could overflow when added to a clock's time.
 pub const MAX_DURATION: Duration = Duration::from_secs(3650 * 86_400);
 
 const DURATION_FORMS: &str = "a duration is a whole number and its unit: `500ms`, `10s`, `5m`, `24h`, `30d`, or `0`";

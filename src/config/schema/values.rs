@@ -1,4 +1,4 @@
-//! Single values of the configuration, parsed on reading: addresses, ports, networks, texts. Pure.
+//! Single values of the configuration, which are parsed when they are read: addresses, ports, networks, texts. Pure.
 
 use crate::policy::{Allowlist, Host, HostPattern, ListedBy};
 use std::fmt;
@@ -160,11 +160,11 @@ checked_texts! {
 
 fn parse_user_name(text: &str) -> Result<&str, Complaint> {
     match text.trim() {
-        "" => Err(Complaint::new("an empty text names nothing", "leave the entry out")),
+        "" => Err(Complaint::new("a user's name must not be empty", "leave the entry out")),
         token => match token.chars().find(|c| !matches!(c, ' '..='~')) {
             None => Ok(token),
             Some(bad) => Err(Complaint::new(
-                format!("the character {bad:?} cannot stand in a user's name"),
+                format!("the character {bad:?} is not allowed in a user's name"),
                 "use printable ASCII: letters, digits, and signs other than `:`",
             )),
         },
@@ -185,7 +185,7 @@ fn parse_path_pattern(text: &str) -> Result<&str, Complaint> {
     let fits =
         text.starts_with(['/', '*']) && !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#');
     if text.len() > MOST_PATH_BYTES {
-        let what = format!("a path pattern of {} bytes is longer than any path that is requested", text.len());
+        let what = format!("a path pattern of {} bytes is longer than any path that can be requested", text.len());
         Err(Complaint::new(what, "a path pattern has at most 1 MiB"))
     } else if fits {
         Ok(text)
@@ -197,14 +197,14 @@ fn parse_path_pattern(text: &str) -> Result<&str, Complaint> {
 fn parse_method(text: &str) -> Result<&str, Complaint> {
     let is_known =
         http::Method::from_bytes(text.as_bytes()).is_ok() && !text.bytes().any(|byte| byte.is_ascii_lowercase());
-    // `*` is a token, but not a method.
+    // `*` is a valid token, but not a method.
     match is_known && text != "*" {
         true => Ok(text),
         false => Err(Complaint::new(format!("`{text}` is not a method"), METHOD_FORMS)),
     }
 }
 
-/// The hosts and methods that may be requested.
+/// The allowlist of these hosts and methods.
 pub(in crate::config) fn listed(hosts: &[HostPattern], methods: &[MethodName], by: ListedBy) -> Allowlist {
     Allowlist { hosts: hosts.to_vec(), methods: methods.iter().map(|method| method.0.clone()).collect(), by }
 }
@@ -232,7 +232,7 @@ fn parse_printable(text: &str) -> Result<String, Complaint> {
     match text.chars().find(|c| !matches!(c, ' '..='~')) {
         None => Ok(text.to_owned()),
         Some(bad) => Err(Complaint::new(
-            format!("the character {bad:?} cannot stand in a header field"),
+            format!("the character {bad:?} is not allowed in a header field"),
             "use printable ASCII; percent-encode the rest of a URL",
         )),
     }
@@ -265,7 +265,7 @@ const PORT_FORMS: &str = "a port is a number from 1 to 65535, a range is written
 const NETWORK_FORMS: &str = "a network is written `10.0.0.0/8`, `2001:db8::/32`, or as one address";
 const ACCESS_LOG_FORMS: &str = "write `off`, `stdout`, `journal`, or a path such as `/var/log/politely/access.log`";
 const PURPOSE_FORMS: &str = "write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-` and `_`";
-const METHOD_FORMS: &str = "write methods as requests have them, `GET`, `HEAD`, `POST`, or `[]` for any";
+const METHOD_FORMS: &str = "write methods in capitals, such as `GET`, `HEAD` or `POST`; `[]` allows any";
 const INSTANCE_FORMS: &str = "write up to 40 letters, digits, `-`, `.`, `_` or `~`: `crawl3.example.com`";
 const MOST_OF_INSTANCE: usize = 40;
 const MOST_PATH_BYTES: usize = 1 << 20;
@@ -293,12 +293,12 @@ impl FromText for PathBuf {
     fn from_text(text: &str) -> Result<Self, Complaint> {
         match text {
             // An empty path, joined to the file's directory, would be that directory.
-            "" => Err(Complaint::new("an empty path names nothing", "write a path, or leave the key out")),
+            "" => Err(Complaint::new("a path must not be empty", "write a path, or leave the key out")),
             path => Ok(path.into()),
         }
     }
 }
 
-const NAME_FORMS: &str = "write `politely.invalid`, or another name that is yours";
+const NAME_FORMS: &str = "write `politely.invalid`, or another host name of your own";
 pub(in crate::config) const HOST_FORMS: &str =
-    "write `www.example.com`, `*.example.com` for all below it, `192.0.2.1`, or `*`; no scheme, no port";
+    "write `www.example.com`, `*.example.com` for all hosts below it, `192.0.2.1`, or `*`; without scheme and port";

@@ -89,7 +89,7 @@ pub enum ReadError {
     Malformed(#[from] serde_json::Error),
     #[error("the line is longer than any that politely writes")]
     TooLong,
-    #[error("the line has no end")]
+    #[error("the line is incomplete")]
     Torn,
     #[error("the segment has no line here")]
     Empty,

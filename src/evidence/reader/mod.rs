@@ -1,5 +1,5 @@
-//! Reads the chain, line by line, from plain segments and compressed ones: `line` and `decision` say what a line means, `verify` whether
-//! the chain is whole.
+//! Reads the chain, line by line, from plain segments and compressed ones: `line` and `decision` parse a line, and `verify` checks that the
+//! chain is complete and unchanged.
 
 mod decision;
 mod line;
@@ -116,7 +116,8 @@ impl Tail {
                     line.clone_into(tail.last.get_or_insert_default());
                 }
                 Err(error) => match error {
-                    // A power failure leaves zeros where the file had grown but was not written: a line without an end, however long.
+                    // After a power failure, the file may end with zeros, where it had grown but was not written. They count as an
+                    // incomplete line of any length.
                     ReadError::Torn | ReadError::TooLong if lines.ends_here()? => tail.torn.clone_from(&lines.line),
                     error => return Err(error),
                 },

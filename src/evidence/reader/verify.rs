@@ -1,5 +1,5 @@
 //! Verifies a chain: each line names the hash of the one before, no segment is missing except those older than `keep`, and the files that
-//! records refer to are there unchanged.
+//! records refer to are present and unchanged.
 
 use super::{FileError, Kind, Line, Lines, ReadError, decoded, parse};
 use crate::evidence::record::{Hash, NOTHING, digits};
@@ -44,12 +44,12 @@ pub struct Verified {
     pub faults: Vec<Fault>,
 }
 
-/// A change to the evidence.
+/// A sign that the evidence was changed or damaged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("segment {segment}{place}: {what}", place = .line.map_or(String::new(), |line| format!(", line {line}")))]
 pub struct Fault {
     pub segment: u64,
-    /// Line number, from 1. `None`: the fault is of the whole segment.
+    /// Line number, from 1. `None`: the fault concerns the whole segment.
     pub line: Option<u64>,
     pub what: String,
 }
@@ -98,8 +98,8 @@ pub fn verify_each(
     for anchor in std::mem::take(&mut walk.anchors) {
         let name = digits(&anchor);
         let what = match walk.removed.values().any(|head| *head == anchor) {
-            true => format!("the head {name} is of a removed segment, so its records cannot be verified"),
-            false => format!("no line of a whole chain has the SHA-256 {name}: the chain was rewritten, or cut"),
+            true => format!("the head {name} belongs to a removed segment, so its records cannot be verified"),
+            false => format!("no line of an intact chain has the SHA-256 {name}: the chain was rewritten, or cut"),
         };
         walk.fault(last.number, None, what);
     }
@@ -194,7 +194,7 @@ impl Walk {
             self.may_end |= self.synced == Some(hash);
         }
         if number == 0 && is_last {
-            // The writer is creating the segment now, or was killed while it did.
+            // The writer is creating the segment now, or was killed while it did so.
             self.found.is_cut = !self.found.is_written;
         } else if number == 0 {
             self.fault(stored.number, None, "the segment is empty");
@@ -213,10 +213,10 @@ impl Walk {
         match line {
             1 if segment == 1 => self.fault(1, Some(1), "the chain does not begin here: earlier lines were removed"),
             1 => self.fault(segment - 1, None, format!(
-                "its last line is not the one that segment {segment} follows: it was changed, or lines were removed or added"
+                "its last line is not the line that segment {segment} follows: that line was changed, or lines were removed or added"
             )),
             _ => self.fault(segment, Some(line - 1), format!(
-                "line {line} does not follow from it: it was changed, or lines were removed, added or moved here"
+                "line {line} does not contain its hash: it was changed, or lines were removed, added or moved here"
             )),
         }
     }
@@ -252,7 +252,8 @@ impl Walk {
                 found.lost.push((count, from, to))
             }
             Kind::Removed { segment: removed, .. } if removed >= segment => {
-                let what = format!("it says that segment {removed} was removed, which is not older than this one");
+                let what =
+                    format!("it says that segment {removed} was removed, but that segment is not older than this one");
                 self.fault(segment, Some(number), what);
             }
             Kind::Removed { segment, head } => _ = self.removed.insert(segment, head),

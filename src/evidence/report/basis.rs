@@ -68,7 +68,7 @@ pub struct CopyUse {
 }
 
 impl Basis {
-    /// Records that an instance began to write, or began a segment. Restarts of the same version count as one.
+    /// Adds an instance that began to write, or began a segment. Restarts of the same version count as one.
     pub fn start(&mut self, name: String, version: Option<String>, since: SystemTime) {
         match self.instances.last_mut() {
             Some(last)

@@ -73,7 +73,7 @@ pub struct Group {
     pub reported: u64,
     /// `reported`, and requests that were let through without regard to robots.txt.
     pub let_through: u64,
-    /// Requests of `let_through` with a reservation on record, in the answer or against the declared use.
+    /// Requests of `let_through` whose answer reserved a use, or whose declared use was reserved.
     pub let_through_reserved: u64,
     pub failed: u64,
     pub bytes_in: u64,

@@ -67,7 +67,7 @@ pub struct FileFetch {
 }
 
 impl FileFetch {
-    /// The fetches up to `at`, as a record's copy tells them.
+    /// The fetches up to `at`, according to the copy in a record.
     pub fn of(copy: &SiteCopy, at: SystemTime, (segment, line): (u64, u64)) -> impl Iterator<Item = Self> {
         let fetched = copy.fetched.map(|at| (at, Ok(copy.clone())));
         let failed = copy.failing_since.zip(copy.failure.clone()).map(|(since, why)| (since, Err(why)));

@@ -17,7 +17,8 @@ use std::time::{Duration, SystemTime};
 pub struct Past {
     /// The record that the crawler, the use and the configuration come from.
     pub known: Found,
-    /// Requests for the URL up to that time, without clients that may not use the proxy: totals, and (`last`) the last few in order.
+    /// Requests for the URL up to that time, except those of clients that may not use the proxy: totals, and (`last`) the last few in
+    /// order.
     pub asked: Group,
     pub last: Vec<Found>,
     /// The last few fetches of the URL by politely itself, if it is one of the site's files, in order.
@@ -58,7 +59,8 @@ pub enum PastFile {
 
 /// Finds the state at a time, and verifies the chain. `url`: as in records. `None`: nothing was decided about this authority by then.
 ///
-/// # Errors A segment cannot be read, or a file on which records are based is missing or was changed.
+/// # Errors
+/// A segment cannot be read, or a file on which records are based is missing or was changed.
 pub fn find(
     directory: &Path,
     authority: &Authority,
@@ -177,7 +179,7 @@ impl PastCopy {
         let is_unreachable = matches!(reason, Some("robots-unreachable" | "long-unreachable"));
         let read = |hash: &Hash| {
             let read = stored_file(directory, Some(found.segment), hash);
-            read.map_err(|error| format!("the file of that time, {}: {error}", digits(hash)))
+            read.map_err(|error| format!("the stored file {}: {error}", digits(hash)))
         };
         let file = match (&copy, &copy.failure) {
             (_, Some(why)) if is_unreachable => PastFile::Unreachable(why.clone()),

@@ -39,7 +39,7 @@ fn files_of_other_users_are_neither_read_nor_changed() {
     assert_eq!(told.total.requests, 3);
     assert_eq!(fs::read(&next).unwrap(), fs::read(first(other.path())).unwrap());
     assert_eq!((fs::read(&beside).unwrap(), last.is_symlink()), (b"theirs".to_vec(), true));
-    // Another user's file that replaces a segment after the directory was read.
+    // Another user's file replaces a segment after the directory was read.
     let stored = Stored::all(directory.path()).unwrap().remove(0);
     chown(&stored.path, Some(61184), None).unwrap();
     assert_eq!(stored.open().unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);

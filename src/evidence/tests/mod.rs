@@ -207,7 +207,7 @@ fn removed_or_truncated_segment_is_detected() {
     assert!(faults(directory.path()).iter().any(|(segment, _)| *segment == 2));
     fs::write(&second, &kept).unwrap();
     fs::remove_file(first(directory.path())).unwrap();
-    assert_eq!(faults(directory.path()), [(1, None)], "no line says that the segment was kept long enough");
+    assert_eq!(faults(directory.path()), [(1, None)], "no line records that the segment was removed");
 }
 
 #[test]

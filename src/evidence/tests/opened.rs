@@ -62,7 +62,7 @@ fn opened_beside(segments: u64) -> [Vec<String>; 2] {
 fn maintenance_opens_a_constant_number_of_segments() {
     let [hourly, rollover] = opened_beside(3000);
     assert_eq!(hourly, [""; 0]);
-    // The new segment; the segment that has ended, and its compressed form.
+    // Opens the new segment, the segment that has ended, and its compressed form.
     let number = |name: &String| name[..8].parse::<u64>().unwrap();
     assert!(!rollover.is_empty() && rollover.iter().all(|name| [3000, 3001].contains(&number(name))), "{rollover:?}");
     assert_eq!([0, rollover.len()], opened_beside(100).map(|names| names.len()));

@@ -49,13 +49,13 @@ fn expired_segments_are_removed_and_the_removal_is_recorded() {
     let stamp = directory.path().join(format!("00000004-{}.tsr", "ab".repeat(32)));
     fs::write(&stamp, "").unwrap();
     restart(directory.path());
-    assert!(!stamp.exists(), "a time stamp goes with its segment");
+    assert!(!stamp.exists(), "a time stamp is removed with its segment");
     let verified = good(directory.path());
     // Segment 4 ended when segment 5 began, a little over nine days ago.
     assert_eq!((verified.removed_to, segments(directory.path())), (Some(4), (5..=9).collect()));
     // The head of a removed segment is known, but not its records.
     let faults = verify(directory.path(), &[third]).unwrap().faults;
-    assert!(faults[0].what.ends_with("is of a removed segment, so its records cannot be verified"), "{faults:?}");
+    assert!(faults[0].what.ends_with("belongs to a removed segment, so its records cannot be verified"), "{faults:?}");
     restart(directory.path());
     assert_eq!(good(directory.path()).removed_to, Some(4));
 }
@@ -158,7 +158,7 @@ fn clock_far_ahead_expires_at_most_a_third_of_keep() {
     assert_eq!(segments(directory.path()), (2..=8).collect::<Vec<_>>());
     rest(&mut writer);
     writer.look_after(year + Duration::from_secs(60));
-    assert_eq!(segments(directory.path()), (2..=8).collect::<Vec<_>>(), "waiting removes no more");
+    assert_eq!(segments(directory.path()), (2..=8).collect::<Vec<_>>(), "a later run removes no further segment");
     drop(writer);
     good(directory.path());
 }
@@ -197,7 +197,7 @@ fn segment_before_ones_dated_in_the_future_expires_like_others() {
     assert_eq!(good(directory.path()).removed_to, Some(1));
 }
 
-/// Appends to the last segment, which is uncompressed, a line that `segment` was removed.
+/// Appends to the last segment, which is uncompressed, a line that says that `segment` was removed.
 fn forge(directory: &Path, segment: u64, of: Hash) {
     let last = Stored::all(directory).unwrap().pop().unwrap();
     let (mut head, mut forged) = (verify(directory, &[]).unwrap().head, Vec::new());

@@ -126,7 +126,7 @@ fn writing_to_a_full_disk_is_retried_periodically() {
     assert_eq!(verified.lost.iter().map(|(count, ..)| *count).collect::<Vec<_>>(), [2], "the loss is recorded once");
 }
 
-/// A site must not be able to keep its visits off the record by serving long files.
+/// A site must not be able to prevent records of its visits by serving long files.
 #[test]
 fn records_of_sites_with_long_files_are_all_kept() {
     let directory = tempfile::tempdir().unwrap();

@@ -67,7 +67,7 @@ impl Chain {
     }
 
     /// Appends the files that the records refer to, then the records, piece by piece. Leaves out records whose file could not be written;
-    /// the inner result says why. `written` counts the appended records.
+    /// the returned `Option` then holds the reason. Adds the number of appended records to `written`.
     pub fn append(&mut self, batch: &Batch, written: &mut u64) -> io::Result<Option<io::Error>> {
         let (mut left_out, mut why) = (HashSet::new(), None);
         for (hash, bytes) in batch.files.values().filter_map(EvidenceFile::body) {
@@ -98,7 +98,7 @@ impl Chain {
         Ok(why)
     }
 
-    /// Writes a file, unless the segment has it.
+    /// Writes a file, unless the segment already contains it.
     pub fn keep(&mut self, hash: &Hash, bytes: &[u8]) -> io::Result<()> {
         if self.files.contains(hash) {
             return Ok(());
@@ -128,7 +128,7 @@ impl Chain {
     fn put(&mut self, head: Hash) -> io::Result<()> {
         let appended = match self.damaged {
             None => self.segment.append(&self.out),
-            Some(_) => Err(io::Error::other("fsync failed for the segment, and no other can be begun")),
+            Some(_) => Err(io::Error::other("fsync failed for the segment, and no new segment can be created")),
         };
         self.out.clear();
         appended?;
@@ -139,8 +139,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Syncs the segment. After a failed fsync, pages may be gone, and a second fsync would not report it: the lines since the last one are
-    /// recorded as lost, and the chain continues in another segment.
+    /// Syncs the segment. After a failed fsync, pages may be gone, and a second fsync would not report it: the lines since the last
+    /// successful fsync are recorded as lost, and the chain continues in another segment.
     pub fn sync(&mut self) -> io::Result<()> {
         let Some(unsynced) = self.unsynced.take() else { return Ok(()) };
         let Err(error) = self.segment.sync() else { return Ok(()) };
@@ -158,7 +158,7 @@ impl Chain {
         if !is_urgent && self.refused.is_some_and(|refused| refused.elapsed() < AGAIN) {
             return false;
         }
-        // A failed sync has begun another segment itself.
+        // If the sync fails, it begins another segment itself.
         if self.sync().is_ok() {
             self.begin(now);
         }

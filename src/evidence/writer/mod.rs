@@ -35,7 +35,7 @@ pub struct Writer {
     lost: Option<Lost>,
     /// When a loss was last logged.
     logged: Option<Instant>,
-    /// Whether the log has reported that nothing can be written. It must still report the recovery, with the number of lost records
+    /// Whether the log has reported that nothing can be written. If so, it must still report the recovery, with the number of lost records
     /// (`unsaid`).
     is_told: bool,
     unsaid: u64,
@@ -190,7 +190,9 @@ impl Writer {
         let before = self.chain.segment.number;
         self.chain.next_segment(now, true);
         if self.chain.segment.number == before {
-            return Err(io::Error::other("its segment was removed or damaged, and no other can be begun"));
+            return Err(io::Error::other(
+                "the current segment was removed or damaged, and no new segment can be created",
+            ));
         }
         if is_gone {
             tracing::warn!(segment = before, "a segment of evidence was removed, and the records in it are gone");
@@ -223,7 +225,7 @@ impl Writer {
         if self.chain.is_used && self.chain.segment.is_over(now, u64::MAX) {
             self.chain.next_segment(now, false);
         }
-        // The helper and `remove_old` both change the directory, so only one of them runs.
+        // The helper and `remove_old` both change the directory, so only one of them runs at a time.
         if self.helper.as_ref().is_some_and(|helper| !helper.is_finished()) {
             return;
         }
@@ -258,7 +260,8 @@ impl Writer {
 
 /// Number of bytes after which a new segment begins.
 const MOST_SEGMENT: u64 = 64 << 20;
-/// Maximum time between fsyncs: a power failure loses the records of this time. Also the time between two attempts to record a loss.
+/// Maximum time between fsyncs: a power failure loses at most the records of this time. Also the time between two attempts to record a
+/// loss.
 const SYNC: Duration = Duration::from_secs(1);
 /// Time until a failed write is tried again.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! The queue of records for the thread that writes them. While the writer makes progress, every record fits, whatever files a site has;
-//! requests wait while the queue is full. Records are lost only when the writer makes no progress, and the chain records the loss.
+//! The queue of records for the thread that writes them. While the writer makes progress, every record fits, however large the sites' files
+//! are; requests wait while the queue is full. Records are lost only when the writer makes no progress, and the chain records the loss.
 
 use crate::evidence::record::{Draft, Hash, digest_of};
 use crate::policy::Entry;
@@ -157,7 +157,7 @@ impl Queue {
         }
     }
 
-    /// Records that the writer made progress.
+    /// Notes that the writer made progress.
     pub fn note_progress(&self) {
         self.state.lock().full_at.iter_mut().for_each(|at| *at = Instant::now());
     }
@@ -245,10 +245,10 @@ mod tests {
     fn stand_still(queue: &Queue) {
         let mut state = queue.state.lock();
         let at = state.full_at.as_mut().expect("the batch is full");
-        *at = at.checked_sub(STANDSTILL).expect("the machine has run for longer");
+        *at = at.checked_sub(STANDSTILL).expect("the machine started longer ago than that");
     }
 
-    /// A site must not be able to keep its visits off the record by serving long files.
+    /// A site must not be able to prevent records of its visits by serving long files.
     #[tokio::test]
     async fn working_writer_loses_nothing_and_a_full_queue_delays_producers() {
         let queue = Queue::default();
@@ -257,7 +257,7 @@ mod tests {
             queue.put(b"{}\n", Some(&file(ROOM / 4)), [], AT);
         }
         let mut waits = Box::pin(queue.room());
-        assert!((&mut waits).now_or_never().is_none(), "a full queue delays until the batch is taken");
+        assert!((&mut waits).now_or_never().is_none(), "callers wait until the batch is taken");
         let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("a batch is queued") };
         assert_eq!((batch.files.len(), batch.records, batch.lost, queue.lost.load(Relaxed)), (40, 40, None, 0));
         waits.await;

@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn age_of_a_segment_counts_from_the_start_of_the_next() {
         assert_eq!(days(&[1000, 1001, 1002, 1003], 1010), [9, 8, 7]);
-        assert_eq!(days(&[1000, 1020, 1045], 1060), [40, 15], "weeks without a record count as time passed");
+        assert_eq!(days(&[1000, 1020, 1045], 1060), [40, 15], "weeks without a record count in full");
         assert_eq!((days(&[1000], 2000), days(&[], 2000)), (vec![], vec![]));
     }
 
@@ -65,7 +65,7 @@ mod tests {
     fn clock_jump_counts_for_at_most_a_third_of_keep() {
         assert_eq!(days(&[1000, 1001, 1002, 1003], 5000), [32, 31, 30], "the jump came after the last start");
         assert_eq!(days(&[1000, 1001, 5000, 5001], 5002), [32, 2, 1], "the jump came before the last start");
-        assert_eq!(days(&[1000, 5000, 1001, 1002], 1003), [2, 2, 1], "the clock was put back since");
+        assert_eq!(days(&[1000, 5000, 1001, 1002], 1003), [2, 2, 1], "the clock was set back afterwards");
         assert_eq!(days(&[1000, 5000, 1001, 4900, 1002, 4800, 1003], 4700)[0], 32, "the clock jumped several times");
         assert_eq!(days(&[1000, 5, 5000, 5, 4900, 5, 4800], 4700)[0], 30, "some starts were in 1970");
     }
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(
             days(&[1000, 5000, 1001, 1041, 1081], 1121),
             [90, 90, 60, 30],
-            "weeks without a record count as without the jump"
+            "weeks without a record count in full, as if the clock had not jumped"
         );
         assert_eq!(days(&[5000, 1001, 1041, 1081], 1121), [90, 60, 30], "after the earlier segments were removed");
         assert_eq!(

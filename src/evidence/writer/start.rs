@@ -119,7 +119,7 @@ pub fn lock(directory: &Path) -> Result<File, UnusableFile> {
     Ok(file)
 }
 
-/// Whether the disk is full.
+/// Whether this error means that the disk is full.
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -130,7 +130,7 @@ pub fn is_locked(directory: &Path) -> bool {
     file.is_ok_and(|file| !locks(&file, FlockOperation::NonBlockingLockShared))
 }
 
-/// Tries for a moment to lock. `verify` holds the lock briefly, and so does a child of the process with the lock until its exec.
+/// Tries to lock for up to 100 ms. `verify` holds the lock briefly, and so does a child process of the lock's owner until its exec.
 fn locks(file: &File, how: FlockOperation) -> bool {
     let mut tries = 0..TRIES;
     while flock(file, how).is_err() {

@@ -165,11 +165,14 @@ fn invalid_value_is_reported_with_the_allowed_values() {
             "1:27 the time must be greater than 0 | write how long it may take, such as `10s`",
         ),
         ("limits: { max_connections: 99999999 }", "1:28 this value is too large | write 10000000 or less"),
-        ("robots: { deny_status: 200 }", "1:24 this status is not a refusal | write 403 or another from 400 to 499"),
+        (
+            "robots: { deny_status: 200 }",
+            "1:24 this status is not a refusal | write 403 or another status from 400 to 499",
+        ),
         ("pace: { max_concurrent: 0 }", "1:25 expected a whole number from 1, found `0` | write 1 or more"),
         (
             "identity: { contact: 'büro' }",
-            "1:22 the character 'ü' cannot stand in a header field | use printable ASCII; percent-encode the rest of a URL",
+            "1:22 the character 'ü' is not allowed in a header field | use printable ASCII; percent-encode the rest of a URL",
         ),
         ("identity: { purpose: [ai-train, ai train] }", &format!("1:33 `ai train` is not a purpose | {purposes}")),
         (
@@ -206,7 +209,7 @@ access: { users: [{ nmae: x, password: y }, { name: bob, password: hunter2 }] }
         short(yaml),
         [
             "1:7 `enforced` is not a valid value here | did you mean `enforce`?",
-            "3:20 `min_delay` (10m) is longer than `max_crawl_delay` (5m) | lower the one or raise the other",
+            "3:20 `min_delay` (10m) is longer than `max_crawl_delay` (5m) | lower the first or raise the second",
             "4:29 unknown key `max_tll` | did you mean `max_ttl`?",
             "5:21 unknown key `nmae` | did you mean `name`?",
         ],
@@ -229,7 +232,7 @@ fn value_of_the_wrong_type_is_reported_with_the_expected_form() {
         ),
         (
             "listen: {address: x}",
-            "1:9 expected a list, found a map of keys | a list is written `[one, two]`, or line by line, each begun with `- `",
+            "1:9 expected a list, found a map of keys | a list is written `[one, two]`, or line by line, each line beginning with `- `",
         ),
         ("mode: [enforce]", "1:7 expected one word, found a list | write `enforce` or `report`"),
         ("mode: true", "1:7 expected one word, found `true` | write `enforce` or `report`"),
@@ -265,7 +268,7 @@ fn value_of_the_wrong_type_is_reported_with_the_expected_form() {
 fn invalid_method_names_are_refused() {
     for method in ["get", "*", "G ET", ""] {
         let fault = format!(
-            "1:21 `{method}` is not a method | write methods as requests have them, `GET`, `HEAD`, `POST`, or `[]` for any"
+            "1:21 `{method}` is not a method | write methods in capitals, such as `GET`, `HEAD` or `POST`; `[]` allows any"
         );
         assert_eq!(short(&format!("egress: {{ methods: ['{method}'] }}")), [fault], "{method}");
     }
@@ -295,7 +298,7 @@ fn an_empty_path_is_refused_wherever_a_path_is_written() {
         "cache: { directory: '' }",
     ] {
         let column = yaml.find("''").unwrap() + 1;
-        let fault = format!("1:{column} an empty path names nothing | write a path, or leave the key out");
+        let fault = format!("1:{column} a path must not be empty | write a path, or leave the key out");
         assert_eq!(short(yaml), [fault], "{yaml}");
     }
 }
@@ -309,7 +312,8 @@ fn invalid_yaml_is_reported_with_a_hint() {
         ),
         (
             "a: b: c",
-            "1:5 mapping values are not allowed in this context | a text with a colon and a space needs quotes; keys of one section stand in one column",
+            "1:5 mapping values are not allowed in this context | a text with a colon and a space needs quotes; \
+             the keys of a section must begin in the same column",
         ),
         (
             "hosts:\n  *.example.com: {}",
@@ -504,7 +508,7 @@ fn fault_in_a_user_name_does_not_mention_urls() {
     assert_eq!(
         short(&format!("access: {{ users: [{{ name: José, password: \"{hash}\" }}] }}")),
         [
-            "1:27 the character 'é' cannot stand in a user's name | use printable ASCII: letters, digits, and signs other than `:`"
+            "1:27 the character 'é' is not allowed in a user's name | use printable ASCII: letters, digits, and signs other than `:`"
         ]
     );
 }

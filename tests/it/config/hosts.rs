@@ -46,7 +46,8 @@ hosts:
 
 #[test]
 fn invalid_and_duplicate_hosts_are_reported() {
-    let hint = "write `www.example.com`, `*.example.com` for all below it, `192.0.2.1`, or `*`; no scheme, no port";
+    let hint =
+        "write `www.example.com`, `*.example.com` for all hosts below it, `192.0.2.1`, or `*`; without scheme and port";
     for none in ["https://a.example", "*.1.2.3.4", "a.*.example"] {
         let yaml = format!("hosts:\n  '{none}': {{}}\n  a.example: {{}}\n  A.EXAMPLE: {{}}\n");
         assert_eq!(

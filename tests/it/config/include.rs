@@ -235,11 +235,11 @@ fn empty_key_in_an_included_file_is_an_error_if_the_main_file_sets_it() {
     assert_eq!(told.matches("error: ").count(), 2, "{told}");
     assert!(
         told.starts_with(
-            "error: `budget` has no value here, but one in HOME/politely.yaml:3\n --> HOME/conf.d/a.yaml:1:17\n"
+            "error: `budget` has no value here, but has one in HOME/politely.yaml:3\n --> HOME/conf.d/a.yaml:1:17\n"
         ),
         "{told}"
     );
-    assert!(told.contains("error: `min_delay` has no value here, but one in HOME/politely.yaml:4\n"), "{told}");
+    assert!(told.contains("error: `min_delay` has no value here, but has one in HOME/politely.yaml:4\n"), "{told}");
     assert!(told.contains("\nhint: leave the key out to keep that value; "), "{told}");
     let settings = with_environment(Some(&home.path().join("conf.d/a.yaml")), &[]).unwrap();
     assert_eq!(settings.pace.budget, None, "alone it is the default");

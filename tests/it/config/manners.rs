@@ -81,7 +81,7 @@ fn host_and_user_manners_override_and_zero_disables() {
 
 #[test]
 fn invalid_manners_are_reported_with_their_places() {
-    let longer = "lower the one or raise the other";
+    let longer = "lower the first or raise the second";
     let pause = "write `10m`; a host that still refuses requests is paused again";
     let factor = "a factor is a number from 0.01 to 1000, such as `5` or `2.5`, or 0 for none";
     let size = "a size is a whole number and its unit: `512KiB`, `1MiB`, `2GiB`, or a plain number of bytes";
@@ -98,9 +98,9 @@ hosts:
 ",
             &[
                 &*format!("3:20 `min` (10s) is longer than `max` (5s) | {longer}"),
-                &format!("4:31 a host is paused for up to 1h, not for 2h | {pause}"),
+                &format!("4:31 a pause must be longer than 0 and at most 1h, not 2h | {pause}"),
                 &format!("6:33 `max` (2m) is longer than `pace.max_crawl_delay` (1m) | {longer}"),
-                &format!("6:57 a host is paused for up to 1h, not for 0 | {pause}"),
+                &format!("6:57 a pause must be longer than 0 and at most 1h, not 0 | {pause}"),
                 "7:31 `per` is the period of `requests` and `bytes`, and neither is set | add `requests: …` or `bytes: …`; money has a period of its own: `money: { USD: 5, per: day }`; `{}` means no budget",
             ][..],
         ),

@@ -12,11 +12,11 @@ fn conflicting_keys_are_reported_at_their_places() {
         ("listen: []", "1:9 there is no address to listen on | write `listen: [{ address: 127.0.0.1:3128 }]`"),
         (
             "listen: [{ address: 127.0.0.1:3129 }]",
-            "`127.0.0.1:3129` is already one of the proxy's listeners | give it a port of its own, or write `off`",
+            "`127.0.0.1:3129` is already one of the proxy's listeners | give the admin address another port, or write `off`",
         ),
         (
             "robots:\n  min_ttl: 2d",
-            "2:12 `min_ttl` (2d) is longer than `max_ttl` (1d) | lower the one or raise the other",
+            "2:12 `min_ttl` (2d) is longer than `max_ttl` (1d) | lower the first or raise the second",
         ),
         (
             "robots: { max_size: 100KiB }",
@@ -28,10 +28,13 @@ fn conflicting_keys_are_reported_at_their_places() {
             "robots: { unreachable_status: 500 }",
             "1:31 this status does not fit an unreachable robots.txt | write 503 or 403",
         ),
-        ("robots: { deny_status: 200 }", "1:24 this status is not a refusal | write 403 or another from 400 to 499"),
+        (
+            "robots: { deny_status: 200 }",
+            "1:24 this status is not a refusal | write 403 or another status from 400 to 499",
+        ),
         (
             "pace: { min_delay: 10m }",
-            "1:20 `min_delay` (10m) is longer than `max_crawl_delay` (5m) | lower the one or raise the other",
+            "1:20 `min_delay` (10m) is longer than `max_crawl_delay` (5m) | lower the first or raise the second",
         ),
         (
             "identity: { signature: { key: k.pem } }",
@@ -51,7 +54,8 @@ fn conflicting_keys_are_reported_at_their_places() {
         ),
         (
             "listen: [{ address: 127.0.0.1:1, directory: true }]",
-            "1:45 `directory` requires `identity.signature` | add `identity: { signature: { key: …, agent: … } }`, or leave it out",
+            "1:45 `directory` requires `identity.signature` | add `identity: { signature: { key: …, agent: … } }`, \
+             or leave `directory` out",
         ),
         ("egress: { ports: [] }", "1:18 no port is allowed | write `ports: [80, 443]`"),
         (
@@ -60,13 +64,14 @@ fn conflicting_keys_are_reported_at_their_places() {
         ),
         (
             "limits: { max_header_size: 1GiB }",
-            "1:28 the bound on a header block must be from 4 KiB to 1 MiB | write `64KiB`",
+            "1:28 the maximum size of a header block must be from 4 KiB to 1 MiB | write `64KiB`",
         ),
         ("intercept: { ca: { key: k.pem } }", "1:25 this key lacks its certificate | add `certificate: …` beside it"),
         ("intercept: { ca: { certificate: c.pem } }", "1:33 this certificate lacks its key | add `key: …` beside it"),
         (
             "intercept: { ca: { certificate: c, key: k, directory: d } }",
-            "1:33 a certificate of your own and a directory exclude each other | leave out `directory` to use this certificate, or `certificate` and `key` to have one made",
+            "1:33 `certificate` and `directory` exclude each other | leave out `directory` to use this certificate, \
+             or `certificate` and `key` to let politely create an authority",
         ),
         (
             "hosts: { a.example: { intercept: deny } }\nintercept: { hosts: { A.example: tunnel } }",
@@ -74,11 +79,11 @@ fn conflicting_keys_are_reported_at_their_places() {
         ),
         (
             "egress: { upstream_proxy: 'http://127.0.0.1:3128' }",
-            "1:27 this proxy itself listens at this address | name another proxy, or leave it out",
+            "1:27 this proxy itself listens on this address | name another proxy, or leave the key out",
         ),
         (
             "egress: { upstream_proxy: 'http://localhost:3129' }",
-            "1:27 this proxy itself listens at this address | name another proxy, or leave it out",
+            "1:27 this proxy itself listens on this address | name another proxy, or leave the key out",
         ),
         (
             "egress: { upstream_proxy: 'http://user:pw@proxy.example:3128/path' }",
@@ -105,7 +110,7 @@ fn duplicates_are_reported_with_both_places() {
     let user = |name: &str| format!("- {{ name: {name}, password: '{hash}' }}\n");
     let users = format!("access:\n  users:\n  {}  {}  {}", user("u"), user("v"), user("u"));
     let certificate = "{ name: a, certificate: a.example }, { name: c, certificate: A.example }";
-    let named = "this certificate would name two users, `a` and `c` | name another one, or leave it out";
+    let named = "this certificate would name two users, `a` and `c` | name another certificate, or leave the key out";
     for (yaml, places, fault) in [
         (
             "listen:\n  - address: 127.0.0.1:1\n  - address: 127.0.0.1:1".to_owned(),
@@ -135,8 +140,8 @@ fn user_requires_a_password_or_a_certificate_name() {
         ),
         (
             "{ name: c, certificate: '' }",
-            "1:80 \"\" is not a name in a certificate | write its CN, or a DNS name, an e-mail address or a URI of its \
-             alternative names",
+            "1:80 \"\" is not a name in a certificate | write the CN of the certificate, or one of its \
+             alternative names: a DNS name, an e-mail address or a URI",
         ),
     ] {
         assert_eq!(short(&format!("access: {{ users: [{{ name: a, certificate: a.example }}, {user}] }}")), [fault]);
