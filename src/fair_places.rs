@@ -1,6 +1,6 @@
-//! A limited number of places for work that many clients want done. A client never has more places than remain free: one with thousands
-//! of dead or slow hosts leaves half of the places to others, two such clients leave a third. Clients with equally many places take
-//! turns, and so do the sites for which one client waits.
+//! A limited number of places for the work of many clients. A client never has more places than remain free. For example, one client with
+//! thousands of dead or slow hosts leaves half of the places to others, and two such clients leave a third. Clients with equally many
+//! places take turns, and so do the sites for which one client waits.
 
 use crate::policy::Authority;
 use crate::policy::pace::ClientId;
@@ -91,7 +91,7 @@ impl FairPlaces {
         place
     }
 
-    /// Takes a free place, or begins to wait for one; then the receiver is told when a place is assigned.
+    /// Takes a free place, or begins to wait for one. In that case, also returns a receiver, which resolves when a place is assigned.
     pub fn enter(&self, Taker { client, site }: Taker) -> (FairPlace, Option<oneshot::Receiver<()>>) {
         let mut guard = self.0.lock();
         let state = &mut *guard;
@@ -141,7 +141,7 @@ impl PlacesState {
                     places.round = round;
                     places.sites.retain(|_, last| *last >= round);
                 }
-                // If the receiver is gone, its drop returns the place.
+                // If the receiver is gone, the `FairPlace` is being dropped, which returns the place.
                 waits.send(()).ok()
             });
         }

@@ -19,7 +19,8 @@
 //!
 //! let gate = server::gate_alone(Settings::parse("example", "mode: enforce\n")?)?;
 //! let authority = Authority::from_url("http://127.0.0.1:9")?;
-//! // An admitted request gets a permit, to be kept until it ends. Requests to this machine are refused unless `egress` allows them.
+//! // An admitted request gets a permit, to be kept until the request ends. Requests to this machine are refused unless `egress` allows
+//! // them.
 //! let refusal = gate.admit(&Request::new(&authority, b"/page"), None).await.err();
 //! assert_eq!(refusal.map(|refusal| refusal.slug()), Some("egress-denied"));
 //! # Ok(())

@@ -30,7 +30,7 @@ fn is_aes256(suite: &SupportedCipherSuite) -> bool {
 /// with ten, this takes seconds.
 pub const MAX_INTERMEDIATES: usize = 3;
 
-/// Maximum size of a peer's certificates together, in bytes: about forty small ones, each of which takes 0.2 ms to parse.
+/// Maximum total size of a peer's certificates, in bytes: about forty small ones, each of which takes 0.2 ms to parse.
 pub const MAX_CHAIN: usize = 16 << 10;
 
 #[cfg(test)]

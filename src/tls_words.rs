@@ -37,7 +37,7 @@ pub fn sentence(said: &str) -> Option<String> {
     Some((*sentence).to_owned())
 }
 
-/// Adds to a sentence about an origin the setting that helps, or says that none does.
+/// Appends advice to a sentence about an origin: the setting that helps, or that no setting does.
 pub fn with_cure(said: String) -> String {
     match CURES.iter().find(|(mark, _)| said.contains(mark)) {
         Some((_, cure)) => format!("{said}; {cure}"),
@@ -57,7 +57,7 @@ const UNKNOWN_NAME: &str = "the server has no site of this name (unrecognised na
 const NO_HTTP: &str = "the server does not speak any offered version of HTTP";
 const OTHER_END: &str = "the server ended the TLS handshake (";
 
-/// Parts of sentences about origins, with the setting that helps against each.
+/// Parts of sentences about origins, each with the advice that [`with_cure`] appends.
 const CURES: [(&str, &str); 9] = [
     (NO_CERTIFICATE_OF_OURS, "`client_certificate` for this host in `hosts` sends one"),
     (REJECTS_OURS, "set `client_certificate` for this host in `hosts` to one that the server accepts"),

@@ -208,7 +208,7 @@ fn example_files_on_the_team_page_form_a_valid_configuration() {
     assert!(is_clean, "{told}");
     for line in [
         "requires a user name and password: research (access.users)",
-        "keeps at each host: 20000 requests per day (pace.budget)",
+        "applies to each host: 20000 requests per day (pace.budget)",
     ] {
         assert!(told.contains(line), "{line}: {told}");
     }

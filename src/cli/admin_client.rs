@@ -68,8 +68,8 @@ impl AdminArgs {
 
     /// The address to ask, and the token to send.
     fn address_and_token(&self) -> Result<(SocketAddr, ShownToken), CommandError> {
-        // Prefers the actual address of a running proxy to the configured one: its file may have changed, and our environment may differ
-        // from the proxy's.
+        // Prefers the actual address of a running proxy to the configured one: the configuration file may have changed, and our environment
+        // may differ from the proxy's.
         let running = RunningProxy::find(&running_file::directory(), self.config.path().as_deref());
         let running = running.map(|it| RunningProxy { admin: reachable(it.admin), ..it });
         let running = running.filter(|running| self.admin.is_none_or(|address| address == running.admin));
@@ -145,8 +145,8 @@ fn may_send_own_token(address: SocketAddr, is_given: bool, is_configured: bool) 
     address.ip().to_canonical().is_loopback() || is_configured && !is_given
 }
 
-/// The user (uid) whose process listens at this local address, if that cannot be the proxy that made this token: while no proxy runs,
-/// any user can listen there.
+/// The user (uid) whose process listens at this local address, if that process cannot be the proxy that made this token. While no proxy
+/// runs, any user can listen there.
 fn foreign_listener(address: SocketAddr, token: &AdminToken) -> Option<u32> {
     let owner = listener_owner(address).filter(|_| !token.is_configured)?;
     let made_by = token.path.metadata().map_or(owner, |file| file.uid());

@@ -69,7 +69,7 @@ struct Env {
 struct CaPaths {
     #[command(flatten)]
     config: super::ConfigArg,
-    /// Only in this place; may be given several times
+    /// Only this trust store; may be given several times
     #[arg(long, value_name = "PLACE")]
     only: Vec<StoreKind>,
 }
@@ -114,7 +114,7 @@ fn init(config: &super::ConfigArg) -> Result<ExitCode, CommandError> {
     let ca = warned(Ca::configured(&settings)?);
     let what = match was_there {
         _ if settings.intercept.ca.files().is_some() => "your own:",
-        true => "there already:",
+        true => "exists already:",
         false => "made",
     };
     print_steps(what, &ca)
@@ -138,12 +138,12 @@ fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
     }
     let now = match Ca::open_in(&directory) {
         Ok(now) => now,
-        // An operator may repair the authority, which clients still trust.
+        // Clients still trust this authority, so it is not replaced: the operator may be able to repair it.
         Err(error) if certificate.exists() && !ca::has_expired(&certificate) => return Err(error.into()),
         // There is no authority, or it has expired, so no client trusts it: replaces it at once.
         Err(_) => return print_replaced("made", &Ca::replace_expired(&directory)?),
     };
-    let what = if Ca::prepare(&directory)? { "made" } else { "there already:" };
+    let what = if Ca::prepare(&directory)? { "made" } else { "exists already:" };
     let (path, until) = (now.path().display(), now.validity().1.date());
     super::print(&format!(
         "{what} {path}.next\n{path} continues to sign, until {until} at the latest\n  \

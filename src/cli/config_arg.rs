@@ -29,8 +29,8 @@ impl ConfigArg {
         self.load_in_layers(Vec::new(), None).map(|(settings, _)| settings)
     }
 
-    /// Loads the configuration, and keeps its layers. The keys of `arguments`, a command's own options, override the file, `--set`
-    /// overrides them, and `last` overrides `--set`.
+    /// Loads the configuration, and keeps its layers. The layers above the file and the environment, from the lowest: `arguments`, which
+    /// are a command's own options, `--set`, and `last`.
     pub fn load_in_layers(
         &self,
         mut arguments: Vec<KeyArgument>,

@@ -1,5 +1,5 @@
-//! The control socket between `run` and the supervisor, by which `run` starts the command: `run` sends signals, the supervisor passes the
-//! listening socket of the command's network namespace.
+//! The control socket between `run` and the supervisor. Over it, `run` lets the command start and sends signals, and the supervisor passes
+//! the listening socket of the command's network namespace.
 
 use super::CommandError;
 use rustix::io::{FdFlags, fcntl_setfd};

@@ -94,7 +94,7 @@ fn print_identity(show: &Show) -> Result<ExitCode, CommandError> {
         let shown = json!({ "agent": agent.as_str(), "when": when, "key": ids[0], "listed": ids });
         return super::print(&super::inert_json(&format!("{shown:#}\n")));
     }
-    let mut told = format!("signs as {agent}, {when}, by the key {}\n", ids[0]);
+    let mut told = format!("signs as {agent}, {when}, with the key {}\n", ids[0]);
     for id in &ids[1..] {
         told += &format!("lists the key {id}\n");
     }

@@ -40,8 +40,8 @@ pub(super) fn run(args: &LintArgs) -> Result<ExitCode, CommandError> {
     Ok(if report.findings().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
-/// Fetches the file like a request's robots.txt: with the same guard, redirects and limits. Parses it as most crawlers do, whatever
-/// dialect is configured.
+/// Fetches the file as the proxy does for a request: with the same address checks, redirects and limits. Parses it as most crawlers do,
+/// whatever dialect is configured.
 fn by_network(url: &str, config: &ConfigArg) -> Result<(String, LintReport), CommandError> {
     let hint = "write a complete URL, such as https://example.com/";
     let authority = Authority::from_url(url).explained(format!("`{url}`"), hint)?;

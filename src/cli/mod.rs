@@ -57,7 +57,7 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Run a command behind a proxy started for it
     Run(run::RunArgs),
-    /// Validate the configuration: each section's first mistake with its place and a hint
+    /// Validate the configuration, and show each section's first mistake with its place and a hint
     Check(check::CheckArgs),
     /// Manage the certificate authority that HTTPS clients have to trust
     Ca(ca::CaArgs),

@@ -53,7 +53,7 @@ pub(super) fn pace_limits(manners: &Manners) -> impl Iterator<Item = (&'static s
         ("adaptive", adaptive.map(|kept| kept.to_string())),
         ("breaker", breaker.map(|kept| kept.to_string())),
         ("budget", budget.map(|kept| kept.to_string())),
-        ("min_revisit", min_revisit.map(|after| format!("a page again after {} s", after.as_secs_f64()))),
+        ("min_revisit", min_revisit.map(|after| format!("the same page again only after {} s", after.as_secs_f64()))),
     ];
     kept.into_iter().filter_map(|(key, kept)| Some((key, kept?)))
 }

@@ -1,4 +1,5 @@
-//! `politely refresh AUTHORITY`: makes a running proxy fetch a robots.txt again, and the tdmrep.json and licence file that are used.
+//! `politely refresh AUTHORITY`: makes a running proxy fetch a robots.txt again, and the site's tdmrep.json and licence file if the proxy
+//! uses them.
 
 use super::admin_client::{AdminArgs, segment};
 use super::{CommandError, Explained, Format, NO};

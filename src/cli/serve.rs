@@ -34,7 +34,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
 /// Serves until the proxy is stopped. `was_empty`: whether the file at `path` was empty at the start.
 async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &ServeArgs) -> Result<(), CommandError> {
     settings.log_warnings();
-    // Signals are caught before the proxy listens, so that no early one is missed.
+    // Signals are caught before the proxy listens, so that no early signal is missed.
     let mut signals = SignalSet::catch(&[&STOP[..], &[SignalKind::hangup()], &OTHER.map(|(kind, _)| kind)].concat())?;
     orphans::reap(None)?;
     // Starting may block for long, on a lock or a file system. Until the start is complete, this task handles signals to stop.

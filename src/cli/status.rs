@@ -61,7 +61,7 @@ fn text(status: &Value) -> String {
     }
     if let Some(agent) = status.pointer("/signature/agent").and_then(Value::as_str) {
         let key = status.pointer("/signature/key").map_or_else(String::new, word);
-        let _ = writeln!(out, "signs requests as {} by the key {key}", inert(agent));
+        let _ = writeln!(out, "signs requests as {} with the key {key}", inert(agent));
     }
     if let Some(warning) = status.pointer("/ca/warning").and_then(Value::as_str) {
         let _ = writeln!(out, "warning: {}", inert(warning));

@@ -15,7 +15,7 @@ use url::Url;
 pub const CARD_PATH: &str = "/signature-agent-card";
 pub const RANGES_PATH: &str = "/client-ranges.json";
 
-/// Where verifiers look for the directory of keys.
+/// The URL at which verifiers look for the directory of keys.
 pub fn directory_url(agent: &Agent) -> String {
     match agent.as_str().matches('/').count() {
         2 => format!("{agent}{DIRECTORY_PATH}"),
@@ -86,7 +86,7 @@ pub fn ranges(identity: &IdentitySettings, now: SystemTime) -> Option<Value> {
     let token = digest(&SHA256, json!(prefixes).to_string().as_bytes());
     (!prefixes.is_empty()).then(|| {
         json!({
-            // Consumers of an earlier version require this member.
+            // An earlier version of the draft requires this member, and consumers may still follow that version.
             "formatVersion": "1.0",
             "synctoken": HEXLOWER.encode(&token.as_ref()[..8]),
             "creationTime": rfc3339::seconds(now),
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(card(&Settings::parse("", "").unwrap()), None);
     }
 
-    /// draft-meunier-webbotauth-registry, "Signature Agent Card": the example, without members that no setting provides.
+    /// The example is from draft-meunier-webbotauth-registry, "Signature Agent Card". The card omits members for which there is no setting.
     #[test]
     fn card_has_the_form_of_the_drafts_example() {
         let example = json!({
@@ -171,7 +171,7 @@ mod tests {
     fn is_of_form(value: &Value, example: &Value) {
         assert_eq!(std::mem::discriminant(value), std::mem::discriminant(example), "{value} {example}");
         for (name, member) in value.as_object().into_iter().flatten() {
-            is_of_form(member, example.get(name).unwrap_or_else(|| panic!("the draft knows no {name}")));
+            is_of_form(member, example.get(name).unwrap_or_else(|| panic!("the draft's example has no member {name}")));
         }
         for item in value.as_array().into_iter().flatten() {
             is_of_form(item, &example[0]);

@@ -9,7 +9,7 @@ use sfv::{Dictionary, Item, Key, KeyRef, ListEntry, Parser};
 pub struct SignatureRequest {
     /// The label of the signature (§5.2).
     pub(super) label: Key,
-    /// A nonce to include, once.
+    /// A nonce to include in one signature only.
     pub(super) nonce: Option<String>,
 }
 
@@ -20,7 +20,8 @@ impl Default for SignatureRequest {
 }
 
 impl SignatureRequest {
-    /// The first supported request in the field; `id` is the name of our key. `None`: unsupported or malformed.
+    /// Returns the first supported request in the field. `id`: the name of our key. `None`: no request is supported, or the field is
+    /// malformed.
     pub(super) fn parse(value: &[u8], id: &str, form: AgentForm) -> Option<Self> {
         if value.len() > MAX_BYTES {
             return None;
@@ -31,7 +32,7 @@ impl SignatureRequest {
 
     fn of(label: &Key, wanted: &ListEntry, id: &str, form: AgentForm) -> Option<Self> {
         let ListEntry::InnerList(wanted) = wanted else { return None };
-        // Other parameters would change a component's value.
+        // Supports only the parameters of our own signatures: others would change a component's value.
         let is_ours = |item: &Item| {
             let mut parameters = item.params.iter();
             match (item.bare_item.as_string().map(|name| name.as_str()), parameters.next(), parameters.next()) {
@@ -44,7 +45,7 @@ impl SignatureRequest {
             }
         };
         let are_ours = wanted.items.iter().all(is_ours);
-        // A parameter without a value only has to be present.
+        // An origin may request a parameter without a value. Then any value meets the request.
         let text = |name: &str| wanted.params.get(name).and_then(|value| value.as_string()).map(|text| text.as_str());
         let fits = |name: &str, ours: &str| text(name).is_none_or(|asked| asked == ours);
         let is_ours = are_ours && fits("tag", TAG) && fits("alg", "ed25519") && fits("keyid", id);

@@ -18,7 +18,7 @@ pub struct Directory {
     digest: String,
 }
 
-/// The directory or another document of the agent: fields and body.
+/// A document that the agent publishes, such as the directory: header fields and body.
 pub struct Published {
     pub fields: Vec<(&'static str, String)>,
     pub body: String,
@@ -51,7 +51,7 @@ impl Directory {
         self.keys.first().expect("there is a key to sign with")
     }
 
-    /// The directory as served now: signed for the agent's authority, whatever name it was requested by.
+    /// Signs the directory as of `now`, for the agent's authority, whatever host name the request was for.
     pub fn publish(&self, now: SystemTime) -> Published {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let (inputs, signatures) = self.sign(now, now + VALIDITY);
@@ -88,10 +88,10 @@ impl Directory {
     }
 }
 
-/// Where verifiers look for the directory.
+/// The path at which verifiers look for the directory.
 pub const PATH: &str = "/.well-known/http-message-signatures-directory";
 const MEDIA_TYPE: &str = "application/http-message-signatures-directory+json";
-/// Time for which caches may use a removed key.
+/// Caches may keep using a removed key for this long.
 const CACHE_CONTROL: &str = "public, max-age=3600";
 const TAG: &str = "http-message-signatures-directory";
 const LABEL: &str = "binding";

@@ -33,7 +33,7 @@ impl SigningKey {
         };
         let (file, open) = open_private(path).map_err(unreadable)?;
         if let Some(mode) = open {
-            let what = format!("the signing key {shown} can be read by others than its owner (mode {mode:04o})");
+            let what = format!("the signing key {shown} can be read by users other than its owner (mode {mode:04o})");
             return Err(UnusableFile::new(what, format!("`chmod 600 {shown}`")));
         }
         Self::from_pem(&read_whole(file).map_err(unreadable)?).map_err(|why| {
@@ -66,11 +66,11 @@ impl SigningKey {
         Self::read(path)
     }
 
-    /// Parses a PEM text. The error is the reason.
+    /// Parses a PEM text. `Err`: what is wrong with the text.
     pub(super) fn from_pem(text: impl AsRef<[u8]>) -> Result<Self, String> {
         let pem = pem::parse(text).map_err(|_| "not a PEM file")?;
         if pem.tag() != PEM_TAG {
-            return Err(format!("a `{}` instead of a `{PEM_TAG}`", pem.tag()));
+            return Err(format!("it holds a `{}` instead of a `{PEM_TAG}`", pem.tag()));
         }
         let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(pem.contents());
         let pair = pair.map_err(|_| "not an Ed25519 private key, or damaged")?;

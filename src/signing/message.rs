@@ -18,9 +18,9 @@ pub(super) struct Component<'a> {
 #[derive(Clone, Copy)]
 pub(super) enum Part<'a> {
     Whole,
-    /// A member of the dictionary.
+    /// One member of a field that is a dictionary.
     Member(&'a KeyRef),
-    /// The component of the request, in a signed answer.
+    /// The component of the request, covered by the signature of its answer.
     Request,
 }
 
@@ -80,7 +80,7 @@ impl Component<'_> {
     }
 }
 
-/// Makes a string of structured fields. Our names, keys and URLs are valid.
+/// Makes a string for a structured field. Never fails for our names, keys and URLs, which are ASCII.
 pub(super) fn string(name: &str) -> &StringRef {
     StringRef::from_str(name).expect("the value is ASCII")
 }
@@ -89,7 +89,7 @@ pub(super) fn key(name: &str) -> &KeyRef {
     KeyRef::from_str(name).expect("our names are valid keys")
 }
 
-/// Makes a number of structured fields from seconds since 1970.
+/// Makes a number for a structured field from seconds since 1970.
 pub(super) fn number<'a>(seconds: u64) -> RefBareItem<'a> {
     RefBareItem::try_from(seconds).unwrap_or(RefBareItem::Boolean(false))
 }

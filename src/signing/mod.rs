@@ -1,10 +1,9 @@
-//! Web Bot Auth: signatures of the crawler's operator on requests, and what verifiers read: the directory of keys and
-//! the card (draft-ietf-webbotauth-httpsig-protocol-01 on RFC 9421 and RFC 9651). Signatures are made here;
-//! `upstream` sends them.
+//! Web Bot Auth (draft-ietf-webbotauth-httpsig-protocol-01, based on RFC 9421 and RFC 9651): signs requests for the crawler's operator, and
+//! makes the documents that verifiers read, which are the directory of keys and the card. `upstream` sends the signatures.
 //!
-//! Ed25519 comes from ring and structured fields from `sfv`, which are in use anyway; only the signature base is our own code, a line for
-//! each component. Of the complete crates, `httpsig` (0.0.26) needs other libraries and `web-bot-auth` (0.7) is made for verifiers.
-//! `tests/signing` verifies our signatures with the JavaScript packages `web-bot-auth` and `http-message-sig`.
+//! Ed25519 is from ring and structured fields are from `sfv`, which are dependencies anyway. Only the signature base, a line for each
+//! component, is our own code. Of the complete crates, `httpsig` (0.0.26) needs other libraries and `web-bot-auth` (0.7) is made for
+//! verifiers. `tests/signing` verifies our signatures with the JavaScript packages `web-bot-auth` and `http-message-sig`.
 
 pub mod card;
 mod challenge;

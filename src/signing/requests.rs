@@ -1,5 +1,5 @@
-//! Signatures of requests. A signature covers only the authority, so it is valid for any request to it until it
-//! expires: it is reused for half of its validity, unless it has a nonce.
+//! Signatures of requests. A signature covers only the authority, so until it expires it is valid for every request to that authority.
+//! Reuses a signature for half of its validity, unless it has a nonce.
 
 use super::challenge::{SignatureRequest, TAG};
 use super::key::SigningKey;
@@ -23,8 +23,8 @@ pub struct Signer {
     authorities: Cache<Authority, Arc<RequestSigner>>,
 }
 
-/// Keys and settings. Remembered authorities refer to these and not to the signer, so that a replaced signer is
-/// dropped with its keys.
+/// Keys and settings of a signer. Each [`RequestSigner`] refers to these and not to the signer: a reference cycle would keep a replaced
+/// signer and its keys in memory.
 struct OwnKeys {
     settings: SignatureSettings,
     directory: Directory,
@@ -117,7 +117,7 @@ impl Signer {
         let counts = before.map_or_else(Arc::default, |before| before.own.counts.clone());
         let own = Arc::new(OwnKeys { settings: settings.clone(), directory, counts });
         let authorities = Cache::new(MAX_AUTHORITIES);
-        // Keeps challenges: origins need not ask again.
+        // Keeps the challenges of the earlier signer, so that origins need not ask again.
         for (of, requests) in before.iter().flat_map(|before| before.authorities.iter()) {
             let state = State { wanted: requests.state.lock().wanted.clone(), ..State::default() };
             let (own, authority, state) = (own.clone(), requests.authority.clone(), Mutex::new(state));
@@ -208,8 +208,8 @@ impl RequestSigner {
         self.own.settings.when == SignWhen::Always || self.state.lock().wanted.is_some()
     }
 
-    /// The signature for a request that leaves now. `asked`: the challenge to this request. `price`: the price that the request offers.
-    /// `None`: no signature was asked for.
+    /// The signature for a request that is sent now. `asked`: the challenge, if the request is repeated after one. `price`: the price that
+    /// the request offers. `None`: no signature was asked for.
     pub fn sign(
         &self,
         now: SystemTime,
@@ -277,7 +277,7 @@ impl RequestSigner {
 
 fn nonce() -> String {
     let mut bytes = [0; 32];
-    // If there are no random numbers, TLS does not work either.
+    // Ignores an error: without random numbers, TLS does not work either.
     let _ = SystemRandom::new().fill(&mut bytes);
     BASE64_STANDARD.encode(bytes)
 }
@@ -441,7 +441,7 @@ pub(super) mod tests {
         assert_eq!(signed.map(|signed| nonce(&signed)), [Some("\"n3\"".into()), None]);
     }
 
-    /// Cloudflare's documentation: the field is a component, so the price cannot be raised on the way.
+    /// As Cloudflare requires, the signature covers the price field, so that nobody can raise the price on the way.
     #[test]
     fn price_is_covered_and_its_signature_is_not_reused() {
         let requests = to_example(&signer(""));

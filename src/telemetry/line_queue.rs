@@ -184,7 +184,7 @@ fn write_all<'a>(target: &mut impl Write, mut bytes: &'a [u8], met: &mut Option<
             }
             Ok(n) => bytes = &bytes[n..],
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // Another process that shares the pipe made it non-blocking.
+            // Another process that shares the pipe made it non-blocking: tries again later.
             Err(error) if error.kind() == ErrorKind::WouldBlock => thread::park_timeout(LOOK_AGAIN),
             Err(error) => {
                 *met = Some(error);

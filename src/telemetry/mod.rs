@@ -45,7 +45,7 @@ pub fn init(log: &LogSettings) -> io::Result<()> {
     change.apply()
 }
 
-/// Excludes refusals from the log, as the caller shows them. Call it before [`init`].
+/// Excludes refusals from the log, as the caller shows refusals itself. Call it before [`init`].
 pub fn leave_out_refusals() {
     LEAVES_OUT_REFUSALS.store(true, Ordering::Relaxed);
 }
@@ -128,7 +128,7 @@ fn filter(log: &LogSettings) -> Targets {
         LogLevel::Debug => Level::DEBUG,
         LogLevel::Trace => Level::TRACE,
     };
-    // Messages that pingora and similar crates log at `info` are internal.
+    // Logs only errors of other crates, unless the level is `debug` or `trace`: what pingora and similar crates log at `info` is internal.
     let others = level.min(if level > Level::INFO { level } else { Level::ERROR });
     Targets::new()
         .with_target("politely", level)

@@ -1,4 +1,4 @@
-//! The meaning of the configuration, one line for each point.
+//! Describes what the configuration does, one line for each point.
 
 use super::output::Told;
 use crate::cli::pace_limits;
@@ -43,7 +43,7 @@ pub(super) fn describe(settings: &Settings, listed: Vec<String>, told: &mut Told
         ));
     }
     for (key, kept) in pace_limits(&settings.hosts.any().rules.manners) {
-        say(&format!("keeps at each host: {kept} (pace.{key})"));
+        say(&format!("applies to each host: {kept} (pace.{key})"));
     }
     match settings.intercept.default {
         InterceptMode::Intercept => {}
@@ -65,7 +65,7 @@ pub(super) fn describe(settings: &Settings, listed: Vec<String>, told: &mut Told
             None => format!("paces and copies of robots.txt through {url}"),
             Some(copies) => format!("copies of robots.txt through {copies}, and paces through {url}"),
         };
-        say(&format!("shares {shared}; without it {loss} (on_fleet_loss)"));
+        say(&format!("shares {shared}; if that server is lost, {loss} (on_fleet_loss)"));
     }
     let users = &settings.access.users;
     let by_password = users.iter().filter(|user| user.password.is_some()).map(|user| user.name.as_ref().to_owned());
@@ -74,7 +74,7 @@ pub(super) fn describe(settings: &Settings, listed: Vec<String>, told: &mut Told
         .filter_map(|user| Some(format!("{} by {}", user.name.as_ref(), user.certificate.as_ref()?.as_ref())));
     let known: [(&str, Vec<String>); 2] = [
         ("requires a user name and password", by_password.collect()),
-        ("knows users by a name in their certificates", by_certificate.collect()),
+        ("recognises users by a name in their certificates", by_certificate.collect()),
     ];
     for (how, users) in known.into_iter().filter(|(_, users)| !users.is_empty()) {
         say(&format!("{how}: {} (access.users)", users.join(", ")));

@@ -34,7 +34,7 @@ pub(super) struct CheckArgs {
     file: Option<PathBuf>,
     #[command(flatten)]
     config: super::ConfigArg,
-    /// Show the terms of this user of `access.users` alone
+    /// Show only the terms of this user of `access.users`
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// Exit with 1 if there is any warning, or a line `override`, `replaced` or `set`
@@ -118,7 +118,7 @@ fn faults(errors: &ConfigErrors) -> Vec<serde_json::Value> {
     errors.with_places().map(shown).collect()
 }
 
-/// The crawler's identity, as sites see it.
+/// Describes the crawler's identity, as sites see it.
 fn identity(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
     if settings.identity.contact.is_empty() && settings.identity.user_agent.is_none() {
         told.warn(Complaint::new(
@@ -130,7 +130,7 @@ fn identity(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
         let (directory, when) = (signer.directory(), settings.identity.signature.when);
         let when = if when == SignWhen::Always { "" } else { " where a site asks for it" };
         let ids = directory.ids().collect::<Vec<_>>();
-        told.say(&format!("signs requests{when} as {} by the key {}", directory.agent(), ids[0]));
+        told.say(&format!("signs requests{when} as {} with the key {}", directory.agent(), ids[0]));
         if let [_, others @ ..] = ids.as_slice()
             && !others.is_empty()
         {
@@ -156,11 +156,11 @@ fn evidence(settings: &Settings) -> Result<String, CommandError> {
     check_writable(settings, directory, "evidence cannot be stored", "evidence.directory")?;
     check_lock(directory).map_err(|error| unusable(directory, &error).placed(&settings.places))?;
     let keep = show_duration(settings.evidence.keep);
-    Ok(format!("  records each decision in {shown}, and keeps that for {keep} (evidence)\n"))
+    Ok(format!("  records each decision in {shown}, and keeps the record for {keep} (evidence)\n"))
 }
 
-/// Checks that files can be created in a directory, or in the nearest existing one above it. `what`: what fails otherwise, for the error.
-/// `key`: the key that names the directory.
+/// Checks that files can be created in a directory, or in the nearest existing one above it. `what`: what fails if they cannot, for the
+/// error. `key`: the key that names the directory.
 fn check_writable(settings: &Settings, directory: &Path, what: &str, key: &str) -> Result<(), UnusableFile> {
     let is_open = |there: PathBuf| {
         let open = access(&there, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub(super) struct UserTerms {
     name: String,
     place: String,
-    /// Keys and values. `null`: no limit. An empty list: any.
+    /// Keys and values. `null` means that there is no limit, and an empty list that every value is allowed.
     all: Vec<(&'static str, Value)>,
 }
 

@@ -145,7 +145,8 @@ fn report(visits: &DemoVisits, began: Instant) -> String {
     let visits =
         visits.iter().map(|(at, visit)| format!("  {:>5.2} s  {visit}\n", at.duration_since(began).as_secs_f32()));
     format!(
-        "\nWhat the site saw, by its own log:\n\n{}\nNow run your own crawler like this:  politely run -- wget -r https://example.com\n",
+        "\nWhat the site saw, according to its own log:\n\n{}\nNow run your own crawler like this:  \
+         politely run -- wget -r https://example.com\n",
         visits.collect::<String>()
     )
 }

@@ -125,7 +125,11 @@ fn text(directory: &Path, verified: &Verified, untrusted: Option<&[Fault]>) -> S
     let rows: [(&str, Vec<String>); 9] = [
         (
             "records",
-            vec![format!("{records} in {}, resting on {}", counted(*segments, "segment"), counted(*bodies, "file"))],
+            vec![format!(
+                "{records} in {}, which refer to {}",
+                counted(*segments, "segment"),
+                counted(*bodies, "file")
+            )],
         ),
         ("period", times.iter().map(|times| format!("{}, by arrival of the requests", period(times))).collect()),
         (
@@ -150,7 +154,7 @@ fn text(directory: &Path, verified: &Verified, untrusted: Option<&[Fault]>) -> S
         ("open", said(*is_written, "a proxy writes to it now")),
         (
             "stamped",
-            stamps.iter().map(|it| format!("{} by {}{by}", digits(&it.head), rfc3339::millis(it.time))).collect(),
+            stamps.iter().map(|it| format!("{} at {}{by}", digits(&it.head), rfc3339::millis(it.time))).collect(),
         ),
         ("other", first(others, |other| format!("{} is not part of the evidence", other.display())).collect()),
     ];

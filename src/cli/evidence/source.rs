@@ -42,7 +42,7 @@ pub fn unreadable(directory: &Path, error: &ReadError) -> CommandError {
     };
     CommandError::usage(
         what,
-        "it is a directory with files such as 00000001-20261122T183000Z.jsonl, readable for the proxy's user alone",
+        "it is a directory with files such as 00000001-20261122T183000Z.jsonl, readable only by the proxy's user",
     )
 }
 

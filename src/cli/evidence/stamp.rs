@@ -1,4 +1,4 @@
-//! `politely evidence stamp`: gets a time stamp of the chain's head over plain HTTP (RFC 3161 §3.4), as the answer is signed.
+//! `politely evidence stamp`: gets a time stamp of the chain's head (RFC 3161 §3.4). Plain HTTP suffices, as the answer is signed.
 
 use super::source::{EvidenceArg, authorities, unreadable};
 use crate::cli::http_client::exchange;

@@ -27,7 +27,7 @@ pub(super) async fn of_runs(
     let Ok(kept) = server::gate_with_store(settings) else { return Ok(None) };
     if !kept.is_store_open() {
         return Err(
-            "a copy that `politely run` may use cannot be read: it is another user's, or on a disk that is full or read-only",
+            "a copy that `politely run` may use cannot be read: it belongs to another user, or the disk is full or read-only",
         );
     }
     let (of, now) = (request.authority, SystemTime::now());
@@ -56,19 +56,19 @@ pub(super) fn text(
         let age = about(copy.robots.fetched_at.and_then(|at| now.duration_since(at).ok()).unwrap_or_default());
         let left = about(copy.robots.expires_at.and_then(|at| at.duration_since(now).ok()).unwrap_or_default());
         let verdict = match (copy.allowed == fetched.allowed, copy.allowed) {
-            (true, _) => "which says the same of this URL",
+            (true, _) => "with the same verdict on this URL",
             (false, true) => "by which this URL is allowed",
             (false, false) => "by which this URL is disallowed",
         };
         out += &format!(
-            "  note: `politely run` uses a copy of {age} ago for {left} more, {verdict}; `--fresh` has it fetch the file anew\n"
+            "  note: `politely run` uses, for {left} more, a copy fetched {age} ago, {verdict}; `--fresh` has it fetch the file anew\n"
         );
     }
     let is_fresh = |known: &&Value| known["expires_at"].as_str() > Some(&rfc3339::seconds(now));
     if let Some(age) = running.filter(is_fresh).and_then(|known| known["age"].as_u64()) {
         let age = about(Duration::from_secs(age));
         out += &format!(
-            "  note: the running proxy uses a copy of {age} ago; `politely refresh URL` fetches the file anew\n"
+            "  note: the running proxy uses a copy fetched {age} ago; `politely refresh URL` fetches the file anew\n"
         );
     } else if let Err(why) = of_runs {
         out += &format!("  note: {why}\n");

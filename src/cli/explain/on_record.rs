@@ -17,7 +17,7 @@ pub(super) fn on_record(url: &str, past: &Past, at: SystemTime) -> String {
     let mut out = format!("on record up to {at}: {url}\n");
     if let [.., last] = &past.fetches[..] {
         let agent = last.agent.as_ref().map_or(String::new(), |agent| format!(" as \"{agent}\""));
-        let _ = writeln!(out, "  fetched or confirmed by politely itself{agent}, last:");
+        let _ = writeln!(out, "  fetched or confirmed by politely itself{agent}, most recently:");
         past.fetches.iter().for_each(|fetch| out += &own_fetch(fetch, last.agent.as_ref()));
     }
     let _ = match past.last.len() {
@@ -68,7 +68,7 @@ fn own_fetch(fetch: &FileFetch, usual: Option<&String>) -> String {
     let agent =
         agent.as_ref().filter(|agent| Some(*agent) != usual).map_or(String::new(), |it| format!(" as \"{it}\""));
     let at = rfc3339::millis(*at);
-    format!("  {at}{agent}: {found} (by the record in segment {segment}, line {line})\n")
+    format!("  {at}{agent}: {found} (recorded in segment {segment}, line {line})\n")
 }
 
 pub(super) fn own_fetch_as_json(fetch: &FileFetch) -> Value {

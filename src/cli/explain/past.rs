@@ -81,7 +81,7 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
                 let (segment, line) = (same.segment, same.line);
                 let _ = writeln!(
                     out,
-                    "warning: this contradicts the record in segment {segment}, line {line}, which rests on the same files: do not \
+                    "warning: this contradicts the record in segment {segment}, line {line}, which is based on the same files: do not \
                      rely on either; `politely evidence verify DIR` says whether the record was changed"
                 );
             }
@@ -129,7 +129,7 @@ fn explain_difference(explanation: &Explanation, past: &Past) -> Option<String> 
     };
     let now = if explanation.allowed { "allowed" } else { "refused" };
     let now = format!("judged again, it is {now} ({})", explanation.reason);
-    Some(format!("the record of {} has {verdict} ({reason}); {now}: {why}", rfc3339::millis(last.at())))
+    Some(format!("the record of {} says {verdict} ({reason}); {now}: {why}", rfc3339::millis(last.at())))
 }
 
 /// Parses a time. A date means its last millisecond in UTC; a whole second, as in sites' logs, means its last millisecond.
@@ -152,7 +152,8 @@ fn settings(args: &ExplainArgs, past: &Past) -> Result<(Settings, Option<String>
     }
 }
 
-/// The host's rules, for the crawler and purposes of the arguments, else of `asker` (the URL's last record), else of the settings.
+/// The host's rules. The crawler and the purposes come from the arguments, else from `asker` (the URL's last record), else from the
+/// settings.
 fn rules(
     args: &ExplainArgs,
     settings: &Settings,
@@ -220,7 +221,7 @@ fn origin(past: &Past, at: SystemTime, unread: Option<&str>) -> String {
     }
     let _ = writeln!(
         out,
-        "  as the record of {} has it (segment {}, line {})",
+        "  according to the record of {} (segment {}, line {})",
         rfc3339::millis(known.at()),
         known.segment,
         known.line

@@ -1,4 +1,4 @@
-//! `--format csv`: the requests behind a report's figures, with their URLs, one per line (RFC 4180, lines ended as on this system).
+//! `--format csv`: one line for each request behind a report's figures, with its URL (RFC 4180, but with this system's line ends).
 
 use crate::cli::inert;
 use crate::evidence::{Found, ReadError, Selection, Verified, report_each};

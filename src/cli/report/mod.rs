@@ -23,7 +23,7 @@ pub(super) struct ReportArgs {
     /// The directory of the evidence [default: evidence.directory of the configuration]
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// The directory, given as an option
+    /// The directory of the evidence, as an option
     #[arg(long, value_name = "DIR", conflicts_with = "directory")]
     evidence: Option<PathBuf>,
     #[command(flatten)]
@@ -58,7 +58,10 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     {
         let [since, until] = [since, until].map(rfc3339::millis);
         let what = format!("`--since` ({since}) is not before `--until` ({until})");
-        return Err(CommandError::usage(what, "name an earlier `--since`: `--until` itself is left out"));
+        return Err(CommandError::usage(
+            what,
+            "name an earlier `--since`: requests at the time of `--until` are not included",
+        ));
     }
     let by = if matches!(args.format, Form::TrainingSummary) { By::Domain } else { args.by };
     let directory = directory(args.directory.as_deref().or(args.evidence.as_deref()), &args.config)?;
@@ -113,7 +116,7 @@ fn text(page: &Page<'_>) -> String {
     if turned_away > 0 {
         let are = if turned_away == 1 { "is" } else { "are" };
         let more = counted(turned_away, "more request");
-        let _ = writeln!(out, "{more} of clients that may not use the proxy {are} not counted");
+        let _ = writeln!(out, "{more} from clients that may not use the proxy {are} not counted");
     }
     let _ = writeln!(
         out,

@@ -75,14 +75,14 @@ pub fn agents(page: &Page<'_>) -> Vec<String> {
 pub fn undeclared(group: &Group) -> Option<String> {
     (group.undeclared > 0).then(|| {
         let (count, of) = (group.undeclared, counted(group.requests, "request"));
-        format!("no purpose declared for {count} of {of}: what sites reserve from a use was not applied to them")
+        format!("no purpose declared for {count} of {of}: the sites' reservations of use were not applied to them")
     })
 }
 
 /// Says how many requests the operator's overrides let through.
 pub fn let_through(group: &Group) -> String {
     let mut out = format!(
-        "{} let through as configured: {} only reported (`mode: report`, or a signal's), {} without regard to robots.txt \
+        "{} let through as configured: {} only reported (`mode: report`, or `report` under `usage`), {} without regard to robots.txt \
          (`robots: ignore`, `allow`)",
         counted(group.let_through, "request"),
         group.reported,

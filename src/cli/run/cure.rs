@@ -21,10 +21,12 @@ pub(super) fn cure(name: &str) -> &'static str {
         "cadaver" => "cadaver takes its proxy from -p host:port",
         "httrack" => "httrack takes its proxy from -P host:port, for http only",
         "python" | "uv" | "pipx" => {
-            "aiohttp takes ClientSession(trust_env=True), urllib3 a ProxyManager, Tornado its curl client, treq a ProxyAgent, \
-            tls-client `proxies`, trafilatura's fetch_url pycurl; $HTTPS_PROXY holds the address"
+            "to use the proxy, aiohttp needs ClientSession(trust_env=True), urllib3 a ProxyManager, Tornado its curl client, \
+            treq a ProxyAgent, tls-client `proxies`, and trafilatura's fetch_url pycurl; $HTTPS_PROXY holds the address"
         }
-        _ => "if it does not read HTTPS_PROXY, set the proxy with its own option; $HTTPS_PROXY holds the address",
+        _ => {
+            "if the program does not read HTTPS_PROXY, set the proxy with its own option; $HTTPS_PROXY holds the address"
+        }
     }
 }
 

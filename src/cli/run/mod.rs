@@ -58,7 +58,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     for (section, directory) in
         [("evidence", &mut settings.evidence.directory), ("cache", &mut settings.cache.directory)]
     {
-        // Only the service writes to the directories in the machine's configuration.
+        // The directories in the machine's configuration belong to the service, so a run does not write to them.
         directory.take_if(|_| is_machines && layers.is_of_file(&[section, "directory"]));
     }
     // Retries files at once that an earlier process failed to fetch: the fault may be gone, or the settings may differ.
@@ -74,7 +74,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     telemetry::init(&settings.log).map_err(|error| StartError::log(&settings, error))?;
     settings.log_warnings();
     if is_shared_upstream(&settings) {
-        // The upstream politely keeps the pace and the copies.
+        // The upstream politely keeps the pace and the copies, so this one stores nothing on disk.
         settings.store.disk = 0;
     }
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty()).map(|value| (name, value));
@@ -168,7 +168,8 @@ async fn run_behind_proxy(settings: Settings, args: &RunArgs) -> Result<ExitCode
         (Ok(child), None) => child,
         (started, code) => {
             running.shutdown().await;
-            return code.map_or_else(|| Err(started.expect_err("the first case")), Ok);
+            return code
+                .map_or_else(|| Err(started.expect_err("a started child without a signal is handled above")), Ok);
         }
     };
     control.go();

@@ -1,4 +1,4 @@
-//! The signals that a run receives: the terminal sends some to the command, too, and the run passes the others on.
+//! The signals that a run receives. The terminal sends some of them to the command, too; the run passes the others on.
 
 use crate::cli::command_error::exit_code;
 use crate::cli::hand_over::Control;

@@ -60,8 +60,8 @@ impl Summary<'_> {
         Path::new(self.program).file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Advice for a client that rejects the certificate, by its User-Agent, or else by the command: most clients send no User-Agent with
-    /// CONNECT.
+    /// Advice for a client that rejects the certificate. Recognises the client by its User-Agent, or else by the command's name, as most
+    /// clients send no User-Agent with CONNECT.
     fn trust_advice(&self, one: &Distrusted) -> &'static str {
         one.how.cure(&one.host, one.agent.as_deref().or(Some(&self.program_name())))
     }
@@ -111,7 +111,7 @@ impl Summary<'_> {
             line(format!("{} is an HTML page, in which there are hardly any rules", authority.robots_url()));
         }
         if html_robots.len() > SHOWN {
-            line(format!("and {} more like that", html_robots.len() - SHOWN));
+            line(format!("and {} more such pages", html_robots.len() - SHOWN));
         }
         if let Some(address) = tally.private {
             line(format!("{} refused: {address} is not a public address", tally.private_in_all));
@@ -133,12 +133,13 @@ impl Summary<'_> {
             let gave_up = counted(self.given_up_requests(), "request");
             line(format!("{gave_up} given up by the client, after {up_to}{longest:.0} s in the queue"));
             line(format!(
-                "hint: give the client a longer timeout; or `--max-wait {}s`: requests that would wait longer are answered 429 at once",
+                "hint: give the client a longer timeout; or pass `--max-wait {}s`: then requests that would wait longer are \
+                 answered 429 at once",
                 (held.longest_given_up.as_secs().saturating_sub(1)).max(1)
             ));
         }
         if self.still_waiting > 0 {
-            line(format!("{} still waiting when it was ended", counted(self.still_waiting as u64, "request")));
+            line(format!("{} still waiting when the command was ended", counted(self.still_waiting as u64, "request")));
         }
         if tally.too_long_in_all > 0 {
             line(format!("{} refused: would have waited longer than --max-wait:", tally.too_long_in_all));

@@ -19,7 +19,7 @@ pub(super) struct Tally {
     /// URLs of the first requests that were refused because the wait was too long, without duplicates.
     pub too_long: Vec<Box<str>>,
     pub too_long_in_all: u64,
-    /// Requests refused because their address is not public, and (`private`) the first such address.
+    /// Number of requests refused because their address is not public. `private` is the first such address.
     pub private_in_all: u64,
     pub private: Option<IpAddr>,
     /// The first few ports for which requests were refused.

@@ -20,7 +20,7 @@ pub(super) fn close_descriptors() -> io::Result<()> {
     let numbers = open.iter().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     for number in numbers.filter(|number| *number > libc::STDERR_FILENO) {
         if !is_harmless(number) && !is_ours(number) {
-            // SAFETY: our own descriptors stay open; nothing here knows the others.
+            // SAFETY: our own descriptors stay open, and no code in this process uses the others.
             unsafe { libc::close(number) };
         }
     }
@@ -31,9 +31,10 @@ fn is_harmless(number: RawFd) -> bool {
     let Ok(found) = fs::metadata(format!("/proc/self/fd/{number}")) else { return false };
     let kind = found.file_type();
     let [major, minor] = [libc::major(found.rdev()), libc::minor(found.rdev())];
-    // null, zero, full, random, urandom; terminals.
+    // First the devices null, zero, full, random and urandom, then terminals.
     let is_quiet_device = matches!((major, minor), (1, 3 | 5 | 7 | 8 | 9) | (4 | 5 | 136..=143, _));
-    // A namespace is a file of a special file system, without a name in any directory. Files in /proc and /sys belong to the outside.
+    // A namespace is a file of a special file system, without a name in any directory. An inherited file in /proc or /sys belongs to a
+    // mount of the system outside.
     let is_named = || {
         let path = fs::read_link(format!("/proc/self/fd/{number}"));
         path.is_ok_and(|path| path.is_absolute() && !is_in_them(&path))
@@ -123,7 +124,7 @@ fn filter() -> Vec<libc::sock_filter> {
         if let Some(socketcall) = calls.socketcall {
             own.extend([unless(socketcall, 4), load(FIRST_ARGUMENT), unless(SOCKET, 1), refuse(libc::ENOSYS), allow()]);
         }
-        // x32: the same architecture with other numbers.
+        // x32 has the same architecture, but other system call numbers: refuses all its calls.
         own.extend([step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, X32, 0, 1), refuse(libc::ENOSYS), allow()]);
         all.push(unless(calls.audit, u8::try_from(own.len()).expect("the steps are about a dozen")));
         all.extend(own);

@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 /// # Errors
 /// Some part of the isolation is unavailable; there is no partial isolation.
 pub(super) fn enter(control: &UnixStream, signals: &SignalFd, outlives: Duration) -> Result<Option<u8>, CommandError> {
-    std::env::current_dir().map_err(|error| failed(&error, "the current directory was deleted: run it in another"))?;
+    std::env::current_dir()
+        .map_err(|error| failed(&error, "the current directory was deleted: run the command in another directory"))?;
     // In the namespaces, /proc shows another user with all capabilities.
     let hint = hint(Path::new("/proc"));
     namespaces::enter().map_err(|error| failed(&error, &hint))?;
@@ -86,7 +87,9 @@ pub(in crate::cli) fn is_isolated() -> bool {
 
 fn failed(error: &io::Error, hint: &str) -> CommandError {
     let hint = match is_isolated() {
-        true => "the `politely run --isolate` around it isolates it already: leave this one out".to_owned(),
+        true => {
+            "an outer `politely run --isolate` isolates the command already: leave out the inner `--isolate`".to_owned()
+        }
         false => format!("{hint}; without --isolate the command only gets the proxy variables"),
     };
     CommandError::usage(format!("cannot isolate the command: {error}"), hint)

@@ -145,7 +145,7 @@ fn at<E: Into<io::Error>>(place: impl AsRef<Path>) -> impl FnOnce(E) -> io::Erro
 }
 
 fn unshare(what: libc::c_int) -> io::Result<()> {
-    // SAFETY: takes no pointer; this process has one thread, and loses nothing by it.
+    // SAFETY: passes no pointer, and this process has no other thread that the call could affect.
     checked(unsafe { libc::unshare(what) })
 }
 

@@ -62,7 +62,7 @@ impl JavaKeystore {
         keytool.map(Self::of).ok_or_else(|| match machine.tool("java") {
             Some(java) => TrustOutcome::failed(
                 format!("keytool is missing beside {}", java.display()),
-                "install a JDK or a whole JRE, which brings it, or set JAVA_HOME",
+                "install a JDK or a whole JRE, which contains it, or set JAVA_HOME",
             ),
             None => TrustOutcome::Nothing(String::from("there is no Java on the PATH")),
         })
@@ -96,7 +96,7 @@ impl JavaKeystore {
         let failed = |said| {
             TrustOutcome::failed(
                 format!("{} cannot change its keystore: {said}", self.keytool.display()),
-                "run this as the keystore's owner, mostly root; or give Java the certificate: `politely ca export`",
+                "run this as the keystore's owner, usually root; or give Java the certificate: `politely ca export`",
             )
         };
         changed.map_or_else(failed, TrustOutcome::Done)

@@ -40,7 +40,7 @@ pub(in crate::cli) fn lend(
         return Ok((None, Vec::new()));
     }
     let Some(certutil) = machine.tool("certutil") else {
-        return Ok((None, vec![nss::no_certutil("makes browsers trust the authority")]));
+        return Ok((None, vec![nss::no_certutil("make browsers trust the authority")]));
     };
     private_directory(directory)?;
     let path = directory.join("browsers.lock");

@@ -199,7 +199,7 @@ fn not_listed(place: &Path, error: &io::Error) -> TrustOutcome {
 
 fn not_changed(policies: &Path, error: &io::Error) -> TrustOutcome {
     let what = format!("{} cannot be changed: {error}", policies.display());
-    TrustOutcome::failed(what, "it must be a file of JSON that you may write")
+    TrustOutcome::failed(what, "it must be a JSON file that you may write to")
 }
 
 fn written(pem: &str) -> io::Result<NamedTempFile> {
@@ -248,7 +248,8 @@ fn call(tool: &Path, arguments: &[&OsStr], until: Option<Instant>) -> io::Result
     let Some(status) = wait(&mut child, until)? else {
         let shown = tool.display();
         eprintln!(
-            "politely: warning: {shown} did not end within {PATIENCE:?} in all and was killed: browsers may not trust the authority, or may keep it\n\
+            "politely: warning: {shown} did not end within {PATIENCE:?} in all and was killed: browsers may not trust the \
+             authority, or may still trust it after the run\n\
              hint: end the browser that it waits for",
         );
         return Err(late());

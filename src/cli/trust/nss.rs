@@ -51,7 +51,7 @@ fn each(machine: &UserMachine, may_make: bool, change: impl Fn(Database<'_>) -> 
         None if databases.is_empty() => {}
         None => {
             let found: Vec<String> = databases.iter().map(|path| path.display().to_string()).collect();
-            outcomes.push(no_certutil(&format!("changes {}", found.join(", "))));
+            outcomes.push(no_certutil(&format!("change {}", found.join(", "))));
         }
     }
     outcomes
@@ -74,10 +74,10 @@ pub(super) fn databases(machine: &UserMachine, may_make: bool) -> Vec<PathBuf> {
     machine.home.as_ref().map(of).unwrap_or_default()
 }
 
-/// Reports that certutil is missing. `what`: what certutil would do.
+/// Reports that certutil is missing. `what`: what politely uses certutil for.
 pub(super) fn no_certutil(what: &str) -> TrustOutcome {
-    let hint = "install the package libnss3-tools (Debian) or nss-tools (Fedora), which brings it";
-    TrustOutcome::failed(format!("certutil is missing, which {what}"), hint)
+    let hint = "install the package libnss3-tools (Debian) or nss-tools (Fedora), which contains it";
+    TrustOutcome::failed(format!("certutil is missing: politely uses it to {what}"), hint)
 }
 
 /// Whether the program is a browser.
@@ -150,8 +150,8 @@ impl Database<'_> {
         let new = !is_database(self.path);
         if new && let Err(said) = self.make() {
             return TrustOutcome::failed(
-                format!("{shown} cannot be made: {said}"),
-                "start Chromium once, which makes its own",
+                format!("{shown} cannot be created: {said}"),
+                "start Chromium once: it creates a database of its own",
             );
         }
         if self.holds(name) {
@@ -225,7 +225,7 @@ fn firefox(home: &Path) -> Vec<PathBuf> {
 
 /// Prefix for entries of a run, which are temporary.
 pub(super) const LENT: &str = "run-of-";
-/// Directories of Chromium's databases, besides the one that it uses since version 156.
+/// Directories of Chromium's databases, besides the one that Chromium uses since version 156.
 const CHROMIUM: [&str; 2] = [".pki/nssdb", "snap/chromium/current/.pki/nssdb"];
 /// Browsers based on Chromium.
 const BROWSERS: [&str; 7] = [

@@ -16,7 +16,7 @@ pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> TrustOut
     let file = store.directory.join(format!("{}.{}", entry.name, store.extension));
     let shown = file.display();
     if read_file(&file).is_ok_and(|content| content == entry.pem.as_bytes()) {
-        let what = format!("{shown} was there already");
+        let what = format!("{shown} existed already");
         return match run(&store.tool, &[], None) {
             Ok(_) => TrustOutcome::Done(format!("{what}, ran {}", store.name)),
             // The tool needs root.
@@ -72,7 +72,7 @@ impl SystemStore {
         let missing = || {
             TrustOutcome::failed(
                 format!("{name} is missing"),
-                format!("install the package {package}, which brings it"),
+                format!("install the package {package}, which contains it"),
             )
         };
         let tool = machine.tool(name).ok_or_else(missing)?;

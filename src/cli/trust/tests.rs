@@ -95,10 +95,10 @@ fn install_on_debian_writes_a_file_and_runs_the_tool() {
     assert_eq!(fs::read_to_string(&written).unwrap(), fake.ca.cert_pem());
     assert_eq!(
         fake.install(StoreKind::System),
-        [format!("system: {file} was there already, ran update-ca-certificates")]
+        [format!("system: {file} existed already, ran update-ca-certificates")]
     );
     fake.tool("update-ca-certificates", "exit 1");
-    assert_eq!(fake.install(StoreKind::System), [format!("system: {file} was there already")]);
+    assert_eq!(fake.install(StoreKind::System), [format!("system: {file} existed already")]);
     fake.tool("update-ca-certificates", "");
     assert_eq!(fake.uninstall(StoreKind::System), [format!("system: removed {file}, ran update-ca-certificates")]);
     assert!(!written.exists());
@@ -298,7 +298,7 @@ fn missing_store_or_tool_is_reported_with_the_package() {
     fs::create_dir_all(fake.at("root/usr/local/share/ca-certificates")).unwrap();
     assert_eq!(
         fake.install(StoreKind::System),
-        ["error: system: update-ca-certificates is missing | install the package ca-certificates, which brings it"]
+        ["error: system: update-ca-certificates is missing | install the package ca-certificates, which contains it"]
     );
 }
 
@@ -360,7 +360,8 @@ fn install_creates_a_missing_chromium_database() {
     assert!(fake.calls().contains("certutil -N --empty-password -d sql:/home/.pki/nssdb\n"));
     fake.tool("certutil", "echo no room >&2; exit 1");
     assert!(
-        fake.install(StoreKind::Browsers)[0].starts_with("error: browsers: /home/.pki/nssdb cannot be made: no room")
+        fake.install(StoreKind::Browsers)[0]
+            .starts_with("error: browsers: /home/.pki/nssdb cannot be created: no room")
     );
 }
 
@@ -529,9 +530,8 @@ fn certutil_is_required_only_if_a_browser_exists() {
     fake.file("home/.pki/nssdb/cert9.db");
     assert_eq!(
         fake.install(StoreKind::Browsers),
-        [
-            "error: browsers: certutil is missing, which changes /home/.pki/nssdb | install the package libnss3-tools (Debian) or nss-tools (Fedora), which brings it"
-        ]
+        ["error: browsers: certutil is missing: politely uses it to change /home/.pki/nssdb | install the package \
+             libnss3-tools (Debian) or nss-tools (Fedora), which contains it"]
     );
 }
 
@@ -604,7 +604,7 @@ fn java_keystore_is_changed_by_keytool() {
     assert_eq!(
         fake.install(StoreKind::Java),
         [
-            "error: java: keytool is missing beside /bin/java | install a JDK or a whole JRE, which brings it, or set JAVA_HOME"
+            "error: java: keytool is missing beside /bin/java | install a JDK or a whole JRE, which contains it, or set JAVA_HOME"
         ]
     );
     fake.tool("keytool", "test \"$1\" != -list");
@@ -629,7 +629,7 @@ fn install_without_only_visits_every_store() {
 #[test]
 fn database_made_by_root_belongs_to_the_user() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: this takes root");
+        return eprintln!("skipped: this needs root");
     }
     let fake = Fake::new();
     fake.tool("chromium", "");

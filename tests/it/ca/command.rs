@@ -38,7 +38,7 @@ fn each_ca_command_creates_a_missing_authority() {
   trust it elsewhere:        politely ca export
 ";
     assert_eq!(run(home.path(), &["init"]), done(&format!("made HOME/state/ca/ca.pem\n{next}")));
-    assert_eq!(run(home.path(), &["init"]), done(&format!("there already: HOME/state/ca/ca.pem\n{next}")));
+    assert_eq!(run(home.path(), &["init"]), done(&format!("exists already: HOME/state/ca/ca.pem\n{next}")));
 }
 
 /// An authority of these years, as an earlier version or a wrong clock may have made it.
@@ -281,8 +281,8 @@ fn install_without_certutil_exits_1_with_a_hint() {
     let none = command(home.path(), &["install", "--only", "browsers"]).env("PATH", home.path()).output().unwrap();
     assert_eq!(none.status.code(), Some(1));
     let told = String::from_utf8(none.stderr).unwrap();
-    assert!(told.starts_with("error: browsers: certutil is missing, which changes "), "{told}");
+    assert!(told.starts_with("error: browsers: certutil is missing: politely uses it to change "), "{told}");
     assert!(
-        told.ends_with("hint: install the package libnss3-tools (Debian) or nss-tools (Fedora), which brings it\n")
+        told.ends_with("hint: install the package libnss3-tools (Debian) or nss-tools (Fedora), which contains it\n")
     );
 }

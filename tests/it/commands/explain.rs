@@ -345,7 +345,7 @@ async fn explain_shows_the_stored_copy_that_run_would_use() {
     is_closed.store(true, Relaxed);
     let changed = explain(&[]).await;
     let [age, verdict] =
-        ["\n  note: `politely run` uses a copy of ", " more, by which this URL is allowed; `--fresh` has it"];
+        ["\n  note: `politely run` uses, for ", " ago, by which this URL is allowed; `--fresh` has it"];
     assert!(changed.starts_with("disallowed: ") && changed.contains(age) && changed.contains(verdict), "{changed}");
     assert_eq!(politely_with(&fetch, &variables).await.stdout, "200", "as it was told");
     let told: Value = serde_json::from_str(&explain(&["--format", "json"]).await).unwrap();
@@ -354,7 +354,7 @@ async fn explain_shows_the_stored_copy_that_run_would_use() {
     // While a run is under way.
     let within = ["run", "-q", "sh", "-c", &format!("{} explain {url}; exit 0", env!("CARGO_BIN_EXE_politely"))];
     let open = politely_with(&within, &variables).await.stdout;
-    assert!(open.contains("\n  note: `politely run` uses a copy of "), "{open}");
+    assert!(open.contains("\n  note: `politely run` uses, for "), "{open}");
     let fresh = [&fetch[..1], &["--fresh"], &fetch[1..]].concat();
     assert_eq!(politely_with(&fresh, &variables).await.stdout, "403");
 }

@@ -709,7 +709,7 @@ async fn summary_counts_requests_still_held_when_the_run_was_ended() {
     let pid = run.id().expect("not waited for yet").cast_signed();
     // SAFETY: two numbers; the child is not waited for yet.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
-    until("  3 requests still waiting when it was ended").await;
+    until("  3 requests still waiting when the command was ended").await;
     within("its end", run.wait()).await.expect("our child");
 }
 

@@ -115,7 +115,7 @@ async fn rotation_publishes_the_next_authority_before_it_signs() {
     let begun = ca(&home, &["rotate"]).await;
     assert_eq!(begun.code, 0, "{}", begun.stderr);
     assert!(begun.stdout.contains("continues to sign") && begun.stdout.contains("rotate --finish"), "{}", begun.stdout);
-    assert!(ca(&home, &["rotate"]).await.stdout.starts_with("there already: "));
+    assert!(ca(&home, &["rotate"]).await.stdout.starts_with("exists already: "));
     let next = fs::read_to_string(home.join("ca/ca.pem.next")).unwrap();
     let both = format!("{old}{next}");
     assert_eq!(ca(&home, &["export"]).await.stdout, both);

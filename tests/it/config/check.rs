@@ -312,10 +312,10 @@ fn check_warns_if_a_user_is_required_but_none_exists() {
 #[test]
 fn check_shows_fleet_servers_without_passwords() {
     for (fleet, told) in [
-        ("redis://u:hunter2@a:1/", "paces and copies of robots.txt through redis://a:1/; without it each"),
+        ("redis://u:hunter2@a:1/", "paces and copies of robots.txt through redis://a:1/; if that server is lost, each"),
         (
             "{ pace: 'redis://u:hunter2@a:1/', copies: 'redis://u:hunter2@b:2/' }",
-            "copies of robots.txt through redis://b:2/, and paces through redis://a:1/; without it each",
+            "copies of robots.txt through redis://b:2/, and paces through redis://a:1/; if that server is lost, each",
         ),
     ] {
         let (_home, file) = written(&format!("fleet: {fleet}"));
@@ -499,7 +499,7 @@ fn check_warns_if_no_listener_requests_client_certificates() {
         assert_eq!((code, told.contains(warning)), (Some(0), is_warned), "{told}");
         for line in [
             "requires a user name and password: alice, carol (access.users)",
-            "knows users by a name in their certificates: alice by alice.example, bob by Bob (access.users)",
+            "recognises users by a name in their certificates: alice by alice.example, bob by Bob (access.users)",
         ] {
             assert!(told.contains(&format!("  {line}\n")), "{line}: {told}");
         }
@@ -630,8 +630,8 @@ fn check_lists_purposes_and_warns_of_unknown_ones() {
     assert_eq!(code, Some(0));
     for line in [
         "  fetches for ai-train, ai_train: pages that sites reserve from these purposes are refused (identity.purpose)",
-        "  keeps at each host: 7 requests per day (pace.budget)",
-        "  keeps at each host: a page again after 3600 s (pace.min_revisit)",
+        "  applies to each host: 7 requests per day (pace.budget)",
+        "  applies to each host: the same page again only after 3600 s (pace.min_revisit)",
         "  refuses all hosts but *.example (egress.hosts)",
         "  refuses all methods but GET (egress.methods)",
         "  warning: `ai_train` is not a purpose that politely knows: only lines with exactly this name can disallow it",
@@ -649,7 +649,7 @@ fn check_shows_the_evidence_directory_and_refuses_an_unusable_one() {
     let (home, file) = written("evidence: { directory: kept/here, keep: 7d }");
     let (code, told, _) = check(&file, &[]);
     assert_eq!(code, Some(0));
-    let line = "  records each decision in HOME/kept/here, and keeps that for 7d (evidence)\n";
+    let line = "  records each decision in HOME/kept/here, and keeps the record for 7d (evidence)\n";
     assert!(told.contains(line) && !home.path().join("kept").exists(), "{told}");
     for directory in ["politely.yaml", "politely.yaml/below", "/dev/null"] {
         fs::write(&file, format!("evidence: {{ directory: {directory} }}")).unwrap();

@@ -217,7 +217,7 @@ async fn signing_key_can_be_replaced_by_reload() {
 
     std::fs::set_permissions(keys.path("new"), PermissionsExt::from_mode(0o644)).unwrap();
     let refused = proxy.reload(&settings("new", "old")).unwrap_err();
-    assert!(refused.contains("can be read by others than its owner (mode 0644)"), "{refused}");
+    assert!(refused.contains("can be read by users other than its owner (mode 0644)"), "{refused}");
     proxy.get(&origin.url("/3")).await;
     assert_eq!(keys.verify(&origin.log.one("/3")), two, "all stays as it was");
 }
@@ -341,13 +341,13 @@ async fn identity_command_creates_shows_and_checks_keys() {
     assert_eq!(
         shown.stdout,
         format!(
-            "signs as {AGENT}, always, by the key {}\nlists the key {}\n\
+            "signs as {AGENT}, always, with the key {}\nlists the key {}\n\
              verifiers look for the directory at {AGENT}{DIRECTORY}\nthe card is at {AGENT}/signature-agent-card\n",
             ids[0], ids[1]
         )
     );
     let checked = politely(&["check", "--config", file]).await;
-    assert!(checked.stdout.contains(&format!("signs requests as {AGENT} by the key {}", ids[0])), "{checked:?}");
+    assert!(checked.stdout.contains(&format!("signs requests as {AGENT} with the key {}", ids[0])), "{checked:?}");
     assert!(checked.stdout.contains("(identity.contact)"), "{checked:?}");
     std::fs::set_permissions(&a, PermissionsExt::from_mode(0o640)).unwrap();
     let checked = politely(&["check", "--config", file]).await;

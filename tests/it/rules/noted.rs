@@ -234,7 +234,7 @@ async fn explain_shows_licences_and_prices_of_answers() {
     let offer = json!({ "license": "https://a.example/l.xml", "price": "USD 0.01" });
     let text = proxy.asked(&["explain", &url], &open()).await;
     assert!(lines.iter().all(|line| text.stdout.contains(line)), "{text:?}");
-    let copies = ["  robots.txt: fetched now\n", "  note: the running proxy uses a copy of "];
+    let copies = ["  robots.txt: fetched now\n", "  note: the running proxy uses a copy fetched "];
     assert!(copies.iter().all(|line| text.stdout.contains(line)), "{text:?}");
     let told = proxy.asked(&["explain", &url, "--format", "json"], &open()).await;
     let told: Value = serde_json::from_str(&told.stdout).unwrap();

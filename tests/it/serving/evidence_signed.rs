@@ -185,8 +185,8 @@ async fn report_lists_the_most_refusing_rules_and_undeclared_purposes() {
     let html = report(directory.path(), &["--format", "html"]).await.stdout;
     let rule = |line: u8, count: u8| format!("https://a.example/robots.txt:{line}: Disallow: /{line} × {count}");
     let shown = [rule(4, 4), rule(2, 3), rule(5, 2)].join("<br>");
-    assert!(html.contains(&format!("data-name=\"Refused most by\">{shown}</tr>")), "{html}");
-    let said = "no purpose declared for 1 of 11 requests: what sites reserve from a use was not applied to them";
+    assert!(html.contains(&format!("data-name=\"Rules that refused most\">{shown}</tr>")), "{html}");
+    let said = "no purpose declared for 1 of 11 requests: the sites' reservations of use were not applied to them";
     let text = report(directory.path(), &[]).await.stdout;
     assert!(html.contains(said) && text.contains(said), "{text}");
     let declared = report(directory.path(), &["--purpose", "search"]).await.stdout;
@@ -287,7 +287,7 @@ async fn explain_shows_why_it_differs_from_the_record() {
                 "\nallowed by {by}; the page's own meta robots: noai says no, which was only reported, as configured: "
             ),
             format!(
-                "\n  note: the record of {at} has reported (usage-disallowed); judged again, it is allowed ({judged}): the page itself \
+                "\n  note: the record of {at} says reported (usage-disallowed); judged again, it is allowed ({judged}): the page itself \
                  decided, and pages are not in the evidence\n"
             ),
         ] {

@@ -197,7 +197,9 @@ async fn report_names_fetches_by_politely_itself() {
         politely(&[&["explain", &url, "--at", &at, "--evidence", place], more].concat()).await
     };
     let agent = |contact: &str| format!("ExampleBot politely/1.0.0 (+https://{contact}.example)");
-    let by = |contact: &str| format!("\n  fetched or confirmed by politely itself as \"{}\", last:\n", agent(contact));
+    let by = |contact: &str| {
+        format!("\n  fetched or confirmed by politely itself as \"{}\", most recently:\n", agent(contact))
+    };
     for (path, at, said) in [
         (
             "/robots.txt",
@@ -205,7 +207,7 @@ async fn report_names_fetches_by_politely_itself() {
             [
                 by("one"),
                 format!(
-                    "  2026-11-22T10:00:01.500Z: status 200, SHA-256 {robots_hash} (by the record in segment 1, line 7)\n"
+                    "  2026-11-22T10:00:01.500Z: status 200, SHA-256 {robots_hash} (recorded in segment 1, line 7)\n"
                 ),
             ],
         ),
@@ -274,7 +276,7 @@ async fn report_names_the_file_of_each_rule_and_explains_each_term() {
     assert!(ended.stdout.contains(&format!("(usage-disallowed; {rule})")), "{}{}", ended.stdout, ended.stderr);
     assert!(html.contains("<h2>What each site says: its files, and what its answers reserve</h2>"), "{html}");
     assert!(html.contains(">fields and <code>&lt;meta&gt;</code> of answers<"), "{html}");
-    for word in ["Delivered", "Answered from here", "Not asked", "no-matching-rule", "SHA-256", "Head"] {
+    for word in ["Delivered", "Answered here", "Not asked", "no-matching-rule", "SHA-256", "Head"] {
         assert!(html.contains(&format!("<dt>{word}<dd>")), "{word} in {html}");
     }
 }
@@ -403,7 +405,7 @@ async fn html_report_shows_operator_purposes_reservations_and_overrides() {
     assert_eq!(json["sites"][0]["robots"][0]["reservations"], json!([["line 2", "ai-train=no, search=yes"]]));
     assert_eq!(json["configurations"][0]["contact"], "mailto:bot@example.com");
     let text = report(directory.path(), &[]).await.stdout;
-    assert!(text.contains("1 more request of clients that may not use the proxy is not counted"), "{text}");
+    assert!(text.contains("1 more request from clients that may not use the proxy is not counted"), "{text}");
 }
 
 /// A chain with answers of several statuses, and requests with other outcomes.

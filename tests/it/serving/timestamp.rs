@@ -174,7 +174,7 @@ async fn time_stamp_of_the_head_is_stored_and_verified_by_openssl() {
     assert_eq!(faults(directory.path(), &[]).await, None);
     let shown = politely(&["evidence", "verify", text(directory.path())]).await.stdout;
     let head = super::report::hex(&openssl::sha::sha256(last.as_bytes()));
-    assert!(shown.contains(&format!("  stamped:  {head} by 20")) && shown.contains("was not verified"), "{shown}");
+    assert!(shown.contains(&format!("  stamped:  {head} at 20")) && shown.contains("was not verified"), "{shown}");
     let untrusted = faults(directory.path(), &["--tsa-ca", &another]).await;
     assert!(untrusted.as_ref().is_some_and(|it| it.contains("its authority is not trusted")), "{untrusted:?}");
     let verify = ["evidence", "verify", text(directory.path()), "--tsa-ca", &another];

@@ -15,7 +15,7 @@ use words::{escape, held, time};
 pub(super) fn render(page: &Page<'_>) -> String {
     let mut out = String::new();
     let title = match page.by {
-        By::Host | By::Domain => "What was asked of which site",
+        By::Host | By::Domain => "What was requested from which site",
         By::User => "Who has asked, and what for",
         By::Rule => "Which rules decided",
     };
@@ -42,7 +42,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
 fn introduction(page: &Page<'_>, out: &mut String) {
     out.push_str(
         "<p>politely is a proxy that stands between crawlers and sites, reads each site’s robots.txt before anything else, and refuses \
-         what it disallows. Where its operator has said otherwise, that is listed below.</p>\n",
+         what it disallows. The exceptions that its operator has configured are listed below.</p>\n",
     );
     if !page.report.verified.faults.is_empty() {
         out.push_str("<p class=\"bad\">The chain of the evidence is broken: do not rely on these figures. The end of this page says where.</p>\n");
@@ -153,7 +153,10 @@ fn chain(page: &Page<'_>, out: &mut String) {
         let last = time(last);
         (
             PLAIN,
-            format!("Stored with it: {stamps} of its lines, the last of {last}; <code>--tsa-ca</code> verifies whose."),
+            format!(
+                "Stored with the chain: {stamps} of its records, the last made at {last}. <code>--tsa-ca</code> verifies which authority \
+                 made them."
+            ),
         )
     });
     paragraphs(out, lost.chain(unclean).chain(stamped));
@@ -163,11 +166,12 @@ fn chain(page: &Page<'_>, out: &mut String) {
     // A broken chain has no head.
     let head = faults.is_empty().then(|| digits(head));
     let (shown, option) = head.map_or_else(Default::default, |head| {
-        (format!("Its head: <code>{head}</code><br>"), format!(" --head {head}"))
+        (format!("Head of the chain: <code>{head}</code><br>"), format!(" --head {head}"))
     });
     let _ = writeln!(
         out,
-        "<p>{shown}Its directory: <code>{}</code><br>To check it: <code>politely evidence verify {}{option}{stamps}</code></p>",
+        "<p>{shown}Directory of the evidence: <code>{}</code><br>To verify it: \
+         <code>politely evidence verify {}{option}{stamps}</code></p>",
         escape(&directory),
         escape(&in_shell(&directory))
     );
@@ -183,8 +187,8 @@ const PLAIN: &str = "";
 const BAD: &str = " class=\"bad\"";
 const GOOD: &str = " class=\"good\"";
 const LOST: &str = "the disk was full or too slow";
-const WITH_URLS: &str = "With <code>--format csv</code> in place of <code>--format html</code>, each request behind these figures is a \
-    line, with its URL.";
+const WITH_URLS: &str = "<code>--format csv</code> instead of <code>--format html</code> lists each request behind these figures, with \
+    its URL.";
 const CHAIN: &str = "Each request through this proxy left a record with what was decided, by which line of which robots.txt, and that \
     file is kept. Each record holds the SHA-256 of the one before it, so that a record that was changed, added or removed later is found. \
     To make sure that the whole chain was not rewritten, compare its head with a copy that was kept elsewhere.";
@@ -192,7 +196,8 @@ const CHAIN: &str = "Each request through this proxy left a record with what was
 const WORDS: &str = "<h2>What the words mean</h2>\n<dl>\n\
     <dt>Delivered<dd>the site answered, with a status from 100 to 399, and the client got that answer; 4xx: it did not have the page, or \
     refused it; 5xx: it failed\n\
-    <dt>Answered from here<dd>by politely itself, from its own copy: this request was not sent to the site, or the site confirmed that the copy is still valid\n\
+    <dt>Answered here<dd>by politely itself, from its own copy: this request was not sent to the site, or the site confirmed \
+    that the copy is still valid\n\
     <dt>Not asked<dd>the request was not sent to the site\n\
     <dt>no-matching-rule<dd>robots.txt has no rule for this address, and so allows it\n\
     <dt>SHA-256<dd>a fingerprint of a file: if one byte of the file changes, so does its fingerprint\n\

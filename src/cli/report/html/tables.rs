@@ -26,7 +26,7 @@ pub(super) fn groups(page: &Page<'_>, out: &mut String) {
         ("Received", "n", |group| size(group.bytes_out)),
         ("First and last", "t", |group| between(group.times)),
         ("Why", "", |group| counts(&group.reasons)),
-        ("Refused most by", "", refused_most_by),
+        ("Rules that refused most", "", refused_most_by),
     ];
     group_table(out, heading, columns, &page.report.groups);
 }
@@ -46,7 +46,7 @@ pub(super) fn uses(page: &Page<'_>, out: &mut String) {
     group_table(out, "Declared use of the content", columns, &page.report.users);
 }
 
-/// Heading, class, and the cell of a group.
+/// A column's heading, its class, and the function that formats its cell for a group.
 type Column = (&'static str, &'static str, fn(&Group) -> String);
 
 fn group_table<const N: usize>(out: &mut String, heading: &str, columns: [Column; N], groups: &[Group]) {
@@ -133,7 +133,7 @@ fn copy_row(origin: &str, name: &str, used: &CopyUse) -> [String; 7] {
 /// The configurations that were in force, and their overrides.
 pub(super) fn settings(page: &Page<'_>, out: &mut String) {
     let columns = [
-        ("In force, by the records", "t"),
+        ("In force, according to the records", "t"),
         ("Configuration", "h"),
         ("Requests", "n"),
         ("Overrides of the operator", ""),
