@@ -198,7 +198,8 @@ impl Running {
 
     /// Applies changed settings without dropping a request, as far as a running proxy can, and returns what was applied.
     ///
-    /// # Errors A socket cannot be opened, or a file cannot be read; nothing is changed then.
+    /// # Errors
+    /// A socket cannot be opened, or a file cannot be read; nothing is changed then.
     pub fn reload(&self, settings: Settings) -> Result<Changes, StartError> {
         self.parts.reload(settings)
     }
