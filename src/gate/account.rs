@@ -5,7 +5,7 @@ use crate::policy::{Allowance, Entry, LineEvidence, Refusal, SiteFile};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Which details the account records beyond the times.
+/// Which optional details the account records.
 #[derive(Debug, Default, Clone, Copy)]
 #[non_exhaustive]
 pub struct AccountDetail {
@@ -24,7 +24,7 @@ pub struct Account {
     held: Duration,
     /// Start of the current wait.
     since: Option<Instant>,
-    /// The bill to the budgets that pay for the request.
+    /// The bill that the request's budgets pay.
     pub(super) bill: Option<Box<Bill>>,
 }
 
@@ -76,8 +76,8 @@ impl Account {
         }
     }
 
-    /// Settles the bill at the end. `sent`: the request was sent to the origin, whose answer has `bytes`. `charged`:
-    /// the charge that the answer reports; `None` without an answer.
+    /// Settles the bill when the request ends. `sent`: the request was sent to the origin. `bytes`: length of the answer. `charged`: the
+    /// charge that the answer reports; `None` without an answer.
     #[inline]
     pub fn settle(&mut self, sent: bool, bytes: u64, charged: Option<Charge>) {
         // Adds the time of a wait that the client broke off.
@@ -96,7 +96,7 @@ impl Account {
         Ok(())
     }
 
-    /// Waits, and counts that time as held.
+    /// Awaits `wait`, and counts that time as held.
     pub async fn waits<T>(&mut self, wait: impl Future<Output = T>) -> T {
         let used = self.basis().map(|entry| entry.map_or_else(Weak::new, |entry| Arc::downgrade(&entry)));
         self.basis = DecidedBy::Awaited(used);

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 /// The next step of a request.
 enum Step {
     Go(Admitted),
-    /// Fetch a file, without which the request cannot be decided.
+    /// Fetch a file that is needed to decide the request.
     Fetch(Fetching),
     Wait(Waiting),
 }
@@ -50,7 +50,7 @@ impl Gate {
         }
     }
 
-    /// Takes the steps that need no wait; the rest is boxed, because most requests do not need it.
+    /// Runs the steps that need no wait. The other steps are boxed, because most requests do not need them.
     fn first_step<'a>(
         &'a self,
         request: &'a Request<'_>,
@@ -129,9 +129,9 @@ impl Gate {
         decision
     }
 
-    /// Takes the steps that need no wait. `waited`: time waited so far. `granted`: the slot granted by the last wait. Each step decides
-    /// again, as rules and gap may have changed. If a file has to be fetched, the granted slot is given up, and the fetch waits for a slot
-    /// of its own. Requests further back in the queue do the same, so the order stays.
+    /// Computes the request's next step, without waiting. `waited`: time waited so far. `granted`: the slot granted by the last wait. Each
+    /// call decides again, because rules and gap may have changed. If a file has to be fetched, the granted slot is given up, and the fetch
+    /// waits for a slot of its own. Requests further back in the queue do the same, so the order stays.
     fn step(
         &self,
         settings: &Settings,
@@ -162,7 +162,7 @@ impl Gate {
         let is_reported = settings.mode == Mode::Report;
         account.bill = Bill::of(&self.ledger, rules.manners.budget, queue.key(), request, is_reported);
         let spent = account.bill.as_ref().and_then(|bill| bill.refusal());
-        // Comes after all refusals, so that a client that may not have a page does not learn whether others fetched it.
+        // This comes after all refusals, so that a client that may not have a page does not learn whether others fetched it.
         if request.asks_cache && (spent.is_none() || is_reported) {
             account.bill = None;
             return Ok(Step::Go(Admitted::Allowed { reported }));
@@ -178,7 +178,8 @@ impl Gate {
         }
         let (queue, terms) = self.queue_and_terms(settings, rules, host, request, crawl_delay, waited);
         let is_in_burst = !Arc::ptr_eq(queue, host.queue);
-        // If a reload has changed queue or delay during the wait, the granted slot is given up, as it would break the new pace.
+        // If a reload has changed the queue or the delay during the wait, the granted slot is given up, because using it would break the
+        // new pace.
         let granted = granted.filter(|permit| {
             (is_in_burst || Arc::ptr_eq(queue, permit.queue()))
                 && permit.gap() >= terms.gap()
@@ -217,7 +218,7 @@ impl Gate {
         if in_burst { (queue.beside(), without_delay(terms)) } else { (queue, terms) }
     }
 
-    /// The entry of an authority's file. `robots`: its robots.txt.
+    /// The entry of an authority's file. `robots`: the entry of its robots.txt.
     fn place(&self, robots: &Arc<HostEntry>, file: SiteFile) -> Arc<HostEntry> {
         match file {
             SiteFile::Robots => robots.clone(),

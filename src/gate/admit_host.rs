@@ -7,7 +7,7 @@ use crate::config::{Hosts, Settings};
 use crate::policy::{PaceKey, Request, SiteFile};
 use std::sync::Arc;
 
-/// The host of the previous request on a connection. Most next requests are for the same host, and then need no lookup.
+/// The host of the previous request on a connection. Most requests are for the same host as the request before, and then need no lookup.
 #[derive(Default, Clone)]
 pub struct LastHost(Option<(Arc<HostEntry>, Arc<HostQueue>)>);
 

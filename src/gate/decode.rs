@@ -32,10 +32,10 @@ pub fn is_coded(body: &[u8], codings: &str) -> bool {
     !codings.is_empty() || body.starts_with(GZIP)
 }
 
-/// Decodes the body from the codings that `codings` (Content-Encoding's list) names, the last one first, to at most `limit` + 1
-/// bytes. `cut`: the encoded body was not read to its end, so an early end is not damage. `lenient`: decodes up to any damage, and also
-/// returns each intermediate result that is text, before the final one, as some clients do not undo all codings. `until`: a
-/// [`thread_time`].
+/// Decodes the body from the codings that `codings` (Content-Encoding's list) names, the last one first, to at most `limit` + 1 bytes.
+/// `cut`: the encoded body was not read to its end, so an early end is not damage. `lenient`: decodes up to any damage, and also returns
+/// each intermediate result that is text, before the final one, as some clients do not undo all codings. `until`: the [`thread_time`] at
+/// which to give up.
 pub(super) fn decode(
     body: &[u8],
     codings: &str,
@@ -216,13 +216,14 @@ fn is_text(body: &[u8], cut: bool) -> bool {
         && !text.contains(is_control)
 }
 
-/// Whether a brotli body uses the large-window extension, by which a few bytes ask for a gigabyte. It is not part of RFC 7932 (§9.1 leaves
-/// its first bits unused), in which a window has at most 16 MiB.
+/// Whether a brotli body uses the large-window extension, with which a few bytes can ask for a gigabyte. The extension is not part of RFC
+/// 7932, which leaves its first bits unused (§9.1) and limits a window to 16 MiB.
 fn asks_for_large_window(body: &[u8]) -> bool {
     body.first().is_some_and(|first| first & 0x7F == 0b001_0001)
 }
 
-/// Whether the body begins with a zlib header (RFC 1950 §2.2), as bare deflate seldom does. A body of one byte is judged by that byte.
+/// Whether the body begins with a zlib header (RFC 1950 §2.2), which bare deflate data rarely do. A body of one byte is judged by that
+/// byte.
 fn is_zlib(body: &[u8]) -> bool {
     body[0] & 0x0F == 8 && body.get(1).is_none_or(|flags| u16::from_be_bytes([body[0], *flags]).is_multiple_of(31))
 }

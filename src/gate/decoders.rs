@@ -88,7 +88,7 @@ mod tests {
         Workers::new(Some(1)).file(body, codings.into(), 1000, false, TAKER).await
     }
 
-    /// The texts that clients may make of a page.
+    /// The texts that clients may get by decoding a page.
     fn page(body: Vec<u8>, codings: &str) -> Result<Vec<Vec<u8>>, DecodeError> {
         decode(&body, codings, 1000, true, true, Duration::MAX)
     }

@@ -78,12 +78,13 @@ impl fmt::Display for HeldFor {
     }
 }
 
-/// Counts of waits for slots since the start. Waits below 10 ms do not count: in these, requests only ask another process for the slot.
+/// Counts of waits for slots since the start. Waits below 10 ms do not count: in such a wait, the request only asks another process for the
+/// slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldFigures {
     pub requests: u64,
-    /// Time in which at least one request was held.
+    /// Time during which at least one request was held.
     pub time: Duration,
     /// Number of requests whose client left while they were held; `longest_given_up`: the longest time for which such a request had waited.
     pub given_up: u64,

@@ -1,4 +1,5 @@
-//! Decides whether and when a request may go. Owns all shared state and is the only reader of the clock.
+//! Decides whether and when a request may be sent. Owns the state that requests share, and passes the time to `policy`, which reads no
+//! clock.
 
 mod account;
 mod admit;
@@ -59,7 +60,7 @@ use tokio::sync::watch::Sender;
 use tokio::task::JoinSet;
 use waiting_requests::WaitingRequests;
 
-/// Decides by robots.txt and pacing whether and when a request may go.
+/// Decides by robots.txt and pacing whether and when a request may be sent.
 pub struct Gate {
     settings: Arc<ArcSwap<Settings>>,
     robots: Arc<RobotsCache>,
@@ -69,7 +70,7 @@ pub struct Gate {
     pub workers: Workers,
     store: Arc<Store>,
     fleet: Arc<Fleet>,
-    /// When the proxy stops: the time until which requests may be held.
+    /// `Some` while the proxy drains: the time until which requests may be held.
     drain: Sender<Option<Instant>>,
     /// True once a reload has switched to report mode, which never holds requests.
     reports: Sender<bool>,
@@ -79,7 +80,7 @@ pub struct Gate {
 
 /// The next step of an allowed request.
 pub enum Admitted {
-    /// The request goes now, and holds the permit until it ends.
+    /// The request is sent now, and holds the permit until it ends.
     Go {
         permit: Box<Permit>,
         /// The decision that report mode did not enforce.
@@ -148,7 +149,7 @@ impl Gate {
     }
 
     /// Explains why a URL may or may not be fetched. Fetches robots.txt and the other files that decide, if unknown. `refused`: why the
-    /// request is refused before robots.txt is consulted, if it is; then nothing is fetched.
+    /// request is refused before robots.txt is consulted, if so; then nothing is fetched.
     ///
     /// # Errors
     /// A file that decides could not be requested, for a reason on our side.
@@ -269,7 +270,7 @@ impl Gate {
     }
 }
 
-/// Reports to the fleet's server the data that it may have lost, and then the spending while it was lost.
+/// Reports to the fleet's server the data that the server may have lost, and then the spending from the time when it was unreachable.
 async fn tell(fleet: Arc<Fleet>, pacer: Arc<Pacer>, ledger: Arc<Ledger>) {
     let server = fleet.reach().link;
     let ((), is_complete) = tokio::join!(pacer.link_changed(), async { server > 0 && ledger.tell().await });
@@ -286,7 +287,7 @@ async fn listen(mut messages: Messages, fleet: Arc<Fleet>, to: (Arc<RobotsCache>
     while let Some(message) = messages.next().await {
         match message {
             Message::Link => {
-                // Other messages do not wait for the report to the fleet.
+                // A separate task, so that other messages do not wait for the report to the fleet.
                 telling.shutdown().await;
                 telling.spawn(tell(fleet.clone(), pacer.clone(), ledger.clone()));
                 robots.published("");

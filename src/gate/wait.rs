@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout};
 
 impl Gate {
-    /// Waits for the end of a fetch. Refuses the request as soon as the fetch is sure to get its slot later than the request
-    /// may wait, with the time of that slot as Retry-After. A fetch that has its slot may take as long as its timeout.
+    /// Waits for the end of a fetch. Refuses the request as soon as it is certain that the fetch gets its slot only after the request's
+    /// maximum wait; Retry-After is then the time until that slot. A fetch that has its slot may take as long as its timeout.
     pub(super) async fn wait_for_robots(
         &self,
         request: &Request<'_>,
@@ -62,8 +62,8 @@ impl Gate {
         permit
     }
 
-    /// Takes another slot for a retry under this permit, unless the first attempt never left and its slot is still valid. `address`: the
-    /// retry's address, if the pace is kept by address.
+    /// Takes another slot for a retry under this permit, unless nothing was sent in the first attempt and its slot is still valid.
+    /// `address`: the retry's address, if the pace is kept by address.
     pub async fn turn_again(
         &self,
         permit: &mut Permit,

@@ -55,7 +55,7 @@ impl Gate {
         self.ledger.all(&self.settings.load())
     }
 
-    /// A user's spent budget, as far as this instance knows.
+    /// A user's budget and the spending from it, as far as this instance knows.
     pub fn spent_by(&self, user: &str, budget: Budget) -> BudgetFigures {
         self.ledger.of_user(user, budget)
     }
@@ -106,7 +106,7 @@ impl Gate {
         rules.purposes().is_empty() && entry.robots_txt().is_some_and(says)
     }
 
-    /// The latest requested authorities, with their entries.
+    /// The most recently requested authorities, with their entries.
     pub fn latest(&self, most: usize) -> Vec<(Authority, Arc<Entry>)> {
         let hosts = self.robots.latest(most).into_iter();
         hosts.map(|host| (host.authority.clone(), host.load_full())).collect()

@@ -92,16 +92,16 @@ fn known(agent: &str) -> Option<&'static str> {
 
 /// Parts of User-Agents, in lower case. A part that occurs in other clients' User-Agents comes after those clients.
 const CURES: &[(&[&str], &str)] = &[
-    (&["yt-dlp"], "yt-dlp brings its own roots: `--compat-options no-certifi` has it read SSL_CERT_FILE"),
+    (&["yt-dlp"], "yt-dlp brings its own roots: `--compat-options no-certifi` makes it read SSL_CERT_FILE"),
     (
         &["linkchecker"],
         "linkchecker brings its own roots: `sslverify` in its configuration takes a bundle such as SSL_CERT_FILE",
     ),
-    (&["ureq"], "ureq brings its own roots: RootCerts::PlatformVerifier has it read SSL_CERT_FILE"),
+    (&["ureq"], "ureq brings its own roots: RootCerts::PlatformVerifier makes it read SSL_CERT_FILE"),
     (&["wreq"], "rnet brings its own roots: `Client(verify=os.environ[\"SSL_CERT_FILE\"])`"),
     (
         &["cadaver"],
-        "cadaver trusts this machine's authorities: `politely ca install --only system`; at a terminal it asks, too",
+        "cadaver trusts this machine's authorities: `politely ca install --only system`; at a terminal, it also asks",
     ),
     (&["git/"], "git reads GIT_SSL_CAINFO, or `http.sslCAInfo`: the file that `politely ca path` names"),
     (&["pip/"], "pip reads PIP_CERT, or `--cert`: a bundle such as `politely ca env` makes"),

@@ -37,11 +37,11 @@ pub(super) fn load_key(path: &Path) -> Result<KeyPair, UnusableFile> {
         Ok(PrivateKeyDer::Pkcs8(key)) => KeyPair::try_from(&key).map_err(|_| {
             unusable(
                 "its algorithm is not supported",
-                "take an ECDSA key (P-256, P-384), an Ed25519 key, or an RSA key of 2048 bits up",
+                "take an ECDSA key (P-256, P-384), an Ed25519 key, or an RSA key of at least 2048 bits",
             )
         }),
         Ok(_) => Err(unusable(
-            "it is not in the form PKCS #8",
+            "it is not in PKCS #8 format",
             "convert it: openssl pkcs8 -topk8 -nocrypt -in OLD -out NEW; chmod 600 NEW",
         )),
         Err(pem::Error::NoItemsFound) if text.windows(9).any(|part| part == b"ENCRYPTED") => Err(unusable(

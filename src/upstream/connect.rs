@@ -136,7 +136,7 @@ impl Route {
         private: Option<&Arc<PrivateConnections>>,
     ) -> Result<OriginConnection, DialError> {
         want.versions = self.versions(want.versions);
-        // If pace is kept by address, connects to the address that the request's slot is for.
+        // If the pace is kept by address, connects to the address that the request's slot is for.
         want.first = self.place(want.first).or(want.first);
         if !want.fresh
             && let Some(private) = private.filter(|private| !want.shared || private.is_let_in())
@@ -194,7 +194,7 @@ impl Route {
         versions == Versions::Http2Known && !self.0.authority.is_https() && self.asks().is_none()
     }
 
-    /// Takes an existing connection. If pace is kept by address, only a connection to the wanted address.
+    /// Takes an existing connection. If the pace is kept by address, only a connection to the wanted address.
     async fn kept(&self, want: Want) -> Option<OriginConnection> {
         if !self.may_be_http2(want.versions) {
             return self.kept_http1(want, None).await;

@@ -39,7 +39,7 @@ pub struct Unanswered {
 /// Progress of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// The request is about to be sent, to this address if pace is kept by address.
+    /// The request is about to be sent, to this address if the pace is kept by address.
     Begins(Option<IpAddr>),
     /// Nothing was sent after all.
     Withdrawn,

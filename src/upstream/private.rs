@@ -12,7 +12,7 @@ pub struct PrivateConnections {
     id: PrivateId,
     /// Whether an origin has authenticated one of these connections, or asked for it.
     is_let_in: AtomicBool,
-    /// Endpoints that have had one of these connections while idle.
+    /// Endpoints that have kept one of these connections idle.
     endpoints: Mutex<Vec<Weak<Endpoint>>>,
 }
 

@@ -124,7 +124,7 @@ async fn upstream_proxy_gets_names_that_do_not_resolve_but_not_names_never_looke
     }
 }
 
-/// If pace is kept by address, it is kept for the connection's address, not for a former address of the name.
+/// If the pace is kept by address, it is kept for the connection's address, not for a former address of the name.
 #[tokio::test]
 async fn pace_by_address_reuses_only_connections_to_the_same_address() {
     let one = tokio::net::TcpListener::bind("127.0.0.2:0").await.unwrap();

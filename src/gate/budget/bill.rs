@@ -23,7 +23,7 @@ pub(in crate::gate) struct Bill {
 struct Item {
     of: Box<str>,
     budget: Budget,
-    /// The amount: one request, or the promised millionths.
+    /// The amount: one request, or millionths of the promised currency unit.
     cost: i64,
     /// The item is paid only if the spending so far is below this.
     within: Budget,
@@ -70,7 +70,8 @@ impl Bill {
         self.items.iter().find_map(refused)
     }
 
-    /// Pays for the request. If the caller stops waiting, the payment is completed and then given back, as other instances may count it.
+    /// Pays for the request. If the caller stops waiting, the payment is still completed and then given back, because other instances may
+    /// already have counted it.
     pub async fn pay(self: Box<Self>) -> Result<Box<Self>, Refusal> {
         let paying = tokio::spawn(async move { self.pay_all().await.map(|bill| Paid(Some(bill))) });
         // The task fails only when the process is ending.

@@ -39,14 +39,14 @@ struct KnownBudget {
     budget: Budget,
     /// The last count received from the fleet.
     heard: Spent,
-    /// The highest count received, as a server that has lost its memory answers with a lower count. For money, the last count received, as
+    /// The highest count received, as a server that has lost its data answers with a lower count. For money, the last count received, as
     /// payments are often given back.
     most: Spent,
     /// Requests and bytes spent here and not reported yet.
     unreported: (i64, u64),
 }
 
-/// A budget, for the status and the API.
+/// A budget and the spending from it, for the status and the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BudgetFigures {
@@ -127,7 +127,8 @@ impl Ledger {
         let _reporting = self.reporting.lock().await;
         let reported = unreported();
         let (requests, bytes) = reported.unreported;
-        // The machine's file may be new, so the report repeats the count that was read from the previous file.
+        // The file that the processes of this machine share may be new, so the report repeats the count that was read from the previous
+        // file.
         let heard = if self.fleet.has_server() { Spent::default() } else { reported.heard };
         let heard = Spent { ends: reported.heard.ends, ..heard };
         let (_, heard) = self.fleet.spend(of, &Spend { heard, ..Spend::of(per, requests, bytes) }).await?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// The whole body, or a part of it.
+/// The body of a stored answer, or a part of that body.
 pub struct EntryBody {
     entry: Arc<OpenEntry>,
     /// The first pieces, until they are taken.

@@ -34,7 +34,7 @@ impl PageClaim {
         Self { page: all.row(&key), _fetch: None }
     }
 
-    /// The claim of a request, unless another one fetches the page. `is_fetch`: others wait for this request.
+    /// The claim of a request, unless another request fetches the page. `is_fetch`: other requests for the page wait for this one.
     pub(super) fn unless_fetched(all: &PagesInFlight, key: u128, is_fetch: bool) -> Result<Self, OthersFetch> {
         let page = all.row(&key);
         let mut fetch = page.fetch.lock();

@@ -89,7 +89,8 @@ impl EntryIndex {
         EntryId { key, number: self.tick }
     }
 
-    /// The answer to evict before a new answer of the URL is stored: the least recently used, if the URL has the maximum number.
+    /// The answer to evict before a new answer of the URL is stored: if the URL has the maximum number of answers, the least recently used
+    /// of them.
     pub fn surplus(&self, key: u128) -> Option<EntryId> {
         let is_full = self.of(key).nth(MOST_ANSWERS - 1).is_some();
         self.of(key).min_by_key(|id| self.rows[id].used).filter(|_| is_full)
@@ -187,7 +188,7 @@ pub fn on_disk(length: u64) -> u64 {
 
 /// Maximum number of answers of one URL, which differ by Vary.
 const MOST_ANSWERS: usize = 8;
-/// Limit on the numbers of files, which is never reached.
+/// Upper limit of the files' numbers, never reached in practice.
 const MOST_NUMBER: u64 = 1 << 48;
 /// Limit on remembered invalidations; beyond it, every file found later counts as outdated.
 const MOST_INVALIDATED: usize = 100_000;

@@ -41,7 +41,7 @@ pub struct PageCache {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct PageCacheFigures {
-    /// Requests answered without the site.
+    /// Requests answered without asking the site.
     pub hits: u64,
     /// Requests answered after the site had confirmed the stored answer.
     pub revalidated: u64,

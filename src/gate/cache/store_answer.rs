@@ -50,7 +50,7 @@ struct QueuedPiece {
     _room: OwnedSemaphorePermit,
 }
 
-/// Writes an answer as it comes.
+/// Writes an answer as its pieces arrive.
 async fn store(
     shared: Arc<PageCache>,
     head: StoredHead,

@@ -1,9 +1,9 @@
 -- Spends from one budget in its current period, by the server's clock.
 --
 -- KEYS[1]  politely:{KEY}:budget:PERIOD, a hash of `ends`, `requests`, `bytes`; it expires with its period
--- ARGV     1 length of the period, in seconds    2 requests to add; if negative, only in the period of 8    3 bytes to add
+-- ARGV     1 length of the period, in seconds    2 requests to add; if negative, only in the period that ends at 8    3 bytes to add
 --          4, 5 upper limits of requests and bytes, or "": no limit
---          6, 7 minimum of requests and bytes already spent, in the period that ends at 8: this server may have lost data
+--          6, 7 requests and bytes that the instance knows to be spent in the period that ends at 8: this server may have lost them
 -- Answers  1 if there was room; then requests and bytes, and the remaining milliseconds of the period
 
 local time = redis.call('TIME')
@@ -13,7 +13,7 @@ local kept = redis.call('HMGET', KEYS[1], 'ends', 'requests', 'bytes')
 local requests, bytes = 0, 0
 local kept_ends = tonumber(kept[1] or 0)
 if kept_ends >= ends then
-    -- If the clock was set back, a later period goes on, at most until the next one ends.
+    -- If the server's clock was set back, the stored period is a later one: it continues, but ends with the next period at the latest.
     ends = math.min(kept_ends, ends + length)
     redis.call('HSET', KEYS[1], 'ends', ends)
     redis.call('EXPIREAT', KEYS[1], ends)

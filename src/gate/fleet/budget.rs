@@ -12,10 +12,11 @@ pub(in crate::gate) struct Spend {
     /// Negative: gives back requests that were paid for but not sent.
     pub requests: i64,
     pub bytes: u64,
-    /// The budget to which nothing is added if a limit has been reached. `None`: adds without a check, as the spending has happened.
+    /// The budget to which nothing is added if a limit has been reached. `None`: adds without a check, as the spending has already
+    /// happened.
     pub within: Option<Budget>,
-    /// The last count that this instance has received, in case the other side has lost data. Negative requests count only in the period of
-    /// that count.
+    /// The last count that this instance has received, in case the server or the file has lost it. Negative requests count only in the
+    /// period of that count.
     pub heard: Spent,
 }
 
@@ -29,7 +30,7 @@ impl Spend {
         if self.requests < 0 && self.heard.ends != ends { 0 } else { self.requests }
     }
 
-    /// Whether the budget has room, and the new total after `spent`.
+    /// Whether the budget has room after `spent`, and the new total.
     pub fn after(&self, spent: Spent) -> (bool, Spent) {
         let spent = spent.or_more(self.heard);
         let goes = self.within.is_none_or(|budget| budget.has_room(&spent));

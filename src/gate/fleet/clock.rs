@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-/// The common clock of reserved starts and of partitioned instances, estimated from the quickest answer, as if the server had read its
-/// clock in the middle of the round trip. The error is half the difference between the delay of the call and the delay of the answer. The
-/// older an estimate, the slower an answer may be to replace it.
+/// The server's clock, which times reserved starts and the parts of partitioned instances. It is estimated from the quickest answer,
+/// assuming that the server read its clock in the middle of the round trip. The error is half the difference between the delay of the call
+/// and the delay of the answer. The older an estimate, the slower an answer may be to replace it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct ServerClock {
     /// When the server's clock showed 0, by the local clock.
@@ -48,7 +48,7 @@ impl ServerClock {
         if self.round_trip == Duration::MAX { Duration::ZERO } else { self.round_trip }
     }
 
-    /// Whether two estimates differ too much to be of the same clock setting.
+    /// Whether two estimates differ so much that the clock must have been set in between.
     pub fn is_far_from(&self, other: Self) -> bool {
         self.epoch.max(other.epoch) - self.epoch.min(other.epoch) > FAR_OFF
     }
@@ -74,7 +74,7 @@ const DAY: u64 = 24 * 3600 * 1000;
 /// Divisor: two clocks drift apart by at most a 10,000th of the time, 100 µs a second.
 const DRIFTS: u32 = 10_000;
 const FAR_OFF: Duration = Duration::from_secs(2);
-/// If a reading differs from the estimate by more than half its round trip plus this, the clock counts as set.
+/// If a reading differs from the estimate by more than half its round trip plus this, the clock counts as having been set.
 const DRIFT: Duration = Duration::from_millis(10);
 
 #[cfg(test)]

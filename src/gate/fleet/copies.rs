@@ -39,7 +39,7 @@ impl Parcel {
 }
 
 /// The right to fetch one authority's file. Renewed by [`meanwhile`](Self::meanwhile), given back by [`publish`](Self::publish) or when
-/// dropped; at a server, a dropped right expires.
+/// dropped. At a server, a dropped right is not given back, but expires.
 pub(in crate::gate) struct Right {
     fleet: Arc<Fleet>,
     name: String,
@@ -96,14 +96,14 @@ impl Fleet {
                         let what_waits = format!("while it fetches {name}: requests that need it");
                         machine.warn_of_stopped(machine.id(&name), &what_waits);
                     }
-                    // A second fetch is better than none: the process that holds the right may be stopped.
+                    // A second fetch is better than none: the process that holds the right may be suspended.
                     if let Some(right) = free.or_else(|| (age >= patience).then(|| right(0, None))) {
                         return Ok(Claim::Fetch(right, None));
                     }
                     LOOK_EVERY
                 }
             };
-            // If the message is lost, the store and the server are asked again after `busy`.
+            // If the message that announces the copy is lost, the store and the server are asked again after `busy`.
             let is_other = |arrived: &Arc<str>| !arrived.is_empty() && **arrived != *name;
             let arrived = async { while arrivals.recv().await.is_ok_and(|arrived| is_other(&arrived)) {} };
             tokio::select! { () = arrived => {}, () = sleep(busy) => {} }
@@ -144,7 +144,7 @@ impl Right {
             let Some(link) = self.fleet.copies() else { return std::future::pending().await };
             loop {
                 sleep(HELD / 3).await;
-                // If this fails, the instance is cut off and fetches on its own. Boxed, as most fetches end before.
+                // If this fails, the instance is partitioned and fetches on its own. Boxed, as most fetches end before this call.
                 let _ = Box::pin(link.copy(&self.name, |call| call.arg("keep").arg(millis(HELD)))).await;
             }
         };
@@ -223,7 +223,7 @@ fn millis(duration: Duration) -> u64 {
 
 /// The script's answer if there is a newer copy.
 const OUTDATED: u8 = 4;
-/// Maximum size in bytes of a packed file that is stored with each copy: a key of its own takes as much.
+/// Maximum size in bytes of a packed file that is stored with each copy: a separate key would take as much memory.
 const SHORT: usize = 128;
 /// Upper limit of the times given to the script.
 const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -236,5 +236,5 @@ const AGAIN: Duration = Duration::from_millis(50);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Wait after which a suspended process that holds the right is logged. Most fetches take less time.
 pub(in crate::gate) const LATE: Duration = Duration::from_secs(2);
-/// Time in which nearly all fetches end, with all redirects.
+/// Time within which nearly all fetches end, including redirects.
 pub(in crate::gate) const FETCH_LASTS: Duration = Duration::from_secs(60);

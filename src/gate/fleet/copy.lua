@@ -2,8 +2,8 @@
 -- KEYS[1]  politely:{AUTHORITY}:copy, MessagePack: when it was made, until when it is fresh, and the copy
 --          KEYS[2] politely:{AUTHORITY}:fetch, the holder of the right, with a "+" if another instance waits
 -- ARGV     1 the instance    2 the command:
---          look  the copy if it is fresh or younger than ARGV[4] milliseconds, else the right to fetch it for ARGV[5]
---          anew  the copy if it is younger than ARGV[4] milliseconds, else that right
+--          look  the copy if it is fresh or younger than ARGV[4] milliseconds, else the right to fetch it for ARGV[5] milliseconds
+--          anew  the copy if it is younger than ARGV[4] milliseconds, else the right to fetch it, as for look
 --          take  the copy, whatever its age. All three ignore a copy of more than ARGV[3] bytes
 --          keep  extends the right by ARGV[3] milliseconds
 --          put   stores the copy ARGV[4], made at the server's time ARGV[6], fresh for ARGV[3] milliseconds and deleted after
@@ -23,7 +23,7 @@ if wanted == 'keep' then
     end
     return { 3, 0, now, '' }
 end
--- What another program has written there counts as no copy.
+-- A value that another program has written counts as no copy.
 local at, fresh_until, copy = 0, 0, ''
 local is_ours, made, lasts, packed = pcall(cmsgpack.unpack, redis.pcall('GET', KEYS[1]))
 if is_ours and type(made) == 'number' and type(lasts) == 'number' and type(packed) == 'string' then

@@ -1,5 +1,5 @@
-//! The files of copies at the server. A file that is not short is stored once for all authorities that have it: most files are one of a
-//! few that content management systems write. It has a key of its own, which in a cluster may be on another node than the copies.
+//! The files of copies at the fleet's server. A file that is not short is stored once for all authorities that have it: most files are one
+//! of a few that content management systems write. It has a key of its own, which in a cluster may be on another node than the copies.
 
 use super::Fleet;
 use super::link::ServerLink;

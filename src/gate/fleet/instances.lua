@@ -1,9 +1,10 @@
 -- Registers an instance, or removes one that ends, and answers with the state of the fleet.
--- KEYS[1]  politely:instances: when each instance was last heard of, in milliseconds; half a millisecond less if it still tells its debts
+-- KEYS[1]  politely:instances: when each instance was last heard of, in milliseconds; half a millisecond less if it still reports its debts
 -- ARGV     1 the instance's name    2 milliseconds of silence until an instance is missing    3 until it is forgotten
---          4 "starts", "ends", "tells", or "": it has told its debts, unless it is unknown, as this server may have lost them
+--          4 "starts"; "ends"; "tells": it still reports its debts; "": it has reported them, but if this server does not know it,
+--          the server may have lost them, so the instance reports them again
 -- Answers  connected instances; all, including missing ones; how many of all have a smaller name; 1 if this instance was
---          registered before; how many others tell their debts; the time in microseconds
+--          registered before; how many others still report their debts; the time in microseconds
 local key, me = KEYS[1], ARGV[1]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

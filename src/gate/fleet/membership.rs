@@ -18,7 +18,7 @@ pub(super) struct Membership {
 }
 
 /// The reply to a registration (`instances.lua`): the number of connected instances, the number of all, this instance's rank, whether it
-/// was registered before, how many others tell their debts, and the server's time in microseconds.
+/// was registered before, how many others still report their debts, and the server's time in microseconds.
 pub(super) type BeatReply = (u32, u32, u32, bool, u32, u64);
 
 impl Membership {

@@ -8,16 +8,17 @@ use tokio::sync::broadcast::{self, error::RecvError};
 pub(in crate::gate) enum Message {
     /// The connection to the server was replaced or lost, or messages come too fast; earlier messages may be lost.
     Link,
-    /// A key's state has changed, as an origin has refused a request of another instance; or there is `news` for holders of a reservation.
+    /// A key's state has changed, because the origin has refused another instance's request; or there is `news` for instances that hold a
+    /// reservation.
     Pace { key: Box<str>, news: Option<WaitNews> },
     /// Another instance has fetched a robots.txt.
     Robots { authority: Box<str> },
 }
 
-/// State of a key's starts, in microseconds.
+/// News of a key's starts, for instances that hold a reservation. Times are in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct WaitNews {
-    /// Total postponement of the key's starts so far, because requests have left late.
+    /// Total postponement of the key's starts so far, because requests were sent late.
     pub put_off: u64,
     /// Time until which a request is in flight, by the server's clock.
     pub busy: u64,
@@ -25,7 +26,7 @@ pub(in crate::gate) struct WaitNews {
     pub way: u64,
 }
 
-/// Sender of the messages that a link hears.
+/// Sender of the messages that a link receives.
 pub(super) type MessageSender = broadcast::Sender<Message>;
 
 /// Receiver of the links' messages. If messages come faster than they are read, the oldest are lost, which [`Message::Link`] reports.

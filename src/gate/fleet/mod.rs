@@ -1,11 +1,13 @@
 //! The fleet: all instances that share one Redis or Valkey server, and through it paces, backoffs and copies of robots.txt. docs/fleet.md
 //! is its manual. Without a server, the fleet is the processes of one machine with the same store (`machine`), or this process alone.
 //!
-//! - If there is a gap, an instance reserves each start at the server (`pace.lua`), and converts its time by an estimate of the server's
-//!   clock (`clock`). Without a gap nothing is reserved, but a refusal by the origin is published to all.
+//! - If a key has a gap, an instance reserves each start at the server (`pace.lua`), and converts the start's time by an estimate of the
+//!   server's clock (`clock`). Without a gap nothing is reserved, but a refusal by the origin is published to all.
 //! - A robots.txt is fetched by the instance that holds the right to it (`copy.lua`), and published.
 //! - The server counts the spending from budgets (`budget.lua`).
-//! - A server that does not answer in time is not asked until it does (`link`); until then `on_fleet_loss` applies.
+//! - A *debt* is a time before which nothing may start: a gap after the last start, or a pause that the host has asked for. An instance
+//!   reports its debts to each server that may not know them.
+//! - A server that does not answer in time counts as lost until it answers again (`link`). Meanwhile `on_fleet_loss` applies.
 
 mod budget;
 mod clock;

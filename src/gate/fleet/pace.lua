@@ -1,10 +1,10 @@
 -- One key's starts (docs/fleet.md): reserves the next, and keeps the observed state of the origin.
 -- KEYS[1]  politely:{KEY}:pace, MessagePack. Times are microseconds by the server's clock; `last` and `fetch` are the latest
---          moments at which the last start, and the last first fetch of a robots.txt, may leave.
+--          times at which the last request, and the last first fetch of a robots.txt, may be sent.
 -- ARGV     1 instance    2 number of the reservation, 0: none    3 its gap    4 how long the answer takes to arrive
 --          5 length of its window    6 1: first fetch of a robots.txt
 --          7 end of an unused reservation    8 the end of the reservation before it
---          9 end of a reservation whose request leaves later    10 when it leaves
+--          9 end of a reservation whose request is sent later    10 when it is sent
 --          11, 12 the instance's last start and first fetch, if the server may not know them    13 for how long nothing may start
 --          14 for how long a request is still in flight, 0: ended, -1: no news    15, 16 backoff as last heard, and now
 --          17, 18 latency    19, 20 consecutive refusals    21 upper limit of a debt    22 round trip of this instance
@@ -25,7 +25,7 @@ local function tell(what)
 end
 
 if key.at > now then
-    -- The clock was set back: as if no time had passed.
+    -- The clock was set back: continues as if no time had passed.
     for _, field in ipairs({ 'last', 'fetch', 'hold', 'busy', 'owed' }) do
         key[field] = math.max(key[field] - key.at + now, 0)
     end

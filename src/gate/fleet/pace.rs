@@ -37,11 +37,11 @@ pub(in crate::gate) struct WantedStart {
     pub is_fetch: bool,
     /// How long the answer takes to arrive; an earlier start would be missed.
     pub lead: Duration,
-    /// How long after its start the request may leave.
+    /// How long after its start the request may be sent.
     pub margin: Duration,
 }
 
-/// When a request may leave, in microseconds by the server's clock.
+/// When a request may be sent, in microseconds by the server's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::gate) struct StartWindow {
     pub start: u64,
@@ -57,7 +57,7 @@ pub(in crate::gate) struct PaceAnswer {
     pub clock: ServerClock,
     /// The reserved start. `None`: not needed, or not requested.
     pub reserved: Option<StartWindow>,
-    /// Total postponement of the key's starts so far, because requests have left late, in microseconds.
+    /// Total postponement of the key's starts so far, because requests were sent late, in microseconds.
     pub put_off: u64,
     /// A request of an instance is in flight at least until then.
     pub busy: Option<Instant>,

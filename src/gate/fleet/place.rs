@@ -1,5 +1,5 @@
-//! An instance's place in its fleet, kept over restarts: its name, and the greatest number of instances. They are in the file `fleet` of
-//! the store's directory, which one process uses at a time; others have their own places.
+//! An instance's place in its fleet, kept across restarts: its name, and the greatest number of instances that were connected at one time.
+//! They are in the file `fleet` of the store's directory, which one process uses at a time; others have their own places.
 
 use crate::config::check_owner;
 use std::fs::{File, OpenOptions};
@@ -15,7 +15,7 @@ pub(super) struct KeptPlace {
     pub name: Box<str>,
     /// The greatest number of instances that were connected at one time; 0: unknown.
     instances: AtomicU32,
-    /// The locked file `fleet`. `None`: the place is not kept over restarts.
+    /// The locked file `fleet`. `None`: the place is not kept across restarts.
     file: Option<File>,
 }
 
@@ -23,7 +23,7 @@ impl KeptPlace {
     /// Opens the place, or makes one. `directory`: the store's, if there is one.
     pub fn open(directory: Option<&Path>) -> Self {
         let kept = directory.map(lock).transpose().unwrap_or_else(|error| {
-            tracing::debug!(%error, "the file `fleet` cannot be used: this instance has another place in the fleet at each start");
+            tracing::debug!(%error, "the file `fleet` cannot be used: this instance gets another place in the fleet at each start");
             None
         });
         let (file, kept) = kept.map_or((None, None), |(file, text)| (Some(file), parse(&text)));

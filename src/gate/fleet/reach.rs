@@ -15,7 +15,7 @@ pub(in crate::gate) struct Reach {
     /// The server's clock. `None`: there is no server.
     pub clock: Option<ServerClock>,
     /// When all instances have noticed that the server is lost: from then on, this instance starts requests alone. With a server, nothing
-    /// is reserved before this time. It is put off until all instances have reported their debts.
+    /// is reserved before this time. It is postponed until all instances have reported their debts.
     pub settled_at: Option<Instant>,
     /// The number of all instances, and the number of those that can ask the server.
     pub shares: Shares,
@@ -35,7 +35,7 @@ impl Reach {
     }
 }
 
-/// Suspended time since the first call. It is never too long: losing the processor between the two clock readings shortens it.
+/// Suspended time since the first call. The result is never too long: an interruption between the two clock readings only shortens it.
 pub(super) fn slept() -> Duration {
     static FIRST: LazyLock<(Duration, Instant)> = LazyLock::new(|| (since_boot(), Instant::now()));
     let (first, at) = *FIRST;

@@ -9,7 +9,7 @@ pub(super) static PACE: LazyLock<Script> = LazyLock::new(|| Script::new(include_
 pub(super) static COPY: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("copy.lua")));
 pub(super) static BUDGET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("budget.lua")));
 
-/// Registers the instance. `news`: "starts" or "ends", or "tells" if it still reports its debts, or "". The reply is a
+/// Registers the instance. `news`: "starts" or "ends"; or "tells" if it still reports its debts, "" if it has reported them. The reply is a
 /// [`BeatReply`](super::membership::BeatReply).
 pub(super) fn register(keeps: Keeps, name: &str, news: &str) -> ScriptInvocation<'static> {
     let mut script = INSTANCES.key(keeps.instances());

@@ -33,7 +33,8 @@ impl Sentinels {
         }
     }
 
-    /// The current server. If the Sentinels differ, some have yet to hear of the last failover.
+    /// The current server. If the Sentinels name different servers, the one of the latest epoch: some Sentinels do not know of the last
+    /// failover yet.
     pub async fn name(&mut self) -> RedisResult<HostPort> {
         let question = &self.question;
         let answers = join_all(self.each.iter_mut().map(|(client, connection)| async move {
@@ -54,7 +55,7 @@ impl Sentinels {
     }
 }
 
-/// The server's epoch and address. `None`: by this Sentinel, the server is down.
+/// The server's epoch and address. `None`: according to this Sentinel, the server is down.
 async fn ask(
     client: &Client,
     connection: &mut Option<MultiplexedConnection>,

@@ -43,8 +43,8 @@ pub(super) enum ServerConnection {
 }
 
 impl ServerConnection {
-    /// Connects. `ca_file`: roots besides the system's, to verify servers if the URL says TLS. `pushes`: receives the server's messages.
-    /// `patience`: time for one answer.
+    /// Connects. `ca_file`: roots besides the system's, to verify servers if the URL asks for TLS. `pushes`: receives the server's
+    /// messages. `patience`: time for one answer.
     pub async fn open(
         url: &SecretUrl,
         ca_file: Option<&Path>,

@@ -12,7 +12,7 @@ pub(super) struct MachineShare {
     machine: Arc<Machine>,
     /// Identifies the key.
     id: u64,
-    /// The start reserved for the next waiting request, or for the request with the turn until it leaves.
+    /// The start reserved for the next waiting request, or for the request with the turn until it is sent.
     reserved: Option<MachineStart>,
     /// When the reserved start is due, as last read from the file.
     due: Option<Instant>,
@@ -23,7 +23,7 @@ pub(super) struct MachineShare {
     next: Option<Instant>,
     /// Since when a start is due but another process has the turn.
     busy_since: Option<Instant>,
-    /// What was last read from the file or written to it: the origin's backoff, latency and refusals, and the end of its hold.
+    /// The values last read from the file or written to it: the origin's backoff, latency and refusals, and the end of its hold.
     seen: (Observed, Option<Instant>),
 }
 
@@ -124,7 +124,7 @@ impl MachineShare {
         }
     }
 
-    /// Handles a request that leaves or, if `is_gone`, has left. Returns true if that frees the turn.
+    /// Handles a request that is about to be sent or, if `is_gone`, was sent. Returns true if that frees the turn.
     pub fn left(&mut self, slot: &Slot, at: Instant, is_gone: bool) -> bool {
         if !self.has_turn(slot) {
             return false;

@@ -25,7 +25,7 @@ pub struct Permit {
     group: Option<Box<Permit>>,
 }
 
-/// Progress of the request's head. A head leaves once: a retry is another start.
+/// Progress of the request's head. A head is sent once: a retry is another start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Kept,
@@ -65,7 +65,7 @@ impl Permit {
         self.terms.group_delay
     }
 
-    /// Whether the pace depends on when the request leaves.
+    /// Whether the pace depends on when the request is sent.
     #[inline]
     pub fn is_paced(&self) -> bool {
         self.group.is_some() || self.slot.as_ref().is_some_and(is_paced)
@@ -108,7 +108,7 @@ impl Permit {
         self.terms.breaker.is_some()
     }
 
-    /// Whether the slot is still valid. Check this right before the request leaves; if the slot is not valid, call `again`.
+    /// Whether the slot is still valid. Check this right before the request is sent; if the slot is not valid, call `again`.
     #[inline]
     pub fn holds(&self) -> bool {
         self.slot.as_ref().is_none_or(|slot| !is_paced(slot) || self.queue.holds(slot))
@@ -122,7 +122,7 @@ impl Permit {
         self.holds() && address.is_none_or(is_here)
     }
 
-    /// Waits for another slot in this queue, for a retry. If the first request never left, it keeps its slot while the slot
+    /// Waits for another slot in this queue, for a retry. If the first request was never sent, it keeps its slot while the slot
     /// [holds](Self::holds).
     pub(in crate::gate) async fn again(&mut self, queue: &Arc<HostQueue>) -> Result<(), Refusal> {
         self.note_left();
@@ -147,11 +147,11 @@ impl Permit {
         Ok(())
     }
 
-    /// Notes that the request leaves: the next gap counts from now, not from before the connection. `is_late`: a connection was made first,
-    /// which may matter to other requests even if this one has no gap.
+    /// Notes that the request is about to be sent: the next gap counts from now, not from before the connection. `is_late`: a connection
+    /// was made first, which may matter to other requests even if this one has no gap.
     pub fn leaves(&mut self, is_late: bool) {
-        debug_assert_eq!(self.stage, Stage::Kept, "each start leaves once");
-        // The outcome of a request without an answer.
+        debug_assert_eq!(self.stage, Stage::Kept, "the request of each start is sent once");
+        // This outcome stays unless an answer arrives.
         self.outcome = PaceOutcome::Failure;
         self.group.iter_mut().for_each(|group| group.leaves(is_late));
         self.note_start(Stage::Leaving);
@@ -166,7 +166,7 @@ impl Permit {
         self.group.iter_mut().for_each(|group| group.has_not_left());
     }
 
-    /// Notes that the head has left. The gap counts from now, as writing may have taken a while.
+    /// Notes that the head was sent. The gap counts from now, as writing may have taken a while.
     pub fn note_left(&mut self) {
         if self.stage == Stage::Leaving {
             self.group.iter_mut().for_each(|group| group.note_left());

@@ -47,7 +47,7 @@ pub(super) struct Reply {
     pub version: HttpVersion,
     /// The signature that the origin requests; sent if the request is repeated.
     pub wanted: Option<SignatureRequest>,
-    /// The upstream proxy, if the request went to it and not through a tunnel: the answer may be its own.
+    /// The upstream proxy, if the request went to it and not through a tunnel: the answer may be the proxy's own.
     pub through: Option<Box<str>>,
 }
 
@@ -75,7 +75,7 @@ pub(super) async fn reach(upstream: &Upstream, authority: &Authority, client: Cl
 }
 
 /// Sends the request over the connections used for pages, so that the first page can follow on the same connection. The permit's gap starts
-/// when the head leaves.
+/// when the head is sent.
 pub(super) async fn get(
     upstream: &Upstream,
     request: &FileRequest<'_>,

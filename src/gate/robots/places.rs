@@ -19,8 +19,8 @@ pub fn most_fetches(settings: &Settings) -> usize {
 }
 
 impl FairPlaces {
-    /// Takes a place and the host's slot. Holds no slot while it waits for a place, and a place for at most `a_while` while it waits for
-    /// the slot.
+    /// Takes a place and the host's slot. Holds no slot while it waits for a place, and holds a place for at most `a_while` while it waits
+    /// for the slot.
     pub(super) async fn take_in_turn(
         &self,
         taker: Taker,
@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    /// The turns are the same however many hosts of one site redirect to this host.
+    /// The turns do not depend on how many hosts of one site redirect to this host.
     #[tokio::test(start_paused = true)]
     async fn guests_take_turns_by_client_and_by_site() {
         let (places, queue, terms) = (FairPlaces::new(100), queue(), Terms::default());
@@ -202,7 +202,7 @@ mod tests {
         assert!(at(1, "good") <= 3 && at(2, "bad") <= 2, "{order:?}");
     }
 
-    /// The share is the same whatever URLs of this host other sites name, and however often.
+    /// The guests' share does not depend on which URLs of this host other sites name, or how often.
     #[tokio::test]
     async fn guests_leave_nine_of_ten_starts_to_the_hosts_own_clients() {
         let (places, queue, gap) = (FairPlaces::new(100), queue(), Duration::from_millis(20));

@@ -137,8 +137,8 @@ impl RecordIndex {
         self.put_over(name, place, |slot| (RecordPlace(slot.place).segment() < oldest).then_some(slot.place))
     }
 
-    /// Like [`put`](Self::put), but if all places are in use, overwrites that of the oldest entry. A file is overwritten only if there is
-    /// no entry, as many entries may need an old file.
+    /// Like [`put`](Self::put), but if all places are in use, overwrites the place of the oldest entry. The place of a file is overwritten
+    /// only if the bucket has no entries, as many entries may need an old file.
     pub fn put_over_oldest(&self, name: RecordName, place: RecordPlace) -> io::Result<()> {
         self.put_over(name, place, |slot| Some((RecordName::is_file(slot.tag), slot.place))).map(drop)
     }

@@ -224,7 +224,7 @@ impl WriterShared {
         };
         let hint = hint_for(&failure.to_string(), hint);
         tracing::warn!(
-            "the store in {} cannot be written: {failure}; copies are kept in memory only until it can; {hint}",
+            "the store in {} cannot be written: {failure}; until it can be, copies are kept only in memory; {hint}",
             self.location.directory.display()
         );
     }

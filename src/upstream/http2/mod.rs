@@ -163,7 +163,7 @@ impl EndpointConnections {
         self.connections.lock().iter().filter(|connection| connection.vitals.streams() == 0).count()
     }
 
-    /// Appends the time since when each idle connection has been idle.
+    /// Appends the time at which each idle connection became idle.
     pub fn idle_since(&self, into: &mut Vec<Instant>) {
         into.extend(self.connections.lock().iter().filter_map(|connection| connection.vitals.idle_since()));
     }

@@ -133,7 +133,7 @@ impl Drop for Vitals {
 
 /// The usual receive window of each stream, in bytes.
 pub(super) const WINDOW: u32 = 256 * 1024;
-/// Bytes after which the reader of a lone stream has proved to keep up: four windows, each emptied.
+/// Bytes after which the reader of a lone stream has shown that it keeps up: four windows, each emptied.
 const KEPT_UP: u64 = 4 * WINDOW as u64;
 /// Bytes that may still arrive for cancelled streams: more than the largest window of one stream.
 const UNWANTED: u64 = 8 * 1024 * 1024;

@@ -109,7 +109,7 @@ const TEMPORARY_DH: c_int = 7 | 4 << 16;
 const ERRORS_OF_DH: c_int = 5;
 const MODULUS_TOO_LARGE: c_int = 103;
 
-/// Longest Diffie-Hellman group in bits: each side computes for 30 ms. OpenSSL's own limit of 10,000 bits takes nearly a second.
+/// Longest Diffie-Hellman group in bits: with it, each side computes for 30 ms. OpenSSL's own limit of 10,000 bits takes nearly a second.
 const LONGEST_DH: u32 = 4096;
 
 /// Minimum strength in bits: that of a 1024-bit RSA key.

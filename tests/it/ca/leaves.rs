@@ -185,7 +185,7 @@ fn keys_not_in_pkcs8_are_refused_with_the_conversion_command() {
     fs::write(&key, "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n").unwrap();
     set_mode(&key, 0o600);
     let (what, hint) = complaint(Ca::open(&certificate, &key));
-    assert_eq!(what, format!("{} contains no usable key: it is not in the form PKCS #8", key.display()));
+    assert_eq!(what, format!("{} contains no usable key: it is not in PKCS #8 format", key.display()));
     assert!(hint.starts_with("convert it: openssl pkcs8"), "{hint}");
     fs::write(&key, "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n").unwrap();
     let (what, hint) = complaint(Ca::open(&certificate, &key));

@@ -13,9 +13,10 @@ pub(super) struct Live {
     pub connection: Option<ServerConnection>,
     /// Number of the server. A server that may have lost its data gets a new number.
     pub server: u64,
-    /// The last server to which this instance has reported its debts.
+    /// Number of the last server to which this instance has reported its debts.
     pub told: u64,
-    /// When all instances have noticed that the server is back or lost. `None`: no instance reported debts at or after that time.
+    /// Time by which all instances have noticed that the server is back or lost. `None`: that time has passed, and all instances have
+    /// reported their debts.
     pub settled_at: Option<Instant>,
     pub history: Option<String>,
     /// The cause of the loss in the last log line, and when it was logged.
@@ -44,7 +45,7 @@ impl Live {
         self.told == self.server
     }
 
-    /// Whether to log this cause of a loss: it is news, or differs from the last one.
+    /// Whether to log this cause of a loss: true if the loss is new, or if the cause differs from the one logged last.
     pub fn logs(&mut self, why: &str, is_news: bool) -> bool {
         let is_other = |(logged, at): &(Box<str>, Instant)| **logged != *why && at.elapsed() >= BETWEEN_CAUSES;
         let is_logged = is_news || self.logged.as_ref().is_none_or(is_other);

@@ -1,5 +1,5 @@
-//! The connection to the fleet's server, which reconnects until it succeeds. Calls wait while a broken connection is replaced. A server
-//! that does not answer for [`PATIENCE`] is lost, and no call waits for it.
+//! The connection to the fleet's server. If it is lost, it is opened again, however many attempts that takes. Calls wait while a broken
+//! connection is replaced. A server that does not answer for [`PATIENCE`] is lost, and no call waits for it.
 
 mod live;
 mod registration;
@@ -96,7 +96,7 @@ impl ServerLink {
         let _ = timeout(CONNECTING, self.is_such(|live| live.connection.is_none())).await;
     }
 
-    /// Connects, forwards the server's messages and registers this instance, until it leaves.
+    /// Connects, forwards the server's messages and registers this instance, until it leaves the fleet.
     pub async fn keep(&self) {
         tokio::select! {
             never = self.keep_connected() => never,
@@ -283,7 +283,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const CONNECTING: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_secs(1);
-/// Time in which all instances notice that a server was replaced or is back, and report what they hold: an instance without a server tries
+/// Time in which all instances notice that a server was replaced or is back, and report their debts: an instance without a server tries
 /// again after at most one and a half times [`PAUSE`].
 const SETTLING: Duration = PAUSE.saturating_mul(2);
 const REGISTER_EVERY: Duration = Duration::from_secs(1);

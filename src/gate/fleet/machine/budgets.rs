@@ -31,7 +31,8 @@ pub(super) fn spend(slot: KeySlot<'_>, spend: &Spend, now: SystemTime) -> (bool,
     }
 }
 
-/// The count of the period that ends at `ends`, or of a later period if the clock was set back. 0 if the word is of an earlier period.
+/// Reads the count of the period that ends at `ends`, or of a later period if the clock was set back. It is 0 if `word` is of an earlier
+/// period.
 fn counted(word: u64, ends: u64) -> Spent {
     let later = (word >> COUNT_BITS).wrapping_sub(period(ends)) % PERIODS;
     if word == 0 || later > MOST_SET_BACK {

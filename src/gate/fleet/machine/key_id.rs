@@ -1,6 +1,7 @@
-//! Ids of the keys in the shared file: a hash of the key's host, and in the lowest bits the kind of the key and a hash of the rest.
+//! Ids of the keys in the shared file: a hash of the key's host, and in the lowest bits the kind of the key and a hash of the whole name.
 //!
-//! A bucket is chosen by the host. So all keys of a host are in one page, and a host's last start is found without the delay of its group.
+//! The bucket depends only on the host. So all keys of a host are in one page, and the starts of its groups are found without knowing their
+//! delays.
 
 use crate::gate::store::digest;
 use std::hash::{BuildHasher, RandomState};
@@ -14,7 +15,7 @@ pub(super) fn id(key: u64, name: &str) -> u64 {
     hash(key, host) & !REST | rest
 }
 
-/// A random secret for a new file, but not 0, which means none.
+/// A random secret for a new file. Never 0, which means no secret.
 pub(super) fn secret() -> u64 {
     RandomState::new().hash_one(ODD).max(1)
 }
@@ -58,5 +59,5 @@ const KIND: u64 = 3;
 const GROUP: u64 = 1;
 const BUDGET: u64 = 2;
 const RIGHT: u64 = 3;
-/// Factor that mixes a host's bits, of which each segment uses others.
+/// Factor that mixes the bits of a host's hash. Each segment uses other bits of the product.
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;

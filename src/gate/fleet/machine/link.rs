@@ -1,5 +1,6 @@
-//! The link to the machine's file of shared words (`slots`). The file cannot be opened while its disk is full, and somebody may remove it,
-//! so it is opened again while requests arrive. Until then, and if nothing is to be shared, the words are in this process's own memory.
+//! The link to the file that the machine's processes share (`slots`). The file cannot be opened while its disk is full, and somebody may
+//! remove it: then requests try to open it again. Until that succeeds, or if nothing is to be shared, the state is in this process's own
+//! memory.
 
 use super::{Machine, warn};
 use crate::gate::fleet::{Reach, ServerLost};
@@ -17,14 +18,15 @@ pub(in crate::gate) struct MachineLink {
     most: Duration,
     /// The shared state in use, in the file or in this process's own memory.
     last: ArcSwap<Machine>,
-    /// The words in use before, which may hold debts of hosts.
+    /// The state that was in use before the file was opened again. It may hold debts of hosts.
     before: ArcSwapOption<Machine>,
     /// When this process last checked that the file is in its place.
     looked: Mutex<Instant>,
 }
 
 impl MachineLink {
-    /// Opens the file in `directory`, or memory instead. `None`: nothing is to be shared. `most`: upper limit of a debt.
+    /// Opens the file in `directory`; if that fails, uses memory instead. `directory`: `None` if nothing is to be shared. `most`: upper
+    /// limit of a debt.
     pub fn open(directory: Option<&Path>, most: Duration) -> Arc<Self> {
         let directory = directory.map(Path::to_owned);
         let opened = directory.as_deref().and_then(|directory| {
@@ -36,7 +38,7 @@ impl MachineLink {
         Arc::new(Self { directory, most, last: last.into(), before, looked })
     }
 
-    /// The words in use. Once a second at most, checks that the file is in its place, and otherwise opens it again.
+    /// The state in use. Checks once a second at most whether the file is still in its place, and opens it again if not.
     pub fn machine(&self) -> Arc<Machine> {
         let last = self.last.load_full();
         let Some(directory) = &self.directory else { return last };
@@ -54,13 +56,13 @@ impl MachineLink {
         self.last.load_full()
     }
 
-    /// The words in use before, if there were any, and the words in use.
+    /// The state that was in use before, if any, and the state in use.
     pub fn all(&self) -> impl Iterator<Item = Arc<Machine>> {
         let now = self.machine();
         self.before.load_full().into_iter().chain([now])
     }
 
-    /// The words in use. Fails if other processes should see them but do not.
+    /// The state in use. Fails if it should be shared with other processes but is not.
     pub fn shared(&self) -> Result<Arc<Machine>, ServerLost> {
         let machine = self.machine();
         if self.directory.is_none() || machine.is_shared() { Ok(machine) } else { Err(ServerLost) }
@@ -71,7 +73,7 @@ impl MachineLink {
         Reach { link: 1, alone: self.last.load().part(), ..Reach::default() }
     }
 
-    /// The words in use, if they have replaced `machine`.
+    /// The state in use, if it has replaced `machine`.
     #[inline]
     pub fn instead_of(&self, machine: &Arc<Machine>) -> Option<Arc<Machine>> {
         let may_be = self.directory.is_some() && !machine.is_shared();
@@ -120,6 +122,6 @@ mod tests {
         std::fs::remove_file(&directory).expect("our own file");
         *link.looked.lock() -= AGAIN;
         assert!(link.shared().is_ok_and(|machine| machine.is_shared()));
-        assert!(MachineLink::open(None, AGAIN).shared().is_ok(), "no other process should see the words");
+        assert!(MachineLink::open(None, AGAIN).shared().is_ok(), "nothing is to be shared");
     }
 }

@@ -1,8 +1,9 @@
 //! The fleet of one machine: all processes with the same store keep one pace for each host and fetch each robots.txt once
 //! (docs/fleet.md).
 //!
-//! No process serves the others. They share a file of words (`slots`). A process reserves a start in a key's slot, takes the key's turn
-//! (a lock) there when the start is due, and notes the start there before sending. Copies of robots.txt are in the store.
+//! No process serves the others. They share a memory-mapped file of atomic 64-bit integers, the words (`slots`). Each key, such as a host,
+//! has a slot there. A process reserves a start in the slot, takes the key's turn (a lock) when the start is due, and records the start
+//! before it sends the request. Copies of robots.txt are in the store.
 
 mod budgets;
 mod clock;
@@ -32,7 +33,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
 use words::SharedWords;
 
-/// This process's part in the fleet of its machine, through one file.
+/// The state that the processes of this machine share in one file, as one process sees it.
 pub(in crate::gate) struct Machine {
     /// `None`: nothing is shared.
     file: Option<MachineFile>,
@@ -41,9 +42,9 @@ pub(in crate::gate) struct Machine {
     key: u64,
     /// This process's number, with the number's generation in the upper half.
     me: u32,
-    /// Excludes this process's own threads: the file lock works only between processes.
+    /// Held while a key is added: the file lock excludes other processes, but not this process's own threads.
     inserting: Mutex<()>,
-    /// Segments known to exist.
+    /// Number of segments known to exist.
     segments: AtomicUsize,
     most_segments: usize,
     /// Number of slots that this process was the first to use.
@@ -53,7 +54,7 @@ pub(in crate::gate) struct Machine {
     is_gone: AtomicBool,
     /// Upper limit of a debt, that is, of the time for which nothing may start.
     most: Duration,
-    /// The number of processes when the words were lost, and this process's rank among them.
+    /// The number of processes when the file was lost, and this process's rank among them.
     parted: OnceLock<(u32, u32)>,
     /// System id of the suspended process that was logged last.
     warned_of: AtomicU32,
@@ -107,7 +108,7 @@ impl Machine {
         Some(MachineStart { own: Some(self.with_slot(id, now, |slot| slot.reserve(start, now))?), ..start })
     }
 
-    /// The time of a reserved start, which moves while the key is late. `None`: the reservation is lost.
+    /// The time of a reserved start, which is postponed while the key is late (`order`). `None`: the reservation is lost.
     pub fn reserved(&self, id: u64, start: &mut MachineStart, at: Instant) -> Option<Instant> {
         instant(self.find(id)?.reserved(start, micros(at))?)
     }
@@ -135,7 +136,7 @@ impl Machine {
         }
     }
 
-    /// Notes that the request with the key's turn leaves at `at` or, if `is_gone`, has left.
+    /// Records that the request with the key's turn is about to be sent or, if `is_gone`, was sent. `at`: when it should reach the host.
     pub fn left(&self, id: u64, start: MachineStart, at: Instant, is_gone: bool) {
         self.of(id, |slot| slot.left(start, self.me, micros_up(at), is_gone));
     }
@@ -152,7 +153,7 @@ impl Machine {
         self.of(id, |slot| slot.learn(observed, hold.map_or(0, micros_up)));
     }
 
-    /// Records the last starts of a key, and until when they cause debts.
+    /// Records the last starts of a key, and when the debts that they cause end.
     pub fn owe(&self, id: u64, starts: LastStarts, until: Instant) {
         self.of(id, |slot| slot.owe(starts, micros_up(until)));
     }
@@ -217,8 +218,8 @@ impl Machine {
         is_there
     }
 
-    /// The part of the time in which this process may start requests, if the words are lost: they are lost for all processes then, and each
-    /// keeps to its part.
+    /// The part of the time in which this process may start requests, if the file is lost: all processes have then lost it, and each keeps
+    /// to its own part.
     #[inline]
     pub fn part(&self) -> Option<Phase> {
         self.words.is_lost().then(|| {
@@ -227,7 +228,7 @@ impl Machine {
         })
     }
 
-    /// Whether other processes see the words, as far as is known.
+    /// Whether other processes see this state, as far as is known.
     #[inline]
     pub fn is_shared(&self) -> bool {
         self.file.is_some() && !self.words.is_lost() && !self.is_gone.load(Ordering::Relaxed)

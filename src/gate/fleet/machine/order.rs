@@ -11,8 +11,8 @@ use super::start::MachineStart;
 use std::sync::atomic::Ordering::SeqCst;
 
 impl KeySlot<'_> {
-    /// Reserves the next free start, in own time. While another reservation is open, own time may be about to stand still, so the new start
-    /// is one gap after that reservation, whatever the clock says.
+    /// Reserves the next free start, in own time. While another reservation is unused, own time may soon stand still, so the new start is
+    /// one gap after that reservation, whatever the clock says.
     pub fn reserve(&self, start: MachineStart, now: u64) -> u64 {
         let gap = span(start.gap);
         loop {
@@ -40,7 +40,7 @@ impl KeySlot<'_> {
             // `delay` postpones the others by one gap, and not by the time slept.
             *own = last.wrapping_sub(off);
         }
-        // If the gap has grown, or the host has asked for a pause, later reservations keep their distance.
+        // If the gap has grown, or the host has asked for a pause, later reservations are postponed as well.
         self.delay(*own, due);
         Some(own.wrapping_add(self.get(OFF)))
     }

@@ -1,10 +1,10 @@
-//! The state of one key that the machine's processes share, in words of their file (docs/fleet.md).
+//! The state of one key that the machine's processes share: a slot of a few words in their file (docs/fleet.md).
 //!
-//! **Never early**: a request may start only with the key's turn, and a gap after the last start. The turn is a lock that one process
-//! keeps until its request has ended. A start is noted when its request leaves.
+//! **Never early**: a request may start only with the key's turn, and a gap after the last start. The turn is a lock that one process keeps
+//! until its request has ended. A start is recorded when its request is sent.
 //!
 //! - A *hold* is a period in which nothing may start, because the host has asked for a pause.
-//! - A *debt* is what remains of gaps and holds: it outlives the process whose requests have caused it.
+//! - A *debt* is the rest of a gap or hold: it outlives the process whose request has caused it.
 //! - *Own time* is the key's clock for reservations (`order`): it stands still while the key is late.
 //!
 //! All times are microseconds (`clock`). Invalid values in the file are replaced (`sanitize`).
@@ -17,14 +17,14 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// A key's words.
+/// The slot of one key: its id and its words.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeySlot<'a> {
     /// The key's id. Replaced when the slot passes to another key.
     tag: &'a AtomicU64,
     /// The id of the key for which the slot was found.
     of: u64,
-    /// The key's data, by the indices below. A budget uses some words for other data (`budgets`).
+    /// The key's data. The constants below, such as `TURN`, are their indices. A budget uses some words for other data (`budgets`).
     pub(super) words: &'a [AtomicU64],
 }
 
@@ -51,7 +51,7 @@ impl<'a> KeySlot<'a> {
         }
     }
 
-    /// Takes the key's turn for `me` if the start is due. `lives`: tells whether a process is alive. `None`: the words belong to another
+    /// Takes the key's turn for `me` if the start is due. `lives`: tells whether a process is alive. `None`: the slot belongs to another
     /// key now.
     pub fn take(
         &self,
@@ -63,7 +63,7 @@ impl<'a> KeySlot<'a> {
         let early = || {
             self.sanitize(now, most);
             let due = self.due(start);
-            // Later reservations keep their distance.
+            // Later reservations are postponed as well.
             own.inspect(|own| self.delay(*own, due));
             let due = due.max(own.map_or(0, |own| own.wrapping_add(self.get(OFF))));
             (due > now).then(|| MachineTurn::NotBefore(instant(due).unwrap_or_else(Instant::now)))
@@ -89,7 +89,7 @@ impl<'a> KeySlot<'a> {
         (!is_gone).then_some(early.unwrap_or(MachineTurn::Taken))
     }
 
-    /// Takes the turn for `me`, whatever the pace, unless a living process has it. `lives`: tells whether a process is alive.
+    /// Takes the turn for `me`, whatever the pace, unless a process that is alive has it. `lives`: tells whether a process is alive.
     pub fn take_right(&self, me: u32, lives: impl Fn(u32) -> bool) -> bool {
         let before = self.get(TURN);
         let is_free = before == 0 || !lives(before as u32);
@@ -103,7 +103,7 @@ impl<'a> KeySlot<'a> {
         !is_gone
     }
 
-    /// Takes the turn from a process that has ended, whose request may have left at any time until now.
+    /// Takes the turn from a process that has ended, whose request may have been sent at any time until now.
     fn bury(&self, word: u64, now: u64) {
         if word & LEAVING != 0 {
             let gap = self.get(OWED).saturating_sub(self.latest());
@@ -113,17 +113,17 @@ impl<'a> KeySlot<'a> {
         let _ = self.words[TURN].compare_exchange(word, 0, SeqCst, SeqCst);
     }
 
-    /// Notes that the request with the turn of `me` leaves at `at` or, if `is_gone`, has left.
+    /// Records that the request with the turn of `me` is about to be sent or, if `is_gone`, was sent. `at`: when it should reach the host.
     pub fn left(&self, start: MachineStart, me: u32, at: u64, is_gone: bool) {
         let leaving = if is_gone { 0 } else { LEAVING };
         let mine = |word: u64| (word as u32 == me).then_some(u64::from(me) | leaving);
-        // `LEAVING` is set before the request is sent, and cleared once its start is noted.
+        // `LEAVING` is set before the request is sent, and cleared once its start is recorded.
         if !is_gone {
             let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, mine);
         }
-        // Own time is set back before the start is noted; otherwise, other processes would conclude that they were overtaken.
+        // Own time is set back before the start is recorded; otherwise, other processes would conclude that they were overtaken.
         start.own.inspect(|own| self.delay(*own, at));
-        // First the end of the gap, so that a process that is killed in between leaves no start without it.
+        // The gap's end is recorded before the start, so that a process killed in between leaves no start without a gap.
         self.raise(OWED, at.saturating_add(span(start.gap)));
         self.raise(if start.is_fetch { FETCH } else { START }, at);
         if is_gone {
@@ -175,19 +175,19 @@ impl<'a> KeySlot<'a> {
         Some(self.get(TURN) as u32).filter(|process| *process != 0)
     }
 
-    /// Clears the words for a new key. Meanwhile they belong to no key, but the slot is not free.
+    /// Clears the slot for a new key. Meanwhile it belongs to no key, but is not free.
     pub fn begin(&self) {
         self.tag.store(CLEARED, SeqCst);
         self.words.iter().for_each(|word| word.store(0, SeqCst));
         self.tag.store(self.of, SeqCst);
     }
 
-    /// Whether the words have never belonged to a key.
+    /// Whether the slot has never belonged to a key.
     pub fn is_free(&self) -> bool {
         self.id() == 0
     }
 
-    /// Moves all times from one clock to another, and releases the turn.
+    /// Shifts all times by `to` - `from`, for a clock that has begun again, and releases the turn.
     pub fn moved(&self, from: u64, to: u64) {
         let moved = |at: u64| at.saturating_add(to).saturating_sub(from).max(1);
         // The other words of a budget are counts.
@@ -203,7 +203,7 @@ impl<'a> KeySlot<'a> {
         if is_budget(self.id()) { 0 } else { self.get(START).max(self.get(FETCH)) }
     }
 
-    /// The id of the key that the words belong to. 0: the slot is free.
+    /// The id of the key that the slot belongs to. 0: the slot is free.
     pub fn id(&self) -> u64 {
         self.tag.load(SeqCst)
     }
@@ -212,8 +212,8 @@ impl<'a> KeySlot<'a> {
         self.id() != self.of
     }
 
-    /// Earliest time for this start: a gap after the last start, and not before the hold ends. First fetches also count as last starts, but
-    /// only for other first fetches.
+    /// Earliest time for this start: a gap after the last start, and not before the hold ends. First fetches also count as starts, but only
+    /// for other first fetches.
     pub(super) fn due(&self, start: MachineStart) -> u64 {
         let fetch = if start.is_fetch { self.get(FETCH) } else { 0 };
         let last = self.get(START).max(fetch);
@@ -222,7 +222,7 @@ impl<'a> KeySlot<'a> {
     }
 
     /// Replaces invalid values: a start in the future becomes now, and too long a hold becomes the longest possible. Before that, reads the
-    /// clock again: this process may have lost the processor since the last reading, and others may have started requests meanwhile.
+    /// clock again: this process may not have run since the last reading, and others may have started requests meanwhile.
     fn sanitize(&self, now: u64, most: u64) {
         for (word, latest) in [(START, now), (FETCH, now), (HOLD, now.saturating_add(most))] {
             let value = self.get(word);
@@ -260,9 +260,9 @@ fn unpacked(word: u64) -> Observed {
 
 /// Number of slots in a bucket.
 pub(super) const ROWS: usize = 14;
-/// Words of a bucket: the tags, with room to the next cache line, and the words of each slot, a cache line.
+/// Number of words in a bucket: the tags, padded to whole cache lines, and then a cache line of words for each slot.
 pub(super) const BUCKET: usize = 128;
-/// Words of a slot, without its tag. Their indices are the next eight constants.
+/// Number of words in a slot, without its tag. Their indices are the next eight constants.
 pub(super) const WORDS: usize = 8;
 /// Index of the turn: the number of the process that has it, and `LEAVING`. 0: the turn is free.
 const TURN: usize = 0;
@@ -285,9 +285,9 @@ const CLEARED: u64 = 1;
 /// Masks of the number of refusals and of the latency.
 const REFUSALS: u64 = 0xffff;
 const LATENCY: u64 = 0xffff_0000;
-/// Bit of `TURN` beside the process's number: the process's request may have left.
+/// Bit of `TURN` beside the process's number: the process's request may have been sent.
 const LEAVING: u64 = 1 << 32;
-/// Maximum time in µs by which a noted start may be ahead of the clock: it is noted for when the request should reach the host.
+/// Maximum time in µs by which a recorded start may be ahead of the clock: the time recorded is when the request should reach the host.
 const AHEAD: u64 = 10_000;
 const SECOND: u64 = 1_000_000;
 const HALF_MINUTE: u64 = 30 * SECOND;

@@ -1,10 +1,10 @@
-//! The file with the paces shared by the processes of a machine: slots of a few words, found by a hash of the key. Debts stay there after
-//! all processes have ended.
+//! The file with the paces shared by the processes of a machine: slots of a few 64-bit words, found by a hash of the key. Debts stay there
+//! after all processes have ended.
 //!
 //! A key's slot is in the key's bucket, which is a quarter of a page. If all slots of the bucket are in use, the file grows by a segment,
-//! up to twice as long as the one before, in which the key has another bucket. So the file is as long as the number of concurrent debts
-//! requires, and new hosts share the pages that the kernel writes. Only adding a key takes a lock, one for the whole file, held for
-//! microseconds. Each process locks the byte of its number until it ends, so that others can tell whether it is alive.
+//! in which the key has another bucket. Each segment is up to twice as long as the one before. So the file is as long as the number of
+//! concurrent debts requires, and new hosts share the pages that the kernel writes. Only adding a key takes a lock, one for the whole file,
+//! held for microseconds. Each process locks the byte of its number until it ends, so that others can tell whether it is alive.
 
 use super::Machine;
 use super::clock::micros;
@@ -58,11 +58,11 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Words in memory, for this process alone.
+    /// Creates the state in memory, for this process alone.
     pub fn unnamed(most: Duration) -> Self {
         // Maps as many segments as the process has address space for.
         let mapped = |segments| Some((SharedWords::unnamed(count(segments)).ok()?, segments));
-        let (words, segments) = (1..=SEGMENTS).rev().find_map(mapped).expect("there are 80 KiB, or nothing would run");
+        let (words, segments) = (1..=SEGMENTS).rev().find_map(mapped).expect("80 KiB fit into memory");
         Self::with(None, words, (secret(), 1, segments), 1, most)
     }
 
@@ -88,7 +88,7 @@ impl Machine {
             if let Some(row) = tags.iter().position(|tag| tag.load(SeqCst) == id) {
                 return Some(KeySlot::at(bucket, row, id));
             }
-            // The rows are taken in their order, and no slot becomes free again: later segments have no key of this bucket.
+            // A bucket's slots are taken in order and never become free again. If the last one is free, later segments do not have the key.
             if tags[ROWS - 1].load(SeqCst) == 0 {
                 return None;
             }
@@ -102,9 +102,9 @@ impl Machine {
         all.filter(move |slot| is_pace_beside(slot.id(), id))
     }
 
-    /// Uses the key's slot, or else an expired one for it. If none has expired, evicts the key that expires first, so that every host gets
-    /// a slot. A new slot is first used under the lock, so that it has not expired afterwards. `None`: another process is adding a key,
-    /// which takes microseconds.
+    /// Calls `uses` with the key's slot. If it has none, takes over an expired slot for it; if none has expired, evicts the key that
+    /// expires first, so that every host gets a slot. A new slot is first used under the lock, so that it has not expired afterwards.
+    /// `None`: another process is adding a key, which takes microseconds.
     pub(super) fn with_slot<R>(&self, id: u64, now: u64, uses: impl FnOnce(KeySlot<'_>) -> R) -> Option<R> {
         if let Some(slot) = self.find(id) {
             return Some(uses(slot));
@@ -181,7 +181,7 @@ impl Machine {
         buckets.flat_map(|bucket| slots(bucket, 0)).filter(|slot| !slot.is_free())
     }
 
-    /// `None`: living processes have the turns of all keys in the bucket.
+    /// Takes over a slot for a new key. `None`: processes that are alive have the turns of all keys in its buckets.
     fn insert(&self, id: u64, now: u64) -> Option<KeySlot<'_>> {
         let mut soonest: Option<(u64, KeySlot<'_>)> = None;
         let mut segment = 0;
@@ -288,7 +288,7 @@ const BASE: usize = 2 * 1024;
 const FIRST: usize = 64;
 /// Index of the first segment of the maximum length, 16 MiB. Each segment before it is half as long as the next.
 const LONGEST: usize = 8;
-/// Segments whose disk space is reserved at once, for when the disk is full: 4 MiB, room for some 50,000 slots.
+/// Number of segments whose disk space is reserved in advance, in case the disk becomes full: 4 MiB, room for some 50,000 slots.
 const RESERVED: usize = 6;
 /// Maximum number of segments: 1.4 million slots.
 const SEGMENTS: usize = 13;

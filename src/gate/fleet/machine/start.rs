@@ -3,7 +3,7 @@
 use crate::policy::pace::{LastStarts, Observed};
 use std::time::{Duration, Instant};
 
-/// The start of a request by a process of this machine, and its gap to the start before.
+/// The start of a request by a process of this machine, and its gap to the previous start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct MachineStart {
     pub gap: Duration,

@@ -1,7 +1,9 @@
-//! A file shared between processes as words in memory, each read and written atomically; without a file, the process's own memory.
+//! Maps a file that processes share into memory, as 64-bit words that are read and written atomically. Without a file, the words are in the
+//! process's own memory.
 //!
-//! The file's owner may truncate it, and a disk may fail: the kernel answers the next access with SIGBUS, which would end the process.
-//! Here a SIGBUS only ends the sharing: the handler maps empty memory over the file, and the words are lost from then on.
+//! The file's owner may truncate it, and a disk may fail: the kernel answers the next access with SIGBUS, which would end the process. Here
+//! a SIGBUS only ends the sharing: the handler maps empty memory over the file. From then on, the file's data is lost, and the words are in
+//! the process's own memory.
 
 use std::fs::File;
 use std::io;

@@ -33,7 +33,7 @@ impl FleetShare {
         self.used = self.used.take().and_then(|used| used.told(call, asked));
         let hold = answer.hold.filter(|at| schedule.last_starts().hold.is_none_or(|own| *at > own + TICK));
         schedule.adopt(LastStarts { hold, ..LastStarts::default() });
-        // The host may have answered requests during the call.
+        // Merged, as the host may have answered requests during the call.
         let merged = schedule.observed().told(told, answer.observed);
         schedule.adopt_observed(Observed { backoff: merged.backoff.max(answer.observed.backoff), ..merged });
         self.seen = answer.observed;
@@ -51,7 +51,7 @@ impl FleetShare {
             true => (own.last_fetch, LastStarts { last_fetch: before, ..LastStarts::default() }),
             false => (own.last_start, LastStarts { last_start: before, ..LastStarts::default() }),
         };
-        // A start that has not left yet may still be given back.
+        // A start whose request was not sent yet may still be given back.
         let has_left = self.used.is_none_or(|used| used.has_left());
         if before <= Some(now) && mark.is_none_or(|own| before > Some(own + TICK)) && has_left {
             schedule.adopt(starts);

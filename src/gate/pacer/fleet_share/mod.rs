@@ -31,7 +31,7 @@ pub(super) struct FleetShare {
     calling: Option<(u64, Observed)>,
     /// Earliest time of the next call after a failed one.
     ask_at: Option<Instant>,
-    /// Earliest time of the next reservation. It is put off while an instance still reports its debts.
+    /// Earliest time of the next reservation. It is postponed while an instance still reports its debts.
     settled_at: Option<Instant>,
     /// Starts that the fleet knows of.
     told: LastStarts,
@@ -42,7 +42,7 @@ pub(super) struct FleetShare {
     /// Whether the key's state has changed during a call, so that the answer may be older than the change.
     nudged: bool,
     /// Total postponement of the key's starts in microseconds, if received since the last call was sent: the call's answer may be older.
-    /// The server postpones the later starts if a request leaves late.
+    /// The server postpones the later starts if a request is sent late.
     put_off: u64,
     /// Whether the last call to the server failed.
     fails: bool,
@@ -161,7 +161,7 @@ impl FleetShare {
         }
     }
 
-    /// Handles a request that leaves or, if `is_gone`, has left. Returns true if that frees the slot.
+    /// Handles a request that is about to be sent or, if `is_gone`, was sent. Returns true if that frees the slot.
     pub fn left<W>(&mut self, schedule: &Schedule<W>, slot: &Slot, at: Instant, is_gone: bool) -> bool {
         let ways = self.ways();
         let Some(used) = self.used.as_mut().filter(|used| used.is(slot)) else { return false };
@@ -185,7 +185,7 @@ impl FleetShare {
         true
     }
 
-    /// Whether a request that has its slot may leave now.
+    /// Whether a request that has its slot may be sent now.
     pub fn has_turn(&self, slot: &Slot, now: Instant) -> bool {
         self.used.is_some_and(|used| used.is(slot) && now <= used.of.latest(self.ways()))
     }
@@ -212,7 +212,7 @@ impl FleetShare {
         self.link != 0 && schedule.owed(now).is_some() && schedule.last_starts().max(self.told) != self.told
     }
 
-    /// Whether backoff or refusals are below the fleet's, and no request is left whose call would report that.
+    /// Whether this instance's backoff or refusals are below the server's, and it has no other request whose call would report that.
     fn is_calmer<W>(&self, schedule: &Schedule<W>) -> bool {
         let observed = schedule.observed();
         let is_less = observed.backoff < self.seen.backoff || observed.refusals < self.seen.refusals;

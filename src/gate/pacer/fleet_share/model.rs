@@ -25,7 +25,7 @@ struct Plan {
     jitter: Duration,
     /// Longest time that some steps wait for a processor, as on a busy machine.
     stalls: Duration,
-    /// Requests open at each instance.
+    /// Number of clients of each instance, each with one request at a time.
     clients: u64,
     connects: Duration,
     takes: Duration,

@@ -23,18 +23,18 @@ impl ReservedStart {
         Self { window, start, until, gap: gap.max(answer.observed.backoff), missed, put_off: answer.put_off }
     }
 
-    /// Earliest time for the request to leave.
+    /// Earliest time at which the request may be sent.
     pub fn due(&self, busy: Option<Instant>) -> Instant {
         busy.map_or(self.start, |busy| busy.max(self.start))
     }
 
-    /// Latest time for the request to leave: in its window, or while the next instance can still hear that this start
-    /// is late.
+    /// Latest time at which the request may be sent: after its window, only as long as the next instance can still learn in time that this
+    /// start is late.
     pub fn latest(&self, ways: Duration) -> Instant {
         self.until + self.gap.saturating_sub(ways)
     }
 
-    /// By how much a request that is ready at `at` exceeds its window without the extension.
+    /// By how much a request that is ready at `at` misses the window, not counting the window's extension.
     pub fn missed_by(&self, at: Instant, ways: Duration) -> Duration {
         (at + self.missed).saturating_duration_since(self.latest(ways))
     }
@@ -87,7 +87,7 @@ impl UsedStart {
 
     /// Latest time to report about this start to the other instances.
     pub fn tells_at(&self, ways: Duration) -> Option<Instant> {
-        // If the gap is too short for a late start, the other instances need not know about the connection attempt.
+        // If the gap is too short for a late start, other instances need not know that the request is still connecting.
         let is_connecting = self.left.is_none() && self.of.gap >= ways * 2;
         let is_in_flight = is_connecting || self.left.is_some() && self.is_exclusive && !self.has_ended;
         match self.in_flight {

@@ -123,7 +123,7 @@ impl HostQueue {
         }
     }
 
-    /// Wakes the driver if it runs. `is_needed`: otherwise starts it, if the fleet has a server.
+    /// Wakes the driver if it runs. If it does not run, starts it if `is_needed` and the fleet has a server.
     pub(super) fn notify(self: &Arc<Self>, state: &mut HostQueueState, is_needed: bool) {
         if is_needed && state.sharing.server().is_some() || state.driven {
             self.wake(state);

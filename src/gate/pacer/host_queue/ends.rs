@@ -1,4 +1,4 @@
-//! The end of a slot in three steps: its request leaves, is answered, and ends. Each step informs the queues and instances that depend on
+//! The end of a slot in three steps: its request is sent, is answered, and ends. Each step informs the queues and instances that depend on
 //! it.
 
 use super::{HostQueue, HostQueueState, HostSchedule};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl HostQueue {
-    /// Handles a request that leaves or, if `is_gone`, has left.
+    /// Handles a request that is about to be sent or, if `is_gone`, was sent. `at`: when it should reach the host.
     pub(in crate::gate::pacer) fn left(self: &Arc<Self>, slot: &Slot, at: Instant, is_gone: bool) {
         let mut state = self.state.lock();
         let HostQueueState { schedule, sharing, .. } = &mut *state;
@@ -20,7 +20,7 @@ impl HostQueue {
         }
     }
 
-    /// Frees the slot of a request that has left but not ended, as others need not wait for its end.
+    /// Frees the slot of a request that was sent but has not ended, as others need not wait for its end.
     pub(in crate::gate::pacer) fn pass_on(self: &Arc<Self>, slot: &mut Slot) {
         let mut state = self.state.lock();
         let HostQueueState { schedule, sharing, .. } = &mut *state;

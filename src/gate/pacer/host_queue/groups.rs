@@ -1,6 +1,6 @@
-//! Groups of a robots.txt that ask for a delay. Each has its own queue, in which its requests keep the delay one at a time before they
-//! wait for the host. What applies to the whole host (`min_delay`, backoff, requests in flight) stays in the host's queue, so that a slow
-//! crawler does not delay the others.
+//! Groups of a robots.txt that ask for a delay. Each has its own queue, in which its requests wait for the delay, one at a time, before
+//! they wait for the host. What applies to the whole host (`min_delay`, backoff, requests in flight) stays in the host's queue, so that a
+//! slow crawler does not delay the others.
 
 use super::super::permit::Permit;
 use super::{HostQueue, Stand, Waiting};
@@ -115,7 +115,8 @@ impl HostQueue {
         }
     }
 
-    /// Lets nothing start in the groups' queues before `until`, as the host has asked for a pause. It may be too long for requests there.
+    /// Lets nothing start in the groups' queues before `until`, as the host has asked for a pause. The pause may be too long for requests
+    /// that wait there.
     pub(super) fn hold_groups(self: &Arc<Self>, until: Instant, observed: Observed) {
         let groups = self.groups.lock().clone();
         groups.iter().for_each(|group| group.hold(until, Observed { backoff: Duration::ZERO, ..observed }));

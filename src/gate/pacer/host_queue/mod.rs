@@ -1,5 +1,5 @@
-//! One key's queue: adds waiting to the arithmetic of [`Schedule`] and of the fleet. Each host queue has at most one task, the driver,
-//! which sleeps until the next slot is due, and makes all calls to the fleet.
+//! One key's queue: adds waiting to [`Schedule`] and the fleet's reservations, which only compute times. Each host queue has at most one
+//! task, the driver, which sleeps until the next slot is due, and makes all calls to the fleet.
 
 mod driver;
 mod ends;
@@ -242,8 +242,8 @@ impl HostQueue {
         groups.fold(PaceFigures::of(&state.schedule, now), PaceFigures::with_group)
     }
 
-    /// Whether a request that has its slot may still leave: connecting may have taken so long that the next instance would
-    /// not hear in time of the late start.
+    /// Whether a request that has its slot may still be sent: connecting may have taken so long that the next instance would not learn of
+    /// the late start in time.
     pub(super) fn holds(&self, slot: &Slot) -> bool {
         let (state, now) = self.current();
         state.sharing.holds(&state.schedule, slot, now)

@@ -37,7 +37,7 @@ impl Sharing {
         }
     }
 
-    /// Handles a request that leaves or, if `is_gone`, has left. Returns true if that frees the slot.
+    /// Handles a request that is about to be sent or, if `is_gone`, was sent. Returns true if that frees the slot.
     pub fn left<W>(&mut self, schedule: &Schedule<W>, slot: &Slot, at: Instant, is_gone: bool) -> bool {
         match self {
             Self::Machine(share) => share.left(slot, at, is_gone),
@@ -53,7 +53,7 @@ impl Sharing {
         }
     }
 
-    /// Whether a request that has its slot may leave now.
+    /// Whether a request that has its slot may be sent now.
     pub fn holds<W>(&self, schedule: &Schedule<W>, slot: &Slot, now: Instant) -> bool {
         let has_turn = match self {
             Self::Machine(share) => share.has_turn(slot),

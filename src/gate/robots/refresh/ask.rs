@@ -1,5 +1,5 @@
-//! Fetches one file from its site, in the host's slots. Follows redirects, and retries in the plainest form if the answer says that our
-//! request is malformed.
+//! Fetches one file from its site, in the host's slots. Follows redirects, and retries as a plain HTTP/1.1 request if the answer says that
+//! our request is malformed.
 
 use super::super::fetch::{self, FetchError, FileRequest, target};
 use super::super::fetch_table::Fetch;
@@ -29,7 +29,7 @@ impl RobotsCache {
         fetch: &Fetch,
     ) -> Result<Fetched, FetchError> {
         let (authority, file) = (&host.authority, host.file);
-        // The page may follow at once only after a robots.txt.
+        // Only after a robots.txt may the page follow at once.
         let is_first_fetch = file == SiteFile::Robots && old.answer.is_none();
         let start = Url::parse(&self.place_of(authority, file)?).map_err(|error| error.to_string())?;
         let interrupted = host.interrupted().filter(|_| order.reason != FetchReason::Anew);
@@ -209,7 +209,8 @@ fn authority_of(url: &Url) -> Result<Authority, FetchError> {
     Authority::from_url(url.as_str()).map_err(|error| format!("redirected to {url}: {error}").into())
 }
 
-/// Adds the URL to an error of a file that is elsewhere. If `egress` denies that URL, it is the site's failure, as the site named the URL.
+/// Adds the URL to the error of a file that is at another URL. If `egress` denies that URL, it is the site's failure, as the site named the
+/// URL.
 fn elsewhere(error: FetchError, url: &Url) -> FetchError {
     let why = match error {
         FetchError::NotAsked(why @ (Refusal::EgressDenied { .. } | Refusal::Loop)) => why.to_string(),
@@ -219,7 +220,7 @@ fn elsewhere(error: FetchError, url: &Url) -> FetchError {
     format!("its file is at {url}: {why}").into()
 }
 
-/// Whether the status says that our request is malformed, so that the plainest form is worth a try.
+/// Whether the status says that our request is malformed, so that a plain HTTP/1.1 request is worth a try.
 fn is_our_fault(status: u16) -> bool {
     matches!(status, 400 | 408 | 412 | 421 | 426 | 431 | 494 | 505)
 }

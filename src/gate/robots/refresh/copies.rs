@@ -27,7 +27,7 @@ impl RobotsCache {
         self.unpack(file, whole, None, taker).await.ok().flatten()
     }
 
-    /// Adds the file to a copy from the fleet, if it is kept apart and not in memory. `None`: the fleet has lost the file.
+    /// Adds the file to a copy from the fleet, if the file is stored separately and not in memory. `None`: the fleet has lost the file.
     pub(super) async fn whole(&self, file: SiteFile, Parcel { mut bytes, sent }: Parcel) -> Option<WholeCopy> {
         let options = self.settings.load().robots.parse_options();
         let name = snapshot::lacks_file(&bytes);

@@ -442,7 +442,7 @@ async fn fetch_in_flight_takes_little_memory() {
     assert!(all + alone < 6 * 1024, "{all} and {alone} bytes");
 }
 
-/// One process fetches also on file systems that cannot tell what is in memory, such as `/dev/shm`.
+/// Only one process fetches, even on file systems that cannot tell what is in memory, such as `/dev/shm`.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_one_of_several_processes_fetches_wherever_the_store_is() {
     for place in [std::env::temp_dir(), "/dev/shm".into()].into_iter().filter(|place| place.is_dir()) {

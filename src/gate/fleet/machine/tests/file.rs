@@ -150,7 +150,7 @@ fn no_debt_is_lost_while_others_expire_and_the_file_grows() {
     assert!(length(&directory) > 400_000, "the file has grown");
 }
 
-/// Otherwise, another key could take the new key's words before their first use.
+/// Otherwise, another key could take over the new key's slot before its first use.
 #[test]
 fn new_key_is_used_before_another_key_is_added() {
     let (_directory, one, other) = both();

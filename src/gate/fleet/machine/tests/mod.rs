@@ -62,13 +62,13 @@ impl Machine {
         self.left(self.a(), gap(gap_ms), at, is_gone);
     }
 
-    /// The key's slot, added if necessary. Another key may take its words at any time.
+    /// The key's slot, added if necessary. Another key may take it over at any time.
     fn slot(&self, id: u64) -> KeySlot<'_> {
         self.with_slot(id, 1, |_| ()).expect("no key is being added");
         self.find(id).expect("the key was added")
     }
 
-    /// Makes a whole start: takes the turn, leaves, and releases the turn.
+    /// Makes a whole start: takes the turn, sends the request, and releases the turn.
     #[track_caller]
     fn starts(&self, at: Instant, gap_ms: u64) {
         assert_eq!(self.takes(at, gap_ms), MachineTurn::Taken);
@@ -293,7 +293,7 @@ fn request_of_a_killed_process_counts_as_started_if_it_was_leaving() {
     }
 }
 
-/// The request may have been sent at any time until now, when another key needs the words.
+/// The request may have been sent at any time until now, when another key needs the slot.
 #[test]
 fn leaving_request_of_a_killed_process_is_not_evicted_within_its_gap() {
     let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));

@@ -1,5 +1,5 @@
-//! Processes at one key in simulated time. Each behaves like a host queue: reserves, takes the turn when due, leaves some time later,
-//! ends, gives up, is stopped for a while, or is killed at any moment. The checks see only starts.
+//! Processes at one key in simulated time. Each behaves like a host queue: reserves, takes the turn when due, sends its request some time
+//! later, ends, gives up, is stopped for a while, or is killed at any moment. The checks see only starts.
 
 use super::*;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ struct Plan {
     sleeps: u64,
     /// Time that the host asks for in its answer, in ms.
     holds: u64,
-    /// Times from the turn to the head, and from the head to the end, in ms.
+    /// Times in ms: from taking the turn to sending the head, and from there to the end.
     connects: u64,
     takes: u64,
     ends: Ending,
@@ -23,7 +23,7 @@ struct Plan {
 enum Ending {
     Whole,
     GivesUp,
-    /// The process has the turn, and its request never leaves.
+    /// The process has the turn, and its request is never sent.
     Unused,
     KilledWaiting,
     KilledConnecting,
@@ -52,7 +52,7 @@ struct Process {
 /// The model's observations.
 #[derive(Default)]
 struct Seen {
-    /// When heads left, as far as other processes can know, with their gaps.
+    /// When heads were sent, as far as other processes can know, with their gaps.
     heads: Vec<(Instant, u64)>,
     /// How long completed starts took.
     waits: Vec<Duration>,
