@@ -18,11 +18,11 @@ extern "C" fn limit_reserved_memory() {
 static BEFORE_MAIN: extern "C" fn() = limit_reserved_memory;
 
 fn main() -> ExitCode {
-    // The panic hook has printed the message; the exit code marks a bug in politely.
+    // The panic hook has printed the message; the exit code marks a bug in this program.
     std::panic::catch_unwind(politely::main).unwrap_or(ExitCode::from(DEFECT))
 }
 
-/// Exit code for a bug in politely itself (EX_SOFTWARE of sysexits.h).
+/// Exit code for a bug in this program (EX_SOFTWARE of sysexits.h).
 const DEFECT: u8 = 70;
 /// `mi_option_arena_reserve` of mimalloc.h, in KiB.
 const ARENA_RESERVE: libmimalloc_sys::mi_option_t = 23;

@@ -21,7 +21,8 @@ fn start() -> io::Result<Runtime> {
     let usual = take_hook();
     set_hook(Box::new(|panic| {
         let why = panic.payload_as_str().unwrap_or_default();
-        let error = CommandError::usage(format!("cannot start the threads that politely needs: {why}"), MORE_PROCESSES);
+        let error =
+            CommandError::usage(format!("cannot start the threads that this program needs: {why}"), MORE_PROCESSES);
         let _ = writeln!(io::stderr(), "{error}");
         std::process::exit(USAGE.into())
     }));

@@ -37,7 +37,7 @@ enum CaAction {
     Rotate(Rotate),
     /// Make this machine's programs trust the authority
     Install(CaPaths),
-    /// Remove all of politely's authorities from this machine's programs
+    /// Remove all authorities made by `politely` from this machine's programs
     Uninstall(CaPaths),
 }
 
@@ -123,7 +123,7 @@ fn init(config: &super::ConfigArg) -> Result<ExitCode, CommandError> {
 fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
     let settings = args.config.load()?;
     if let Some((certificate, _)) = settings.intercept.ca.files() {
-        let what = format!("{} is your own authority, which politely does not rotate", certificate.display());
+        let what = format!("{} is your own authority, which this command does not replace", certificate.display());
         return Err(CommandError::usage(&what, "replace it and its key, which `intercept.ca` names"));
     }
     let directory = ca::directory(&settings.intercept.ca);
@@ -153,7 +153,7 @@ fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
     ))
 }
 
-/// Asks for confirmation, as politely cannot know which clients trust the next authority.
+/// Asks for confirmation, as this program cannot know which clients trust the next authority.
 ///
 /// # Errors
 /// Standard input is not a terminal.

@@ -101,7 +101,8 @@ impl From<io::Error> for CommandError {
         let what = error.to_string();
         let hint = hint_for(&what, "");
         let hint = if hint.is_empty() { hint } else { format!("\nhint: {hint}") };
-        // A system error is not a defect of politely. It is recognised by its text, as libraries wrap system errors in their own errors.
+        // A system error is not a defect of this program. It is recognised by its text, as libraries wrap system errors in their own
+        // errors.
         let code = if what.contains("(os error ") { USAGE } else { DEFECT };
         CommandError { message: format!("error: {what}{hint}"), code: ExitCode::from(code) }
     }

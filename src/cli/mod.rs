@@ -131,7 +131,7 @@ pub fn main() -> ExitCode {
 fn misused(error: &clap::Error) -> ! {
     let _ = error.print();
     if error.kind() == ErrorKind::InvalidSubcommand {
-        eprintln!("hint: `politely run COMMAND` runs a program behind politely");
+        eprintln!("hint: `politely run COMMAND` runs a program behind a proxy of its own");
     }
     std::process::exit(error.exit_code())
 }

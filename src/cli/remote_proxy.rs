@@ -140,7 +140,7 @@ impl Asked<'_> {
         });
         let proxy = proxy
             .filter(|_| ca_pem.starts_with(PEM))
-            .ok_or_else(|| failed(RequestStage::ToHttp, &"this is neither a politely proxy nor its admin address"))?;
+            .ok_or_else(|| failed(RequestStage::ToHttp, &"this is neither a `politely` proxy nor its admin address"))?;
         Ok(RemoteProxy { proxy, ca_pem, name: self.name.clone(), credentials: String::new() })
     }
 
@@ -222,7 +222,7 @@ mod tests {
     fn invalid_proxy_host_in_proxy_pac_is_refused() {
         for pac in ["return \"PROXY 127.0.0.1 -XX:OnOutOfMemoryError=x:3128\"", "return \"PROXY a\tb:3128\""] {
             let said = ask(&[site_with("200 OK", true, pac)]).err().expect("an error");
-            assert!(said.contains("neither a politely proxy"), "{said}");
+            assert!(said.contains("neither a `politely` proxy"), "{said}");
         }
     }
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub struct AdminToken {
     pub path: PathBuf,
-    /// Whether `admin.token_file` names the file; otherwise politely generates the token.
+    /// Whether `admin.token_file` names the file; otherwise the proxy generates the token.
     pub is_configured: bool,
 }
 

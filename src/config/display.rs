@@ -79,8 +79,8 @@ fn shown(all: &Value) -> Value {
     shown
 }
 
-/// The variables with our prefix that are withheld from programs that politely runs: variables that may hold a secret, and unknown
-/// variables. The other variables pass, as such a program may run politely itself.
+/// The variables with our prefix that are withheld from programs that this process starts: variables that may hold a secret, and unknown
+/// variables. The other variables pass, as such a program may itself be `politely`.
 pub fn withheld_variables(environment: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<OsString> {
     let holds_secret = |variable: &KeyArgument| {
         let mut root = YamlNode::new(ConfigPlace::Unwritten, Written::Map(Default::default()));

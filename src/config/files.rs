@@ -114,7 +114,7 @@ pub fn open_private(path: &Path) -> io::Result<(File, Option<u32>)> {
     Ok((file, (mode & 0o077 != 0 && !is_credential).then_some(mode)))
 }
 
-/// Opens a file that politely has written in this directory, for reading. Unlike with [`open_own`], the reader may be another user.
+/// Opens a file that this program has written in this directory, for reading. Unlike with [`open_own`], the reader may be another user.
 ///
 /// # Errors
 /// As [`open_file`]; `PermissionDenied`: the file is not [ours](is_ours).
@@ -268,7 +268,7 @@ const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 pub const LOCK: &str = "lock";
 /// Hint for a lock file that cannot be opened because something else is at its path.
 pub const NO_LOCK: &str =
-    "remove it, or give it to the user that the proxy runs as, unless another proxy uses this directory";
+    "if no other proxy uses this directory, remove it, or make the user that runs the proxy its owner";
 const MACHINE: &str = "/var/lib/politely";
 
 #[cfg(test)]

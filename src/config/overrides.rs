@@ -1,4 +1,4 @@
-//! Overrides: settings that make politely less polite than its defaults, or trust a site without verification. `politely check` shows the
+//! Overrides: settings that make the proxy less polite than its defaults, or trust a site without verification. `politely check` shows the
 //! overrides in force; a report shows the overrides of stored configurations.
 
 use super::display::json;
@@ -8,7 +8,7 @@ use crate::robots::Purpose;
 use serde::Serialize;
 use serde_json::Value;
 
-/// A setting that makes politely obey sites less than by default, or not verify them.
+/// A setting that makes the proxy obey sites less than by default, or not verify them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OverrideInForce {
     /// A host or pattern. `None`: all hosts.

@@ -133,7 +133,7 @@ impl Settings {
     }
 
     /// The `User-Agent` of robots.txt fetches. Names the crawler and the contact, so that the site's owner knows who reads the file and
-    /// whom to contact. `version`: the version of politely.
+    /// whom to contact. `version`: this program's version.
     pub fn own_user_agent(&self, version: &str) -> String {
         let identity = &self.identity;
         if let Some(agent) = &identity.user_agent {

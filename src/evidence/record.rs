@@ -18,7 +18,7 @@ pub fn sha256(bytes: &[u8]) -> Hash {
     digest(&SHA256, bytes).as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
-/// The SHA-256 of a site's file, as its bytes were read.
+/// The SHA-256 of a site's file, computed from the bytes that were read. `None`: the site has no such file.
 pub fn digest_of(access: &Access) -> Option<&Hash> {
     access.digest_by(sha256)
 }
@@ -99,7 +99,7 @@ impl Draft {
         self.string(value);
     }
 
-    /// Adds one of politely's own words, which needs no escaping.
+    /// Adds one of the program's own words, which needs no escaping.
     #[inline(always)]
     pub fn word(&mut self, name: &str, word: &'static str) {
         debug_assert!(word.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')), "{word}");

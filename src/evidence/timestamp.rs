@@ -94,7 +94,7 @@ pub(super) fn parse_stamp_name(path: &Path) -> Option<(u64, Hash)> {
     Some((segment, from_hex(head)?))
 }
 
-/// Removes our time stamps of the segments before this one, which have been removed.
+/// Removes our time stamps of the segments before `first`, which have been removed.
 pub(super) fn remove_before(directory: &Path, first: u64) -> io::Result<()> {
     let is_old =
         |path: &PathBuf| parse_stamp_name(path).is_some_and(|(segment, _)| segment < first) && !is_foreign(path);

@@ -191,7 +191,7 @@ impl Gate {
         };
         Ok(match stood {
             Stand::Go(permit) => {
-                entry.set_page_went(true);
+                entry.set_page_requested(true);
                 Step::Go(Admitted::Go { permit, reported })
             }
             Stand::Wait(waiting) => Step::Wait(waiting),

@@ -1,6 +1,6 @@
-//! Decodes the content codings of a robots.txt, or of the beginning of a page (RFC 9110 §8.4), with limits on output, window and computing
-//! time: a few bytes of brotli can take as long as thousands usually do. It does not use `async-compression`, which cannot limit brotli's
-//! window and treats anything after a gzip member as damage.
+//! Decodes the content codings of a robots.txt, or of the beginning of a page (RFC 9110 §8.4). Limits the output, the window and the
+//! computing time, because a few bytes of brotli can take as long to decode as thousands of bytes usually do. This module does not use
+//! `async-compression`, which cannot limit brotli's window and treats anything after a gzip member as damage.
 
 use crate::robots::Layout;
 use rustix::time::{ClockId, clock_gettime};

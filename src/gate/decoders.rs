@@ -57,21 +57,21 @@ fn page(body: &[u8], form: &PageForm, most: Work) -> Result<PageRead, DecodeErro
     form.read(&texts, most.steps).ok_or(DecodeError::Ambiguous)
 }
 
-/// A limit on work for one body.
+/// Limits on the work for one body.
 #[derive(Clone, Copy)]
 struct Work {
-    /// CPU time for decoding.
+    /// Maximum CPU time for decoding.
     time: Duration,
-    /// Steps for reading a page.
+    /// Maximum number of steps for reading a page.
     steps: usize,
 }
 
 /// The error for a body that has waited too long for its turn: the proxy is busy, which is not the site's fault.
 pub const DECODERS_BUSY: &str = "too many costly bodies are being decoded";
-/// The limit for work on other threads. Half a megabyte of rules takes a tenth of this time.
+/// The limits for work on other threads. Half a megabyte of rules takes a tenth of this time.
 const MOST: Work = Work { time: Duration::from_millis(50), steps: MOST_STEPS };
-/// The limit for work on a thread that serves requests. Decoding a page's head takes far less time than this. The steps suffice to read the
-/// longest head once, which takes about 1 ms.
+/// The limits for work on a thread that serves requests. Decoding a page's head takes far less time than this. The steps suffice to read
+/// the longest head once, which takes about 1 ms.
 const AT_ONCE: Work = Work { time: Duration::from_millis(2), steps: LONGEST_HEAD + LONGEST_HEAD / 2 };
 
 #[cfg(test)]

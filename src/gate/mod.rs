@@ -138,7 +138,7 @@ impl Gate {
         self.fleet.tried().await;
     }
 
-    /// Tells the other instances that this one leaves.
+    /// Tells the other instances that this instance leaves the fleet.
     pub async fn leave_fleet(&self) {
         self.fleet.leave().await;
     }

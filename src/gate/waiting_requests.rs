@@ -142,7 +142,7 @@ impl WaitingRequests {
         self.enter(request.client, terms.max_waiting, Some(HeldEntry::new(request, turn)))
     }
 
-    /// Adds a request that waits for robots.txt. `most`: requests that may wait in all.
+    /// Adds a request that waits for robots.txt. `most`: the maximum number of waiting requests.
     pub fn for_robots(self: &Arc<Self>, request: &Request<'_>, most: usize) -> WaitPlace {
         self.enter(request.client, most, Some(HeldEntry::new(request, None)))
     }
@@ -152,7 +152,7 @@ impl WaitingRequests {
         self.enter(client, most, None)
     }
 
-    /// Adds a place. If there is no room, the client with the most places loses its last one, which may be this one.
+    /// Adds a place. If there is no room, the client with the most places loses its last place, which may be the new one.
     fn enter(self: &Arc<Self>, client: ClientId, most: usize, listed: Option<HeldEntry>) -> WaitPlace {
         let (_place, gone) = oneshot::channel();
         let mut state = self.state.lock();

@@ -75,7 +75,7 @@ impl Gate {
         self.store.is_readable()
     }
 
-    /// The request held longest, if at least this long.
+    /// The request that has been held longest. `None`: no request has been held for `at_least`.
     pub fn longest_held(&self, at_least: Duration) -> Option<HeldRequest> {
         self.waiting.longest(at_least)
     }

@@ -32,7 +32,7 @@ pub struct ResponseHead<'r> {
 }
 
 impl ResponseHead<'_> {
-    /// Whether another answer follows this one. False for 101, after which the connection is no longer HTTP.
+    /// Whether another answer follows this answer. False for 101, after which the connection is no longer HTTP.
     #[inline]
     pub fn is_interim(&self) -> bool {
         self.status < 200 && self.status != 101

@@ -241,7 +241,7 @@ impl Entry {
         self.robots_txt().and_then(RobotsTxt::license_url)
     }
 
-    /// The entry with the URL of a licence file that an answer linked to. `None`: a URL is known already, or this one is invalid.
+    /// The entry with the URL of a licence file that an answer linked to. `None`: a URL is known already, or `url` is invalid.
     pub fn linking(&self, url: &str) -> Option<Self> {
         let is_news = self.license_url().is_none() && is_license_url(url);
         is_news.then(|| Self { linked: Some(url.into()), ..self.clone() })

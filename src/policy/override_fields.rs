@@ -16,8 +16,8 @@ fn names_another_url(name: &[u8]) -> bool {
     NAMES_ANOTHER_URL.iter().any(|known| reads_as(name, known.as_bytes()))
 }
 
-/// Whether an application may read this name as `known`, which is in lower case: as a variable (CGI, WSGI, Rack), `_` replaces every
-/// character that is not a letter or digit.
+/// Whether an application may confuse this field name with `known` (in lower case). CGI, WSGI and Rack turn field names into names of
+/// variables, with `_` for every character that is not a letter or digit.
 #[inline]
 fn reads_as(name: &[u8], known: &[u8]) -> bool {
     let is_same = |(byte, known): (&u8, &u8)| match known {

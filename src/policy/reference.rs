@@ -2,8 +2,9 @@
 
 use url::Url;
 
-/// Resolves a reference in an answer from `base`. `None`: the result is not a URL, or the host is longer than any spelling of a valid name.
-/// Such hosts are refused because encoding a non-ASCII label takes time quadratic in its length (RFC 3492 §6.2).
+/// Resolves a URL reference in an answer against the base URL. `None`: the result is not a URL, or the host in the reference is longer than
+/// any spelling of a valid host name. Such hosts are refused because encoding a non-ASCII label takes time quadratic in its length (RFC
+/// 3492 §6.2).
 pub fn resolved(base: &Url, reference: &str) -> Option<Url> {
     let end = reference.find(['?', '#']).unwrap_or(reference.len());
     let has_long_name = reference[..end].split(['/', '\\']).any(|piece| piece.len() > LONGEST_NAME);

@@ -18,7 +18,7 @@ pub enum AccessKind {
 /// request, and a 206 with a part of the file.
 pub fn from_status(status: u16) -> AccessKind {
     match status {
-        // WebDAV multi-status (RFC 4918 §11.1, RFC 5842 §7.1) and delta encoding (RFC 3229 §10.4.1): politely did not request these, and
+        // WebDAV multi-status (RFC 4918 §11.1, RFC 5842 §7.1) and delta encoding (RFC 3229 §10.4.1): this proxy did not request these, and
         // the body is not the file.
         207 | 208 | 226 => AccessKind::DisallowAll,
         200..=299 => AccessKind::Rules,

@@ -14,7 +14,7 @@ pub(crate) struct StepBudget {
 pub(crate) struct StepsSpent;
 
 impl StepBudget {
-    /// Number of steps of one decision: about half a millisecond of work.
+    /// Maximum number of steps of one decision: about half a millisecond of work.
     pub(crate) const STEPS: usize = 100_000;
 
     pub(crate) fn new() -> Self {

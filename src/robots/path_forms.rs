@@ -115,12 +115,13 @@ const MOST_FORMS: usize = 7;
 /// normalised path.
 type Prepare = fn(&[u8], &[u8]) -> Vec<u8>;
 
-/// Steps for each byte: to normalise it, and to remove dot segments.
+/// Costs in steps for each byte of a path: to normalise it, and (`RESOLVED`) to remove dot segments.
 const NORMALISED: usize = 3;
 const RESOLVED: usize = 4;
-/// Steps to make forms: for each byte of the path, once for each form; and for each byte of the query, once for all forms.
+/// Costs in steps of making forms: for each byte of the path, counted for each form; and for each byte of the query, counted once for all
+/// forms.
 const FORMED: (usize, usize) = (5, 4);
-/// Steps for each byte of a path to make the variant of a form that keeps escaped slashes.
+/// Cost in steps, for each byte of a path, of making the variant of a form in which slashes stay escaped.
 const SLASHES_KEPT: usize = 2;
 
 /// Makes the forms of a target. Fails if the budget is spent, or if there are more than [`MOST_FORMS`] forms.
@@ -178,8 +179,8 @@ fn with_slashes_kept(normal: &[u8]) -> Vec<u8> {
     without_dots(merged(decoded(normal, b"%2F", b'\\')))
 }
 
-/// The path that Node and Deno get from `new URL(target, base)`: `\` becomes `/`, a host after two leading slashes and the fragment are cut
-/// off, dot segments are removed. Then they continue as nginx does.
+/// The path that Node and Deno get from `new URL(target, base)`: `\` becomes `/`; a host after two leading slashes, the fragment, and dot
+/// segments are removed. Programs then treat this path as nginx does.
 fn node(path: &[u8]) -> Vec<u8> {
     let path = &path[..memchr::memchr(b'#', path).unwrap_or(path.len())];
     let mut path = rewritten(path, |rest, out| rest.starts_with(b"\\").then(|| out.push(b'/')).map(|()| 1));

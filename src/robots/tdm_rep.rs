@@ -136,7 +136,7 @@ fn entries(bytes: &[u8]) -> (Vec<TdmEntry>, Option<Box<str>>) {
     for (number, value) in (1..).zip(&values) {
         let mut wrong = |what: &str| _ = fault.get_or_insert_with(|| format!("entry {number}: {what}").into());
         if read.len() == MOST_ENTRIES {
-            wrong("too many entries: this one and all after it are ignored");
+            wrong("too many entries: this entry and all after it are ignored");
             break;
         }
         let Value::Object(members) = value else {

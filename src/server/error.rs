@@ -90,7 +90,7 @@ impl StartError {
             Self::OpenToAll(_) => "set `access`, such as `clients: [10.0.0.0/8]`".into(),
             Self::Admin { source, .. } => match source.kind() {
                 io::ErrorKind::AddrInUse => {
-                    "perhaps another politely is running: give this one `admin: { address: off }`, \
+                    "perhaps another proxy is running: give this proxy `admin: { address: off }`, \
                     or another port"
                         .into()
                 }

@@ -56,12 +56,12 @@ impl Plan {
             }
         };
         let wanted: Vec<_> = settings.listen.iter().map(|wanted| (wanted, keep(wanted))).collect();
-        let going: Vec<_> = free.into_iter().map(|open| open.socket).collect();
+        let closing: Vec<_> = free.into_iter().map(|open| open.socket).collect();
         let mut planned = Vec::new();
         for (wanted, mut listeners) in wanted {
             let tls = tls(settings, wanted)?;
             if listeners.is_empty() {
-                let opened = sockets::open(&wanted.address, &going)?.into_iter();
+                let opened = sockets::open(&wanted.address, &closing)?.into_iter();
                 listeners = opened.map(|socket| OpenListener::new(wanted, socket)).collect::<io::Result<_>>()?;
             }
             for listener in listeners {

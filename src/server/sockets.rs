@@ -10,9 +10,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Opens the sockets for an address: several, if systemd passes several with the same name. `going`: our sockets that will be closed once
-/// the new one is open, and may block its address until then.
-pub(super) fn open(address: &ListenAddress, going: &[Arc<TcpListener>]) -> Result<Vec<TcpListener>, StartError> {
+/// Opens the sockets for an address: several, if systemd passes several with the same name. `closing`: our sockets that will be closed once
+/// the new socket is open, and may block its address until then.
+pub(super) fn open(address: &ListenAddress, closing: &[Arc<TcpListener>]) -> Result<Vec<TcpListener>, StartError> {
     match address {
         ListenAddress::Socket(address) => {
             // Prefers an inherited socket, as a socket unit may listen on the configured address.
@@ -22,7 +22,7 @@ pub(super) fn open(address: &ListenAddress, going: &[Arc<TcpListener>]) -> Resul
             match inherited()?.into_iter().map(|(_, socket)| socket).find(same) {
                 Some(socket) => Ok(vec![TcpListener::from_std(socket)?]),
                 None => Ok(vec![
-                    bind_beside(*address, going)
+                    bind_beside(*address, closing)
                         .map_err(|source| StartError::Listen { address: address.to_string(), source })?,
                 ]),
             }
@@ -63,10 +63,11 @@ fn accepts_connections(socket: &StdListener) -> bool {
     is_tcp && socket_acceptconn(socket) == Ok(true)
 }
 
-/// Binds an address although sockets in `going` may block it: `0.0.0.0:3128` and `127.0.0.1:3128` exclude each other unless both have
-/// SO_REUSEPORT while the new one is bound.
-fn bind_beside(address: SocketAddr, going: &[Arc<TcpListener>]) -> io::Result<TcpListener> {
-    let in_the_way = || going.iter().filter(|socket| socket.local_addr().is_ok_and(|own| own.port() == address.port()));
+/// Binds an address although sockets in `closing` may block it. For example, a socket at `0.0.0.0:3128` blocks `127.0.0.1:3128`, unless
+/// both sockets have SO_REUSEPORT when the new one is bound.
+fn bind_beside(address: SocketAddr, closing: &[Arc<TcpListener>]) -> io::Result<TcpListener> {
+    let in_the_way =
+        || closing.iter().filter(|socket| socket.local_addr().is_ok_and(|own| own.port() == address.port()));
     match bind(address, false) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && in_the_way().next().is_some() => {
             let share = |may: bool| in_the_way().try_for_each(|socket| set_socket_reuseport(socket, may));

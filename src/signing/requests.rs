@@ -245,8 +245,8 @@ impl RequestSigner {
         Some(signed)
     }
 
-    /// Handles an `Accept-Signature` challenge: later requests are signed as it asks. Its nonce is for one request: this one if it is
-    /// repeated, otherwise the next. Returns the signature to repeat the request with, if repeating may help.
+    /// Handles an `Accept-Signature` challenge: later requests are signed as it asks. Its nonce is for one request: this request if it is
+    /// repeated, otherwise the next request. Returns the signature to repeat the request with, if repeating may help.
     pub fn challenged(&self, value: &[u8], request: ChallengedRequest) -> Option<SignatureRequest> {
         let OwnKeys { settings, directory, counts, .. } = &*self.own;
         let count = |challenge: Challenge| counts.challenges[challenge as usize].fetch_add(1, Relaxed);

@@ -28,7 +28,7 @@ struct LineWriter {
 struct LineWriterState {
     lines: Vec<u8>,
     is_writing: bool,
-    /// Another destination has replaced this one: the thread ends once everything is written.
+    /// Another destination has replaced this destination: the thread ends once everything is written.
     is_closed: bool,
 }
 

@@ -23,7 +23,8 @@ pub(super) fn may_sign(x509: &X509Certificate<'_>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The certificate that clients of the authority in this text have to trust: the root, if the text contains it.
+/// The trust anchor in this PEM text of an authority, which its clients have to trust: the root certificate if the text contains it, or
+/// else the first certificate.
 pub(super) fn anchor_in(pem: &[u8]) -> Option<CertificateDer<'static>> {
     let all: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().ok()?;
     let is_root = |der: &&CertificateDer<'_>| parse(der).is_some_and(|x509| x509.subject() == x509.issuer());

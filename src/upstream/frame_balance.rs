@@ -104,7 +104,7 @@ impl FrameScan {
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
-/// Number of frames that a peer may send without a reason.
+/// Maximum number of frames that a peer may send without a reason.
 const AT_ONCE: u64 = 1000;
 /// Number of frames by which `AT_ONCE` is replenished each second.
 const EACH_SECOND: u64 = 10;

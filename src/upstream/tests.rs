@@ -24,7 +24,8 @@ async fn reached(upstream: &Upstream, addresses: &[&str]) -> Result<Vec<String>,
     Ok(reached.0.addresses.iter().map(ToString::to_string).collect())
 }
 
-/// A name may be public at first, and loopback the next time: each answer is screened, and only screened addresses are dialled.
+/// The addresses of a name may change from public to private between two look-ups. Each answer is screened, and only screened addresses are
+/// dialled.
 #[tokio::test]
 async fn changed_address_of_a_name_is_screened_again() {
     let upstream = upstream("");

@@ -144,7 +144,7 @@ fn read(pair: &CertificatePair) -> Result<ShownIdentity, UnusableFile> {
     Ok(ShownIdentity { chain, key })
 }
 
-/// Number of TLS sessions kept for resumption: of 4,096 hosts, as rustls counts eight for each.
+/// Maximum number of TLS sessions kept for resumption: of 4,096 hosts, as rustls counts eight for each.
 const SESSIONS: usize = 8 * 4096;
 const HINT: &str = "correct `client_certificate` in `hosts`: `certificate` with its chain and `key` are PEM files";
 

@@ -140,7 +140,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
     }
 }
 
-/// Maximum number of frames read in one turn, not counting the frames of the read that exceeds it.
+/// Once a turn has read more frames than this, the next read waits for the next turn.
 const FRAMES: u32 = 128;
 /// Maximum number of waiting bytes: two frames of the usual size.
 const ROOM: usize = 32 << 10;

@@ -74,7 +74,7 @@ async fn crawl(running: &Running, [http, https]: [u16; 2], visits: &DemoVisits) 
     let rules: String = ROBOTS.lines().enumerate().map(|(n, line)| format!("  {:>2} | {line}\n", n + 1)).collect();
     print(format!(
         "A sample site is at http://{HOST}:{http} and https://{HOST}:{https}. Its robots.txt:\n\n{rules}\n\
-         {BOT}, a crawler that never reads it, asks for 9 pages through politely at {proxy}:\n\n  \
+         {BOT}, a crawler that never reads it, asks for 9 pages through the proxy at {proxy}:\n\n  \
          at      status  request                          because\n"
     ))
     .await?;

@@ -31,7 +31,8 @@ pub fn directory(named: Option<&Path>, config: &ConfigArg) -> Result<PathBuf, Co
 
 fn configured(config: &ConfigArg) -> Result<PathBuf, CommandError> {
     let settings = config.load()?;
-    let hint = "name its directory, such as the one of `politely run --evidence DIR`, or the proxy's `--config FILE`; a proxy keeps evidence only if `evidence.directory` is set";
+    let hint = "name the directory of the evidence, such as DIR of `politely run --evidence DIR`, or the proxy's configuration by \
+                `--config FILE`; a proxy keeps evidence only if its configuration sets `evidence.directory`";
     settings.evidence.directory.ok_or_else(|| CommandError::usage("no evidence is configured", hint))
 }
 

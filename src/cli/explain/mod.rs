@@ -100,7 +100,7 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
                 .map(|it| refused_by_page("robots.txt", it["rule"].as_str().unwrap_or_default(), it["said"].as_str()));
             let mut out = text(&explanation, verdict.as_deref(), max_crawl_delay) + &describe_offer(&offer);
             if let Some(key) = tunnelled {
-                out += &format!("  note: politely does not see the requests in a tunnel (`{key}: tunnel`)\n");
+                out += &format!("  note: the proxy does not see the requests in a tunnel (`{key}: tunnel`)\n");
             }
             if args.robots.is_none() {
                 let of_runs = of_runs.as_ref().map(Option::as_ref).map_err(|why| *why);

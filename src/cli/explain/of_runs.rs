@@ -56,12 +56,12 @@ pub(super) fn text(
         let age = about(copy.robots.fetched_at.and_then(|at| now.duration_since(at).ok()).unwrap_or_default());
         let left = about(copy.robots.expires_at.and_then(|at| at.duration_since(now).ok()).unwrap_or_default());
         let verdict = match (copy.allowed == fetched.allowed, copy.allowed) {
-            (true, _) => "with the same verdict on this URL",
-            (false, true) => "by which this URL is allowed",
-            (false, false) => "by which this URL is disallowed",
+            (true, _) => "which gives the same verdict on this URL",
+            (false, true) => "which allows this URL",
+            (false, false) => "which disallows this URL",
         };
         out += &format!(
-            "  note: `politely run` uses, for {left} more, a copy fetched {age} ago, {verdict}; `--fresh` has it fetch the file anew\n"
+            "  note: for {left} more, `politely run` uses a copy fetched {age} ago, {verdict}; with `--fresh`, it fetches the file again\n"
         );
     }
     let is_fresh = |known: &&Value| known["expires_at"].as_str() > Some(&rfc3339::seconds(now));

@@ -17,7 +17,7 @@ pub(super) fn on_record(url: &str, past: &Past, at: SystemTime) -> String {
     let mut out = format!("on record up to {at}: {url}\n");
     if let [.., last] = &past.fetches[..] {
         let agent = last.agent.as_ref().map_or(String::new(), |agent| format!(" as \"{agent}\""));
-        let _ = writeln!(out, "  fetched or confirmed by politely itself{agent}, most recently:");
+        let _ = writeln!(out, "  fetched or confirmed by the proxy itself{agent}, most recently:");
         past.fetches.iter().for_each(|fetch| out += &own_fetch(fetch, last.agent.as_ref()));
     }
     let _ = match past.last.len() {
@@ -55,7 +55,7 @@ pub(super) fn on_record(url: &str, past: &Past, at: SystemTime) -> String {
     out
 }
 
-/// Formats a fetch by politely itself. `usual`: the User-Agent that the text has already named, and that is not repeated.
+/// Formats a fetch by the proxy itself. `usual`: the User-Agent that the text has already named, and that is not repeated.
 fn own_fetch(fetch: &FileFetch, usual: Option<&String>) -> String {
     let FileFetch { at, found, agent, segment, line } = fetch;
     let found = match found {

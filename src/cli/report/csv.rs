@@ -1,4 +1,4 @@
-//! `--format csv`: one line for each request behind a report's figures, with its URL (RFC 4180, but with this system's line ends).
+//! `--format csv`: one line for each request behind a report's figures, with its URL (RFC 4180, but with this system's line endings).
 
 use crate::cli::inert;
 use crate::evidence::{Found, ReadError, Selection, Verified, report_each};

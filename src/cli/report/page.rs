@@ -63,7 +63,7 @@ pub fn outcomes(group: &Group) -> String {
     .join("; ")
 }
 
-/// The User-Agents that sites saw; the User-Agents of politely's own fetches come last.
+/// The User-Agents that sites saw; the User-Agents of the proxy's own fetches come last.
 pub fn agents(page: &Page<'_>) -> Vec<String> {
     let (agents, own) = (&page.report.total.agents, page.report.basis.own_agents());
     let more = (agents.len() == MOST_NAMES).then_some("perhaps more");

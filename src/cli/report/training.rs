@@ -17,8 +17,9 @@ pub(super) fn render(page: &Page<'_>) -> String {
         let text = rfc3339::millis(at);
         format!("{}/{}", &text[5..7], &text[..4])
     };
-    let (from, to) =
-        total.times.map_or_else(|| (HAND.to_owned(), HAND.to_owned()), |(from, to)| (month(from), month(to)));
+    let (from, to) = total
+        .times
+        .map_or_else(|| (PLACEHOLDER.to_owned(), PLACEHOLDER.to_owned()), |(from, to)| (month(from), month(to)));
     let configs: Vec<_> = basis.configs.values().filter_map(|used| used.text.as_deref()).collect();
     let mut names: Vec<_> = total.product_tokens.iter().map(|token| literal(token)).collect();
     names.extend(agents(page).iter().map(|agent| format!("User-Agent \"{}\"", literal(agent))));
@@ -37,7 +38,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
     let mut out = String::from("# Public summary of training content: what was crawled\n\n");
     let _ = writeln!(
         out,
-        "Made {} by politely {} from its evidence, for the sections of the template to which a crawler can contribute. {HAND} is to \
+        "Made {} by politely {} from its evidence, for the sections of the template to which a crawler can contribute. {PLACEHOLDER} is to \
          be written by hand.\n",
         rfc3339::seconds(page.made),
         env!("CARGO_PKG_VERSION"),
@@ -48,13 +49,13 @@ pub(super) fn render(page: &Page<'_>) -> String {
     let _ = writeln!(out, "## 1.3. Modalities, overall training data size and other characteristics\n");
     let _ = writeln!(
         out,
-        "- Latest date of data acquisition/collection for model training: {to} (by this crawler; {HAND})\n"
+        "- Latest date of data acquisition/collection for model training: {to} (by this crawler; {PLACEHOLDER})\n"
     );
     out.push_str("## 2.3. Data crawled and scraped from online sources\n\n");
     let behaviour = format!(
         "robots.txt (RFC 9309) was read before each site was asked, and obeyed, but for overrides of the operator: {}. Of {}: {}. \
          {} brought content (answers 2xx, and tunnels): {}; {} had not changed since an earlier fetch (304). \
-         Captchas, paywalls and logins: {HAND}",
+         Captchas, paywalls and logins: {PLACEHOLDER}",
         joined(set.into_iter().collect()),
         counted(total.requests, "request"),
         outcomes(total),
@@ -65,19 +66,19 @@ pub(super) fn render(page: &Page<'_>) -> String {
     for (field, value) in [
         (
             "Were crawlers used by the provider or on behalf of?",
-            if total.requests > 0 { "Yes" } else { HAND }.to_owned(),
+            if total.requests > 0 { "Yes" } else { PLACEHOLDER }.to_owned(),
         ),
         ("If yes, specify crawler name(s)/identifier(s)", joined(names)),
-        ("Purposes of the crawler(s)", format!("as declared: {}; {HAND}", joined(uses))),
+        ("Purposes of the crawler(s)", format!("as declared: {}; {PLACEHOLDER}", joined(uses))),
         ("General description of crawler behaviour", behaviour),
         ("Period of data collection", format!("from {from} to {to}")),
-        ("Comprehensive description of the type of content and online sources crawled", HAND.to_owned()),
-        ("Type of modality covered", HAND.to_owned()),
+        ("Comprehensive description of the type of content and online sources crawled", PLACEHOLDER.to_owned()),
+        ("Type of modality covered", PLACEHOLDER.to_owned()),
         (
             "Summary of the most relevant domain names crawled",
             format!("below: {} of {all}, the top 10 % by the size of the content", domains.len()),
         ),
-        ("Additional comments (optional)", HAND.to_owned()),
+        ("Additional comments (optional)", PLACEHOLDER.to_owned()),
     ] {
         let colon = if field.ends_with('?') { "" } else { ":" };
         let _ = writeln!(out, "- {field}{colon} {value}");
@@ -95,7 +96,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
         out,
         "- Measures before and during data collection: robots.txt ({} refused, and {} because it could not be read), and what sites \
          reserve from the declared use: by Content-Signal and Content-Usage in robots.txt and in answers, Robots-Tag, X-Robots-Tag, \
-         TDM-Reservation, tdmrep.json, licence files (RSL) if enforced, and `<meta>` elements in the head of a page (robots, tdm-reservation) ({usage} refused). For other reasons, such as the pace: {} refused. {}. {HAND}",
+         TDM-Reservation, tdmrep.json, licence files (RSL) if enforced, and `<meta>` elements in the head of a page (robots, tdm-reservation) ({usage} refused). For other reasons, such as the pace: {} refused. {}. {PLACEHOLDER}",
         robots[0],
         robots[1],
         total.refused - robots[0] - robots[1] - usage,
@@ -128,8 +129,8 @@ fn literal(text: &str) -> String {
     out
 }
 
-/// Placeholder for what the provider has to write.
-const HAND: &str = "\\[…\\]";
+/// Placeholder for text that the provider has to write.
+const PLACEHOLDER: &str = "\\[…\\]";
 
 #[cfg(test)]
 mod tests {

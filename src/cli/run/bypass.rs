@@ -152,7 +152,7 @@ mod tests {
         BypassWatch { root: None, proxy, ports, is_loopback_direct, next: Instant::now(), found: None }
     }
 
-    /// The table is in the machine's byte order; this one comes from a little-endian machine.
+    /// A table is in the byte order of its machine; this table comes from a little-endian machine.
     #[test]
     #[cfg(target_endian = "little")]
     fn only_outgoing_connections_to_sites_count_as_bypass() {

@@ -74,7 +74,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     telemetry::init(&settings.log).map_err(|error| StartError::log(&settings, error))?;
     settings.log_warnings();
     if is_shared_upstream(&settings) {
-        // The upstream politely keeps the pace and the copies, so this one stores nothing on disk.
+        // The upstream proxy is also a `politely` process: it paces requests and stores copies, so this process stores nothing on disk.
         settings.store.disk = 0;
     }
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty()).map(|value| (name, value));
@@ -84,7 +84,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
         knock(&proxy);
         tracing::warn!(
             hint = "set `egress.upstream_proxy`, or POLITELY_EGRESS__UPSTREAM_PROXY, to send everything through it",
-            "the proxy in {name} is not used: politely connects to sites itself"
+            "the proxy in {name} is not used: this proxy connects to sites itself"
         );
     }
     super::block_on(run_behind_proxy(settings, args))?

@@ -1,5 +1,5 @@
-//! Detects an upstream proxy that is a politely with the same state directory: if both shared the pace, each would wait for the slot, or
-//! the fetch of robots.txt, that the other has reserved.
+//! Detects an upstream proxy that is another `politely` process with the same state directory: if both shared the pace, each would wait for
+//! the slot, or the fetch of robots.txt, that the other has reserved.
 
 use crate::cli::tcp_table::{rows, sockets_of, tables};
 use crate::config::Settings;

@@ -163,7 +163,7 @@ impl Summary<'_> {
         }
         if !without_purpose.is_empty() {
             let sites = counted(without_purpose.len() as u64, "site");
-            line(format!("{sites} with preferences on use, which were not applied: no purpose is declared"));
+            line(format!("{sites} stated usage preferences, which were not applied, as no purpose is declared"));
             line("hint: `--purpose ai-train`, for example, applies them".into());
         }
         if counts.tunnels > 0 {

@@ -67,7 +67,7 @@ fn bind(control: &UnixStream) -> io::Result<()> {
     bounds::drop_capabilities()?;
     bounds::refuse_calls()?;
     leave_group()?;
-    // Keeps processes of the same user from tracing this one and reading its memory and descriptors (`ptrace(2)`). Child programs are
+    // Keeps processes of the same user from tracing this process and reading its memory and descriptors (`ptrace(2)`). Child programs are
     // dumpable again. From now on /proc/self belongs to root.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     hand_over(control, &TcpListener::bind(INSIDE)?)

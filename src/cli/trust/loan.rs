@@ -65,8 +65,8 @@ pub(in crate::cli) fn lend(
     Ok((Some(Loan { machine, certutil, lock }), failed))
 }
 
-/// Takes a shared lock. Waits up to `patience` while another run, the last to end, removes its entries: that run's certutil may wait for a
-/// database forever.
+/// Takes a shared lock. Another run may hold the exclusive lock while it removes its entries at its end. Waits for that run at most
+/// `patience`, as its certutil may hang on a database.
 ///
 /// # Errors
 /// `TimedOut`, or the file system has no locks.

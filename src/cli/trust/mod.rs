@@ -121,8 +121,8 @@ impl UserMachine {
         Ok(all)
     }
 
-    /// Removes all of politely's authorities from these stores, also those whose files are lost. A failure does not keep the others from
-    /// being removed.
+    /// Removes all of our authorities from these stores, also those whose files are lost. A failure does not keep the others from being
+    /// removed.
     pub fn uninstall(&self, own: &OwnEntries, only: &[StoreKind]) -> Vec<TrustStep> {
         let all = steps(only, |place| {
             let outcomes = match place {

@@ -74,10 +74,10 @@ pub(super) fn databases(machine: &UserMachine, may_make: bool) -> Vec<PathBuf> {
     machine.home.as_ref().map(of).unwrap_or_default()
 }
 
-/// Reports that certutil is missing. `what`: what politely uses certutil for.
+/// Reports that certutil is missing. `what`: what certutil is needed for.
 pub(super) fn no_certutil(what: &str) -> TrustOutcome {
     let hint = "install the package libnss3-tools (Debian) or nss-tools (Fedora), which contains it";
-    TrustOutcome::failed(format!("certutil is missing: politely uses it to {what}"), hint)
+    TrustOutcome::failed(format!("certutil is missing, which is needed to {what}"), hint)
 }
 
 /// Whether the program is a browser.

@@ -1,4 +1,4 @@
-//! Recognises politely's entries in the stores, and removes all of them.
+//! Recognises our entries in the stores, and removes all of them.
 
 use crate::config::read_file;
 use rustls::pki_types::CertificateDer;
@@ -8,8 +8,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Recognises our entries in a store: entries whose name has the form that politely gives them, and entries named [`COMMON`] that contain
-/// only certificates of the configured authority.
+/// Recognises our entries in a store: entries whose name has the form that this program gives them, and entries named [`COMMON`] that
+/// contain only certificates of the configured authority.
 pub(in crate::cli) struct OwnEntries(Vec<CertificateDer<'static>>);
 
 impl OwnEntries {
@@ -53,8 +53,8 @@ pub(super) fn remove_each<T, E>(all: &[T], remove: impl Fn(&T) -> Result<(), E>)
     (removed, failed)
 }
 
-/// Whether the name has the form that politely gives to the entry of an authority: the prefix and eight hexadecimal digits. Other names may
-/// belong to other programs (`politely-ca`, `politely-feed`).
+/// Whether the name has the form that this program gives to the entry of an authority: the prefix and eight hexadecimal digits. Other names
+/// may belong to other programs (`politely-ca`, `politely-feed`).
 fn is_ours(name: &str) -> bool {
     let mark = name.strip_prefix(PREFIX).unwrap_or_default();
     mark.len() == 8 && mark.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))

@@ -530,7 +530,7 @@ fn certutil_is_required_only_if_a_browser_exists() {
     fake.file("home/.pki/nssdb/cert9.db");
     assert_eq!(
         fake.install(StoreKind::Browsers),
-        ["error: browsers: certutil is missing: politely uses it to change /home/.pki/nssdb | install the package \
+        ["error: browsers: certutil is missing, which is needed to change /home/.pki/nssdb | install the package \
              libnss3-tools (Debian) or nss-tools (Fedora), which contains it"]
     );
 }

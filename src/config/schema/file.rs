@@ -109,7 +109,7 @@ pub struct RobotsSettings {
     /// Maximum number of bytes read of one file, after decoding.
     #[serde(deserialize_with = "text::one")]
     pub max_size: u64,
-    /// Time for a whole fetch, including redirects.
+    /// Maximum time for a whole fetch, including redirects.
     pub timeout: Duration,
     /// What to do after status 400–499 except 429, or too many redirects.
     pub on_unavailable: Fallback,
@@ -323,15 +323,15 @@ pub enum OnFleetLoss {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct LimitSettings {
-    /// Time to receive a request's whole header block.
+    /// Maximum time to receive a request's whole header block.
     pub header_timeout: Duration,
-    /// Time that a connection without a request stays open.
+    /// Maximum time that a connection without a request stays open.
     pub idle_timeout: Duration,
-    /// Time to connect to an origin, including TLS.
+    /// Maximum time to connect to an origin, including TLS.
     pub connect_timeout: Duration,
-    /// Time between two reads of a body or an answer.
+    /// Maximum time between two reads of a body or an answer.
     pub read_timeout: Duration,
-    /// Time that a tunnel or WebSocket without traffic stays open.
+    /// Maximum time that a tunnel or WebSocket without traffic stays open.
     pub tunnel_idle_timeout: Duration,
     /// Minimum bytes per second of a body, averaged over `read_timeout`.
     #[serde(deserialize_with = "text::one")]
@@ -353,7 +353,7 @@ pub struct LimitSettings {
     pub workers: Option<usize>,
     /// How long the proxy continues to accept connections after it is asked to stop; `/readyz` reports the stop at once.
     pub shutdown_delay: Duration,
-    /// Time for requests in flight to finish when the proxy is stopped.
+    /// Maximum time for requests in flight to finish when the proxy is stopped.
     pub drain_timeout: Duration,
 }
 

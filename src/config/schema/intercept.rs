@@ -17,7 +17,7 @@ use crate::policy::Host;
 pub struct Intercept {
     pub default: InterceptMode,
     pub ca: CaSource,
-    /// Number of hosts whose certificates are cached.
+    /// Maximum number of hosts whose certificates are cached.
     pub leaf_cache: NonZeroUsize,
     /// The host name under which clients get the certificate through the proxy.
     #[serde(deserialize_with = "text::one")]
@@ -57,7 +57,7 @@ pub(in crate::config) fn check(check: &mut Sections<'_>) {
         (true, true, true) => (
             "certificate",
             "`certificate` and `directory` exclude each other",
-            "leave out `directory` to use this certificate, or `certificate` and `key` to let politely create an authority",
+            "leave out `directory` to use this certificate, or `certificate` and `key` to let the proxy create an authority",
         ),
         (_, true, false) => ("certificate", "this certificate lacks its key", "add `key: …` beside it"),
         (_, false, true) => ("key", "this key lacks its certificate", "add `certificate: …` beside it"),

@@ -75,7 +75,7 @@ pub enum Kind {
         #[serde(deserialize_with = "hash")]
         head: Hash,
     },
-    /// A type that a later version of politely writes.
+    /// A type that a later version of this program writes.
     #[serde(other)]
     Other,
 }
@@ -87,7 +87,7 @@ pub enum ReadError {
     Io(#[from] io::Error),
     #[error("malformed record: {0}")]
     Malformed(#[from] serde_json::Error),
-    #[error("the line is longer than any that politely writes")]
+    #[error("the line is longer than any line that this program writes")]
     TooLong,
     #[error("the line is incomplete")]
     Torn,

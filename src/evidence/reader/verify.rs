@@ -252,8 +252,9 @@ impl Walk {
                 found.lost.push((count, from, to))
             }
             Kind::Removed { segment: removed, .. } if removed >= segment => {
-                let what =
-                    format!("it says that segment {removed} was removed, but that segment is not older than this one");
+                let what = format!(
+                    "it says that segment {removed} was removed, which is not older than the segment of this line"
+                );
                 self.fault(segment, Some(number), what);
             }
             Kind::Removed { segment, head } => _ = self.removed.insert(segment, head),

@@ -120,7 +120,7 @@ impl Basis {
         decision.product_tokens.iter().for_each(|token| bounded(&mut site.product_tokens, token));
     }
 
-    /// The User-Agents of politely's own fetches, derived from the configurations.
+    /// The User-Agents of the proxy's own fetches, derived from the configurations.
     pub fn own_agents(&self) -> BTreeSet<&str> {
         self.fetchers.values().flatten().map(String::as_str).collect()
     }

@@ -1,4 +1,4 @@
-//! politely's own fetches of a site's files. They have no records of their own, but records based on a file say when it was fetched. The
+//! The proxy's own fetches of a site's files. They have no records of their own, but records based on a file say when it was fetched. The
 //! User-Agent follows from the version and the configuration at that time.
 
 use crate::config::Settings;
@@ -6,7 +6,7 @@ use crate::evidence::reader::{Kind, Line, SiteCopy};
 use crate::evidence::record::Hash;
 use std::time::SystemTime;
 
-/// The fetcher of a file: a version of politely, and its configuration.
+/// The fetcher of a file: a version of this program, and its configuration.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fetcher {
     /// `None`: the line of its start was removed.

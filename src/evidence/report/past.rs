@@ -21,7 +21,7 @@ pub struct Past {
     /// order.
     pub asked: Group,
     pub last: Vec<Found>,
-    /// The last few fetches of the URL by politely itself, if it is one of the site's files, in order.
+    /// The last few fetches of the URL by the proxy itself, if it is one of the site's files, in order.
     pub fetches: Vec<FileFetch>,
     /// The last request for which the page itself reserved the use, whether refused or only reported.
     pub by_page: Option<Found>,

@@ -24,7 +24,7 @@ pub struct Selection {
     /// be given several times
     #[arg(long = "host", value_name = "PATTERN")]
     pub hosts: Vec<HostSelection>,
-    /// Only requests of this user, or of a client without a user name, by its address
+    /// Only requests of this user or, for clients without a user name, from this address
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     /// Only requests with this declared use, such as ai-train

@@ -364,7 +364,7 @@ fn only_the_end_of_a_long_segment_is_read() {
     file.set_len(MOST_LINE as u64 + 10).unwrap();
     (&file).write_all(b"x\n").unwrap();
     OpenOptions::new().append(true).open(&path).unwrap().write_all(b"\n").unwrap();
-    assert!(matches!(tail_of(&stored), Err(ReadError::TooLong)), "politely writes no line of this length");
+    assert!(matches!(tail_of(&stored), Err(ReadError::TooLong)), "this program writes no line of this length");
 }
 
 #[test]

@@ -199,7 +199,7 @@ impl Unsynced {
 
 /// Maximum number of files that are remembered: 2 MiB of hashes.
 const MOST_FILES: usize = 1 << 16;
-/// Number of bytes appended at a time.
+/// Number of buffered bytes at which they are written to the file.
 const PIECE: usize = 256 << 10;
 /// Time until another attempt to begin a segment.
 const AGAIN: Duration = Duration::from_secs(10);

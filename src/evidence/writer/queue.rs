@@ -222,10 +222,10 @@ impl Batch {
 
 /// Maximum bytes of waiting lines (some ten thousand records), and of the files that they name, before requests have to wait.
 pub const ROOM: usize = 8 << 20;
-/// How long the writer may write nothing while the batch is full, before records are lost.
+/// Maximum time for which the writer may make no progress while the batch is full. After that, records are lost.
 const STANDSTILL: Duration = Duration::from_secs(5);
 const KEPT: usize = 1 << 16;
-/// The longest record: a request's head is at most 1 MiB, and may take more when it is written as JSON.
+/// Maximum size of a record in bytes: a request's head is at most 1 MiB, and may take more when it is written as JSON.
 pub const MOST_RECORD: usize = (4 << 20) - 128;
 const MOMENT: Duration = Duration::from_millis(20);
 

@@ -111,7 +111,7 @@ pub fn lock(directory: &Path) -> Result<File, UnusableFile> {
         let mut who = String::new();
         let _ = file.take(20).read_to_string(&mut who);
         let (who, directory) = (who.trim(), directory.display());
-        let what = format!("another politely (process {who}) keeps its evidence in {directory}");
+        let what = format!("another `politely` (process {who}) keeps its evidence in {directory}");
         return Err(UnusableFile::new(what, "give each its own `evidence.directory`, or stop the other"));
     }
     let write = |file: &mut File| file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));

@@ -238,7 +238,7 @@ impl Book {
     }
 }
 
-/// Number of counts that are reported at a time.
+/// Maximum number of counts that are reported at a time.
 const AT_A_TIME: usize = 256;
 /// Number of counts at which some are evicted.
 const MOST_KNOWN: usize = 65_536;

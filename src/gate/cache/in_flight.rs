@@ -21,7 +21,7 @@ pub(super) struct PageInFlight {
 /// The claim of one request to store its answer.
 pub struct PageClaim {
     page: Arc<SharedRow<u128, PageInFlight>>,
-    /// Dropping it ends the wait of other requests for this one. `None`: no other request waits for this one.
+    /// Dropping the sender wakes the requests that wait for this request's answer. `None`: no request waits for it.
     _fetch: Option<watch::Sender<()>>,
 }
 
@@ -34,7 +34,7 @@ impl PageClaim {
         Self { page: all.row(&key), _fetch: None }
     }
 
-    /// The claim of a request, unless another request fetches the page. `is_fetch`: other requests for the page wait for this one.
+    /// The claim of a request, unless another request fetches the page. `is_fetch`: other requests for the page wait for this request.
     pub(super) fn unless_fetched(all: &PagesInFlight, key: u128, is_fetch: bool) -> Result<Self, OthersFetch> {
         let page = all.row(&key);
         let mut fetch = page.fetch.lock();

@@ -157,5 +157,5 @@ pub(super) async fn confirm(shared: Arc<PageCache>, entry: Arc<OpenEntry>, head:
     let _ = written.await;
 }
 
-/// Bytes per write.
+/// Number of bytes that are collected before they are written; the last write may have fewer.
 const BATCH: usize = 256 * 1024;

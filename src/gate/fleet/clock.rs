@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// The server's clock, which times reserved starts and the parts of partitioned instances. It is estimated from the quickest answer,
+/// The server's clock, which times reserved starts and the time slices of partitioned instances. It is estimated from the quickest answer,
 /// assuming that the server read its clock in the middle of the round trip. The error is half the difference between the delay of the call
 /// and the delay of the answer. The older an estimate, the slower an answer may be to replace it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

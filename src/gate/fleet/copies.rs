@@ -125,7 +125,7 @@ impl Fleet {
 }
 
 impl ServerLink {
-    /// Calls the script `copy.lua`. `wanted`: adds its arguments.
+    /// Calls the script `copy.lua` for the file `name`. `wanted`: appends the command and its arguments to the call.
     async fn copy(
         &self,
         name: &str,
@@ -232,7 +232,7 @@ const HELD: Duration = Duration::from_secs(5);
 /// Margin after the expected end of another instance's right: a call that is a little too early would find the right still held.
 const AFTER: Duration = Duration::from_millis(5);
 const AGAIN: Duration = Duration::from_millis(50);
-/// Time between two checks for a copy in this machine's store.
+/// Interval for polling this machine's store for a copy.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Wait after which a suspended process that holds the right is logged. Most fetches take less time.
 pub(in crate::gate) const LATE: Duration = Duration::from_secs(2);

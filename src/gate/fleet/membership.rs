@@ -22,7 +22,7 @@ pub(super) struct Membership {
 pub(super) type BeatReply = (u32, u32, u32, bool, u32, u64);
 
 impl Membership {
-    /// The state before any report. The instance's part of the time is random.
+    /// The state before any report. The instance's time slices begin at random times.
     pub fn unknown(now: Instant) -> Self {
         Self { connected: 0, instances: 0, rank: 0, telling: 0, clock: ServerClock::unknown(now) }
     }
@@ -44,7 +44,7 @@ impl Membership {
         Shares { connected: self.connected.max(1), instances: self.instances.max(least).max(1) }
     }
 
-    /// The rank among at least `least` instances. `None`: their number is unknown.
+    /// The time slices of this instance among at least `least` instances. `None`: the number of instances is unknown.
     pub fn phase(&self, least: u32) -> Option<Phase> {
         let instances = self.instances.max(least);
         (instances > 0).then_some(Phase { instances, rank: self.rank, epoch: self.clock.epoch() })

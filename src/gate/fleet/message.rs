@@ -26,10 +26,10 @@ pub(in crate::gate) struct WaitNews {
     pub way: u64,
 }
 
-/// Sender of the messages that a link receives.
+/// Passes the messages that a link receives from its server on to [`Messages`].
 pub(super) type MessageSender = broadcast::Sender<Message>;
 
-/// Receiver of the links' messages. If messages come faster than they are read, the oldest are lost, which [`Message::Link`] reports.
+/// Receives the messages of all links. If messages come faster than they are read, the oldest are lost, which [`Message::Link`] reports.
 pub(in crate::gate) struct Messages(broadcast::Receiver<Message>);
 
 pub(super) fn messages() -> (MessageSender, Messages) {

@@ -51,7 +51,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::broadcast;
 
-/// This instance's part in the fleet.
+/// This instance's links to the fleet's servers, and to the other processes of this machine.
 pub(super) struct Fleet {
     /// The links to the server, if one is configured, and to a second server for the copies, if there is one. Paces must not be lost, but
     /// copies may be, so they can be on different servers.
@@ -172,5 +172,5 @@ impl Fleet {
 
 /// Longest Retry-After that is obeyed.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(3600);
-/// Copies that may arrive while a waiting request is not polled. After more copies, the request has to ask the server.
+/// Maximum number of copies that may arrive while a waiting request is not polled. If more arrive, the request has to ask the server.
 const ARRIVALS: usize = 256;

@@ -37,7 +37,7 @@ pub(in crate::gate) struct WantedStart {
     pub is_fetch: bool,
     /// How long the answer takes to arrive; an earlier start would be missed.
     pub lead: Duration,
-    /// How long after its start the request may be sent.
+    /// Maximum time from the start until its request is sent.
     pub margin: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! An instance's place in its fleet, kept across restarts: its name, and the greatest number of instances that were connected at one time.
-//! They are in the file `fleet` of the store's directory, which one process uses at a time; others have their own places.
+//! An instance's place in its fleet, kept across restarts: its name, and the peak number of connected instances. They are in the file
+//! `fleet` of the store's directory, which one process uses at a time; others have their own places.
 
 use crate::config::check_owner;
 use std::fs::{File, OpenOptions};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(super) struct KeptPlace {
     /// The instance's name, sixteen hexadecimal digits.
     pub name: Box<str>,
-    /// The greatest number of instances that were connected at one time; 0: unknown.
+    /// The peak number of connected instances; 0: unknown.
     instances: AtomicU32,
     /// The locked file `fleet`. `None`: the place is not kept across restarts.
     file: Option<File>,

@@ -1,4 +1,4 @@
-//! The reachability of the fleet: whether it can be asked, and what to do otherwise.
+//! Whether this instance can reach the fleet's server, and what applies while it cannot.
 
 use super::clock::ServerClock;
 use crate::policy::Refusal;
@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// Whether the fleet can be asked.
+/// The state of the fleet's server as seen by this instance, and the rules for starts while the server is lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::gate) struct Reach {
     /// Number of the server, from 1; a server that may have lost its data gets a new number. 0: no server.
@@ -21,7 +21,7 @@ pub(in crate::gate) struct Reach {
     pub shares: Shares,
     /// Total time that the machine was suspended: the server's clock includes it, `Instant` does not.
     pub slept: Duration,
-    /// The part of the time in which this instance may start requests while the fleet does not answer. `None`: nothing starts.
+    /// The time slices in which this instance may start requests while the fleet does not answer. `None`: nothing starts.
     pub alone: Option<Phase>,
     /// Whether nothing starts because the number of instances is unknown.
     pub is_uncounted: bool,

@@ -37,13 +37,14 @@ enum ShareTurn {
 }
 
 impl MachineShare {
-    /// `name`: the key's name on this machine.
+    /// `name`: the name under which the processes of this machine share the key's state.
     pub fn new(machine: Arc<Machine>, name: &str) -> Self {
         let (id, turn, seen) = (machine.id(name), ShareTurn::None, Default::default());
         Self { machine, id, reserved: None, due: None, turn, newest: None, next: None, busy_since: None, seen }
     }
 
-    /// Adopts other processes' starts and reservations.
+    /// Brings `schedule` up to date with the starts and reservations of the other processes. If this process now uses another shared file,
+    /// the share moves there: `name` returns the name under which the processes of this machine share the key's state.
     #[inline]
     pub fn follow<W>(
         &mut self,

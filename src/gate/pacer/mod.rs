@@ -36,7 +36,8 @@ pub(super) struct Pacer {
 #[derive(Default)]
 struct Shard {
     queues: HashTable<Arc<HostQueue>>,
-    /// Unused keys with debts, and when these end. Empty without a fleet's server, as debts are reported only to a server.
+    /// Unused keys with debts, and when each key's next request may start. Empty without a fleet's server, as debts are reported only to a
+    /// server.
     owing: HashMap<PaceKey, Instant>,
     /// Number of queues at which unused ones are dropped.
     sweep_at: usize,

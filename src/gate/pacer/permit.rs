@@ -71,7 +71,7 @@ impl Permit {
         self.group.is_some() || self.slot.as_ref().is_some_and(is_paced)
     }
 
-    /// Lets the host's other requests go on while this one continues. Its outcome still counts.
+    /// Gives the slot to the host's other requests, although this request continues. Its outcome still counts.
     pub fn pass_on(&mut self) {
         if let Some(slot) = &mut self.slot {
             self.queue.pass_on(slot);
@@ -148,7 +148,7 @@ impl Permit {
     }
 
     /// Notes that the request is about to be sent: the next gap counts from now, not from before the connection. `is_late`: a connection
-    /// was made first, which may matter to other requests even if this one has no gap.
+    /// was made first, which may matter to other requests even if this request has no gap.
     pub fn leaves(&mut self, is_late: bool) {
         debug_assert_eq!(self.stage, Stage::Kept, "the request of each start is sent once");
         // This outcome stays unless an answer arrives.

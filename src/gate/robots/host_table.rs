@@ -35,8 +35,8 @@ pub(in crate::gate) struct HostEntry {
     entry: ArcSwap<Entry>,
     /// The value of `HostTable::clock` at the last use.
     used: AtomicU32,
-    /// Whether a page was sent since robots.txt last arrived from the site.
-    page_went: AtomicBool,
+    /// Whether a page was requested from the site since one of the site's files, such as robots.txt, was last fetched.
+    page_requested: AtomicBool,
     /// The redirects that an interrupted fetch had followed, and when it began.
     interrupted: ArcSwapOption<(Trail, Instant)>,
 }
@@ -50,12 +50,12 @@ impl HostEntry {
     /// Whether the next slot is for a page, not for a renewal. Without this rule, a copy with a lifetime shorter than the gap would be
     /// renewed in every slot.
     pub fn owes_page(&self) -> bool {
-        !self.page_went.load(Ordering::Relaxed)
+        !self.page_requested.load(Ordering::Relaxed)
     }
 
-    pub fn set_page_went(&self, went: bool) {
-        if self.owes_page() == went {
-            self.page_went.store(went, Ordering::Relaxed);
+    pub fn set_page_requested(&self, requested: bool) {
+        if self.owes_page() == requested {
+            self.page_requested.store(requested, Ordering::Relaxed);
         }
     }
 
@@ -75,7 +75,7 @@ impl HostEntry {
         self.entry.load_full()
     }
 
-    /// Number of host entries created since the last use of this one. Wraps, as the clock may overflow.
+    /// Number of host entries created since this entry was last used. Wraps, as the clock may overflow.
     fn idle(&self, now: u32) -> u32 {
         now.wrapping_sub(self.used.load(Ordering::Relaxed))
     }
@@ -110,7 +110,7 @@ impl HostTable {
                 file,
                 entry,
                 used: AtomicU32::new(now),
-                page_went: AtomicBool::new(true),
+                page_requested: AtomicBool::new(true),
                 interrupted: ArcSwapOption::empty(),
             };
             self.bytes.fetch_add(cost(&host), Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! The robots.txt of each authority, and its tdmrep.json and licence file where they decide: fetched at the first use, once for all
-//! requests that wait, and renewed in the background.
+//! Fetches and caches the robots.txt of each authority, and where they decide, its tdmrep.json and licence file. A file is fetched when it
+//! is first needed, once for all requests that wait for it, and is renewed in the background.
 
 mod compare;
 mod fetch;
@@ -254,7 +254,7 @@ impl RobotsCache {
         self.hosts.put(host, entry);
         // Whichever of the site's files has arrived, the next slot is for a page.
         if let Some(robots) = self.hosts.find(&host.authority, SiteFile::Robots) {
-            robots.set_page_went(false);
+            robots.set_page_requested(false);
         }
     }
 

@@ -101,7 +101,7 @@ pub(super) async fn guests_wait(queue: &Arc<HostQueue>) {
 const FETCHES: ClientId = ClientId(0);
 /// Time for a guest's answer while other guests wait. A site that redirects to a URL that is never answered costs each of them this much.
 const GUEST_TIME: Duration = Duration::from_secs(4);
-/// Time between two checks whether another guest waits.
+/// Interval for polling whether another guest waits.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

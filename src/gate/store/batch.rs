@@ -72,7 +72,7 @@ impl WriteBatch {
         self.files + self.own_bytes()
     }
 
-    /// Approximate memory in bytes without the files, which are counted as files in use as long as they are held here.
+    /// Approximate memory in bytes, not counting the files: they are counted among the files in use while this batch holds them.
     pub fn own_bytes(&self) -> usize {
         self.len() * ROW
     }

@@ -44,7 +44,7 @@ impl Location {
     /// Opens the store or creates it.
     pub fn open(&self) -> io::Result<Disk> {
         private_directory(&self.directory)?;
-        // If there are no segments, an old index must go: its places in missing segments would be taken for the newest.
+        // Without segments, an old index is replaced: its entries point to missing segments, and would seem newer than new records.
         let index = RecordIndex::open(&self.directory, || Segments::are_there(&self.directory))?;
         Ok(Disk { index: RwLock::new(index.into()), segments: Segments::open(&self.directory)? })
     }
@@ -192,7 +192,7 @@ impl Disk {
         }
     }
 
-    /// Whether another process has changed the stored record, so that this one must not replace it.
+    /// Whether another process has changed the stored record, so that this process must not replace it.
     fn has_changed(&self, index: &RecordIndex, record: &NewRecord, now: SystemTime) -> bool {
         match record.unless {
             Unless::Never => false,
@@ -241,7 +241,7 @@ struct NewRecord {
 /// The condition under which the index must not be changed for a new record.
 enum Unless {
     Never,
-    /// If the stored entry was validated later than this one.
+    /// If the stored entry was validated later than the new entry.
     ValidatedLater(CopyTimes),
     /// If the index no longer names this place, from which the record was read for its renewal.
     ElsewhereThan(RecordPlace),
@@ -295,7 +295,7 @@ pub(super) fn is_full(error: &io::Error) -> bool {
 
 /// Takes the place of a file's digest in an entry without a file.
 const NO_FILE: FileDigest = [0; 16];
-/// Bytes of records that are appended at once.
+/// Number of collected bytes at which records are appended to the segment.
 const TOGETHER: usize = 256 << 10;
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ impl RecordIndex {
         Ok(Self { file: new.persist(&self.path)?, path: self.path.clone(), buckets: FIRST_BUCKETS })
     }
 
-    /// Opens the index that has replaced this one.
+    /// Opens the index that has replaced this index.
     fn again(&self) -> io::Result<Self> {
         Self::open(self.path.parent().expect("a path in a directory"), || Ok(true))
     }
@@ -111,13 +111,14 @@ impl RecordIndex {
         self.path.exists()
     }
 
-    /// Does the work while no other process writes. If an index has replaced this one, returns it, so that the work is done there again.
+    /// Does the work while no other process writes. If another index has replaced this index, returns the other one, so that the work is
+    /// done there again.
     #[expect(clippy::disallowed_methods, reason = "the store's own thread writes")]
     pub fn locked(&self, work: impl FnOnce() -> io::Result<Option<Self>>) -> io::Result<Option<Self>> {
         let mut tries = (0..LOCK_TRIES).map(|_| self.file.try_lock().inspect_err(|_| sleep(LOCK_AGAIN)));
         let is_locked = match tries.find(|tried| !matches!(tried, Err(TryLockError::WouldBlock))) {
             Some(tried) => tried.is_ok(), // Not all file systems have locks.
-            None => return Err(io::Error::new(io::ErrorKind::TimedOut, "another process does not finish its write")),
+            None => return Err(io::Error::new(io::ErrorKind::TimedOut, "another process has not finished writing")),
         };
         let done = if self.is_replaced() { self.again().map(Some) } else { work() };
         if is_locked {
@@ -287,7 +288,7 @@ const SLOTS: usize = 16;
 const BUCKET: usize = SLOT * SLOTS;
 /// Minimum size of the store in bytes for each bucket of the index, so that the index takes at most a sixteenth of the store.
 const BYTES_PER_BUCKET: u64 = BUCKET as u64 * 16;
-/// Attempts to lock, one each millisecond: a write takes some ms, and growing the index takes 1 s for each 2 GiB of the store.
+/// Maximum number of attempts to lock, one each ms: a write takes some ms, and growing the index takes 1 s for each 2 GiB of the store.
 const LOCK_TRIES: u32 = 5000;
 const LOCK_AGAIN: Duration = Duration::from_millis(1);
 const FIRST_BUCKETS: u64 = 16;

@@ -19,7 +19,7 @@ pub(super) fn in_force(index: &File, own: u64, noted: &AtomicU64) -> io::Result<
     Ok(own)
 }
 
-/// Copies the noted limit to the index that is to replace this one.
+/// Copies the noted limit to the index that is to replace this index.
 pub(super) fn pass_on(index: &File, next: &File) -> io::Result<()> {
     next.write_all_at(read(index)?.as_flattened(), PLACE)
 }

@@ -222,7 +222,7 @@ impl Store {
         while !queue.has_ended && !writer.is_finished() {
             if disk.written.wait_until(&mut queue, until).timed_out() {
                 return tracing::warn!(
-                    "stopping: the store in {} does not finish its write; copies that are not stored will be fetched again",
+                    "stopping before the store in {} has finished its write; copies that were not stored will be fetched again",
                     disk.location.directory.display()
                 );
             }
@@ -251,9 +251,9 @@ pub(super) fn is_begun(settings: &config::StoreSettings) -> bool {
 
 /// Time limit for closing the store.
 const GIVE_UP: Duration = Duration::from_secs(5);
-/// Divisor: `store.memory` divided by this may wait to be written.
+/// Divisor: at most `store.memory` divided by this may wait to be written.
 const QUEUED_PART: u64 = 4;
-/// Lower limit of the bytes that may wait. It is generous, as a refused change may leave an outdated entry on disk.
+/// Minimum of that limit, in bytes. The minimum is generous, as a refused change may leave an outdated entry on disk.
 const LEAST_QUEUED: usize = 8 << 20;
 
 #[cfg(test)]

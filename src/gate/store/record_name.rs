@@ -2,7 +2,7 @@
 
 use super::snapshot::{FileDigest, digest};
 
-/// The name of a record. It is long enough that nobody can find another authority or file with the same name.
+/// The name of a record: a collision-resistant digest, so nobody can find two authorities or files with the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct RecordName(pub FileDigest);
 

@@ -88,7 +88,8 @@ impl Segments {
         Ok((read.fill(&file, &mut content[at..], from)? && digest(&content) == check).then_some(content))
     }
 
-    /// Appends records made by [`record`]. Returns the segment and the offset of the first one. `size`: bytes that all segments may take.
+    /// Appends records made by [`record`]. Returns the segment and the offset of the first one. `size`: the maximum size of all segments
+    /// together, in bytes.
     pub fn append(&self, records: &[u8], size: u64) -> io::Result<(u32, u64)> {
         let mut appended = self.appended.lock();
         let (number, mut file) = match appended.take() {

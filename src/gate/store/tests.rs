@@ -590,7 +590,7 @@ fn foreign_files_in_the_directory_are_left_alone() {
     assert!(names.iter().all(|name| fs::read(directory.path().join(name)).unwrap() == b"theirs"));
 }
 
-/// If the old index stayed, places in missing segments would be taken for the newest.
+/// The entries of the old index point into segments that no longer exist, and would seem newer than new records.
 #[test]
 fn index_without_records_is_begun_anew() {
     let directory = tempfile::tempdir().unwrap();

@@ -79,7 +79,7 @@ impl CacheFields {
         let Self { control, expires, age, .. } = self;
         let stated = match control.no_cache || control.no_store {
             true => Some(Duration::ZERO),
-            // s-maxage overrides max-age, as politely is a shared cache (§5.2.2.10).
+            // s-maxage overrides max-age, as this proxy is a shared cache (§5.2.2.10).
             false => control.s_maxage.or(control.max_age),
         };
         let stated = stated.or_else(|| Some(self.until(expires.as_deref()?, now)));

@@ -20,8 +20,8 @@ impl<W> Schedule<W> {
         matches!(self.source, TurnSource::Fleet { known: false, .. })
     }
 
-    /// Restricts starts to this instance's part of the time from now on, as this instance is partitioned. `last_start`: the latest start
-    /// that another instance may have made before.
+    /// From now on, allows starts only in this instance's time slices, as this instance is partitioned. `last_start`: the latest start that
+    /// another instance may have made before.
     pub fn part(&mut self, phase: Phase, last_start: Option<Instant>) {
         if phase.instances > 1 && !matches!(self.source, TurnSource::Partitioned(_)) {
             self.adopt(LastStarts { last_start, ..LastStarts::default() });
@@ -103,15 +103,15 @@ impl<W> Schedule<W> {
         is_there && (slot.gap.is_zero() || self.pending == Some(slot.number))
     }
 
-    /// The part of the time of a partitioned instance, and the gap that divides the time. `None`: all of the time is its own.
+    /// The phase of a partitioned instance, and the gap, which is the length of its time slices. `None`: starts are allowed at any time.
     fn phase(&self, request: SlotRequest) -> Option<(Phase, Duration)> {
         let TurnSource::Partitioned(phase) = self.source else { return None };
         let gap = self.inputs().between_starts(request);
         (phase.instances > 1 && !gap.is_zero()).then_some((phase, gap))
     }
 
-    /// Whether this instance's part of the time lets a new request start now. A request waits for the part to begin; if it cannot wait that
-    /// long, it may start anywhere in the part.
+    /// Whether the instance's time slices allow a new request to start now. A request waits until a slice begins. If it cannot wait that
+    /// long, it may start at any time within a slice.
     #[inline]
     pub(super) fn is_in_part(&self, now: Instant, request: SlotRequest, max_wait: Duration) -> bool {
         self.phase(request).is_none_or(|(phase, gap)| {
@@ -120,8 +120,8 @@ impl<W> Schedule<W> {
         })
     }
 
-    /// Reserves a start in this instance's part of the time for the next request, and returns the start. It stays reserved after it
-    /// was due, as a timer may be late.
+    /// Reserves a start in one of this instance's time slices for the next request, and returns the start. The start stays reserved for a
+    /// while after it was due, as a timer may be late.
     pub(super) fn reserve_part(&mut self, now: Instant, head: SlotRequest) -> Option<Instant> {
         let (phase, gap) = self.phase(head)?;
         let due = self.due(head);

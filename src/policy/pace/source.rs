@@ -22,11 +22,11 @@ pub enum TurnSource {
         reserved: Option<Instant>,
         shares: Shares,
     },
-    /// This schedule, in its own part of the time only, as the fleet is unreachable.
+    /// This schedule, only in its instance's time slices, as the fleet is unreachable.
     Partitioned(Phase),
 }
 
-/// The number of all instances, and of the connected ones. A missing instance may continue alone, so the connected ones leave its part of
+/// The number of all instances, and of the connected ones. A missing instance may continue alone, so the connected ones leave its share of
 /// the rate unused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
@@ -53,7 +53,7 @@ impl TurnSource {
     /// The factor of each gap, as numerator and denominator.
     pub(super) fn times(&self) -> (u32, u32) {
         match self {
-            // A partitioned instance is slowed by its part of the time instead.
+            // A partitioned instance is slowed by its time slices instead.
             Self::Own | Self::Partitioned(_) => (1, 1),
             Self::Fleet { shares, .. } => (shares.instances, shares.connected),
         }
@@ -69,8 +69,9 @@ impl TurnSource {
     }
 }
 
-/// The rank of an instance among several that have lost contact. The common clock is divided into periods of `instances` gaps, and each
-/// instance owns one gap of each period: with a gap of 2 s, the second of three starts at 2, 8, 14 s …
+/// The rank of an instance among several that have lost contact, which determines its time slices. The common clock is divided into periods
+/// of `instances` gaps, and in each period, each instance has a time slice of one gap. For example, with a gap of 2 s, the slices of the
+/// second of three instances begin at 2, 8, 14 s …
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Phase {
     /// Number of instances. If it is 1, all of the time belongs to this instance.
@@ -82,7 +83,7 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// The first beginning of this instance's part at or after `at`. `gap`: not zero.
+    /// The start of this instance's first time slice that begins at or after `at`. `gap`: not zero.
     pub(super) fn next(&self, at: Instant, gap: Duration) -> Instant {
         match self.since(at, gap) {
             Duration::ZERO => at,
@@ -90,12 +91,12 @@ impl Phase {
         }
     }
 
-    /// Whether `at` is in this instance's part.
+    /// Whether `at` is in one of this instance's time slices.
     pub(super) fn has(&self, at: Instant, gap: Duration) -> bool {
         self.since(at, gap) < gap
     }
 
-    /// Time since this instance's part last began.
+    /// Time since this instance's latest time slice began.
     fn since(&self, at: Instant, gap: Duration) -> Duration {
         let gap = gap.as_nanos();
         let period = gap * u128::from(self.instances);

@@ -22,11 +22,11 @@ pub struct Terms {
     pub max_crawl_delay: Duration,
     /// Maximum number of requests in flight while no crawl-delay or backoff is in force. Under either, the maximum is 1.
     pub max_concurrent: u32,
-    /// How long the request may wait.
+    /// Maximum time that the request may wait.
     pub max_wait: Duration,
-    /// How many requests may wait for the key.
+    /// Maximum number of requests that may wait for the key.
     pub queue: usize,
-    /// How many requests may wait for all keys together; enforced by the caller.
+    /// Maximum number of requests that may wait for all keys together; enforced by the caller.
     pub max_waiting: usize,
     /// Whether this is the fetch of an unknown robots.txt: the fetch leaves its slot to the request that needs the file.
     pub first_fetch: bool,
@@ -123,7 +123,7 @@ pub struct Ticket {
 /// The right to one request in flight. It must be returned with [`Schedule::finished`](super::Schedule::finished); otherwise the schedule
 /// counts it for ever.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a slot that is not returned is in flight for ever"]
+#[must_use = "a slot that is not returned counts as in flight for ever"]
 pub struct Slot {
     /// The number of the start, counted from 1 in each schedule.
     pub number: u64,

@@ -19,7 +19,7 @@ pub(super) struct WaitQueue<W> {
     let_by: u32,
     /// Whether some requests may now start after their deadlines.
     pushed_back: bool,
-    /// The gap and the next start of a partitioned instance, in its part of the time.
+    /// For a partitioned instance: the gap, and the next start, which is in one of the instance's time slices.
     pub part: Option<(Duration, Instant)>,
     /// Requests that could not start in time, to be refused.
     turned_away: Vec<(W, Refused)>,

@@ -58,7 +58,7 @@ pub enum Refusal {
     CrawlDelay {
         /// Time until the request's slot would have come.
         retry_after: Duration,
-        /// How long the request may wait. `None`: the request waited for robots.txt, so the time of its slot is unknown.
+        /// Maximum time that the request may wait. `None`: the request waited for robots.txt, so the time of its slot is unknown.
         max_wait: Option<Duration>,
     },
     /// The host has refused so many requests in a row that it is paused for longer than the request may wait.

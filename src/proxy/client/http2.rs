@@ -285,7 +285,7 @@ async fn places(proxy: &Proxy, peer: &Peer) -> Result<Places, Refusal> {
     Ok((permit, client, user_place(proxy, peer.user.as_deref(), None)?))
 }
 
-/// Concurrent streams per connection.
+/// Maximum number of concurrent streams per connection.
 const MAX_STREAMS: u32 = 100;
 /// Receive window of a stream, in bytes. The connection's window is the sum of all streams'.
 const WINDOW: u32 = 64 * 1024;

@@ -113,5 +113,5 @@ fn is_about_certificate(error: &io::Error) -> bool {
 }
 
 const NOT_TLS: &[u8] =
-    b"HTTP/1.1 400 TLS Wanted\r\nContent-Type: text/plain\r\nContent-Length: 75\r\nConnection: close\r\n\r\n\
-    politely speaks TLS on this port: write https:// in the client's proxy URL\n";
+    b"HTTP/1.1 400 TLS Wanted\r\nContent-Type: text/plain\r\nContent-Length: 77\r\nConnection: close\r\n\r\n\
+    this proxy speaks TLS on this port: write https:// in the client's proxy URL\n";

@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 /// How one attempt ended.
 pub(super) enum AttemptResult {
     Done(Outcome),
-    /// A retry over another connection may succeed. `is_unprocessed`: the connection accepts no more requests and has not
-    /// processed this one.
+    /// A retry over another connection may succeed. `is_unprocessed`: the connection accepts no more requests and has not processed this
+    /// request.
     Retry {
         want: Want,
         failure: Failure,
@@ -89,7 +89,7 @@ impl Exchange<'_> {
                 if let Some(permit) = &mut self.permit {
                     permit.has_not_left();
                 }
-                // After these errors, the connection takes no more streams, and has not processed this one.
+                // After these errors, the connection takes no more streams, and has not processed this request.
                 let is_unprocessed = error.is_go_away() || error.is_io();
                 let failure = Failure::ended(error);
                 return AttemptResult::Retry { want, failure, is_unprocessed };

@@ -61,7 +61,7 @@ impl Exchange<'_> {
             until: Instant::now() + PATIENCE,
             reading: None,
             is_over: false,
-            is_unknown: false,
+            has_given_up: false,
             fault: None,
             released: None,
         }));
@@ -155,7 +155,7 @@ impl Exchange<'_> {
         let reading = held.reading.as_mut().expect("the reading was begun above");
         let read = match reading.as_mut().poll(cx) {
             Poll::Ready(read) => read.map_err(unreadable),
-            Poll::Pending if held.is_unknown => Err(decoders_busy()),
+            Poll::Pending if held.has_given_up => Err(decoders_busy()),
             Poll::Pending => return Poll::Pending,
         };
         held.reading = None;

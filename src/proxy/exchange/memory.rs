@@ -32,7 +32,7 @@ impl Default for Reservations {
 }
 
 impl Reservations {
-    /// Returns the reservation that refuses the request, while the answer that stated it is fresh.
+    /// Returns the remembered reservation that refuses the request. `None`: there is none, or the answer that stated it is no longer fresh.
     pub fn get(&self, asked: &policy::Request<'_>, rules: &HostRules) -> Option<RememberedReservation> {
         // A shortcut, because most sites reserve nothing.
         let found = if self.reservations.is_empty() { None } else { self.reservations.get(&self.key(asked, rules)) }?;

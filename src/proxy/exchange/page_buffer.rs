@@ -29,8 +29,8 @@ pub(super) struct HeldPage {
     pub(super) reading: Option<Reading>,
     /// Whether to stop waiting for the rest of the body.
     pub(super) is_over: bool,
-    /// Whether to stop waiting for the worker thread, too.
-    pub(super) is_unknown: bool,
+    /// Whether the wait for the worker thread was given up, too, so that the page's preferences stay unknown.
+    pub(super) has_given_up: bool,
     /// The error that ended the body early.
     pub(super) fault: Option<SideError>,
     /// The held body, once it is being sent to the client.
@@ -44,7 +44,7 @@ impl HeldPage {
     /// Handles the deadline: the body so far decides, if it can be decoded soon. Returns false if the page is already being
     /// sent.
     pub(super) fn give_up(&mut self) -> bool {
-        self.is_unknown = self.is_over;
+        self.has_given_up = self.is_over;
         self.end_waiting();
         self.released.is_none()
     }
@@ -147,7 +147,7 @@ mod tests {
             until: Instant::now(),
             reading: None,
             is_over: false,
-            is_unknown: false,
+            has_given_up: false,
             fault: None,
             released: None,
         };

@@ -23,7 +23,7 @@ struct Kept {
     made: u64,
 }
 
-/// A request that was refused, or that report mode did not refuse or hold.
+/// The decision on a request that was refused, or that report mode let through although it would have been refused or held.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RecentDecision {
@@ -130,7 +130,7 @@ impl Kept {
     }
 }
 
-/// Number of decisions kept.
+/// Maximum number of decisions kept.
 const KEPT: usize = 500;
 
 #[cfg(test)]

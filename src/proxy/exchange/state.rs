@@ -144,6 +144,6 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// Attempts for one request: pooled connections may be dead or take no more streams, and a slot may expire before a
+/// Maximum number of attempts for one request: pooled connections may be dead or take no more streams, and a slot may expire before a
 /// connection is open.
 pub(super) const MAX_TRIES: u32 = 4;

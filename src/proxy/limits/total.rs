@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 /// The open connections and their places.
 pub struct Room {
     open: Arc<Open>,
-    /// Number of connections for which there are descriptors.
+    /// Maximum number of connections, as limited by file descriptors.
     most: usize,
 }
 

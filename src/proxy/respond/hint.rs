@@ -44,13 +44,14 @@ pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) ->
             return format!("Use another method: the operator's allowlist has {methods} (`egress.methods`).").into();
         }
         Refusal::EgressDenied { why: EgressReason::Port(_) } => {
-            "Do not try this URL again: the proxy's operator opens ports with `egress.ports`."
+            "Do not try this URL again: this port is blocked; only the proxy's operator can allow it (`egress.ports`)."
         }
         Refusal::EgressDenied { why: EgressReason::Address { .. } } => {
-            "Do not try this URL again: the proxy's operator opens private addresses with `egress.allow`."
+            "Do not try this URL again: private addresses are blocked; only the proxy's operator can allow them (`egress.allow`)."
         }
         Refusal::EgressDenied { .. } => {
-            "Do not try this URL again, and use another host or source: the proxy's operator has not opened this one (`egress`)."
+            "Do not try this URL again, and use another host or source: the request is blocked, and only the \
+             proxy's operator can allow it (`egress`)."
         }
         Refusal::ClientDenied { credentials: true, .. } => {
             "Put the name and password into the client's proxy URL: `http://NAME:PASSWORD@HOST:PORT`."
@@ -69,11 +70,11 @@ pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) ->
         | Refusal::ExpectationFailed => "Correct the request: nothing was sent to the site.",
         Refusal::Loop => "Look at the client's and the proxy's settings: a proxy cannot be its own upstream.",
         Refusal::OperatorDenied { .. } | Refusal::InterceptDenied { .. } => {
-            "Do not try this URL again, and use another page or source: the proxy's operator has decided so, not the site."
+            "Do not try this URL again, and use another page or source: the proxy's operator blocks it, not the site."
         }
         Refusal::NotStored => "Send the request without `only-if-cached`: the proxy asks the site then.",
         Refusal::RulesTooComplex { .. } => {
-            "Do not try this URL again: the proxy's operator can set rules for this host in `hosts`."
+            "Do not try this URL again: only the proxy's operator can allow it, by rules for this host (`hosts`)."
         }
     };
     match text.split_once('#') {

@@ -70,7 +70,7 @@ enum Why {
     Same,
     /// One rule allows and the other disallows the same paths: allow wins.
     Allowed,
-    /// The other rule is longer, and matches every path that this one matches.
+    /// The other rule is longer, and matches every path that this rule matches.
     Longer,
 }
 

@@ -49,6 +49,6 @@ pub(super) fn find(robots: &RobotsTxt, host: Option<&str>, outline: &Outline<'_>
     }
 }
 
-/// Steps to judge the sitemaps of a file: a fixed number, and a number for each byte of the file. Once they are spent, no more sitemaps are
-/// judged.
+/// Budget of steps for judging the sitemaps of a file: a fixed number, and a number for each byte of the file. Once it is spent, no more
+/// sitemaps are judged.
 const MOST_STEPS: (usize, usize) = (2 << 20, 48);

@@ -15,7 +15,7 @@ pub(super) struct Literal<T> {
     /// The first eight bytes, which decide most comparisons.
     word: u64,
     place: PatternPlace,
-    /// Index of the longest other unanchored literal that is a prefix of this one.
+    /// Index of the longest other unanchored literal that is a prefix of this literal.
     parent: u32,
     /// Whether the literal matches only a path that equals it.
     is_exact: bool,

@@ -1,4 +1,4 @@
-//! The directory of a certificate authority made by politely: created on first use; a successor is prepared beside it and later
+//! The directory of a certificate authority made by this program: created on first use; a successor is prepared beside it and later
 //! replaces it. Any number of processes may do so at once.
 
 use std::fs::{self, File};
@@ -128,7 +128,7 @@ pub(super) fn next(directory: &Path) -> [PathBuf; 2] {
     [CERTIFICATE, KEY].map(|name| directory.join(name).with_added_extension(NEXT))
 }
 
-/// Whether a rotation was interrupted: the successor's certificate is in place, but not its key.
+/// Whether a rotation was interrupted between its two renames: the new certificate was already renamed from `.next`, but its key was not.
 fn is_halfway(directory: &Path) -> Result<bool, UnusableFile> {
     let [certificate, key] = next(directory);
     if !is_there(&key)? || is_there(&certificate)? {

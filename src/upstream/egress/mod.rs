@@ -83,7 +83,7 @@ impl Guard {
         self.screen_carried(address, None)
     }
 
-    /// Checks an address. `within`: the IPv6 address that embeds this one.
+    /// Checks an address. `within`: the IPv6 address that embeds this address.
     fn screen_carried(&self, address: IpAddr, within: Option<IpAddr>) -> Result<(), Denied> {
         let shown = within.unwrap_or(address);
         if let Some(network) = self.deny.iter().find(|network| network.contains(&address)) {

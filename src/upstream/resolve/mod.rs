@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-/// Resolves names and caches answers for a short time, as the system's resolver gives no lifetime. Cheap to clone.
+/// Resolves names. Caches answers for a short fixed time, as the system's resolver does not report their TTL. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Resolver(Arc<ResolverInner>);
 

@@ -22,7 +22,7 @@ pub(super) struct LookupShares {
 /// Clients whose next look-up waits only for threads, sorted by how many threads must be free for it.
 type Blocked = BTreeSet<(usize, Option<ClientId>)>;
 
-/// The two limits of one look-up: that of its client, and that of its client for one site.
+/// The two limits on a look-up: its client's limit, and its client's limit for one site.
 pub(super) struct LookupShare {
     pub client: Arc<ClientLookups>,
     /// A permit for each concurrent look-up of the client for names of this site.

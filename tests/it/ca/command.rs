@@ -281,7 +281,7 @@ fn install_without_certutil_exits_1_with_a_hint() {
     let none = command(home.path(), &["install", "--only", "browsers"]).env("PATH", home.path()).output().unwrap();
     assert_eq!(none.status.code(), Some(1));
     let told = String::from_utf8(none.stderr).unwrap();
-    assert!(told.starts_with("error: browsers: certutil is missing: politely uses it to change "), "{told}");
+    assert!(told.starts_with("error: browsers: certutil is missing, which is needed to change "), "{told}");
     assert!(
         told.ends_with("hint: install the package libnss3-tools (Debian) or nss-tools (Fedora), which contains it\n")
     );

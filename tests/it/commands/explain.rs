@@ -265,7 +265,7 @@ async fn explain_shows_the_effect_of_intercept() {
     assert!(plain.code == 0 && plain.stdout.starts_with("allowed: "), "{plain:?}");
     let denied = told("https://a.example/x", "intercept.default=deny").await;
     assert!(denied.code == 1 && denied.stdout.contains("denies https to this host"), "{denied:?}");
-    let note = "\n  note: politely does not see the requests in a tunnel (`intercept.default: tunnel`)\n";
+    let note = "\n  note: the proxy does not see the requests in a tunnel (`intercept.default: tunnel`)\n";
     for (url, has_note) in [("https://a.example/private", true), ("http://a.example/private", false)] {
         let tunnel = told(url, "intercept.default=tunnel").await;
         assert!(tunnel.code == 1 && tunnel.stdout.contains(note) == has_note, "{tunnel:?}");
@@ -341,11 +341,11 @@ async fn explain_shows_the_stored_copy_that_run_would_use() {
     let fetch = ["run", "-q", "curl", "-q", "-s", "-o", "/dev/null", "-w", "%{http_code}", &url];
     assert_eq!(politely_with(&fetch, &variables).await.stdout, "200");
     let same = explain(&[]).await;
-    assert!(same.contains("which says the same of this URL"), "{same}");
+    assert!(same.contains("which gives the same verdict on this URL"), "{same}");
     is_closed.store(true, Relaxed);
     let changed = explain(&[]).await;
     let [age, verdict] =
-        ["\n  note: `politely run` uses, for ", " ago, by which this URL is allowed; `--fresh` has it"];
+        [" more, `politely run` uses a copy fetched ", " ago, which allows this URL; with `--fresh`, it fetches"];
     assert!(changed.starts_with("disallowed: ") && changed.contains(age) && changed.contains(verdict), "{changed}");
     assert_eq!(politely_with(&fetch, &variables).await.stdout, "200", "as it was told");
     let told: Value = serde_json::from_str(&explain(&["--format", "json"]).await).unwrap();
@@ -354,7 +354,7 @@ async fn explain_shows_the_stored_copy_that_run_would_use() {
     // While a run is under way.
     let within = ["run", "-q", "sh", "-c", &format!("{} explain {url}; exit 0", env!("CARGO_BIN_EXE_politely"))];
     let open = politely_with(&within, &variables).await.stdout;
-    assert!(open.contains("\n  note: `politely run` uses, for "), "{open}");
+    assert!(open.contains(" more, `politely run` uses a copy fetched "), "{open}");
     let fresh = [&fetch[..1], &["--fresh"], &fetch[1..]].concat();
     assert_eq!(politely_with(&fresh, &variables).await.stdout, "403");
 }
@@ -381,10 +381,13 @@ async fn explain_shows_the_stored_tdmrep_and_licence_copies_of_run() {
     // A run without that purpose keeps robots.txt alone.
     assert_eq!(politely_with(&fetch, &searching).await.stdout, "200");
     let before = politely_with(&["explain", &url], &mining).await.stdout;
-    assert!(before.starts_with("disallowed: ") && before.contains("which says the same of this URL"), "{before}");
+    assert!(
+        before.starts_with("disallowed: ") && before.contains("which gives the same verdict on this URL"),
+        "{before}"
+    );
     assert_eq!(politely_with(&fetch, &mining).await.stdout, "403");
     is_reserved.store(false, Relaxed);
     let changed = politely_with(&["explain", &url], &mining).await.stdout;
-    assert!(changed.starts_with("allowed: ") && changed.contains("by which this URL is disallowed"), "{changed}");
+    assert!(changed.starts_with("allowed: ") && changed.contains("which disallows this URL"), "{changed}");
     assert_eq!(politely_with(&fetch, &mining).await.stdout, "403", "as it was told");
 }

@@ -362,7 +362,7 @@ async fn overlapping_waits_are_reported_as_elapsed_time() {
 async fn summary_reports_missing_and_unknown_purposes() {
     let origin = Origin::site("User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n").await;
     let script = fetch(&[origin.url("/1")]);
-    let missing = "\n  1 site with preferences on use, which were not applied: no purpose is declared\n  hint: `--purpose ai-train`";
+    let missing = "\n  1 site stated usage preferences, which were not applied, as no purpose is declared\n  hint: `--purpose ai-train`";
     let unknown = "\n  the purpose `ai-trian` is unknown: ";
     for (flags, is_missing, is_unknown) in
         [(&[][..], true, false), (&["--purpose", "ai-trian"], false, true), (&["--purpose", "ai-train"], false, false)]

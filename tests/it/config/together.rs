@@ -71,7 +71,7 @@ fn conflicting_keys_are_reported_at_their_places() {
         (
             "intercept: { ca: { certificate: c, key: k, directory: d } }",
             "1:33 `certificate` and `directory` exclude each other | leave out `directory` to use this certificate, \
-             or `certificate` and `key` to let politely create an authority",
+             or `certificate` and `key` to let the proxy create an authority",
         ),
         (
             "hosts: { a.example: { intercept: deny } }\nintercept: { hosts: { A.example: tunnel } }",

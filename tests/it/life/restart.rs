@@ -143,7 +143,7 @@ async fn second_process_shares_the_store_directory() {
     let shared = first.directory().join("store");
     let second = Binary::serve(&format!("store: {{ directory: '{}' }}", shared.display())).await;
     assert_eq!(status(&second, &origin.url("/private")).await, 403);
-    assert!(!second.output().contains("another politely"), "{}", second.output());
+    assert!(!second.output().contains("another `politely`"), "{}", second.output());
     assert_eq!(origin.log.count("/robots.txt"), 1);
 }
 

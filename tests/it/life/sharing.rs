@@ -86,12 +86,12 @@ async fn serve_and_two_runs_share_one_pace_and_one_robots_fetch() {
     crawl.abort();
     for ended in [one, other] {
         assert_eq!(ended.code, 0, "{}", ended.stderr);
-        assert!(!ended.stderr.contains("another politely") && !ended.stderr.contains("warn"), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("another `politely`") && !ended.stderr.contains("warn"), "{}", ended.stderr);
     }
     // All of both runs, and some of the third: whose turn it is among those who wait is a matter of luck.
     assert_gaps(&origin, GAP, 16);
     assert_eq!(origin.log.count("/robots.txt"), 1);
-    assert!(!proxy.output().contains("another politely"), "{}", proxy.output());
+    assert!(!proxy.output().contains("another `politely`"), "{}", proxy.output());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

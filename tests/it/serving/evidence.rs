@@ -268,7 +268,7 @@ async fn evidence_directory_is_used_by_one_process_at_a_time() {
     let arguments = ["serve", "--listen", "127.0.0.1:0"];
     let ended = crate::support::binary::politely_with(&arguments, &variables).await;
     assert_eq!(ended.code, 2, "{}", ended.stderr);
-    let who = format!("another politely (process {}) keeps its evidence in {}", proxy.pid(), path(&directory));
+    let who = format!("another `politely` (process {}) keeps its evidence in {}", proxy.pid(), path(&directory));
     assert!(ended.stderr.contains(&who) && ended.stderr.contains("hint: give each its own"), "{}", ended.stderr);
     proxy.stop().await;
 }

@@ -198,7 +198,7 @@ async fn report_names_fetches_by_politely_itself() {
     };
     let agent = |contact: &str| format!("ExampleBot politely/1.0.0 (+https://{contact}.example)");
     let by = |contact: &str| {
-        format!("\n  fetched or confirmed by politely itself as \"{}\", most recently:\n", agent(contact))
+        format!("\n  fetched or confirmed by the proxy itself as \"{}\", most recently:\n", agent(contact))
     };
     for (path, at, said) in [
         (

@@ -192,11 +192,11 @@ const WITH_URLS: &str = "<code>--format csv</code> instead of <code>--format htm
 const CHAIN: &str = "Each request through this proxy left a record with what was decided, by which line of which robots.txt, and that \
     file is kept. Each record holds the SHA-256 of the one before it, so that a record that was changed, added or removed later is found. \
     To make sure that the whole chain was not rewritten, compare its head with a copy that was kept elsewhere.";
-/// A glossary for readers who know neither politely nor the Web.
+/// A glossary for readers who know neither this program nor the Web.
 const WORDS: &str = "<h2>What the words mean</h2>\n<dl>\n\
     <dt>Delivered<dd>the site answered, with a status from 100 to 399, and the client got that answer; 4xx: it did not have the page, or \
     refused it; 5xx: it failed\n\
-    <dt>Answered here<dd>by politely itself, from its own copy: this request was not sent to the site, or the site confirmed \
+    <dt>Answered here<dd>by the proxy itself, from its own copy: this request was not sent to the site, or the site confirmed \
     that the copy is still valid\n\
     <dt>Not asked<dd>the request was not sent to the site\n\
     <dt>no-matching-rule<dd>robots.txt has no rule for this address, and so allows it\n\

@@ -18,7 +18,8 @@ pub(in crate::gate) struct MachineLink {
     most: Duration,
     /// The shared state in use, in the file or in this process's own memory.
     last: ArcSwap<Machine>,
-    /// The state that was in use before the file was opened again. It may hold debts of hosts.
+    /// The state that was in use before the file was opened again. It may hold debts of hosts, that is, times before which nothing may
+    /// start.
     before: ArcSwapOption<Machine>,
     /// When this process last checked that the file is in its place.
     looked: Mutex<Instant>,
@@ -50,7 +51,7 @@ impl MachineLink {
             return last;
         }
         let Ok(opened) = Machine::open(directory, self.most, Duration::ZERO) else { return last };
-        tracing::info!("paces are shared with the other politely processes on this machine again");
+        tracing::info!("paces are shared with the other proxies on this machine again");
         self.last.store(Arc::new(opened));
         self.before.store(Some(last));
         self.last.load_full()

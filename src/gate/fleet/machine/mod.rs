@@ -166,7 +166,7 @@ impl Machine {
         if self.warned_of.swap(pid, Ordering::Relaxed) != pid {
             tracing::warn!(
                 hint = "continue it (`fg`, or `kill -CONT`), or end it",
-                "another politely (process {pid}) is suspended {what_waits} wait until it continues or ends"
+                "another `politely` (process {pid}) is suspended {what_waits} wait until it continues or ends"
             );
         }
     }
@@ -218,8 +218,8 @@ impl Machine {
         is_there
     }
 
-    /// The part of the time in which this process may start requests, if the file is lost: all processes have then lost it, and each keeps
-    /// to its own part.
+    /// The time slices in which this process may start requests, if the file is lost: all processes have then lost it, and each keeps to
+    /// its own slices.
     #[inline]
     pub fn part(&self) -> Option<Phase> {
         self.words.is_lost().then(|| {
@@ -244,13 +244,13 @@ fn is_stopped(pid: u32) -> bool {
 fn warn(place: &str, why: &io::Error) {
     let hint = match why.kind() {
         io::ErrorKind::StorageFull => "make room on its disk",
-        io::ErrorKind::NotFound => "leave the files of the store where they are while politely runs",
-        _ => "set `store.directory` to a place on a local disk that this user can write, and start politely again",
+        io::ErrorKind::NotFound => "leave the files of the store where they are while a proxy uses them",
+        _ => "set `store.directory` to a place on a local disk that this user can write, and restart the proxy",
     };
     let hint = hint_for(&why.to_string(), hint);
     tracing::warn!(
         hint,
-        "nothing is shared with other politely processes on this machine for now: each paces requests alone, and this one forgets \
+        "nothing is shared with other proxies on this machine for now: each paces requests alone, and this process forgets \
          delays when it ends: {place}: {why}"
     );
 }

@@ -134,7 +134,7 @@ impl Machine {
         (word >> 32 == generation).then_some(word as u32)
     }
 
-    /// Number of processes that use the file, including this one, and the rank of this one.
+    /// Number of processes that use the file, including this one, and this process's rank among them.
     pub(super) fn processes(&self) -> (u32, u32) {
         let others = |end: u16| {
             self.file.as_ref().map_or(0, |it| it.count_locked(PROCESS + 1, PROCESS + u64::from(end)).unwrap_or(0))

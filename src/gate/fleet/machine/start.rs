@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct MachineStart {
     pub gap: Duration,
-    /// Whether this is the first fetch of a robots.txt. First fetches are not reserved, as requests keep no distance from them.
+    /// Whether this is the first fetch of a robots.txt. The start of such a fetch is not reserved, as the next request need not keep a gap
+    /// to it.
     pub is_fetch: bool,
     /// The reserved time, in the key's own time (`order`). `None`: not reserved.
     pub own: Option<u64>,

@@ -31,7 +31,7 @@ pub(super) struct FleetShare {
     calling: Option<(u64, Observed)>,
     /// Earliest time of the next call after a failed one.
     ask_at: Option<Instant>,
-    /// Earliest time of the next reservation. It is postponed while an instance still reports its debts.
+    /// Earliest time of the next reservation. It is postponed while an instance still reports its debts, which may delay the next start.
     settled_at: Option<Instant>,
     /// Starts that the fleet knows of.
     told: LastStarts,

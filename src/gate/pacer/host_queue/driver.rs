@@ -82,8 +82,8 @@ impl HostQueue {
         (call, asked, answer)
     }
 
-    /// Handles a change of link, during which messages may have been lost. Returns when the queue has reported its debts. False: it cannot
-    /// for now.
+    /// Handles a new link to the server: messages may have been lost. Returns true once the queue has reported its debts (the times before
+    /// which nothing may start) to the server, or false if that is impossible for now.
     pub(in crate::gate::pacer) async fn link_changed(self: Arc<Self>) -> bool {
         {
             let state = &mut *self.state.lock();
@@ -98,7 +98,7 @@ impl HostQueue {
         }
         let told = async {
             while self.still_owes() {
-                sleep(LOOK).await;
+                sleep(POLL_INTERVAL).await;
             }
         };
         timeout(REPORTS, told).await.is_ok() || !self.still_owes()
@@ -140,7 +140,7 @@ impl HostQueue {
     }
 }
 
-/// Time for a call to the server, which may take two seconds, and for handling its answer.
+/// Maximum time to report debts: a call to the server takes up to two seconds, and its answer must be handled.
 const REPORTS: Duration = Duration::from_secs(3);
-/// Time between two checks whether the driver has reported the debts.
-const LOOK: Duration = Duration::from_millis(5);
+/// Interval for polling whether the driver has reported the debts.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);

@@ -17,7 +17,8 @@ impl Guests {
         Self { places: FairPlaces::new(1), last_start: Mutex::default() }
     }
 
-    /// Waits for the only place for guests, and then until its holder may enter the queue. `host_start`: returns the host's last start.
+    /// Waits until no other redirected fetch is in this queue, and then until the caller's fetch may enter it. `host_start`: returns the
+    /// host's last start.
     pub async fn place(&self, taker: Taker, gap: Duration, host_start: impl Fn() -> Option<Instant>) -> FairPlace {
         let place = self.places.take(taker).await;
         if let Some(due) = self.due(gap, host_start) {

@@ -35,10 +35,10 @@ pub(in crate::gate) struct HostQueue {
     key: PaceKey,
     /// For a queue of subresources: the queue of the pages, which learns of the origin's refusals.
     page: Option<Weak<HostQueue>>,
-    /// The queue of the subresources that follow these pages, dropped with this one.
+    /// The queue of the subresources that follow these pages, dropped with this queue.
     beside: OnceLock<Arc<HostQueue>>,
     guests: OnceLock<Box<Guests>>,
-    /// The queues of robots.txt groups that ask for a delay, dropped with this one.
+    /// The queues of robots.txt groups that ask for a delay, dropped with this queue.
     groups: Mutex<Vec<Arc<HostQueue>>>,
     /// The delay last logged as clamped, in milliseconds.
     clamp_logged: AtomicU64,
@@ -78,8 +78,8 @@ struct HostQueueState {
 }
 
 impl HostQueue {
-    /// Creates a queue with the key's debts, as noted by this process or another. `page`: for a queue of subresources, which is not shared
-    /// with a fleet's server.
+    /// Creates a queue with the key's debts (the times before which nothing may start), as this process or another one has noted them.
+    /// `page`: for a queue of subresources, which is not shared with a fleet's server.
     pub(in crate::gate::pacer) fn new(key: PaceKey, page: Option<Weak<HostQueue>>, shared: Arc<PacerShared>) -> Self {
         shared.queues.fetch_add(1, Ordering::Relaxed);
         let (mut schedule, name, fleet) = (Schedule::default(), name(&key, page.is_some()), &shared.fleet);
@@ -129,7 +129,7 @@ impl HostQueue {
         self.guests.get_or_init(|| Box::new(Guests::new()))
     }
 
-    /// Waits for the guests' place, at most as long as a request may wait for its slot.
+    /// Waits until a guest (a redirected fetch) may enter the queue, at most as long as a request may wait for its slot.
     pub async fn guest_place(&self, taker: Taker, terms: &Terms) -> Result<FairPlace, Refusal> {
         let mut waits = self.shared.waiting.unlisted(taker.client, terms.max_waiting);
         let host_start = || self.state.lock().schedule.last_starts().last_start;

@@ -14,7 +14,8 @@ pub(super) enum Sharing {
 }
 
 impl Sharing {
-    /// Adopts the state of the other processes or instances. `name`: the key's name on this machine.
+    /// Brings `schedule` up to date with the starts and reservations of the other processes or instances. `name`: returns the name under
+    /// which the processes of this machine share the key's state.
     #[inline]
     pub fn follow<W>(
         &mut self,

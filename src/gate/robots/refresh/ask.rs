@@ -217,7 +217,7 @@ fn elsewhere(error: FetchError, url: &Url) -> FetchError {
         FetchError::NotAsked(_) => return error,
         FetchError::Unreachable(why) => why,
     };
-    format!("its file is at {url}: {why}").into()
+    format!("its file is at {url}, which cannot be fetched: {why}").into()
 }
 
 /// Whether the status says that our request is malformed, so that a plain HTTP/1.1 request is worth a try.

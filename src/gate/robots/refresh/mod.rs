@@ -75,7 +75,7 @@ impl RobotsCache {
                 }
                 // The copy is from a lagging server, or outdated only for this instance, or gone from the store.
                 Ok(copy) if !anew && (is_stored || copy.is_some()) => anew = true,
-                // The copy is of another version of politely, or too long.
+                // The copy is of another version of this program, or too long.
                 Ok(_) => break None,
                 // The copy is dropped while this waits for a place, and then requested again.
                 Err(Crowded) => {
@@ -124,7 +124,7 @@ impl RobotsCache {
             }
         }
         let fetched = right.meanwhile(alone).await?;
-        // Other instances need not wait for this one's disk.
+        // Other instances need not wait for this instance's disk.
         let entry = fetched.clone().unwrap_or_else(|| host.load_full());
         let is_news = before.into_iter().flatten().any(|before| before != content(&entry));
         let right = right.publish(entry, is_news);

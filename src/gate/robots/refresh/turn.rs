@@ -106,5 +106,5 @@ impl RobotsCache {
     }
 }
 
-/// Retries after connection failures.
+/// Maximum number of retries after connection failures.
 const RETRIES: usize = 2;

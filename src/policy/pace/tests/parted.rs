@@ -162,7 +162,7 @@ fn second_of_three_instances_starts_after_one_gap_and_every_three() {
         let NextTurn::Start("it", slot) = host.schedule.poll(host.at(starts)) else { panic!("at {starts}") };
         host.end(starts, slot, OK);
     }
-    // A request that comes exactly when the part begins need not wait.
+    // A request that comes exactly when a time slice begins need not wait.
     host.visit(22_000, &terms, OK);
 }
 
