@@ -59,7 +59,7 @@ impl Route {
         }
         // A client's assumption that the origin supports HTTP/2 may be wrong.
         let http1 = self.is_known_http2(want.versions).then_some(Want { versions: Versions::Http1Only, ..want });
-        let connected = self.connect(want).await;
+        let connected = self.connect(want, None).await;
         let OriginConnection { reused, address, link } = connected.map_err(|error| {
             let again = http1.filter(|_| error.kind == DialFault::Malformed);
             Unanswered { error: error.into(), again }

@@ -44,13 +44,8 @@ struct DialProgress {
 }
 
 impl Route {
-    /// Opens an exclusive HTTP/1.1 connection to the origin itself, TLS included, for an upgrade to another protocol. `first`: the
-    /// address to try before the others.
-    pub async fn open(&self, first: Option<SocketAddr>) -> Result<(Stream, SocketAddr), DialError> {
-        self.dial(true, false, first).await
-    }
-
-    /// Opens a connection without adding TLS, for a tunnel. `via`: the lines of Via in the client's CONNECT.
+    /// Opens a connection without adding TLS, for a tunnel. `via`: the lines of Via in the client's CONNECT. `first`: the address to try
+    /// before the others.
     pub async fn tunnel(
         &self,
         via: Option<&str>,
