@@ -9,6 +9,7 @@ use super::wide::ThreadWait;
 use crate::fair_places::Taker;
 use crate::policy::Host;
 use crate::policy::pace::ClientId;
+use http::Version;
 use pingora_core::protocols::TcpKeepalive;
 use pingora_core::protocols::l4::ext;
 use rustls::ClientConfig;
@@ -199,8 +200,8 @@ impl Hop<'_> {
                 stream = encrypt(stream, &way.by.trust.plain.http1, name).await.map_err(during)?;
             }
             if self.connect {
-                let own = format!("1.1 {}", way.name);
-                let via = self.via.map_or(own.clone(), |before| format!("{before}, {own}"));
+                let own = way.via.line(Version::HTTP_11);
+                let via = self.via.map_or(own.to_owned(), |before| format!("{before}, {own}"));
                 let ahead = upstream_proxy.connect(&mut stream, &way.authority, &via).await?;
                 stream = stream.ahead(ahead);
             }

@@ -116,7 +116,7 @@ impl Exchange<'_> {
         let cache_status = self.cache_status(head.status);
         let date = (!head.has_date()).then(|| shown_http_date(SystemTime::now()));
         let added = Added {
-            via: self.proxy.via.line(head.version),
+            via: self.proxy.upstream.via().line(head.version),
             proxy_status: proxy_status_value.as_deref(),
             cache_status: cache_status.as_deref(),
             date: date.as_deref(),

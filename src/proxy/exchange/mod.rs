@@ -35,7 +35,6 @@ mod tunnel;
 mod tunnel_sni;
 mod usage;
 pub mod users;
-pub mod via;
 pub mod websocket;
 
 pub use decide::LastPlace;
