@@ -48,7 +48,7 @@ impl Route {
     pub(super) fn place(&self, dialled: Option<SocketAddr>) -> Option<SocketAddr> {
         let way = &*self.0;
         let is_by_address = way.by.made_of.pace.key == KeyBy::Address && way.by.upstream_proxy.is_none();
-        is_by_address.then(|| dialled.or_else(|| way.by.dialler.first(&way.addresses))).flatten()
+        is_by_address.then(|| dialled.or_else(|| way.by.dialler.failed.first(&way.addresses))).flatten()
     }
 
     /// Whether a request of this client connection would go over a connection on which the origin knows the client.

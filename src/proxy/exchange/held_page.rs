@@ -3,7 +3,7 @@
 
 use super::carry::{AnswerHead, BodySource, Client, Flow, FlowError, Origin, Side};
 use super::carry_error::CarryError;
-use super::page_buffer::{HeldBody, HeldPage, LAST, LOOKS};
+use super::page_buffer::{HeldPage, LAST, LOOKS};
 use super::per_user::{asked, rules};
 use super::{Exchange, Outcome};
 use crate::gate::{DECODERS_BUSY, DecodeError, Taker};
@@ -115,7 +115,7 @@ impl Exchange<'_> {
                 storing.push(body.clone());
                 storing.push(origin.side().share());
             }
-            held.released = Some(HeldBody(body));
+            held.released = Some(body);
             down.at = Instant::now() + min_rate.over;
         }
         let Some(body) = &mut held.released else { return Poll::Ready(Ok(())) };
