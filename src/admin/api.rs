@@ -72,7 +72,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Json<Value> {
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "instance": admin.proxy.upstream.instance(),
-        "via": **admin.proxy.upstream.name(),
+        "via": admin.proxy.upstream.name(),
         "signature": admin.proxy.upstream.signer().map(|signer| json!({
             "agent": signer.directory().agent().as_str(),
             "key": signer.directory().ids().next(),

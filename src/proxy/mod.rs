@@ -68,7 +68,6 @@ pub struct Proxy {
     room: limits::total::Room,
     /// HTTP/2 streams in addition to the first of each connection.
     streams: limits::streams::Streams,
-    via: exchange::via::Via,
     pages: exchange::pages::Pages,
     /// Pages that reserve their content against the operator's declared purpose.
     pub reservations: Reservations,
@@ -86,7 +85,6 @@ impl Proxy {
         cache: Option<Arc<PageCache>>,
         shutdown: watch::Receiver<bool>,
     ) -> Self {
-        let via = exchange::via::Via::new(upstream.name());
         let is_logging = AtomicBool::new(logs(&settings.load()));
         let room = limits::total::Room::new(descriptors::room_for_clients(&settings.load()));
         let streams = limits::streams::Streams::new(descriptors::room_for_streams(&settings.load()));
@@ -115,7 +113,6 @@ impl Proxy {
             leaf_rate: limits::leaf_rate::LeafRate::new(),
             room,
             streams,
-            via,
             pages: exchange::pages::Pages::default(),
             reservations: Reservations::default(),
             visits: exchange::memory::Visits::default(),

@@ -5,7 +5,7 @@ use super::dial_error::DialError;
 use super::http2::Http2Link;
 use crate::http1::{Body, BodyError, HeadError};
 use bytes::{Bytes, BytesMut};
-use std::io;
+use std::{io, mem};
 use tokio::io::AsyncReadExt;
 
 /// The body of an answer. If it is dropped early, its connection is closed.
@@ -36,7 +36,7 @@ pub enum GetError {
 
 /// The body, by protocol version.
 pub(super) enum ReplyBody {
-    Http1 { link: Option<Http1Link>, input: BytesMut, body: Body, close: bool },
+    Http1 { link: Http1Link, input: BytesMut, body: Body, close: bool },
     Http2 { stream: h2::RecvStream, _link: Http2Link },
     Ended,
 }
@@ -57,7 +57,7 @@ impl BodyStream {
                     }
                     None => self.carried = ReplyBody::Ended,
                 },
-                ReplyBody::Http1 { link: Some(link), input, body, .. } => {
+                ReplyBody::Http1 { link, input, body, .. } => {
                     if input.is_empty() {
                         let read = match link.stream.read_buf(input).await {
                             // TLS ended without close_notify, which many servers never send.
@@ -80,7 +80,6 @@ impl BodyStream {
                         return Ok(Some(content.freeze()));
                     }
                 }
-                ReplyBody::Http1 { link: None, .. } => self.carried = ReplyBody::Ended,
             }
         }
     }
@@ -106,16 +105,12 @@ impl BodyStream {
 impl ReplyBody {
     /// Returns the connection to the pool if the body was read to its end.
     pub fn keep_if_done(&mut self) {
-        if let Self::Http1 { link, input, body, close } = self
+        if let Self::Http1 { body, .. } = self
             && body.is_done()
+            && let Self::Http1 { link, input, close: false, .. } = mem::replace(self, Self::Ended)
+            && input.is_empty()
         {
-            if let Some(link) = link.take()
-                && !*close
-                && input.is_empty()
-            {
-                link.keep();
-            }
-            *self = Self::Ended;
+            link.keep();
         }
     }
 }

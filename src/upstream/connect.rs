@@ -27,6 +27,8 @@ pub struct Want {
     pub shared: bool,
     /// Whether no other request may share the connection over HTTP/2.
     pub alone: bool,
+    /// The request is to switch protocols: a new connection reaches the origin itself, through a tunnel if there is an upstream proxy.
+    pub upgrade: bool,
     /// The address to try first: that of the previous attempt.
     pub first: Option<SocketAddr>,
 }
@@ -72,16 +74,6 @@ pub enum HttpLink {
     Http2(Http2Link),
 }
 
-impl HttpLink {
-    /// Returns a connection on which nothing was sent, for other requests.
-    pub fn put_back(self) {
-        match self {
-            Self::Http1(link) => link.keep(),
-            Self::Http2(shared) => drop(shared),
-        }
-    }
-}
-
 /// An HTTP/1 connection, which carries one exchange at a time. Dropping it closes it. Over TLS, an end without close_notify is reported
 /// as [`std::io::ErrorKind::UnexpectedEof`].
 pub struct Http1Link {
@@ -118,19 +110,11 @@ impl Http1Link {
 }
 
 impl Route {
-    /// Takes or opens a connection for one request.
+    /// Takes or opens a connection for one request. `private`: the private connections of the client connection, which are tried first.
     ///
     /// # Errors
     /// No address can be reached, or the origin does not support the wanted protocol.
-    pub async fn connect(&self, want: Want) -> Result<OriginConnection, DialError> {
-        self.connect_for(want, None).await
-    }
-
-    /// Like [`connect`](Self::connect), for a request of a client connection, whose private connections are tried first.
-    ///
-    /// # Errors
-    /// No address can be reached, or the origin does not support the wanted protocol.
-    pub async fn connect_for(
+    pub async fn connect(
         &self,
         mut want: Want,
         private: Option<&Arc<PrivateConnections>>,
@@ -257,7 +241,7 @@ impl Route {
     async fn open_now(&self, want: Want, may_be_http2: bool) -> Result<OriginConnection, DialError> {
         let way = &*self.0;
         let limits = way.by.limits();
-        let (stream, address) = self.dial(way.authority.is_https(), may_be_http2, want.first).await?;
+        let (stream, address) = self.dial(way.authority.is_https() || want.upgrade, may_be_http2, want.first).await?;
         let chosen = stream.chose_http2();
         let is_http2 = chosen == Some(true) || self.is_known_http2(want.versions);
         way.endpoint.http2.chose_none.store(chosen.is_none(), Relaxed);

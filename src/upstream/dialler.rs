@@ -3,7 +3,6 @@
 use super::dial_error::DialError;
 use super::pool::Pool;
 use super::race::FailedAddresses;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -12,24 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub(super) struct Dialler {
     pub pool: Arc<Pool>,
     pub failed: FailedAddresses,
-    counts: DialCounts,
-}
-
-/// Totals since the start.
-#[derive(Default)]
-struct DialCounts {
-    /// Connections: opened, failed.
-    opened: [AtomicU64; 2],
-    /// TLS handshakes: succeeded, failed.
-    handshakes: [AtomicU64; 2],
+    /// Totals since the start, of connections (opened, failed) and of TLS handshakes (succeeded, failed).
+    counts: [[AtomicU64; 2]; 2],
 }
 
 impl Dialler {
-    /// The address that would be tried first.
-    pub fn first(&self, addresses: &[SocketAddr]) -> Option<SocketAddr> {
-        self.failed.first(addresses)
-    }
-
     /// Makes room if this machine is at its limits: closes the oldest quarter of the idle connections. Returns how many.
     pub fn close_idle(&self) -> usize {
         self.pool.close_oldest((self.pool.idle() / 4).max(MAKE_ROOM))
@@ -37,14 +23,15 @@ impl Dialler {
 
     /// Totals of connections (opened, failed) and of TLS handshakes (succeeded, failed).
     pub fn counts(&self) -> [[u64; 2]; 2] {
-        [&self.counts.opened, &self.counts.handshakes].map(|counts| counts.each_ref().map(|count| count.load(Relaxed)))
+        self.counts.each_ref().map(|counts| counts.each_ref().map(|count| count.load(Relaxed)))
     }
 
     /// Counts a connection that was opened, or failed.
     pub fn count(&self, is_tls: bool, error: Option<&DialError>) {
-        self.counts.opened[usize::from(error.is_some())].fetch_add(1, Relaxed);
+        let [connections, handshakes] = self.counts.each_ref().map(|counts| &counts[usize::from(error.is_some())]);
+        connections.fetch_add(1, Relaxed);
         if is_tls && error.is_none_or(|error| error.kind.is_of_tls()) {
-            self.counts.handshakes[usize::from(error.is_some())].fetch_add(1, Relaxed);
+            handshakes.fetch_add(1, Relaxed);
         }
     }
 }

@@ -7,9 +7,9 @@ use super::dial_error::DialFault;
 use super::http2::{Http2Link, is_broken_off, is_unprocessed, wants_http1};
 use super::outgoing_request::Outgoing;
 use super::route::Route;
-use crate::http1::{Body, Framing, MAX_INTERIM, ResponseHead, read_response};
+use crate::http1::{Body, Field, MAX_INTERIM, ResponseHead, read_response};
 use bytes::BytesMut;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
+use http::{HeaderMap, StatusCode, Version};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::IpAddr;
@@ -59,7 +59,7 @@ impl Route {
         }
         // A client's assumption that the origin supports HTTP/2 may be wrong.
         let http1 = self.is_known_http2(want.versions).then_some(Want { versions: Versions::Http1Only, ..want });
-        let connected = self.connect(want).await;
+        let connected = self.connect(want, None).await;
         let OriginConnection { reused, address, link } = connected.map_err(|error| {
             let again = http1.filter(|_| error.kind == DialFault::Malformed);
             Unanswered { error: error.into(), again }
@@ -74,6 +74,7 @@ impl Route {
             Err(error) => error,
         };
         let first = Some(address);
+        let fresh = Some(Want { fresh: true, first, ..want });
         let again = match &error {
             GetError::NotSent => Some(Want { first, ..want }),
             GetError::Http2(_) if self.is_known_http2(want.versions) => http1,
@@ -83,12 +84,8 @@ impl Route {
             GetError::Http2(error) if !want.fresh && is_broken_off(error) => {
                 Some(Want { fresh: true, versions: self.http1_first(want.versions), first, ..want })
             }
-            GetError::Http2(error) if !want.fresh && (reused || is_unprocessed(error)) => {
-                Some(Want { fresh: true, first, ..want })
-            }
-            GetError::Ended(_) if !want.fresh && (reused || self.may_be_only_http2(want.versions)) => {
-                Some(Want { fresh: true, first, ..want })
-            }
+            GetError::Http2(error) if !want.fresh && (reused || is_unprocessed(error)) => fresh,
+            GetError::Ended(_) if !want.fresh && (reused || self.may_be_only_http2(want.versions)) => fresh,
             _ => None,
         };
         Err(Unanswered { error, again })
@@ -111,33 +108,29 @@ impl Route {
         link.stream.flush().await?;
         on_sent(Sent::Whole);
         input.clear();
-        let (mut scanned, mut interim) = (0, 0);
+        let (mut scanned, mut interim, limit) = (0, 0, self.0.by.limits().max_header_size as usize);
+        let look = |head: &ResponseHead<'_>| {
+            let head_of = |headers| (head.status, headers, Body::of_response(head.framing), head.close);
+            (head.len, if head.is_interim() { Ok(None) } else { headers(head).map(head_of).map(Some) })
+        };
         loop {
-            match head(&mut input, &mut scanned, self.0.by.limits().max_header_size as usize, request.method)? {
-                Some(head) if head.is_interim => {
-                    interim += 1;
-                    if interim > MAX_INTERIM {
-                        return Err(GetError::Malformed("interim answers without end"));
-                    }
-                    input.drain(..head.len);
-                    scanned = 0;
+            let Some((len, head)) = read_response(&mut input, &mut scanned, limit, request.method, look)? else {
+                if link.stream.read_buf(&mut input).await? == 0 {
+                    return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
                 }
-                Some(ReplyHead { status: 101, .. }) => {
-                    return Err(GetError::Malformed(SWITCHES));
-                }
-                Some(ReplyHead { len, status, headers, framing, close, .. }) => {
-                    let input = BytesMut::from(&input[len..]);
-                    let mut body =
-                        ReplyBody::Http1 { link: Some(link), input, body: Body::of_response(framing), close };
+                continue;
+            };
+            match head? {
+                Some((101, ..)) => return Err(GetError::Malformed(SWITCHES)),
+                Some((status, headers, body, close)) => {
+                    let mut body = ReplyBody::Http1 { link, input: BytesMut::from(&input[len..]), body, close };
                     body.keep_if_done();
                     return Ok(Got::new(status, headers, body, Version::HTTP_11));
                 }
-                None => {
-                    if link.stream.read_buf(&mut input).await? == 0 {
-                        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-                    }
-                }
+                None => count_interim(&mut interim)?,
             }
+            input.drain(..len);
+            scanned = 0;
         }
     }
 
@@ -168,10 +161,7 @@ impl Route {
                     // RFC 9113 §8.6: HTTP/2 does not use status 101.
                     return Poll::Ready(Err(GetError::Malformed(SWITCHES)));
                 }
-                interim += 1;
-                if interim > MAX_INTERIM {
-                    return Poll::Ready(Err(GetError::Malformed("interim answers without end")));
-                }
+                count_interim(&mut interim)?;
             }
             Pin::new(&mut response).poll(cx).map_err(GetError::from)
         });
@@ -191,37 +181,14 @@ impl Got {
     }
 }
 
-struct ReplyHead {
-    len: usize,
-    status: u16,
-    is_interim: bool,
-    headers: HeaderMap,
-    framing: Framing,
-    close: bool,
+fn headers(head: &ResponseHead<'_>) -> Result<HeaderMap, GetError> {
+    let field = |field: &Field<'_>| Some((field.name.try_into().ok()?, field.value.try_into().ok()?));
+    head.fields.iter().map(field).collect::<Option<_>>().ok_or(GetError::Malformed("invalid header field"))
 }
 
-fn head(input: &mut [u8], scanned: &mut usize, limit: usize, method: &str) -> Result<Option<ReplyHead>, GetError> {
-    read_response(input, scanned, limit, method, ReplyHead::of)?.transpose()
-}
-
-impl ReplyHead {
-    fn of(head: &ResponseHead<'_>) -> Result<Self, GetError> {
-        let mut headers = HeaderMap::with_capacity(head.fields.len());
-        for field in head.fields {
-            let (name, value) = (HeaderName::from_bytes(field.name), HeaderValue::from_bytes(field.value));
-            let (Ok(name), Ok(value)) = (name, value) else { return Err(GetError::Malformed("invalid header field")) };
-            headers.append(name, value);
-        }
-        StatusCode::from_u16(head.status).map_err(|_| GetError::Malformed("invalid status"))?;
-        Ok(ReplyHead {
-            len: head.len,
-            status: head.status,
-            is_interim: head.is_interim(),
-            headers,
-            framing: head.framing,
-            close: head.close,
-        })
-    }
+fn count_interim(count: &mut u32) -> Result<(), GetError> {
+    *count += 1;
+    if *count > MAX_INTERIM { Err(GetError::Malformed("interim answers without end")) } else { Ok(()) }
 }
 
 const SWITCHES: &str = "status 101 although no upgrade was requested";

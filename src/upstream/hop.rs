@@ -9,6 +9,7 @@ use super::wide::ThreadWait;
 use crate::fair_places::Taker;
 use crate::policy::Host;
 use crate::policy::pace::ClientId;
+use http::Version;
 use pingora_core::protocols::TcpKeepalive;
 use pingora_core::protocols::l4::ext;
 use rustls::ClientConfig;
@@ -44,13 +45,8 @@ struct DialProgress {
 }
 
 impl Route {
-    /// Opens an exclusive HTTP/1.1 connection to the origin itself, TLS included, for an upgrade to another protocol. `first`: the
-    /// address to try before the others.
-    pub async fn open(&self, first: Option<SocketAddr>) -> Result<(Stream, SocketAddr), DialError> {
-        self.dial(true, false, first).await
-    }
-
-    /// Opens a connection without adding TLS, for a tunnel. `via`: the lines of Via in the client's CONNECT.
+    /// Opens a connection without adding TLS, for a tunnel. `via`: the lines of Via in the client's CONNECT. `first`: the address to try
+    /// before the others.
     pub async fn tunnel(
         &self,
         via: Option<&str>,
@@ -204,8 +200,8 @@ impl Hop<'_> {
                 stream = encrypt(stream, &way.by.trust.plain.http1, name).await.map_err(during)?;
             }
             if self.connect {
-                let own = format!("1.1 {}", way.name);
-                let via = self.via.map_or(own.clone(), |before| format!("{before}, {own}"));
+                let own = way.via.line(Version::HTTP_11);
+                let via = self.via.map_or(own.to_owned(), |before| format!("{before}, {own}"));
                 let ahead = upstream_proxy.connect(&mut stream, &way.authority, &via).await?;
                 stream = stream.ahead(ahead);
             }

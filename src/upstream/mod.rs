@@ -25,6 +25,7 @@ mod stream;
 mod trust;
 mod turns;
 mod upstream_proxy;
+mod via;
 mod wide;
 mod write_batch;
 
@@ -42,6 +43,7 @@ pub use route::Route;
 pub use stream::Stream;
 pub use trust::OriginRoots;
 pub use turns::TaskTurns;
+pub use via::Via;
 pub use write_batch::Gathered;
 
 use crate::config::{Hosts, OriginTls, Settings, UnusableFile, instance_name};
@@ -67,8 +69,7 @@ pub struct Upstream {
     reach: ArcSwap<OriginSettings>,
     /// The name of this instance.
     instance: Box<str>,
-    /// The name of this process in Via, different for each process.
-    name: Arc<str>,
+    via: Arc<Via>,
     /// Recently found routes. The key includes a user's TLS terms if they differ from everybody's.
     routes: Cache<(Authority, Option<Arc<OriginTls>>), KnownRoute>,
     /// The lock that is held while a route is stored.
@@ -117,10 +118,10 @@ impl Upstream {
         let reach = ArcSwap::from_pointee(reach);
         let instance = instance_name(settings).into_boxed_str();
         // Unique, so that two instances of one name in a chain are not taken for a loop.
-        let name: Arc<str> = format!("{instance}-{:08x}", fastrand::u32(..)).into();
+        let via = Arc::new(Via::new(&format!("{instance}-{:08x}", fastrand::u32(..))));
         let routes = Cache::new(KNOWN_ROUTES);
         let noting = Mutex::default();
-        Ok(Upstream { resolver: Resolver::new(), reach, instance, name, routes, noting })
+        Ok(Upstream { resolver: Resolver::new(), reach, instance, via, routes, noting })
     }
 
     /// The name of this instance.
@@ -129,8 +130,13 @@ impl Upstream {
     }
 
     /// The name of this process in Via: the instance's name and eight hex digits.
-    pub fn name(&self) -> &Arc<str> {
-        &self.name
+    pub fn name(&self) -> &str {
+        &self.via.name
+    }
+
+    /// The values of Via, which detect loops.
+    pub fn via(&self) -> &Via {
+        &self.via
     }
 
     /// The signer of requests, if configured.
@@ -250,7 +256,7 @@ impl Upstream {
             unverified: terms.is_some_and(|terms| !terms.verify),
             user_terms: key.1.clone(),
             signature: reach.signer.as_ref().map(|signer| signer.requests_to(authority)),
-            name: self.name.clone(),
+            via: self.via.clone(),
             host: authority.host_header().into(),
             // The endpoint stays the same with the same settings, even if the addresses change.
             endpoint,

@@ -5,6 +5,7 @@ use super::origin_settings::OriginSettings;
 use super::private::PrivateConnections;
 use super::trust::TlsTerms;
 use super::upstream_proxy::UpstreamProxy;
+use super::via::Via;
 use crate::config::OriginTls;
 use crate::policy::pace::ClientId;
 use crate::policy::{Authority, Host, KeyBy};
@@ -30,8 +31,7 @@ pub(super) struct RouteInner {
     pub unverified: bool,
     /// The signer of requests to this authority, if any.
     pub signature: Option<Arc<RequestSigner>>,
-    /// The name of this process in Via.
-    pub name: Arc<str>,
+    pub via: Arc<Via>,
     /// The Host field.
     pub host: Box<str>,
     pub endpoint: Arc<Endpoint>,
@@ -48,7 +48,7 @@ impl Route {
     pub(super) fn place(&self, dialled: Option<SocketAddr>) -> Option<SocketAddr> {
         let way = &*self.0;
         let is_by_address = way.by.made_of.pace.key == KeyBy::Address && way.by.upstream_proxy.is_none();
-        is_by_address.then(|| dialled.or_else(|| way.by.dialler.first(&way.addresses))).flatten()
+        is_by_address.then(|| dialled.or_else(|| way.by.dialler.failed.first(&way.addresses))).flatten()
     }
 
     /// Whether a request of this client connection would go over a connection on which the origin knows the client.

@@ -141,10 +141,12 @@ async fn pace_by_address_reuses_only_connections_to_the_same_address() {
             let address = IpAddr::from([127, 0, 0, last]);
             upstream.resolver.remember("moves.example", &[address]);
             let route = upstream.reach_for(&authority, None, None, None).await.unwrap();
-            let connection = route.connect(Want::default()).await.unwrap();
+            let connection = route.connect(Want::default(), None).await.unwrap();
             assert_eq!(connection.reused, reused, "{key}");
             assert!(key == "host" || connection.address.ip() == address);
-            connection.link.put_back();
+            if let HttpLink::Http1(link) = connection.link {
+                link.keep();
+            }
         }
     }
 }

@@ -1,8 +1,6 @@
 //! Access control by client address and by password (RFC 7617). A tunnel keeps the user who opened it, as long as
 //! that user exists.
 
-use super::super::exchange::carry::Client;
-use super::super::io::Timer;
 use super::super::limits::per_client;
 use super::Peer;
 use crate::config::{AccessSettings, Secret, User};
@@ -17,7 +15,6 @@ use quick_cache::sync::Cache;
 use ring::{hmac, rand};
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{self, OwnedMutexGuard, Semaphore, oneshot};
@@ -110,21 +107,9 @@ impl Passwords {
         }
     }
 
-    /// Returns the user that Proxy-Authorization names, or `None` if the client disconnects, which also ends its wait.
-    /// `tries`: the connection's lock, which limits the connection to one attempt at a time.
-    pub async fn identify<C: Client>(
-        &self,
-        users: &[Arc<User>],
-        address: IpAddr,
-        sent: Option<&[u8]>,
-        tries: Option<&sync::Mutex<()>>,
-        client: &mut C,
-        timer: &mut Timer,
-    ) -> Option<Result<Arc<User>, Refusal>> {
-        client.wait(timer, pin!(self.user(users, address, sent, tries))).await
-    }
-
-    async fn user(
+    /// Returns the user that Proxy-Authorization names. `tries`: the connection's lock, which limits the connection to one attempt at a
+    /// time.
+    pub async fn user(
         &self,
         users: &[Arc<User>],
         client: IpAddr,
@@ -261,6 +246,7 @@ mod tests {
     use crate::config::{HashCost, Settings};
     use argon2::{Params, PasswordHasher};
     use futures_util::FutureExt;
+    use std::pin::pin;
     use tokio::time::Instant;
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);

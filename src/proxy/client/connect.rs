@@ -74,7 +74,7 @@ pub async fn grant<C: Client>(
     permit: &ConnectionPermit,
 ) -> ConnectResult {
     let (proxy, authority) = (exchange.proxy, &exchange.request.authority);
-    let is_looped = via.is_some_and(|via| proxy.via.is_in(via.as_bytes()));
+    let is_looped = via.is_some_and(|via| proxy.upstream.via().is_in(via.as_bytes()));
     let policy = exchange.settings.hosts_of(exchange.peer.user.as_deref()).get(authority.host());
     let opened = match policy.intercept {
         _ if is_looped => Err(Outcome::Refused(Refusal::Loop)),

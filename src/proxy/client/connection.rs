@@ -74,7 +74,7 @@ pub(super) async fn identify<C: Client>(
     Ok(())
 }
 
-/// The value of Proxy-Authorization, and `tries` of [`auth::Passwords::identify`].
+/// The value of Proxy-Authorization, and `tries` of [`auth::Passwords::user`].
 type Credentials<'a> = (Option<&'a [u8]>, Option<&'a tokio::sync::Mutex<()>>);
 
 /// Identifies the user of a request. Requests inside a tunnel belong to the user who opened the tunnel.
@@ -99,8 +99,8 @@ pub(super) async fn find_user<C: Client>(
         (Some(certificate), None) => Some(auth::certified(users, certificate)),
         _ => {
             // Boxed, because most requests need no user.
-            let identifying = proxy.passwords.identify(users, peer.address.ip(), credentials, tries, client, timer);
-            Box::pin(identifying).await
+            let mut identifying = Box::pin(proxy.passwords.user(users, peer.address.ip(), credentials, tries));
+            client.wait(timer, identifying.as_mut()).await
         }
     };
     // A refused client must not keep the previous user.

@@ -197,7 +197,7 @@ impl Connection {
         let mut room = FieldRoom::new();
         let head = http1::read_whole_request(raw.bytes(), &mut room);
         let read = match &head {
-            Ok(head) => Request::of_http1(head, inside, &proxy.via, last),
+            Ok(head) => Request::of_http1(head, inside, proxy.upstream.via(), last),
             Err(error) => Err((*error).into()),
         };
         let request = match read {

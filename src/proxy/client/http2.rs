@@ -193,7 +193,7 @@ async fn exchange(
     let read = if size(&parts) > limit {
         Err(Refusal::HeadTooLarge { limit })
     } else {
-        Request::read_http2(&parts, ends, inside, &proxy.via, &mut shared.last.lock())
+        Request::read_http2(&parts, ends, inside, proxy.upstream.via(), &mut shared.last.lock())
     };
     match read {
         Ok(request) => {

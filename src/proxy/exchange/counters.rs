@@ -11,7 +11,6 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
 /// Counts of answers, and latencies.
 #[derive(Default)]
@@ -19,8 +18,8 @@ pub struct Counters {
     /// Outcomes of requests whose client has no label in the metrics.
     others: Outcomes,
     pub(super) users: Users,
-    tunnels: AtomicU64,
-    unverified: AtomicU64,
+    pub(super) tunnels: AtomicU64,
+    pub(super) unverified: AtomicU64,
     pub(super) refused_after_answer: AtomicU64,
     reported: Mutex<BTreeMap<&'static str, u64>>,
     distrusted: Mutex<BTreeMap<&'static str, u64>>,
@@ -33,8 +32,10 @@ pub struct Counters {
     noted: [[AtomicU64; Signal::ALL.len()]; 2],
     /// Sum of charges in each currency, in millionths.
     charged: Mutex<BTreeMap<Currency, u64>>,
-    origin: Histogram,
-    decision: Histogram,
+    /// Latencies of origins.
+    pub(super) origin: Histogram,
+    /// Latencies of decisions.
+    pub(super) decision: Histogram,
 }
 
 /// Failures of one host.
@@ -124,21 +125,12 @@ impl Counters {
         self.sent[usize::from(reused)].fetch_add(1, Relaxed);
     }
 
-    /// Records an origin's latency.
-    #[inline]
-    pub(in crate::proxy) fn answered(&self, after: Duration) {
-        self.origin.observe(after);
-    }
-
     /// Counts an answer with usage preferences. `promised`: the price that the request offered, which bounds the charge.
     pub(in crate::proxy) fn noted(&self, noted: &UsageReport, promised: Option<Money>) {
         let [said, malformed] = &self.noted;
         let count = |counts: &[AtomicU64], signal| {
-            Signal::ALL
-                .iter()
-                .zip(counts)
-                .filter(|(it, _)| **it == signal)
-                .for_each(|(_, count)| _ = count.fetch_add(1, Relaxed));
+            let place = Signal::ALL.iter().position(|it| *it == signal);
+            place.map(|place| counts[place].fetch_add(1, Relaxed));
         };
         noted.signals().for_each(|signal| count(said, signal));
         noted.malformed.iter().for_each(|signal| count(malformed, *signal));
@@ -151,11 +143,6 @@ impl Counters {
                 *sum = sum.saturating_add(micros.min(promised.micros));
             }
         }
-    }
-
-    /// Records a decision's latency.
-    pub(in crate::proxy) fn decided(&self, after: Duration) {
-        self.decision.observe(after);
     }
 
     /// Counts a TLS handshake with a client.
@@ -174,14 +161,6 @@ impl Counters {
         }
         let of_host = failures.entry(host.into()).or_insert(HostFailures { count: 0, last: String::new() });
         (of_host.count, of_host.last) = (of_host.count + 1, why.to_owned());
-    }
-
-    pub(in crate::proxy) fn tunnelled(&self) {
-        self.tunnels.fetch_add(1, Relaxed);
-    }
-
-    pub(in crate::proxy) fn unverified(&self) {
-        self.unverified.fetch_add(1, Relaxed);
     }
 
     pub(in crate::proxy) fn reported(&self, slug: &'static str) {

@@ -13,6 +13,7 @@ use crate::proxy::respond::{Failure, proxy_status};
 use crate::signing::{ACCEPT_SIGNATURE, ChallengedRequest, RequestSigner};
 use crate::upstream::{OutgoingFields, Route};
 use http::header;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
@@ -27,7 +28,7 @@ impl Exchange<'_> {
         route: &Route,
     ) -> Result<AfterHead, Box<Outcome>> {
         (self.trip.origin, self.trip.origin_status) = (Some(after), head.status);
-        self.proxy.counters.answered(after);
+        self.proxy.counters.origin.observe(after);
         if let Some(permit) = &mut self.permit {
             permit.answered(after, matches!(head.status, 200..=299 | 304));
         }
@@ -116,7 +117,7 @@ impl Exchange<'_> {
         let cache_status = self.cache_status(head.status);
         let date = (!head.has_date()).then(|| shown_http_date(SystemTime::now()));
         let added = Added {
-            via: self.proxy.via.line(head.version),
+            via: self.proxy.upstream.via().line(head.version),
             proxy_status: proxy_status_value.as_deref(),
             cache_status: cache_status.as_deref(),
             date: date.as_deref(),
@@ -174,7 +175,7 @@ impl Exchange<'_> {
     /// Proxy-Status for the client: an unverified certificate, decisions not enforced, and the site's offer.
     fn proxy_status_value(&self, route: &Route) -> Option<String> {
         let unverified = route.is_unverified().then(|| {
-            self.proxy.counters.unverified();
+            self.proxy.counters.unverified.fetch_add(1, Relaxed);
             UNVERIFIED.to_owned()
         });
         let offer = self.trip.usage_report.as_ref().and_then(|noted| noted.offer_text());

@@ -21,16 +21,14 @@ impl Exchange<'_> {
             Some(Err(refusal)) => return Outcome::Refused(refusal),
             None => return Outcome::ClientGone,
         };
-        if self.request.is_upgrade {
-            // Boxed, because upgrades are rare.
-            return Box::pin(self.upgrade(client, timer, route)).await;
-        }
+        let upgrade = self.request.is_upgrade;
         let versions = match self.request.authenticates_connection {
             // HTTP/2 has no connection authentication.
             true => {
                 self.peer.private.let_in();
                 Versions::Http1Only
             }
+            false if upgrade => Versions::Http1Only,
             false => Versions::of(self.request.version, self.peer.tunnel.is_some()),
         };
         let (once, uploads) = (!self.request.is_idempotent(), self.request.has_body());
@@ -42,11 +40,11 @@ impl Exchange<'_> {
             large.as_ref().is_some_and(HeadLengths::fits_http1) && self.request.framing != Framing::Chunked;
         let (alone, versions) = (large.is_some(), if fits_http1 { route.http1_first(versions) } else { versions });
         let shared = self.cached.is_some();
-        let mut want = Want { versions, once, uploads, alone, shared, ..Want::default() };
+        let mut want = Want { fresh: upgrade, versions, once, uploads, alone, shared, upgrade, first: None };
         let (mut tries, mut unprocessed) = (0, 0);
         loop {
             let connected = {
-                let connecting = pin!(route.connect_for(want, Some(&self.peer.private)));
+                let connecting = pin!(route.connect(want, Some(&self.peer.private)));
                 client.wait(timer, connecting).await
             };
             let connection = match connected {
@@ -61,9 +59,11 @@ impl Exchange<'_> {
             let result = match link {
                 link if !self.holds_slot(route, address) => {
                     // Returned to the pool, because the connection may be closed before the slot of the next attempt.
-                    link.put_back();
+                    if let (HttpLink::Http1(link), false) = (link, upgrade) {
+                        link.keep();
+                    }
                     AttemptResult::Retry {
-                        want: Want { fresh: false, ..want },
+                        want: Want { fresh: upgrade, ..want },
                         failure: Failure::slots_expired(),
                         is_unprocessed: false,
                     }
@@ -74,7 +74,7 @@ impl Exchange<'_> {
                     }
                     let (result, may_be_kept) =
                         self.over_http1(client, timer, route, &mut link.stream, upstream, want).await;
-                    if may_be_kept {
+                    if may_be_kept && !upgrade {
                         link.keep_private(self.is_private.then_some(&self.peer.private));
                     }
                     result
@@ -126,31 +126,6 @@ impl Exchange<'_> {
             None => return Err(Outcome::ClientGone),
         }
         self.recheck_remembered().map_err(Outcome::Refused)?.map_or(Ok(()), |answer| Err(Outcome::Answered(answer)))
-    }
-
-    /// Forwards an upgrade request over a new connection, which may switch protocols.
-    async fn upgrade<C: Client>(&mut self, client: &mut C, timer: &mut Timer, route: &Route) -> Outcome {
-        let mut first = None;
-        for _ in 0..MAX_TRIES {
-            if let Err(outcome) = self.take_slot(client, timer, route, first).await {
-                return outcome;
-            }
-            let (mut stream, address) = match client.wait(timer, pin!(route.open(first))).await {
-                Some(Ok(opened)) => opened,
-                Some(Err(error)) => return Outcome::Failed(Failure::from_dial(&error)),
-                None => return Outcome::ClientGone,
-            };
-            first = Some(address);
-            if self.holds_slot(route, address) {
-                let upstream = (address, false);
-                let attempt = self.over_http1(client, timer, route, &mut stream, upstream, Want::default());
-                return match attempt.await.0 {
-                    AttemptResult::Done(outcome) => outcome,
-                    AttemptResult::Retry { failure, .. } => Outcome::Failed(failure),
-                };
-            }
-        }
-        Outcome::Failed(Failure::slots_expired())
     }
 }
 

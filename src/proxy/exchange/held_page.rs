@@ -3,7 +3,7 @@
 
 use super::carry::{AnswerHead, BodySource, Client, Flow, FlowError, Origin, Side};
 use super::carry_error::CarryError;
-use super::page_buffer::{HeldBody, HeldPage, LAST, LOOKS};
+use super::page_buffer::{HeldPage, LAST, LOOKS};
 use super::per_user::{asked, rules};
 use super::{Exchange, Outcome};
 use crate::gate::{DECODERS_BUSY, DecodeError, Taker};
@@ -69,25 +69,8 @@ impl Exchange<'_> {
     }
 
     /// Ready when the client has all held bytes. The rest of the body follows.
-    pub(super) fn poll_held<C: Client, O: Origin>(
-        &mut self,
-        cx: &mut Context<'_>,
-        client: &mut C,
-        origin: &mut O,
-        route: &Route,
-        down: &mut Flow,
-        min_rate: MinRate,
-    ) -> Poll<Result<(), CarryError>> {
-        let Some(mut held) = self.held.take() else { return Poll::Ready(Ok(())) };
-        let polled = self.poll_page(cx, &mut held, client, origin, route, down, min_rate);
-        if polled.is_pending() {
-            self.held = Some(held);
-        }
-        polled
-    }
-
     #[expect(clippy::too_many_arguments, reason = "its only caller has all of these values")]
-    fn poll_page<C: Client, O: Origin>(
+    pub(super) fn poll_held<C: Client, O: Origin>(
         &mut self,
         cx: &mut Context<'_>,
         held: &mut HeldPage,
@@ -115,7 +98,7 @@ impl Exchange<'_> {
                 storing.push(body.clone());
                 storing.push(origin.side().share());
             }
-            held.released = Some(HeldBody(body));
+            held.released = Some(body);
             down.at = Instant::now() + min_rate.over;
         }
         let Some(body) = &mut held.released else { return Poll::Ready(Ok(())) };

@@ -35,7 +35,6 @@ mod tunnel;
 mod tunnel_sni;
 mod usage;
 pub mod users;
-pub mod via;
 pub mod websocket;
 
 pub use decide::LastPlace;
@@ -84,7 +83,7 @@ impl Exchange<'_> {
             client.wait(timer, deciding).await
         };
         if samples_latency() && self.trip.gate.held().is_zero() {
-            self.proxy.counters.decided(self.began.elapsed());
+            self.proxy.counters.decision.observe(self.began.elapsed());
         }
         let decided = match decided {
             Some(Ok(decided)) => decided,

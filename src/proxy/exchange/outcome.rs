@@ -160,7 +160,7 @@ impl<'a> EndedExchange<'a> {
             // The setup page and the certificate on it are not counted, because no site is involved.
             Outcome::Answered(_) if self.is_for_setup() => None,
             Outcome::Tunnelled => {
-                self.proxy.counters.tunnelled();
+                self.proxy.counters.tunnels.fetch_add(1, Ordering::Relaxed);
                 Some(FORWARDED)
             }
             Outcome::Forwarded | Outcome::Cached | Outcome::Answered(_) => Some(FORWARDED),

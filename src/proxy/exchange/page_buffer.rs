@@ -1,6 +1,6 @@
 //! The buffer of a page whose answer is held back until its usage preferences are known.
 
-use super::carry::{BodySource, KeptHead, Side, SideError};
+use super::carry::{KeptHead, Side, SideError};
 use crate::gate::{DecodeError, Workers};
 use crate::policy::UsageLines;
 use crate::policy::usage::page::{LONGEST_HEAD, PageForm};
@@ -33,8 +33,8 @@ pub(super) struct HeldPage {
     pub(super) has_given_up: bool,
     /// The error that ended the body early.
     pub(super) fault: Option<SideError>,
-    /// The held body, once it is being sent to the client.
-    pub(super) released: Option<HeldBody>,
+    /// The unsent rest of the held body, once it is being sent to the client.
+    pub(super) released: Option<Bytes>,
 }
 
 /// Resolves to the page's usage preferences.
@@ -93,27 +93,6 @@ impl HeldPage {
         self.looks -= read.steps;
         self.says = Some(read.lines).filter(|_| read.has_head);
         self.says.is_some()
-    }
-}
-
-/// The held part of the body while it is sent. The rest follows from the origin.
-pub(super) struct HeldBody(pub(super) Bytes);
-
-impl BodySource for HeldBody {
-    fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    fn consume(&mut self, n: usize) {
-        drop(self.0.split_to(n));
-    }
-
-    fn take(&mut self, n: usize) -> Bytes {
-        self.0.split_to(n)
-    }
-
-    fn poll_more(&mut self, _: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
-        Poll::Ready(Ok(false))
     }
 }
 

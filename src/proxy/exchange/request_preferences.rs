@@ -4,15 +4,11 @@ use std::time::Duration;
 
 /// `Prefer: wait=N` (RFC 7240 §4.3).
 pub(super) fn prefer_wait(value: &[u8]) -> Option<Duration> {
-    let preferences = std::str::from_utf8(value).ok()?.split(',');
-    preferences
-        .filter_map(|preference| {
-            let (name, value) = preference.split(';').next()?.split_once('=')?;
-            let seconds =
-                name.trim().eq_ignore_ascii_case("wait").then(|| value.trim().trim_matches('"').parse().ok())?;
-            seconds.map(Duration::from_secs)
-        })
-        .next()
+    std::str::from_utf8(value).ok()?.split(',').find_map(|preference| {
+        let (name, seconds) = preference.split(';').next()?.split_once('=')?;
+        let seconds = Some(seconds).filter(|_| name.trim().eq_ignore_ascii_case("wait"))?;
+        seconds.trim().trim_matches('"').parse().ok().map(Duration::from_secs)
+    })
 }
 
 /// Whether Sec-Fetch-Dest (Fetch Metadata §2.1) says that the request is for a part of a page. An empty value counts

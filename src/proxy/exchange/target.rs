@@ -158,13 +158,13 @@ fn mismatch(inside: &Authority, named: &Authority) -> Refusal {
 mod tests {
     use super::super::previous_request::PreviousRequest;
     use super::super::request::Request;
-    use super::super::via::Via;
     use super::*;
     use crate::http1::{FieldRoom, read_request};
+    use crate::upstream::Via;
 
     /// Parses the head into authority and target.
     fn parse_target(raw: &str, inside: Option<&Authority>) -> Result<(String, String), Refusal> {
-        let via = Via::new(&"politely-0".into());
+        let via = Via::new("politely-0");
         let mut room = FieldRoom::new();
         let head = read_request(raw.as_bytes(), &mut 0, 64 * 1024, &mut room)?.expect("it is whole");
         let mut last = PreviousRequest::default();

@@ -6,12 +6,13 @@ mod embedded_ipv4;
 mod ranges;
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 
-use crate::policy::{Allowlist, EgressReason, Host, HostPattern, ListedBy, Refusal};
+use crate::policy::{Allowlist, EgressReason, Host, HostPattern, Refusal};
+use ranges::Range;
 
 /// The egress guard. By default it allows public addresses on ports 80 and 443.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,9 +56,10 @@ impl Guard {
             return Err(Denied::SetupHost(host.clone()));
         }
         if let Some(pattern) = self.deny_hosts.iter().find(|pattern| pattern.matches(host)) {
-            return Err(Denied::Host { host: host.clone(), pattern: pattern.clone() });
+            let (host, pattern) = (host.to_string().into(), pattern.to_string().into());
+            return Err(EgressReason::Host { host, pattern }.into());
         }
-        self.listed.check_host(host).map_err(|_| Denied::UnlistedHost(host.clone()))?;
+        self.listed.check_host(host)?;
         if let Some(address) = host.ip() {
             return self.screen_socket(SocketAddr::new(address, port));
         }
@@ -75,7 +77,7 @@ impl Guard {
 
     /// Checks the port.
     pub fn screen_port(&self, port: u16) -> Result<(), Denied> {
-        if self.ports.iter().any(|range| range.contains(&port)) { Ok(()) } else { Err(Denied::Port(port)) }
+        if self.ports.iter().any(|range| range.contains(&port)) { Ok(()) } else { Err(EgressReason::Port(port).into()) }
     }
 
     /// Checks the address. If an IPv6 address embeds an IPv4 address, both must be allowed.
@@ -85,9 +87,12 @@ impl Guard {
 
     /// Checks an address. `within`: the IPv6 address that embeds this address.
     fn screen_carried(&self, address: IpAddr, within: Option<IpAddr>) -> Result<(), Denied> {
-        let shown = within.unwrap_or(address);
+        let denied = |range: String, source: &str| {
+            let address = within.unwrap_or(address);
+            Err(EgressReason::Address { address, range: range.into(), source: source.into() }.into())
+        };
         if let Some(network) = self.deny.iter().find(|network| network.contains(&address)) {
-            return Err(Denied::Listed { address: shown, network: *network });
+            return denied(network.to_string(), EgressReason::DENY);
         }
         if let IpAddr::V6(outer) = address {
             for inner in embedded_ipv4::ipv4(outer) {
@@ -97,14 +102,11 @@ impl Guard {
         if self.allow.iter().any(|network| network.contains(&address)) {
             return Ok(());
         }
-        match ranges::find(address) {
-            None => Ok(()),
-            Some(range) => {
-                let carried = within.and(match address {
-                    IpAddr::V4(inner) => Some(inner),
-                    IpAddr::V6(_) => None,
-                });
-                Err(Denied::Special { address: shown, range: range.name, source: range.source, carried })
+        match (ranges::find(address), within) {
+            (None, _) => Ok(()),
+            (Some(Range { name, source, .. }), None) => denied((*name).into(), source),
+            (Some(Range { name, source, .. }), Some(_)) => {
+                denied(format!("{name} because of the embedded {address}"), source)
             }
         }
     }
@@ -113,48 +115,24 @@ impl Guard {
 /// Why the proxy refuses to connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Denied {
-    /// The address is in a special-purpose range.
-    Special {
-        address: IpAddr,
-        /// The name in the IANA registry.
-        range: &'static str,
-        /// The document that defines it.
-        source: &'static str,
-        /// The IPv4 address embedded in the IPv6 address.
-        carried: Option<Ipv4Addr>,
-    },
-    /// The operator denies the address.
-    Listed { address: IpAddr, network: IpNet },
-    /// The operator denies the host.
-    Host { host: Host, pattern: HostPattern },
-    /// The operator's allowlist does not contain the host.
-    UnlistedHost(Host),
-    /// The port is not allowed.
-    Port(u16),
+    /// The address is special, or the operator's settings exclude the address, the host or the port.
+    Excluded(EgressReason),
     /// The proxy itself listens at the address.
     OwnListener(SocketAddr),
     /// The name under which the proxy serves its own setup pages.
     SetupHost(Host),
 }
 
+impl From<EgressReason> for Denied {
+    fn from(why: EgressReason) -> Self {
+        Denied::Excluded(why)
+    }
+}
+
 impl From<Denied> for Refusal {
     fn from(denied: Denied) -> Self {
         let why = match denied {
-            Denied::Special { address, range, source, carried } => EgressReason::Address {
-                address,
-                range: carried.map_or(range.into(), |inner| format!("{range} because of the embedded {inner}").into()),
-                source: source.into(),
-            },
-            Denied::Listed { address, network } => {
-                EgressReason::Address { address, range: network.to_string().into(), source: EgressReason::DENY.into() }
-            }
-            Denied::Host { host, pattern } => {
-                EgressReason::Host { host: host.to_string().into(), pattern: pattern.to_string().into() }
-            }
-            Denied::UnlistedHost(host) => {
-                EgressReason::UnlistedHost { host: host.to_string().into(), by: ListedBy::All }
-            }
-            Denied::Port(port) => EgressReason::Port(port),
+            Denied::Excluded(why) => why,
             Denied::OwnListener(_) => return Refusal::Loop,
             Denied::SetupHost(host) => {
                 EgressReason::Host { host: host.to_string().into(), pattern: EgressReason::SETUP_HOST.into() }

@@ -12,10 +12,12 @@ fn nets<const N: usize>(texts: [&str; N]) -> Vec<IpNet> {
 
 /// The range that denies an address.
 #[track_caller]
-fn range_of(guard: &Guard, address: &str) -> Option<&'static str> {
+fn range_of(guard: &Guard, address: &str) -> Option<String> {
     match guard.screen_address(ip(address)) {
         Ok(()) => None,
-        Err(Denied::Special { range, .. }) => Some(range),
+        Err(Denied::Excluded(EgressReason::Address { range, .. })) => {
+            Some(range.split(" because of ").next().unwrap().to_owned())
+        }
         Err(other) => panic!("{address}: {other}"),
     }
 }
@@ -118,10 +120,10 @@ fn special_ranges_are_denied_from_first_to_last_address() {
         ("unallocated", "4000::", "5eff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", None, None),
     ] {
         let guard = Guard::default();
-        assert_eq!(range_of(&guard, first), Some(name), "{first}");
-        assert_eq!(range_of(&guard, last), Some(name), "{last}");
+        assert_eq!(range_of(&guard, first).as_deref(), Some(name), "{first}");
+        assert_eq!(range_of(&guard, last).as_deref(), Some(name), "{last}");
         for public in [before, after].into_iter().flatten() {
-            assert_eq!(range_of(&guard, public), None, "{public}");
+            assert_eq!(range_of(&guard, public).as_deref(), None, "{public}");
         }
     }
 }
@@ -166,8 +168,10 @@ fn embedded_ipv4_address_is_screened() {
         ("fe80::5efe:10.0.0.1", "10.0.0.1", "Private-Use"),
     ] {
         let denied = Guard::default().screen_address(ip(outer));
-        let Err(Denied::Special { address, range: found, carried, .. }) = denied else { panic!("{outer}: {denied:?}") };
-        assert_eq!((address, found, carried), (ip(outer), range, inner.parse().ok()), "{outer}");
+        let Err(Denied::Excluded(EgressReason::Address { address, range: found, .. })) = denied else {
+            panic!("{outer}: {denied:?}")
+        };
+        assert_eq!((address, &*found), (ip(outer), &*format!("{range} because of the embedded {inner}")));
     }
 }
 
@@ -190,12 +194,16 @@ fn egress_allow_permits_special_ranges() {
     for open in ["127.0.0.1", "10.1.2.3", "fd00::1", "64:ff9b::10.1.2.3"] {
         assert_eq!(guard.screen_address(ip(open)), Ok(()), "{open}");
     }
-    assert_eq!(range_of(&guard, "10.2.0.0"), Some("Private-Use"));
-    assert_eq!(range_of(&guard, "::1"), Some("Loopback Address"));
-    assert_eq!(range_of(&guard, "::ffff:127.0.0.1"), Some("IPv4-mapped Address"), "the IPv6 range is not allowed");
+    assert_eq!(range_of(&guard, "10.2.0.0").as_deref(), Some("Private-Use"));
+    assert_eq!(range_of(&guard, "::1").as_deref(), Some("Loopback Address"));
+    assert_eq!(
+        range_of(&guard, "::ffff:127.0.0.1").as_deref(),
+        Some("IPv4-mapped Address"),
+        "the IPv6 range is not allowed"
+    );
     let both = Guard { allow: nets(["127.0.0.0/8", "::ffff:0:0/96"]), ..Guard::default() };
     assert_eq!(both.screen_address(ip("::ffff:127.0.0.1")), Ok(()));
-    assert_eq!(range_of(&both, "::ffff:10.0.0.1"), Some("Private-Use"));
+    assert_eq!(range_of(&both, "::ffff:10.0.0.1").as_deref(), Some("Private-Use"));
     let loopback = Guard { allow: nets(["::1/128"]), ..Guard::default() };
     assert_eq!(loopback.screen_address(ip("::1")), Ok(()));
 }
@@ -204,7 +212,8 @@ fn egress_allow_permits_special_ranges() {
 fn egress_deny_overrides_egress_allow() {
     let guard = Guard { allow: nets(["10.0.0.0/8"]), deny: nets(["10.0.0.0/16", "8.8.8.0/24"]), ..Guard::default() };
     for closed in ["10.0.0.1", "8.8.8.8", "64:ff9b::8.8.8.8"] {
-        assert!(matches!(guard.screen_address(ip(closed)), Err(Denied::Listed { .. })), "{closed}");
+        let denied = guard.screen_address(ip(closed)).unwrap_err().to_string();
+        assert!(denied.ends_with("(egress.deny)"), "{closed}: {denied}");
     }
     assert_eq!(guard.screen_address(ip("10.1.0.0")), Ok(()));
     assert_eq!(
@@ -218,11 +227,13 @@ fn only_ports_80_and_443_are_allowed_by_default() {
     let guard = Guard::default();
     assert_eq!((guard.screen_port(80), guard.screen_port(443)), (Ok(()), Ok(())));
     for port in [0, 22, 25, 81, 8080, u16::MAX] {
-        assert_eq!(guard.screen_port(port), Err(Denied::Port(port)));
+        assert_eq!(guard.screen_port(port), Err(EgressReason::Port(port).into()));
     }
     let guard = Guard { ports: vec![8000..=9000], ..Guard::default() };
     assert_eq!((guard.screen_port(8000), guard.screen_port(9000)), (Ok(()), Ok(())));
-    assert_eq!((guard.screen_port(7999), guard.screen_port(9001)), (Err(Denied::Port(7999)), Err(Denied::Port(9001))));
+    for port in [7999, 9001] {
+        assert_eq!(guard.screen_port(port), Err(EgressReason::Port(port).into()));
+    }
 }
 
 #[test]
@@ -240,7 +251,7 @@ fn hosts_are_denied_by_name_pattern() {
 fn address_literal_is_screened_without_resolving() {
     let screen = |host: &str| Guard::default().screen_host(&Host::parse(host).unwrap(), 80);
     for hidden in ["127.1", "0x7f.1", "2130706433", "0177.0.0.1", "[::ffff:7f00:1]", "[::1]", "0"] {
-        assert!(matches!(screen(hidden), Err(Denied::Special { .. })), "{hidden}");
+        assert!(matches!(screen(hidden), Err(Denied::Excluded(EgressReason::Address { .. }))), "{hidden}");
     }
     assert_eq!(screen("8.8.8.8"), Ok(()));
 }
@@ -277,10 +288,10 @@ fn name_with_our_port_is_screened_by_its_address() {
     let guard = Guard { listeners: vec!["127.0.0.1:3128".parse().unwrap()], ..Guard::default() };
     let name = Host::parse("rebound.example").unwrap();
     assert_eq!(guard.screen_host(&name, 3128), Ok(()));
-    assert_eq!(guard.screen_host(&name, 3129), Err(Denied::Port(3129)));
+    assert_eq!(guard.screen_host(&name, 3129), Err(EgressReason::Port(3129).into()));
     let ours = "127.0.0.1:3128".parse().unwrap();
     assert_eq!(guard.screen_socket(ours), Err(Denied::OwnListener(ours)));
-    assert_eq!(guard.screen_socket("8.8.8.8:3128".parse().unwrap()), Err(Denied::Port(3128)));
+    assert_eq!(guard.screen_socket("8.8.8.8:3128".parse().unwrap()), Err(EgressReason::Port(3128).into()));
     assert_eq!(guard.screen_host(&Host::parse("127.1").unwrap(), 3128), Err(Denied::OwnListener(ours)));
 }
 

@@ -184,7 +184,7 @@ impl Outgoing<'_> {
             put(b"Expect", b"100-continue");
         }
         self.conditions.iter().for_each(|(name, value)| put(name.as_bytes(), value));
-        put(b"Via", via(self.received, &route.0.name, &mut [0; 64]));
+        put(b"Via", route.0.via.line(self.received).as_bytes());
         // Signed last, after all other changes.
         if let Some(signer) = route.signature()
             && !self.is_signed()
@@ -269,19 +269,6 @@ fn is_passed(field: &Field<'_>, ends_here: bool) -> bool {
         FieldKind::Other => !ends_here && !is_disguised(field.name),
         _ => !ends_here,
     }
-}
-
-/// A line of Via (RFC 9110 §7.6.3). `name` has at most 60 bytes.
-fn via<'a>(received: Version, name: &str, line: &'a mut [u8; 64]) -> &'a [u8] {
-    let version: &[u8] = match received {
-        Version::HTTP_10 => b"1.0 ",
-        Version::HTTP_2 => b"2 ",
-        _ => b"1.1 ",
-    };
-    let (start, rest) = line.split_at_mut(version.len());
-    start.copy_from_slice(version);
-    rest[..name.len()].copy_from_slice(name.as_bytes());
-    &line[..version.len() + name.len()]
 }
 
 fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {

@@ -27,7 +27,7 @@ async fn written(settings: &str, url: &str, request: &str) -> String {
     read_request(&out, &mut 0, 65_536, &mut FieldRoom::new())
         .expect("the written head can be read")
         .expect("the head is complete");
-    String::from_utf8(out).unwrap().replace(&*route.0.name, "us")
+    String::from_utf8(out).unwrap().replace(&*route.0.via.name, "us")
 }
 
 async fn route(settings: &str, url: &str) -> Route {
@@ -140,7 +140,7 @@ async fn configured_user_agent_replaces_any_received() {
     ] {
         let mut out = Vec::new();
         Outgoing { user_agent: Some("Bot"), ..own("GET", "/", fields) }.write_http1(&route, &mut out);
-        assert_eq!(String::from_utf8(out).unwrap().replace(&*route.0.name, "us"), expected);
+        assert_eq!(String::from_utf8(out).unwrap().replace(&*route.0.via.name, "us"), expected);
     }
 }
 
@@ -161,7 +161,7 @@ async fn translation_joins_cookies_for_http1_and_drops_http1_fields_for_http2() 
     };
     let mut out = Vec::new();
     outgoing.write_http1(&route, &mut out);
-    let out = String::from_utf8(out).unwrap().replace(&*route.0.name, "us");
+    let out = String::from_utf8(out).unwrap().replace(&*route.0.via.name, "us");
     assert_eq!(
         out,
         "POST /x?y HTTP/1.1\r\nHost: a.example\r\nx: y\r\nVia: 2 us\r\nCookie: a=1; b=2\r\nContent-Length: 7\r\n\r\n"
@@ -177,7 +177,7 @@ async fn translation_joins_cookies_for_http1_and_drops_http1_fields_for_http2() 
     let mut names: Vec<_> =
         sent.headers().iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
     names.sort();
-    let via = format!("via: 2 {}", route.0.name);
+    let via = format!("via: 2 {}", route.0.via.name);
     assert_eq!(names, ["cookie: a=1", "cookie: b=2", "te: trailers", &via, "x-its: 2"]);
 }
 

@@ -63,7 +63,7 @@ async fn hello(tcp: &mut TcpStream) {
 
 async fn dial(upstream: &Upstream, port: u16) -> DialError {
     let authority = Authority::new(Scheme::Https, HOST, Some(port)).unwrap();
-    upstream.reach_for(&authority, None, None, None).await.unwrap().connect(Want::default()).await.err().unwrap()
+    upstream.reach_for(&authority, None, None, None).await.unwrap().connect(Want::default(), None).await.err().unwrap()
 }
 
 #[tokio::test]

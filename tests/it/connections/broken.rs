@@ -80,7 +80,7 @@ async fn unreachable_first_address_falls_back_to_the_second() {
     };
     let upstream = upstream("");
     let route = route(&upstream, &origin.url("")).await;
-    let connection = route.connect(Want::default()).await.unwrap();
+    let connection = route.connect(Want::default(), None).await.unwrap();
     assert_eq!(connection.address, origin.address());
     page(&route, "/").await;
 }

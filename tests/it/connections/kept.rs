@@ -39,7 +39,7 @@ async fn dropped_or_unfinished_connection_is_not_pooled() {
     let upstream = upstream("");
     let origin = Origin::site("").await;
     let route = route(&upstream, &origin.url("")).await;
-    let connection = route.connect(Want::default()).await.unwrap();
+    let connection = route.connect(Want::default(), None).await.unwrap();
     assert!(!connection.reused && matches!(connection.link, HttpLink::Http1(_)));
     drop(connection);
     drop(super::fetch(&route, Want::default(), &super::asking("/unread")).await.unwrap());
@@ -73,7 +73,8 @@ async fn idle_connections_are_limited_by_the_settings() {
         let route = route(&upstream, &origin.url("")).await;
         let mut links = Vec::new();
         for _ in 0..count {
-            let HttpLink::Http1(link) = route.connect(Want { fresh: true, ..Want::default() }).await.unwrap().link
+            let HttpLink::Http1(link) =
+                route.connect(Want { fresh: true, ..Want::default() }, None).await.unwrap().link
             else {
                 panic!("HTTP/2")
             };

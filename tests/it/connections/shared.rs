@@ -180,7 +180,7 @@ async fn a_connection_on_which_nothing_comes_back_is_ended() {
     let upstream = upstream("");
     let route = route(&upstream, &url).await;
     page(&route, "/1").await;
-    let HttpLink::Http2(link) = route.connect(Want::default()).await.unwrap().link else { panic!("HTTP/1") };
+    let HttpLink::Http2(link) = route.connect(Want::default(), None).await.unwrap().link else { panic!("HTTP/1") };
     tokio::time::pause();
     let began = Instant::now();
     let (response, ..) = link.send_request(asking("/2").to_http2(&route).unwrap(), true).unwrap();

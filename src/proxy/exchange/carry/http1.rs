@@ -3,7 +3,6 @@
 use super::side::{BodySource, Side, SideError};
 use crate::http1::{Body, BodyError, Field, FieldKind, Framing, put_chunk_head, put_last_chunk};
 use crate::proxy::io::Buffer;
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::io;
 use std::pin::Pin;
@@ -131,12 +130,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin> BodySource for Http1<'_, T> {
     fn consume(&mut self, n: usize) {
         self.content -= n;
         self.input.consume(n);
-    }
-
-    fn take(&mut self, n: usize) -> Bytes {
-        let taken = Bytes::copy_from_slice(&self.bytes()[..n]);
-        self.consume(n);
-        taken
     }
 
     #[inline]

@@ -1,8 +1,6 @@
 //! The beginning of a request's body, kept for another attempt while it is short enough.
 
-use super::side::{BodySource, SideError};
-use bytes::Bytes;
-use std::task::{Context, Poll};
+use super::side::BodySource;
 
 /// The kept beginning of a body. As a [`BodySource`], it yields the kept bytes that the current attempt has not sent yet.
 #[derive(Default)]
@@ -46,16 +44,6 @@ impl BodySource for Replay {
 
     fn consume(&mut self, n: usize) {
         self.sent += n;
-    }
-
-    fn take(&mut self, n: usize) -> Bytes {
-        let taken = Bytes::copy_from_slice(&self.bytes()[..n]);
-        self.consume(n);
-        taken
-    }
-
-    fn poll_more(&mut self, _: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
-        Poll::Ready(Ok(false))
     }
 }
 

@@ -19,10 +19,16 @@ pub trait BodySource {
     }
 
     /// Takes the first `n` bytes of the current piece.
-    fn take(&mut self, n: usize) -> Bytes;
+    fn take(&mut self, n: usize) -> Bytes {
+        let taken = Bytes::copy_from_slice(&self.bytes()[..n]);
+        self.consume(n);
+        taken
+    }
 
     /// Gets the next piece, once the current one is consumed. `false`: the content has ended.
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, SideError>>;
+    fn poll_more(&mut self, _: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
+        Poll::Ready(Ok(false))
+    }
 
     /// Whether neither content nor trailers follow. `false`: unknown.
     fn has_ended(&self) -> bool {
@@ -41,6 +47,21 @@ pub trait BodySource {
     /// The trailers after the content.
     fn trailers(&mut self) -> Option<HeaderMap> {
         None
+    }
+}
+
+/// Content of one piece.
+impl BodySource for Bytes {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+
+    fn consume(&mut self, n: usize) {
+        drop(self.split_to(n));
+    }
+
+    fn take(&mut self, n: usize) -> Bytes {
+        self.split_to(n)
     }
 }
 

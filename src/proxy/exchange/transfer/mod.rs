@@ -265,8 +265,13 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                 }
             }
         }
-        if self.exchange.held.is_some() {
-            ready!(self.exchange.poll_held(cx, self.client, self.origin, self.route, &mut self.down, self.min_rate))?;
+        if let Some(mut held) = self.exchange.held.take() {
+            let (client, origin, down) = (&mut *self.client, &mut *self.origin, &mut self.down);
+            let polled = self.exchange.poll_held(cx, &mut held, client, origin, self.route, down, self.min_rate);
+            if polled.is_pending() {
+                self.exchange.held = Some(held);
+            }
+            ready!(polled)?;
         }
         let (from, to) = (self.origin.side(), self.client.side());
         let polled = self.exchange.poll_content(cx, &mut self.down, from, to, self.min_rate, self.now);

@@ -1,18 +1,17 @@
 //! Our name in Via (RFC 9110 §7.6.3), which detects loops.
 
 use http::Version;
-use std::sync::Arc;
 
-/// The Via values of this instance.
+/// The Via values of this process.
 pub struct Via {
-    name: Arc<str>,
+    pub(super) name: Box<str>,
     /// Values for messages received in HTTP/1.0, HTTP/1.1 and HTTP/2.
     lines: [String; 3],
 }
 
 impl Via {
-    pub fn new(name: &Arc<str>) -> Self {
-        Via { name: name.clone(), lines: ["1.0", "1.1", "2"].map(|version| format!("{version} {name}")) }
+    pub fn new(name: &str) -> Self {
+        Via { name: name.into(), lines: ["1.0", "1.1", "2"].map(|version| format!("{version} {name}")) }
     }
 
     pub fn line(&self, received: Version) -> &str {
@@ -38,7 +37,7 @@ mod tests {
 
     #[test]
     fn our_name_is_found_among_other_members() {
-        let via = Via::new(&"politely-1234abcd".into());
+        let via = Via::new("politely-1234abcd");
         for line in [
             via.line(Version::HTTP_11).to_owned(),
             format!("1.0 x, HTTP/2 {} (y)", via.name.to_uppercase()),
