@@ -117,7 +117,7 @@ impl Route {
                 Some(head) if head.is_interim => {
                     interim += 1;
                     if interim > MAX_INTERIM {
-                        return Err(GetError::Malformed("interim answers without end"));
+                        return Err(GetError::Malformed("too many interim answers"));
                     }
                     input.drain(..head.len);
                     scanned = 0;
@@ -170,7 +170,7 @@ impl Route {
                 }
                 interim += 1;
                 if interim > MAX_INTERIM {
-                    return Poll::Ready(Err(GetError::Malformed("interim answers without end")));
+                    return Poll::Ready(Err(GetError::Malformed("too many interim answers")));
                 }
             }
             Pin::new(&mut response).poll(cx).map_err(GetError::from)
