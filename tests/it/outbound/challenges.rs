@@ -61,6 +61,17 @@ async fn signature_challenge_is_retried_only_for_safe_methods() {
     assert_eq!(got.text(), "page", "a stream without a body is repeated on another connection");
 }
 
+/// The next request is signed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signature_challenge_is_forwarded_if_a_retry_would_wait_too_long() {
+    let (keys, origin) = (Keys::make(&["a"]).await, Origin::http(asks).await);
+    let more = "\nhosts: { '*.localhost': { robots: ignore } }\npace: { min_delay: 60s, max_wait: 5s }";
+    let proxy = Proxy::start(&format!("{}{more}", keys.settings("a", "when: on-challenge"))).await;
+    let got = proxy.get(&origin.url("/x")).await;
+    assert_eq!((got.status(), got.text().as_str()), (403, "who are you?"));
+    assert_eq!(origin.log.count("/x"), 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn useless_signature_is_not_retried_again() {
     let keys = Keys::make(&["a"]).await;
