@@ -49,7 +49,7 @@ pub fn with_cure(said: String) -> String {
 pub const LONG_CHAIN: &str = "the server's certificate chain is longer than 16 KiB";
 pub const NO_TLS: &str = "the server does not speak TLS on this port";
 pub const UNTRUSTED: &str = "the certificate's issuer is not trusted";
-pub const BAD_SIGNATURE: &str = "a signature of the server or in its certificate chain is wrong";
+pub const BAD_SIGNATURE: &str = "a signature in the handshake or in the certificate chain is wrong";
 pub const VERIFY_OFF: &str = "`verify: off` for this host in `hosts`, best with `pin`, accepts that";
 const NO_CERTIFICATE_OF_OURS: &str = "the server requires a client certificate";
 const REJECTS_OURS: &str = "the server rejects our client certificate";
@@ -239,7 +239,7 @@ mod tests {
             (Fault::NotValidForName, "the certificate is not valid for this host"),
             (Fault::Revoked, "the certificate has been revoked"),
             (Fault::BadEncoding, "the certificate cannot be read"),
-            (Fault::BadSignature, "a signature of the server or in its certificate chain is wrong"),
+            (Fault::BadSignature, "a signature in the handshake or in the certificate chain is wrong"),
             (Fault::UnhandledCriticalExtension, "the certificate has an unknown critical extension"),
             (Fault::InvalidPurpose, "the certificate is not meant for servers"),
             (

@@ -2,8 +2,10 @@
 
 use super::{CommandError, Explained};
 use crate::config::{ConfigErrors, KeyArgument, Layers, Settings, read_argument, read_whole};
+use crate::tls::date_warnings;
 use std::io;
 use std::path::{Path, PathBuf};
+use time::OffsetDateTime;
 
 /// Arguments of every command that reads the configuration.
 #[derive(Debug, Clone, clap::Args)]
@@ -37,7 +39,10 @@ impl ConfigArg {
         last: Option<KeyArgument>,
     ) -> Result<(Settings, Layers), ConfigErrors> {
         arguments.extend(self.keys.iter().cloned().chain(last));
-        Settings::load_in_layers(self.path().as_deref(), std::env::vars_os(), &arguments)
+        let (mut settings, layers) = Settings::load_in_layers(self.path().as_deref(), std::env::vars_os(), &arguments)?;
+        let dates = date_warnings(&settings.listen, OffsetDateTime::now_utc()).collect::<Vec<_>>();
+        settings.warn(dates);
+        Ok((settings, layers))
     }
 }
 

@@ -8,7 +8,10 @@ use crate::server::{self, Running, StartError};
 use crate::telemetry;
 use serde::de::IgnoredAny;
 use serde_json::json;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process::ExitCode;
 use tokio::signal::unix::SignalKind;
@@ -69,7 +72,7 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
         load(&own).map_err(|failed| failed.to_string())
     });
     tracing::info!("HTTPS clients have to trust {}", running.ca_path().display());
-    notify(&[sd_notify::NotifyState::Ready]);
+    notify("READY=1");
     loop {
         match signals.next().await {
             // The proxy can be stopped even while a reload waits for a file system.
@@ -84,7 +87,7 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
             }
         }
     }
-    notify(&[sd_notify::NotifyState::Stopping]);
+    notify("STOPPING=1");
     running.leave();
     let delay = running.shutdown_delay();
     if !delay.is_zero() {
@@ -133,8 +136,15 @@ fn write_running_file(running: &Running, config: Option<&Path>) -> Option<Runnin
 }
 
 /// Notifies systemd, if the process runs under it.
-fn notify(states: &[sd_notify::NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
+fn notify(state: &str) {
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    // The crate sd-notify does not support abstract sockets.
+    let address = match name.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&name),
+    };
+    let send = |address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address);
+    if let Err(error) = address.and_then(send) {
         tracing::warn!(%error, "cannot notify systemd");
     }
 }

@@ -136,7 +136,7 @@ fn text(status: &Value) -> String {
         );
         match host["failure"].as_str() {
             Some(failure) => _ = writeln!(out, ": {failure}"),
-            None if host["html"] == true => out += ": an HTML page, in which there are hardly any rules\n",
+            None if host["html"] == true => out += ": an HTML page, which usually contains no rules\n",
             None => out.push('\n'),
         }
     }
@@ -234,7 +234,7 @@ mod tests {
             "next in  authority",
             "192.0.2.1 (curl/8) rejects the certificate for https://a.example (3 times): use it",
             "https://a.example: status 503",
-            "https://b.example: an HTML page, in which",
+            "https://b.example: an HTML page, which usually",
             " 1.2 s  https://a.example",
         ] {
             assert!(told.contains(part), "{part}: {told}");

@@ -94,6 +94,11 @@ impl Settings {
         &self.warnings
     }
 
+    /// Adds warnings that are known only once other files have been read.
+    pub fn warn(&mut self, warnings: impl IntoIterator<Item = Complaint>) {
+        self.warnings.extend(warnings);
+    }
+
     /// Logs [`warnings`](Self::warnings).
     pub fn log_warnings(&self) {
         for warning in &self.warnings {

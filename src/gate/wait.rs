@@ -70,6 +70,21 @@ impl Gate {
         authority: &Authority,
         address: Option<IpAddr>,
     ) -> Result<(), Refusal> {
+        let mut reports = self.reports.subscribe();
+        tokio::select! {
+            biased;
+            turn = self.slot_again(permit, authority, address) => turn,
+            // A permit whose wait was dropped has no slot, as in report mode.
+            Ok(_) = reports.wait_for(|reports| *reports) => Ok(()),
+        }
+    }
+
+    async fn slot_again(
+        &self,
+        permit: &mut Permit,
+        authority: &Authority,
+        address: Option<IpAddr>,
+    ) -> Result<(), Refusal> {
         let before = permit.queue().clone();
         let page = before.page();
         let (in_burst, mut pages) = (page.is_some(), page.unwrap_or_else(|| before.clone()));

@@ -129,7 +129,9 @@ fn read<'r, 'a: 'r>(input: &'a [u8], start: usize, room: &'r mut FieldRoom<'a>) 
     let minor = match input.get(target_end + 1..target_end + 11) {
         Some(b"HTTP/1.1\r\n") => 1,
         Some(b"HTTP/1.0\r\n") => 0,
-        _ => return Err(HeadError::Malformed("the request line does not end with HTTP/1.1 or HTTP/1.0")),
+        // RFC 9110 §2.5: a higher minor version is read as the highest that is known.
+        Some([b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b'\r', b'\n']) => 1,
+        _ => return Err(HeadError::Malformed("the request line does not end with a version of HTTP/1")),
     };
 
     let mut known = RequestFields::default();

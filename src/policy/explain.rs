@@ -79,7 +79,7 @@ impl SiteFileState {
         let Self { url, status, access, is_html, fault, .. } = self;
         if *is_html {
             let hint = "`politely lint` shows how it is read";
-            return Some(format!("{url} is an HTML page, in which there are hardly any rules; {hint}"));
+            return Some(format!("{url} is an HTML page, which usually contains no rules; {hint}"));
         }
         let why = fault.as_ref()?;
         Some(match (*access, status) {

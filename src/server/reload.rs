@@ -164,8 +164,13 @@ fn in_one_line(error: &str) -> String {
     place.map_or_else(|| what.to_owned(), |place| format!("{place}: {what}"))
 }
 
+/// The changed keys for the log: the first [`LISTED`], and the number of the others.
 fn listed(changed: &[String]) -> String {
-    if changed.is_empty() { "nothing has changed".into() } else { changed.join(", ") }
+    match changed.len() {
+        0 => "nothing has changed".into(),
+        1..=LISTED => changed.join(", "),
+        all => format!("{} and {} more", changed[..LISTED].join(", "), all - LISTED),
+    }
 }
 
 fn files(settings: &Settings, ca: &Path) -> FileDigests {
@@ -193,5 +198,21 @@ fn files(settings: &Settings, ca: &Path) -> FileDigests {
     named.into_iter().map(|(key, path)| (key, read(&path))).collect()
 }
 
+/// Maximum number of changed keys that the log names.
+const LISTED: usize = 20;
 /// Keys of files that are read only at the start.
 const TAKE_RESTART: [&str; 1] = ["admin.token_file"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_names_the_first_changed_keys_and_counts_the_others() {
+        let keys = (0..25_000).map(|number| format!("hosts.{number}")).collect::<Vec<_>>();
+        assert_eq!(listed(&[]), "nothing has changed");
+        assert_eq!(listed(&keys[..2]), "hosts.0, hosts.1");
+        assert!(listed(&keys[..LISTED]).ends_with(", hosts.19"));
+        assert!(listed(&keys).ends_with(", hosts.19 and 24980 more"));
+    }
+}

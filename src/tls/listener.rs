@@ -7,10 +7,12 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use time::OffsetDateTime;
 
-use crate::config::{ListenerTls, UnusableFile, read_file};
+use crate::config::{Complaint, Listener, ListenerTls, UnusableFile, read_file};
 use crate::tls_words;
 
+use super::certificate::{parse, shown};
 use super::client_verifier::ClientVerifier;
 use super::provider;
 
@@ -50,6 +52,26 @@ pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, UnusableF
     let mut config = builder.with_single_cert(chain, key).map_err(pair)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()];
     Ok(Arc::new(config))
+}
+
+/// The warnings about listeners' certificates that clients refuse at this time because of their dates. Certificates that cannot be read
+/// are left out.
+pub fn date_warnings(listeners: &[Listener], now: OffsetDateTime) -> impl Iterator<Item = Complaint> {
+    listeners.iter().filter_map(move |listener| {
+        let path = &listener.tls.as_ref()?.certificate;
+        let chain = certificates(path).ok()?;
+        let x509 = parse(chain.first()?)?;
+        let (from, until) = (x509.validity.not_before.to_datetime(), x509.validity.not_after.to_datetime());
+        let fault = match () {
+            () if until < now => format!("expired on {}", shown(until)),
+            () if now < from => format!("is not valid before {}", shown(from)),
+            () => return None,
+        };
+        let (address, path) = (&listener.address, path.display());
+        let what = format!("the certificate {path} of the listener `{address}` {fault}: clients refuse it");
+        let hint = "renew `listen[].tls.certificate` and run `politely reload`, or set this machine's clock";
+        Some(Complaint::new(what, hint))
+    })
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, UnusableFile> {

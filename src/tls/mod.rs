@@ -19,7 +19,7 @@ pub use client_certificate::ClientCertificate;
 pub use distrust::Distrust;
 pub use hello::{HelloReader, UNRECOGNIZED_NAME, UnreadableHello};
 pub use leaf::LeafCache;
-pub use listener::listener_config;
+pub use listener::{date_warnings, listener_config};
 pub use roots::Roots;
 
 /// A random serial number: positive and of full length (RFC 5280 §4.1.2.2).

@@ -188,7 +188,7 @@ fn headers(head: &ResponseHead<'_>) -> Result<HeaderMap, GetError> {
 
 fn count_interim(count: &mut u32) -> Result<(), GetError> {
     *count += 1;
-    if *count > MAX_INTERIM { Err(GetError::Malformed("interim answers without end")) } else { Ok(()) }
+    if *count > MAX_INTERIM { Err(GetError::Malformed("too many interim answers")) } else { Ok(()) }
 }
 
 const SWITCHES: &str = "status 101 although no upgrade was requested";

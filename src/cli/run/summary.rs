@@ -108,7 +108,7 @@ impl Summary<'_> {
             certificate_hint(&rule.file, &rule.text).into_iter().for_each(&mut line);
         }
         for authority in html_robots.iter().take(SHOWN) {
-            line(format!("{} is an HTML page, in which there are hardly any rules", authority.robots_url()));
+            line(format!("{} is an HTML page, which usually contains no rules", authority.robots_url()));
         }
         if html_robots.len() > SHOWN {
             line(format!("and {} more such pages", html_robots.len() - SHOWN));

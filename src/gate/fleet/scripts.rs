@@ -9,11 +9,27 @@ pub(super) static PACE: LazyLock<Script> = LazyLock::new(|| Script::new(include_
 pub(super) static COPY: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("copy.lua")));
 pub(super) static BUDGET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("budget.lua")));
 
-/// Registers the instance. `news`: "starts" or "ends"; or "tells" if it still reports its debts, "" if it has reported them. The reply is a
-/// [`BeatReply`](super::membership::BeatReply).
-pub(super) fn register(keeps: Keeps, name: &str, news: &str) -> ScriptInvocation<'static> {
+/// What an instance says about itself when it registers.
+#[derive(Clone, Copy)]
+pub(super) enum InstanceNews {
+    /// It has no debts to report.
+    Starts,
+    /// It still reports its debts.
+    Tells,
+    /// It has reported its debts.
+    HasTold,
+    Ends,
+}
+
+/// Registers the instance. The reply is a [`BeatReply`](super::membership::BeatReply).
+pub(super) fn register(keeps: Keeps, name: &str, news: InstanceNews) -> ScriptInvocation<'static> {
     let mut script = INSTANCES.key(keeps.instances());
-    script.arg(name).arg(MISSING_AFTER).arg(FORGOTTEN_AFTER).arg(news);
+    script.arg(name).arg(MISSING_AFTER).arg(FORGOTTEN_AFTER).arg(match news {
+        InstanceNews::Starts => "starts",
+        InstanceNews::Tells => "tells",
+        InstanceNews::HasTold => "",
+        InstanceNews::Ends => "ends",
+    });
     script
 }
 

@@ -84,6 +84,11 @@ impl Permit {
         self.slot.as_ref().is_none_or(|slot| slot.is_in_flight)
     }
 
+    /// Whether a retry may wait for its slot as long as the gap lasts.
+    pub fn may_retry(&self) -> bool {
+        self.has_turn() && (self.slot.is_none() || self.gap() <= self.terms.max_wait)
+    }
+
     /// Notes when the answer began, measured from sending. `is_good`: the answer may shorten the host's latency.
     #[inline]
     pub fn answered(&mut self, after: Duration, is_good: bool) {

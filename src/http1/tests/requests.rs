@@ -71,10 +71,23 @@ fn field_names_are_tokens_and_values_are_text() {
 }
 
 #[test]
+fn rfc_higher_minor_version_is_read_as_1_1() {
+    for (version, minor) in [("1.0", 0), ("1.1", 1), ("1.2", 1), ("1.9", 1)] {
+        let raw = format!("GET http://a.example/ HTTP/{version}\r\nHost: a.example\r\n\r\n");
+        assert_eq!(
+            read(raw.as_bytes(), |head| (head.minor, head.persists())),
+            Ok(Some((minor, minor == 1))),
+            "{version}"
+        );
+    }
+}
+
+#[test]
 fn malformed_heads_are_refused() {
     for raw in [
         "GET http://a.example/ HTTP/2.0\r\nHost: a.example\r\n\r\n",
-        "GET http://a.example/ HTTP/1.2\r\nHost: a.example\r\n\r\n",
+        "GET http://a.example/ HTTP/0.9\r\nHost: a.example\r\n\r\n",
+        "GET http://a.example/ HTTP/1.x\r\nHost: a.example\r\n\r\n",
         "GET http://a.example/ http/1.1\r\nHost: a.example\r\n\r\n",
         "GET http://a.example/ HTTP/1.1 \r\nHost: a.example\r\n\r\n",
         "GET http://a.example/ HTTP/1.10\r\nHost: a.example\r\n\r\n",

@@ -43,7 +43,6 @@ pub async fn connect(
     authority: Authority,
     via: Option<String>,
     prefer_wait: Option<Duration>,
-    is_socks: bool,
 ) {
     let agent = connection.last.agent();
     let Connection { wire, input, peer, timer, permit, .. } = &mut *connection;
@@ -54,7 +53,7 @@ pub async fn connect(
         ..Request::new(Version::HTTP_11, "CONNECT", authority.clone(), Cow::Borrowed(b""), OutgoingFields::Own(&[]))
     };
     let mut client = Http1Client::new(Http1::new(wire, input), Framing::None);
-    client.is_socks = is_socks;
+    client.is_socks = peer.is_socks;
     client.persists = false;
     let exchange = Exchange::new(proxy, proxy.settings.load_full(), &request, peer, Instant::now());
     match grant(exchange, via.as_deref(), &mut client, timer, permit).await {

@@ -62,7 +62,7 @@ impl Connection {
                 Next::OtherProtocol => return Box::pin(other_protocol::serve(proxy, self)).await,
                 Next::Connect(authority, via, wait) => {
                     // Boxed, because most connections are not tunnels.
-                    return Box::pin(connect::connect(proxy, self, authority, via, wait, false)).await;
+                    return Box::pin(connect::connect(proxy, self, authority, via, wait)).await;
                 }
                 Next::Close => break,
                 Next::MakeRoom => {

@@ -34,6 +34,8 @@ pub struct Peer {
     pub certificate: Option<Arc<ClientCertificate>>,
     /// Whether the listener serves the directory of signing keys, which needs no credentials.
     pub gets_directory: bool,
+    /// Whether the client speaks SOCKS, and so gets no HTTP answers.
+    pub is_socks: bool,
     pub tunnel: Option<Tunnel>,
     /// The user whose credentials opened the tunnel; without a tunnel, the user of the latest request.
     pub user: Option<Arc<User>>,
@@ -53,8 +55,8 @@ pub struct SharedByStreams {
 
 impl Peer {
     pub(in crate::proxy) fn new(address: SocketAddr, gets_directory: bool) -> Self {
-        let (certificate, tunnel, user, private, shared) = Default::default();
-        Peer { address, certificate, gets_directory, tunnel, user, private, shared }
+        let (certificate, is_socks, tunnel, user, private, shared) = Default::default();
+        Peer { address, certificate, gets_directory, is_socks, tunnel, user, private, shared }
     }
 
     /// Identifies the client, for fair turns in the pacing queue.
@@ -64,7 +66,7 @@ impl Peer {
 
     /// Converts to the peer of the connection inside a CONNECT.
     fn within(self, tunnel: Tunnel) -> Self {
-        Peer { tunnel: Some(tunnel), private: Arc::default(), shared: Arc::default(), ..self }
+        Peer { is_socks: false, tunnel: Some(tunnel), private: Arc::default(), shared: Arc::default(), ..self }
     }
 
     /// Switches to the private connections of `user`. The streams of one connection may have different users.

@@ -25,6 +25,7 @@ use tokio::time::Instant;
 pub async fn serve(proxy: &Arc<Proxy>, connection: Box<Connection>) {
     let Connection { wire, input, mut peer, mut timer, permit, mut place, .. } = *connection;
     let mut io = wire.prefixed(input);
+    peer.is_socks = true;
     let negotiated = tokio::select! {
         negotiated = negotiate(proxy, &mut io, &mut peer, &permit, &mut place, &mut timer) => negotiated,
         () = proxy.stopped_after_grace() => return,
@@ -33,7 +34,7 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Box<Connection>) {
         Some(Ok(authority)) => {
             permit.busy();
             let inner = Connection::new(io, Buffer::new(), peer, timer, permit, place);
-            Box::pin(connect(proxy, inner, authority, None, None, true)).await;
+            Box::pin(connect(proxy, inner, authority, None, None)).await;
         }
         Some(Err(error)) => {
             tracing::info!(client = %peer.address, %error, "a SOCKS client was rejected");

@@ -7,6 +7,7 @@ use super::Peer;
 use super::connection::Connection;
 use super::wire::{LINGER_BYTES, LINGER_TIME, Wire};
 use crate::tls::{ClientCertificate, Distrust};
+use crate::tls_words;
 use rustls::ServerConfig;
 use rustls::server::Acceptor;
 use std::io;
@@ -51,9 +52,9 @@ pub(super) async fn decrypted(
         Distrust::Closed => {}
         how => proxy.log_distrust(address, &here, None, how),
     };
-    let failed = |error: &io::Error| match tls.identifies && is_about_certificate(error) {
-        true => tracing::info!(client = %address, %error, "a client's certificate was refused (`client_ca`)"),
-        false => tracing::debug!(client = %address, %error, "the TLS handshake with a client failed"),
+    let failed = |error: &io::Error| match certificate_fault(error).filter(|_| tls.identifies) {
+        Some(why) => tracing::info!(client = %address, "a client's certificate was refused (`client_ca`): {why}"),
+        None => tracing::debug!(client = %address, %error, "the TLS handshake with a client failed"),
     };
     let (mut inside, ()) = accept(proxy, outside, choose, log).await.inspect_err(failed).ok()?;
     if let Wire::Tls(wire) = &inside.wire {
@@ -106,10 +107,13 @@ pub(super) async fn accept<T>(
     }
 }
 
-/// Whether the handshake failed because the client presented no certificate, or an invalid one.
-fn is_about_certificate(error: &io::Error) -> bool {
-    let error = error.get_ref().and_then(|error| error.downcast_ref());
-    matches!(error, Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented))
+/// The fault of the client's certificate that made the handshake fail. `None`: the handshake failed for another reason.
+fn certificate_fault(error: &io::Error) -> Option<String> {
+    match error.get_ref()?.downcast_ref()? {
+        rustls::Error::NoCertificatesPresented => Some("the client sent no certificate".into()),
+        error @ rustls::Error::InvalidCertificate(_) => Some(tls_words::in_plain(error)),
+        _ => None,
+    }
 }
 
 const NOT_TLS: &[u8] =

@@ -5,7 +5,7 @@ use super::connection_auth::authenticates_connection;
 use super::pages::Pages;
 use super::state::Signature;
 use super::{Exchange, Outcome, websocket};
-use crate::gate::PaceOutcome;
+use crate::gate::{PaceOutcome, Permit};
 use crate::http1::{Framing, list};
 use crate::policy::usage::page::media_type;
 use crate::policy::{retry_after, shown_http_date, turns_away};
@@ -149,7 +149,8 @@ impl Exchange<'_> {
         let is_safe = matches!(request.method, "GET" | "HEAD" | "OPTIONS" | "TRACE") && !request.is_upgrade;
         let is_bodiless = matches!(request.framing, Framing::None | Framing::Length(0));
         let Signature { is_ours, is_repeated, .. } = self.signature;
-        let may_be_repeated = is_safe && is_bodiless;
+        // Without a slot for the repetition, the client gets the site's answer.
+        let may_be_repeated = is_safe && is_bodiless && self.permit.as_deref().is_some_and(Permit::may_retry);
         let wanted = signer.challenged(&asked, ChallengedRequest { was_signed: is_ours, is_repeated, may_be_repeated });
         let is_again = wanted.is_some();
         if is_again {

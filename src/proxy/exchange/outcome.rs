@@ -145,7 +145,8 @@ impl<'a> EndedExchange<'a> {
     /// Status and body bytes sent to the client.
     pub(super) fn sent(&self, answer: Option<&Answer>) -> (u16, u64) {
         let is_head = self.request.map_or_else(|unread| unread.is_head, |request| request.method == "HEAD");
-        let body = |answer: &Answer| if is_head { 0 } else { answer.body().len() as u64 };
+        let has_body = !is_head && !self.peer.is_socks;
+        let body = |answer: &Answer| if has_body { answer.body().len() as u64 } else { 0 };
         // A tunnel that is refused after it was granted gets no answer.
         let answer = answer.filter(|_| self.trip.status == 0);
         let ours = answer.map(|answer| (answer.status.as_u16(), body(answer)));

@@ -29,7 +29,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 pub(super) use vitals::Vitals;
-use vitals::WINDOW;
+use vitals::{CONNECTION_WINDOW, MAX_STREAMS, WINDOW};
 
 /// A stream on a shared connection. Dropping it ends the stream.
 pub struct Http2Link {
@@ -184,8 +184,7 @@ impl Http2Connection {
         let mut builder = Builder::new();
         builder
             .initial_window_size(WINDOW)
-            // The sum of all streams' windows, so that a stalled reader does not block other streams.
-            .initial_connection_window_size(WINDOW * MAX_STREAMS as u32)
+            .initial_connection_window_size(CONNECTION_WINDOW)
             // `Origin::poll_head` reports a head above the limit; the h2 crate rejects one above twice the limit.
             .max_header_list_size(u32::try_from(limits.max_header_size.saturating_mul(2)).unwrap_or(u32::MAX))
             .max_send_buffer_size(WINDOW as usize)
@@ -254,8 +253,6 @@ impl Http2Connection {
     }
 }
 
-/// Maximum number of streams on one connection, whatever the origin allows.
-const MAX_STREAMS: usize = 100;
 /// Time to wait for a connection's settings before opening another.
 const SETTINGS_TIME: Duration = Duration::from_secs(1);
 /// Time for an origin to show that it speaks HTTP/2, if not negotiated.

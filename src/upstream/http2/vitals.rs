@@ -135,7 +135,28 @@ impl Drop for Vitals {
 pub(super) const WINDOW: u32 = 256 * 1024;
 /// Bytes after which the reader of a lone stream has shown that it keeps up: four windows, each emptied.
 const KEPT_UP: u64 = 4 * WINDOW as u64;
-/// Bytes that may still arrive for cancelled streams: more than the largest window of one stream.
-const UNWANTED: u64 = 8 * 1024 * 1024;
+/// Maximum number of streams on one connection, whatever the origin allows.
+pub(super) const MAX_STREAMS: usize = 100;
+/// The receive window of a connection: the sum of all streams' windows, so that a stalled reader does not block other streams.
+pub(super) const CONNECTION_WINDOW: u32 = WINDOW * MAX_STREAMS as u32;
+/// Bytes that may still arrive for cancelled streams: the content that the origin may send within the connection's window, and as much
+/// again for heads and frame headers.
+const UNWANTED: u64 = 2 * CONNECTION_WINDOW as u64;
 /// Flag in the number of streams: no other stream may begin.
 const EXCLUSIVE: usize = 1 << (usize::BITS - 1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_windows_of_streams_cancelled_together_may_arrive() {
+        let vitals = Vitals::new(Arc::default(), TaskTurns::default(), false);
+        for _ in 1..MAX_STREAMS {
+            vitals.begin_stream(MAX_STREAMS).expect("there is room");
+        }
+        (0..MAX_STREAMS).for_each(|_| vitals.end_stream());
+        assert!((0..MAX_STREAMS).all(|_| vitals.come(WINDOW as usize)));
+        assert!(!(0..=MAX_STREAMS).all(|_| vitals.come(WINDOW as usize)), "an origin may not go on without a stream");
+    }
+}

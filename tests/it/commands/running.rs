@@ -340,7 +340,7 @@ async fn summary_reports_clients_that_left_the_queue_with_a_hint() {
         let script = first.clone() + &rest;
         let (text, json) = tokio::join!(run(&[], &script), run(&["--report", "json"], &script));
         let said = "\n  1 request given up by the client, after 2 s in the queue\n  hint: give the client a longer timeout; \
-                    or `--max-wait 1s`";
+                    or pass `--max-wait 1s`";
         assert!(text.stderr.contains(said) && !text.stderr.contains("draining"), "{rest}: {}", text.stderr);
         let told: Value = serde_json::from_str(json.stderr.trim()).expect("JSON");
         assert_eq!((&told["held"]["given_up"], &told["requests"]["client_gone"]), (&1.into(), &1.into()), "{told}");
@@ -793,7 +793,7 @@ async fn html_robots_txt_is_warned_of_once_and_listed_in_the_summary() {
     let script = fetch(&["/1", "/2", "/3"].map(|path| origin.url(path)));
     let (text, json) = tokio::join!(run(&[], &script), run(&["-q", "--report", "json"], &script));
     assert_eq!(text.stderr.matches("robots.txt is an HTML page").count(), 2, "{}", text.stderr);
-    let line = format!("\n  {} is an HTML page, in which there are hardly any rules\n", origin.url("/robots.txt"));
+    let line = format!("\n  {} is an HTML page, which usually contains no rules\n", origin.url("/robots.txt"));
     assert!(format!("{}\n", text.stderr).contains(&line), "{}", text.stderr);
     let told: Value = serde_json::from_str(json.stderr.trim()).expect("JSON");
     assert_eq!(told["html_robots"], Value::from(vec![origin.url("/robots.txt")]));

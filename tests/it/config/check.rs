@@ -32,6 +32,26 @@ fn write_pair(home: &Path) {
 }
 
 #[test]
+fn listener_certificate_outside_its_dates_causes_a_warning() {
+    for (from, until, said) in
+        [(2019, 2020, "expired on 2020-01-01 00:00 UTC"), (2090, 2091, "is not valid before 2090-01-01 00:00 UTC")]
+    {
+        let (home, file) =
+            written("listen: [{ address: '127.0.0.1:3128', tls: { certificate: c.pem, key: k.pem } }]\n");
+        let mut params = rcgen::CertificateParams::new(vec!["proxy.example".to_owned()]).unwrap();
+        (params.not_before, params.not_after) = (rcgen::date_time_ymd(from, 1, 1), rcgen::date_time_ymd(until, 1, 1));
+        let key = rcgen::KeyPair::generate().unwrap();
+        fs::write(home.path().join("c.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+        fs::write(home.path().join("k.pem"), key.serialize_pem()).unwrap();
+        let (code, text, _) = check(&file, &[]);
+        let wanted = format!(
+            "the certificate HOME/c.pem of the listener `127.0.0.1:3128` {said}: clients refuse it\n    hint: renew"
+        );
+        assert!(code == Some(0) && text.contains(&wanted), "{text}");
+    }
+}
+
+#[test]
 fn check_explains_a_valid_file_and_creates_no_files() {
     let (home, file) = written(
         "listen: [{ address: 127.0.0.1:8080 }, { address: 0.0.0.0:3128 }]\naccess: { clients: [10.0.0.0/8] }\n\

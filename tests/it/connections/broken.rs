@@ -127,7 +127,7 @@ async fn interim_answers_are_skipped_up_to_a_limit() {
     let route = route(&upstream, &url).await;
     page(&route, "/").await;
     let error = get(&route, "/").await.unwrap_err();
-    assert_eq!(error.to_string(), "malformed answer: interim answers without end");
+    assert_eq!(error.to_string(), "malformed answer: too many interim answers");
 }
 
 #[tokio::test]

@@ -208,7 +208,7 @@ async fn endless_interim_answers_end_the_request() {
     .await;
     let upstream = upstream("");
     let error = get(&route(&upstream, &url).await, "/").await.unwrap_err();
-    assert_eq!(error.to_string(), "malformed answer: interim answers without end");
+    assert_eq!(error.to_string(), "malformed answer: too many interim answers");
 }
 
 #[tokio::test]

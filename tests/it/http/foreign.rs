@@ -1,7 +1,7 @@
 //! Clients that do not speak HTTP: SOCKS5 is served like CONNECT; others get an error and are closed at once.
 
 use crate::support::binary::politely;
-use crate::support::{Alpn, Binary, CLOSED_PORT, Client, Origin, Proxy, curl, test_ca};
+use crate::support::{Alpn, Binary, CLOSED_PORT, Client, Origin, Proxy, curl, eventually, test_ca};
 use argon2::{Argon2, Params, PasswordHasher};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -71,6 +71,23 @@ async fn socks5_reply_code_tells_the_reason() {
     let mut client = proxy.client().await;
     client.send([5, 1, 1]).await;
     assert_eq!(client.rest().await, [5, 0xff], "GSSAPI alone");
+}
+
+/// The reply of SOCKS has no body.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_socks5_client_is_logged_without_bytes_of_an_answer() {
+    for (yaml, status) in
+        [("intercept: { hosts: { a.localhost: deny } }", 403), ("access: { clients: [192.0.2.0/24] }", 403)]
+    {
+        let proxy = Binary::serve(&format!("log: {{ access: stdout, format: json }}\n{yaml}")).await;
+        let mut client = Client::open(proxy.address()).await;
+        client.send([&[5, 1, 0, 5, 1, 0, 3, 11], &b"a.localhost"[..], &[1, 187]].concat()).await;
+        assert_eq!(client.rest().await, [5, 0, 5, 2, 0, 1, 0, 0, 0, 0, 0, 0], "{yaml}");
+        let line = || proxy.output().lines().find(|line| line.contains("\"outcome\":\"refused\"")).map(str::to_owned);
+        eventually("the line", || line().is_some()).await;
+        let line: serde_json::Value = serde_json::from_str(&line().unwrap()).unwrap();
+        assert_eq!((&line["status"], &line["bytes_out"]), (&status.into(), &0.into()), "{line}");
+    }
 }
 
 /// They do not wait for the 30 seconds of `header_timeout`.

@@ -2,7 +2,8 @@
 
 use super::signing::{Keys, is_signed};
 use crate::rules::{asked, counted};
-use crate::support::{Alpn, Origin, Proxy, Reply, Seen};
+use crate::support::{Alpn, Origin, Proxy, Reply, Seen, eventually, within};
+use std::sync::Arc;
 
 const CHALLENGE: &str = r#"sig1=("@authority" "signature-agent";key="sig1");tag="web-bot-auth""#;
 
@@ -59,6 +60,32 @@ async fn signature_challenge_is_retried_only_for_safe_methods() {
     let proxy = Proxy::start(&settings).await;
     let got = proxy.curl(&["--http2", &origin.url("/x")]).await;
     assert_eq!(got.text(), "page", "a stream without a body is repeated on another connection");
+}
+
+/// The next request is signed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signature_challenge_is_forwarded_if_a_retry_would_wait_too_long() {
+    let (keys, origin) = (Keys::make(&["a"]).await, Origin::http(asks).await);
+    let more = "\nhosts: { '*.localhost': { robots: ignore } }\npace: { min_delay: 60s, max_wait: 5s }";
+    let proxy = Proxy::start(&format!("{}{more}", keys.settings("a", "when: on-challenge"))).await;
+    let got = proxy.get(&origin.url("/x")).await;
+    assert_eq!((got.status(), got.text().as_str()), (403, "who are you?"));
+    assert_eq!(origin.log.count("/x"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reload_to_report_mode_releases_a_waiting_retry() {
+    let (keys, origin) = (Keys::make(&["a"]).await, Origin::http(asks).await);
+    let more = "\nhosts: { '*.localhost': { robots: ignore } }\npace: { min_delay: 60s, max_wait: 5m }";
+    let settings = format!("{}{more}", keys.settings("a", "when: on-challenge"));
+    let proxy = Arc::new(Proxy::start(&settings).await);
+    let asking = tokio::spawn({
+        let (proxy, url) = (proxy.clone(), origin.url("/x"));
+        async move { proxy.get(&url).await.text() }
+    });
+    eventually("the retry", || origin.log.count("/x") == 1 && proxy.waiting() == 1).await;
+    proxy.reload(&format!("mode: report\n{settings}")).expect("a good configuration");
+    assert_eq!(within("the page", asking).await.unwrap(), "page");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,6 +4,8 @@ use crate::support::client::get;
 use crate::support::message::Body;
 use crate::support::{Alpn, Binary, Client, Origin, Proxy, Reply, Seen, eventually, within};
 use std::net::SocketAddr;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::SocketAddr as UnixAddress;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -188,8 +190,16 @@ async fn sigusr1_sigusr2_and_sigalrm_are_logged_and_ignored() {
 async fn systemd_is_notified_when_it_is_ready_and_when_it_stops() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("notify");
-    let socket = UnixDatagram::bind(&path).unwrap();
-    let binary = Binary::serve_with("", &[("NOTIFY_SOCKET", path.to_str().unwrap())]).await;
+    is_notified(path.to_str().unwrap(), &UnixAddress::from_pathname(&path).unwrap()).await;
+    let name = format!("politely-{}", std::process::id());
+    is_notified(&format!("@{name}"), &UnixAddress::from_abstract_name(&name).unwrap()).await;
+}
+
+async fn is_notified(name: &str, address: &UnixAddress) {
+    let socket = std::os::unix::net::UnixDatagram::bind_addr(address).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let socket = UnixDatagram::from_std(socket).unwrap();
+    let binary = Binary::serve_with("", &[("NOTIFY_SOCKET", name)]).await;
     let mut said = String::new();
     let mut buffer = [0; 4096];
     let mut hear = async |wanted: &str| {

@@ -10,7 +10,7 @@ use super::membership::BeatReply;
 use super::message::{Message, MessageSender};
 use super::place::KeptPlace;
 use super::reach::ServerLost;
-use super::scripts;
+use super::scripts::{self, InstanceNews};
 use super::sentinels::{HostPort, Sentinels};
 use super::server::{ServerCall, ServerConnection, words};
 use crate::config::{SecretUrl, Settings};
@@ -106,7 +106,7 @@ impl ServerLink {
         let connection = self.live.borrow().connection.clone();
         if let Some(mut connection) = connection {
             // If this call is lost, the instance counts as missing.
-            let script = scripts::register(self.keeps, &self.place.name, "ends");
+            let script = scripts::register(self.keeps, &self.place.name, InstanceNews::Ends);
             let _ = timeout(PATIENCE, connection.invoke::<BeatReply>((&script).into())).await;
         }
         self.live.send_modify(|live| live.connection = None);
@@ -163,7 +163,7 @@ impl ServerLink {
         let (mut connection, sentinels) = ServerConnection::open(&url, ca_file.as_deref(), pushes, PATIENCE).await?;
         let (mut second, mut third) = (connection.clone(), connection.clone());
         // Before the first attempt has ended, this instance has not started any requests, so it has no debts to report.
-        let news = if self.live.borrow().is_tried { "tells" } else { "starts" };
+        let news = if self.live.borrow().is_tried { InstanceNews::Tells } else { InstanceNews::Starts };
         // The scripts are loaded first, as a call of a missing script takes three round trips. The registration writes, so connecting to a
         // read-only or full server fails here.
         let ((), subscribed, registered, history) = tokio::join!(
@@ -216,7 +216,8 @@ impl ServerLink {
                 return ("the configuration names another server".into(), since);
             }
             let tells = self.keeps == Keeps::Paces && !self.live.borrow().has_told();
-            match self.register(&mut connection, if tells { "tells" } else { "" }).await {
+            let news = if tells { InstanceNews::Tells } else { InstanceNews::HasTold };
+            match self.register(&mut connection, news).await {
                 // A call without an answer may have declared the server lost just before this answer.
                 Ok(true) if !self.is_lost() => {}
                 Ok(true) => return (no_answer(), since),

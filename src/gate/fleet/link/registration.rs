@@ -3,7 +3,7 @@
 use super::{PATIENCE, ServerLink, no_answer};
 use crate::gate::fleet::keeps::Keeps;
 use crate::gate::fleet::membership::BeatReply;
-use crate::gate::fleet::scripts;
+use crate::gate::fleet::scripts::{self, InstanceNews};
 use crate::gate::fleet::server::{ServerConnection, words};
 use crate::policy::pace::Shares;
 use std::sync::atomic::Ordering;
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 impl ServerLink {
-    /// Registers this instance. `news`: as in [`scripts::register`]. False: the server did not know it, and may have lost all data.
-    pub(super) async fn register(&self, connection: &mut ServerConnection, news: &str) -> Result<bool, String> {
+    /// Registers this instance. False: the server did not know it, and may have lost all data.
+    pub(super) async fn register(&self, connection: &mut ServerConnection, news: InstanceNews) -> Result<bool, String> {
         let script = scripts::register(self.keeps, &self.place.name, news);
         let asked = Instant::now();
         let answer = timeout(PATIENCE, connection.invoke((&script).into())).await;

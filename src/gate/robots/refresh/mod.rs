@@ -265,7 +265,7 @@ fn log(host: &HostEntry, old: &Entry, new: &Entry) {
     }
     if new.is_html() && !old.is_html() && !is_background {
         let hint = "its rules are read all the same; `politely lint` shows them";
-        tracing::warn!(%authority, hint, "{file} is an HTML page, in which there are hardly any rules");
+        tracing::warn!(%authority, hint, "{file} is an HTML page, which usually contains no rules");
     }
 }
 

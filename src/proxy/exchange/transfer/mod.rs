@@ -217,7 +217,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                 if head.is_interim() {
                     self.interim += 1;
                     if self.interim > MAX_INTERIM {
-                        return Err(Failure::malformed("interim answers without end").into());
+                        return Err(Failure::malformed("too many interim answers").into());
                     }
                     continues |= head.status == 100;
                     // Early hints (103) are dropped if pages are read first, because nothing may be sent before a page
