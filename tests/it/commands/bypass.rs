@@ -27,7 +27,7 @@ async fn bypassing_child_causes_a_warning_although_others_use_the_proxy() {
     let origin = site().await;
     let [page, silent] = ["/page", "/silent"].map(|path| origin.url(path));
     for (flags, direct, cure) in [
-        (&[][..], format!("curl -q -s --noproxy '*' {silent}"), "hint: if it does not read HTTPS_PROXY"),
+        (&[][..], format!("curl -q -s --noproxy '*' {silent}"), "hint: if the program does not read HTTPS_PROXY"),
         // Models a program that starts another with a minimal environment.
         (&["-q"], format!("env -i PATH=\"$PATH\" curl -q -s {silent}"), "hint: it was started without HTTPS_PROXY"),
     ] {
@@ -68,6 +68,6 @@ async fn nested_run_is_not_reported_as_a_bypass() {
     let said = politely_with(&within, &open()).await.stderr;
     match said.contains("without --isolate the command only") {
         true => eprintln!("skipped: {said}"),
-        false => assert!(said.contains("\nhint: the `politely run --isolate` around it"), "{said}"),
+        false => assert!(said.contains("\nhint: an outer `politely run --isolate`"), "{said}"),
     }
 }
