@@ -60,7 +60,7 @@ async fn store_unavailable_at_the_start_is_used_later() {
     std::fs::write(&store, "").expect("it is writable");
     let proxy = Binary::serve_in(directory, "").await;
     fetch(&proxy, &origin, 0..5).await;
-    assert!(proxy.output().contains("kept in memory"), "{}", proxy.output());
+    assert!(proxy.output().contains("kept only in memory"), "{}", proxy.output());
     std::fs::remove_file(&store).expect("it is there");
     eventually("the store", || proxy.output().contains("is written again")).await;
     let proxy = Binary::serve_in(proxy.kill().await, "").await;
