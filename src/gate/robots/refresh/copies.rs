@@ -8,7 +8,7 @@ use crate::config::Settings;
 use crate::gate::compute::rethrown;
 use crate::gate::fair_places::{FairPlace, Taker};
 use crate::gate::fleet::Parcel;
-use crate::gate::store::{FileDigest, ReadFile, snapshot};
+use crate::gate::store::{FileDigest, ReadFile, ReadFrom, snapshot};
 use crate::policy::{Access, Authority, Entry, SiteFile};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl RobotsCache {
         file: SiteFile,
         taker: Taker,
     ) -> Option<Arc<Entry>> {
-        if !self.store.is_on_disk() || self.settings.load().store.is_fresh {
+        if self.settings.load().store.is_fresh {
             return None;
         }
         let kept = match self.kept_at_once(authority, file) {
@@ -132,7 +132,7 @@ impl RobotsCache {
             length <= LONG
         };
         let parse = |name, body: &ReadFile<'_>| self.files.named(file, name, &options, || body(&accepts));
-        let kept = self.store.load_at_once(file.of(authority), parse).ok()?;
+        let kept = self.store.read(file.of(authority), ReadFrom::Memory, parse).ok()?;
         (!is_long.get()).then_some(kept)
     }
 }
