@@ -22,8 +22,6 @@ mod wait;
 mod waiting_requests;
 mod watch;
 
-pub(crate) use crate::fair_places;
-pub use crate::fair_places::{FairPlace, FairPlaces, Taker};
 pub use crate::policy::pace::PaceOutcome;
 pub use account::{Account, AccountDetail};
 pub use admit_host::LastHost;

@@ -11,7 +11,7 @@ mod sharing;
 use super::machine_share::MachineShare;
 use super::pace_figures::PaceFigures;
 use super::permit::{Permit, QueuePlace};
-use crate::gate::fair_places::{FairPlace, Taker};
+use crate::fair_places::{FairPlace, Taker};
 use crate::gate::fleet::Fleet;
 use crate::gate::report_mode::Reported;
 use crate::gate::waiting_requests::{PacedQueue, WaitingRequests};

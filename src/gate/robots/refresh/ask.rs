@@ -8,7 +8,7 @@ use super::super::redirect::Trail;
 use super::super::response::{Fetched, validators};
 use super::super::{FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
-use crate::gate::fair_places::Taker;
+use crate::fair_places::Taker;
 use crate::gate::terms;
 use crate::policy::pace::Terms;
 use crate::policy::{self, AskedAgain, Authority, Entry, KeyBy, PaceKey, Refusal, Ruling, SiteFile, Validators};
