@@ -1,7 +1,7 @@
 //! The debt of a key: the longest gap, the backoff and the hold that delay later starts.
 
-use super::terms::SlotRequest;
-use super::{Observed, Schedule, terms};
+use super::terms::{FAR, MAX_BACKOFF, SlotRequest};
+use super::{Observed, Schedule};
 use std::time::{Duration, Instant};
 
 impl<W> Schedule<W> {
@@ -20,7 +20,7 @@ impl<W> Schedule<W> {
 
     /// Upper limit of a debt. A longer debt comes from a wrong clock.
     pub fn longest_debt(&self) -> Duration {
-        terms::MAX_BACKOFF.max(self.max_delay).min(terms::FAR)
+        MAX_BACKOFF.max(self.max_delay).min(FAR)
     }
 
     /// The end of the debt: the later end of the longest gap and the hold. `None`: nothing is owed.

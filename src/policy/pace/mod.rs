@@ -45,7 +45,7 @@ use gap::GapInputs;
 pub use gap::LastStarts;
 pub use observations::Observed;
 pub use source::{Phase, Shares, TurnSource};
-pub use terms::{ARRIVAL, NextTurn, PaceOutcome, Refused, Slot, SlotRequest, Terms, Ticket, Turn};
+pub use terms::{ARRIVAL, MAX_BACKOFF, NextTurn, PaceOutcome, Refused, Slot, SlotRequest, Terms, Ticket, Turn};
 use wait_queue::WaitQueue;
 
 use super::Breaker;
@@ -92,7 +92,7 @@ impl<W> Default for Schedule<W> {
             breaker: None,
             pauses_after: None,
             longest: None,
-            max_delay: terms::MAX_BACKOFF,
+            max_delay: MAX_BACKOFF,
             starts: 0,
             tickets: 0,
             in_flight: 0,
