@@ -12,7 +12,7 @@ use crate::upstream::Versions;
 use futures_util::future::BoxFuture;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The next step of a request.
 enum Step {
@@ -90,8 +90,9 @@ impl Gate {
                     }
                 }
                 Step::Wait(waiting) => {
+                    let since = Instant::now();
                     granted = account.waits(self.turn(request, waiting)).await?;
-                    waited += granted.as_ref().map_or(Duration::ZERO, |permit| permit.waited);
+                    waited += since.elapsed();
                 }
             }
             step = self.step(&self.settings.load(), &host, request, (waited, granted), account)?;

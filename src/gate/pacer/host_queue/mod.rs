@@ -194,7 +194,7 @@ impl HostQueue {
                 }
                 self.wake(&mut state);
                 drop(state);
-                let place = QueuePlace { queue: self.clone(), ticket, answer, terms: terms.clone(), since: now };
+                let place = QueuePlace { queue: self.clone(), ticket, answer, terms: terms.clone() };
                 let (queue, terms, turn) = (self.clone(), terms.clone().into(), Box::pin(place.turn()));
                 Ok(Stand::Wait(Waiting { queue, terms, due, turn }))
             }
