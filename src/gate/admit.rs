@@ -251,7 +251,7 @@ impl Gate {
         crawl_delay: Option<Duration>,
         waited: Duration,
     ) -> Terms {
-        let mut terms = terms(settings, rules, request.authority.host(), crawl_delay, false);
+        let mut terms = terms(settings, rules, request.authority.host(), crawl_delay);
         let max_wait = request.prefer_wait.map_or(terms.max_wait, |wait| wait.min(terms.max_wait));
         terms.max_wait = max_wait.saturating_sub(waited);
         if !request.may_wait {
