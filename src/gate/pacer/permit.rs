@@ -249,6 +249,7 @@ mod tests {
     use super::*;
     use crate::gate::fleet::Fleet;
     use crate::gate::pacer::{Pacer, Stand};
+    use crate::gate::waiting_requests::PacedQueue;
     use crate::policy::PaceKey;
     use futures_util::FutureExt;
 

@@ -235,13 +235,6 @@ impl HostQueue {
         }
     }
 
-    pub fn figures(&self) -> PaceFigures {
-        let (state, now) = (self.state.lock(), Instant::now());
-        let groups = self.groups.lock();
-        let groups = groups.iter().map(|group| PaceFigures::of(&group.state.lock().schedule, now));
-        groups.fold(PaceFigures::of(&state.schedule, now), PaceFigures::with_group)
-    }
-
     /// Whether a request that has its slot may still be sent: connecting may have taken so long that the next instance would not learn of
     /// the late start in time.
     pub(super) fn holds(&self, slot: &Slot) -> bool {
@@ -286,7 +279,10 @@ fn name(key: &PaceKey, is_of_subresources: bool) -> String {
 
 impl PacedQueue for HostQueue {
     fn figures(&self) -> PaceFigures {
-        self.figures()
+        let (state, now) = (self.state.lock(), Instant::now());
+        let groups = self.groups.lock();
+        let groups = groups.iter().map(|group| PaceFigures::of(&group.state.lock().schedule, now));
+        groups.fold(PaceFigures::of(&state.schedule, now), PaceFigures::with_group)
     }
 }
 
