@@ -36,7 +36,7 @@ impl RobotsCache {
             // Boxed: otherwise, every fetch in flight would reserve the memory for it.
             bytes.extend(Box::pin(self.fleet.file(name)).await?);
         }
-        Some(WholeCopy { bytes, sent, _held: held })
+        Some((Parcel { bytes, sent }, held))
     }
 
     /// Unpacks a copy from the fleet, which is then fresh for at most this instance's `max_ttl`. `place`: for a long copy, if the caller
@@ -44,7 +44,7 @@ impl RobotsCache {
     pub(super) async fn unpack(
         self: &Arc<Self>,
         file: SiteFile,
-        WholeCopy { bytes, sent, _held }: WholeCopy,
+        (Parcel { bytes, sent }, _held): WholeCopy,
         place: Option<FairPlace>,
         taker: Taker,
     ) -> Result<Option<Arc<Entry>>, Crowded> {
@@ -137,14 +137,8 @@ impl RobotsCache {
     }
 }
 
-/// A copy from the fleet with its file.
-pub(super) struct WholeCopy {
-    bytes: Vec<u8>,
-    /// When the copy was stored, by our clock.
-    sent: SystemTime,
-    /// The file, if it is in memory, so that it stays there.
-    _held: Option<Access>,
-}
+/// A copy from the fleet, with its file unless that is in memory; and the file in memory, so that it stays there.
+pub(super) type WholeCopy = (Parcel, Option<Access>);
 
 /// Parses a copy's file, or finds it in memory by its digest.
 type ParseCopy<'a> = dyn Fn(FileDigest, &ReadFile<'_>) -> Option<Access> + 'a;
