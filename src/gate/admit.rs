@@ -12,7 +12,7 @@ use crate::upstream::Versions;
 use futures_util::future::BoxFuture;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The next step of a request.
 enum Step {
@@ -90,8 +90,9 @@ impl Gate {
                     }
                 }
                 Step::Wait(waiting) => {
+                    let since = Instant::now();
                     granted = account.waits(self.turn(request, waiting)).await?;
-                    waited += granted.as_ref().map_or(Duration::ZERO, |permit| permit.waited);
+                    waited += since.elapsed();
                 }
             }
             step = self.step(&self.settings.load(), &host, request, (waited, granted), account)?;
@@ -250,7 +251,7 @@ impl Gate {
         crawl_delay: Option<Duration>,
         waited: Duration,
     ) -> Terms {
-        let mut terms = terms(settings, rules, request.authority.host(), crawl_delay, false);
+        let mut terms = terms(settings, rules, request.authority.host(), crawl_delay);
         let max_wait = request.prefer_wait.map_or(terms.max_wait, |wait| wait.min(terms.max_wait));
         terms.max_wait = max_wait.saturating_sub(waited);
         if !request.may_wait {

@@ -1,7 +1,7 @@
 //! Runs long computations, such as decoding a body or compiling a long robots.txt, on threads that serve no requests, and on at most half
 //! of the cores. Clients take turns, and so do the sites for which each client asks.
 
-use super::fair_places::{FairPlaces, Taker};
+use crate::fair_places::{FairPlaces, Taker};
 use std::panic::resume_unwind;
 use std::thread::available_parallelism;
 use tokio::task::{JoinError, spawn_blocking};
@@ -47,7 +47,7 @@ pub(super) fn rethrown(error: JoinError) -> JoinError {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::gate::fair_places::FairPlace;
+    use crate::fair_places::FairPlace;
     use crate::policy::pace::ClientId;
     use futures_util::FutureExt;
 

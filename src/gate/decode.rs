@@ -187,8 +187,7 @@ impl Read for Input<'_> {
 
 /// CPU time of this thread so far.
 pub(super) fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 /// Whether the body may be an unencoded robots.txt: in UTF-8 or another charset of bytes, without control characters other than white space

@@ -2,7 +2,7 @@
 
 use super::compute::Workers;
 use super::decode::{DecodeError, decode, is_coded, thread_time};
-use super::fair_places::Taker;
+use crate::fair_places::Taker;
 use crate::policy::UsageLines;
 use crate::policy::usage::page::{LONGEST_HEAD, MOST_STEPS, PageForm, PageRead};
 use std::sync::Arc;

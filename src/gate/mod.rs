@@ -22,8 +22,6 @@ mod wait;
 mod waiting_requests;
 mod watch;
 
-pub(crate) use crate::fair_places;
-pub use crate::fair_places::{FairPlace, FairPlaces, Taker};
 pub use crate::policy::pace::PaceOutcome;
 pub use account::{Account, AccountDetail};
 pub use admit_host::LastHost;
@@ -58,7 +56,6 @@ use store::Store;
 use terms::{rules, terms};
 use tokio::sync::watch::Sender;
 use tokio::task::JoinSet;
-use waiting_requests::WaitingRequests;
 
 /// Decides by robots.txt and pacing whether and when a request may be sent.
 pub struct Gate {
@@ -66,7 +63,6 @@ pub struct Gate {
     robots: Arc<RobotsCache>,
     pacer: Arc<Pacer>,
     ledger: Arc<Ledger>,
-    waiting: Arc<WaitingRequests>,
     pub workers: Workers,
     store: Arc<Store>,
     fleet: Arc<Fleet>,
@@ -129,8 +125,8 @@ impl Gate {
             listens.spawn(listen(messages, fleet.clone(), (robots.clone(), pacer.clone(), ledger.clone())));
             listens.spawn(async move { fleet.keep().await });
         }
-        let (waiting, drain, reports) = (pacer.waiting().clone(), Sender::default(), Sender::default());
-        Gate { settings, robots, pacer, ledger, waiting, workers, store, fleet, drain, reports, _listens: listens }
+        let (drain, reports) = Default::default();
+        Gate { settings, robots, pacer, ledger, workers, store, fleet, drain, reports, _listens: listens }
     }
 
     /// Waits until the first attempt to join the fleet has succeeded or failed. Returns at once without a fleet.

@@ -6,13 +6,7 @@ use crate::policy::{Host, HostRules, Request};
 use std::time::Duration;
 
 /// The pacing terms of a request. `rules`: the client's rules for this host, whose crawl delay overrides that of robots.txt, `crawl_delay`.
-pub(super) fn terms(
-    settings: &Settings,
-    rules: &HostRules,
-    host: &Host,
-    crawl_delay: Option<Duration>,
-    first_fetch: bool,
-) -> Terms {
+pub(super) fn terms(settings: &Settings, rules: &HostRules, host: &Host, crawl_delay: Option<Duration>) -> Terms {
     let (pace, manners) = (&settings.pace, &rules.manners);
     let (crawl_delay, group_delay) = match rules.crawl_delay {
         None => (Duration::ZERO, crawl_delay.unwrap_or_default()),
@@ -34,7 +28,7 @@ pub(super) fn terms(
         max_wait: pace.max_wait,
         queue: pace.queue,
         max_waiting: pace.max_waiting,
-        first_fetch,
+        first_fetch: false,
         is_renewal: false,
         of_page: None,
     }

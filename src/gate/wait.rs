@@ -30,7 +30,7 @@ impl Gate {
         // At least a second: asking the fleet for a slot does not count as waiting.
         let latest = began.checked_add(max_wait.max(AWHILE)).unwrap_or(began + FAR);
         let late = fetching.clone().late(latest);
-        let mut place = self.waiting.for_robots(request, max_waiting);
+        let mut place = self.pacer.waiting().for_robots(request, max_waiting);
         tokio::select! {
             biased;
             fetched = timeout(most, fetching.end()) => {
@@ -49,7 +49,7 @@ impl Gate {
 
     /// Waits for a slot. `None`: a reload has switched to report mode, which never holds requests.
     pub(super) async fn turn(&self, request: &Request<'_>, waiting: Waiting) -> Result<Option<Box<Permit>>, Refusal> {
-        let (due, mut place) = (waiting.due, self.waiting.for_turn(request, waiting.queue, &waiting.terms));
+        let (due, mut place) = (waiting.due, self.pacer.waiting().for_turn(request, waiting.queue, &waiting.terms));
         let mut reports = self.reports.subscribe();
         let permit = tokio::select! {
             biased;

@@ -41,12 +41,13 @@ pub struct Times {
 impl Gate {
     pub fn figures(&self) -> GateFigures {
         let (robots, fleet) = (self.robots.figures(), self.fleet.figures());
-        GateFigures { robots, waiting: self.waiting.count(), held: self.waiting.figures(), fleet }
+        GateFigures { robots, waiting: self.pacer.waiting().count(), held: self.pacer.waiting().figures(), fleet }
     }
 
     /// Distributions of times.
     pub fn times(&self) -> Times {
-        let ([held_for_turn, held_for_robots], [answered_age, failed_age]) = (self.waiting.times(), self.robots.ages());
+        let ([held_for_turn, held_for_robots], [answered_age, failed_age]) =
+            (self.pacer.waiting().times(), self.robots.ages());
         Times { held_for_turn, held_for_robots, answered_age, failed_age }
     }
 
@@ -77,17 +78,17 @@ impl Gate {
 
     /// The request that has been held longest. `None`: no request has been held for `at_least`.
     pub fn longest_held(&self, at_least: Duration) -> Option<HeldRequest> {
-        self.waiting.longest(at_least)
+        self.pacer.waiting().longest(at_least)
     }
 
     /// Waits until one of the held requests is no longer held. Wakes one caller only.
     pub async fn released(&self) {
-        self.waiting.released.notified().await;
+        self.pacer.waiting().released.notified().await;
     }
 
     /// The held requests, in order of arrival.
     pub fn all_held(&self, most: usize) -> Vec<HeldRequest> {
-        self.waiting.all(most)
+        self.pacer.waiting().all(most)
     }
 
     /// The crawl delay at this authority for the configured crawler, according to this entry and the operator.

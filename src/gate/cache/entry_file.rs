@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use tempfile::TempPath;
 
 /// Truncated SHA-256, to detect damage.
 type EntrySum = [u8; 16];
@@ -59,8 +60,8 @@ impl OpenEntry {
 /// An answer being written. If it is dropped unfinished, its file is removed.
 pub struct EntryWriter {
     file: File,
-    /// The file's temporary place. `None`: the file has been renamed.
-    path: Option<PathBuf>,
+    /// The file's place until it is renamed. If the file cannot be removed from there, the next start removes it.
+    path: TempPath,
     head: StoredHead,
     body_at: u64,
     body_len: u64,
@@ -78,11 +79,11 @@ impl EntryWriter {
             return Err(io::Error::other("the head is too long"));
         }
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
-        // From here on, dropping the writer removes the file on failure.
-        let started = file.write_all(&start);
-        let (path, head, body_at) = (Some(path), head.clone(), start.len() as u64);
-        let writer = EntryWriter { file, path, head, body_at, body_len: 0, sum: Context::new(&SHA256), length: 0 };
-        started.map(|()| writer)
+        // From here on, the file is removed on failure.
+        let path = TempPath::try_from_path(path)?;
+        file.write_all(&start)?;
+        let (head, body_at) = (head.clone(), start.len() as u64);
+        Ok(EntryWriter { file, path, head, body_at, body_len: 0, sum: Context::new(&SHA256), length: 0 })
     }
 
     /// Appends to the body. After a failure, the call may be repeated.
@@ -137,20 +138,10 @@ impl EntryWriter {
 
     /// Gives the finished file its name.
     pub fn rename(&mut self, name: &Path) -> io::Result<()> {
-        let path = self.path.as_ref().expect("a file is renamed only once");
         name.parent().map_or(Ok(()), private_folder)?;
-        fs::rename(path, name)?;
-        self.path = None;
+        fs::rename(&self.path, name)?;
+        self.path.disable_cleanup(true);
         Ok(())
-    }
-}
-
-impl Drop for EntryWriter {
-    fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            // If this fails, the next start removes the file.
-            let _ = fs::remove_file(path);
-        }
     }
 }
 

@@ -35,7 +35,8 @@ pub struct EntryIndex {
     bytes: u64,
     /// Bytes reserved for answers being written.
     pending: u64,
-    limit: u64,
+    /// Maximum of all these bytes.
+    pub limit: u64,
     /// URLs that were invalidated while the files of earlier processes were still being read.
     invalidated: HashSet<u128>,
 }
@@ -56,14 +57,6 @@ impl EntryIndex {
     /// Number of entries, and their bytes.
     pub fn figures(&self) -> (usize, u64) {
         (self.rows.len(), self.bytes + self.pending)
-    }
-
-    pub fn limit(&self) -> u64 {
-        self.limit
-    }
-
-    pub fn set_limit(&mut self, limit: u64) {
-        self.limit = limit;
     }
 
     /// The answers of a URL, in the order in which they were written.
@@ -224,7 +217,7 @@ mod tests {
         index.release(15);
         index.put(id(4), 20);
         assert_eq!((index.evict(), index.figures()), (vec![], (2, 30)));
-        index.set_limit(20);
+        index.limit = 20;
         assert_eq!(index.evict(), [id(1)]);
     }
 
@@ -234,7 +227,7 @@ mod tests {
         let mut index = EntryIndex::new(30);
         [id(1), id(2), id(1)].iter().for_each(|id| index.put(*id, 10));
         assert_eq!(index.figures(), (2, 20));
-        index.set_limit(10);
+        index.limit = 10;
         assert_eq!((index.evict(), index.figures()), (vec![id(2)], (1, 10)));
     }
 

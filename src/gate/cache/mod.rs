@@ -38,10 +38,9 @@ impl PageCache {
 
     /// Changes the limit. `size`: in bytes.
     pub fn resize(self: &Arc<Self>, size: u64) {
-        if self.index.lock().limit() == size {
+        if std::mem::replace(&mut self.index.lock().limit, size) == size {
             return;
         }
-        self.index.lock().set_limit(size);
         let cache = self.clone();
         drop(spawn_blocking(move || cache.evict()));
     }
@@ -127,7 +126,7 @@ impl PageCache {
     pub fn figures(&self) -> PageCacheFigures {
         let ((entries, bytes), limit) = {
             let index = self.index.lock();
-            (index.figures(), index.limit())
+            (index.figures(), index.limit)
         };
         let is_failing = self.is_failing.load(Relaxed);
         let is_ready = self.is_ready.load(Relaxed) && !is_failing;

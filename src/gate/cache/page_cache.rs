@@ -136,7 +136,7 @@ impl PageCache {
 
     /// Maximum size of one answer in bytes.
     pub fn most_of_one(&self) -> u64 {
-        self.index.lock().limit() / LARGEST_PART
+        self.index.lock().limit / LARGEST_PART
     }
 
     /// Reserves bytes. Blocks. `false`: no room.

@@ -39,6 +39,7 @@ pub(super) use reach::{Reach, ServerLost};
 
 use super::store::Store;
 use crate::config::Settings;
+use crate::policy::pace::MAX_BACKOFF;
 use crate::policy::{Refusal, Spent};
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
@@ -48,7 +49,7 @@ use place::KeptPlace;
 use std::iter::once;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 use tokio::sync::broadcast;
 
 /// This instance's links to the fleet's servers, and to the other processes of this machine.
@@ -71,7 +72,7 @@ impl Fleet {
         (store, directory): (Arc<Store>, Option<&Path>),
     ) -> (Self, Messages) {
         let (now, (sender, messages)) = (settings.load(), message::messages());
-        let machine = MachineLink::open(directory, now.pace.max_crawl_delay.max(LONGEST_BACKOFF));
+        let machine = MachineLink::open(directory, now.pace.max_crawl_delay.max(MAX_BACKOFF));
         let link = |keeps, place| ServerLink::new(keeps, settings.clone(), place, sender.clone());
         let servers = now.fleet.paces().map(|_| {
             let copies = now.fleet.copies_apart().map(|_| link(Keeps::Copies, KeptPlace::open(None)));
@@ -87,7 +88,7 @@ impl Fleet {
 
     /// The fleet of this process alone, in memory.
     pub fn alone() -> Arc<Self> {
-        Arc::new(Self::on_machine(MachineLink::open(None, LONGEST_BACKOFF), Arc::default()))
+        Arc::new(Self::on_machine(MachineLink::open(None, MAX_BACKOFF), Arc::default()))
     }
 
     /// The link to the server with the paces.
@@ -170,7 +171,5 @@ impl Fleet {
     }
 }
 
-/// Longest Retry-After that is obeyed.
-const LONGEST_BACKOFF: Duration = Duration::from_secs(3600);
 /// Maximum number of copies that may arrive while a waiting request is not polled. If more arrive, the request has to ask the server.
 const ARRIVALS: usize = 256;

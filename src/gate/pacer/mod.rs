@@ -13,7 +13,7 @@ pub use pace_figures::PaceFigures;
 pub use permit::Permit;
 
 use super::fleet::{Fleet, WaitNews};
-use super::waiting_requests::WaitingRequests;
+use super::waiting_requests::{PacedQueue, WaitingRequests};
 use crate::policy::PaceKey;
 use crate::policy::pace::Terms;
 use futures_util::{StreamExt, stream};

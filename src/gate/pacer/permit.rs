@@ -15,8 +15,6 @@ pub struct Permit {
     slot: Option<Slot>,
     terms: Terms,
     stage: Stage,
-    /// The wait for the slot; zero: it was free.
-    pub(in crate::gate) waited: Duration,
     /// How the request ended; `Unused` until the request is sent.
     pub outcome: PaceOutcome,
     /// When the answer began, and whether it may shorten the host's latency, if that is tracked.
@@ -37,9 +35,9 @@ impl Permit {
     /// `slot`: `None` in report mode, which never holds requests.
     #[inline]
     pub(in crate::gate) fn new(queue: &Arc<HostQueue>, slot: Option<Slot>, terms: &Terms) -> Box<Self> {
-        let (queue, terms, waited) = (queue.clone(), terms.clone(), Duration::ZERO);
-        let (outcome, answered) = (PaceOutcome::Unused, None);
-        Box::new(Self { queue, slot, terms, stage: Stage::Kept, waited, outcome, answered, group: None })
+        let (queue, terms) = (queue.clone(), terms.clone());
+        let (stage, outcome) = (Stage::Kept, PaceOutcome::Unused);
+        Box::new(Self { queue, slot, terms, stage, outcome, answered: None, group: None })
     }
 
     /// Adds the permit of the group. `terms`: those of host and group together.
@@ -216,7 +214,6 @@ pub(super) struct QueuePlace {
     pub ticket: Ticket,
     pub answer: oneshot::Receiver<Result<Slot, Refused>>,
     pub terms: Terms,
-    pub since: Instant,
 }
 
 impl QueuePlace {
@@ -229,11 +226,7 @@ impl QueuePlace {
             refusal = fleet.refuses() => return Err(refusal),
         };
         match answer {
-            Ok(Ok(slot)) => {
-                let mut permit = Permit::new(&self.queue, Some(slot), &self.terms);
-                permit.waited = self.since.elapsed();
-                Ok(permit)
-            }
+            Ok(Ok(slot)) => Ok(Permit::new(&self.queue, Some(slot), &self.terms)),
             Ok(Err(refused)) => Err(refused.into_refusal(self.terms.max_wait)),
             Err(_) => Err(Refusal::Draining { retry_after: DRAINING }),
         }
@@ -261,6 +254,7 @@ mod tests {
     use super::*;
     use crate::gate::fleet::Fleet;
     use crate::gate::pacer::{Pacer, Stand};
+    use crate::gate::waiting_requests::PacedQueue;
     use crate::policy::PaceKey;
     use futures_util::FutureExt;
 

@@ -6,9 +6,9 @@
 use super::fetch_error::{FetchError, own_limit};
 use super::site_time::SiteTime;
 use crate::config::Settings;
+use crate::fair_places::{FairPlace, FairPlaces, Taker};
 use crate::gate::compute::Workers;
 use crate::gate::decoders::DECODERS_BUSY;
-use crate::gate::fair_places::{FairPlace, FairPlaces, Taker};
 use crate::upstream::BodyStream;
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -130,7 +130,7 @@ const MOST: usize = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::fair_places::tests::all_that;
+    use crate::fair_places::tests::all_that;
     use crate::policy::Refusal;
     use crate::policy::pace::ClientId;
     use std::time::Duration;

@@ -22,11 +22,11 @@ pub use figures::CacheFigures;
 pub(super) use host_table::HostEntry;
 
 use super::compute::Workers;
-use super::fair_places::{FairPlaces, Taker};
 use super::fleet::Fleet;
 use super::pacer::Pacer;
 use super::store::Store;
 use crate::config::Settings;
+use crate::fair_places::{FairPlaces, Taker};
 use crate::histogram::{Distribution, Histogram};
 use crate::policy::{Authority, Entry, HttpVersion, Refusal, SiteFile};
 use crate::upstream::{ReachError, Upstream};

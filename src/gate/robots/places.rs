@@ -2,7 +2,7 @@
 
 use super::fetch_table::Fetch;
 use crate::config::Settings;
-use crate::gate::fair_places::{FairPlace, FairPlaces, Taker};
+use crate::fair_places::{FairPlace, FairPlaces, Taker};
 use crate::gate::pacer::{HostQueue, Permit, Stand};
 use crate::policy::Refusal;
 use crate::policy::pace::{ClientId, Terms};
@@ -107,7 +107,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::fair_places::tests::all_that;
+    use crate::fair_places::tests::all_that;
     use crate::gate::fleet::Fleet;
     use crate::gate::pacer::Pacer;
     use crate::policy::{Authority, PaceKey};

@@ -1,7 +1,7 @@
 //! Keeps the memory of authorities and their files within `store.memory`, even while the store is slow to write.
 
 use super::RobotsCache;
-use crate::gate::fair_places::Taker;
+use crate::fair_places::Taker;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -75,7 +75,7 @@ const BEGINNING: Duration = Duration::from_millis(250);
 mod tests {
     use super::super::refresh::tests::cache_of;
     use crate::config::Settings;
-    use crate::gate::fair_places::Taker;
+    use crate::fair_places::Taker;
     use crate::gate::store::tests::unwritten;
     use crate::policy::pace::ClientId;
     use futures_util::FutureExt;

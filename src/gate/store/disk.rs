@@ -13,18 +13,9 @@ use parking_lot::RwLock;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
-
-/// The place and size of a store.
-#[derive(Debug)]
-pub(super) struct Location {
-    pub directory: PathBuf,
-    /// Maximum size in bytes; may change while the store is open.
-    pub size: AtomicU64,
-}
 
 /// An open store. Other processes may have it open, too.
 pub(super) struct Disk {
@@ -40,17 +31,15 @@ pub(super) struct StoredEntry {
     pub is_old: bool,
 }
 
-impl Location {
-    /// Opens the store or creates it.
-    pub fn open(&self) -> io::Result<Disk> {
-        private_directory(&self.directory)?;
-        // Without segments, an old index is replaced: its entries point to missing segments, and would seem newer than new records.
-        let index = RecordIndex::open(&self.directory, || Segments::are_there(&self.directory))?;
-        Ok(Disk { index: RwLock::new(index.into()), segments: Segments::open(&self.directory)? })
-    }
-}
-
 impl Disk {
+    /// Opens the store in this directory or creates it.
+    pub fn open(directory: &Path) -> io::Result<Self> {
+        private_directory(directory)?;
+        // Without segments, an old index is replaced: its entries point to missing segments, and would seem newer than new records.
+        let index = RecordIndex::open(directory, || Segments::are_there(directory))?;
+        Ok(Self { index: RwLock::new(index.into()), segments: Segments::open(directory)? })
+    }
+
     /// The entry stored under this key. `parse` reads the entry's file, or finds it by its digest.
     pub fn read(
         &self,
@@ -79,12 +68,7 @@ impl Disk {
     /// When the entry stored under this key was validated, and until when it need not be fetched.
     pub fn times(&self, key: RecordName, read: ReadFrom) -> io::Result<Option<CopyTimes>> {
         let record = self.record(key, read, |_| true)?;
-        Ok(record.and_then(|(_, content)| times_in(&content)))
-    }
-
-    /// The size limit in force for all processes of the store: see [`limit::in_force`](super::limit::in_force).
-    pub fn limit(&self, own: u64, noted: &AtomicU64) -> io::Result<u64> {
-        self.index().limit(own, noted)
+        Ok(record.and_then(|(_, content)| CopyTimes::in_encoded(content.get(NO_FILE.len()..)?)))
     }
 
     /// Writes the batch. `size`: limit of the whole store, in bytes.
@@ -142,16 +126,6 @@ impl Disk {
         records.add(key, Unless::ElsewhereThan(place), &content)
     }
 
-    /// Whether the open index still has its name, so that other processes and the next start find what is written.
-    pub fn is_named(&self) -> bool {
-        self.index().is_named()
-    }
-
-    /// Whether another process has replaced the index, so that records written since are not found here.
-    pub fn is_replaced(&self) -> bool {
-        self.index().is_replaced()
-    }
-
     /// Bytes on disk.
     pub fn bytes(directory: &Path) -> u64 {
         RecordIndex::bytes(directory) + Segments::bytes(directory)
@@ -174,7 +148,7 @@ impl Disk {
                     let name = &record.name;
                     match place {
                         None => index.remove(*name)?,
-                        Some(_) if self.has_changed(&index, record, now) => {}
+                        Some(_) if self.has_changed(record, now) => {}
                         Some(place) if index.put(*name, *place, oldest)? => {}
                         Some(place) => match index.grown(size, oldest) {
                             Ok(Some(grown)) => return Ok(Some(grown)),
@@ -193,14 +167,15 @@ impl Disk {
     }
 
     /// Whether another process has changed the stored record, so that this process must not replace it.
-    fn has_changed(&self, index: &RecordIndex, record: &NewRecord, now: SystemTime) -> bool {
+    fn has_changed(&self, record: &NewRecord, now: SystemTime) -> bool {
         match record.unless {
             Unless::Never => false,
-            Unless::ElsewhereThan(place) => index.find(record.name, ReadFrom::Disk).ok().flatten() != Some(place),
+            Unless::ElsewhereThan(place) => {
+                self.index().find(record.name, ReadFrom::Disk).ok().flatten() != Some(place)
+            }
             Unless::ValidatedLater(times) => {
                 // A record that cannot be read is replaced.
-                let stored = self.record_by(index, record.name, ReadFrom::Disk, |_| true).ok().flatten();
-                let stored = stored.and_then(|(_, content)| times_in(&content));
+                let stored = self.times(record.name, ReadFrom::Disk).ok().flatten();
                 stored.is_some_and(|stored| times.are_before(&stored, now))
             }
         }
@@ -212,17 +187,7 @@ impl Disk {
         read: ReadFrom,
         accepts: impl FnOnce(&[u8]) -> bool,
     ) -> io::Result<Option<(RecordPlace, Vec<u8>)>> {
-        self.record_by(&self.index(), key, read, accepts)
-    }
-
-    fn record_by(
-        &self,
-        index: &RecordIndex,
-        key: RecordName,
-        read: ReadFrom,
-        accepts: impl FnOnce(&[u8]) -> bool,
-    ) -> io::Result<Option<(RecordPlace, Vec<u8>)>> {
-        let Some(place) = index.find(key, read)? else { return Ok(None) };
+        let Some(place) = self.index().find(key, read)? else { return Ok(None) };
         Ok(self.segments.read(key, place, read, accepts)?.map(|content| (place, content)))
     }
 
@@ -283,11 +248,6 @@ impl<'d> NewRecords<'d> {
     }
 }
 
-/// The times in an entry's record.
-fn times_in(content: &[u8]) -> Option<CopyTimes> {
-    CopyTimes::in_encoded(content.get(NO_FILE.len()..)?)
-}
-
 /// Whether the disk is full.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
@@ -306,7 +266,7 @@ mod tests {
     use std::time::Duration;
 
     fn disk(directory: &Path) -> Disk {
-        Location { directory: directory.to_owned(), size: MIB.into() }.open().unwrap()
+        Disk::open(directory).unwrap()
     }
 
     fn batch(number: usize, robots: &str) -> WriteBatch {
@@ -386,7 +346,7 @@ mod tests {
         let mut void = batch(40, "# new");
         void.is_void = true;
         one.write(&void, MIB).unwrap();
-        assert!(other.is_replaced());
+        assert!(other.index().is_replaced());
         other.write(&batch(41, "# newer"), MIB).unwrap();
         for disk in [&one, &other, &disk(directory.path())] {
             assert_eq!([0, 1, 39, 40, 41].map(|number| is_there(disk, number)), [false, false, false, true, true]);

@@ -96,12 +96,12 @@ impl RecordIndex {
         Self::open(self.path.parent().expect("a path in a directory"), || Ok(true))
     }
 
-    /// Whether the open file still has its name, so that others find what is written.
+    /// Whether the open file still has its name, so that other processes and the next start find what is written.
     pub fn is_named(&self) -> bool {
         is_at(&self.file, &self.path).unwrap_or(false)
     }
 
-    /// Whether another process has replaced or removed the open file.
+    /// Whether another process has replaced or removed the open file, so that records written since are not found here.
     pub fn is_replaced(&self) -> bool {
         self.file.metadata().is_ok_and(|file| file.nlink() == 0)
     }
@@ -193,7 +193,7 @@ impl RecordIndex {
         self.buckets > FIRST_BUCKETS && self.buckets * BYTES_PER_BUCKET > size
     }
 
-    /// The size limit in force: see [`limit::in_force`].
+    /// The size limit in force for all processes of the store: see [`limit::in_force`].
     pub fn limit(&self, own: u64, noted: &AtomicU64) -> io::Result<u64> {
         limit::in_force(&self.file, own, noted)
     }

@@ -16,15 +16,15 @@ mod segments;
 pub(super) mod snapshot;
 mod writer;
 
+pub(super) use read_from::ReadFrom;
 pub(super) use snapshot::{CopyTimes, FileDigest, ReadFile, digest, first_half};
 
 use crate::config;
 use crate::policy::site_file::SiteFileName;
 use crate::policy::{Access, Entry};
-use disk::{Disk, Location, StoredEntry};
+use disk::{Disk, StoredEntry};
 use parking_lot::Mutex;
 use queue::HUNG;
-use read_from::ReadFrom;
 use record_name::RecordName;
 use std::io;
 use std::sync::Arc;
@@ -44,23 +44,17 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// A store that keeps nothing.
-    pub fn memory() -> Self {
-        Self::default()
-    }
-
     /// Opens the store as configured.
     pub fn open(settings: &config::StoreSettings) -> Self {
         if settings.disk == 0 {
-            return Self::memory();
+            return Self::default();
         }
         config::warn_of_others(&settings.place(), "the store");
-        let location = Location { directory: settings.place(), size: settings.disk.into() };
-        match WriterShared::start(location, queued(settings)) {
+        match WriterShared::start(settings.place(), settings.disk, queued(settings)) {
             Ok((disk, writer)) => Store { disk: Some(disk), writer: Mutex::new(Some(writer)) },
             Err(error) => {
                 tracing::warn!(%error, "cannot start the store's writer thread");
-                Self::memory()
+                Self::default()
             }
         }
     }
@@ -70,13 +64,8 @@ impl Store {
     pub fn resize(&self, settings: &config::StoreSettings) {
         if let Some(disk) = &self.disk {
             disk.most_queued.store(queued(settings), Ordering::Relaxed);
-            disk.location.size.store(settings.disk, Ordering::Relaxed);
+            disk.size.store(settings.disk, Ordering::Relaxed);
         }
-    }
-
-    /// Whether the store keeps anything.
-    pub fn is_on_disk(&self) -> bool {
-        self.disk.is_some()
     }
 
     /// Whether the store can be read now.
@@ -88,7 +77,7 @@ impl Store {
     pub fn on_disk(&self) -> Option<(bool, u64)> {
         let disk = self.disk.as_ref()?;
         let is_open = disk.queue.lock().outage.is_none();
-        Some((is_open, Disk::bytes(&disk.location.directory)))
+        Some((is_open, Disk::bytes(&disk.directory)))
     }
 
     /// Bytes in memory waiting to be written.
@@ -133,16 +122,8 @@ impl Store {
         })
     }
 
-    /// Like [`load`](Self::load), without blocking. An error means that it would block.
-    pub fn load_at_once(
-        &self,
-        name: SiteFileName<'_>,
-        parse: impl FnOnce(FileDigest, &ReadFile<'_>) -> Option<Access>,
-    ) -> io::Result<Option<Arc<Entry>>> {
-        self.read(name, ReadFrom::Memory, parse)
-    }
-
-    fn read(
+    /// Like [`load`](Self::load). From memory, an error means that reading the disk would block.
+    pub fn read(
         &self,
         name: SiteFileName<'_>,
         how: ReadFrom,
@@ -223,7 +204,7 @@ impl Store {
             if disk.written.wait_until(&mut queue, until).timed_out() {
                 return tracing::warn!(
                     "stopping before the store in {} has finished its write; copies that were not stored will be fetched again",
-                    disk.location.directory.display()
+                    disk.directory.display()
                 );
             }
         }

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 /// The source of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReadFrom {
+pub(in crate::gate) enum ReadFrom {
     /// Only the page cache. On `WouldBlock` or `Unsupported`, read from the disk, on a thread that may block.
     Memory,
     Disk,

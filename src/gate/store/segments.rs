@@ -127,7 +127,8 @@ impl Segments {
                 break;
             }
             bytes -= length(&self.directory, number);
-            self.remove(number);
+            // Another process may have removed it already.
+            let _ = fs::remove_file(path(&self.directory, number));
         }
         self.oldest.store(oldest, Ordering::Relaxed);
         self.close_removed();
@@ -138,11 +139,6 @@ impl Segments {
     fn is_newest(&self, number: u32, file: &File) -> io::Result<bool> {
         let is_known = number == self.newest.load(Ordering::Relaxed);
         Ok(is_known && file.metadata()?.nlink() > 0 && !path(&self.directory, number + 1).exists())
-    }
-
-    fn remove(&self, number: u32) {
-        // Another process may have removed it already.
-        let _ = fs::remove_file(path(&self.directory, number));
     }
 
     /// Closes removed segments, which take room on the disk as long as they are open.

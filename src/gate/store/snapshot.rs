@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::io;
+use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 use zstd::bulk::{Compressor, Decompressor};
 
@@ -109,13 +110,7 @@ impl CopyTimes {
 /// Packs a file: its length, then the file, compressed if that saves anything.
 pub(super) fn compress(file: &[u8]) -> io::Result<Vec<u8>> {
     let mut packed = length_of(file).to_vec();
-    // The compressor's 200 KB of working memory are reused instead of allocated for each file of a few kilobytes.
-    let compressor = &mut *COMPRESSOR.lock();
-    let compressor = match compressor {
-        Some(compressor) => compressor,
-        none => none.insert(Compressor::new(LEVEL)?),
-    };
-    let frame = compressor.compress(file)?;
+    let frame = COMPRESSOR.lock().compress(file)?;
     // The length tells whether the file is compressed.
     packed.extend_from_slice(if frame.len() < file.len() { &frame } else { file });
     Ok(packed)
@@ -128,13 +123,7 @@ pub(super) fn decompress(packed: &[u8], name: FileDigest, accepts: &dyn Fn(usize
     let file = match length == file.len() {
         _ if !accepts(length) => return None,
         true => file.to_vec(),
-        false => DECOMPRESSOR.with_borrow_mut(|reused| {
-            let decompressor = match reused {
-                Some(decompressor) => decompressor,
-                none => none.insert(Decompressor::new().ok()?),
-            };
-            decompressor.decompress(file, length).ok()
-        })?,
+        false => DECOMPRESSOR.with_borrow_mut(|decompressor| decompressor.decompress(file, length)).ok()?,
     };
     (digest(&file) == name).then_some(file)
 }
@@ -293,9 +282,11 @@ const SAME: Duration = Duration::from_secs(1);
 const VERSION: u8 = 4;
 /// Compression level: compresses well enough, at twice the speed of higher levels.
 const LEVEL: i32 = 3;
-static COMPRESSOR: Mutex<Option<Compressor<'static>>> = Mutex::new(None);
+/// Its 200 KB of working memory are reused instead of allocated for each file of a few kilobytes.
+static COMPRESSOR: LazyLock<Mutex<Compressor<'static>>> =
+    LazyLock::new(|| Mutex::new(Compressor::new(LEVEL).expect("the level is valid")));
 // One decompressor for each thread, as requests read copies at the same time.
-thread_local!(static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) });
+thread_local!(static DECOMPRESSOR: RefCell<Decompressor<'static>> = RefCell::default());
 
 #[cfg(test)]
 mod tests {

@@ -32,7 +32,7 @@ fn open(settings: &config::StoreSettings) -> Store {
 /// A store without a writer thread, so that changes stay in its queue until the test removes them.
 pub(in crate::gate) fn unwritten() -> Store {
     let directory = tempfile::tempdir().unwrap().path().to_owned();
-    let disk = WriterShared::new(Location { directory, size: MIB.into() }, LEAST_QUEUED);
+    let disk = WriterShared::new(directory, MIB, LEAST_QUEUED);
     Store { disk: Some(Arc::new(disk)), writer: Mutex::default() }
 }
 
@@ -72,7 +72,7 @@ fn is_open(store: &Store) -> bool {
 
 /// Opens the same file as another process would.
 fn disk(directory: &Path) -> Disk {
-    Location { directory: directory.to_owned(), size: MIB.into() }.open().unwrap()
+    Disk::open(directory).unwrap()
 }
 
 fn key(number: usize) -> RecordName {
@@ -164,7 +164,7 @@ fn newest_entry_is_loaded() {
 fn all_of_a_hundred_thousand_entries_are_found() {
     for count in [100, 100_000] {
         let directory = tempfile::tempdir().unwrap();
-        let disk = Location { directory: directory.path().to_owned(), size: (1024 * MIB).into() }.open().unwrap();
+        let disk = Disk::open(directory.path()).unwrap();
         let (mut batch, robots) = (WriteBatch::default(), entry("Disallow: /x"));
         (0..count).for_each(|number| batch.save(key(number), robots.clone()));
         disk.write(&batch, 1024 * MIB).unwrap();
@@ -707,7 +707,7 @@ fn unusable_directory_leaves_the_entries_in_memory() {
     store.flush();
     assert_eq!(load(&store, 0).unwrap(), "# in memory");
     assert!(!is_open(&store));
-    assert!(!open(&settings(file.path(), 0)).is_on_disk());
+    assert!(open(&settings(file.path(), 0)).disk.is_none());
 }
 
 #[test]

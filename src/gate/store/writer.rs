@@ -1,12 +1,13 @@
 //! The thread that writes the store: batches changes, and retries while the disk fails.
 
 use super::batch::WriteBatch;
-use super::disk::{Disk, Location, is_full};
+use super::disk::{Disk, is_full};
 use super::queue::{Outage, WriteQueue};
 use super::read_from::ReadFrom;
 use crate::config::hint_for;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -15,7 +16,9 @@ use tokio::sync::Notify;
 
 /// State shared by the writer thread and the requests.
 pub(super) struct WriterShared {
-    pub location: Location,
+    pub directory: PathBuf,
+    /// Maximum size of the store in bytes; may change while the store is open.
+    pub size: AtomicU64,
     /// The size limit that this process last noted in the index.
     noted: AtomicU64,
     /// Maximum number of bytes in memory that wait to be written; may change.
@@ -35,8 +38,8 @@ pub(super) struct WriterShared {
 
 impl WriterShared {
     /// Starts the thread, after opening the store if possible.
-    pub fn start(location: Location, queued: usize) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
-        let shared = Arc::new(Self::new(location, queued));
+    pub fn start(directory: PathBuf, size: u64, queued: usize) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
+        let shared = Arc::new(Self::new(directory, size, queued));
         if let Err(failure) = shared.open() {
             shared.note_failure(&mut shared.queue.lock(), &failure);
         }
@@ -45,9 +48,10 @@ impl WriterShared {
         Ok((shared, writer))
     }
 
-    pub fn new(location: Location, queued: usize) -> Self {
+    pub fn new(directory: PathBuf, size: u64, queued: usize) -> Self {
         WriterShared {
-            location,
+            directory,
+            size: size.into(),
             noted: AtomicU64::default(),
             most_queued: queued.into(),
             disk: RwLock::default(),
@@ -118,7 +122,7 @@ impl WriterShared {
             match &done {
                 Err(failure) => self.note_failure(&mut queue, failure),
                 Ok(_) if queue.outage.take().is_some() => {
-                    tracing::info!("the store in {} is written again", self.location.directory.display());
+                    tracing::info!("the store in {} is written again", self.directory.display());
                 }
                 Ok(_) => {}
             }
@@ -163,9 +167,9 @@ impl WriterShared {
     pub fn close_removed(&self) {
         match self.opened() {
             // Somebody has removed the store: the next write creates it again.
-            Some(disk) if disk.is_replaced() && !disk.index().has_successor() => _ = self.disk.write().take(),
+            Some(disk) if disk.index().is_replaced() && !disk.index().has_successor() => _ = self.disk.write().take(),
             // If this fails, the next write fails, too, and logs it.
-            Some(disk) if disk.is_replaced() => _ = self.open(),
+            Some(disk) if disk.index().is_replaced() => _ = self.open(),
             Some(disk) => disk.segments.close_removed(),
             None => {}
         }
@@ -173,7 +177,7 @@ impl WriterShared {
 
     /// Writes the queued changes, reopening the store if necessary; on failure they stay queued. Returns the time that writing took.
     fn attempt(&self) -> io::Result<Duration> {
-        let disk = match self.opened().filter(|disk| disk.is_named()) {
+        let disk = match self.opened().filter(|disk| disk.index().is_named()) {
             Some(disk) => disk,
             None => self.open()?,
         };
@@ -184,8 +188,8 @@ impl WriterShared {
             queue.writing = Arc::new(std::mem::take(&mut queue.next));
             queue.writing.clone()
         };
-        let (began, size) = (Instant::now(), self.location.size.load(Ordering::Relaxed));
-        let done = disk.limit(size, &self.noted).and_then(|size| disk.write(&batch, size));
+        let (began, size) = (Instant::now(), self.size.load(Ordering::Relaxed));
+        let done = disk.index().limit(size, &self.noted).and_then(|size| disk.write(&batch, size));
         let mut queue = self.queue.lock();
         queue.writing = Arc::default();
         if done.is_err() {
@@ -197,7 +201,7 @@ impl WriterShared {
     /// Reads the store. `None`: the store is not open.
     pub fn on_disk<T>(&self, how: ReadFrom, read: impl FnOnce(&Disk) -> io::Result<T>) -> io::Result<Option<T>> {
         let Some(disk) = self.opened() else { return Ok(None) };
-        match disk.is_replaced() {
+        match disk.index().is_replaced() {
             true if how == ReadFrom::Memory => Err(io::ErrorKind::WouldBlock.into()),
             true => read(&*self.open()?).map(Some),
             false => read(&disk).map(Some),
@@ -210,7 +214,7 @@ impl WriterShared {
     }
 
     fn open(&self) -> io::Result<Arc<Disk>> {
-        let disk = Arc::new(self.location.open()?);
+        let disk = Arc::new(Disk::open(&self.directory)?);
         *self.disk.write() = Some(disk.clone());
         Ok(disk)
     }
@@ -225,7 +229,7 @@ impl WriterShared {
         let hint = hint_for(&failure.to_string(), hint);
         tracing::warn!(
             "the store in {} cannot be written: {failure}; until it can be, copies are kept only in memory; {hint}",
-            self.location.directory.display()
+            self.directory.display()
         );
     }
 }

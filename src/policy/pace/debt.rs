@@ -1,7 +1,7 @@
 //! The debt of a key: the longest gap, the backoff and the hold that delay later starts.
 
-use super::terms::SlotRequest;
-use super::{Observed, Schedule, terms};
+use super::terms::{FAR, MAX_BACKOFF, SlotRequest};
+use super::{Observed, Schedule};
 use std::time::{Duration, Instant};
 
 impl<W> Schedule<W> {
@@ -20,12 +20,14 @@ impl<W> Schedule<W> {
 
     /// Upper limit of a debt. A longer debt comes from a wrong clock.
     pub fn longest_debt(&self) -> Duration {
-        terms::MAX_BACKOFF.max(self.max_delay).min(terms::FAR)
+        MAX_BACKOFF.max(self.max_delay).min(FAR)
     }
 
     /// The end of the debt: the later end of the longest gap and the hold. `None`: nothing is owed.
     pub fn owed(&self, now: Instant) -> Option<Instant> {
-        self.owed_until().filter(|until| *until > now)
+        let gap = self.delay().max(self.backoff());
+        let until = self.last.last_start.map(|start| start + gap).max(self.last.hold);
+        until.filter(|until| *until > now)
     }
 
     /// Holds all starts until `until`, and adopts the backoff and refusals: the host asked for time when it answered a request of another
@@ -68,10 +70,5 @@ impl<W> Schedule<W> {
     #[inline]
     pub(super) fn delay(&self) -> Duration {
         self.longest.map_or(Duration::ZERO, |(demand, _)| demand.gap(self.observed.latency))
-    }
-
-    fn owed_until(&self) -> Option<Instant> {
-        let gap = self.delay().max(self.backoff());
-        self.last.last_start.map(|start| start + gap).max(self.last.hold)
     }
 }

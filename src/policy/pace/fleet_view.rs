@@ -129,7 +129,7 @@ impl<W> Schedule<W> {
         let holds =
             |(of, at): &(Duration, Instant)| *of == gap && due.is_none_or(|due| due <= *at) && now <= *at + gap / LATE;
         let part = wait_queue.part.filter(holds).unwrap_or_else(|| {
-            wait_queue.pushed_back();
+            wait_queue.pushed_back = true;
             (gap, phase.next(due.map_or(now, |due| due.max(now)), gap))
         });
         wait_queue.part = Some(part);

@@ -45,7 +45,7 @@ use gap::GapInputs;
 pub use gap::LastStarts;
 pub use observations::Observed;
 pub use source::{Phase, Shares, TurnSource};
-pub use terms::{ARRIVAL, NextTurn, PaceOutcome, Refused, Slot, SlotRequest, Terms, Ticket, Turn};
+pub use terms::{ARRIVAL, MAX_BACKOFF, NextTurn, PaceOutcome, Refused, Slot, SlotRequest, Terms, Ticket, Turn};
 use wait_queue::WaitQueue;
 
 use super::Breaker;
@@ -92,7 +92,7 @@ impl<W> Default for Schedule<W> {
             breaker: None,
             pauses_after: None,
             longest: None,
-            max_delay: terms::MAX_BACKOFF,
+            max_delay: MAX_BACKOFF,
             starts: 0,
             tickets: 0,
             in_flight: 0,
@@ -134,7 +134,7 @@ impl<W> Schedule<W> {
         let patience = (!terms.is_renewal).then(|| max_wait.max(least));
         let wait_queue = self.wait_queue.get_or_insert_default();
         let queue = terms.queue.max(usize::from(is_nearly_due || asks && wait <= ARRIVAL));
-        let is_full = !terms.is_renewal && wait_queue.is_full(queue);
+        let is_full = !terms.is_renewal && wait_queue.waiting() >= queue;
         // A request that may not wait does not displace another request.
         if is_full && (terms.queue == 0 || !wait_queue.make_room(client, retry_after)) {
             self.drop_empty_queue();
@@ -149,7 +149,7 @@ impl<W> Schedule<W> {
     /// Returns the next request to start or to refuse, or when to call again. Call it until it returns `WaitUntil` or `Idle`.
     pub fn poll(&mut self, now: Instant) -> NextTurn<W> {
         let Some(wait_queue) = &mut self.wait_queue else { return NextTurn::Idle };
-        if let Some((waiter, why)) = wait_queue.turned_away() {
+        if let Some((waiter, why)) = wait_queue.turned_away.pop() {
             self.drop_empty_queue();
             let why = match why {
                 Refused::TooLong { retry_after } => self.wait_refusal(now, retry_after),
@@ -288,7 +288,7 @@ impl<W> Schedule<W> {
     /// Notes that some waiting requests may now start after their deadlines.
     fn pushed_back(&mut self) {
         if let Some(wait_queue) = &mut self.wait_queue {
-            wait_queue.pushed_back();
+            wait_queue.pushed_back = true;
         }
     }
 

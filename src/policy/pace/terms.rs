@@ -202,4 +202,4 @@ pub const ARRIVAL: Duration = Duration::from_millis(2);
 /// A duration longer than any process runs; prevents overflow in `Instant` arithmetic.
 pub(super) const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
 /// Upper limit for an obeyed Retry-After and for a backoff.
-pub(super) const MAX_BACKOFF: Duration = Duration::from_secs(3600);
+pub const MAX_BACKOFF: Duration = Duration::from_secs(3600);

@@ -18,11 +18,11 @@ pub(super) struct WaitQueue<W> {
     /// Number of clients in a row that were queued before the waiting guests.
     let_by: u32,
     /// Whether some requests may now start after their deadlines.
-    pushed_back: bool,
+    pub pushed_back: bool,
     /// For a partitioned instance: the gap, and the next start, which is in one of the instance's time slices.
     pub part: Option<(Duration, Instant)>,
     /// Requests that could not start in time, to be refused.
-    turned_away: Vec<(W, Refused)>,
+    pub turned_away: Vec<(W, Refused)>,
 }
 
 #[derive(Debug)]
@@ -62,12 +62,8 @@ impl<W> WaitQueue<W> {
         self.waiting() + self.renewals.len()
     }
 
-    /// Whether the queue is full. Renewals do not count.
-    pub fn is_full(&self, queue: usize) -> bool {
-        self.waiting() >= queue
-    }
-
-    fn waiting(&self) -> usize {
+    /// Number of waiting requests, without renewals.
+    pub fn waiting(&self) -> usize {
         self.ring.iter().map(|queue| queue.waiters.len()).sum()
     }
 
@@ -84,14 +80,6 @@ impl<W> WaitQueue<W> {
     pub fn next_deadline(&self) -> Option<Instant> {
         let all = self.ring.iter().flat_map(|queue| &queue.waiters).chain(&self.renewals);
         all.map(|waiter| waiter.deadline).min()
-    }
-
-    pub fn turned_away(&mut self) -> Option<(W, Refused)> {
-        self.turned_away.pop()
-    }
-
-    pub fn pushed_back(&mut self) {
-        self.pushed_back = true;
     }
 
     /// Adds a request. `patience`: how long it may wait. `None`: the request is a renewal, which waits without limit and before all others.

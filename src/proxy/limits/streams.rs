@@ -1,7 +1,7 @@
 //! Limit on requests in flight in addition to the first of each client connection. An HTTP/2 connection may have many, and
 //! each may hold a descriptor for as long as its answer lasts.
 
-use crate::gate::{FairPlace, FairPlaces, Taker};
+use crate::fair_places::{FairPlace, FairPlaces, Taker};
 use crate::policy::Refusal;
 use crate::policy::pace::ClientId;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -47,8 +47,7 @@ pub(super) fn is_budget(id: u64) -> bool {
 
 /// A number derived from the digest of `bytes`. Never 0, which means no key.
 pub(super) fn number(bytes: &[u8]) -> u64 {
-    let (first, _) = digest(bytes).split_first_chunk().map(|(first, rest)| (*first, rest.len())).expect("16 bytes");
-    u64::from_le_bytes(first).max(1)
+    u64::from_le_bytes(*digest(bytes).first_chunk().expect("16 bytes")).max(1)
 }
 
 /// Mask of the bits that do not depend on the host.

@@ -23,7 +23,7 @@ impl MachineFile {
         private_directory(directory)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-        let is_shared_by_machines = is_networked(directory)?;
+        let is_shared_by_machines = NETWORK.contains(&rustix::fs::statfs(directory)?.f_type);
         let path = match String::from_utf8_lossy(&boot_id()).trim() {
             boot if is_shared_by_machines => directory.join(format!("{name}.{boot}")),
             _ => directory.join(name),
@@ -83,10 +83,6 @@ impl MachineFile {
 /// Identifies the machine's current boot.
 pub(super) fn boot_id() -> Vec<u8> {
     fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
-}
-
-fn is_networked(directory: &Path) -> io::Result<bool> {
-    Ok(NETWORK.contains(&rustix::fs::statfs(directory)?.f_type))
 }
 
 /// Lock types in the width of the field.

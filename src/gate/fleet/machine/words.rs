@@ -7,7 +7,6 @@
 
 use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
@@ -97,17 +96,15 @@ impl Drop for SharedWords {
 
 /// The previous action for SIGBUS. `Err`: the handler could not be installed.
 fn install() -> Result<libc::sigaction, i32> {
-    let mut before = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: plain numbers, for which all-zero bytes are valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_bus_error as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
-    // SAFETY: both outlive the call, which fills in `before` if it succeeds.
-    unsafe {
-        match libc::sigaction(libc::SIGBUS, &raw const action, before.as_mut_ptr()) {
-            0 => Ok(before.assume_init()),
-            _ => Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)),
-        }
+    let mut before = action;
+    // SAFETY: both outlive the call.
+    match unsafe { libc::sigaction(libc::SIGBUS, &raw const action, &raw mut before) } {
+        0 => Ok(before),
+        _ => Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)),
     }
 }
 

@@ -52,9 +52,7 @@ impl HostQueue {
         loop {
             let granted = group.turn().await?;
             terms.max_wait = most.saturating_sub(since.elapsed());
-            let permit = self.stand_here(client, &terms.of_host())?.turn().await?;
-            let mut permit = permit.with_group(granted, &terms);
-            permit.waited = since.elapsed();
+            let permit = self.stand_here(client, &terms.of_host())?.turn().await?.with_group(granted, &terms);
             if permit.holds() || terms.max_wait.is_zero() {
                 return Ok(permit);
             }

@@ -2,7 +2,7 @@
 //! for the host itself. If there are such requests, guests get only a tenth of the starts that the delay allows, so that no site can use
 //! up another site's pace.
 
-use crate::gate::fair_places::{FairPlace, FairPlaces, Taker};
+use crate::fair_places::{FairPlace, FairPlaces, Taker};
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 use tokio::time::sleep_until;

@@ -11,7 +11,7 @@ mod sharing;
 use super::machine_share::MachineShare;
 use super::pace_figures::PaceFigures;
 use super::permit::{Permit, QueuePlace};
-use crate::gate::fair_places::{FairPlace, Taker};
+use crate::fair_places::{FairPlace, Taker};
 use crate::gate::fleet::Fleet;
 use crate::gate::report_mode::Reported;
 use crate::gate::waiting_requests::{PacedQueue, WaitingRequests};
@@ -194,7 +194,7 @@ impl HostQueue {
                 }
                 self.wake(&mut state);
                 drop(state);
-                let place = QueuePlace { queue: self.clone(), ticket, answer, terms: terms.clone(), since: now };
+                let place = QueuePlace { queue: self.clone(), ticket, answer, terms: terms.clone() };
                 let (queue, terms, turn) = (self.clone(), terms.clone().into(), Box::pin(place.turn()));
                 Ok(Stand::Wait(Waiting { queue, terms, due, turn }))
             }
@@ -233,13 +233,6 @@ impl HostQueue {
         if self.clamp_logged.swap(millis, Ordering::Relaxed) != millis {
             tracing::warn!(%authority, ?asked, ?kept, "the crawl-delay is limited to `pace.max_crawl_delay`");
         }
-    }
-
-    pub fn figures(&self) -> PaceFigures {
-        let (state, now) = (self.state.lock(), Instant::now());
-        let groups = self.groups.lock();
-        let groups = groups.iter().map(|group| PaceFigures::of(&group.state.lock().schedule, now));
-        groups.fold(PaceFigures::of(&state.schedule, now), PaceFigures::with_group)
     }
 
     /// Whether a request that has its slot may still be sent: connecting may have taken so long that the next instance would not learn of
@@ -286,7 +279,10 @@ fn name(key: &PaceKey, is_of_subresources: bool) -> String {
 
 impl PacedQueue for HostQueue {
     fn figures(&self) -> PaceFigures {
-        self.figures()
+        let (state, now) = (self.state.lock(), Instant::now());
+        let groups = self.groups.lock();
+        let groups = groups.iter().map(|group| PaceFigures::of(&group.state.lock().schedule, now));
+        groups.fold(PaceFigures::of(&state.schedule, now), PaceFigures::with_group)
     }
 }
 

@@ -8,7 +8,7 @@ use super::super::redirect::Trail;
 use super::super::response::{Fetched, validators};
 use super::super::{FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
-use crate::gate::fair_places::Taker;
+use crate::fair_places::Taker;
 use crate::gate::terms;
 use crate::policy::pace::Terms;
 use crate::policy::{self, AskedAgain, Authority, Entry, KeyBy, PaceKey, Refusal, Ruling, SiteFile, Validators};
@@ -168,13 +168,13 @@ impl RobotsCache {
         let asked = order.crawl_delay.filter(|_| at == first && known.answer.is_none());
         let crawl_delay = asked.or_else(|| rules.crawl_delay(&known, &policy::Request::new(at, b"/robots.txt")));
         // The page that waits for the file follows at once, but only on this host.
-        let is_first_fetch = is_first_fetch && is_at_home;
+        let first_fetch = is_first_fetch && is_at_home;
         // A fetch that has begun is not given up because a slot comes late.
         let is_patient = order.reason != FetchReason::FirstUse || is_at_home && fetch.has_begun();
-        let terms = terms::terms(settings, rules, at.host(), crawl_delay, is_first_fetch);
+        let terms = terms::terms(settings, rules, at.host(), crawl_delay);
         // At a redirect's target, fetches have no precedence.
         let max_wait = if is_patient { Duration::MAX } else { terms.max_wait };
-        Terms { is_renewal: is_patient && is_at_home, max_wait, ..terms }
+        Terms { first_fetch, is_renewal: is_patient && is_at_home, max_wait, ..terms }
     }
 }
 

@@ -5,10 +5,10 @@ use super::super::intern::LONG;
 use super::super::long_bodies::Crowded;
 use super::super::{HostEntry, RobotsCache};
 use crate::config::Settings;
+use crate::fair_places::{FairPlace, Taker};
 use crate::gate::compute::rethrown;
-use crate::gate::fair_places::{FairPlace, Taker};
 use crate::gate::fleet::Parcel;
-use crate::gate::store::{FileDigest, ReadFile, snapshot};
+use crate::gate::store::{FileDigest, ReadFile, ReadFrom, snapshot};
 use crate::policy::{Access, Authority, Entry, SiteFile};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl RobotsCache {
             // Boxed: otherwise, every fetch in flight would reserve the memory for it.
             bytes.extend(Box::pin(self.fleet.file(name)).await?);
         }
-        Some(WholeCopy { bytes, sent, _held: held })
+        Some((Parcel { bytes, sent }, held))
     }
 
     /// Unpacks a copy from the fleet, which is then fresh for at most this instance's `max_ttl`. `place`: for a long copy, if the caller
@@ -44,7 +44,7 @@ impl RobotsCache {
     pub(super) async fn unpack(
         self: &Arc<Self>,
         file: SiteFile,
-        WholeCopy { bytes, sent, _held }: WholeCopy,
+        (Parcel { bytes, sent }, _held): WholeCopy,
         place: Option<FairPlace>,
         taker: Taker,
     ) -> Result<Option<Arc<Entry>>, Crowded> {
@@ -106,7 +106,7 @@ impl RobotsCache {
         file: SiteFile,
         taker: Taker,
     ) -> Option<Arc<Entry>> {
-        if !self.store.is_on_disk() || self.settings.load().store.is_fresh {
+        if self.settings.load().store.is_fresh {
             return None;
         }
         let kept = match self.kept_at_once(authority, file) {
@@ -132,19 +132,13 @@ impl RobotsCache {
             length <= LONG
         };
         let parse = |name, body: &ReadFile<'_>| self.files.named(file, name, &options, || body(&accepts));
-        let kept = self.store.load_at_once(file.of(authority), parse).ok()?;
+        let kept = self.store.read(file.of(authority), ReadFrom::Memory, parse).ok()?;
         (!is_long.get()).then_some(kept)
     }
 }
 
-/// A copy from the fleet with its file.
-pub(super) struct WholeCopy {
-    bytes: Vec<u8>,
-    /// When the copy was stored, by our clock.
-    sent: SystemTime,
-    /// The file, if it is in memory, so that it stays there.
-    _held: Option<Access>,
-}
+/// A copy from the fleet, with its file unless that is in memory; and the file in memory, so that it stays there.
+pub(super) type WholeCopy = (Parcel, Option<Access>);
 
 /// Parses a copy's file, or finds it in memory by its digest.
 type ParseCopy<'a> = dyn Fn(FileDigest, &ReadFile<'_>) -> Option<Access> + 'a;

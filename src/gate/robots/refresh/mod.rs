@@ -13,7 +13,7 @@ use super::response::{Fetched, interpret_response};
 use super::site_time::SiteTime;
 use super::{BACKGROUND, FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
-use crate::gate::fair_places::Taker;
+use crate::fair_places::Taker;
 use crate::gate::fleet::{Claim, FETCH_LASTS, LATE, ServerLost};
 use crate::policy::{Entry, Refusal, SiteFile};
 use futures_util::FutureExt;

@@ -22,7 +22,7 @@ pub(in crate::gate::robots) fn cache() -> Arc<RobotsCache> {
 }
 
 fn cache_with(settings: Settings) -> Arc<RobotsCache> {
-    cache_of(settings, Store::memory(), None)
+    cache_of(settings, Store::default(), None)
 }
 
 /// A cache that may ask sites on the loopback interface.
