@@ -8,7 +8,7 @@ use super::admin_client::{ask_running, segment};
 use super::check::unknown_user;
 use super::{CommandError, ConfigArg, Explained, Format, NO, last_run, pace_limits, read_or_input};
 use crate::admin;
-use crate::config::{InterceptMode, Settings};
+use crate::config::{InterceptMode, Settings, state_directory};
 use crate::policy::explain::{Explanation, SiteFileState, explain};
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Authority, Entry, EntryEvidence, HostRules, LineEvidence, Request, SiteAnswer};
@@ -66,7 +66,7 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
     let own_tokens = user.as_ref().map_or(&[][..], |user| &user.product_tokens);
     let request = Request { product_tokens: own_tokens, ..Request::new(&authority, target.as_bytes()) };
     let is_told = !args.product_tokens.is_empty() || !rules.product_tokens(&request).is_empty();
-    let last_run = if is_told { Vec::new() } else { last_run::product_tokens() };
+    let last_run = if is_told { Vec::new() } else { last_run::product_tokens(&state_directory()) };
     let rules = rules.asked_for(&last_run, &[]);
     let max_crawl_delay = settings.pace.max_crawl_delay;
     let refused = settings.refuses(user.as_deref(), &authority, "GET");

@@ -225,7 +225,7 @@ async fn run_behind_proxy(settings: Settings, args: &RunArgs) -> Result<ExitCode
     let product_tokens = if product_tokens.is_empty() { seen.collect() } else { product_tokens };
     if !product_tokens.is_empty() {
         // If this fails, `explain` needs `--product-token`.
-        let _ = last_run::remember(&product_tokens);
+        let _ = last_run::remember(&config::state_directory(), &product_tokens);
     }
     let code = exit_code(&status);
     // The exit code tells whether the signal ended the command, which may also have handled the signal and continued.
