@@ -136,7 +136,7 @@ fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
         }
         return print_replaced("signs from now on:", &Ca::finish(&directory, &next)?);
     }
-    let now = match Ca::open_in(&directory) {
+    let now = match Ca::open_in(&directory, OffsetDateTime::now_utc()) {
         Ok(now) => now,
         // Clients still trust this authority, so it is not replaced: the operator may be able to repair it.
         Err(error) if certificate.exists() && !ca::has_expired(&certificate) => return Err(error.into()),

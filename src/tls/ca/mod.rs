@@ -26,9 +26,9 @@ use directory::{NEXT, OLD};
 
 /// A certificate authority, ready to sign.
 pub struct Ca {
-    issuer: Issuer<'static, KeyPair>,
+    pub(super) issuer: Issuer<'static, KeyPair>,
     /// Certificates to send with a leaf; roots are left out, as clients have them.
-    chain: Vec<CertificateDer<'static>>,
+    pub(super) chain: Vec<CertificateDer<'static>>,
     anchor: CertificateDer<'static>,
     anchor_pem: String,
     path: PathBuf,
@@ -246,14 +246,6 @@ impl Ca {
         } else {
             None
         }
-    }
-
-    pub(super) fn issuer(&self) -> &Issuer<'static, KeyPair> {
-        &self.issuer
-    }
-
-    pub(super) fn chain(&self) -> &[CertificateDer<'static>] {
-        &self.chain
     }
 }
 
