@@ -88,7 +88,9 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
             ))
         })??,
     };
-    let mut running = args.robots.is_none().then(|| known_to_running(&args.config, &authority)).flatten();
+    // What a running proxy knows of the site: its copy of robots.txt, and the licence and price that answers named (`Link`, 402).
+    let known = || ask_running(&args.config, &format!("/api/v1/authorities/{}", segment(&authority)));
+    let mut running = args.robots.is_none().then(known).flatten();
     // A running proxy that knows the site may remember that the page itself reserved the use.
     let asks = running.is_some() && explanation.allowed;
     let remembered = asks.then(|| remembered(args, &[own_tokens, &last_run].concat())).flatten();
@@ -147,12 +149,6 @@ fn by_file(
 fn as_fetched(robots: RobotsTxt, now: SystemTime) -> Entry {
     let freshness = Freshness::new(now, Duration::from_secs(1), 0.0);
     Entry::answered(SiteAnswer::new(Access::Rules(robots), 200, freshness))
-}
-
-/// Asks the proxy that runs with this configuration about the site: its copy of robots.txt, and the licence and price that answers
-/// named (`Link`, 402).
-fn known_to_running(config: &ConfigArg, authority: &Authority) -> Option<Value> {
-    ask_running(config, &format!("/api/v1/authorities/{}", segment(authority)))
 }
 
 /// Asks the running proxy whether the page itself has reserved the declared use, and the reservation still applies. `tokens`: the product
