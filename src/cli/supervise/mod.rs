@@ -15,7 +15,7 @@ pub(super) use isolation::is_isolated;
 
 use super::CommandError;
 use super::command_error::exit_code;
-use super::hand_over::{self, SuperviseArgs};
+use super::hand_over::SuperviseArgs;
 use super::signal_set::is_by_signal;
 use processes::{Descendant, descendants, leave_group, leftover_processes, send};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -49,14 +49,15 @@ pub(super) fn run(args: &SuperviseArgs) -> Result<ExitCode, CommandError> {
     let Some(child) = args.start(&control, prepare)? else { return Ok(ExitCode::FAILURE) };
     control.set_nonblocking(true)?;
     let (command, program) = (Pid::from_child(&child), &args.command[0]);
-    Ok(ExitCode::from(Supervisor { command, program, quiet: args.quiet, control, signals }.watch()))
+    Ok(ExitCode::from(Supervisor { command, program, quiet: args.quiet, control: Some(control), signals }.watch()))
 }
 
 struct Supervisor<'a> {
     command: Pid,
     program: &'a OsStr,
     quiet: bool,
-    control: UnixStream,
+    /// `None`: `run` has ended, and with it the proxy.
+    control: Option<UnixStream>,
     signals: SignalFd,
 }
 
@@ -102,8 +103,7 @@ impl Supervisor<'_> {
             heard = self
                 .read_signals(if matches!(stage, EndStage::Running) { None } else { Some(TICK) })
                 .unwrap_or_else(|()| {
-                    // `run` has ended, and with it the proxy.
-                    self.control = hand_over::closed();
+                    self.control = None;
                     stage = self.ask_to_end(&leftover_processes());
                     is_to_end = true;
                     Vec::new()
@@ -174,16 +174,16 @@ impl Supervisor<'_> {
     /// The signals since the last call, and whether the terminal sent each: passed on by `run`, or sent directly to this process or its
     /// group. `Err`: `run` is gone.
     fn read_signals(&mut self, wait: Option<Duration>) -> Result<Vec<(Signal, bool)>, ()> {
-        self.signals.wait(Some((&self.control, PollFlags::IN)), wait);
+        self.signals.wait(self.control.as_ref().map(|control| (control, PollFlags::IN)), wait);
         let mut heard = self.signals.read();
         let mut bytes = [0; 64];
-        match self.control.read(&mut bytes) {
-            Ok(0) => return Err(()),
-            Ok(length) => {
+        match self.control.as_mut().map(|control| control.read(&mut bytes)) {
+            Some(Ok(0)) => return Err(()),
+            Some(Ok(length)) => {
                 let signals = bytes[..length].iter().filter_map(|byte| Signal::from_named_raw((*byte).into()));
                 heard.extend(signals.map(|signal| (signal, false)));
             }
-            Err(_) => {}
+            Some(Err(_)) | None => {}
         }
         Ok(heard)
     }
