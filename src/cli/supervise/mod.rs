@@ -17,8 +17,9 @@ use super::CommandError;
 use super::command_error::exit_code;
 use super::hand_over::SuperviseArgs;
 use super::signal_set::is_by_signal;
-use processes::{Descendant, descendants, leave_group, leftover_processes, send};
+use processes::{Descendant, NOT_KNOWN, descendants, leave_group, leftover_processes, send};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, set_parent_process_death_signal, wait};
 use signal_fd::SignalFd;
 use std::ffi::OsStr;
@@ -205,10 +206,9 @@ impl Supervisor<'_> {
     /// children there are no descendants, whatever /proc shows.
     fn reap(&self, code: &mut Option<u8>) -> bool {
         loop {
-            let (pid, status) = match wait(WaitOptions::NOHANG) {
+            let (pid, status) = match retry_on_intr(|| wait(WaitOptions::NOHANG)) {
                 Ok(Some(ended)) => ended,
                 Ok(None) => return true,
-                Err(rustix::io::Errno::INTR) => continue,
                 Err(_) => return false,
             };
             if pid == self.command {
@@ -246,7 +246,6 @@ fn leftover_message(program: &OsStr, names: &str, what: &str) -> Vec<u8> {
 const STOP: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
 /// Signals that end most commands. After the command's end, such a signal ends the leftover processes.
 const ENDING: [Signal; 4] = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP];
-const NOT_KNOWN: u8 = 1;
 /// Time for leftover processes to end by themselves, as they may be writing their last output.
 const BY_ITSELF: Duration = Duration::from_secs(5);
 const ONCE_TOLD: Duration = Duration::from_secs(5);

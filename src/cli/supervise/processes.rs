@@ -77,6 +77,9 @@ pub(in crate::cli) fn program(pid: &str) -> Option<String> {
     Some(path.file_name()?.to_string_lossy().trim_end_matches(" (deleted)").to_owned())
 }
 
+/// The exit code of a process that ended in an unknown way.
+pub(super) const NOT_KNOWN: u8 = 1;
+
 #[cfg(test)]
 mod tests {
     use super::*;
