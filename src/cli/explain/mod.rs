@@ -57,12 +57,8 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
     }
     let settings = args.config.load()?;
     let user = args.user.as_ref().map(|name| settings.user(name).ok_or_else(|| unknown_user(name))).transpose()?;
-    let rules = settings
-        .hosts_of(user.as_deref())
-        .get(authority.host())
-        .rules
-        .clone()
-        .asked_for(&args.product_tokens, &args.purposes);
+    let policy = settings.hosts_of(user.as_deref()).get(authority.host());
+    let rules = policy.rules.clone().asked_for(&args.product_tokens, &args.purposes);
     let own_tokens = user.as_ref().map_or(&[][..], |user| &user.product_tokens);
     let request = Request { product_tokens: own_tokens, ..Request::new(&authority, target.as_bytes()) };
     let is_told = !args.product_tokens.is_empty() || !rules.product_tokens(&request).is_empty();
@@ -70,7 +66,6 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
     let rules = rules.asked_for(&last_run, &[]);
     let max_crawl_delay = settings.pace.max_crawl_delay;
     let refused = settings.refuses(user.as_deref(), &authority, "GET");
-    let policy = settings.hosts_of(user.as_deref()).get(authority.host());
     let is_tunnelled = policy.intercept == InterceptMode::Tunnel && authority.is_https();
     let tunnelled = is_tunnelled.then(|| policy.intercept_key.clone());
     let (explanation, of_runs) = match &args.robots {
