@@ -3,7 +3,7 @@
 
 use super::cure::cure;
 use crate::cli::supervise::processes::{Descendant, descendants, program};
-use crate::cli::tcp_table::{rows, sockets_of, tables};
+use crate::cli::tcp_table::{rows, sockets_of, table};
 use crate::config::PortRange;
 use rustix::process::Pid;
 use serde::Serialize;
@@ -83,7 +83,7 @@ impl BypassWatch {
     }
 
     fn find(&self) -> Option<Bypass> {
-        let sockets = direct(&tables().concat(), |address| self.is_site(address));
+        let sockets = direct(&table(), |address| self.is_site(address));
         if sockets.is_empty() {
             return None;
         }

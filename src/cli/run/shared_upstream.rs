@@ -1,7 +1,7 @@
 //! Detects an upstream proxy that is another `politely` process with the same state directory: if both shared the pace, each would wait for
 //! the slot, or the fetch of robots.txt, that the other has reserved.
 
-use crate::cli::tcp_table::{rows, sockets_of, tables};
+use crate::cli::tcp_table::{rows, sockets_of, table};
 use crate::config::Settings;
 use std::collections::HashSet;
 use std::fs;
@@ -13,8 +13,8 @@ pub(super) fn is_shared_upstream(settings: &Settings) -> bool {
     let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else { return false };
     let addresses = (host.trim_matches(['[', ']']), port).to_socket_addrs().into_iter().flatten();
     let here: Vec<_> = addresses.filter(|address| UdpSocket::bind((address.ip(), 0)).is_ok()).collect();
-    let tables = tables().concat();
-    let listening = rows(&tables).filter(|row| here.iter().any(|address| row.listens_at(*address)));
+    let table = table();
+    let listening = rows(&table).filter(|row| here.iter().any(|address| row.listens_at(*address)));
     let sockets: HashSet<u64> = listening.map(|row| row.socket).collect();
     if crate::cli::supervise::is_isolated() && here.contains(&super::INSIDE) {
         return true;
