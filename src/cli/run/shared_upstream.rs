@@ -5,13 +5,12 @@ use crate::cli::tcp_table::{rows, sockets_of, table};
 use crate::config::Settings;
 use std::collections::HashSet;
 use std::fs;
-use std::net::{ToSocketAddrs, UdpSocket};
+use std::net::UdpSocket;
 
 /// Whether the upstream proxy is, according to /proc, a process on this machine that shares our pace.
 pub(super) fn is_shared_upstream(settings: &Settings) -> bool {
     let Some(url) = settings.egress.upstream_proxy.as_ref().map(|url| url.expose()) else { return false };
-    let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else { return false };
-    let addresses = (host.trim_matches(['[', ']']), port).to_socket_addrs().into_iter().flatten();
+    let addresses = url.socket_addrs(|| None).unwrap_or_default().into_iter();
     let here: Vec<_> = addresses.filter(|address| UdpSocket::bind((address.ip(), 0)).is_ok()).collect();
     let table = table();
     let listening = rows(&table).filter(|row| here.iter().any(|address| row.listens_at(*address)));
