@@ -1,7 +1,7 @@
 //! State shared by the handlers of the admin address.
 
 use super::guard;
-use crate::config::{self, AdminToken, Changes, ListenAddress};
+use crate::config::{AdminToken, Changes, ListenAddress};
 use crate::gate::Gate;
 use crate::proxy::Proxy;
 use arc_swap::ArcSwap;
@@ -57,20 +57,17 @@ impl Admin {
     ///
     /// # Errors
     /// The configured token cannot be read, or is empty.
-    pub fn new(proxy: Arc<Proxy>, settings: &config::AdminSettings) -> io::Result<Self> {
-        let token = guard::token(&AdminToken::of(&proxy.settings.load()))?;
+    pub fn new(proxy: Arc<Proxy>) -> io::Result<Self> {
+        let settings = proxy.settings.load_full();
+        let token = guard::token(&AdminToken::of(&settings))?;
         let token = token.map_or_else(OnceLock::new, OnceLock::from);
-        let is_on_loopback = match &settings.address {
-            Some(ListenAddress::Socket(address)) => address.ip().is_loopback(),
-            Some(ListenAddress::Inherited(_)) | None => false,
-        };
         let last_reload = LastReload::default();
         last_reload.note(None);
         Ok(Admin {
             proxy,
             listeners: ArcSwap::default(),
             token,
-            is_on_loopback,
+            is_on_loopback: settings.admin.address.as_ref().and_then(ListenAddress::is_loopback) == Some(true),
             reload: OnceLock::new(),
             last_reload,
             ended: watch::Sender::new(false),

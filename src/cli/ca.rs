@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
-use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,6 +9,7 @@ use std::process::ExitCode;
 use time::OffsetDateTime;
 
 use crate::config::{ListenAddress, Settings, state_directory};
+use crate::policy::Host;
 use crate::tls::{Ca, ca, roots, secret_file};
 
 use super::admin_client;
@@ -136,7 +136,7 @@ fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
         }
         return print_replaced("signs from now on:", &Ca::finish(&directory, &next)?);
     }
-    let now = match Ca::open_in(&directory) {
+    let now = match Ca::open_in(&directory, OffsetDateTime::now_utc()) {
         Ok(now) => now,
         // Clients still trust this authority, so it is not replaced: the operator may be able to repair it.
         Err(error) if certificate.exists() && !ca::has_expired(&certificate) => return Err(error.into()),
@@ -201,7 +201,7 @@ fn env(args: &Env) -> Result<ExitCode, CommandError> {
                 // A listener with TLS needs a scheme that few programs support; the actual port for port 0 is known only while serving.
                 ListenAddress::Socket(address) if listener.tls.is_none() && address.port() != 0 => {
                     let address = admin_client::reachable(*address);
-                    Some((in_url(address.ip()), address.port()))
+                    Some((Host::Ip(address.ip()).to_string(), address.port()))
                 }
                 ListenAddress::Socket(_) | ListenAddress::Inherited(_) => None,
             });
@@ -231,13 +231,6 @@ fn env(args: &Env) -> Result<ExitCode, CommandError> {
 /// Converts a proxy's name to the name of a directory, without characters that separate the entries of a search path.
 fn folder(proxy: &str) -> String {
     proxy.replace([':', '[', ']'], "+")
-}
-
-fn in_url(address: IpAddr) -> String {
-    match address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => format!("[{address}]"),
-    }
 }
 
 fn print_trust(steps: Vec<TrustStep>) -> Result<ExitCode, CommandError> {

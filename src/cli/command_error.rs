@@ -83,18 +83,17 @@ impl From<ConfigErrors> for CommandError {
     }
 }
 
-/// Converts errors that have a hint.
-macro_rules! with_hint {
-    ($($error:ty),+) => {$(
-        impl From<$error> for CommandError {
-            fn from(error: $error) -> Self {
-                Self::usage(&error, error.hint())
-            }
-        }
-    )+};
+impl From<StartError> for CommandError {
+    fn from(error: StartError) -> Self {
+        Self::usage(&error, error.hint())
+    }
 }
 
-with_hint! { StartError, UnusableFile }
+impl From<UnusableFile> for CommandError {
+    fn from(error: UnusableFile) -> Self {
+        StartError::from(error).into()
+    }
+}
 
 impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {

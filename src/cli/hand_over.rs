@@ -128,11 +128,3 @@ pub(super) fn hand_over(by: &UnixStream, listener: &TcpListener) -> io::Result<(
     sendmsg(by, &[IoSlice::new(&[0])], &mut control, SendFlags::empty())?;
     Ok(())
 }
-
-/// A control socket whose other end stays open and never sends anything.
-pub(super) fn closed() -> UnixStream {
-    let (ours, theirs) = UnixStream::pair().expect("a descriptor has just become free");
-    std::mem::forget(theirs);
-    let _ = ours.set_nonblocking(true);
-    ours
-}

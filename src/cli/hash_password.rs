@@ -1,7 +1,7 @@
 //! `politely hash-password`: prints the hash for `access.users`.
 
 use super::signal_set::ENDING;
-use super::{CommandError, INTERRUPTED};
+use super::{CommandError, Explained, INTERRUPTED};
 use argon2::{Argon2, PasswordHasher};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 use std::io::{self, IsTerminal, Read};
@@ -24,9 +24,7 @@ fn read() -> Result<String, CommandError> {
     if !io::stdin().is_terminal() {
         let mut text = String::new();
         let read = io::stdin().lock().take(MOST + 1).read_to_string(&mut text);
-        read.map_err(|error| {
-            CommandError::usage(format!("cannot read the password: {error}"), "write one line of UTF-8")
-        })?;
+        read.explained("cannot read the password", "write one line of UTF-8")?;
         return Ok(text
             .strip_suffix('\n')
             .map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line))

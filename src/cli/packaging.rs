@@ -1,6 +1,6 @@
 //! `politely print`; `politely completions` and `politely man`, for packagers.
 
-use super::CommandError;
+use super::{CommandError, Explained};
 use crate::{admin, config};
 use clap::Command;
 use clap_complete::Shell;
@@ -72,12 +72,10 @@ pub(super) fn man(args: &Man, mut command: Command) -> Result<ExitCode, CommandE
             super::print_bytes(&text)?;
         }
         Some(directory) => {
-            let failed = |error: io::Error| {
-                CommandError::usage(format!("{}: {error}", directory.display()), "check that it is writable")
-            };
-            fs::create_dir_all(directory).map_err(failed)?;
-            write_pages(&command, "politely", directory).map_err(failed)?;
-            fs::write(directory.join("politely.yaml.5"), configuration(config::DEFAULTS)).map_err(failed)?;
+            let written = fs::create_dir_all(directory)
+                .and_then(|()| write_pages(&command, "politely", directory))
+                .and_then(|()| fs::write(directory.join("politely.yaml.5"), configuration(config::DEFAULTS)));
+            written.explained(directory.display(), "check that it is writable")?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -7,7 +7,7 @@ use crate::policy::Host;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use std::fmt::Display;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::Path;
 use url::Url;
 
@@ -40,9 +40,8 @@ pub(super) fn fetch(url: &str, token_file: Option<&Path>, setup_host: &Host) -> 
     };
     let asked =
         Asked { name: format!("{host}:{port}"), host, port, setup_host, credentials, token: token(token_file)? };
-    let addresses = (host.trim_matches(['[', ']']), port).to_socket_addrs();
-    let addresses = addresses.map_err(|error| asked.no_certificate_error(&error))?;
-    asked.first_of(addresses)
+    let addresses = parsed.socket_addrs(|| None).map_err(|error| asked.no_certificate_error(&error))?;
+    asked.first_of(addresses.into_iter())
 }
 
 /// A failure at one address.

@@ -30,8 +30,9 @@ pub fn sockets_of(process: &Path) -> impl Iterator<Item = u64> {
     })
 }
 
-pub fn tables() -> [String; 2] {
-    ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default())
+/// The kernel's tables for IPv4 and IPv6.
+pub fn table() -> String {
+    ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default()).concat()
 }
 
 /// Parses a table with lines `sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode …`.
@@ -66,7 +67,7 @@ fn address(text: &str) -> Option<SocketAddr> {
 /// The user (uid) whose process listens at this address. Callers send no secrets to a process of another user, who may have taken a free
 /// port. `None`: no process listens there, or its user is unknown.
 pub fn listener_owner(address: SocketAddr) -> Option<u32> {
-    tables().iter().find_map(|table| owner_in(table, address))
+    owner_in(&table(), address)
 }
 
 /// The owner according to one table.

@@ -14,18 +14,10 @@ use std::time::Duration;
 /// # Errors
 /// The file cannot be opened, or is not a regular file.
 pub fn open_file(path: &Path) -> io::Result<File> {
-    open_regular(OpenOptions::new().read(true), path)
+    open_with(OpenOptions::new().read(true), path, 0)
 }
 
-/// Like [`open_file`], with these options.
-///
-/// # Errors
-/// As [`open_file`].
-pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    open_with(options, path, 0)
-}
-
-/// Like [`open_regular`], for a file of ours. Root, who may use another user's directory (`sudo -E`), follows no symbolic link there, and
+/// Like [`open_file`], with these options, for a file of ours. Root, who may use another user's directory (`sudo -E`), follows no symbolic link there, and
 /// gives the file to the directory's owner. Sets the file's mode to 0600.
 ///
 /// # Errors

@@ -118,7 +118,7 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
     let listeners = Listeners::new(proxy.clone());
     let admin = match admin_socket.zip(admin_address) {
         Some((socket, address)) => {
-            let admin = Admin::new(proxy.clone(), &configured.admin)
+            let admin = Admin::new(proxy.clone())
                 .map_err(|source| StartError::token(&configured, &AdminToken::of(&configured).path, &source))?;
             let admin = Arc::new(admin);
             beside.spawn(admin.clone().serve(socket));

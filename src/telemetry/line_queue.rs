@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// A log. Its destination may change while it is in use.
 pub struct LineQueue {
-    name: &'static str,
+    pub name: &'static str,
     writer: Mutex<Option<Arc<LineWriter>>>,
     dropped: AtomicU64,
     losses: Mutex<Losses>,
@@ -54,11 +54,6 @@ impl LineQueue {
     /// Discards lines from now on.
     pub fn close(&self) {
         self.replace(None);
-    }
-
-    /// The log's name.
-    pub fn name(&self) -> &'static str {
-        self.name
     }
 
     /// Lines that were dropped because the queue was full or writing failed.

@@ -116,7 +116,7 @@ pub fn flush() {
 
 /// Lines dropped so far, by log.
 pub fn dropped() -> [(&'static str, u64); 2] {
-    [&EVENT_LINES, &ACCESS_LINES].map(|log| (log.name(), log.dropped()))
+    [&EVENT_LINES, &ACCESS_LINES].map(|log| (log.name, log.dropped()))
 }
 
 /// The filter for events and access log lines.
@@ -208,10 +208,6 @@ impl StandardError {
 impl Write for StandardError {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Self::lock().write(bytes)
-    }
-
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        Self::lock().write_all(bytes)
     }
 
     fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {

@@ -128,7 +128,7 @@ impl LeafCache {
 
     fn mint(&self, ca: &Ca, host: &Host, now: OffsetDateTime) -> Result<Arc<ServerConfig>, UnusableFile> {
         let mut certificates = vec![self.sign(ca, host, now)?];
-        certificates.extend_from_slice(ca.chain());
+        certificates.extend_from_slice(&ca.chain);
         let certified = CertifiedKey::new(certificates, Arc::clone(&self.signing_key));
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()?
@@ -161,7 +161,7 @@ impl LeafCache {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         // Strict clients (Python 3.13) require this extension.
         params.use_authority_key_identifier_extension = true;
-        Ok(params.signed_by(&self.key, ca.issuer())?.der().clone())
+        Ok(params.signed_by(&self.key, &ca.issuer)?.der().clone())
     }
 }
 

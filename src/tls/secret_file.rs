@@ -10,9 +10,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::{self, PemObject};
 
 use super::error::fault;
-use crate::config::{
-    UnusableFile, give_to_owner, open_private, open_regular, private_directory, read_whole, write_whole,
-};
+use crate::config::{UnusableFile, open_own, open_private, private_directory, read_whole, write_whole};
 
 /// Creates the directory, mode 0700, if it does not exist.
 pub(crate) fn directory(path: &Path) -> Result<(), UnusableFile> {
@@ -56,9 +54,8 @@ pub(super) fn load_key(path: &Path) -> Result<KeyPair, UnusableFile> {
 pub(super) fn lock(directory: &Path) -> Result<File, UnusableFile> {
     let path = directory.join(".lock");
     let mut options = OpenOptions::new();
-    let file = open_regular(options.create(true).truncate(false).write(true).mode(0o600), &path);
+    let file = open_own(options.create(true).truncate(false).write(true).mode(0o600), &path);
     let file = file.map_err(fault(&path, "created"))?;
-    give_to_owner(&file, directory).map_err(fault(&path, "written"))?;
     file.lock().map_err(fault(&path, "locked"))?;
     Ok(file)
 }

@@ -7,7 +7,6 @@ use crate::evidence::{MOST_RESPONSE, Stamp, check, digits, query, verify};
 use crate::rfc3339;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::io;
-use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -66,7 +65,6 @@ fn parse_tsa(text: &str) -> Result<Url, String> {
 
 /// Sends the query over HTTP/1.0 to the authority's addresses in turn, until one answers, within [`PATIENCE`].
 fn ask(url: &Url, query: &[u8]) -> io::Result<Vec<u8>> {
-    let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(80));
     let head = format!(
         "POST {} HTTP/1.0\r\nHost: {}\r\nUser-Agent: politely/{}\r\nContent-Type: application/timestamp-query\r\n\
          Accept: application/timestamp-reply\r\nContent-Length: {}\r\n\r\n",
@@ -78,7 +76,7 @@ fn ask(url: &Url, query: &[u8]) -> io::Result<Vec<u8>> {
     let request = [head.as_bytes(), query].concat();
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     let until = Instant::now() + PATIENCE;
-    for address in (host.trim_matches(['[', ']']), port).to_socket_addrs()? {
+    for address in url.socket_addrs(|| None)? {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             break;

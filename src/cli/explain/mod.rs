@@ -8,7 +8,7 @@ use super::admin_client::{ask_running, segment};
 use super::check::unknown_user;
 use super::{CommandError, ConfigArg, Explained, Format, NO, last_run, pace_limits, read_or_input};
 use crate::admin;
-use crate::config::{InterceptMode, Settings};
+use crate::config::{InterceptMode, Settings, state_directory};
 use crate::policy::explain::{Explanation, SiteFileState, explain};
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Authority, Entry, EntryEvidence, HostRules, LineEvidence, Request, SiteAnswer};
@@ -57,20 +57,15 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
     }
     let settings = args.config.load()?;
     let user = args.user.as_ref().map(|name| settings.user(name).ok_or_else(|| unknown_user(name))).transpose()?;
-    let rules = settings
-        .hosts_of(user.as_deref())
-        .get(authority.host())
-        .rules
-        .clone()
-        .asked_for(&args.product_tokens, &args.purposes);
+    let policy = settings.hosts_of(user.as_deref()).get(authority.host());
+    let rules = policy.rules.clone().asked_for(&args.product_tokens, &args.purposes);
     let own_tokens = user.as_ref().map_or(&[][..], |user| &user.product_tokens);
     let request = Request { product_tokens: own_tokens, ..Request::new(&authority, target.as_bytes()) };
     let is_told = !args.product_tokens.is_empty() || !rules.product_tokens(&request).is_empty();
-    let last_run = if is_told { Vec::new() } else { last_run::product_tokens() };
+    let last_run = if is_told { Vec::new() } else { last_run::product_tokens(&state_directory()) };
     let rules = rules.asked_for(&last_run, &[]);
     let max_crawl_delay = settings.pace.max_crawl_delay;
     let refused = settings.refuses(user.as_deref(), &authority, "GET");
-    let policy = settings.hosts_of(user.as_deref()).get(authority.host());
     let is_tunnelled = policy.intercept == InterceptMode::Tunnel && authority.is_https();
     let tunnelled = is_tunnelled.then(|| policy.intercept_key.clone());
     let (explanation, of_runs) = match &args.robots {
@@ -88,7 +83,9 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
             ))
         })??,
     };
-    let mut running = args.robots.is_none().then(|| known_to_running(&args.config, &authority)).flatten();
+    // What a running proxy knows of the site: its copy of robots.txt, and the licence and price that answers named (`Link`, 402).
+    let known = || ask_running(&args.config, &format!("/api/v1/authorities/{}", segment(&authority)));
+    let mut running = args.robots.is_none().then(known).flatten();
     // A running proxy that knows the site may remember that the page itself reserved the use.
     let asks = running.is_some() && explanation.allowed;
     let remembered = asks.then(|| remembered(args, &[own_tokens, &last_run].concat())).flatten();
@@ -147,12 +144,6 @@ fn by_file(
 fn as_fetched(robots: RobotsTxt, now: SystemTime) -> Entry {
     let freshness = Freshness::new(now, Duration::from_secs(1), 0.0);
     Entry::answered(SiteAnswer::new(Access::Rules(robots), 200, freshness))
-}
-
-/// Asks the proxy that runs with this configuration about the site: its copy of robots.txt, and the licence and price that answers
-/// named (`Link`, 402).
-fn known_to_running(config: &ConfigArg, authority: &Authority) -> Option<Value> {
-    ask_running(config, &format!("/api/v1/authorities/{}", segment(authority)))
 }
 
 /// Asks the running proxy whether the page itself has reserved the declared use, and the reservation still applies. `tokens`: the product

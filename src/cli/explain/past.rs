@@ -142,11 +142,8 @@ fn at_end(text: &str) -> Result<SystemTime, String> {
 
 /// The configuration of that time. If it is not available: the current one, and the reason.
 fn settings(args: &ExplainArgs, past: &Past) -> Result<(Settings, Option<String>), CommandError> {
-    let then = match &past.config {
-        None => Err("the evidence does not contain it".to_owned()),
-        Some(config) => Settings::of_shown("the configuration of that time", config),
-    };
-    match then {
+    let config = past.config.as_ref().ok_or_else(|| "the evidence does not contain it".to_owned());
+    match config.and_then(|config| Settings::of_shown("the configuration of that time", config)) {
         Ok(then) => Ok((then, None)),
         Err(why) => Ok((args.config.load()?, Some(why))),
     }

@@ -15,7 +15,7 @@ pub(in crate::cli) struct RunArgs {
     #[arg(long = "product-token", value_name = "T")]
     pub product_tokens: Vec<String>,
     /// Hold a request for its crawl-delay for at most this long, such as `90s` [default: 10m, or `pace.max_wait` if longer]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     pub max_wait: Option<Duration>,
     /// Wait at least this long between requests to a host, such as `2s`
     #[arg(long, value_name = "DURATION", aliases = ["delay", "crawl-delay", "download-delay"])]
@@ -89,8 +89,4 @@ impl RunArgs {
     pub fn is_silent(&self) -> bool {
         self.quiet && self.report == Some(ReportTo::StandardError)
     }
-}
-
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    units::parse_duration(text).map_err(|complaint| complaint.to_string())
 }

@@ -3,10 +3,10 @@
 
 use super::cure::cure;
 use crate::cli::supervise::processes::{Descendant, descendants, program};
-use crate::cli::tcp_table::{rows, sockets_of, tables};
+use crate::cli::tcp_table::{rows, sockets_of, table};
 use crate::config::PortRange;
 use rustix::process::Pid;
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -29,7 +29,7 @@ pub(super) struct BypassWatch {
 }
 
 /// A process that has connected to a site directly.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Bypass {
     pub program: String,
     pub pid: u32,
@@ -50,10 +50,6 @@ impl Bypass {
             "politely: warning: {program} ({pid}) bypassed the proxy: it connected to {address}, and robots.txt was not applied\n\
              hint: {cure}; with `--isolate` nothing can bypass the proxy"
         )
-    }
-
-    pub fn json(&self) -> Value {
-        json!({ "program": self.program, "pid": self.pid, "address": self.address, "has_variables": self.has_variables })
     }
 }
 
@@ -87,7 +83,7 @@ impl BypassWatch {
     }
 
     fn find(&self) -> Option<Bypass> {
-        let sockets = direct(&tables().concat(), |address| self.is_site(address));
+        let sockets = direct(&table(), |address| self.is_site(address));
         if sockets.is_empty() {
             return None;
         }

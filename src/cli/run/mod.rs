@@ -32,7 +32,7 @@ use report_to::{ReportFile, ReportTo};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::json;
 use shared_upstream::is_shared_upstream;
-use signals::{RunSignals, end_if_interrupted, interrupted_exit_code, is_to_end, pass_on};
+use signals::{catch, end_if_interrupted, interrupted_exit_code, is_to_end, pass_on};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -100,7 +100,7 @@ async fn run_behind_proxy(settings: Settings, args: &RunArgs) -> Result<ExitCode
     let roots = roots::configured(&settings)?;
     let program = args.command.first().expect("clap requires a command");
     // Signals are caught before anything is created that must be removed at the end.
-    let mut signals = RunSignals::catch()?;
+    let mut signals = catch()?;
     let directory = files::directory()?;
     // Dropped at the end of this function, which removes the authority from the databases.
     let _loan = lend(&ca, program);
@@ -225,7 +225,7 @@ async fn run_behind_proxy(settings: Settings, args: &RunArgs) -> Result<ExitCode
     let product_tokens = if product_tokens.is_empty() { seen.collect() } else { product_tokens };
     if !product_tokens.is_empty() {
         // If this fails, `explain` needs `--product-token`.
-        let _ = last_run::remember(&product_tokens);
+        let _ = last_run::remember(&config::state_directory(), &product_tokens);
     }
     let code = exit_code(&status);
     // The exit code tells whether the signal ended the command, which may also have handled the signal and continued.

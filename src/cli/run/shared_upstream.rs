@@ -1,20 +1,19 @@
 //! Detects an upstream proxy that is another `politely` process with the same state directory: if both shared the pace, each would wait for
 //! the slot, or the fetch of robots.txt, that the other has reserved.
 
-use crate::cli::tcp_table::{rows, sockets_of, tables};
+use crate::cli::tcp_table::{rows, sockets_of, table};
 use crate::config::Settings;
 use std::collections::HashSet;
 use std::fs;
-use std::net::{ToSocketAddrs, UdpSocket};
+use std::net::UdpSocket;
 
 /// Whether the upstream proxy is, according to /proc, a process on this machine that shares our pace.
 pub(super) fn is_shared_upstream(settings: &Settings) -> bool {
     let Some(url) = settings.egress.upstream_proxy.as_ref().map(|url| url.expose()) else { return false };
-    let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else { return false };
-    let addresses = (host.trim_matches(['[', ']']), port).to_socket_addrs().into_iter().flatten();
+    let addresses = url.socket_addrs(|| None).unwrap_or_default().into_iter();
     let here: Vec<_> = addresses.filter(|address| UdpSocket::bind((address.ip(), 0)).is_ok()).collect();
-    let tables = tables().concat();
-    let listening = rows(&tables).filter(|row| here.iter().any(|address| row.listens_at(*address)));
+    let table = table();
+    let listening = rows(&table).filter(|row| here.iter().any(|address| row.listens_at(*address)));
     let sockets: HashSet<u64> = listening.map(|row| row.socket).collect();
     if crate::cli::supervise::is_isolated() && here.contains(&super::INSIDE) {
         return true;

@@ -8,38 +8,25 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use tokio::signal::unix::SignalKind;
 
-/// The signals that a run catches.
-pub(super) struct RunSignals(SignalSet);
-
-impl RunSignals {
-    pub fn catch() -> io::Result<Self> {
-        // Registered first, so that the sender of a signal is known before the signal is handled.
-        for (kind, is_sent) in SENT {
-            let note = move |info: &libc::siginfo_t| is_sent.fetch_or(is_somebodys(info), Ordering::Relaxed);
-            // SAFETY: a store to an atomic may be done in any signal handler.
-            unsafe { signal_hook_registry::register_sigaction(kind.as_raw_value(), move |info| _ = note(info)) }?;
-        }
-        // Signals that are ignored, as by nohup, stay ignored here and in the command.
-        let others = [SignalKind::hangup()].into_iter().chain(OTHER.map(|(kind, _)| kind));
-        let heard = others.filter(|kind| !is_ignored(kind.as_raw_value()));
-        let kinds: Vec<_> = STOP.into_iter().chain(heard).collect();
-        let signals = SignalSet::catch(&kinds)?;
-        // A signal that asks to end must not be lost if it arrives before the command is started.
-        for signal in kinds.into_iter().filter(|kind| is_to_end(*kind)).map(|kind| kind.as_raw_value()) {
-            // SAFETY: a store to an atomic may be done in any signal handler.
-            unsafe { signal_hook_registry::register(signal, move || ENDED_BY.store(signal, Ordering::Relaxed)) }?;
-        }
-        Ok(Self(signals))
+/// Catches the signals of a run.
+pub(super) fn catch() -> io::Result<SignalSet> {
+    // Registered first, so that the sender of a signal is known before the signal is handled.
+    for (kind, is_sent) in SENT {
+        let note = move |info: &libc::siginfo_t| _ = is_sent.fetch_or(is_somebodys(info), Ordering::Relaxed);
+        // SAFETY: a store to an atomic may be done in any signal handler.
+        unsafe { signal_hook_registry::register_sigaction(kind.as_raw_value(), note) }?;
     }
-
-    pub async fn next(&mut self) -> SignalKind {
-        self.0.next().await
+    // Signals that are ignored, as by nohup, stay ignored here and in the command.
+    let others = [SignalKind::hangup()].into_iter().chain(OTHER.map(|(kind, _)| kind));
+    let heard = others.filter(|kind| !is_ignored(kind.as_raw_value()));
+    let kinds: Vec<_> = STOP.into_iter().chain(heard).collect();
+    let signals = SignalSet::catch(&kinds)?;
+    // A signal that asks to end must not be lost if it arrives before the command is started.
+    for signal in kinds.into_iter().filter(|kind| is_to_end(*kind)).map(|kind| kind.as_raw_value()) {
+        // SAFETY: a store to an atomic may be done in any signal handler.
+        unsafe { signal_hook_registry::register(signal, move || ENDED_BY.store(signal, Ordering::Relaxed)) }?;
     }
-
-    /// Waits for a signal that asks to end. If one arrives after the command's end, the caller cuts off the requests still in flight.
-    pub async fn next_to_stop(&mut self) {
-        self.0.next_to_stop().await;
-    }
+    Ok(signals)
 }
 
 /// The exit code, if a signal that asks to end has arrived, even before the command was started.

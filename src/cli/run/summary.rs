@@ -76,10 +76,6 @@ impl Summary<'_> {
         self.totals.held.given_up.saturating_sub(self.still_waiting as u64)
     }
 
-    fn sufficient_max_wait(&self) -> String {
-        sufficient_max_wait(self.max_wait, self.tally.longest_wait)
-    }
-
     /// Formats the summary: a first line, and one for each thing that the user should know.
     pub fn text(&self) -> String {
         let Totals { counts, held, failures, distrusted, html_robots, without_purpose, .. } = &self.totals;
@@ -144,7 +140,8 @@ impl Summary<'_> {
         if tally.too_long_in_all > 0 {
             line(format!("{} refused: would have waited longer than --max-wait:", tally.too_long_in_all));
             tally.too_long.iter().take(SHOWN).for_each(|url| line(format!("  {url}")));
-            line(format!("hint: `--max-wait {}` or more holds them instead", self.sufficient_max_wait()));
+            let most = sufficient_max_wait(self.max_wait, tally.longest_wait);
+            line(format!("hint: `--max-wait {most}` or more holds them instead"));
         }
         for (host, failures) in failures.iter().take(SHOWN) {
             line(format!("{} failed at {host}: {}", failures.count, failures.last));
@@ -227,7 +224,7 @@ impl Summary<'_> {
                 "refused_after_answer": refused_after_answer, "reported": reported },
             "background_refused": self.tally.background,
             "tunnels": tunnels,
-            "bypassed": self.bypass.as_ref().map(Bypass::json),
+            "bypassed": self.bypass,
             "held": { "requests": held.requests, "seconds": held.time.as_secs_f64(), "given_up": self.given_up_requests(),
                 "still_waiting": self.still_waiting },
             "purpose": { "declared": self.purposes.iter().map(Purpose::as_str).collect::<Vec<_>>(), "unknown": self.unknown_purposes(),
@@ -236,7 +233,7 @@ impl Summary<'_> {
             "refused_for_waiting": {
                 "requests": self.tally.too_long_in_all,
                 "urls": too_long,
-                "max_wait": (self.tally.too_long_in_all > 0).then(|| self.sufficient_max_wait()),
+                "max_wait": (self.tally.too_long_in_all > 0).then(|| sufficient_max_wait(self.max_wait, self.tally.longest_wait)),
             },
             "html_robots": self.totals.html_robots.iter().map(Authority::robots_url).collect::<Vec<_>>(),
             "failures": failures.collect::<Vec<_>>(),

@@ -58,10 +58,6 @@ impl Tally {
             self.background += 1;
             return;
         }
-        if let Refusal::Disallowed { product_tokens, .. } | Refusal::UsageDisallowed { product_tokens, .. } = &**refusal
-        {
-            self.product_tokens = Some(Arc::clone(product_tokens));
-        }
         if let Some(rule) = RuleTally::of(refusal)
             && (self.rules.len() < MOST_RULES || self.rules.contains_key(&rule))
         {
@@ -69,20 +65,24 @@ impl Tally {
             used.requests += 1;
             note(&mut used.urls, decision, MOST_URLS_OF_A_RULE);
         }
-        if let Refusal::EgressDenied { why: EgressReason::Address { address, .. } } = &**refusal {
-            self.private_in_all += 1;
-            self.private.get_or_insert(*address);
-        }
-        if let Refusal::EgressDenied { why: EgressReason::Port(port) } = &**refusal
-            && self.ports.len() < MOST_PORTS
-        {
-            self.ports.insert(*port);
-        }
-        // With a longer `--max-wait`, requests for a paused host are held, too.
-        if let Refusal::CrawlDelay { retry_after, .. } | Refusal::HostPaused { retry_after, .. } = &**refusal {
-            self.too_long_in_all += 1;
-            self.longest_wait = self.longest_wait.max(*retry_after);
-            note(&mut self.too_long, decision, MOST_URLS);
+        match &**refusal {
+            Refusal::Disallowed { product_tokens, .. } | Refusal::UsageDisallowed { product_tokens, .. } => {
+                self.product_tokens = Some(Arc::clone(product_tokens));
+            }
+            Refusal::EgressDenied { why: EgressReason::Address { address, .. } } => {
+                self.private_in_all += 1;
+                self.private.get_or_insert(*address);
+            }
+            Refusal::EgressDenied { why: EgressReason::Port(port) } if self.ports.len() < MOST_PORTS => {
+                self.ports.insert(*port);
+            }
+            // With a longer `--max-wait`, requests for a paused host are held, too.
+            Refusal::CrawlDelay { retry_after, .. } | Refusal::HostPaused { retry_after, .. } => {
+                self.too_long_in_all += 1;
+                self.longest_wait = self.longest_wait.max(*retry_after);
+                note(&mut self.too_long, decision, MOST_URLS);
+            }
+            _ => {}
         }
     }
 

@@ -15,10 +15,11 @@ pub(super) use isolation::is_isolated;
 
 use super::CommandError;
 use super::command_error::exit_code;
-use super::hand_over::{self, SuperviseArgs};
+use super::hand_over::SuperviseArgs;
 use super::signal_set::is_by_signal;
-use processes::{Descendant, descendants, leave_group, leftover_processes, send};
+use processes::{Descendant, NOT_KNOWN, descendants, leave_group, leftover_processes, send};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, set_parent_process_death_signal, wait};
 use signal_fd::SignalFd;
 use std::ffi::OsStr;
@@ -49,14 +50,15 @@ pub(super) fn run(args: &SuperviseArgs) -> Result<ExitCode, CommandError> {
     let Some(child) = args.start(&control, prepare)? else { return Ok(ExitCode::FAILURE) };
     control.set_nonblocking(true)?;
     let (command, program) = (Pid::from_child(&child), &args.command[0]);
-    Ok(ExitCode::from(Supervisor { command, program, quiet: args.quiet, control, signals }.watch()))
+    Ok(ExitCode::from(Supervisor { command, program, quiet: args.quiet, control: Some(control), signals }.watch()))
 }
 
 struct Supervisor<'a> {
     command: Pid,
     program: &'a OsStr,
     quiet: bool,
-    control: UnixStream,
+    /// `None`: `run` has ended, and with it the proxy.
+    control: Option<UnixStream>,
     signals: SignalFd,
 }
 
@@ -102,8 +104,7 @@ impl Supervisor<'_> {
             heard = self
                 .read_signals(if matches!(stage, EndStage::Running) { None } else { Some(TICK) })
                 .unwrap_or_else(|()| {
-                    // `run` has ended, and with it the proxy.
-                    self.control = hand_over::closed();
+                    self.control = None;
                     stage = self.ask_to_end(&leftover_processes());
                     is_to_end = true;
                     Vec::new()
@@ -174,16 +175,16 @@ impl Supervisor<'_> {
     /// The signals since the last call, and whether the terminal sent each: passed on by `run`, or sent directly to this process or its
     /// group. `Err`: `run` is gone.
     fn read_signals(&mut self, wait: Option<Duration>) -> Result<Vec<(Signal, bool)>, ()> {
-        self.signals.wait(Some((&self.control, PollFlags::IN)), wait);
+        self.signals.wait(self.control.as_ref().map(|control| (control, PollFlags::IN)), wait);
         let mut heard = self.signals.read();
         let mut bytes = [0; 64];
-        match self.control.read(&mut bytes) {
-            Ok(0) => return Err(()),
-            Ok(length) => {
+        match self.control.as_mut().map(|control| control.read(&mut bytes)) {
+            Some(Ok(0)) => return Err(()),
+            Some(Ok(length)) => {
                 let signals = bytes[..length].iter().filter_map(|byte| Signal::from_named_raw((*byte).into()));
                 heard.extend(signals.map(|signal| (signal, false)));
             }
-            Err(_) => {}
+            Some(Err(_)) | None => {}
         }
         Ok(heard)
     }
@@ -205,10 +206,9 @@ impl Supervisor<'_> {
     /// children there are no descendants, whatever /proc shows.
     fn reap(&self, code: &mut Option<u8>) -> bool {
         loop {
-            let (pid, status) = match wait(WaitOptions::NOHANG) {
+            let (pid, status) = match retry_on_intr(|| wait(WaitOptions::NOHANG)) {
                 Ok(Some(ended)) => ended,
                 Ok(None) => return true,
-                Err(rustix::io::Errno::INTR) => continue,
                 Err(_) => return false,
             };
             if pid == self.command {
@@ -246,7 +246,6 @@ fn leftover_message(program: &OsStr, names: &str, what: &str) -> Vec<u8> {
 const STOP: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
 /// Signals that end most commands. After the command's end, such a signal ends the leftover processes.
 const ENDING: [Signal; 4] = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP];
-const NOT_KNOWN: u8 = 1;
 /// Time for leftover processes to end by themselves, as they may be writing their last output.
 const BY_ITSELF: Duration = Duration::from_secs(5);
 const ONCE_TOLD: Duration = Duration::from_secs(5);

@@ -1,6 +1,8 @@
 //! Separate namespaces for the command: network, processes, mounts, users, shared memory and message queues, host names and cgroups.
 
-use super::processes::checked;
+use super::processes::{NOT_KNOWN, checked};
+use crate::cli::command_error;
+use rustix::io::retry_on_intr;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change};
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::ffi::CString;
@@ -179,11 +181,7 @@ pub(super) fn fork() -> io::Result<Option<Pid>> {
 
 /// Waits for the child to end, and returns its exit code.
 pub(super) fn exit_code(child: Pid) -> u8 {
-    loop {
-        if let Some(code) = code(child, WaitOptions::empty()) {
-            return code;
-        }
-    }
+    code(child, WaitOptions::empty()).unwrap_or(NOT_KNOWN)
 }
 
 /// The child's exit code, if it has ended.
@@ -192,12 +190,11 @@ pub(super) fn ended(child: Pid) -> Option<u8> {
 }
 
 fn code(child: Pid, options: WaitOptions) -> Option<u8> {
-    match waitpid(Some(child), options) {
-        Ok(Some((_, status))) => {
-            Some(crate::cli::command_error::exit_code(status.exit_status(), status.terminating_signal()))
+    match retry_on_intr(|| waitpid(Some(child), options)) {
+        Ok(ended) => {
+            ended.map(|(_, status)| command_error::exit_code(status.exit_status(), status.terminating_signal()))
         }
-        Ok(None) | Err(rustix::io::Errno::INTR) => None,
-        Err(_) => Some(1),
+        Err(_) => Some(NOT_KNOWN),
     }
 }
 

@@ -44,23 +44,21 @@ pub(super) fn checked(result: impl Into<libc::c_long>) -> io::Result<()> {
 
 /// The descendants of `root`. `enters`: whether to look for the children of a process.
 fn below(root: Pid, enters: impl Fn(Pid) -> bool) -> Vec<Descendant> {
-    let mut children: HashMap<i32, Vec<(Pid, String, bool)>> = HashMap::new();
+    let mut children: HashMap<i32, Vec<Descendant>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let pid = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
         let Some(pid) = pid else { continue };
         let text = fs::read(entry.path().join("stat")).unwrap_or_default();
         if let Some((name, state, parent)) = stat(&text) {
-            children.entry(parent).or_default().push((pid, name, matches!(state, b'Z' | b'X')));
+            let has_ended = matches!(state, b'Z' | b'X');
+            children.entry(parent).or_default().push(Descendant { pid, name, has_ended });
         }
     }
     let (mut found, mut parents) = (Vec::new(), vec![root.as_raw_pid()]);
     while let Some(parent) = parents.pop() {
-        for (pid, name, has_ended) in children.remove(&parent).unwrap_or_default() {
-            if enters(pid) {
-                parents.push(pid.as_raw_pid());
-            }
-            found.push(Descendant { pid, name, has_ended });
-        }
+        let below = children.remove(&parent).unwrap_or_default();
+        parents.extend(below.iter().map(|child| child.pid).filter(|pid| enters(*pid)).map(Pid::as_raw_pid));
+        found.extend(below);
     }
     found
 }
@@ -78,6 +76,9 @@ pub(in crate::cli) fn program(pid: &str) -> Option<String> {
     let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     Some(path.file_name()?.to_string_lossy().trim_end_matches(" (deleted)").to_owned())
 }
+
+/// The exit code of a process that ended in an unknown way.
+pub(super) const NOT_KNOWN: u8 = 1;
 
 #[cfg(test)]
 mod tests {

@@ -7,56 +7,16 @@ use std::path::{Path, PathBuf};
 use super::own_entries::{OwnEntries, remove_each};
 use super::{TrustEntry, TrustOutcome, UserMachine, run};
 
-pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> TrustOutcome {
-    let keystore = match JavaKeystore::find(machine) {
-        Ok(keystore) => keystore,
-        Err(none) => return none,
-    };
-    let (place, alias) = (keystore.place(), ["-alias", &entry.name]);
-    if keystore.call(&["-list"], &alias, &[]).is_ok() {
-        return TrustOutcome::Nothing(format!("the authority was in {place} already"));
-    }
-    let file = ["-file".as_ref(), entry.file.as_os_str()];
-    let added = keystore.call(&["-importcert", "-noprompt", "-trustcacerts"], &alias, &file);
-    keystore.outcome(added.map(|_| format!("added to {place} as {}", entry.name)))
-}
-
-pub(super) fn uninstall(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOutcome> {
-    let keystore = match JavaKeystore::find(machine) {
-        Ok(keystore) => keystore,
-        Err(none) => return vec![none],
-    };
-    let place = keystore.place();
-    let all = match keystore.call(&["-list"], &[], &[]) {
-        Ok(all) => all,
-        Err(said) => return vec![keystore.outcome(Err(said))],
-    };
-    let certificates = all.lines().filter(|line| line.contains("trustedCertEntry"));
-    let aliases = certificates.filter_map(|line| Some(line.split_once(',')?.0));
-    let pem = |alias| keystore.call(&["-exportcert", "-rfc"], &["-alias", alias], &[]).ok().map(String::into_bytes);
-    let ours: Vec<_> = aliases.filter(|alias| own.has(system_alias(alias).unwrap_or(alias), || pem(alias))).collect();
-    if ours.is_empty() {
-        return vec![TrustOutcome::Nothing(format!("the authority is not in {place}"))];
-    }
-    let (removed, failed) = remove_each(&ours, |alias| keystore.call(&["-delete"], &["-alias", alias], &[]).map(drop));
-    let removed = removed.into_iter().copied().collect::<Vec<_>>().join(", ");
-    let done = (!removed.is_empty()).then(|| keystore.outcome(Ok(format!("removed {removed} from {place}"))));
-    done.into_iter().chain(failed.into_iter().map(|(_, said)| keystore.outcome(Err(said)))).collect()
-}
-
-/// The entry's name in the system's store. Debian copies that store's entries into the keystore, and never removes the copies.
-fn system_alias(alias: &str) -> Option<&str> {
-    alias.strip_prefix("debian:")?.strip_suffix(".pem")
-}
-
-struct JavaKeystore {
+pub(super) struct JavaKeystore {
     keytool: PathBuf,
     /// Options that name the keystore: its file if known, else `-cacerts`, which Java 8 does not have.
     store: Vec<OsString>,
 }
 
 impl JavaKeystore {
-    fn find(machine: &UserMachine) -> Result<Self, TrustOutcome> {
+    /// # Errors
+    /// There is no Java here, or only a part of it.
+    pub fn find(machine: &UserMachine) -> Result<Self, TrustOutcome> {
         let homes = machine.java_home.as_ref().map(|home| home.join("bin/keytool")).filter(|tool| tool.is_file());
         let keytool = homes.or_else(|| machine.tool("keytool"));
         keytool.map(Self::of).ok_or_else(|| match machine.tool("java") {
@@ -77,6 +37,36 @@ impl JavaKeystore {
             None => vec!["-cacerts".into()],
         };
         Self { keytool, store }
+    }
+
+    pub fn install(&self, entry: &TrustEntry<'_>) -> TrustOutcome {
+        let (place, alias) = (self.place(), ["-alias", &entry.name]);
+        if self.call(&["-list"], &alias, &[]).is_ok() {
+            return TrustOutcome::Nothing(format!("the authority was in {place} already"));
+        }
+        let file = ["-file".as_ref(), entry.file.as_os_str()];
+        let added = self.call(&["-importcert", "-noprompt", "-trustcacerts"], &alias, &file);
+        self.outcome(added.map(|_| format!("added to {place} as {}", entry.name)))
+    }
+
+    pub fn uninstall(&self, own: &OwnEntries) -> Vec<TrustOutcome> {
+        let place = self.place();
+        let all = match self.call(&["-list"], &[], &[]) {
+            Ok(all) => all,
+            Err(said) => return vec![self.outcome(Err(said))],
+        };
+        let certificates = all.lines().filter(|line| line.contains("trustedCertEntry"));
+        let aliases = certificates.filter_map(|line| Some(line.split_once(',')?.0));
+        let pem = |alias| self.call(&["-exportcert", "-rfc"], &["-alias", alias], &[]).ok().map(String::into_bytes);
+        let ours: Vec<_> =
+            aliases.filter(|alias| own.has(system_alias(alias).unwrap_or(alias), || pem(alias))).collect();
+        if ours.is_empty() {
+            return vec![TrustOutcome::Nothing(format!("the authority is not in {place}"))];
+        }
+        let (removed, failed) = remove_each(&ours, |alias| self.call(&["-delete"], &["-alias", alias], &[]).map(drop));
+        let removed = removed.into_iter().copied().collect::<Vec<_>>().join(", ");
+        let done = (!removed.is_empty()).then(|| self.outcome(Ok(format!("removed {removed} from {place}"))));
+        done.into_iter().chain(failed.into_iter().map(|(_, said)| self.outcome(Err(said)))).collect()
     }
 
     fn place(&self) -> String {
@@ -101,4 +91,9 @@ impl JavaKeystore {
         };
         changed.map_or_else(failed, TrustOutcome::Done)
     }
+}
+
+/// The entry's name in the system's store. Debian copies that store's entries into the keystore, and never removes the copies.
+fn system_alias(alias: &str) -> Option<&str> {
+    alias.strip_prefix("debian:")?.strip_suffix(".pem")
 }

@@ -110,13 +110,14 @@ impl UserMachine {
         for Trusted { pem, mark, .. } in &ca.trusted() {
             let file = written(pem)?;
             let entry = TrustEntry { name: format!("{PREFIX}{mark}"), pem, file: file.path() };
-            all.extend(steps(only, |place| match place {
-                StoreKind::System => vec![system::install(self, &entry)],
+            let outcomes = |place| match place {
+                StoreKind::System => Ok(vec![system::SystemStore::find(self)?.install(&entry)]),
                 StoreKind::Browsers => {
-                    nss::install(self, &entry).into_iter().chain(install_firefox(self, &entry)).collect()
+                    Ok(nss::install(self, &entry).into_iter().chain(install_firefox(self, &entry)).collect())
                 }
-                StoreKind::Java => vec![java::install(self, &entry)],
-            }));
+                StoreKind::Java => Ok(vec![java::JavaKeystore::find(self)?.install(&entry)]),
+            };
+            all.extend(steps(only, outcomes));
         }
         Ok(all)
     }
@@ -124,15 +125,15 @@ impl UserMachine {
     /// Removes all of our authorities from these stores, also those whose files are lost. A failure does not keep the others from being
     /// removed.
     pub fn uninstall(&self, own: &OwnEntries, only: &[StoreKind]) -> Vec<TrustStep> {
-        let all = steps(only, |place| {
+        let outcomes = |place| {
             let outcomes = match place {
-                StoreKind::System => vec![system::uninstall(self, own)],
+                StoreKind::System => vec![system::SystemStore::find(self)?.uninstall(own)],
                 StoreKind::Browsers => vec![nss::uninstall(self, own), uninstall_firefox(self, own)],
-                StoreKind::Java => vec![java::uninstall(self, own)],
+                StoreKind::Java => vec![java::JavaKeystore::find(self)?.uninstall(own)],
             };
-            outcomes.concat()
-        });
-        all.collect()
+            Ok(outcomes.concat())
+        };
+        steps(only, outcomes).collect()
     }
 
     fn tool(&self, name: &str) -> Option<PathBuf> {
@@ -144,8 +145,13 @@ impl UserMachine {
     }
 }
 
-/// Yields the steps of `outcomes` for each kind of store in `only`; for all kinds if `only` is empty.
-fn steps(only: &[StoreKind], outcomes: impl Fn(StoreKind) -> Vec<TrustOutcome>) -> impl Iterator<Item = TrustStep> {
+/// Yields the steps of `outcomes` for each kind of store in `only`; for all kinds if `only` is empty. An error of `outcomes` is its only step:
+/// there is no store of this kind.
+fn steps(
+    only: &[StoreKind],
+    outcomes: impl Fn(StoreKind) -> Result<Vec<TrustOutcome>, TrustOutcome>,
+) -> impl Iterator<Item = TrustStep> {
+    let outcomes = move |place| outcomes(place).unwrap_or_else(|missing| vec![missing]);
     let wanted = StoreKind::value_variants().iter().filter(|kind| only.is_empty() || only.contains(kind));
     wanted.flat_map(move |&place| outcomes(place).into_iter().map(move |outcome| TrustStep { place, outcome }))
 }

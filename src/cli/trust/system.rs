@@ -8,50 +8,7 @@ use super::own_entries::{OwnEntries, remove_each};
 use super::{TrustEntry, TrustOutcome, UserMachine, not_listed, run};
 use crate::config::{read_file, write_whole};
 
-pub(super) fn install(machine: &UserMachine, entry: &TrustEntry<'_>) -> TrustOutcome {
-    let store = match SystemStore::find(machine) {
-        Ok(store) => store,
-        Err(missing) => return missing,
-    };
-    let file = store.directory.join(format!("{}.{}", entry.name, store.extension));
-    let shown = file.display();
-    if read_file(&file).is_ok_and(|content| content == entry.pem.as_bytes()) {
-        let what = format!("{shown} existed already");
-        return match run(&store.tool, &[], None) {
-            Ok(_) => TrustOutcome::Done(format!("{what}, ran {}", store.name)),
-            // The tool needs root.
-            Err(_) => TrustOutcome::Nothing(what),
-        };
-    }
-    match write_whole(&file, entry.pem.as_bytes(), 0o644) {
-        Ok(()) => store.build(&format!("wrote {shown}")),
-        Err(error) => store.denied(&error, &shown.to_string(), &format!("politely ca export | sudo tee {shown}")),
-    }
-}
-
-pub(super) fn uninstall(machine: &UserMachine, own: &OwnEntries) -> Vec<TrustOutcome> {
-    let store = match SystemStore::find(machine) {
-        Ok(store) => store,
-        Err(missing) => return vec![missing],
-    };
-    let files = match own.files(&store.directory, store.extension) {
-        Err(error) => return vec![not_listed(&store.directory, &error)],
-        Ok(files) if files.is_empty() => {
-            return vec![TrustOutcome::Nothing(format!("the authority is not in {}", store.directory.display()))];
-        }
-        Ok(files) => files,
-    };
-    let (removed, failed) = remove_each(&files, |file| fs::remove_file(file));
-    let shown = |files: &[&PathBuf]| files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" ");
-    let done = (!removed.is_empty()).then(|| store.build(&format!("removed {}", shown(&removed))));
-    let failed = failed.into_iter().map(|(file, error)| {
-        let shown = shown(&[file]);
-        store.denied(&error, &shown, &format!("sudo rm {shown}"))
-    });
-    done.into_iter().chain(failed).collect()
-}
-
-struct SystemStore {
+pub(super) struct SystemStore {
     directory: PathBuf,
     extension: &'static str,
     name: &'static str,
@@ -59,7 +16,9 @@ struct SystemStore {
 }
 
 impl SystemStore {
-    fn find(machine: &UserMachine) -> Result<Self, TrustOutcome> {
+    /// # Errors
+    /// There is no store, or no tool to build its bundles.
+    pub fn find(machine: &UserMachine) -> Result<Self, TrustOutcome> {
         let all = STORES
             .map(|(directory, extension, name, package)| (machine.below_root(directory), extension, name, package));
         let Some((directory, extension, name, package)) = all.into_iter().find(|(directory, ..)| directory.is_dir())
@@ -77,6 +36,42 @@ impl SystemStore {
         };
         let tool = machine.tool(name).ok_or_else(missing)?;
         Ok(Self { directory, extension, name, tool })
+    }
+
+    pub fn install(&self, entry: &TrustEntry<'_>) -> TrustOutcome {
+        let file = self.directory.join(format!("{}.{}", entry.name, self.extension));
+        let shown = file.display();
+        if read_file(&file).is_ok_and(|content| content == entry.pem.as_bytes()) {
+            let what = format!("{shown} existed already");
+            return match run(&self.tool, &[], None) {
+                Ok(_) => TrustOutcome::Done(format!("{what}, ran {}", self.name)),
+                // The tool needs root.
+                Err(_) => TrustOutcome::Nothing(what),
+            };
+        }
+        match write_whole(&file, entry.pem.as_bytes(), 0o644) {
+            Ok(()) => self.build(&format!("wrote {shown}")),
+            Err(error) => self.denied(&error, &shown.to_string(), &format!("politely ca export | sudo tee {shown}")),
+        }
+    }
+
+    pub fn uninstall(&self, own: &OwnEntries) -> Vec<TrustOutcome> {
+        let files = match own.files(&self.directory, self.extension) {
+            Err(error) => return vec![not_listed(&self.directory, &error)],
+            Ok(files) if files.is_empty() => {
+                return vec![TrustOutcome::Nothing(format!("the authority is not in {}", self.directory.display()))];
+            }
+            Ok(files) => files,
+        };
+        let (removed, failed) = remove_each(&files, |file| fs::remove_file(file));
+        let shown =
+            |files: &[&PathBuf]| files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" ");
+        let done = (!removed.is_empty()).then(|| self.build(&format!("removed {}", shown(&removed))));
+        let failed = failed.into_iter().map(|(file, error)| {
+            let shown = shown(&[file]);
+            self.denied(&error, &shown, &format!("sudo rm {shown}"))
+        });
+        done.into_iter().chain(failed).collect()
     }
 
     /// Runs the tool that builds the bundles, after files have changed.

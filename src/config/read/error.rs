@@ -33,6 +33,8 @@ impl fmt::Display for Complaint {
     }
 }
 
+impl std::error::Error for Complaint {}
+
 /// The place of a fault.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConfigPlace {

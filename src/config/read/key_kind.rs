@@ -32,15 +32,16 @@ impl KeyKind {
         }
     }
 
-    /// The complaint about a repeated key. `{}` in its hint stands for the place of the first one.
-    pub fn repeated(self, key: &str) -> Complaint {
-        match self {
-            Self::Settings => Complaint::new(format!("duplicate key `{key}`"), "already set in {}; keep one of them"),
-            Self::Hosts => Complaint::new(format!("the host `{key}` appears twice"), "merge it with the entry in {}"),
+    /// The complaint about a repeated key. `first`: the place of the first one.
+    pub fn repeated(self, key: &str, first: &str) -> Complaint {
+        let (what, hint) = match self {
+            Self::Settings => (format!("duplicate key `{key}`"), format!("already set in {first}; keep one of them")),
+            Self::Hosts => (format!("the host `{key}` appears twice"), format!("merge it with the entry in {first}")),
             Self::Purposes => {
-                Complaint::new(format!("the purpose `{key}` appears twice"), "add these names to the list in {}")
+                (format!("the purpose `{key}` appears twice"), format!("add these names to the list in {first}"))
             }
-        }
+        };
+        Complaint::new(what, hint)
     }
 
     /// The noun for a key of this kind, and an example of a map with such keys. For errors about variables, whose names cannot contain such

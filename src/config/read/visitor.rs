@@ -67,12 +67,6 @@ impl YamlWalk<'_> {
         })?;
         Ok(self.keys.one_spelling(text))
     }
-
-    fn repeated(self, name: &str, at: &ConfigPlace, first: &ConfigPlace) {
-        let mut complaint = self.keys.repeated(name);
-        complaint.hint = complaint.hint.replace("{}", &first.beside());
-        self.faults.borrow_mut().push(at, complaint);
-    }
 }
 
 impl<'de> DeserializeSeed<'de> for YamlWalk<'_> {
@@ -151,7 +145,10 @@ impl<'de> Visitor<'de> for YamlWalk<'_> {
             key.value = Value::Text(name.clone());
             match entries.entry(name) {
                 Entry::Vacant(place) => drop(place.insert((key, value).into())),
-                Entry::Occupied(first) => self.repeated(first.key(), &key.at, &first.get().0.at),
+                Entry::Occupied(first) => {
+                    let complaint = self.keys.repeated(first.key(), &first.get().0.at.beside());
+                    self.faults.borrow_mut().push(&key.at, complaint);
+                }
             }
         }
         Ok(YamlNode::new(at, Value::Map(entries.into())))

@@ -6,12 +6,11 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::Deserializer;
 
-use super::money::WrittenMoney;
 use super::text::{self, from_text};
 use super::units::show_duration;
 use crate::config::read::error::Complaint;
 use crate::config::read::sections::Sections;
-use crate::policy::{self, Manners, Period};
+use crate::policy::{self, Manners, MoneyBudget, Period};
 
 /// Makes the gap between requests depend on the host's latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
@@ -44,10 +43,9 @@ pub struct WrittenBudget {
     pub requests: Option<u64>,
     #[serde(default, deserialize_with = "text::some")]
     pub bytes: Option<u64>,
-    /// `None`: a day.
-    pub per: Option<Period>,
+    pub per: Period,
     /// Limit on the money promised to sites for their pages.
-    pub money: Option<WrittenMoney>,
+    pub money: Option<MoneyBudget>,
 }
 
 /// The limits written in one section. `None`: not written, so the same as for all hosts.
@@ -90,12 +88,8 @@ impl WrittenBreaker {
 impl WrittenBudget {
     fn into_policy(self) -> Option<policy::Budget> {
         let Self { requests, bytes, per, money } = self;
-        (requests.is_some() || bytes.is_some() || money.is_some()).then(|| policy::Budget {
-            requests,
-            bytes,
-            per: per.unwrap_or_default(),
-            money: money.map(|money| money.0),
-        })
+        let is_limit = requests.is_some() || bytes.is_some() || money.is_some();
+        is_limit.then_some(policy::Budget { requests, bytes, per, money })
     }
 }
 

@@ -8,10 +8,6 @@ use super::text::read_from_text;
 use crate::config::read::error::Complaint;
 use crate::policy::{Currency, Money, MoneyBudget, Period};
 
-/// A limit in one currency, as written.
-#[derive(Clone, Copy, Debug, PartialEq, Hash, Eq)]
-pub struct WrittenMoney(pub MoneyBudget);
-
 enum MoneyKey {
     Per,
     Currency(Currency),
@@ -37,18 +33,18 @@ read_from_text! {
     Amount, "an amount", AMOUNT_FORMS, parse_amount;
 }
 
-impl<'de> Deserialize<'de> for WrittenMoney {
+impl<'de> Deserialize<'de> for MoneyBudget {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Pairs;
 
         impl<'de> Visitor<'de> for Pairs {
-            type Value = WrittenMoney;
+            type Value = MoneyBudget;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "{}", Complaint::new("an amount and its currency", FORMS))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WrittenMoney, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MoneyBudget, A::Error> {
                 let (mut most, mut per) = (None, Period::default());
                 while let Some(key) = map.next_key()? {
                     match key {
@@ -62,7 +58,7 @@ impl<'de> Deserialize<'de> for WrittenMoney {
                     }
                 }
                 let most = most.ok_or_else(|| A::Error::missing_field("USD"))?;
-                Ok(WrittenMoney(MoneyBudget { most, per }))
+                Ok(MoneyBudget { most, per })
             }
         }
 

@@ -51,18 +51,14 @@ impl Ca {
             let hint = format!("put the key back, or delete {certificate} to create both again");
             return Err(UnusableFile::new(what, hint));
         }
-        Self::open_in_at(directory, now)
+        Self::open_in(directory, now)
     }
 
     /// Opens the authority in this directory.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn open_in(directory: &Path) -> Result<Self, UnusableFile> {
-        Self::open_in_at(directory, OffsetDateTime::now_utc())
-    }
-
-    fn open_in_at(directory: &Path, now: OffsetDateTime) -> Result<Self, UnusableFile> {
+    pub fn open_in(directory: &Path, now: OffsetDateTime) -> Result<Self, UnusableFile> {
         let open = || Self::open_at(&directory.join(CERTIFICATE), &directory.join(KEY), ROTATE, now);
         // Another process may be putting a successor in place, whose certificate is there before its key.
         open().or_else(|error| match settled(directory) {

@@ -26,9 +26,9 @@ use directory::{NEXT, OLD};
 
 /// A certificate authority, ready to sign.
 pub struct Ca {
-    issuer: Issuer<'static, KeyPair>,
+    pub(super) issuer: Issuer<'static, KeyPair>,
     /// Certificates to send with a leaf; roots are left out, as clients have them.
-    chain: Vec<CertificateDer<'static>>,
+    pub(super) chain: Vec<CertificateDer<'static>>,
     anchor: CertificateDer<'static>,
     anchor_pem: String,
     path: PathBuf,
@@ -247,14 +247,6 @@ impl Ca {
             None
         }
     }
-
-    pub(super) fn issuer(&self) -> &Issuer<'static, KeyPair> {
-        &self.issuer
-    }
-
-    pub(super) fn chain(&self) -> &[CertificateDer<'static>] {
-        &self.chain
-    }
 }
 
 impl std::fmt::Debug for Ca {
@@ -299,6 +291,7 @@ const REPLACE: &str = "replace it and its key (`intercept.ca`)";
 mod tests {
     use super::directory::{YEARS, next, parameters};
     use super::*;
+    use crate::config::private_directory;
     use crate::policy::Host;
     use crate::tls::LeafCache;
     use rcgen::PKCS_ECDSA_P256_SHA256;
@@ -473,6 +466,23 @@ mod tests {
                 assert!(own.trusted().len() == 1 && own.next().is_none(), "{}", beside.display());
             }
         }
+    }
+
+    /// Root may use another user's directory, as with `sudo -E`. It gives its files there to that user.
+    #[test]
+    fn link_in_the_place_of_the_lock_does_not_give_roots_file_away() {
+        use std::os::unix::fs::{MetadataExt, chown, symlink};
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let home = tempfile::tempdir().unwrap();
+        let (directory, file) = (home.path().join("ca"), home.path().join("file"));
+        private_directory(&directory).unwrap();
+        chown(&directory, Some(61_184), None).unwrap();
+        fs::write(&file, "").unwrap();
+        symlink(&file, directory.join(".lock")).unwrap();
+        assert!(Ca::open_or_create(&directory).is_err());
+        assert_eq!(fs::metadata(&file).unwrap().uid(), 0);
     }
 
     #[test]
