@@ -134,8 +134,8 @@ impl RuleSet {
 
     /// Bytes on the heap for the compiled rules, which all rule sets of the file share.
     pub fn heap_size(&self) -> usize {
-        let RobotsFile { source, groups, options, .. } = &*self.file;
-        self.selection.groups.iter().map(|&group| groups.patterns_of(group, source, options).heap_size()).sum()
+        let RobotsFile { source, groups, .. } = &*self.file;
+        self.selection.groups.iter().map(|&group| groups.patterns_of(group, source).heap_size()).sum()
     }
 
     /// Finds a preference against one of the purposes.
@@ -157,14 +157,14 @@ impl RuleSet {
 
     #[inline(never)]
     fn judge(&self, path: ComparedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
-        let RobotsFile { source, groups, options, .. } = &*self.file;
+        let RobotsFile { source, groups, .. } = &*self.file;
         if path.bytes == ROBOTS_TXT {
             return Ok(VerdictGround::RobotsTxt);
         }
-        let without_query = memchr::memchr(b'?', path.bytes).filter(|_| options.anchor_before_query);
+        let without_query = memchr::memchr(b'?', path.bytes).filter(|_| source.options.anchor_before_query);
         let mut best = None;
         for &group in &self.selection.groups {
-            let patterns = groups.patterns_of(group, source, options);
+            let patterns = groups.patterns_of(group, source);
             best = best.max(patterns.best(path, budget)?);
             if let Some(query) = without_query {
                 // An unanchored pattern that matches the path without its query matches the whole target too.
@@ -183,14 +183,14 @@ impl RuleSet {
         budget: &mut StepBudget,
         mut is_meant: impl FnMut(&PreferenceRef<'a>) -> bool,
     ) -> Result<Option<PreferenceRef<'a>>, StepsSpent> {
-        let RobotsFile { source, groups, options, .. } = &*self.file;
+        let RobotsFile { source, groups, .. } = &*self.file;
         if groups.usages.is_empty() && groups.signals.is_empty() {
             return Ok(None);
         }
         for (preferences, owners) in
             [(&groups.signals, &self.selection.sections), (&groups.usages, &self.selection.groups)]
         {
-            for said in preferences.unwelcome(owners, path, (source, options), budget)?.into_iter().flatten() {
+            for said in preferences.unwelcome(owners, path, source, budget)?.into_iter().flatten() {
                 budget.spend(steps)?;
                 let preference = PreferenceRef { source, said };
                 if is_meant(&preference) {
