@@ -26,29 +26,23 @@ impl RuleSet {
         Self { file, selection }
     }
 
-    /// Decides whether a URL may be fetched. `target` is a path with query, as in a request, or an absolute URL; a fragment is ignored. A
-    /// path with dot segments is judged with and without them: the URL is disallowed if either path is disallowed.
+    /// Decides whether a URL may be fetched. `target` is a path with query, as in a request, or an absolute URL; a fragment is ignored. It
+    /// need not be UTF-8. A path with dot segments is judged with and without them: the URL is disallowed if either path is disallowed.
     ///
     /// Takes bounded time for any file and URL: if the budget is spent, the URL is disallowed with
     /// [`Reason::TooComplex`](super::Reason).
     #[inline]
-    pub fn check(&self, target: &str) -> Verdict<'_> {
-        self.check_bytes(target.as_bytes())
-    }
-
-    /// Like [`check`](Self::check), for a target that may not be UTF-8.
-    pub fn check_bytes(&self, target: &[u8]) -> Verdict<'_> {
-        self.check_bytes_for(target, &[])
+    pub fn check(&self, target: impl AsRef<[u8]>) -> Verdict<'_> {
+        self.check_bytes(target.as_ref(), &[])
     }
 
     /// Like [`check`](Self::check), for a crawler that declares the purposes of its use: a URL that may be fetched is disallowed if the
     /// most specific preference for one of the purposes says no.
-    pub fn check_for(&self, target: &str, purposes: &[Purpose]) -> Verdict<'_> {
-        self.check_bytes_for(target.as_bytes(), purposes)
+    pub fn check_for(&self, target: impl AsRef<[u8]>, purposes: &[Purpose]) -> Verdict<'_> {
+        self.check_bytes(target.as_ref(), purposes)
     }
 
-    /// Like [`check_for`](Self::check_for), for a target that may not be UTF-8.
-    pub fn check_bytes_for(&self, target: &[u8], purposes: &[Purpose]) -> Verdict<'_> {
+    fn check_bytes(&self, target: &[u8], purposes: &[Purpose]) -> Verdict<'_> {
         self.check_within(&mut JudgedPath::new(target, Paths::AsSent), purposes).0
     }
 
