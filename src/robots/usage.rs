@@ -86,12 +86,6 @@ pub(crate) struct UsageLine {
     pub(crate) fault: Option<WarningCode>,
 }
 
-impl UsageLine {
-    pub(crate) fn unreadable() -> Self {
-        Self { fault: Some(WarningCode::BadUsage), ..Self::default() }
-    }
-}
-
 /// Parses the value of a line. `lenient`: reads the value as it was probably meant: patterns may begin with `*`, and the names and values
 /// of both vocabularies are accepted, in capitals too.
 pub(crate) fn parse(vocabulary: Vocabulary, value: &[u8], lenient: bool) -> UsageLine {
@@ -114,9 +108,7 @@ pub(crate) fn parse(vocabulary: Vocabulary, value: &[u8], lenient: bool) -> Usag
 /// and a malformed dictionary leaves everything unknown (draft-ietf-aipref-vocab, "Processing Algorithm").
 pub(crate) fn read_usage(stated: &[u8]) -> UsageLine {
     let mut read = UsageLine::default();
-    let Ok(members) = Parser::new(stated.trim_ascii()).parse::<Dictionary>() else {
-        return UsageLine::unreadable();
-    };
+    let members = Parser::new(stated.trim_ascii()).parse::<Dictionary>().unwrap_or_default();
     for (label, member) in &members {
         let purpose = match label.as_str() {
             "ai-train" | "ai-input" | "ai-output" => {
